@@ -1,0 +1,46 @@
+"""Instants: whole microseconds since 1970, UTC. People see aware datetimes, made at the edge.
+
+Integers, because every store keeps them exactly, they compare and add without a time zone to get
+wrong, and the hot path converts none of them (docs/design/decisions/0001).
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+Instant = int
+
+SECOND = 1_000_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class Clock(Protocol):
+    """The one door through which time enters a store."""
+
+    def now(self) -> Instant: ...
+
+
+class SystemClock:
+    """The machine's wall clock."""
+
+    __slots__ = ()
+
+    def now(self) -> Instant:
+        return time.time_ns() // 1000
+
+
+def after(instant: Instant, seconds: float) -> Instant:
+    return instant + round(seconds * SECOND)
+
+
+def to_datetime(instant: Instant) -> datetime:
+    return _EPOCH + timedelta(microseconds=instant)
+
+
+def from_datetime(value: datetime) -> Instant:
+    if value.tzinfo is None:
+        raise ValueError(f"{value!r} has no time zone; use an aware datetime, such as UTC")
+    return (value - _EPOCH) // _MICROSECOND

@@ -1,0 +1,133 @@
+"""Values to bytes and back: JSON, or AES-GCM for stores that must stay blind. Never pickle."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, Protocol
+
+from windlass.core.errors import CodecError
+
+_MAX_DEPTH = 100
+
+
+class Purpose(StrEnum):
+    """What the bytes are. A ciphertext made for one purpose does not open under another."""
+
+    PAYLOAD = "payload"
+    RESULT = "result"
+    CHECKPOINT = "checkpoint"
+    ERROR = "error"
+    EVENT = "event"
+
+
+class Codec(Protocol):
+    def encode(self, value: Any, purpose: Purpose) -> bytes: ...
+
+    def decode(self, data: bytes, purpose: Purpose) -> Any: ...
+
+
+class JsonCodec:
+    """Compact UTF-8 JSON. Refuses what JSON cannot carry, and says where it is."""
+
+    __slots__ = ()
+
+    def encode(self, value: Any, purpose: Purpose) -> bytes:
+        try:
+            text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+            return text.encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            where = _culprit(value) or "the value"
+            raise CodecError(f"the {purpose} cannot be written as JSON: {where}: {error}") from None
+
+    def decode(self, data: bytes, purpose: Purpose) -> Any:
+        try:
+            return json.loads(data)
+        except (ValueError, RecursionError) as error:
+            raise CodecError(
+                f"the {purpose} is not JSON ({error}); was it written by another codec?"
+            ) from None
+
+
+def _culprit(value: Any, path: str = "", depth: int = 0) -> str | None:
+    """The path to the first thing that JSON cannot carry."""
+    if depth > _MAX_DEPTH:
+        return f"{path[:80]}… is nested too deeply"
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if not isinstance(key, str | int | float | bool | None):
+                return f"{path or 'the value'} has the key {key!r}"
+            if found := _culprit(item, f"{path}.{key}" if path else str(key), depth + 1):
+                return found
+        return None
+    if isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            if found := _culprit(item, f"{path}[{index}]", depth + 1):
+                return found
+        return None
+    try:
+        json.dumps(value, allow_nan=False).encode()
+    except (TypeError, ValueError):
+        return f"{path or 'the value'} is {value!r}"[:200]
+    return None
+
+
+class EncryptingCodec:
+    """AES-256-GCM around another codec. Needs `pip install 'windlass[crypto]'`.
+
+    Bytes are: version, length of the key's id, the id, nonce, ciphertext with tag. The purpose is
+    authenticated. The first key encrypts; all of them decrypt, so that keys can be rotated.
+    """
+
+    VERSION = 1
+    NONCE = 12
+    KEY = 32
+
+    def __init__(self, keys: Mapping[str, bytes], inner: Codec | None = None) -> None:
+        try:
+            from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - an optional package
+            from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
+        except ImportError:
+            raise CodecError(
+                "encryption needs the cryptography package: pip install 'windlass[crypto]'"
+            ) from None
+        if not keys:
+            raise CodecError("encryption needs at least one key")
+        for name, key in keys.items():
+            if len(key) != self.KEY or not 0 < len(name.encode()) < 256:  # noqa: PLR2004 - a byte
+                raise CodecError(
+                    f"key {name!r} has {len(key)} bytes; a key is 32 random bytes "
+                    "under an id of 1 to 255 bytes: os.urandom(32)"
+                )
+        self._invalid_tag = InvalidTag
+        self._ciphers = {name.encode(): AESGCM(key) for name, key in keys.items()}
+        self._current = next(iter(keys)).encode()
+        self._inner: Codec = inner or JsonCodec()
+
+    def encode(self, value: Any, purpose: Purpose) -> bytes:
+        plain = self._inner.encode(value, purpose)
+        nonce = os.urandom(self.NONCE)
+        sealed = self._ciphers[self._current].encrypt(nonce, plain, purpose.value.encode())
+        return bytes([self.VERSION, len(self._current)]) + self._current + nonce + sealed
+
+    def decode(self, data: bytes, purpose: Purpose) -> Any:
+        if len(data) < 2 + self.NONCE or data[0] != self.VERSION:
+            raise CodecError(f"the {purpose} was not written by the encrypting codec")
+        start = 2 + data[1]
+        name = bytes(data[2:start])
+        cipher = self._ciphers.get(name)
+        if cipher is None:
+            raise CodecError(
+                f"the {purpose} was encrypted with key {name.decode(errors='replace')!r}, "
+                "which this process does not have; add it to the codec's keys"
+            )
+        nonce, sealed = data[start : start + self.NONCE], data[start + self.NONCE :]
+        try:
+            plain = cipher.decrypt(nonce, sealed, purpose.value.encode())
+        except self._invalid_tag:
+            raise CodecError(
+                f"the {purpose} does not open: the key is another one, or the bytes were changed"
+            ) from None
+        return self._inner.decode(plain, purpose)

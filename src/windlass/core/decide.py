@@ -1,0 +1,324 @@
+"""What becomes of a job: where it stands now, what somebody wants, and the change that follows.
+
+Stores call these under the job's lock and write what they answer; they add nothing but the clock,
+the position in line and the storage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+from windlass.core import failure as failures
+from windlass.core.clock import Instant, after
+from windlass.core.event import ATTEMPT, EventType, LogRow, Record
+from windlass.core.failure import ErrorKind, Failure
+from windlass.core.job import NewJob, Standing
+from windlass.core.progress import COMPLETE, advance
+from windlass.core.state import ACTIVE, RESCUING, State, Trigger, move
+from windlass.core.transition import (
+    Answer,
+    CancelRequest,
+    Changes,
+    Checkpoint,
+    Decision,
+    PastOutcome,
+    Status,
+    Tally,
+    Transition,
+)
+
+
+def decide(row: Standing, wish: Transition, now: Instant, past: PastOutcome) -> Decision:
+    """What a transition does to a job that stands here."""
+    holder = wish.trigger.settles
+    if row.fence != wish.fence or (wish.token is not None and row.token != wish.token):
+        return _not_this_attempt(row, wish, past) if holder else _refuse(Status.STALE, row)
+    to = move(row.state, wish.trigger)
+    if to is None or (wish.trigger is Trigger.SUBMIT and not row.held):
+        return _out_of_turn(row, wish, past)
+    at = max(now, row.updated_at)
+    if wish.trigger in _WAITING_MOVES:
+        return _queue_or_expire(row, wish.trigger, at)
+    change = _Change(row, at)
+    if holder or wish.trigger in RESCUING:
+        if wish.records:
+            change.say(wish.records)
+        if row.cancel_requested:
+            to = State.CANCELED  # an accepted cancel always wins
+        if to is State.RETRYING:
+            change.leave_attempt(wish)
+        else:
+            change.end(to, wish)
+    else:
+        change.end(to, wish)
+    return change.decision(children=wish.children if to is State.SUCCEEDED else ())
+
+
+_WAITING_MOVES = frozenset({Trigger.PROMOTE, Trigger.SUBMIT, Trigger.EXPIRE})
+
+
+def _refuse(status: Status, row: Standing) -> Decision:
+    return Decision(Answer(status, row.state))
+
+
+def _not_this_attempt(row: Standing, wish: Transition, past: PastOutcome) -> Decision:
+    """A settle of an older attempt: a repeat if the log shows that it ended just so, else stale."""
+    found = past(wish.fence) if row.fence >= wish.fence else None
+    repeat = found == (wish.token, wish.trigger)
+    return _refuse(Status.APPLIED if repeat else Status.STALE, row)
+
+
+def _out_of_turn(row: Standing, wish: Transition, past: PastOutcome) -> Decision:
+    if row.trigger is wish.trigger:
+        return _refuse(Status.APPLIED, row)  # it is a repeat: it happened, and nothing since
+    if wish.trigger is Trigger.PROMOTE and row.trigger is Trigger.EXPIRE:
+        return _refuse(Status.APPLIED, row)
+    if wish.trigger.settles:
+        return _not_this_attempt(row, wish, past)
+    return _refuse(Status.CONFLICT, row)
+
+
+def _queue_or_expire(row: Standing, trigger: Trigger, at: Instant) -> Decision:
+    change = _Change(row, at)
+    if row.expires_at is not None and row.expires_at <= at and row.first_started_at is None:
+        expired = Failure(code=failures.EXPIRED, kind=ErrorKind.TERMINAL)
+        wish = Transition(job_id=row.id, fence=row.fence, trigger=Trigger.EXPIRE, error=expired)
+        change.end(State.FAILED, wish)
+        return change.decision()
+    if trigger is Trigger.EXPIRE:
+        return _refuse(Status.CONFLICT, row)
+    early = row.due_at is not None and row.due_at > at
+    if trigger is Trigger.SUBMIT:
+        change.values |= {"held": False, "trigger": trigger, "updated_at": at}
+        if early or row.waiting_for:
+            return change.decision()
+    elif row.held or early or row.waiting_for or row.due_at is None:
+        return _refuse(Status.CONFLICT, row)
+    change.values["trigger"] = trigger
+    change.queue()
+    return change.decision()
+
+
+class _Change:
+    """A decision in the making: numbers the log rows and gathers the new values."""
+
+    def __init__(self, row: Standing, at: Instant) -> None:
+        self.row = row
+        self.at = at
+        self.seq = row.seq
+        self.values: Changes = {"updated_at": at}
+        self.log: list[LogRow] = []
+        self.checkpoints: list[Checkpoint] = []
+        self.queued = False
+        self.tally: Tally | None = None
+
+    def next_seq(self) -> int:
+        self.seq += 1
+        self.values["seq"] = self.seq
+        return self.seq
+
+    def add(self, kind: str, facts: dict[str, Any], body: bytes | None, n: int = 0) -> None:
+        self.log.append(
+            LogRow(
+                seq=self.next_seq(),
+                at=self.at,
+                type=kind,
+                attempt=self.row.attempt,
+                fence=self.row.fence,
+                n=n,
+                facts=facts,
+                body=body,
+            )
+        )
+
+    def percent(self) -> int:
+        return self.values.get("percent", self.row.percent)
+
+    def stage(self) -> str | None:
+        return self.values.get("stage", self.row.stage)
+
+    def phase(self) -> str | None:
+        return self.values.get("phase", self.row.phase)
+
+    def say(self, records: Sequence[Record]) -> None:
+        """Number the records that are new for this fence; repeats are dropped."""
+        said = self.row.said
+        for record in records:
+            if record.n <= said:
+                continue
+            said = record.n
+            named = {
+                "step": record.step,
+                "status": record.status,
+                "stage": record.stage,
+                "phase": record.phase,
+            }
+            facts: dict[str, Any] = {k: v for k, v in named.items() if v is not None}
+            if record.type is EventType.STEP_PROGRESS:
+                self.values["percent"] = advance(self.percent(), record.percent)
+                facts["progressPct"] = self.percent()
+                if record.stage is not None:
+                    self.values["stage"] = record.stage
+                if record.phase is not None:
+                    self.values["phase"] = record.phase
+            if record.checkpoint is not None and record.step is not None:
+                self.checkpoints.append(
+                    Checkpoint(record.step, record.checkpoint, self.row.attempt, self.at)
+                )
+                self.values["last_step"] = record.step
+            self.add(record.type.value, facts, record.body, record.n)
+        self.values["said"] = said
+
+    def end(self, to: State, wish: Transition) -> None:
+        """The job is over."""
+        row, at = self.row, self.at
+        self.values |= {
+            "state": to,
+            "trigger": wish.trigger,
+            "held": False,
+            "position": None,
+            "due_at": None,
+            "lease_until": None,
+            "ended_at": at,
+        }
+        if to is State.SUCCEEDED:
+            self.values |= {"percent": COMPLETE, "result": wish.result, "error": None}
+        elif to is State.FAILED and wish.error is not None:
+            self.values["error"] = replace(wish.error, attempt=row.attempt, at=at)
+        elif to is State.CANCELED and not row.cancel_requested:
+            self.values["cancel_reason"] = wish.reason
+        if wish.trigger is Trigger.GIVE_UP:
+            self.values["crash_count"] = row.crash_count + 1
+        self.next_seq()
+        self._count(to)
+
+    def leave_attempt(self, wish: Transition) -> None:
+        """The attempt is over, the job is not: its story moves to the log."""
+        row, at = self.row, self.at
+        error = replace(wish.error, attempt=row.attempt, at=at) if wish.error else None
+        if wish.trigger is Trigger.RETRY:
+            self.values["retry_count"] = row.retry_count + 1
+        elif wish.trigger is Trigger.CRASH:
+            self.values["crash_count"] = row.crash_count + 1
+        if error is not None:
+            self.values["error"] = error
+        facts = {
+            "token": str(row.token),
+            "worker": row.worker,
+            "queued_at": row.queued_at,
+            "queued_seq": row.queued_seq,
+            "started_at": row.started_at,
+            "started_seq": row.started_seq,
+            "base_percent": row.base_percent,
+            "base_stage": row.base_stage,
+            "base_phase": row.base_phase,
+            "percent": self.percent(),
+            "stage": self.stage(),
+            "phase": self.phase(),
+            "outcome": wish.trigger.value,
+            "delay": wish.delay,
+            "retry_count": self.values.get("retry_count", row.retry_count),
+            "crash_count": self.values.get("crash_count", row.crash_count),
+            "error": error.facts() if error else None,
+        }
+        self.add(ATTEMPT, facts, error.body if error else None)
+        self.values |= {
+            "state": State.RETRYING,
+            "trigger": wish.trigger,
+            "lease_until": None,
+            "queued_seq": 0,
+            "started_seq": 0,
+            "base_percent": self.percent(),
+            "base_stage": self.stage(),
+            "base_phase": self.phase(),
+            "due_at": None if wish.delay is None else after(at, wish.delay),
+        }
+        self._count(State.RETRYING)
+        if wish.delay == 0:
+            self.queue()
+
+    def queue(self) -> None:
+        """Into the line; the store gives the position."""
+        self.values |= {
+            "state": State.QUEUED,
+            "held": False,
+            "due_at": None,
+            "queued_at": self.at,
+            "started_at": None,
+            "queued_seq": self.next_seq(),
+        }
+        self.queued = True
+
+    def _count(self, outcome: State) -> None:
+        row = self.row
+        if row.started_at is not None and row.queued_at is not None and row.started_seq:
+            self.tally = Tally(outcome, row.started_at - row.queued_at, self.at - row.started_at)
+        else:
+            self.tally = Tally(outcome, self.at - (row.queued_at or row.created_at), 0)
+
+    def decision(self, children: Sequence[NewJob] = ()) -> Decision:
+        return Decision(
+            Answer(Status.APPLIED, self.values.get("state", self.row.state)),
+            self.values,
+            self.log,
+            self.checkpoints,
+            children,
+            self.queued,
+            self.tally,
+        )
+
+
+def record(
+    row: Standing, fence: int, token: UUID, records: Sequence[Record], now: Instant
+) -> Decision:
+    """What a running attempt says, while it holds its lease."""
+    if row.state is not State.RUNNING or row.fence != fence or row.token != token:
+        return _refuse(Status.STALE, row)
+    change = _Change(row, max(now, row.updated_at))
+    change.say(records)
+    if not change.log:
+        return _refuse(Status.APPLIED, row)  # every one of them a repeat
+    return change.decision()
+
+
+def cancel(row: Standing, request: CancelRequest, now: Instant) -> Decision:
+    """Final at once for a waiting job, recorded for a running one, too late for a finished one."""
+    if row.state not in ACTIVE:
+        status = Status.APPLIED if row.state is State.CANCELED else Status.CONFLICT
+        return _refuse(status, row)
+    if row.cancel_requested:
+        return _refuse(Status.APPLIED, row)
+    change = _Change(row, max(now, row.updated_at))
+    change.values |= {"cancel_by": request.by, "cancel_reason": request.reason}
+    if row.state is State.RUNNING:
+        change.values["cancel_at"] = change.at
+        facts = {"by": request.by, "reason": request.reason}
+        change.add(EventType.CANCEL_REQUESTED.value, facts, None)
+        return change.decision()
+    wish = Transition(job_id=row.id, fence=row.fence, trigger=Trigger.CANCEL, reason=request.reason)
+    change.end(State.CANCELED, wish)
+    return change.decision()
+
+
+def claim(row: Standing, *, token: UUID, worker: str, lease: float, now: Instant) -> Changes:
+    """The row of a queued job once it is handed out."""
+    at = max(now, row.updated_at)
+    return {
+        "state": State.RUNNING,
+        "trigger": Trigger.CLAIM,
+        "position": None,
+        "attempt": row.attempt + 1,
+        "fence": row.fence + 1,
+        "token": token,
+        "worker": worker,
+        "lease_until": after(at, lease),
+        "started_at": at,
+        "first_started_at": row.first_started_at if row.first_started_at is not None else at,
+        "updated_at": at,
+        "seq": row.seq + 1,
+        "started_seq": row.seq + 1,
+        "said": 0,
+    }

@@ -1,0 +1,362 @@
+"""The log of a job: what is written, and what readers see.
+
+Lifecycle events of creation and of the current attempt have no log row: the job's row says all of
+it, and `derive` makes the events. An attempt that ends without ending the job leaves one `ATTEMPT`
+row from which its events come. `fold` goes the other way, from events to where the job stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from windlass.core.clock import Instant
+from windlass.core.errors import InvalidArgumentError
+from windlass.core.failure import Failure
+from windlass.core.job import JobRow
+from windlass.core.state import State, Trigger
+
+ATTEMPT = "attempt"  # a log row's type; readers never see it
+_EMPTY: Mapping[str, Any] = {}
+
+
+class EventType(StrEnum):
+    JOB_STATUS = "job-status"
+    STEP_STATUS = "step-status"
+    STEP_PROGRESS = "step-progress"
+    WARNING = "warning"
+    ERROR = "error"
+    JOB_COMPLETED = "job-completed"
+    JOB_FAILED = "job-failed"
+    JOB_CANCELLED = "job-cancelled"
+    CANCEL_REQUESTED = "cancel-requested"
+    LOG = "log"
+    ARTIFACT = "artifact"
+    PROCESS_START = "process-start"
+    PROCESS_END = "process-end"
+    PROCESS_ERROR = "process-error"
+    OUTPUT = "output"
+    RESYNC = "resync"
+
+
+LIFECYCLE = frozenset(
+    {
+        EventType.JOB_STATUS,
+        EventType.JOB_COMPLETED,
+        EventType.JOB_FAILED,
+        EventType.JOB_CANCELLED,
+        EventType.CANCEL_REQUESTED,
+        EventType.RESYNC,
+    }
+)
+FINAL_EVENT = {
+    State.SUCCEEDED: EventType.JOB_COMPLETED,
+    State.FAILED: EventType.JOB_FAILED,
+    State.CANCELED: EventType.JOB_CANCELLED,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """What a running attempt says. Numbered by the attempt from 1, so that a repeat is dropped.
+
+    `body` is the codec's bytes. A `checkpoint` is kept as the step's result for later attempts.
+    """
+
+    n: int
+    type: EventType
+    body: bytes | None = None
+    percent: float | None = None
+    stage: str | None = None
+    phase: str | None = None
+    step: str | None = None
+    status: str | None = None
+    checkpoint: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogRow:
+    """One stored line of a job's log; `type` is an event type's value, or ATTEMPT."""
+
+    seq: int
+    at: Instant
+    type: str
+    attempt: int
+    fence: int
+    n: int = 0
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    body: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One line as a reader sees it. `data` is plain; `body` is the codec's bytes, if any."""
+
+    job_id: UUID
+    seq: int
+    at: Instant
+    type: EventType
+    data: Mapping[str, Any]
+    body: bytes | None = None
+    correlation_id: str | None = None
+
+    @property
+    def wire_id(self) -> str:
+        return f"{self.at // 1000}-{self.seq}"
+
+    @property
+    def final(self) -> bool:
+        return self.type in FINAL_EVENT.values()
+
+
+def parse_wire_id(text: str) -> int:
+    """The seq in a wire id (or in a bare number): where a reader wants to go on from."""
+    digits = text.rpartition("-")[2]
+    if not (digits.isascii() and digits.isdigit()):
+        raise InvalidArgumentError(f"{text!r} is not an event id; expected <milliseconds>-<number>")
+    return int(digits)
+
+
+def derive(row: JobRow, log: Iterable[LogRow], after: int = 0) -> list[Event]:
+    """The events numbered above `after`, in order: the stored ones and those the row implies.
+
+    `log` may start at any row; rows whose events all lie at or below `after` change nothing.
+    """
+    events: list[Event] = []
+    if after < row.log_floor:
+        after = row.log_floor
+        events.append(_resync(row))
+    found = [*_of_row(row), *(event for line in log for event in _of_log(row, line))]
+    events += sorted((event for event in found if event.seq > after), key=lambda e: e.seq)
+    return events
+
+
+def _event(row: JobRow, seq: int, at: Instant, data: Mapping[str, Any], **more: Any) -> Event:
+    return Event(
+        job_id=row.id,
+        seq=seq,
+        at=at,
+        type=more.pop("type", EventType.JOB_STATUS),
+        data=data,
+        correlation_id=row.correlation_id,
+        **more,
+    )
+
+
+def _status(
+    state: State, attempt: int, percent: int, stage: str | None, phase: str | None
+) -> dict[str, Any]:
+    return {
+        "status": state.value,
+        "attempt": attempt,
+        "percent": percent,
+        "stage": stage,
+        "phase": phase,
+    }
+
+
+def _of_row(row: JobRow) -> Iterator[Event]:
+    yield _event(row, 1, row.created_at, _status(State.CREATED, 0, 0, None, None))
+    base = (row.base_percent, row.base_stage, row.base_phase)
+    before = row.attempt - (1 if row.started_seq else 0)
+    if row.queued_seq and row.queued_at is not None:
+        yield _event(row, row.queued_seq, row.queued_at, _status(State.QUEUED, before, *base))
+    if row.started_seq and row.started_at is not None:
+        data = _status(State.RUNNING, row.attempt, *base) | {"worker": row.worker}
+        yield _event(row, row.started_seq, row.started_at, data)
+    if row.final:
+        yield _final(row)
+
+
+def _final(row: JobRow) -> Event:
+    assert row.ended_at is not None
+    data = _status(row.state, row.attempt, row.percent, row.stage, row.phase)
+    data |= {"jobId": str(row.id), "retryCount": row.retry_count, "crashCount": row.crash_count}
+    body = None
+    if row.state is State.SUCCEEDED:
+        body = row.result
+    elif row.state is State.FAILED and row.error is not None:
+        data["error"] = row.error.facts()
+        body = row.error.body
+    elif row.state is State.CANCELED:
+        data |= {"by": row.cancel_by, "message": row.cancel_reason}
+        if row.error is not None:  # of an earlier attempt: the row keeps it, so the event does
+            data["error"] = row.error.facts()
+            body = row.error.body
+    return _event(row, row.seq, row.ended_at, data, type=FINAL_EVENT[row.state], body=body)
+
+
+def _of_log(row: JobRow, line: LogRow) -> Iterator[Event]:
+    if line.type != ATTEMPT:
+        yield _event(row, line.seq, line.at, line.facts, type=EventType(line.type), body=line.body)
+        return
+    facts = line.facts
+    base = (facts["base_percent"], facts["base_stage"], facts["base_phase"])
+    yield _event(
+        row,
+        facts["queued_seq"],
+        facts["queued_at"],
+        _status(State.QUEUED, line.attempt - 1, *base),
+    )
+    running = _status(State.RUNNING, line.attempt, *base) | {"worker": facts["worker"]}
+    yield _event(row, facts["started_seq"], facts["started_at"], running)
+    end = (facts["percent"], facts["stage"], facts["phase"])
+    data = _status(State.RETRYING, line.attempt, *end) | {
+        "outcome": facts["outcome"],
+        "delay": facts["delay"],
+        "retryCount": facts["retry_count"],
+        "crashCount": facts["crash_count"],
+        "error": facts["error"],
+    }
+    yield _event(row, line.seq, line.at, data, body=line.body)
+
+
+def _resync(row: JobRow) -> Event:
+    folded = snapshot(row)
+    data: dict[str, Any] = {
+        name: getattr(folded, name) for name in Folded.__slots__ if name not in {"error", "result"}
+    }
+    data["error"] = folded.error.facts() if folded.error else None
+    body = folded.result if folded.result is not None else folded.error and folded.error.body
+    return _event(
+        row,
+        row.log_floor,
+        row.updated_at,
+        data,
+        type=EventType.RESYNC,
+        body=body or None,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Folded:
+    """Where a job stands, as its events tell it. Equal to `snapshot` of its row, always."""
+
+    state: State | None = None
+    attempt: int = 0
+    retry_count: int = 0
+    crash_count: int = 0
+    percent: int = 0
+    stage: str | None = None
+    phase: str | None = None
+    created_at: Instant | None = None
+    queued_at: Instant | None = None
+    started_at: Instant | None = None
+    first_started_at: Instant | None = None
+    ended_at: Instant | None = None
+    cancel_at: Instant | None = None
+    error: Failure | None = None
+    result: bytes | None = None
+    seq: int = 0
+
+
+def snapshot(row: JobRow) -> Folded:
+    return Folded(**{name: getattr(row, name) for name in Folded.__slots__})
+
+
+def fold(events: Iterable[Event]) -> Folded:
+    values: dict[str, Any] = {}
+    for event in events:
+        values["seq"] = max(event.seq, values.get("seq", 0))
+        if event.type is EventType.RESYNC:
+            values |= dict(event.data)
+            values["state"] = State(values["state"])
+            succeeded = values["state"] is State.SUCCEEDED
+            values["result"] = event.body if succeeded else None
+            error = event.data["error"]
+            values["error"] = (
+                Failure.of(error, None if succeeded else event.body) if error else None
+            )
+        elif event.type is EventType.CANCEL_REQUESTED:
+            values["cancel_at"] = event.at
+        elif event.type in LIFECYCLE:
+            _fold_status(values, event)
+        elif event.type is EventType.STEP_PROGRESS:
+            values["percent"] = max(values.get("percent", 0), event.data["progressPct"])
+            for name in ("stage", "phase"):
+                if event.data.get(name) is not None:
+                    values[name] = event.data[name]
+    return Folded(**values)
+
+
+def _fold_status(values: dict[str, Any], event: Event) -> None:
+    data = event.data
+    state = State(data["status"])
+    values |= {name: data[name] for name in ("attempt", "percent", "stage", "phase")}
+    values["state"] = state
+    if "retryCount" in data:
+        values["retry_count"] = data["retryCount"]
+        values["crash_count"] = data["crashCount"]
+    if data.get("error"):
+        values["error"] = Failure.of(data["error"], event.body)
+    match state:
+        case State.CREATED:
+            values["created_at"] = event.at
+        case State.QUEUED:
+            values |= {"queued_at": event.at, "started_at": None}
+        case State.RUNNING:
+            values["started_at"] = event.at
+            values.setdefault("first_started_at", event.at)
+        case State.RETRYING:
+            pass
+        case State.SUCCEEDED:
+            values |= {"result": event.body, "error": None, "ended_at": event.at}
+        case State.FAILED | State.CANCELED:
+            values["ended_at"] = event.at
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One run of a job, past or present."""
+
+    number: int
+    fence: int
+    worker: str | None
+    queued_at: Instant
+    started_at: Instant
+    ended_at: Instant | None = None
+    outcome: Trigger | None = None
+    error: Failure | None = None
+    delay: float | None = None
+    percent: int = 0
+    stage: str | None = None
+
+
+def attempts(row: JobRow, log: Iterable[LogRow]) -> list[Attempt]:
+    """Every attempt, oldest first: the past ones from the log, the current one from the row."""
+    found = [
+        Attempt(
+            number=line.attempt,
+            fence=line.fence,
+            worker=line.facts["worker"],
+            queued_at=line.facts["queued_at"],
+            started_at=line.facts["started_at"],
+            ended_at=line.at,
+            outcome=Trigger(line.facts["outcome"]),
+            error=Failure.of(line.facts["error"], line.body) if line.facts["error"] else None,
+            delay=line.facts["delay"],
+            percent=line.facts["percent"],
+            stage=line.facts["stage"],
+        )
+        for line in log
+        if line.type == ATTEMPT
+    ]
+    if row.started_seq and row.queued_at is not None and row.started_at is not None:
+        found.append(
+            Attempt(
+                number=row.attempt,
+                fence=row.fence,
+                worker=row.worker,
+                queued_at=row.queued_at,
+                started_at=row.started_at,
+                ended_at=row.ended_at,
+                outcome=row.trigger if row.final else None,
+                error=row.error if row.final else None,
+                percent=row.percent,
+                stage=row.stage,
+            )
+        )
+    return found

@@ -1,0 +1,51 @@
+"""Job ids: UUIDv7, made by the client, rising within a process."""
+
+from __future__ import annotations
+
+import os
+import time
+from threading import Lock
+from uuid import UUID
+
+_VERSION_7 = 0x7 << 76
+_VARIANT = 0b10 << 62
+_COUNTER_BITS = 74  # rand_a and rand_b together
+
+
+class Uuid7Source:
+    """Makes UUIDv7 values that only rise, within a millisecond and when the clock steps back too.
+
+    The 74 random bits work as a counter: fresh randomness for each new millisecond, a random step
+    upward inside one. A forked child starts afresh, so that it cannot repeat its parent.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._forget()
+        os.register_at_fork(after_in_child=self._forget)
+
+    def _forget(self) -> None:
+        self._lock = Lock()
+        self._milliseconds = 0
+        self._counter = 0
+
+    def __call__(self) -> UUID:
+        entropy = int.from_bytes(os.urandom(10), "big")
+        now = time.time_ns() // 1_000_000
+        with self._lock:
+            if now > self._milliseconds:
+                self._milliseconds = now
+                # The top bit stays clear, so that a millisecond has room to count up in.
+                self._counter = entropy >> (80 - _COUNTER_BITS + 1)
+            else:
+                self._counter += 1 + (entropy & 0xFFFF_FFFF)
+                if self._counter >> _COUNTER_BITS:
+                    self._milliseconds += 1
+                    self._counter = entropy >> (80 - _COUNTER_BITS + 1)
+            milliseconds, counter = self._milliseconds, self._counter
+        high = counter >> 62
+        low = counter & ((1 << 62) - 1)
+        return UUID(int=(milliseconds << 80) | _VERSION_7 | (high << 64) | _VARIANT | low)
+
+
+uuid7 = Uuid7Source()

@@ -1,0 +1,269 @@
+"""A job: what was asked for, and where it stands.
+
+`NewJob` is the request. `JobRow` is what a store keeps: the request, and the job's `Standing`,
+which is all that a decision about its future looks at. Every instant comes from the store's clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from windlass.core import limits
+from windlass.core.clock import Instant, after
+from windlass.core.errors import InvalidArgumentError
+from windlass.core.failure import Failure
+from windlass.core.lease import Lease
+from windlass.core.retry import MAX_DELAY, Policy
+from windlass.core.state import FINAL, State, Trigger
+
+DEFAULT_QUEUE = "default"
+CORRELATION_ID = "correlation-id"
+DEFAULT_POLICY = Policy()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewJob:
+    """A request to enqueue. The id is made by the caller, so that asking twice is harmless.
+
+    `digest` is the caller's own fingerprint of the request: the store compares it to tell a repeat
+    from a different request under the same name. With `debounce`, a waiting job of the same unique
+    key gives way to this one.
+    """
+
+    id: UUID
+    task: str
+    queue: str = DEFAULT_QUEUE
+    payload: bytes = b"null"
+    priority: int = 0
+    delay: float = 0.0
+    run_at: Instant | None = None
+    hold: bool = False
+    expires_in: float | None = None
+    expires_at: Instant | None = None
+    policy: Policy = DEFAULT_POLICY
+    lease: float | None = None
+    owner: str = ""
+    team: str | None = None
+    tags: tuple[str, ...] = ()
+    headers: Mapping[str, str] = field(default_factory=dict)
+    request_id: str | None = None
+    digest: bytes | None = None
+    unique_key: str | None = None
+    debounce: bool = False
+    retry_of: UUID | None = None
+    resume: bool = False
+
+    @property
+    def plain(self) -> bool:
+        """Whether nothing but its id can stand in its way."""
+        return self.request_id is None and self.unique_key is None and self.retry_of is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What a decision about a job looks at; the part of the row that changes.
+
+    The current attempt lives here. `base_*` is the progress it started from, `queued_seq` and
+    `started_seq` are its event numbers, 0 once they have moved to the log with a past attempt.
+    `said` is the highest record number stored for the current fence.
+    """
+
+    id: UUID
+    queue: str
+    task: str
+    created_at: Instant
+    expires_at: Instant | None = None
+    state: State = State.CREATED
+    trigger: Trigger = Trigger.ENQUEUE
+    held: bool = False
+    waiting_for: int = 0
+    position: int | None = None
+    due_at: Instant | None = None
+    attempt: int = 0
+    fence: int = 0
+    token: UUID | None = None
+    worker: str | None = None
+    lease_until: Instant | None = None
+    queued_at: Instant | None = None
+    started_at: Instant | None = None
+    first_started_at: Instant | None = None
+    ended_at: Instant | None = None
+    updated_at: Instant = 0
+    seq: int = 1
+    queued_seq: int = 0
+    started_seq: int = 0
+    said: int = 0
+    percent: int = 0
+    stage: str | None = None
+    phase: str | None = None
+    base_percent: int = 0
+    base_stage: str | None = None
+    base_phase: str | None = None
+    retry_count: int = 0
+    crash_count: int = 0
+    cancel_at: Instant | None = None
+    cancel_by: str | None = None
+    cancel_reason: str | None = None
+    error: Failure | None = None
+    result: bytes | None = None
+    last_step: str | None = None
+
+    @property
+    def final(self) -> bool:
+        return self.state in FINAL
+
+    @property
+    def cancel_requested(self) -> bool:
+        return self.cancel_at is not None
+
+    @property
+    def isolated(self) -> bool:
+        """Whether it must run alone in its process, because it was running when a worker died."""
+        return self.crash_count > 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRow(Standing):
+    """All that a store keeps of a job. `serial` is its place in the order of arrival."""
+
+    serial: int = 0
+    payload: bytes = b"null"
+    priority: int = 0
+    policy: Policy = DEFAULT_POLICY
+    lease_seconds: float | None = None
+    owner: str = ""
+    team: str | None = None
+    tags: tuple[str, ...] = ()
+    headers: Mapping[str, str] = field(default_factory=dict)
+    request_id: str | None = None
+    digest: bytes | None = None
+    unique_key: str | None = None
+    retry_of: UUID | None = None
+    retried_as: UUID | None = None
+    root_id: UUID | None = None
+    log_floor: int = 0
+
+    @property
+    def lease(self) -> Lease:
+        assert self.token is not None, "only a claimed job has a lease"
+        return Lease(self.id, self.fence, self.token)
+
+    @property
+    def correlation_id(self) -> str | None:
+        return self.headers.get(CORRELATION_ID)
+
+    @property
+    def lineage(self) -> UUID:
+        """The first job of its retries: the one whose workspace they share."""
+        return self.root_id or self.id
+
+    @property
+    def can_resume(self) -> bool:
+        return self.state in {State.FAILED, State.CANCELED} and self.last_step is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """Where a new job begins."""
+
+    state: State
+    seq: int
+    queued_at: Instant | None
+    due_at: Instant | None
+    expires_at: Instant | None
+
+
+def opening(new: NewJob, now: Instant) -> Opening:
+    due = new.run_at if new.run_at is not None else after(now, new.delay) if new.delay else now
+    expires = new.expires_at
+    if expires is None and new.expires_in is not None:
+        expires = after(now, new.expires_in)
+    if new.hold or due > now:
+        return Opening(State.CREATED, 1, None, due if due > now else None, expires)
+    return Opening(State.QUEUED, 2, now, None, expires)
+
+
+def birth(new: NewJob, now: Instant, serial: int, root_id: UUID | None = None) -> JobRow:
+    """The row of a job that was just enqueued."""
+    start = opening(new, now)
+    queued = start.state is State.QUEUED
+    return JobRow(
+        id=new.id,
+        serial=serial,
+        queue=new.queue,
+        task=new.task,
+        payload=new.payload,
+        priority=new.priority,
+        policy=new.policy,
+        lease_seconds=new.lease,
+        owner=new.owner,
+        team=new.team,
+        tags=new.tags,
+        headers=new.headers,
+        request_id=new.request_id,
+        digest=new.digest,
+        unique_key=new.unique_key,
+        retry_of=new.retry_of,
+        root_id=root_id,
+        state=start.state,
+        held=new.hold,
+        position=serial if queued else None,
+        due_at=start.due_at,
+        expires_at=start.expires_at,
+        created_at=now,
+        queued_at=start.queued_at,
+        updated_at=now,
+        seq=start.seq,
+        queued_seq=start.seq if queued else 0,
+    )
+
+
+def check(new: NewJob) -> None:
+    """Raise what is wrong with a request: which field, and what it may be."""
+    limits.check_size("the payload", new.payload)
+    for name, text, limit in (
+        ("queue", new.queue, limits.MAX_NAME),
+        ("task", new.task, limits.MAX_NAME),
+    ):
+        if not 0 < len(text) <= limit:
+            raise InvalidArgumentError(f"{name} is {text!r}; it must have 1 to {limit} characters")
+    if abs(new.priority) > limits.MAX_PRIORITY:
+        raise InvalidArgumentError(f"priority is {new.priority}; it must fit in 32 bits")
+    if not 0 <= new.delay <= MAX_DELAY:
+        raise InvalidArgumentError(f"delay is {new.delay} s; it must lie between 0 and 10 years")
+    if new.lease is not None and new.lease <= 0:
+        raise InvalidArgumentError(f"lease is {new.lease} s; it must be positive")
+    if new.expires_in is not None and new.expires_in <= 0:
+        raise InvalidArgumentError(f"expires_in is {new.expires_in} s; it must be positive")
+    _check_texts(new)
+
+
+def _check_texts(new: NewJob) -> None:
+    for name, text in (
+        ("owner", new.owner),
+        ("team", new.team),
+        ("request_id", new.request_id),
+        ("unique_key", new.unique_key),
+    ):
+        if text is not None and len(text) > limits.MAX_KEY:
+            raise InvalidArgumentError(
+                f"{name} has {len(text)} characters, the limit is {limits.MAX_KEY}"
+            )
+    if new.tags:
+        if len(new.tags) > limits.MAX_TAGS:
+            raise InvalidArgumentError(
+                f"{len(new.tags)} tags given, the limit is {limits.MAX_TAGS}"
+            )
+        for tag in new.tags:
+            if not 0 < len(tag) <= limits.MAX_KEY:
+                raise InvalidArgumentError(
+                    f"tag {tag[:40]!r} must have 1 to {limits.MAX_KEY} characters"
+                )
+    if new.headers:
+        size = sum(len(k) + len(v) for k, v in new.headers.items())
+        if size > limits.MAX_HEADERS:
+            raise InvalidArgumentError(
+                f"headers hold {size:,} characters, the limit is {limits.MAX_HEADERS:,}"
+            )

@@ -1,0 +1,53 @@
+"""The right to run one attempt, and how it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from windlass.core.clock import Instant
+from windlass.core.errors import InvalidArgumentError
+
+DEFAULT_LEASE = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Speaks for one attempt: a write made with it applies only while it is still held."""
+
+    job_id: UUID
+    fence: int
+    token: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """One claim call. The claimer makes the token: a repeat with the same token gets the same jobs.
+
+    `lease` is in seconds and overrules the job's own; None leaves the job's own, or the default.
+    """
+
+    token: UUID
+    worker: str
+    queues: Sequence[tuple[str, int]]
+    lease: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.lease is not None and self.lease <= 0:
+            raise InvalidArgumentError(f"lease is {self.lease} s; it must be positive")
+        for queue, limit in self.queues:
+            if limit < 0:
+                raise InvalidArgumentError(f"the limit for queue {queue!r} is {limit}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extended:
+    """The answer to one extension: None in `lease_until` means stale, stop the task."""
+
+    lease_until: Instant | None
+    cancel_requested: bool = False
+
+    @property
+    def stale(self) -> bool:
+        return self.lease_until is None

@@ -1,0 +1,23 @@
+"""Sizes that every store keeps, so that a job accepted by one is accepted by all."""
+
+from __future__ import annotations
+
+from windlass.core.errors import TooLargeError
+
+KIB = 1024
+MAX_BLOB = 1024 * KIB  # payload, result, checkpoint
+MAX_EVENT = 64 * KIB
+MAX_TRACEBACK = 16 * KIB
+MAX_HEADERS = 16 * KIB
+MAX_KEY = 512  # request ids, unique keys, owners, tags, step and stage names
+MAX_NAME = 128  # queues, tasks, workers
+MAX_TAGS = 32
+MAX_PRIORITY = 2**31 - 1
+
+
+def check_size(what: str, data: bytes | None, limit: int = MAX_BLOB) -> None:
+    if data is not None and len(data) > limit:
+        raise TooLargeError(
+            f"{what} is {len(data):,} bytes, the limit is {limit:,}; "
+            "keep the data in an object store or a file and pass its address"
+        )

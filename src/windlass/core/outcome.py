@@ -1,0 +1,131 @@
+"""How an attempt ended, in the worker's words, and the transition that follows from it.
+
+These functions look at the row as it was seen; `transition.decide` looks at it as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias, assert_never
+from uuid import UUID
+
+from windlass.core import failure as failures
+from windlass.core import retry
+from windlass.core.event import Record
+from windlass.core.failure import ErrorKind, Failure
+from windlass.core.job import JobRow, NewJob
+from windlass.core.retry import Random
+from windlass.core.state import State, Trigger
+from windlass.core.transition import Transition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Succeeded:
+    result: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """An error. `delay` overrules the policy's backoff (RetryAfter)."""
+
+    failure: Failure
+    delay: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Released:
+    """Given back at once, uncounted: the worker is going away."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snoozed:
+    delay: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspended:
+    """Waits for something else without a slot; with a timeout, at most that long."""
+
+    timeout: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aborted:
+    """The task itself raised Cancel, or obeyed one."""
+
+    reason: str | None = None
+
+
+Outcome: TypeAlias = Succeeded | Failed | Released | Snoozed | Suspended | Aborted
+
+
+def settle(
+    job: JobRow,
+    outcome: Outcome,
+    *,
+    random: Random,
+    records: Sequence[Record] = (),
+    children: Sequence[NewJob] = (),
+    backoff: retry.Backoff | None = None,
+) -> Transition:
+    """What the holder of the lease asks for at the end of its attempt.
+
+    `backoff` is the task's own policy where its code is at hand (a custom one is not in the row).
+    """
+    ends = partial(
+        Transition, job_id=job.id, fence=job.fence, token=job.lease.token, records=tuple(records)
+    )
+    match outcome:
+        case Succeeded(result=result):
+            return ends(trigger=Trigger.SUCCEED, result=result, children=tuple(children))
+        case Failed(failure=failure, delay=delay):
+            if failure.kind is ErrorKind.TERMINAL or job.retry_count >= job.policy.max_retries:
+                return ends(trigger=Trigger.FAIL, error=failure)
+            if delay is None:
+                delay = retry.delay(backoff or job.policy.backoff, job.retry_count, random)
+            return ends(trigger=Trigger.RETRY, error=failure, delay=delay)
+        case Released():
+            return ends(trigger=Trigger.RELEASE, delay=0.0)
+        case Snoozed(delay=delay):
+            return ends(trigger=Trigger.SNOOZE, delay=delay)
+        case Suspended(timeout=timeout):
+            return ends(trigger=Trigger.SUSPEND, delay=timeout)
+        case Aborted(reason=reason):
+            return ends(trigger=Trigger.ABORT, reason=reason)
+        case _:
+            assert_never(outcome)
+
+
+def rescue(job: JobRow, *, random: Random) -> Transition:
+    """Take back a lease that ran out. The first time at once, then by the job's own backoff."""
+    crashes = job.crash_count + 1
+    last = crashes >= job.policy.crash_cap
+    kind = ErrorKind.TERMINAL if last else ErrorKind.RETRYABLE
+    takes = partial(
+        Transition,
+        job_id=job.id,
+        fence=job.fence,
+        token=job.token,
+        error=Failure(code=failures.CRASHED, kind=kind),
+    )
+    if last:
+        return takes(trigger=Trigger.GIVE_UP)
+    wait = 0.0 if crashes == 1 else retry.delay(job.policy.backoff, crashes - 2, random)
+    return takes(trigger=Trigger.CRASH, delay=wait)
+
+
+def promote(job: JobRow) -> Transition:
+    """Its time came: make it claimable, or end it if it expired before its first start."""
+    trigger = Trigger.EXPIRE if job.state is State.QUEUED else Trigger.PROMOTE
+    return Transition(job_id=job.id, fence=job.fence, trigger=trigger)
+
+
+def submit(job_id: UUID) -> Transition:
+    return Transition(job_id=job_id, fence=0, trigger=Trigger.SUBMIT)
+
+
+def sweep(job: JobRow, *, random: Random) -> Transition:
+    """What maintenance does about a job that `due` or `expired` named."""
+    return rescue(job, random=random) if job.state is State.RUNNING else promote(job)

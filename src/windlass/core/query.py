@@ -1,0 +1,105 @@
+"""Asking for jobs: filters, and pages that stay true while jobs come and go."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2s
+from uuid import UUID
+
+from windlass.core.clock import Instant
+from windlass.core.errors import InvalidArgumentError
+from windlass.core.job import JobRow
+from windlass.core.state import State
+
+MAX_PAGE = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """Which jobs, newest first. Every filter narrows; an empty one lets all through.
+
+    All of `tags` must be there. `created_from` is inclusive, `created_to` is not.
+    """
+
+    states: frozenset[State] = frozenset()
+    queues: frozenset[str] = frozenset()
+    tasks: frozenset[str] = frozenset()
+    owner: str | None = None
+    team: str | None = None
+    tags: frozenset[str] = frozenset()
+    error: str | None = None
+    worker: str | None = None
+    request_id: str | None = None
+    unique_key: str | None = None
+    retry_of: UUID | None = None
+    created_from: Instant | None = None
+    created_to: Instant | None = None
+    limit: int = 100
+    cursor: str | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.limit <= MAX_PAGE:
+            raise InvalidArgumentError(
+                f"limit is {self.limit}; it must lie between 1 and {MAX_PAGE}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """`cursor` leads to the next page, None is the end; a page before it may be short or empty."""
+
+    rows: Sequence[JobRow]
+    cursor: str | None
+
+
+def matches(query: Query, row: JobRow) -> bool:
+    return (
+        (not query.states or row.state in query.states)
+        and (not query.queues or row.queue in query.queues)
+        and (not query.tasks or row.task in query.tasks)
+        and query.tags <= set(row.tags)
+        and query.owner in {None, row.owner}
+        and query.team in {None, row.team}
+        and query.worker in {None, row.worker}
+        and query.request_id in {None, row.request_id}
+        and query.unique_key in {None, row.unique_key}
+        and query.retry_of in {None, row.retry_of}
+        and (query.error is None or (row.error is not None and row.error.code == query.error))
+        and (query.created_from is None or row.created_at >= query.created_from)
+        and (query.created_to is None or row.created_at < query.created_to)
+    )
+
+
+def fingerprint(query: Query) -> str:
+    """Tells two sets of filters apart; page size and cursor do not count."""
+    parts = [
+        sorted(query.states), sorted(query.queues), sorted(query.tasks), sorted(query.tags),
+        query.owner, query.team, query.error, query.worker, query.request_id, query.unique_key,
+        str(query.retry_of), query.created_from, query.created_to,
+    ]  # fmt: skip
+    return blake2s(json.dumps(parts).encode(), digest_size=6).hexdigest()
+
+
+def encode_cursor(query: Query, before: int) -> str:
+    return base64.urlsafe_b64encode(f"1:{before}:{fingerprint(query)}".encode()).decode()
+
+
+def decode_cursor(query: Query) -> int | None:
+    """The serial below which the page begins; None at the start."""
+    if query.cursor is None:
+        return None
+    try:
+        text = base64.urlsafe_b64decode(query.cursor.encode()).decode()
+        version, before, print_ = text.split(":")
+        number = int(before)
+    except (ValueError, binascii.Error):
+        raise InvalidArgumentError(f"{query.cursor!r} is not a cursor of this store") from None
+    if version != "1" or print_ != fingerprint(query):
+        raise InvalidArgumentError(
+            "the cursor belongs to a search with other filters; start again without a cursor"
+        )
+    return number

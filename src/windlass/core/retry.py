@@ -1,0 +1,173 @@
+"""How long to wait before the next attempt, as data that the row carries.
+
+A policy is stored with the job, so that a rescue needs no task code. Delays are seconds; the store
+turns them into instants by its own clock.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Literal, TypeAlias, assert_never
+
+from windlass.core.errors import InvalidArgumentError
+
+Random = Callable[[], float]  # uniform in [0, 1)
+_MAX_DOUBLINGS = 62
+MAX_DELAY = 10 * 365 * 86_400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exponential:
+    """random(0, min(base · 2^n, cap)); with jitter "none" the bound itself."""
+
+    base: float = 0.5
+    cap: float = 30.0
+    jitter: Literal["full", "none"] = "full"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fixed:
+    seconds: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """One delay per retry, the last one repeating, each spread by ± jitter."""
+
+    delays: tuple[float, ...]
+    jitter: float = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Custom:
+    """A function of one's own, asked where the task's code is; a rescue follows `otherwise`."""
+
+    function: Callable[[int], float] = field(compare=False)
+    otherwise: Exponential | Fixed | Schedule = Exponential()
+
+
+Backoff: TypeAlias = Exponential | Fixed | Schedule | Custom
+
+
+def exponential(
+    base: float = 0.5, cap: float = 30.0, jitter: Literal["full", "none"] = "full"
+) -> Exponential:
+    _not_negative("base", base)
+    _not_negative("cap", cap)
+    if jitter not in ("full", "none"):
+        raise InvalidArgumentError(f'jitter is {jitter!r}; it must be "full" or "none"')
+    return Exponential(base=base, cap=cap, jitter=jitter)
+
+
+def fixed(seconds: float = 1.0) -> Fixed:
+    _not_negative("seconds", seconds)
+    return Fixed(seconds=seconds)
+
+
+def schedule(delays: Sequence[float], jitter: float = 0.2) -> Schedule:
+    if not delays:
+        raise InvalidArgumentError("a schedule needs at least one delay")
+    for delay in delays:
+        _not_negative("a delay", delay)
+    if not 0 <= jitter <= 1:
+        raise InvalidArgumentError(f"jitter is {jitter!r}; it must lie between 0 and 1")
+    return Schedule(delays=tuple(delays), jitter=jitter)
+
+
+def custom(
+    function: Callable[[int], float], otherwise: Exponential | Fixed | Schedule | None = None
+) -> Custom:
+    return Custom(function=function, otherwise=otherwise or Exponential())
+
+
+def _not_negative(what: str, value: float) -> None:
+    if not 0 <= value <= MAX_DELAY:
+        raise InvalidArgumentError(f"{what} is {value!r}; it must lie between 0 and 10 years")
+
+
+def delay(backoff: Backoff, n: int, random: Random) -> float:
+    """Seconds before retry number n, counted from 0 for the first."""
+    match backoff:
+        case Exponential(base=base, cap=cap, jitter=jitter):
+            bound = min(base * 2.0 ** min(n, _MAX_DOUBLINGS), cap)
+            return bound * random() if jitter == "full" else bound
+        case Fixed(seconds=seconds):
+            return seconds
+        case Schedule(delays=delays, jitter=jitter):
+            return delays[min(n, len(delays) - 1)] * (1 + jitter * (2 * random() - 1))
+        case Custom(function=function):
+            return min(max(float(function(n)), 0.0), MAX_DELAY)
+        case _:
+            assert_never(backoff)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """All that decides how often and how long a job is tried."""
+
+    backoff: Backoff = Exponential()
+    max_retries: int = 3
+    crash_cap: int = 3
+    timeout: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_retries < 0:
+            raise InvalidArgumentError(f"max_retries is {self.max_retries}; it cannot be negative")
+        if self.crash_cap < 1:
+            raise InvalidArgumentError(f"crash_cap is {self.crash_cap}; it must be at least 1")
+        if self.timeout is not None and self.timeout <= 0:
+            raise InvalidArgumentError(f"timeout is {self.timeout}; it must be positive, or None")
+
+    def encode(self) -> str:
+        return json.dumps(
+            {
+                "backoff": _encode_backoff(self.backoff),
+                "max_retries": self.max_retries,
+                "crash_cap": self.crash_cap,
+                "timeout": self.timeout,
+            },
+            separators=(",", ":"),
+        )
+
+    @staticmethod
+    def decode(text: str) -> Policy:
+        return _decode(text)
+
+
+def _encode_backoff(backoff: Backoff) -> dict[str, Any]:
+    match backoff:
+        case Exponential(base=base, cap=cap, jitter=jitter):
+            return {"kind": "exponential", "base": base, "cap": cap, "jitter": jitter}
+        case Fixed(seconds=seconds):
+            return {"kind": "fixed", "seconds": seconds}
+        case Schedule(delays=delays, jitter=spread):
+            return {"kind": "schedule", "delays": list(delays), "jitter": spread}
+        case Custom(otherwise=otherwise):
+            return _encode_backoff(otherwise)
+        case _:
+            assert_never(backoff)
+
+
+@lru_cache(maxsize=256)  # a queue has a handful of policies and a million rows
+def _decode(text: str) -> Policy:
+    data = json.loads(text)
+    spec = data["backoff"]
+    backoff: Backoff
+    match spec["kind"]:
+        case "exponential":
+            backoff = exponential(spec["base"], spec["cap"], spec["jitter"])
+        case "fixed":
+            backoff = fixed(spec["seconds"])
+        case "schedule":
+            backoff = schedule(spec["delays"], spec["jitter"])
+        case kind:
+            raise InvalidArgumentError(f"unknown backoff {kind!r} in a job's policy: {text}")
+    return Policy(
+        backoff=backoff,
+        max_retries=data["max_retries"],
+        crash_cap=data["crash_cap"],
+        timeout=data["timeout"],
+    )

@@ -1,0 +1,166 @@
+"""The one write door: *if what you saw still holds, then these values and these log rows*.
+
+A `Transition` says what someone who saw a job wants. `decide` looks at where the job stands now and
+answers with a `Decision`: the change, or why there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypedDict
+from uuid import UUID
+
+from windlass.core import limits
+from windlass.core.clock import Instant
+from windlass.core.errors import InvalidArgumentError, RequestError
+from windlass.core.event import LogRow, Record
+from windlass.core.failure import Failure
+from windlass.core.job import NewJob
+from windlass.core.job import check as check_new
+from windlass.core.state import State, Trigger
+
+
+class Status(StrEnum):
+    APPLIED = "applied"  # done, now or (for a repeat) before
+    STALE = "stale"  # the lease, or what was seen, is gone; nothing changed
+    CONFLICT = "conflict"  # the job's state forbids it; nothing changed
+    MISSING = "missing"  # no such job, or not yours
+    REFUSED = "refused"  # the request itself is wrong; the answer's error says how
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What became of one write. `state` is the job's state afterwards, None if it is missing."""
+
+    status: Status
+    state: State | None = None
+    error: RequestError | None = None
+
+    @property
+    def applied(self) -> bool:
+        return self.status is Status.APPLIED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transition:
+    """A wish about one job, by someone who saw it under this fence (and, for its holder, token).
+
+    `delay` is in seconds; with SUSPEND, None means until something wakes it. `children` are written
+    with the success that carries them or not at all.
+    """
+
+    job_id: UUID
+    fence: int
+    trigger: Trigger
+    token: UUID | None = None
+    delay: float | None = None
+    result: bytes | None = None
+    error: Failure | None = None
+    reason: str | None = None
+    records: tuple[Record, ...] = ()
+    children: tuple[NewJob, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelRequest:
+    """`owner` narrows the request to that owner's jobs; None is an operator of the whole store."""
+
+    job_id: UUID
+    by: str | None = None
+    reason: str | None = None
+    owner: str | None = None
+
+
+class Changes(TypedDict, total=False):
+    """New values for a row; a key that is absent keeps its value."""
+
+    state: State
+    trigger: Trigger
+    held: bool
+    position: int | None
+    due_at: Instant | None
+    attempt: int
+    fence: int
+    token: UUID | None
+    worker: str | None
+    lease_until: Instant | None
+    queued_at: Instant | None
+    started_at: Instant | None
+    first_started_at: Instant | None
+    ended_at: Instant | None
+    updated_at: Instant
+    seq: int
+    queued_seq: int
+    started_seq: int
+    said: int
+    percent: int
+    stage: str | None
+    phase: str | None
+    base_percent: int
+    base_stage: str | None
+    base_phase: str | None
+    retry_count: int
+    crash_count: int
+    cancel_at: Instant | None
+    cancel_by: str | None
+    cancel_reason: str | None
+    error: Failure | None
+    result: bytes | None
+    last_step: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What one settled attempt adds to its minute's rollup."""
+
+    outcome: State
+    wait: int
+    run: int
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    step: str
+    value: bytes
+    attempt: int
+    at: Instant
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The answer, and what to write for it. With `queue`, the store gives the next position."""
+
+    answer: Answer
+    changes: Changes = field(default_factory=Changes)
+    log: Sequence[LogRow] = ()
+    checkpoints: Sequence[Checkpoint] = ()
+    children: Sequence[NewJob] = ()
+    queue: bool = False
+    tally: Tally | None = None
+
+
+PastOutcome = Callable[[int], tuple[UUID, Trigger] | None]
+"""Token and outcome of the past attempt with this fence, if the log has it."""
+
+
+def check(wish: Transition) -> None:
+    """Raise what is wrong with a wish, before anything looks at the job."""
+    limits.check_size("the result", wish.result)
+    if wish.error is not None:
+        limits.check_size("the error", wish.error.body, limits.MAX_EVENT)
+    if wish.delay is not None and not wish.delay >= 0:
+        raise InvalidArgumentError(f"delay is {wish.delay} s; it cannot be negative")
+    check_records(wish.records)
+    for child in wish.children:
+        check_new(child)
+
+
+def check_records(records: Sequence[Record]) -> None:
+    for record in records:
+        limits.check_size(f"the {record.type} event", record.body, limits.MAX_EVENT)
+        if record.checkpoint is not None:
+            limits.check_size(f"the checkpoint of step {record.step!r}", record.checkpoint)
+            if not record.step:
+                raise InvalidArgumentError("a checkpoint needs the name of its step")
