@@ -309,7 +309,6 @@ def claim(row: Standing, *, token: UUID, worker: str, lease: float, now: Instant
     return {
         "state": State.RUNNING,
         "trigger": Trigger.CLAIM,
-        "position": None,
         "attempt": row.attempt + 1,
         "fence": row.fence + 1,
         "token": token,

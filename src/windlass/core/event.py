@@ -134,6 +134,24 @@ def derive(row: JobRow, log: Iterable[LogRow], after: int = 0) -> list[Event]:
     return events
 
 
+def page(row: JobRow, log: Iterable[LogRow], after: int, limit: int) -> list[Event]:
+    """The next events above `after`, at most `limit`, with no gap among them.
+
+    A store may cut the log short when it reads: it hands in the first rows of either sort (what was
+    said, and past attempts), and where the numbers stop being dense, this page ends.
+    """
+    kept: list[Event] = []
+    expected = after + 1
+    for event in derive(row, log, after)[:limit]:
+        if event.type is EventType.RESYNC:
+            expected = event.seq
+        if event.seq != expected:
+            break
+        kept.append(event)
+        expected += 1
+    return kept
+
+
 def _event(row: JobRow, seq: int, at: Instant, data: Mapping[str, Any], **more: Any) -> Event:
     return Event(
         job_id=row.id,

@@ -1,0 +1,63 @@
+"""Small data beside the jobs: one family of versioned records (schedules, pauses, keys …)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from windlass.core.clock import Instant, after
+
+PAUSED = "paused"  # the kind that marks a paused queue, by its name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One record. `version` counts its writes."""
+
+    kind: str
+    key: str
+    value: bytes
+    version: int = 0
+    expires_at: Instant | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Put:
+    """Write a record. `expected` is the version seen (0: it must not exist); None overwrites."""
+
+    kind: str
+    key: str
+    value: bytes
+    expected: int | None = None
+    ttl: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PutAnswer:
+    """Whether it is written, and what stands there now."""
+
+    applied: bool
+    entry: Entry | None
+
+
+def alive(entry: Entry | None, now: Instant) -> Entry | None:
+    if entry is None or (entry.expires_at is not None and entry.expires_at <= now):
+        return None
+    return entry
+
+
+def put(wish: Put, current: Entry | None, now: Instant) -> PutAnswer:
+    """What a write does to a living record (or none). A repeat is recognised by its value.
+
+    A lifetime makes every write count: repeating it is how a heartbeat stays alive.
+    """
+    version = current.version if current else 0
+    repeat = current is not None and current.value == wish.value and wish.ttl is None
+    if repeat and wish.expected in {None, version - 1}:
+        return PutAnswer(applied=True, entry=current)
+    if wish.expected not in {None, version}:
+        return PutAnswer(applied=False, entry=current)
+    expires = after(now, wish.ttl) if wish.ttl is not None else None
+    entry = Entry(
+        kind=wish.kind, key=wish.key, value=wish.value, version=version + 1, expires_at=expires
+    )
+    return PutAnswer(applied=True, entry=entry)

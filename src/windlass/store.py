@@ -1,0 +1,275 @@
+"""The contract that every store keeps: the verbs, what they promise, and the laws.
+
+1. Results come in input order, one per input. Empty in, empty out, no I/O.
+2. One bad item never fails its neighbours. Only infrastructure raises (`StoreError`), and then the
+   outcome is unknown, so
+3. every write may be repeated, and a repeat is answered as the first call was: ids and tokens are
+   made by the caller, records are numbered per fence, the row remembers what last happened to it.
+4. A fenced write that lost its lease is answered `stale`, an impossible one `conflict`. Both are
+   answers, not exceptions.
+5. Time has one door: the store's clock. Transitions carry delays, the store makes instants.
+6. Any await may be cancelled; the state is then before or after, never between.
+7. `wait` is a hint; polling remains.
+8. Nothing of the engine shows in a signature. Extra powers hang on the concrete class.
+9. Stores differ only as `Capabilities` says.
+
+A store decides nothing about jobs: it calls `windlass.core` under the job's lock and writes the
+answer. The executable specification is `stores.memory`; the proof is `testing.conformance`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+from uuid import UUID
+
+from windlass.core.clock import Instant
+from windlass.core.enqueue import Enqueued
+from windlass.core.errors import InvalidArgumentError
+from windlass.core.event import Attempt, Event, Record
+from windlass.core.job import JobRow, NewJob
+from windlass.core.lease import Claim, Extended, Lease
+from windlass.core.query import Page, Query
+from windlass.core.records import Entry, Put, PutAnswer
+from windlass.core.state import State
+from windlass.core.transition import Answer, CancelRequest, Checkpoint, Transition
+
+DAY = 86_400.0
+COUNT_CAP = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """How a store may differ. Tests and callers branch on these, never on a store's name."""
+
+    durable: bool  # accepted jobs survive the process and the power
+    fifo: bool  # within a priority, the order of queueing is the order of claiming
+    priority_classes: int | None  # how many priorities it tells apart; None: all
+    atomic_batch: bool  # a call's items become visible together
+    transactional: bool  # can enqueue inside the caller's own transaction
+    store_clock: bool  # instants come from one clock for all processes
+    push_wakeups: bool  # `wait` returns on news, not only by polling
+    shared: bool  # several processes may open the same data
+
+
+@dataclass(frozen=True, slots=True)
+class Saying:
+    """What one running attempt says, spoken with its lease."""
+
+    lease: Lease
+    records: Sequence[Record]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """Seconds to keep finished jobs and their logs; 0 keeps them for good."""
+
+    succeeded: float = 30 * DAY
+    canceled: float = 30 * DAY
+    failed: float = 90 * DAY
+    log: float = 30 * DAY
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            if not getattr(self, name) >= 0:
+                raise InvalidArgumentError(f"retention of {name} is negative; 0 keeps for good")
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    jobs: int = 0
+    logs: int = 0
+    records: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueStats:
+    """Depth by state of one queue. `capped` names the states counted only up to COUNT_CAP."""
+
+    counts: Mapping[State, int] = field(default_factory=dict)
+    capped: frozenset[State] = frozenset()
+    oldest_queued_at: Instant | None = None
+    paused: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rollup:
+    """What one minute settled: attempts of this queue and task that ended so; times are sums."""
+
+    minute: Instant
+    queue: str
+    task: str
+    outcome: State
+    count: int
+    wait: int
+    run: int
+
+
+@dataclass(frozen=True, slots=True)
+class EventPage:
+    """The next events of one job. When `ended`, nothing will ever follow them."""
+
+    events: Sequence[Event]
+    ended: bool
+
+
+class Store(ABC):
+    """A handle on stored jobs. It belongs to the event loop that opened it."""
+
+    @property
+    @abstractmethod
+    def capabilities(self) -> Capabilities: ...
+
+    # -- the handle
+
+    @abstractmethod
+    async def migrate(self) -> Sequence[str]:
+        """Bring the schema up to date, under a lock; answer what was done. Harmless to repeat."""
+
+    @abstractmethod
+    async def ping(self) -> Instant:
+        """The store's time, or a StoreError that says what is wrong."""
+
+    @abstractmethod
+    def twin(self) -> Store:
+        """An independent handle on the same data, for another event loop or thread."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Let go of everything. Calls under way are finished first; repeating is harmless."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    # -- putting in
+
+    @abstractmethod
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """Store new jobs. When this returns, what is answered CREATED is as durable as can be.
+
+        Items act in order, so that a later one meets the keys of an earlier one.
+        """
+
+    # -- running
+
+    @abstractmethod
+    async def claim(self, claim: Claim) -> list[JobRow]:
+        """Take queued jobs: highest priority first, then by position; per queue up to its limit.
+
+        Never hands out a job twice, one past its `expires_at`, or one of a paused queue. Each job
+        gets fence + 1. A repeat with the same token answers the jobs still running under it.
+        """
+
+    @abstractmethod
+    async def extend(self, leases: Sequence[Lease], seconds: float) -> list[Extended]:
+        """Lengthen leases to `seconds` from now; tell whether a cancel was asked for."""
+
+    @abstractmethod
+    async def apply(self, transitions: Sequence[Transition]) -> list[Answer]:
+        """The one write door for settle, release, rescue, promote, submit and the rest.
+
+        Each item: `core.decide` under the job's lock; its values, log rows, checkpoints, children
+        and rollup in one write, or none of them.
+        """
+
+    @abstractmethod
+    async def record(self, sayings: Sequence[Saying]) -> list[Answer]:
+        """Store what running attempts say, fenced; a record number seen before is dropped."""
+
+    @abstractmethod
+    async def wait(self, queues: Sequence[str], timeout: float) -> bool:
+        """Return when something may have become claimable since the last `claim`, or at timeout."""
+
+    # -- maintenance: reads that become `apply`, and deletion
+
+    @abstractmethod
+    async def due(self, limit: int) -> list[JobRow]:
+        """Waiting jobs whose time came or whose expiry passed, longest due first."""
+
+    @abstractmethod
+    async def expired(self, limit: int) -> list[JobRow]:
+        """Running jobs whose lease ran out, longest first."""
+
+    @abstractmethod
+    async def prune(self, retention: Retention, limit: int) -> Pruned:
+        """Delete up to `limit` finished jobs, and logs of finished jobs, that are past keeping."""
+
+    # -- operators
+
+    @abstractmethod
+    async def cancel(self, requests: Sequence[CancelRequest]) -> list[Answer]:
+        """Ask for cancels. APPLIED in state `canceled`, or `running`: recorded, it will win."""
+
+    @abstractmethod
+    async def delete(self, ids: Sequence[UUID], owner: str | None = None) -> list[Answer]:
+        """Delete finished jobs with all they left. An active one is a conflict."""
+
+    @abstractmethod
+    async def pause(self, queues: Sequence[str], *, paused: bool) -> None:
+        """Stop (or go on) handing out jobs of these queues. Running jobs are left alone."""
+
+    # -- reading
+
+    @abstractmethod
+    async def get(self, ids: Sequence[UUID], owner: str | None = None) -> list[JobRow | None]:
+        """The jobs, None for one that is unknown or another owner's."""
+
+    @abstractmethod
+    async def find(self, query: Query) -> Page:
+        """Jobs newest first, in pages. Jobs that come or go never shift or repeat the others."""
+
+    @abstractmethod
+    async def stats(self) -> Mapping[str, QueueStats]:
+        """Depth by queue and state; exact up to COUNT_CAP."""
+
+    @abstractmethod
+    async def rollups(self, since: Instant, until: Instant) -> list[Rollup]:
+        """What was settled, per minute from `since` until before `until`."""
+
+    @abstractmethod
+    async def events(self, job_id: UUID, after: int = 0, limit: int = 1000) -> EventPage | None:
+        """The next events above `after`, dense; None for an unknown job.
+
+        An event once answered never changes. If the log was pruned past `after`, a RESYNC comes
+        first.
+        """
+
+    @abstractmethod
+    def tail(self, job_id: UUID, after: int = 0) -> AsyncIterator[Event]:
+        """All events above `after`, then live ones as they come, until the final one."""
+
+    @abstractmethod
+    async def attempts(self, job_id: UUID) -> list[Attempt] | None:
+        """Every attempt, oldest first; None for an unknown job."""
+
+    @abstractmethod
+    async def checkpoints(self, ids: Sequence[UUID]) -> list[Mapping[str, Checkpoint]]:
+        """The recorded step results of each job, by step."""
+
+    # -- small data
+
+    @abstractmethod
+    async def put_records(self, puts: Sequence[Put]) -> list[PutAnswer]:
+        """Write records, each by compare-and-set if it names a version."""
+
+    @abstractmethod
+    async def get_records(self, kind: str, keys: Sequence[str]) -> list[Entry | None]: ...
+
+    @abstractmethod
+    async def list_records(self, kind: str, after: str = "", limit: int = 1000) -> list[Entry]:
+        """Records of a kind in the order of their keys, from beyond `after`."""
+
+    @abstractmethod
+    async def delete_records(self, kind: str, keys: Sequence[str]) -> None:
+        """Remove records; one that is not there is already removed."""

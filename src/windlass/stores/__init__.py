@@ -1,0 +1,7 @@
+"""The contract, kept several ways. `open_store` names them; nothing else needs to."""
+
+from __future__ import annotations
+
+from windlass.stores.opening import open_store
+
+__all__ = ["open_store"]

@@ -1,0 +1,485 @@
+"""The executable specification: the contract kept by dictionaries under one lock.
+
+For tests, and as the twin that other stores are compared with. Nothing here is durable.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from threading import RLock
+from uuid import UUID
+
+from windlass.core import decide, event, job, query, records, transition, upkeep
+from windlass.core.clock import SECOND, Clock, Instant, SystemClock, after
+from windlass.core.enqueue import Admission, Enqueued, EnqueueStatus, Rivals, admit
+from windlass.core.errors import RequestError
+from windlass.core.event import Attempt, Event, LogRow
+from windlass.core.job import JobRow, NewJob
+from windlass.core.lease import DEFAULT_LEASE, Claim, Extended, Lease
+from windlass.core.query import Page, Query
+from windlass.core.records import PAUSED, Entry, Put, PutAnswer
+from windlass.core.state import FINAL, State, Trigger
+from windlass.core.transition import (
+    Answer,
+    CancelRequest,
+    Checkpoint,
+    Decision,
+    Status,
+    Transition,
+)
+from windlass.store import (
+    COUNT_CAP,
+    Capabilities,
+    EventPage,
+    Pruned,
+    QueueStats,
+    Retention,
+    Rollup,
+    Saying,
+    Store,
+)
+from windlass.stores.signal import Signal
+from windlass.stores.tailing import tail
+
+MINUTE = 60 * SECOND
+_MISSING = Answer(Status.MISSING)
+
+
+@dataclass
+class _Data:
+    """What all handles share."""
+
+    clock: Clock
+    lock: RLock = field(default_factory=RLock)
+    serial: int = 0
+    jobs: dict[UUID, JobRow] = field(default_factory=dict)
+    logs: dict[UUID, list[LogRow]] = field(default_factory=lambda: defaultdict(list))
+    steps: dict[UUID, dict[str, Checkpoint]] = field(default_factory=lambda: defaultdict(dict))
+    requests: dict[tuple[str, str], UUID] = field(default_factory=dict)
+    rollups: dict[tuple[Instant, str, str, State], tuple[int, int, int]] = field(
+        default_factory=dict
+    )
+    entries: dict[tuple[str, str], Entry] = field(default_factory=dict)
+    work: Signal = field(default_factory=Signal)
+    news: Signal = field(default_factory=Signal)
+
+    def next_serial(self) -> int:
+        self.serial += 1
+        return self.serial
+
+
+class MemoryStore(Store):
+    def __init__(self, *, clock: Clock | None = None, _data: _Data | None = None) -> None:
+        self._data = _data or _Data(clock or SystemClock())
+        self._seen = 0
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            durable=False,
+            fifo=True,
+            priority_classes=None,
+            atomic_batch=True,
+            transactional=False,
+            store_clock=True,
+            push_wakeups=True,
+            shared=False,
+        )
+
+    async def migrate(self) -> Sequence[str]:
+        return []
+
+    async def ping(self) -> Instant:
+        return self._now()
+
+    def twin(self) -> MemoryStore:
+        return MemoryStore(_data=self._data)
+
+    async def close(self) -> None:
+        pass
+
+    def _now(self) -> Instant:
+        return self._data.clock.now()
+
+    # -- putting in
+
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        with self._data.lock:
+            now = self._now()
+            answers = [self._enqueue(new, now) for new in jobs]
+        if jobs:
+            self._tell()
+        return answers
+
+    def _enqueue(self, new: NewJob, now: Instant) -> Enqueued:
+        data = self._data
+        try:
+            job.check(new)
+        except RequestError as error:
+            return Enqueued(EnqueueStatus.REFUSED, new, error=error)
+        verdict: Admission = admit(new, self._rivals(new))
+        created = verdict.status is EnqueueStatus.CREATED and verdict.existing is None
+        if not created:
+            return Enqueued(verdict.status, new, existing=verdict.existing, error=verdict.error)
+        if verdict.displace is not None:
+            give_way = CancelRequest(job_id=verdict.displace.id, reason="replaced by a newer job")
+            self._write(verdict.displace, decide.cancel(verdict.displace, give_way, now), now)
+        origin = data.jobs[new.retry_of] if new.retry_of is not None else None
+        serial = data.next_serial()
+        row = job.birth(new, now, serial, origin.lineage if origin else None)
+        if origin is not None:
+            data.jobs[origin.id] = replace(origin, retried_as=row.id)
+            if new.resume:
+                data.steps[row.id] = dict(data.steps[origin.id])
+                row = replace(row, last_step=origin.last_step)
+        data.jobs[row.id] = row
+        if row.request_id is not None:
+            data.requests[row.owner, row.request_id] = row.id
+        return Enqueued(EnqueueStatus.CREATED, new, existing=row)
+
+    def _rivals(self, new: NewJob) -> Rivals:
+        data = self._data
+        request = data.requests.get((new.owner, new.request_id or ""))
+        origin = data.jobs.get(new.retry_of) if new.retry_of else None
+        retried = data.jobs.get(origin.retried_as) if origin and origin.retried_as else None
+        same_key = None
+        if new.unique_key is not None:
+            wanted = (new.owner, new.task, new.unique_key)
+            for row in data.jobs.values():
+                if (row.owner, row.task, row.unique_key) == wanted and not row.final:
+                    same_key = row
+        return Rivals(
+            same_id=data.jobs.get(new.id),
+            same_request=data.jobs[request] if new.request_id and request else None,
+            same_key=same_key,
+            origin=origin,
+            active_retry=retried if retried and not retried.final else None,
+        )
+
+    # -- running
+
+    async def claim(self, claim: Claim) -> list[JobRow]:
+        data = self._data
+        self._seen = data.work.count
+        with data.lock:
+            now = self._now()
+            held = [
+                row
+                for row in data.jobs.values()
+                if row.state is State.RUNNING and row.token == claim.token
+            ]
+            if held:
+                return sorted(held, key=_claim_order(claim))
+            rows = [
+                replace(row, **decide.claim(row, token=claim.token, worker=claim.worker,
+                                            lease=_lease(claim, row), now=now))
+                for queue, limit in claim.queues
+                for row in self._line(queue, limit, now)
+            ]  # fmt: skip
+            data.jobs |= {row.id: row for row in rows}
+        if rows:
+            data.news.notify()
+        return rows
+
+    def _line(self, queue: str, limit: int, now: Instant) -> list[JobRow]:
+        if (PAUSED, queue) in self._data.entries:
+            return []
+        ready = (
+            row
+            for row in self._data.jobs.values()
+            if row.state is State.QUEUED and row.queue == queue and not upkeep.too_late(row, now)
+        )
+        return heapq.nsmallest(limit, ready, key=lambda row: (-row.priority, row.position or 0))
+
+    async def extend(self, leases: Sequence[Lease], seconds: float) -> list[Extended]:
+        data, answers = self._data, []
+        with data.lock:
+            until = after(self._now(), seconds)
+            for lease in leases:
+                row = data.jobs.get(lease.job_id)
+                if row is None or row.state is not State.RUNNING or row.lease != lease:
+                    answers.append(Extended(lease_until=None))
+                    continue
+                data.jobs[row.id] = replace(row, lease_until=until)
+                answers.append(Extended(lease_until=until, cancel_requested=row.cancel_requested))
+        return answers
+
+    async def apply(self, transitions: Sequence[Transition]) -> list[Answer]:
+        with self._data.lock:
+            answers = [self._apply(wish, self._now()) for wish in transitions]
+        if transitions:
+            self._tell()
+        return answers
+
+    def _apply(self, wish: Transition, now: Instant) -> Answer:
+        try:
+            transition.check(wish)
+        except RequestError as error:
+            return Answer(Status.REFUSED, error=error)
+        row = self._data.jobs.get(wish.job_id)
+        if row is None:
+            return _MISSING
+        return self._write(row, decide.decide(row, wish, now, partial(self._past, row.id)), now)
+
+    def _past(self, job_id: UUID, fence: int) -> tuple[UUID, Trigger] | None:
+        for line in self._data.logs[job_id]:
+            if line.type == event.ATTEMPT and line.fence == fence:
+                return UUID(line.facts["token"]), Trigger(line.facts["outcome"])
+        return None
+
+    def _write(self, row: JobRow, decision: Decision, now: Instant) -> Answer:
+        data = self._data
+        if decision.changes:
+            changed = replace(row, **decision.changes)
+            if decision.queue:
+                changed = replace(changed, position=data.next_serial())
+            data.jobs[row.id] = changed
+        data.logs[row.id] += decision.log
+        data.steps[row.id] |= {point.step: point for point in decision.checkpoints}
+        if decision.tally is not None:
+            tally = decision.tally
+            key = (now // MINUTE * MINUTE, row.queue, row.task, tally.outcome)
+            count, wait, run = data.rollups.get(key, (0, 0, 0))
+            data.rollups[key] = (count + 1, wait + tally.wait, run + tally.run)
+        for child in decision.children:
+            self._enqueue(child, now)
+        return decision.answer
+
+    async def record(self, sayings: Sequence[Saying]) -> list[Answer]:
+        with self._data.lock:
+            answers = [self._record(saying) for saying in sayings]
+        if sayings:
+            self._data.news.notify()
+        return answers
+
+    def _record(self, saying: Saying) -> Answer:
+        lease, now = saying.lease, self._now()
+        try:
+            transition.check_records(saying.records)
+        except RequestError as error:
+            return Answer(Status.REFUSED, error=error)
+        row = self._data.jobs.get(lease.job_id)
+        if row is None:
+            return _MISSING
+        decision = decide.record(row, lease.fence, lease.token, saying.records, now)
+        return self._write(row, decision, now)
+
+    async def wait(self, queues: Sequence[str], timeout: float) -> bool:  # noqa: ARG002 - one line
+        return await self._data.work.wait(self._seen, timeout)
+
+    def _tell(self) -> None:
+        self._data.work.notify()
+        self._data.news.notify()
+
+    # -- maintenance
+
+    async def due(self, limit: int) -> list[JobRow]:
+        with self._data.lock:
+            now = self._now()
+            found = [(upkeep.due_since(r, now), r.serial, r) for r in self._data.jobs.values()]
+        ready = sorted((since, serial, r) for since, serial, r in found if since is not None)
+        return [row for _, _, row in ready[:limit]]
+
+    async def expired(self, limit: int) -> list[JobRow]:
+        with self._data.lock:
+            now = self._now()
+            rows = [r for r in self._data.jobs.values() if upkeep.lease_lost(r, now)]
+        return sorted(rows, key=lambda row: (row.lease_until or 0, row.serial))[:limit]
+
+    async def prune(self, retention: Retention, limit: int) -> Pruned:
+        data = self._data
+        with data.lock:
+            now = self._now()
+            keep = {state: getattr(retention, state.value) for state in FINAL}
+            ended = sorted((r for r in data.jobs.values() if r.final), key=_ended)
+            gone = [row for row in ended if _past_keeping(row, keep[row.state], now)][:limit]
+            for row in gone:
+                self._forget(row)
+            bare = [
+                row
+                for row in ended
+                if row.id in data.jobs
+                and data.logs[row.id]
+                and _past_keeping(row, retention.log, now)
+            ][:limit]
+            for row in bare:
+                data.logs.pop(row.id)
+                data.jobs[row.id] = replace(row, log_floor=row.seq - 1)
+            dead = [key for key, e in data.entries.items() if not records.alive(e, now)]
+            for key in dead:
+                del data.entries[key]
+        return Pruned(len(gone), len(bare), len(dead))
+
+    def _forget(self, row: JobRow) -> None:
+        data = self._data
+        del data.jobs[row.id]
+        data.logs.pop(row.id, None)
+        data.steps.pop(row.id, None)
+        if row.request_id is not None:
+            del data.requests[row.owner, row.request_id]
+
+    # -- operators
+
+    async def cancel(self, requests: Sequence[CancelRequest]) -> list[Answer]:
+        answers = []
+        with self._data.lock:
+            now = self._now()
+            for request in requests:
+                row = self._visible(request.job_id, request.owner)
+                answers.append(
+                    self._write(row, decide.cancel(row, request, now), now) if row else _MISSING
+                )
+        if requests:
+            self._data.news.notify()
+        return answers
+
+    async def delete(self, ids: Sequence[UUID], owner: str | None = None) -> list[Answer]:
+        answers = []
+        with self._data.lock:
+            for job_id in ids:
+                row = self._visible(job_id, owner)
+                if row is None:
+                    answers.append(_MISSING)
+                elif not row.final:
+                    answers.append(Answer(Status.CONFLICT, row.state))
+                else:
+                    self._forget(row)
+                    answers.append(Answer(Status.APPLIED, row.state))
+        return answers
+
+    async def pause(self, queues: Sequence[str], *, paused: bool) -> None:
+        if paused:
+            await self.put_records([Put(kind=PAUSED, key=queue, value=b"") for queue in queues])
+        else:
+            await self.delete_records(PAUSED, queues)
+            self._data.work.notify()
+
+    # -- reading
+
+    def _visible(self, job_id: UUID, owner: str | None) -> JobRow | None:
+        row = self._data.jobs.get(job_id)
+        return row if row is not None and owner in {None, row.owner} else None
+
+    async def get(self, ids: Sequence[UUID], owner: str | None = None) -> list[JobRow | None]:
+        with self._data.lock:
+            return [self._visible(job_id, owner) for job_id in ids]
+
+    async def find(self, wanted: Query) -> Page:
+        before = query.decode_cursor(wanted)
+        with self._data.lock:
+            rows = [
+                row
+                for row in self._data.jobs.values()
+                if (before is None or row.serial < before) and query.matches(wanted, row)
+            ]
+        rows.sort(key=lambda row: -row.serial)
+        page = rows[: wanted.limit]
+        more = len(rows) > wanted.limit
+        return Page(page, query.encode_cursor(wanted, page[-1].serial) if more else None)
+
+    async def stats(self) -> Mapping[str, QueueStats]:
+        counts: dict[str, dict[State, int]] = defaultdict(lambda: defaultdict(int))
+        oldest: dict[str, Instant] = {}
+        with self._data.lock:
+            paused = {key for kind, key in self._data.entries if kind == PAUSED}
+            for row in self._data.jobs.values():
+                if not row.final:
+                    counts[row.queue][row.state] += 1
+                if row.state is State.QUEUED and row.queued_at is not None:
+                    oldest[row.queue] = min(row.queued_at, oldest.get(row.queue, row.queued_at))
+        return {
+            queue: QueueStats(
+                counts={s: min(n, COUNT_CAP) for s, n in counts[queue].items()},
+                capped=frozenset(s for s, n in counts[queue].items() if n > COUNT_CAP),
+                oldest_queued_at=oldest.get(queue),
+                paused=queue in paused,
+            )
+            for queue in sorted({*counts, *paused})
+        }
+
+    async def rollups(self, since: Instant, until: Instant) -> list[Rollup]:
+        with self._data.lock:
+            return [
+                Rollup(minute=minute, queue=queue, task=task, outcome=outcome,
+                       count=count, wait=wait, run=run)
+                for (minute, queue, task, outcome), (count, wait, run)
+                in sorted(self._data.rollups.items())
+                if since <= minute < until
+            ]  # fmt: skip
+
+    async def events(self, job_id: UUID, after: int = 0, limit: int = 1000) -> EventPage | None:
+        with self._data.lock:
+            row = self._data.jobs.get(job_id)
+            log = list(self._data.logs.get(job_id, ()))
+        if row is None:
+            return None
+        events = event.page(row, log, after, limit)
+        last = events[-1].seq if events else after
+        return EventPage(events, row.final and last >= row.seq)
+
+    def tail(self, job_id: UUID, after: int = 0) -> AsyncIterator[Event]:
+        return tail(self, self._data.news, job_id, after)
+
+    async def attempts(self, job_id: UUID) -> list[Attempt] | None:
+        with self._data.lock:
+            row = self._data.jobs.get(job_id)
+            return None if row is None else event.attempts(row, self._data.logs.get(job_id, ()))
+
+    async def checkpoints(self, ids: Sequence[UUID]) -> list[Mapping[str, Checkpoint]]:
+        with self._data.lock:
+            return [dict(self._data.steps.get(job_id, {})) for job_id in ids]
+
+    # -- small data
+
+    def _live(self, kind: str, key: str) -> Entry | None:
+        return records.alive(self._data.entries.get((kind, key)), self._now())
+
+    async def put_records(self, puts: Sequence[Put]) -> list[PutAnswer]:
+        answers = []
+        with self._data.lock:
+            for put in puts:
+                answer = records.put(put, self._live(put.kind, put.key), self._now())
+                if answer.applied and answer.entry is not None:
+                    self._data.entries[put.kind, put.key] = answer.entry
+                answers.append(answer)
+        return answers
+
+    async def get_records(self, kind: str, keys: Sequence[str]) -> list[Entry | None]:
+        with self._data.lock:
+            return [self._live(kind, key) for key in keys]
+
+    async def list_records(self, kind: str, after: str = "", limit: int = 1000) -> list[Entry]:
+        with self._data.lock:
+            keys = sorted(key for of, key in self._data.entries if of == kind and key > after)
+            found = [entry for key in keys if (entry := self._live(kind, key)) is not None]
+        return found[:limit]
+
+    async def delete_records(self, kind: str, keys: Sequence[str]) -> None:
+        with self._data.lock:
+            for key in keys:
+                self._data.entries.pop((kind, key), None)
+
+
+def _lease(claim: Claim, row: JobRow) -> float:
+    if claim.lease is not None:
+        return claim.lease
+    return row.lease_seconds if row.lease_seconds is not None else DEFAULT_LEASE
+
+
+def _claim_order(claim: Claim) -> Callable[[JobRow], tuple[int, int, int]]:
+    """A repeat answers in the order of the call's queues, then as the line went."""
+    place = {queue: index for index, (queue, _) in enumerate(claim.queues)}
+    return lambda row: (place.get(row.queue, len(place)), -row.priority, row.position or 0)
+
+
+def _ended(row: JobRow) -> tuple[Instant, int]:
+    return row.ended_at or 0, row.serial
+
+
+def _past_keeping(row: JobRow, seconds: float, now: Instant) -> bool:
+    limit = upkeep.kept_until(now, seconds)
+    return limit is not None and (row.ended_at or 0) <= limit

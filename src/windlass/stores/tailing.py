@@ -1,0 +1,30 @@
+"""Following one job's log: what is stored, then what comes, with no gap between the two."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from uuid import UUID
+
+from windlass.core.event import Event
+from windlass.store import Store
+from windlass.stores.signal import Signal
+
+POLL = 1.0  # seconds between looks when no hint arrives
+
+
+async def tail(
+    store: Store, news: Signal, job_id: UUID, after: int, poll: float = POLL
+) -> AsyncIterator[Event]:
+    """Ends after the final event, or when the job is unknown or deleted."""
+    while True:
+        seen = news.count
+        page = await store.events(job_id, after)
+        if page is None:
+            return
+        for event in page.events:
+            after = event.seq
+            yield event
+        if page.ended:
+            return
+        if not page.events:
+            await news.wait(seen, poll)
