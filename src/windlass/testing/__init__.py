@@ -1,4 +1,4 @@
-"""For tests of your own code, and for authors of stores: a clock that obeys, factories, crash points.
+"""For tests of your own code and for authors of stores: a clock that obeys, factories, faults.
 
 `windlass.testing.conformance` is the contract as a test suite; `faults` wraps a store so that it
 repeats calls and loses answers.

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
+from windlass.core.event import Event
 from windlass.core.failure import ErrorKind, Failure
 from windlass.core.ids import uuid7
-from windlass.core.job import JobRow, NewJob
+from windlass.core.job import DEFAULT_QUEUE, JobRow, NewJob
 from windlass.core.lease import Claim
+from windlass.core.outcome import Outcome, settle, sweep
+from windlass.core.transition import Answer
 from windlass.store import Store
 
 
@@ -21,6 +25,11 @@ def make_failure(code: str = "ValueError", *, terminal: bool = False, **values: 
     return Failure(code=code, kind=kind, **values)
 
 
+def even() -> float:
+    """Randomness without surprises: always the middle."""
+    return 0.5
+
+
 async def claim_all(
     store: Store,
     *queues: str,
@@ -31,3 +40,61 @@ async def claim_all(
     """Claim up to `limit` from each queue (the default one if none is named), with a new token."""
     wanted = [(queue, limit) for queue in queues or ("default",)]
     return await store.claim(Claim(token=uuid7(), worker=worker, queues=wanted, lease=lease))
+
+
+async def enqueue_one(store: Store, **values: Any) -> JobRow:
+    """Enqueue one job that nothing stands in the way of; its row as the store answers it."""
+    [answer] = await store.enqueue([make_job(**values)])
+    assert answer.accepted, answer
+    assert answer.row is not None
+    return answer.row
+
+
+async def claim_one(
+    store: Store,
+    queue: str = DEFAULT_QUEUE,
+    *,
+    worker: str = "worker-1",
+    lease: float | None = None,
+) -> JobRow:
+    """Claim the one job that is next in this queue."""
+    [row] = await claim_all(store, queue, limit=1, worker=worker, lease=lease)
+    return row
+
+
+async def start_one(store: Store, *, worker: str = "worker-1", **values: Any) -> JobRow:
+    """Enqueue a job and claim it: the row of a running attempt. Its queue must be empty."""
+    job = await enqueue_one(store, **values)
+    row = await claim_one(store, job.queue, worker=worker)
+    assert row.id == job.id
+    return row
+
+
+async def settle_one(store: Store, row: JobRow, outcome: Outcome, **more: Any) -> Answer:
+    """End the attempt that this row was claimed for."""
+    [answer] = await store.apply([settle(row, outcome, random=even, **more)])
+    return answer
+
+
+async def get_one(store: Store, job_id: UUID) -> JobRow:
+    [row] = await store.get([job_id])
+    assert row is not None
+    return row
+
+
+async def read_events(store: Store, job_id: UUID, after: int = 0, limit: int = 1000) -> list[Event]:
+    """The whole log above `after`, page by page."""
+    found: list[Event] = []
+    while True:
+        page = await store.events(job_id, after, limit)
+        assert page is not None
+        found += page.events
+        if page.ended or not page.events:
+            return found
+        after = found[-1].seq
+
+
+async def sweep_all(store: Store, limit: int = 100) -> list[Answer]:
+    """What maintenance does: promote and expire what is due, rescue what lost its lease."""
+    rows = [*await store.due(limit), *await store.expired(limit)]
+    return await store.apply([sweep(row, random=even) for row in rows])

@@ -1,0 +1,351 @@
+"""One file, one process: a writer thread with group commit, and readers apart.
+
+The writer waits for work, takes all that has gathered, runs it in one transaction and answers after
+the commit: concurrent calls share one fsync. If any of them raises, the transaction is rolled back
+and each runs alone, so that one bad call fails by itself. A crash leaves whole transactions only.
+
+Readers have connections of their own; each read is one snapshot. All handles of a process on one
+file share one engine. Before a fork every connection is closed, and reopened when next needed:
+SQLite's locks belong to a process, and a child that inherited them would believe in locks it does
+not hold.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from queue import Empty, SimpleQueue
+from threading import Lock, Thread, local
+from typing import Any, Generic, TypeAlias, TypeVar
+
+import apsw
+
+from windlass.core.clock import Clock, Instant
+from windlass.core.errors import StoreError, StoreUnavailableError
+from windlass.stores.signal import Signal
+from windlass.stores.sqlite.connection import SqliteConfig, connect, migrate, single
+from windlass.stores.sqlite.errors import translate
+from windlass.stores.sqlite.queries import SQL
+
+T = TypeVar("T")
+_Reader: TypeAlias = tuple[Lock, list[apsw.Connection]]  # one per thread; open while in use
+MAX_GROUP = 500  # calls in one transaction
+FORK_SECONDS = 10.0
+
+
+class Tx:
+    """A write transaction, as the calls in it see it."""
+
+    __slots__ = ("_first", "_serial", "connection", "news", "now", "work")
+
+    def __init__(self, connection: apsw.Connection, now: Callable[[], Instant]) -> None:
+        self.connection = connection
+        self.now = now
+        self.work = False  # something may have become claimable
+        self.news = False  # somebody's log or state changed
+        self._serial: int | None = None
+        self._first = 0
+
+    def next_serials(self, count: int) -> int:
+        """The first of `count` new numbers."""
+        if self._serial is None:
+            self._serial = self._first = single(self.connection, SQL.get_serial)
+        first = self._serial + 1
+        self._serial += count
+        return first
+
+    def finish(self) -> None:
+        if self._serial is not None and self._serial != self._first:
+            self.connection.execute(SQL.set_serial, (self._serial,))
+
+
+class _Call(Generic[T]):
+    """One piece of work for the writer, and who waits for it."""
+
+    __slots__ = ("alone", "error", "future", "loop", "result", "run")
+
+    def __init__(
+        self,
+        run: Callable[[Tx], T],
+        *,
+        alone: bool = False,
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        self.run = run
+        self.alone = alone
+        self.loop = loop
+        self.future: asyncio.Future[T] | Future[T] = loop.create_future() if loop else Future()
+        self.result: T | None = None
+        self.error: BaseException | None = None
+
+    def deliver(self) -> None:
+        future = self.future
+        if future.done():
+            return  # whoever waited has gone; the write stands all the same
+        if self.error is not None:
+            future.set_exception(self.error)
+        else:
+            future.set_result(self.result)  # type: ignore[arg-type]
+
+
+class Engine:
+    def __init__(self, config: SqliteConfig, clock: Clock) -> None:
+        self.config = config
+        self.clock = clock
+        self.work = Signal()
+        self.news = Signal()
+        self._users = 0
+        self._start_afresh()
+        _forget_on_fork(self)
+
+    def _start_afresh(self) -> None:
+        self._lock = Lock()  # guards starting and stopping
+        self._gate = Lock()  # held while the writer's connection is in use
+        self._queue: SimpleQueue[_Call[Any] | None] = SimpleQueue()
+        self._thread: Thread | None = None
+        self._connection: apsw.Connection | None = None
+        self._version = -1
+        self._pool: ThreadPoolExecutor | None = None
+        self._mine = local()
+        self._stopped: list[Lock] = []
+        self._readers: list[_Reader] = []
+
+    # -- handles
+
+    def open(self) -> None:
+        with self._lock:
+            self._users += 1
+
+    def close(self) -> None:
+        """The last handle closes the file; what was called before is finished first."""
+        with self._lock:
+            self._users -= 1
+            thread, pool = self._thread, self._pool
+            if self._users > 0:
+                return
+            self._thread = self._pool = None
+            if thread is not None:
+                self._queue.put(None)
+        if pool is not None:
+            pool.shutdown(wait=True)
+        if thread is not None:
+            thread.join()
+        self._close_connections()
+
+    def _close_connections(self) -> None:
+        for _, held in self._readers:
+            for connection in held:
+                connection.close()
+            held.clear()
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    # -- writing
+
+    async def write(self, run: Callable[[Tx], T]) -> T:
+        call = _Call(run, loop=asyncio.get_running_loop())
+        self._submit(call)
+        assert isinstance(call.future, asyncio.Future)
+        return await call.future
+
+    def write_blocking(self, run: Callable[[Tx], T], *, alone: bool = False) -> Future[T]:
+        call = _Call(run, alone=alone)
+        self._submit(call)
+        assert isinstance(call.future, Future)
+        return call.future
+
+    def _submit(self, call: _Call[Any]) -> None:
+        if self._thread is None:
+            self._start()
+        self._queue.put(call)
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._users == 0:
+                raise StoreUnavailableError(f"the store on {self.config.path} is closed")
+            if self._thread is None:
+                self._thread = Thread(target=self._loop, name="windlass-sqlite", daemon=True)
+                self._thread.start()
+
+    def _loop(self) -> None:
+        queue = self._queue
+        held: _Call[Any] | None = None
+        while True:
+            first = held or queue.get()
+            held = None
+            if first is None:
+                return
+            group = [first]
+            while not first.alone and len(group) < MAX_GROUP:
+                try:
+                    call = queue.get_nowait()
+                except Empty:
+                    break
+                if call is None:
+                    queue.put(None)
+                    break
+                if call.alone:
+                    held = call
+                    break
+                group.append(call)
+            with self._gate:
+                self._commit_group(group)
+
+    def _commit_group(self, group: Sequence[_Call[Any]]) -> None:
+        tx: Tx | None = None
+        try:
+            tx = self._transaction(group)
+        except BaseException as error:  # noqa: BLE001 - whatever it is, somebody waits for it
+            if len(group) > 1 and not isinstance(error, StoreError):
+                for call in group:
+                    self._commit_group([call])
+                return
+            for call in group:
+                call.error = error
+        _deliver(group)
+        if tx is not None:
+            if tx.work:
+                self.work.notify()
+            if tx.news:
+                self.news.notify()
+
+    def _transaction(self, group: Sequence[_Call[Any]]) -> Tx:
+        """Run the group in one transaction; raises StoreError when the file is at fault."""
+        try:
+            connection = self._writer()
+            tx = Tx(connection, self.clock.now)
+            connection.execute("BEGIN IMMEDIATE")
+        except apsw.Error as error:
+            raise translate(error, self.config.path) from error
+        try:
+            for call in group:
+                call.result = call.run(tx)
+            tx.finish()
+            connection.execute("COMMIT")
+        except BaseException as error:
+            self._roll_back(connection)
+            if isinstance(error, apsw.Error):
+                if len(group) > 1:
+                    raise  # alone, it may fit; or the one at fault fails by itself
+                raise translate(error, self.config.path) from error
+            raise
+        return tx
+
+    def _roll_back(self, connection: apsw.Connection) -> None:
+        if connection.in_transaction:
+            try:
+                connection.execute("ROLLBACK")
+            except apsw.Error:
+                # A connection in doubt is not used again; the next call opens a new one.
+                self._connection = None
+                connection.close(True)
+
+    def _writer(self) -> apsw.Connection:
+        if self._connection is None:
+            connection = connect(self.config)
+            try:
+                migrate(connection, self.config.path, self.clock.now())
+            except BaseException:
+                connection.close()
+                raise
+            self._connection = connection
+        return self._connection
+
+    def changed_elsewhere(self, tx: Tx) -> bool:
+        """Whether another connection committed since this was last asked."""
+        version: int = tx.connection.pragma("data_version")
+        before, self._version = self._version, version
+        return version != before
+
+    # -- reading
+
+    async def read(self, run: Callable[[apsw.Connection], T]) -> T:
+        """Run in one snapshot, on a reader's thread."""
+        if self.config.exclusive:
+            return await self.write(lambda tx: run(tx.connection))
+        if self._connection is None:
+            await self.write(lambda _: None)  # the file and its schema exist from here on
+        if self._pool is None:
+            with self._lock:
+                if self._users == 0:
+                    raise StoreUnavailableError(f"the store on {self.config.path} is closed")
+                if self._pool is None:
+                    self._pool = ThreadPoolExecutor(self.config.readers, "windlass-sqlite-read")
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._pool, self._read, run)
+
+    def _read(self, run: Callable[[apsw.Connection], T]) -> T:
+        mine: _Reader | None = getattr(self._mine, "reader", None)
+        if mine is None:
+            mine = self._mine.reader = (Lock(), [])
+            self._readers.append(mine)
+        lock, held = mine
+        with lock:
+            try:
+                if not held:
+                    held.append(connect(self.config))
+                with _snapshot(held[0]):
+                    return run(held[0])
+            except apsw.Error as error:
+                raise translate(error, self.config.path) from error
+
+    # -- forks
+
+    def before_fork(self) -> None:
+        locks = [self._lock, self._gate, *(lock for lock, _ in self._readers)]
+        # A transaction that is open in this very thread cannot be waited for; then nothing closes.
+        self._stopped = [lock for lock in locks if lock.acquire(timeout=FORK_SECONDS)]
+        if len(self._stopped) == len(locks):
+            self._close_connections()
+
+    def after_fork_in_parent(self) -> None:
+        while self._stopped:
+            self._stopped.pop().release()
+
+
+@contextlib.contextmanager
+def _snapshot(connection: apsw.Connection) -> Iterator[None]:
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        connection.execute("ROLLBACK")
+
+
+def _deliver(group: Sequence[_Call[Any]]) -> None:
+    """Tell everyone who waits, waking each event loop once."""
+    loops: dict[asyncio.AbstractEventLoop, list[_Call[Any]]] = {}
+    for call in group:
+        if call.loop is None:
+            call.deliver()
+        else:
+            loops.setdefault(call.loop, []).append(call)
+    for loop, calls in loops.items():
+        with contextlib.suppress(RuntimeError):  # a loop that is closed waits for nothing
+            loop.call_soon_threadsafe(_deliver_all, calls)
+
+
+def _deliver_all(calls: Sequence[_Call[Any]]) -> None:
+    for call in calls:
+        call.deliver()
+
+
+def _forget_on_fork(engine: Engine) -> None:
+    """Register for forks without keeping the engine alive."""
+    known = weakref.ref(engine)
+
+    def tell(what: str) -> None:
+        living = known()
+        if living is not None:
+            getattr(living, what)()
+
+    os.register_at_fork(
+        before=lambda: tell("before_fork"),
+        after_in_parent=lambda: tell("after_fork_in_parent"),
+        after_in_child=lambda: tell("_start_afresh"),
+    )

@@ -1,0 +1,319 @@
+"""The writes, as functions of a transaction: look up, let the core decide, write what it says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from uuid import UUID
+
+import apsw
+
+from windlass.core import decide, transition
+from windlass.core import job as jobs
+from windlass.core.clock import SECOND, Instant
+from windlass.core.enqueue import Enqueued, EnqueueStatus, Rivals, admit
+from windlass.core.errors import RequestError
+from windlass.core.job import JobRow, NewJob, Standing
+from windlass.core.lease import DEFAULT_LEASE, Claim, Extended, Lease
+from windlass.core.records import PAUSED
+from windlass.core.state import Trigger
+from windlass.core.transition import Answer, CancelRequest, Decision, Status, Transition
+from windlass.store import Saying
+from windlass.stores.sqlite import rows
+from windlass.stores.sqlite.connection import every, first, single
+from windlass.stores.sqlite.engine import Tx
+from windlass.stores.sqlite.queries import SQL
+from windlass.stores.sqlite.rows import Row
+
+MINUTE = 60 * SECOND
+MISSING = Answer(Status.MISSING)
+
+
+def load(connection: apsw.Connection, sql: str, parameters: tuple[object, ...]) -> JobRow | None:
+    found = first(connection, sql, parameters)
+    return None if found is None else whole(connection, found)
+
+
+def whole(connection: apsw.Connection, row: Row) -> JobRow:
+    """The job with its payload, wherever that lies."""
+    if not rows.needs_payload(row):
+        return rows.job_row(row)
+    return rows.job_row(row, single(connection, SQL.get_payload, (row[0],)))
+
+
+# -- enqueue
+
+
+def enqueue(tx: Tx, wanted: Sequence[NewJob]) -> list[Enqueued]:
+    now = tx.now()
+    tx.news = True
+    lowest = tx.next_serials(len(wanted))
+    answers: list[Enqueued] = []
+    run: list[Row] = []  # plain jobs in a row, written together
+    for serial, new in enumerate(wanted, lowest):
+        try:
+            jobs.check(new)
+        except RequestError as error:
+            answers.append(Enqueued(EnqueueStatus.REFUSED, new, error=error))
+            continue
+        if new.plain and len(new.payload) <= rows.INLINE_PAYLOAD:
+            run.append(rows.insertion(new, now, serial, None, None))
+            answers.append(Enqueued(EnqueueStatus.CREATED, new, now, serial))
+        else:
+            _insert(tx, run, answers)
+            run = []
+            answers.append(_enqueue_keyed(tx, new, now, serial))
+    _insert(tx, run, answers)
+    tx.work = True
+    return answers
+
+
+def _insert(tx: Tx, run: list[Row], answers: list[Enqueued]) -> None:
+    """Write plain jobs; if any id was taken, find out which and answer for them anew."""
+    if not run:
+        return
+    connection = tx.connection
+    before = connection.total_changes()
+    connection.executemany(SQL.insert_job, run)
+    if connection.total_changes() - before == len(run):
+        return
+    for place, answer in enumerate(answers):
+        if answer.status is EnqueueStatus.CREATED and answer.existing is None:
+            found = load(connection, SQL.get_job, (answer.new.id.bytes,))
+            assert found is not None
+            if found.serial != answer.serial:
+                verdict = admit(answer.new, Rivals(same_id=found))
+                answers[place] = Enqueued(
+                    verdict.status, answer.new, existing=verdict.existing, error=verdict.error
+                )
+
+
+def _enqueue_keyed(tx: Tx, new: NewJob, now: Instant, serial: int) -> Enqueued:
+    connection = tx.connection
+    rivals = _rivals(connection, new)
+    verdict = admit(new, rivals)
+    if verdict.status is not EnqueueStatus.CREATED or verdict.existing is not None:
+        return Enqueued(verdict.status, new, existing=verdict.existing, error=verdict.error)
+    if verdict.displace is not None:
+        cancel_one(tx, _give_way(verdict.displace), now)
+    origin = rivals.origin if new.retry_of is not None else None
+    root_id = origin.lineage if origin else None
+    last_step = origin.last_step if origin and new.resume else None
+    connection.execute(SQL.insert_job, rows.insertion(new, now, serial, root_id, last_step))
+    if len(new.payload) > rows.INLINE_PAYLOAD:
+        connection.execute(SQL.insert_payload, (serial, new.payload))
+    if origin is not None:
+        connection.execute(SQL.set_retried_as, (new.id.bytes, origin.serial))
+        if new.resume:
+            connection.execute(SQL.copy_steps, (serial, origin.serial))
+    stored = load(connection, SQL.get_job, (new.id.bytes,))
+    return Enqueued(EnqueueStatus.CREATED, new, existing=stored)
+
+
+def _rivals(connection: apsw.Connection, new: NewJob) -> Rivals:
+    def by_id(job_id: UUID | None) -> JobRow | None:
+        return load(connection, SQL.get_job, (job_id.bytes,)) if job_id else None
+
+    origin = by_id(new.retry_of)
+    retried = by_id(origin.retried_as) if origin else None
+    return Rivals(
+        same_id=by_id(new.id),
+        same_request=load(connection, SQL.job_by_request, (new.owner, new.request_id))
+        if new.request_id is not None
+        else None,
+        same_key=load(connection, SQL.active_by_key, (new.owner, new.task, new.unique_key))
+        if new.unique_key is not None
+        else None,
+        origin=origin,
+        active_retry=retried if retried and not retried.final else None,
+    )
+
+
+def _give_way(row: JobRow) -> CancelRequest:
+    return CancelRequest(job_id=row.id, reason="replaced by a newer job")
+
+
+# -- running
+
+
+def claim(tx: Tx, wish: Claim) -> list[JobRow]:
+    connection = tx.connection
+    place = {queue: index for index, (queue, _) in enumerate(wish.queues)}
+    found = every(connection, SQL.claimed_by, (wish.token.bytes,))
+    if not found:
+        now = tx.now()
+        for queue, limit in wish.queues:
+            if limit and single(connection, SQL.get_record, (PAUSED, queue)) is None:
+                found += every(
+                    connection,
+                    SQL.claim,
+                    {
+                        "token": wish.token.bytes,
+                        "worker": wish.worker,
+                        "now": now,
+                        "lease": None if wish.lease is None else round(wish.lease * SECOND),
+                        "default_lease": round(DEFAULT_LEASE * SECOND),
+                        "queue": queue,
+                        "limit": limit,
+                    },
+                )
+        tx.news = bool(found)
+    taken = [whole(connection, row) for row in found]
+    taken.sort(key=lambda row: (place.get(row.queue, 0), -row.priority, row.position or 0))
+    return taken
+
+
+def extend(tx: Tx, leases: Sequence[Lease], seconds: float) -> list[Extended]:
+    until = tx.now() + round(seconds * SECOND)
+    answers = []
+    for lease in leases:
+        found = first(
+            tx.connection, SQL.extend, (until, lease.job_id.bytes, lease.fence, lease.token.bytes)
+        )
+        if found is None:
+            answers.append(Extended(lease_until=None))
+        else:
+            answers.append(Extended(lease_until=until, cancel_requested=found[0] is not None))
+    return answers
+
+
+class _Tallies(dict[tuple[Instant, str, str, str], list[int]]):
+    """Rollups of one batch, added up before they are written."""
+
+    def add(self, now: Instant, row: Standing, decision: Decision) -> None:
+        tally = decision.tally
+        if tally is not None:
+            key = (now // MINUTE * MINUTE, row.queue, row.task, tally.outcome.value)
+            sums = self.setdefault(key, [0, 0, 0])
+            sums[0] += 1
+            sums[1] += tally.wait
+            sums[2] += tally.run
+
+    def write(self, connection: apsw.Connection) -> None:
+        for key, sums in self.items():
+            connection.execute(SQL.add_rollup, (*key, *sums))
+
+
+def apply(tx: Tx, wishes: Sequence[Transition]) -> list[Answer]:
+    tallies = _Tallies()
+    answers = []
+    for wish in wishes:
+        try:
+            transition.check(wish)
+        except RequestError as error:
+            answers.append(Answer(Status.REFUSED, error=error))
+            continue
+        now = tx.now()
+        found = first(tx.connection, SQL.standing, (wish.job_id.bytes,))
+        if found is None:
+            answers.append(MISSING)
+            continue
+        row = rows.standing(found, wish.job_id)
+        decision = decide.decide(row, wish, now, _Past(tx.connection, found[0]))
+        write(tx, found, decision)
+        tallies.add(now, row, decision)
+        answers.append(decision.answer)
+    tallies.write(tx.connection)
+    return answers
+
+
+class _Past:
+    """The outcome of a past attempt, asked for only when a settle comes late."""
+
+    __slots__ = ("connection", "n")
+
+    def __init__(self, connection: apsw.Connection, n: int) -> None:
+        self.connection = connection
+        self.n = n
+
+    def __call__(self, fence: int) -> tuple[UUID, Trigger] | None:
+        facts = single(self.connection, SQL.past_attempt, (self.n, fence))
+        if facts is None:
+            return None
+        said = json.loads(facts)
+        return UUID(said["token"]), Trigger(said["outcome"])
+
+
+def write(tx: Tx, found: Row, decision: Decision) -> None:
+    if not decision.changes:
+        return
+    n = found[0]
+    position = tx.next_serials(1) if decision.queue else None
+    connection = tx.connection
+    values = rows.saved(found, decision.changes, position, logged=bool(decision.log))
+    connection.execute(SQL.save, values)
+    for line in decision.log:
+        connection.execute(SQL.insert_log, rows.log_insertion(n, line))
+    for point in decision.checkpoints:
+        connection.execute(SQL.put_step, (n, point.step, point.value, point.attempt, point.at))
+    if decision.children:
+        enqueue(tx, decision.children)
+    tx.news = True
+    tx.work = tx.work or decision.queue
+
+
+def record(tx: Tx, sayings: Sequence[Saying]) -> list[Answer]:
+    answers = []
+    for saying in sayings:
+        lease = saying.lease
+        try:
+            transition.check_records(saying.records)
+        except RequestError as error:
+            answers.append(Answer(Status.REFUSED, error=error))
+            continue
+        found = first(tx.connection, SQL.standing, (lease.job_id.bytes,))
+        if found is None:
+            answers.append(MISSING)
+            continue
+        row = rows.standing(found, lease.job_id)
+        decision = decide.record(row, lease.fence, lease.token, saying.records, tx.now())
+        write(tx, found, decision)
+        answers.append(decision.answer)
+    return answers
+
+
+# -- operators
+
+
+def cancel(tx: Tx, requests: Sequence[CancelRequest]) -> list[Answer]:
+    return [cancel_one(tx, request, tx.now()) for request in requests]
+
+
+def cancel_one(tx: Tx, request: CancelRequest, now: Instant) -> Answer:
+    connection = tx.connection
+    found = first(connection, SQL.standing, (request.job_id.bytes,))
+    if found is None or not _owned(connection, request.job_id, request.owner):
+        return MISSING
+    row = rows.standing(found, request.job_id)
+    decision = decide.cancel(row, request, now)
+    write(tx, found, decision)
+    tallies = _Tallies()
+    tallies.add(now, row, decision)
+    tallies.write(connection)
+    return decision.answer
+
+
+def _owned(connection: apsw.Connection, job_id: UUID, owner: str | None) -> bool:
+    if owner is None:
+        return True
+    row = load(connection, SQL.get_job, (job_id.bytes,))
+    return row is not None and row.owner == owner
+
+
+def delete(tx: Tx, ids: Sequence[UUID], owner: str | None) -> list[Answer]:
+    answers = []
+    for job_id in ids:
+        row = load(tx.connection, SQL.get_job, (job_id.bytes,))
+        if row is None or owner not in {None, row.owner}:
+            answers.append(MISSING)
+        elif not row.final:
+            answers.append(Answer(Status.CONFLICT, row.state))
+        else:
+            forget(tx, row.serial)
+            answers.append(Answer(Status.APPLIED, row.state))
+    return answers
+
+
+def forget(tx: Tx, n: int) -> None:
+    for sql in (SQL.delete_log, SQL.delete_steps, SQL.delete_payload, SQL.delete_job):
+        tx.connection.execute(sql, (n,))

@@ -1,0 +1,59 @@
+"""The statements of `queries.sql`, as attributes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from windlass.stores.sql import named
+
+
+@dataclass(frozen=True, slots=True)
+class Queries:
+    insert_job: str
+    insert_payload: str
+    get_payload: str
+    get_serial: str
+    set_serial: str
+    get_job: str
+    job_by_request: str
+    active_by_key: str
+    set_retried_as: str
+    copy_steps: str
+    claimed_by: str
+    claim: str
+    extend: str
+    standing: str
+    save: str
+    insert_log: str
+    past_attempt: str
+    put_step: str
+    get_steps: str
+    add_rollup: str
+    rollups: str
+    due: str
+    expired: str
+    past_keeping: str
+    logs_past_keeping: str
+    forget_log: str
+    delete_log: str
+    delete_steps: str
+    delete_payload: str
+    delete_job: str
+    said: str
+    past_attempts: str
+    stretch: str
+    stretch_of_trouble: str
+    find: str
+    next_queue: str
+    count_line: str
+    oldest_in_line: str
+    count_waiting: str
+    count_running: str
+    get_record: str
+    put_record: str
+    list_records: str
+    delete_record: str
+    delete_dead_records: str
+
+
+SQL = named.load("windlass.stores.sqlite", Queries)

@@ -1,0 +1,224 @@
+"""The reads, as functions of a connection inside one snapshot, and what upkeep deletes."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from uuid import UUID
+
+import apsw
+
+from windlass.core import event, query, records, upkeep
+from windlass.core.clock import Instant
+from windlass.core.event import Attempt, LogRow
+from windlass.core.job import JobRow
+from windlass.core.query import Page, Query
+from windlass.core.records import PAUSED, Entry, Put, PutAnswer
+from windlass.core.state import FINAL, State
+from windlass.core.transition import Checkpoint
+from windlass.store import COUNT_CAP, EventPage, Pruned, QueueStats, Retention, Rollup
+from windlass.stores.sqlite import rows
+from windlass.stores.sqlite.connection import every, first, single
+from windlass.stores.sqlite.engine import Tx
+from windlass.stores.sqlite.jobs import forget, load, whole
+from windlass.stores.sqlite.queries import SQL
+
+STRETCH = 5_000  # jobs that one page of a filtered search looks at
+_TROUBLE = frozenset({State.FAILED, State.CANCELED})
+_NEWEST = 2**63 - 1
+
+
+def get(connection: apsw.Connection, ids: Sequence[UUID], owner: str | None) -> list[JobRow | None]:
+    found = (load(connection, SQL.get_job, (job_id.bytes,)) for job_id in ids)
+    return [row if row is not None and owner in {None, row.owner} else None for row in found]
+
+
+def find(connection: apsw.Connection, wanted: Query) -> Page:
+    before = query.decode_cursor(wanted)
+    trouble = bool(wanted.states) and wanted.states <= _TROUBLE
+    sql = SQL.stretch_of_trouble if trouble else SQL.stretch
+    stretch = [n for (n,) in every(connection, sql, (before or _NEWEST, STRETCH))]
+    matches = every(connection, SQL.find, _filters(wanted, stretch))
+    page = [whole(connection, row) for row in matches[: wanted.limit]]
+    if len(matches) > wanted.limit:
+        last: int | None = page[-1].serial
+    else:
+        last = stretch[-1] if len(stretch) == STRETCH else None
+    return Page(page, query.encode_cursor(wanted, last) if last is not None else None)
+
+
+def _filters(wanted: Query, stretch: list[int]) -> dict[str, object]:
+    def among(values: Iterable[str]) -> str | None:
+        chosen = sorted(values)
+        return json.dumps(chosen) if chosen else None
+
+    return {
+        "stretch": json.dumps(stretch),
+        "states": among(wanted.states),
+        "queues": among(wanted.queues),
+        "tasks": among(wanted.tasks),
+        "tags": among(wanted.tags),
+        "owner": wanted.owner,
+        "team": wanted.team,
+        "worker": wanted.worker,
+        "error": wanted.error,
+        "request_id": wanted.request_id,
+        "unique_key": wanted.unique_key,
+        "retry_of": wanted.retry_of.bytes if wanted.retry_of else None,
+        "created_from": wanted.created_from,
+        "created_to": wanted.created_to,
+        "limit": wanted.limit + 1,
+    }
+
+
+def due(connection: apsw.Connection, now: Instant, limit: int) -> list[JobRow]:
+    found = every(connection, SQL.due, {"now": now, "limit": limit})
+    return [whole(connection, row) for row in found]
+
+
+def expired(connection: apsw.Connection, now: Instant, limit: int) -> list[JobRow]:
+    found = every(connection, SQL.expired, (now, limit))
+    return [whole(connection, row) for row in found]
+
+
+def prune(tx: Tx, retention: Retention, limit: int) -> Pruned:
+    now, connection = tx.now(), tx.connection
+    gone: list[tuple[Instant, int]] = []
+    for state in FINAL:
+        until = upkeep.kept_until(now, getattr(retention, state.value))
+        if until is not None:
+            found = every(connection, SQL.past_keeping, (state.value, until, limit))
+            gone += [(ended, n) for n, ended in found]
+    gone = sorted(gone)[:limit]
+    for _, n in gone:
+        forget(tx, n)
+    until = upkeep.kept_until(now, retention.log)
+    bare: list[int] = []
+    if until is not None:
+        bare = [n for (n,) in every(connection, SQL.logs_past_keeping, (until, limit))]
+        for n in bare:
+            connection.execute(SQL.delete_log, (n,))
+            connection.execute(SQL.forget_log, (n,))
+    before = connection.total_changes()
+    connection.execute(SQL.delete_dead_records, (now,))
+    return Pruned(len(gone), len(bare), connection.total_changes() - before)
+
+
+def stats(connection: apsw.Connection, now: Instant) -> Mapping[str, QueueStats]:
+    counts: dict[str, dict[State, int]] = defaultdict(dict)
+    capped: dict[str, set[State]] = defaultdict(set)
+    oldest: dict[str, Instant | None] = {}
+    queue = single(connection, SQL.next_queue, ("",))
+    while queue is not None:
+        number = single(connection, SQL.count_line, (queue, COUNT_CAP + 1))
+        counts[queue][State.QUEUED] = min(number, COUNT_CAP)
+        if number > COUNT_CAP:
+            capped[queue].add(State.QUEUED)
+        oldest[queue] = single(connection, SQL.oldest_in_line, (queue, COUNT_CAP))
+        queue = single(connection, SQL.next_queue, (queue,))
+    waiting = every(connection, SQL.count_waiting, (COUNT_CAP + 1,))
+    over = sum(number for _, _, number in waiting) > COUNT_CAP
+    for queue, state, number in waiting:
+        counts[queue][State(state)] = min(number, COUNT_CAP)
+        if over:
+            capped[queue].add(State(state))
+    for queue, number in every(connection, SQL.count_running):
+        counts[queue][State.RUNNING] = min(number, COUNT_CAP)
+        if number > COUNT_CAP:
+            capped[queue].add(State.RUNNING)
+    paused = {entry.key for entry in list_records(connection, PAUSED, "", COUNT_CAP, now)}
+    return {
+        queue: QueueStats(
+            counts=dict(counts[queue]),
+            capped=frozenset(capped[queue]),
+            oldest_queued_at=oldest.get(queue),
+            paused=queue in paused,
+        )
+        for queue in sorted({*counts, *paused})
+    }
+
+
+def rollups(connection: apsw.Connection, since: Instant, until: Instant) -> list[Rollup]:
+    return [
+        Rollup(minute=m, queue=q, task=t, outcome=State(o), count=count, wait=wait, run=run)
+        for m, q, t, o, count, wait, run in every(connection, SQL.rollups, (since, until))
+    ]
+
+
+def events(connection: apsw.Connection, job_id: UUID, after: int, limit: int) -> EventPage | None:
+    row = load(connection, SQL.get_job, (job_id.bytes,))
+    if row is None:
+        return None
+    # The first of either sort; `event.page` stops where the numbers are no longer dense.
+    said = _log(connection, SQL.said, (row.serial, after, limit))
+    past = _log(connection, SQL.past_attempts, (row.serial, after, limit))
+    found = event.page(row, [*said, *past], after, limit)
+    last = found[-1].seq if found else after
+    return EventPage(found, row.final and last >= row.seq)
+
+
+def _log(connection: apsw.Connection, sql: str, parameters: tuple[int, ...]) -> list[LogRow]:
+    return [rows.log_row(line) for line in every(connection, sql, parameters)]
+
+
+def attempts(connection: apsw.Connection, job_id: UUID) -> list[Attempt] | None:
+    row = load(connection, SQL.get_job, (job_id.bytes,))
+    if row is None:
+        return None
+    return event.attempts(row, _log(connection, SQL.past_attempts, (row.serial, 0, _NEWEST)))
+
+
+def checkpoints(connection: apsw.Connection, ids: Sequence[UUID]) -> list[Mapping[str, Checkpoint]]:
+    return [
+        {
+            step: Checkpoint(step, value, attempt, at)
+            for step, value, attempt, at in every(connection, SQL.get_steps, (job_id.bytes,))
+        }
+        for job_id in ids
+    ]
+
+
+# -- small data
+
+
+def _entry(row: rows.Row) -> Entry:
+    kind, key, value, version, expires_at = row
+    return Entry(kind=kind, key=key, value=value, version=version, expires_at=expires_at)
+
+
+def _record(connection: apsw.Connection, kind: str, key: str, now: Instant) -> Entry | None:
+    found = first(connection, SQL.get_record, (kind, key))
+    return records.alive(_entry(found), now) if found is not None else None
+
+
+def put_records(tx: Tx, puts: Sequence[Put]) -> list[PutAnswer]:
+    now, answers = tx.now(), []
+    for put in puts:
+        answer = records.put(put, _record(tx.connection, put.kind, put.key, now), now)
+        entry = answer.entry
+        if answer.applied and entry is not None:
+            tx.connection.execute(
+                SQL.put_record,
+                (entry.kind, entry.key, entry.value, entry.version, entry.expires_at),
+            )
+        answers.append(answer)
+    return answers
+
+
+def get_records(
+    connection: apsw.Connection, kind: str, keys: Sequence[str], now: Instant
+) -> list[Entry | None]:
+    return [_record(connection, kind, key, now) for key in keys]
+
+
+def list_records(
+    connection: apsw.Connection, kind: str, after: str, limit: int, now: Instant
+) -> list[Entry]:
+    found = every(connection, SQL.list_records, (kind, after, now, limit))
+    return [_entry(row) for row in found]
+
+
+def delete_records(tx: Tx, kind: str, keys: Sequence[str]) -> None:
+    for key in keys:
+        tx.connection.execute(SQL.delete_record, (kind, key))

@@ -1,0 +1,232 @@
+"""The Store contract on one SQLite file: each verb is one call of the engine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+from typing import cast
+from uuid import UUID
+
+from windlass.core.clock import Clock, Instant, SystemClock
+from windlass.core.enqueue import Enqueued
+from windlass.core.event import Attempt, Event
+from windlass.core.job import JobRow, NewJob
+from windlass.core.lease import Claim, Extended, Lease
+from windlass.core.query import Page, Query
+from windlass.core.records import PAUSED, Entry, Put, PutAnswer
+from windlass.core.transition import Answer, CancelRequest, Checkpoint, Transition
+from windlass.store import (
+    Capabilities,
+    EventPage,
+    Pruned,
+    QueueStats,
+    Retention,
+    Rollup,
+    Saying,
+    Store,
+)
+from windlass.stores.sqlite import jobs, reads
+from windlass.stores.sqlite.connection import MIGRATIONS, Durability, SqliteConfig
+from windlass.stores.sqlite.engine import Engine
+from windlass.stores.sqlite.session import DEFAULT_SECONDS, Session
+from windlass.stores.sqlite.watch import Watch
+from windlass.stores.tailing import tail
+
+
+class SqliteStore(Store):
+    """Jobs in one file, for any number of processes on one machine."""
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        durability: str = "full",
+        clock: Clock | None = None,
+        config: SqliteConfig | None = None,
+        _engine: Engine | None = None,
+    ) -> None:
+        if _engine is None:
+            settings = config or SqliteConfig(
+                path=str(path), durability=cast("Durability", durability)
+            )
+            _engine = Engine(settings, clock or SystemClock())
+        self._engine = _engine
+        self._engine.open()
+        self._open = True
+        self._seen = 0
+        self._watch: Watch | None = None
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            durable=True,
+            fifo=True,
+            priority_classes=None,
+            atomic_batch=True,
+            transactional=True,
+            store_clock=True,
+            push_wakeups=True,
+            shared=True,
+        )
+
+    # -- the handle
+
+    async def migrate(self) -> Sequence[str]:
+        await self.ping()  # opening migrates
+        return [f"{migration.version:04d}_{migration.name}" for migration in MIGRATIONS]
+
+    async def ping(self) -> Instant:
+        return await self._engine.write(lambda tx: tx.now())
+
+    def twin(self) -> SqliteStore:
+        return SqliteStore(self._engine.config.path, _engine=self._engine)
+
+    async def close(self) -> None:
+        if not self._open:
+            return
+        self._open = False
+        if self._watch is not None:
+            await self._watch.close()
+        await asyncio.get_running_loop().run_in_executor(None, self._engine.close)
+
+    def transaction(self, seconds: float = DEFAULT_SECONDS) -> Session:
+        """A transaction on the store's own connection, for the caller's rows and jobs together."""
+        return Session(self._engine, seconds)
+
+    # -- putting in
+
+    async def enqueue(self, jobs_: Sequence[NewJob]) -> list[Enqueued]:
+        if not jobs_:
+            return []
+        return await self._engine.write(lambda tx: jobs.enqueue(tx, jobs_))
+
+    # -- running
+
+    async def claim(self, claim: Claim) -> list[JobRow]:
+        self._seen = self._engine.work.count
+        if not any(limit for _, limit in claim.queues):
+            return []
+        return await self._engine.write(lambda tx: jobs.claim(tx, claim))
+
+    async def extend(self, leases: Sequence[Lease], seconds: float) -> list[Extended]:
+        if not leases:
+            return []
+        return await self._engine.write(lambda tx: jobs.extend(tx, leases, seconds))
+
+    async def apply(self, transitions: Sequence[Transition]) -> list[Answer]:
+        if not transitions:
+            return []
+        return await self._engine.write(lambda tx: jobs.apply(tx, transitions))
+
+    async def record(self, sayings: Sequence[Saying]) -> list[Answer]:
+        if not sayings:
+            return []
+        return await self._engine.write(lambda tx: jobs.record(tx, sayings))
+
+    async def wait(self, queues: Sequence[str], timeout: float) -> bool:  # noqa: ARG002 - one hint
+        await self._listen()
+        return await self._engine.work.wait(self._seen, timeout)
+
+    async def _listen(self) -> None:
+        """Start to notice what other processes write, the first time somebody waits."""
+        if self._watch is None and not self._engine.config.exclusive:
+            await self._engine.write(self._engine.changed_elsewhere)
+            self._watch = Watch(self._engine.config.wal, self._look)
+
+    async def _look(self) -> bool:
+        changed = await self._engine.write(self._engine.changed_elsewhere)
+        if changed:
+            self._engine.work.notify()
+            self._engine.news.notify()
+        return changed
+
+    # -- maintenance
+
+    async def due(self, limit: int) -> list[JobRow]:
+        now = self._engine.clock.now()
+        return await self._engine.read(lambda connection: reads.due(connection, now, limit))
+
+    async def expired(self, limit: int) -> list[JobRow]:
+        now = self._engine.clock.now()
+        return await self._engine.read(lambda connection: reads.expired(connection, now, limit))
+
+    async def prune(self, retention: Retention, limit: int) -> Pruned:
+        return await self._engine.write(lambda tx: reads.prune(tx, retention, limit))
+
+    # -- operators
+
+    async def cancel(self, requests: Sequence[CancelRequest]) -> list[Answer]:
+        if not requests:
+            return []
+        return await self._engine.write(lambda tx: jobs.cancel(tx, requests))
+
+    async def delete(self, ids: Sequence[UUID], owner: str | None = None) -> list[Answer]:
+        if not ids:
+            return []
+        return await self._engine.write(lambda tx: jobs.delete(tx, ids, owner))
+
+    async def pause(self, queues: Sequence[str], *, paused: bool) -> None:
+        if paused:
+            await self.put_records([Put(kind=PAUSED, key=queue, value=b"") for queue in queues])
+            return
+        await self.delete_records(PAUSED, queues)
+        self._engine.work.notify()
+
+    # -- reading
+
+    async def get(self, ids: Sequence[UUID], owner: str | None = None) -> list[JobRow | None]:
+        if not ids:
+            return []
+        return await self._engine.read(lambda connection: reads.get(connection, ids, owner))
+
+    async def find(self, query: Query) -> Page:
+        return await self._engine.read(lambda connection: reads.find(connection, query))
+
+    async def stats(self) -> Mapping[str, QueueStats]:
+        now = self._engine.clock.now()
+        return await self._engine.read(lambda connection: reads.stats(connection, now))
+
+    async def rollups(self, since: Instant, until: Instant) -> list[Rollup]:
+        return await self._engine.read(lambda connection: reads.rollups(connection, since, until))
+
+    async def events(self, job_id: UUID, after: int = 0, limit: int = 1000) -> EventPage | None:
+        return await self._engine.read(
+            lambda connection: reads.events(connection, job_id, after, limit)
+        )
+
+    async def tail(self, job_id: UUID, after: int = 0) -> AsyncIterator[Event]:
+        await self._listen()
+        async for event in tail(self, self._engine.news, job_id, after):
+            yield event
+
+    async def attempts(self, job_id: UUID) -> list[Attempt] | None:
+        return await self._engine.read(lambda connection: reads.attempts(connection, job_id))
+
+    async def checkpoints(self, ids: Sequence[UUID]) -> list[Mapping[str, Checkpoint]]:
+        if not ids:
+            return []
+        return await self._engine.read(lambda connection: reads.checkpoints(connection, ids))
+
+    # -- small data
+
+    async def put_records(self, puts: Sequence[Put]) -> list[PutAnswer]:
+        if not puts:
+            return []
+        return await self._engine.write(lambda tx: reads.put_records(tx, puts))
+
+    async def get_records(self, kind: str, keys: Sequence[str]) -> list[Entry | None]:
+        now = self._engine.clock.now()
+        return await self._engine.read(
+            lambda connection: reads.get_records(connection, kind, keys, now)
+        )
+
+    async def list_records(self, kind: str, after: str = "", limit: int = 1000) -> list[Entry]:
+        now = self._engine.clock.now()
+        return await self._engine.read(
+            lambda connection: reads.list_records(connection, kind, after, limit, now)
+        )
+
+    async def delete_records(self, kind: str, keys: Sequence[str]) -> None:
+        if keys:
+            await self._engine.write(lambda tx: reads.delete_records(tx, kind, keys))

@@ -1,0 +1,418 @@
+"""The state machine: what may happen, made to happen to both stores."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar
+from uuid import UUID
+
+import hypothesis
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from windlass.core import outcome, upkeep
+from windlass.core.clock import SECOND, Instant, after
+from windlass.core.enqueue import Enqueued
+from windlass.core.errors import StoreUnavailableError
+from windlass.core.event import Attempt, Event, Record
+from windlass.core.job import JobRow, NewJob
+from windlass.core.lease import Claim, Lease
+from windlass.core.query import Query
+from windlass.core.records import Put
+from windlass.core.state import State, Trigger
+from windlass.core.transition import Answer, CancelRequest, Transition
+from windlass.store import Pruned, QueueStats, Retention, Rollup, Saying, Store
+from windlass.stores.memory import MINUTE, MemoryStore
+from windlass.testing.clock import START, VirtualClock
+from windlass.testing.conformance import model_history as history
+from windlass.testing.conformance.model_watch import Watch
+
+T = TypeVar("T")
+Open = Callable[[], Store]
+MakeStore = Callable[[VirtualClock], Open]
+"""Called once for each history. Answers how to open that history's data, again and again."""
+
+ALL = 1000
+_PATIENCE = 50  # tries of a call that the store could not answer
+_pick = st.integers(0, 40)
+_picks = st.lists(_pick, min_size=1, max_size=3)
+
+
+class StoreModel(RuleBasedStateMachine):
+    """`reference` is the memory store; `subject` is the one under test."""
+
+    def __init__(self, make_store: MakeStore) -> None:
+        super().__init__()
+        self.clock = VirtualClock()
+        self.reference = MemoryStore(clock=self.clock)
+        self._open = make_store(self.clock)
+        self._runner = asyncio.Runner()
+        self.subject = self._open()
+        self.other: Store | None = None
+        self._runner.run(migrate(self.subject))
+        exact = self.subject.capabilities
+        self.in_line = exact.fifo and exact.priority_classes is None
+        self._made = 0
+        self._turn = 0
+        # What was asked and answered so far, to be repeated and to be late with.
+        self.ids: list[UUID] = []
+        self.batches: list[Sequence[NewJob]] = []
+        self.claims: list[Claim] = []
+        self.held: list[JobRow] = []
+        self.wishes: list[Transition] = []
+        self.sayings: list[Saying] = []
+        self.sights: list[JobRow] = []
+        self.watch = Watch()
+
+    def teardown(self) -> None:
+        try:
+            self._runner.run(self._look(self.watch.rows))
+        finally:
+            with self._runner as runner:
+                for store in (self.subject, self.other):
+                    if store is not None:
+                        runner.run(close(store))
+
+    # -- both stores
+
+    def both(self, call: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
+        """Make the call to both; the answers are alike. Answers the reference's."""
+        return self._runner.run(self._both(call))
+
+    async def _both(self, call: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
+        expected = await call(self.reference)
+        answer = await self._insist(call)
+        assert alike(answer) == alike(expected)
+        return expected
+
+    async def _insist(self, call: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
+        """An answer that was lost is asked for again."""
+        for _ in range(_PATIENCE):
+            try:
+                return await call(self.subject)
+            except StoreUnavailableError:
+                continue
+        return await call(self.subject)
+
+    def uuid(self) -> UUID:
+        self._made += 1
+        return UUID(int=(START // 1000 << 80) | (7 << 76) | (2 << 62) | self._made)
+
+    def some_id(self, pick: int) -> UUID:
+        return recent(self.ids, pick) if self.ids else self.uuid()
+
+    # -- putting in
+
+    def new(self, options: Sequence[Mapping[str, Any]]) -> NewJob:
+        values: dict[str, Any] = {"id": self.uuid(), "task": "one"}
+        for option in options:
+            values |= option
+        now = self.clock.now()
+        if "again" in values:
+            values["id"] = self.some_id(values.pop("again"))
+        if "run_in" in values:
+            values["run_at"] = after(now, values.pop("run_in"))
+        if "expires_after" in values:
+            values["expires_at"] = after(now, values.pop("expires_after"))
+        if "retry" in values:
+            ended = [row for row in self.watch.rows.values() if row.final]
+            pick = values.pop("retry")
+            origin = recent(ended, pick) if ended else None
+            values["retry_of"] = origin.id if origin else self.some_id(pick)
+            values["owner"] = origin.owner if origin else ""
+        self.ids.append(values["id"])
+        return NewJob(**values)
+
+    @rule(batch=st.lists(history.jobs, min_size=1, max_size=4))
+    def enqueue(self, batch: list[list[Mapping[str, Any]]]) -> None:
+        jobs = [self.new(options) for options in batch]
+        self.batches.append(jobs)
+        self.both(lambda store: store.enqueue(jobs))
+
+    @precondition(lambda self: self.batches)
+    @rule(pick=_pick)
+    def enqueue_again(self, pick: int) -> None:
+        self.both(lambda store: store.enqueue(recent(self.batches, pick)))
+
+    @rule(batch=st.lists(history.jobs, min_size=1, max_size=3), lease=history.leases)
+    def enqueue_and_claim(self, batch: list[list[Mapping[str, Any]]], lease: float | None) -> None:
+        self.enqueue(batch)
+        self.claim([(queue, ALL) for queue in history.QUEUES], "w1", lease)
+
+    # -- running
+
+    @rule(queues=history.lines, worker=st.sampled_from(["w1", "w2"]), lease=history.leases)
+    def claim(self, queues: Sequence[tuple[str, int]], worker: str, lease: float | None) -> None:
+        if not self.in_line:  # which ones come first is the store's affair: take all
+            queues = [(queue, ALL) for queue, _ in queues]
+        claim = Claim(token=self.uuid(), worker=worker, queues=queues, lease=lease)
+        self.claims.append(claim)
+        self._claim(claim)
+
+    @precondition(lambda self: self.claims)
+    @rule(pick=_pick)
+    def claim_again(self, pick: int) -> None:
+        self._claim(recent(self.claims, pick))
+
+    def _claim(self, claim: Claim) -> None:
+        async def call(store: Store) -> list[JobRow]:
+            rows = await store.claim(claim)
+            return rows if self.in_line else sorted(rows, key=lambda row: row.id)
+
+        rows = self.both(call)
+        self.watch.grant(rows)
+        self.held += [row for row in rows if row not in self.held]
+
+    def running(self, pick: int) -> JobRow:
+        """An attempt that holds its lease, or else one that did."""
+        rows = [row for row in self.watch.rows.values() if row.state is State.RUNNING]
+        return recent(rows or self.held, pick)
+
+    def holder(self, pick: int, forge: str) -> JobRow:
+        """The same, or an impostor, or a ghost of any attempt ever handed out."""
+        row = self.running(pick)
+        match forge:
+            case "token":
+                return replace(row, token=self.uuid())
+            case "fence":
+                return replace(row, fence=row.fence + 1)
+            case "ghost":
+                return recent(self.held, pick)
+        return row
+
+    @precondition(lambda self: self.held)
+    @rule(picks=_picks, forge=history.forgeries, seconds=st.sampled_from([1.0, 30.0, 90.0]))
+    def extend(self, picks: list[int], forge: str, seconds: float) -> None:
+        leases: list[Lease] = [self.holder(pick, forge).lease for pick in picks]
+        self.both(lambda store: store.extend(leases, seconds))
+
+    def records(self, row: JobRow, said: Sequence[tuple[int, Mapping[str, Any]]]) -> list[Record]:
+        """Numbered on from what is stored; a step of 0 repeats a number."""
+        n = self.watch.rows.get(row.id, row).said
+        made = []
+        for step, values in said:
+            n += step
+            made.append(Record(n=n, **values))
+        return made
+
+    @precondition(lambda self: self.held)
+    @rule(picks=_picks, forge=history.forgeries, said=history.sayings)
+    def record(
+        self, picks: list[int], forge: str, said: list[tuple[int, Mapping[str, Any]]]
+    ) -> None:
+        rows = [self.holder(pick, forge) for pick in picks]
+        sayings = [Saying(row.lease, self.records(row, said)) for row in rows]
+        self.sayings += sayings
+        self.both(lambda store: store.record(sayings))
+
+    @precondition(lambda self: self.sayings)
+    @rule(pick=_pick)
+    def record_again(self, pick: int) -> None:
+        self.both(lambda store: store.record([recent(self.sayings, pick)]))
+
+    @precondition(lambda self: self.held)
+    @rule(
+        ends=st.lists(st.tuples(_pick, history.outcomes), min_size=1, max_size=3),
+        forge=history.forgeries,
+        said=history.sayings,
+        children=st.lists(history.jobs, max_size=2),
+        luck=history.luck,
+    )
+    def settle(
+        self,
+        ends: list[tuple[int, outcome.Outcome]],
+        forge: str,
+        said: list[tuple[int, Mapping[str, Any]]],
+        children: list[list[Mapping[str, Any]]],
+        luck: float,
+    ) -> None:
+        wishes = []
+        for pick, end in ends:
+            row = self.holder(pick, forge)
+            wish = outcome.settle(
+                self.watch.rows.get(row.id, row) if forge == "none" else row,
+                end,
+                random=lambda: luck,
+                records=self.records(row, said),
+                children=[self.new(options) for options in children],
+            )
+            wishes.append(wish)
+        self.apply(wishes)
+
+    @precondition(lambda self: self.wishes)
+    @rule(picks=_picks)
+    def apply_again(self, picks: list[int]) -> None:
+        self.apply([recent(self.wishes, pick) for pick in picks])
+
+    def apply(self, wishes: Sequence[Transition]) -> list[Answer]:
+        self.wishes += [wish for wish in wishes if wish not in self.wishes]
+        return self.both(lambda store: store.apply(wishes))
+
+    # -- operators
+
+    @precondition(lambda self: self.ids)
+    @rule(picks=_picks, owner=history.owners)
+    def cancel(self, picks: list[int], owner: str | None) -> None:
+        requests = [
+            CancelRequest(job_id=self.some_id(pick), by="op", reason="enough", owner=owner)
+            for pick in picks
+        ]
+        self.both(lambda store: store.cancel(requests))
+
+    @precondition(lambda self: self.watch.waiting())
+    @rule(pick=_pick, trigger=history.waiting_moves)
+    def move_a_waiting_job(self, pick: int, trigger: Trigger) -> None:
+        row = recent(self.watch.waiting(), pick)
+        self.apply([Transition(job_id=row.id, fence=row.fence, trigger=trigger, reason="parent")])
+
+    @rule(queues=st.lists(st.sampled_from(history.QUEUES), max_size=2), paused=st.booleans())
+    def pause(self, queues: list[str], paused: bool) -> None:
+        self.both(lambda store: store.pause(queues, paused=paused))
+
+    @precondition(lambda self: self.ids)
+    @rule(picks=_picks, owner=history.owners)
+    def delete(self, picks: list[int], owner: str | None) -> None:
+        ids = [self.some_id(pick) for pick in picks]
+        self.both(lambda store: store.delete(ids, owner))
+
+    # -- maintenance
+
+    @rule(limit=st.integers(1, 3), luck=history.luck)
+    def sweep(self, limit: int, luck: float) -> None:
+        """A sweeper acts at once on what it sees; another will act on the same sight later."""
+        seen = self._runner.run(self._see(limit))
+        self.sights += seen
+        if seen:
+            self.apply([outcome.sweep(row, random=lambda: luck) for row in seen])
+
+    @precondition(lambda self: self.sights)
+    @rule(picks=_picks, luck=history.luck)
+    def sweep_late(self, picks: list[int], luck: float) -> None:
+        seen = [recent(self.sights, pick) for pick in picks]
+        self.apply([outcome.sweep(row, random=lambda: luck) for row in seen])
+
+    async def _see(self, limit: int) -> list[JobRow]:
+        due = await self._both(lambda store: by_id(store.due(ALL)))
+        lost = await self._both(lambda store: by_id(store.expired(ALL)))
+        first_due = await self._insist(lambda store: store.due(limit))
+        first_lost = await self._insist(lambda store: store.expired(limit))
+        now = self.clock.now()
+        # Ties may be broken as the store likes: the instants tell whether the order is right.
+        since = sorted(upkeep.due_since(row, now) or 0 for row in due)
+        assert [upkeep.due_since(row, now) for row in first_due] == since[:limit]
+        until = sorted(row.lease_until or 0 for row in lost)
+        assert [row.lease_until for row in first_lost] == until[:limit]
+        return [*due[: limit + 1], *lost[: limit + 1]]
+
+    @rule(limit=st.sampled_from([1, 2, ALL]), retention=history.retentions)
+    def prune(self, limit: int, retention: Retention) -> None:
+        pruned = self._runner.run(self._prune(self.reference, retention, limit))
+        assert self._runner.run(self._prune(self.subject, retention, limit)) == pruned
+
+    async def _prune(self, store: Store, retention: Retention, limit: int) -> Pruned:
+        """To the end, because which ones go first under a small limit is not promised."""
+        total = Counter[str]()
+        while (pruned := await store.prune(retention, limit)) != Pruned():
+            assert max(pruned.jobs, pruned.logs) <= limit
+            total += Counter(jobs=pruned.jobs, logs=pruned.logs, records=pruned.records)
+        logs = total["logs"] if limit == ALL else 0  # a job may lose its log before it goes, or not
+        return Pruned(total["jobs"], logs, total["records"])
+
+    # -- time, crashes, handles
+
+    @rule(seconds=history.passing)
+    def time_passes(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+
+    @rule()
+    def all_workers_die(self) -> None:
+        """Nobody extends: every lease runs out."""
+        leases = [row.lease_until or 0 for row in self.watch.rows.values()]
+        self.clock.jump(max([self.clock.now(), *leases]))
+
+    @rule(how=st.sampled_from(["reopen", "swap"]))
+    def change_handles(self, how: str) -> None:
+        if how == "reopen":
+            self._runner.run(close(self.subject))
+            self.subject = self._open()
+        else:
+            self.subject, self.other = self.other or self.subject.twin(), self.subject
+        assert self.both(lambda store: store.ping()) == self.clock.now()
+
+    # -- small data
+
+    @rule(puts=history.puts)
+    def put_records(self, puts: list[Put]) -> None:
+        self.both(lambda store: store.put_records(puts))
+
+    @rule(key=history.keys, limit=st.integers(1, 3), remove=st.booleans())
+    def read_records(self, key: str, limit: int, remove: bool) -> None:
+        if remove:
+            self.both(lambda store: store.delete_records("kind", [key]))
+        self.both(lambda store: store.get_records("kind", [key, "never"]))
+        self.both(lambda store: store.list_records("kind", key, limit))
+        self.both(lambda store: store.list_records("kind"))
+
+    # -- reading
+
+    @rule(filters=history.filters, pick=_pick, limit=st.integers(1, 5))
+    def find(self, filters: list[Mapping[str, Any]], pick: int, limit: int) -> None:
+        values: dict[str, Any] = {}
+        for option in filters:
+            values |= option
+        for name in ("created_from", "created_to"):
+            if name in values:
+                values[name] = self.clock.now() - values[name] * SECOND
+        if values.pop("retried", None):
+            values["retry_of"] = self.some_id(pick)
+        self.both(lambda store: find(store, Query(limit=limit, **values)))
+
+    @precondition(lambda self: self.ids)
+    @rule(picks=_picks, owner=history.owners, behind=st.integers(0, 6), limit=st.integers(1, 4))
+    def read(self, picks: list[int], owner: str | None, behind: int, limit: int) -> None:
+        ids = [self.some_id(pick) for pick in picks]
+        self.both(lambda store: store.get(ids, owner))
+        self.both(lambda store: store.checkpoints(ids))
+        self.both(stats)
+        whole = partial(rollups, since=0, until=self.clock.now() + MINUTE)
+        self.both(whole)
+        self.both(partial(rollups, since=START, until=self.clock.now() // MINUTE * MINUTE))
+        row = self.watch.rows.get(ids[0])
+        after_ = max(row.seq - behind, 0) if row else 0
+        self.both(lambda store: events(store, ids[0], after_, limit))
+        if row is not None and row.final:
+            self.both(lambda store: tail(store, ids[0], after_))
+
+    @invariant()
+    def every_job_is_as_it_should_be(self) -> None:
+        self._runner.run(self._check())
+
+    async def _check(self) -> None:
+        rows = await find(self.subject, Query(limit=ALL))
+        expected = await find(self.reference, Query(limit=ALL))
+        assert alike(rows) == alike(expected)
+        if self.in_line:
+            assert line(rows) == line(expected)
+        changed = self.watch.see(rows)
+        if self.watch.rows:  # and one that nobody touched
+            self._turn += 1
+            changed.append(list(self.watch.rows)[self._turn % len(self.watch.rows)])
+        await self._look(changed)
+
+    async def _look(self, ids: Sequence[UUID] | Mapping[UUID, JobRow]) -> None:
+        for job_id in ids:
+            events = await self._both(partial(events, job_id=job_id))
+            assert events is not None
+            self.watch.read(job_id, events)
+            await self._both(partial(attempts, job_id=job_id))
