@@ -105,6 +105,8 @@ def _queue_or_expire(row: Standing, trigger: Trigger, at: Instant) -> Decision:
 class _Change:
     """A decision in the making: numbers the log rows and gathers the new values."""
 
+    __slots__ = ("at", "checkpoints", "log", "queued", "row", "seq", "tally", "values")
+
     def __init__(self, row: Standing, at: Instant) -> None:
         self.row = row
         self.at = at

@@ -10,6 +10,7 @@ from windlass.core.clock import Instant
 from windlass.core.errors import ConflictError, NotFoundError, RequestError
 from windlass.core.job import JobRow, NewJob, birth
 from windlass.core.state import WAITING
+from windlass.core.value import pair
 
 
 class EnqueueStatus(StrEnum):
@@ -19,7 +20,7 @@ class EnqueueStatus(StrEnum):
     REFUSED = "refused"  # the request itself is wrong; the answer's error says how
 
 
-@dataclass(frozen=True, slots=True)
+@pair
 class Enqueued:
     """The answer to one enqueue. The row of a job just created is made only if somebody looks."""
 

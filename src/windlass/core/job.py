@@ -17,6 +17,7 @@ from windlass.core.failure import Failure
 from windlass.core.lease import Lease
 from windlass.core.retry import MAX_DELAY, Policy
 from windlass.core.state import FINAL, State, Trigger
+from windlass.core.value import pair, value
 
 DEFAULT_QUEUE = "default"
 CORRELATION_ID = "correlation-id"
@@ -61,7 +62,7 @@ class NewJob:
         return self.request_id is None and self.unique_key is None and self.retry_of is None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Standing:
     """What a decision about a job looks at; the part of the row that changes.
 
@@ -124,7 +125,7 @@ class Standing:
         return self.crash_count > 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class JobRow(Standing):
     """All that a store keeps of a job. `serial` is its place in the order of arrival."""
 
@@ -164,7 +165,7 @@ class JobRow(Standing):
         return self.state in {State.FAILED, State.CANCELED} and self.last_step is not None
 
 
-@dataclass(frozen=True, slots=True)
+@pair
 class Opening:
     """Where a new job begins."""
 

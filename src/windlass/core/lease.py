@@ -8,6 +8,7 @@ from uuid import UUID
 
 from windlass.core.clock import Instant
 from windlass.core.errors import InvalidArgumentError
+from windlass.core.value import value
 
 DEFAULT_LEASE = 30.0
 
@@ -41,7 +42,7 @@ class Claim:
                 raise InvalidArgumentError(f"the limit for queue {queue!r} is {limit}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Extended:
     """The answer to one extension: None in `lease_until` means stale, stop the task."""
 

@@ -8,6 +8,8 @@ from types import MappingProxyType
 
 
 class State(StrEnum):
+    __hash__ = str.__hash__  # the enum's own is written in Python: 0.15 µs for each look-up
+
     CREATED = "created"
     QUEUED = "queued"
     RUNNING = "running"
@@ -28,6 +30,8 @@ WAITING = ACTIVE - {State.RUNNING}
 
 class Trigger(StrEnum):
     """What may happen to a job. A row remembers the last one, so that a repeat is recognised."""
+
+    __hash__ = str.__hash__
 
     ENQUEUE = "enqueue"
     SUBMIT = "submit"  # an operator queues what was held

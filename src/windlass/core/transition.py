@@ -20,6 +20,7 @@ from windlass.core.failure import Failure
 from windlass.core.job import NewJob
 from windlass.core.job import check as check_new
 from windlass.core.state import State, Trigger
+from windlass.core.value import pair, value
 
 
 class Status(StrEnum):
@@ -30,7 +31,7 @@ class Status(StrEnum):
     REFUSED = "refused"  # the request itself is wrong; the answer's error says how
 
 
-@dataclass(frozen=True, slots=True)
+@pair
 class Answer:
     """What became of one write. `state` is the job's state afterwards, None if it is missing."""
 
@@ -43,7 +44,7 @@ class Answer:
         return self.status is Status.APPLIED
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Transition:
     """A wish about one job, by someone who saw it under this fence (and, for its holder, token).
 
@@ -111,7 +112,7 @@ class Changes(TypedDict, total=False):
     last_step: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@pair
 class Tally:
     """What one settled attempt adds to its minute's rollup."""
 
@@ -128,7 +129,7 @@ class Checkpoint:
     at: Instant
 
 
-@dataclass(frozen=True, slots=True)
+@pair
 class Decision:
     """The answer, and what to write for it. With `queue`, the store gives the next position."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Any
 from uuid import UUID
 
 import apsw
@@ -16,7 +17,7 @@ from windlass.core.errors import RequestError
 from windlass.core.job import JobRow, NewJob, Standing
 from windlass.core.lease import DEFAULT_LEASE, Claim, Extended, Lease
 from windlass.core.records import PAUSED
-from windlass.core.state import Trigger
+from windlass.core.state import State, Trigger
 from windlass.core.transition import Answer, CancelRequest, Decision, Status, Transition
 from windlass.store import Saying
 from windlass.stores.sqlite import rows
@@ -177,25 +178,74 @@ def extend(tx: Tx, leases: Sequence[Lease], seconds: float) -> list[Extended]:
     return answers
 
 
-class _Tallies(dict[tuple[Instant, str, str, str], list[int]]):
-    """Rollups of one batch, added up before they are written."""
+class _Batch:
+    """A batch of decisions: rows read in one statement, plain changes written in one.
 
-    def add(self, now: Instant, row: Standing, decision: Decision) -> None:
+    A row is used once from what was read together; whoever comes back to it, or comes after
+    children were written, sees it as it is by then.
+    """
+
+    def __init__(self, tx: Tx, ids: Sequence[UUID]) -> None:
+        self._tx = tx
+        self._found: dict[UUID, Row] = {}
+        if len(ids) > 1:
+            keys = {job_id.bytes: job_id for job_id in ids}
+            wanted = apsw.carray(tuple(keys))
+            read = every(tx.connection, SQL.standings, (wanted,))
+            self._found = {keys[row[-1]]: row for row in read}
+        self._pending: list[list[Any]] = []
+        self._tallies: dict[tuple[Instant, str, str, State], list[int]] = {}
+
+    def standing(self, job_id: UUID) -> tuple[Row, Standing] | None:
+        row = self._found.pop(job_id, None)
+        if row is None:
+            self.flush()
+            row = first(self._tx.connection, SQL.standing, (job_id.bytes,))
+        return None if row is None else (row, rows.standing(row, job_id))
+
+    def write(self, found: Row, row: Standing, decision: Decision, now: Instant) -> Answer:
+        if decision.changes:
+            self._write(found, decision)
         tally = decision.tally
         if tally is not None:
-            key = (now // MINUTE * MINUTE, row.queue, row.task, tally.outcome.value)
-            sums = self.setdefault(key, [0, 0, 0])
+            key = (now // MINUTE * MINUTE, row.queue, row.task, tally.outcome)
+            sums = self._tallies.setdefault(key, [0, 0, 0])
             sums[0] += 1
             sums[1] += tally.wait
             sums[2] += tally.run
+        return decision.answer
 
-    def write(self, connection: apsw.Connection) -> None:
-        for key, sums in self.items():
-            connection.execute(SQL.add_rollup, (*key, *sums))
+    def _write(self, found: Row, decision: Decision) -> None:
+        tx, n = self._tx, found[0]
+        position = tx.next_serials(1) if decision.queue else None
+        self._pending.append(
+            rows.saved(found, decision.changes, position, logged=bool(decision.log))
+        )
+        for line in decision.log:
+            tx.connection.execute(SQL.insert_log, rows.log_insertion(n, line))
+        for point in decision.checkpoints:
+            values = (n, point.step, point.value, point.attempt, point.at)
+            tx.connection.execute(SQL.put_step, values)
+        if decision.children:
+            self.flush()
+            self._found.clear()
+            enqueue(tx, decision.children)
+        tx.news = True
+        tx.work = tx.work or decision.queue
+
+    def flush(self) -> None:
+        if self._pending:
+            self._tx.connection.executemany(SQL.save, self._pending)
+            self._pending = []
+
+    def finish(self) -> None:
+        self.flush()
+        for key, sums in self._tallies.items():
+            self._tx.connection.execute(SQL.add_rollup, (*key, *sums))
 
 
 def apply(tx: Tx, wishes: Sequence[Transition]) -> list[Answer]:
-    tallies = _Tallies()
+    batch = _Batch(tx, [wish.job_id for wish in wishes])
     answers = []
     for wish in wishes:
         try:
@@ -203,17 +253,14 @@ def apply(tx: Tx, wishes: Sequence[Transition]) -> list[Answer]:
         except RequestError as error:
             answers.append(Answer(Status.REFUSED, error=error))
             continue
-        now = tx.now()
-        found = first(tx.connection, SQL.standing, (wish.job_id.bytes,))
+        found = batch.standing(wish.job_id)
         if found is None:
             answers.append(MISSING)
             continue
-        row = rows.standing(found, wish.job_id)
-        decision = decide.decide(row, wish, now, _Past(tx.connection, found[0]))
-        write(tx, found, decision)
-        tallies.add(now, row, decision)
-        answers.append(decision.answer)
-    tallies.write(tx.connection)
+        now = tx.now()
+        decision = decide.decide(found[1], wish, now, _Past(tx.connection, found[0][0]))
+        answers.append(batch.write(*found, decision, now))
+    batch.finish()
     return answers
 
 
@@ -234,25 +281,8 @@ class _Past:
         return UUID(said["token"]), Trigger(said["outcome"])
 
 
-def write(tx: Tx, found: Row, decision: Decision) -> None:
-    if not decision.changes:
-        return
-    n = found[0]
-    position = tx.next_serials(1) if decision.queue else None
-    connection = tx.connection
-    values = rows.saved(found, decision.changes, position, logged=bool(decision.log))
-    connection.execute(SQL.save, values)
-    for line in decision.log:
-        connection.execute(SQL.insert_log, rows.log_insertion(n, line))
-    for point in decision.checkpoints:
-        connection.execute(SQL.put_step, (n, point.step, point.value, point.attempt, point.at))
-    if decision.children:
-        enqueue(tx, decision.children)
-    tx.news = True
-    tx.work = tx.work or decision.queue
-
-
 def record(tx: Tx, sayings: Sequence[Saying]) -> list[Answer]:
+    batch = _Batch(tx, [saying.lease.job_id for saying in sayings])
     answers = []
     for saying in sayings:
         lease = saying.lease
@@ -261,14 +291,14 @@ def record(tx: Tx, sayings: Sequence[Saying]) -> list[Answer]:
         except RequestError as error:
             answers.append(Answer(Status.REFUSED, error=error))
             continue
-        found = first(tx.connection, SQL.standing, (lease.job_id.bytes,))
+        found = batch.standing(lease.job_id)
         if found is None:
             answers.append(MISSING)
             continue
-        row = rows.standing(found, lease.job_id)
-        decision = decide.record(row, lease.fence, lease.token, saying.records, tx.now())
-        write(tx, found, decision)
-        answers.append(decision.answer)
+        now = tx.now()
+        decision = decide.record(found[1], lease.fence, lease.token, saying.records, now)
+        answers.append(batch.write(*found, decision, now))
+    batch.finish()
     return answers
 
 
@@ -280,17 +310,13 @@ def cancel(tx: Tx, requests: Sequence[CancelRequest]) -> list[Answer]:
 
 
 def cancel_one(tx: Tx, request: CancelRequest, now: Instant) -> Answer:
-    connection = tx.connection
-    found = first(connection, SQL.standing, (request.job_id.bytes,))
-    if found is None or not _owned(connection, request.job_id, request.owner):
+    batch = _Batch(tx, [])
+    found = batch.standing(request.job_id)
+    if found is None or not _owned(tx.connection, request.job_id, request.owner):
         return MISSING
-    row = rows.standing(found, request.job_id)
-    decision = decide.cancel(row, request, now)
-    write(tx, found, decision)
-    tallies = _Tallies()
-    tallies.add(now, row, decision)
-    tallies.write(connection)
-    return decision.answer
+    answer = batch.write(*found, decide.cancel(found[1], request, now), now)
+    batch.finish()
+    return answer
 
 
 def _owned(connection: apsw.Connection, job_id: UUID, owner: str | None) -> bool:

@@ -23,6 +23,7 @@ class Queries:
     claim: str
     extend: str
     standing: str
+    standings: str
     save: str
     insert_log: str
     past_attempt: str

@@ -77,6 +77,16 @@ SELECT
     cancel_by, cancel_reason, last_step, error, error_body, result, logged
 FROM job WHERE id = ?
 
+-- name: standings
+-- The same for a whole batch, in one statement.
+SELECT
+    n, queue, task, created_at, expires_at, waiting_for,
+    state, trigger, held, position, due_at, attempt, fence, token, worker, lease_until, queued_at,
+    started_at, first_started_at, ended_at, updated_at, seq, queued_seq, started_seq, said, percent,
+    stage, phase, base_percent, base_stage, base_phase, retry_count, crash_count, cancel_at,
+    cancel_by, cancel_reason, last_step, error, error_body, result, logged, id
+FROM job WHERE id IN (SELECT value FROM carray(?))
+
 -- name: save
 UPDATE job SET
     state = ?, trigger = ?, held = ?, position = ?, due_at = ?, attempt = ?, fence = ?, token = ?,

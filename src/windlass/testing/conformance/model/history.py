@@ -32,6 +32,16 @@ from windlass.store import Retention
 QUEUES = ("default", "mail", "video")
 Options = Mapping[str, Any]
 
+
+class Oversize(bytes):
+    """Too many bytes to print."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"Oversize({len(self)})"
+
+
 _JOB: list[Options] = [
     {"queue": "mail"},
     {"queue": "video"},
@@ -75,18 +85,21 @@ _JOB: list[Options] = [
     {"retry": 0, "resume": True},
     {"retry": 2, "resume": True},
     {"retry_of": None, "resume": True},
+]
+_BAD_JOB: list[Options] = [
     {"task": ""},
     {"priority": limits.MAX_PRIORITY + 1},
     {"delay": -1.0},
     {"tags": ("t",) * (limits.MAX_TAGS + 1)},
     {"unique_key": "k" * (limits.MAX_KEY + 1)},
 ]
-jobs = st.lists(st.sampled_from(_JOB), max_size=4)
+jobs = st.lists(st.sampled_from([*_JOB * 6, *_BAD_JOB]), max_size=4)
 
 lines = st.sampled_from(
     [
         [("default", 1)],
         [("default", 3)],
+        [("mail", 9), ("default", 9), ("video", 9)],
         [("default", 2), ("mail", 2)],
         [("video", 1), ("mail", 9), ("default", 1)],
         [("mail", 0), ("video", 5)],
@@ -112,11 +125,13 @@ _SAID: list[Options] = [
     {"type": EventType.LOG, "body": b'{"level":"info","message":"\xe2\x98\x83"}'},
     {"type": EventType.WARNING, "body": b"{}", "stage": "plan"},
     {"type": EventType.OUTPUT, "body": b""},
+]
+_BAD_SAID: list[Options] = [
     {"type": EventType.STEP_STATUS, "checkpoint": b"no step"},
-    {"type": EventType.LOG, "body": bytes(limits.MAX_EVENT + 1)},
+    {"type": EventType.LOG, "body": Oversize(limits.MAX_EVENT + 1)},
 ]
 sayings = st.lists(
-    st.tuples(st.sampled_from([1, 1, 1, 0, 2]), st.sampled_from(_SAID)),
+    st.tuples(st.sampled_from([1, 1, 1, 0, 2]), st.sampled_from([*_SAID * 6, *_BAD_SAID])),
     max_size=3,
 )
 
@@ -124,6 +139,8 @@ _ERROR = Failure(code="ValueError", kind=ErrorKind.RETRYABLE, step="cut", body=b
 _TERMINAL = Failure(code="invalid_input", kind=ErrorKind.TERMINAL)
 _OUTCOMES: list[Outcome] = [
     Succeeded(result=b'{"ok":true}'),
+    Succeeded(result=b'{"ok":true}'),
+    Succeeded(result=b""),
     Succeeded(),
     Failed(failure=_ERROR),
     Failed(failure=_ERROR),
@@ -136,10 +153,12 @@ _OUTCOMES: list[Outcome] = [
     Suspended(),
     Suspended(timeout=4.0),
     Aborted(reason="not wanted"),
-    Succeeded(result=bytes(limits.MAX_BLOB + 1)),
+]
+_BAD_OUTCOMES: list[Outcome] = [
+    Succeeded(result=Oversize(limits.MAX_BLOB + 1)),
     Snoozed(delay=-1.0),
 ]
-outcomes = st.sampled_from(_OUTCOMES)
+outcomes = st.sampled_from([*_OUTCOMES * 4, *_BAD_OUTCOMES])
 waiting_moves = st.sampled_from(
     [
         Trigger.SUBMIT,
@@ -155,10 +174,12 @@ retentions = st.sampled_from(
     [
         Retention(),
         Retention(succeeded=20.0, canceled=20.0, failed=40.0, log=5.0),
+        Retention(succeeded=60.0, canceled=5.0, failed=90.0, log=5.0),
         Retention(succeeded=0, canceled=0, failed=0, log=1.0),
         Retention(succeeded=1.0, canceled=0, failed=0, log=0),
     ]
 )
+later = st.sampled_from([0.0, 2.0, 25.0, 100.0])
 passing = st.sampled_from([0.000_001, 1.0, 5.0, 12.0, 31.0, 70.0, -0.5, -3.0])
 
 keys = st.sampled_from(["", "a", "b", "c"])

@@ -10,40 +10,31 @@ from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
 
-import hypothesis
-from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    invariant,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from windlass.core import outcome, upkeep
-from windlass.core.clock import SECOND, Instant, after
-from windlass.core.enqueue import Enqueued
+from windlass.core.clock import SECOND, after
 from windlass.core.errors import StoreUnavailableError
-from windlass.core.event import Attempt, Event, Record
+from windlass.core.event import Record
 from windlass.core.job import JobRow, NewJob
 from windlass.core.lease import Claim, Lease
 from windlass.core.query import Query
 from windlass.core.records import Put
 from windlass.core.state import State, Trigger
 from windlass.core.transition import Answer, CancelRequest, Transition
-from windlass.store import Pruned, QueueStats, Retention, Rollup, Saying, Store
+from windlass.store import Pruned, Retention, Saying, Store
 from windlass.stores.memory import MINUTE, MemoryStore
 from windlass.testing.clock import START, VirtualClock
-from windlass.testing.conformance import model_history as history
-from windlass.testing.conformance.model_watch import Watch
+from windlass.testing.conformance.model import history, reading
+from windlass.testing.conformance.model.reading import ALL, recent
+from windlass.testing.conformance.model.watch import Watch
 
 T = TypeVar("T")
 Open = Callable[[], Store]
 MakeStore = Callable[[VirtualClock], Open]
 """Called once for each history. Answers how to open that history's data, again and again."""
 
-ALL = 1000
 _PATIENCE = 50  # tries of a call that the store could not answer
 _pick = st.integers(0, 40)
 _picks = st.lists(_pick, min_size=1, max_size=3)
@@ -60,7 +51,7 @@ class StoreModel(RuleBasedStateMachine):
         self._runner = asyncio.Runner()
         self.subject = self._open()
         self.other: Store | None = None
-        self._runner.run(migrate(self.subject))
+        self._runner.run(reading.migrate(self.subject))
         exact = self.subject.capabilities
         self.in_line = exact.fifo and exact.priority_classes is None
         self._made = 0
@@ -82,7 +73,7 @@ class StoreModel(RuleBasedStateMachine):
             with self._runner as runner:
                 for store in (self.subject, self.other):
                     if store is not None:
-                        runner.run(close(store))
+                        runner.run(reading.close(store))
 
     # -- both stores
 
@@ -93,7 +84,7 @@ class StoreModel(RuleBasedStateMachine):
     async def _both(self, call: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
         expected = await call(self.reference)
         answer = await self._insist(call)
-        assert alike(answer) == alike(expected)
+        assert reading.alike(answer) == reading.alike(expected)
         return expected
 
     async def _insist(self, call: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
@@ -110,7 +101,9 @@ class StoreModel(RuleBasedStateMachine):
         return UUID(int=(START // 1000 << 80) | (7 << 76) | (2 << 62) | self._made)
 
     def some_id(self, pick: int) -> UUID:
-        return recent(self.ids, pick) if self.ids else self.uuid()
+        """Mostly of a job that is there, now and then of one that is not, or not any more."""
+        known = self.ids if pick % 5 == 4 else [*self.watch.rows] or self.ids
+        return recent(known, pick) if known else self.uuid()
 
     # -- putting in
 
@@ -148,24 +141,29 @@ class StoreModel(RuleBasedStateMachine):
     @rule(batch=st.lists(history.jobs, min_size=1, max_size=3), lease=history.leases)
     def enqueue_and_claim(self, batch: list[list[Mapping[str, Any]]], lease: float | None) -> None:
         self.enqueue(batch)
-        self.claim([(queue, ALL) for queue in history.QUEUES], "w1", lease)
+        self.take([(queue, ALL) for queue in history.QUEUES], "w1", lease)
 
     # -- running
 
     @rule(queues=history.lines, worker=st.sampled_from(["w1", "w2"]), lease=history.leases)
     def claim(self, queues: Sequence[tuple[str, int]], worker: str, lease: float | None) -> None:
+        self.take(queues, worker, lease)
+
+    def take(
+        self, queues: Sequence[tuple[str, int]], worker: str, lease: float | None = None
+    ) -> list[JobRow]:
         if not self.in_line:  # which ones come first is the store's affair: take all
             queues = [(queue, ALL) for queue, _ in queues]
         claim = Claim(token=self.uuid(), worker=worker, queues=queues, lease=lease)
         self.claims.append(claim)
-        self._claim(claim)
+        return self._claim(claim)
 
     @precondition(lambda self: self.claims)
     @rule(pick=_pick)
     def claim_again(self, pick: int) -> None:
         self._claim(recent(self.claims, pick))
 
-    def _claim(self, claim: Claim) -> None:
+    def _claim(self, claim: Claim) -> list[JobRow]:
         async def call(store: Store) -> list[JobRow]:
             rows = await store.claim(claim)
             return rows if self.in_line else sorted(rows, key=lambda row: row.id)
@@ -173,6 +171,7 @@ class StoreModel(RuleBasedStateMachine):
         rows = self.both(call)
         self.watch.grant(rows)
         self.held += [row for row in rows if row not in self.held]
+        return rows
 
     def running(self, pick: int) -> JobRow:
         """An attempt that holds its lease, or else one that did."""
@@ -250,6 +249,17 @@ class StoreModel(RuleBasedStateMachine):
             wishes.append(wish)
         self.apply(wishes)
 
+    @rule(queues=history.lines, ends=st.lists(history.outcomes, min_size=1, max_size=4))
+    def work(self, queues: Sequence[tuple[str, int]], ends: list[outcome.Outcome]) -> None:
+        """A worker does what it should: claims, and settles what it got in one call."""
+        rows = self.take(queues, "w2")
+        wishes = [
+            outcome.settle(row, end, random=lambda: 0.5)
+            for row, end in zip(rows, ends, strict=False)
+        ]
+        if wishes:
+            self.apply(wishes)
+
     @precondition(lambda self: self.wishes)
     @rule(picks=_picks)
     def apply_again(self, picks: list[int]) -> None:
@@ -273,7 +283,9 @@ class StoreModel(RuleBasedStateMachine):
     @precondition(lambda self: self.watch.waiting())
     @rule(pick=_pick, trigger=history.waiting_moves)
     def move_a_waiting_job(self, pick: int, trigger: Trigger) -> None:
-        row = recent(self.watch.waiting(), pick)
+        waiting = self.watch.waiting()
+        held = [row for row in waiting if row.held and trigger is Trigger.SUBMIT]
+        row = recent(held or waiting, pick)
         self.apply([Transition(job_id=row.id, fence=row.fence, trigger=trigger, reason="parent")])
 
     @rule(queues=st.lists(st.sampled_from(history.QUEUES), max_size=2), paused=st.booleans())
@@ -303,8 +315,8 @@ class StoreModel(RuleBasedStateMachine):
         self.apply([outcome.sweep(row, random=lambda: luck) for row in seen])
 
     async def _see(self, limit: int) -> list[JobRow]:
-        due = await self._both(lambda store: by_id(store.due(ALL)))
-        lost = await self._both(lambda store: by_id(store.expired(ALL)))
+        due = await self._both(lambda store: reading.by_id(store.due(ALL)))
+        lost = await self._both(lambda store: reading.by_id(store.expired(ALL)))
         first_due = await self._insist(lambda store: store.due(limit))
         first_lost = await self._insist(lambda store: store.expired(limit))
         now = self.clock.now()
@@ -315,8 +327,9 @@ class StoreModel(RuleBasedStateMachine):
         assert [row.lease_until for row in first_lost] == until[:limit]
         return [*due[: limit + 1], *lost[: limit + 1]]
 
-    @rule(limit=st.sampled_from([1, 2, ALL]), retention=history.retentions)
-    def prune(self, limit: int, retention: Retention) -> None:
+    @rule(limit=st.sampled_from([1, 2, ALL]), retention=history.retentions, later=history.later)
+    def prune(self, limit: int, retention: Retention, later: float) -> None:
+        self.clock.advance(later)
         pruned = self._runner.run(self._prune(self.reference, retention, limit))
         assert self._runner.run(self._prune(self.subject, retention, limit)) == pruned
 
@@ -344,7 +357,7 @@ class StoreModel(RuleBasedStateMachine):
     @rule(how=st.sampled_from(["reopen", "swap"]))
     def change_handles(self, how: str) -> None:
         if how == "reopen":
-            self._runner.run(close(self.subject))
+            self._runner.run(reading.close(self.subject))
             self.subject = self._open()
         else:
             self.subject, self.other = self.other or self.subject.twin(), self.subject
@@ -376,7 +389,7 @@ class StoreModel(RuleBasedStateMachine):
                 values[name] = self.clock.now() - values[name] * SECOND
         if values.pop("retried", None):
             values["retry_of"] = self.some_id(pick)
-        self.both(lambda store: find(store, Query(limit=limit, **values)))
+        self.both(lambda store: reading.find(store, Query(limit=limit, **values)))
 
     @precondition(lambda self: self.ids)
     @rule(picks=_picks, owner=history.owners, behind=st.integers(0, 6), limit=st.integers(1, 4))
@@ -384,26 +397,26 @@ class StoreModel(RuleBasedStateMachine):
         ids = [self.some_id(pick) for pick in picks]
         self.both(lambda store: store.get(ids, owner))
         self.both(lambda store: store.checkpoints(ids))
-        self.both(stats)
-        whole = partial(rollups, since=0, until=self.clock.now() + MINUTE)
+        self.both(reading.stats)
+        whole = partial(reading.rollups, since=0, until=self.clock.now() + MINUTE)
         self.both(whole)
-        self.both(partial(rollups, since=START, until=self.clock.now() // MINUTE * MINUTE))
+        self.both(partial(reading.rollups, since=START, until=self.clock.now() // MINUTE * MINUTE))
         row = self.watch.rows.get(ids[0])
         after_ = max(row.seq - behind, 0) if row else 0
-        self.both(lambda store: events(store, ids[0], after_, limit))
+        self.both(lambda store: reading.events(store, ids[0], after_, limit))
         if row is not None and row.final:
-            self.both(lambda store: tail(store, ids[0], after_))
+            self.both(lambda store: reading.tail(store, ids[0], after_))
 
     @invariant()
     def every_job_is_as_it_should_be(self) -> None:
         self._runner.run(self._check())
 
     async def _check(self) -> None:
-        rows = await find(self.subject, Query(limit=ALL))
-        expected = await find(self.reference, Query(limit=ALL))
-        assert alike(rows) == alike(expected)
+        rows = await reading.find(self.subject, Query(limit=ALL))
+        expected = await reading.find(self.reference, Query(limit=ALL))
+        assert reading.alike(rows) == reading.alike(expected)
         if self.in_line:
-            assert line(rows) == line(expected)
+            assert reading.line(rows) == reading.line(expected)
         changed = self.watch.see(rows)
         if self.watch.rows:  # and one that nobody touched
             self._turn += 1
@@ -412,7 +425,7 @@ class StoreModel(RuleBasedStateMachine):
 
     async def _look(self, ids: Sequence[UUID] | Mapping[UUID, JobRow]) -> None:
         for job_id in ids:
-            events = await self._both(partial(events, job_id=job_id))
+            events = await self._both(partial(reading.events, job_id=job_id))
             assert events is not None
             self.watch.read(job_id, events)
-            await self._both(partial(attempts, job_id=job_id))
+            await self._both(partial(reading.attempts, job_id=job_id))

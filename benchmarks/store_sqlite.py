@@ -1,0 +1,244 @@
+"""How much of the bare engine's speed the store keeps: same rows, same indexes, same batches.
+
+    python -m benchmarks.store_sqlite [--quick] [--json FILE]
+
+Each figure is a ratio of two medians measured in one run, the two sides taking turns. The bare side
+is apsw alone: prepared tuples, no answers, no fences looked at, the shipped schema and settings,
+durability full. The machine is noisy; the ratios are what counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import apsw
+
+from windlass.core import outcome
+from windlass.core.ids import uuid7
+from windlass.core.job import NewJob
+from windlass.core.lease import Claim
+from windlass.stores.sqlite import SqliteConfig, SqliteStore
+from windlass.stores.sqlite.connection import connect, migrate
+from windlass.stores.sqlite.queries import SQL
+from windlass.stores.sqlite.rows import Row, insertion
+
+PAYLOAD = b'{"args":["' + b"x" * 88 + b'"]}'
+BULK, BATCH = 1_000, 100
+BARE_CLAIM = """
+UPDATE job SET state = 'running', attempt = attempt + 1, fence = fence + 1, token = ?, worker = ?,
+    lease_until = ?, started_at = ?, updated_at = ?, seq = seq + 1
+WHERE n IN (SELECT n FROM job INDEXED BY job_line WHERE state = 'queued' AND queue = 'default'
+    ORDER BY priority DESC, position LIMIT ?)
+RETURNING n, id, task, payload
+"""
+BARE_SETTLE = """
+UPDATE job SET state = 'succeeded', percent = 100, result = ?, ended_at = ?, updated_at = ?,
+    seq = seq + 1, lease_until = NULL
+WHERE n = ?
+"""
+
+
+@dataclass(frozen=True)
+class Line:
+    what: str
+    bare: float
+    store: float
+    target: float
+
+    @property
+    def ratio(self) -> float:
+        return self.store / self.bare
+
+
+def new_jobs(count: int) -> list[NewJob]:
+    return [NewJob(id=uuid7(), task="bench.noop", payload=PAYLOAD) for _ in range(count)]
+
+
+class Bare:
+    """The engine by itself."""
+
+    def __init__(self, path: Path) -> None:
+        self.connection: apsw.Connection = connect(SqliteConfig(path=str(path)))
+        migrate(self.connection, str(path), 0)
+        self.serial = 0
+
+    def rows(self, count: int) -> list[Row]:
+        now = time.time_ns() // 1000
+        first, self.serial = self.serial + 1, self.serial + count
+        return [insertion(new, now, n, None, None) for n, new in enumerate(new_jobs(count), first)]
+
+    def insert(self, rows: list[Row]) -> None:
+        self.connection.execute("BEGIN IMMEDIATE")
+        self.connection.executemany(SQL.insert_job, rows)
+        self.connection.execute("COMMIT")
+
+    def claim(self, count: int) -> list[int]:
+        now = time.time_ns() // 1000
+        self.connection.execute("BEGIN IMMEDIATE")
+        token, until = uuid7().bytes, now + 30_000_000
+        found = self.connection.execute(
+            BARE_CLAIM, (token, "bench", until, now, now, count)
+        ).fetchall()
+        self.connection.execute("COMMIT")
+        return [n for n, *_ in found]
+
+    def settle(self, numbers: list[int]) -> None:
+        now = time.time_ns() // 1000
+        self.connection.execute("BEGIN IMMEDIATE")
+        self.connection.executemany(BARE_SETTLE, [(b"null", now, now, n) for n in numbers])
+        self.connection.execute("COMMIT")
+
+
+async def rate(count: int, work: Callable[[], Awaitable[None]]) -> float:
+    started = time.perf_counter()
+    await work()
+    return count / (time.perf_counter() - started)
+
+
+class Bench:
+    def __init__(self, bare: Bare, store: SqliteStore, *, quick: bool) -> None:
+        self.bare, self.store = bare, store
+        self.rounds = 3 if quick else 7
+        self.jobs = 5_000 if quick else 20_000
+
+    async def line(
+        self,
+        what: str,
+        target: float,
+        count: int,
+        bare: Callable[[], Awaitable[None]],
+        store: Callable[[], Awaitable[None]],
+    ) -> Line:
+        pairs = [
+            (await rate(count, bare), await rate(count, store)) for _ in range(self.rounds)
+        ]
+        return Line(
+            what,
+            statistics.median(b for b, _ in pairs),
+            statistics.median(s for _, s in pairs),
+            target,
+        )
+
+    async def bulk(self) -> Line:
+        async def bare() -> None:
+            for rows in batches:
+                self.bare.insert(rows)
+
+        async def store() -> None:
+            for jobs in wanted:
+                await self.store.enqueue(jobs)
+
+        pairs = []
+        for _ in range(self.rounds):
+            batches = [self.bare.rows(BULK) for _ in range(self.jobs // BULK)]
+            wanted = [new_jobs(BULK) for _ in range(self.jobs // BULK)]
+            pairs.append((await rate(self.jobs, bare), await rate(self.jobs, store)))
+        return Line(
+            f"bulk enqueue, {BULK:,} a call",
+            statistics.median(b for b, _ in pairs),
+            statistics.median(s for _, s in pairs),
+            0.5,
+        )
+
+    async def drain(self) -> Line:
+        count = self.jobs // 2
+
+        async def bare() -> None:
+            for _ in range(count // BATCH):
+                self.bare.settle(self.bare.claim(BATCH))
+
+        async def store() -> None:
+            for _ in range(count // BATCH):
+                claim = Claim(token=uuid7(), worker="bench", queues=[("default", BATCH)])
+                rows = await self.store.claim(claim)
+                assert len(rows) == BATCH
+                done = outcome.Succeeded(result=b"null")
+                await self.store.apply(
+                    [outcome.settle(row, done, random=random.random) for row in rows]
+                )
+
+        return await self.line(f"claim + settle, batches of {BATCH}", 0.35, count, bare, store)
+
+    async def single(self) -> Line:
+        count = self.jobs // 20
+
+        async def bare() -> None:
+            for row in self.bare.rows(count):
+                self.bare.insert([row])
+
+        async def store() -> None:
+            for job in new_jobs(count):
+                await self.store.enqueue([job])
+
+        return await self.line("one awaited enqueue", 0.5, count, bare, store)
+
+    async def concurrent(self, single: float) -> Line:
+        count = self.jobs // 4
+
+        async def producer() -> None:
+            for job in new_jobs(count // 100):
+                await self.store.enqueue([job])
+
+        async def store() -> None:
+            await asyncio.gather(*(producer() for _ in range(100)))
+
+        rates = [await rate(count, store) for _ in range(self.rounds)]
+        what = "100 concurrent enqueues, against one bare insert"
+        return Line(what, single, statistics.median(rates), 4.0)
+
+
+async def measure(directory: Path, behind: int, *, quick: bool) -> list[Line]:
+    """All lines, with `behind` jobs already in each file, half of them finished."""
+    bare = Bare(directory / f"bare-{behind}.db")
+    store = SqliteStore(directory / f"store-{behind}.db")
+    for _ in range(behind // BULK):
+        bare.insert(bare.rows(BULK))
+        await store.enqueue(new_jobs(BULK))
+    bench = Bench(bare, store, quick=quick)
+    bulk = await bench.bulk()
+    drain = await bench.drain()
+    single = await bench.single()
+    lines = [bulk, drain, single, await bench.concurrent(single.bare)]
+    await store.close()
+    bare.connection.close()
+    return lines
+
+
+def show(behind: int, lines: list[Line]) -> None:
+    print(f"\n{behind:,} jobs in the file at the start; durability full")
+    print(f"{'':50}{'bare /s':>12}{'store /s':>12}{'ratio':>8}{'target':>8}")
+    for line in lines:
+        print(
+            f"{line.what:50}{line.bare:12,.0f}{line.store:12,.0f}"
+            f"{line.ratio:8.2f}{line.target:8.2f}"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer rounds, smaller files")
+    parser.add_argument("--json", type=Path, help="write the figures here, too")
+    parser.add_argument("--behind", type=int, nargs="*", help="jobs in the file at the start")
+    arguments = parser.parse_args()
+    sizes = arguments.behind or ([1_000] if arguments.quick else [1_000, 1_000_000])
+    report: dict[str, list[dict[str, float | str]]] = {}
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as name:
+        for behind in sizes:
+            lines = asyncio.run(measure(Path(name), behind, quick=arguments.quick))
+            show(behind, lines)
+            report[str(behind)] = [asdict(line) | {"ratio": line.ratio} for line in lines]
+    if arguments.json:
+        arguments.json.write_text(json.dumps({"durability": "full", "sizes": report}, indent=2))
+
+
+if __name__ == "__main__":
+    main()
