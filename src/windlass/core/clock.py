@@ -10,9 +10,12 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
+from windlass.core.errors import InvalidArgumentError
+
 Instant = int
 
 SECOND = 1_000_000
+MAX_INSTANT: Instant = 253_402_300_800 * SECOND - 1  # the end of the year 9999
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -42,5 +45,7 @@ def to_datetime(instant: Instant) -> datetime:
 
 def from_datetime(value: datetime) -> Instant:
     if value.tzinfo is None:
-        raise ValueError(f"{value!r} has no time zone; use an aware datetime, such as UTC")
+        raise InvalidArgumentError(
+            f"{value!r} has no time zone; use an aware datetime, such as UTC"
+        )
     return (value - _EPOCH) // _MICROSECOND

@@ -6,11 +6,13 @@ import json
 import os
 from collections.abc import Mapping
 from enum import StrEnum
+from hashlib import blake2b
 from typing import Any, Protocol
 
 from windlass.core.errors import CodecError
 
 _MAX_DEPTH = 100
+DIGEST = 16
 
 
 class Purpose(StrEnum):
@@ -27,6 +29,10 @@ class Codec(Protocol):
     def encode(self, value: Any, purpose: Purpose) -> bytes: ...
 
     def decode(self, data: bytes, purpose: Purpose) -> Any: ...
+
+    def digest(self, value: Any) -> bytes:
+        """Equal for equal values, and no more telling about them than the encoded bytes are."""
+        ...
 
 
 class JsonCodec:
@@ -50,6 +56,9 @@ class JsonCodec:
                 f"the {purpose} is not JSON ({error}); was it written by another codec?"
             ) from None
 
+    def digest(self, value: Any) -> bytes:
+        return blake2b(self.encode(value, Purpose.PAYLOAD), digest_size=DIGEST).digest()
+
 
 def _culprit(value: Any, path: str = "", depth: int = 0) -> str | None:
     """The path to the first thing that JSON cannot carry."""
@@ -58,7 +67,7 @@ def _culprit(value: Any, path: str = "", depth: int = 0) -> str | None:
     if isinstance(value, dict):
         for key, item in value.items():
             if not isinstance(key, str | int | float | bool | None):
-                return f"{path or 'the value'} has the key {key!r}"
+                return f"{path or 'the value'} has the key {_show(key)}"
             if found := _culprit(item, f"{path}.{key}" if path else str(key), depth + 1):
                 return found
         return None
@@ -68,10 +77,17 @@ def _culprit(value: Any, path: str = "", depth: int = 0) -> str | None:
                 return found
         return None
     try:
-        json.dumps(value, allow_nan=False).encode()
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except (TypeError, ValueError):
-        return f"{path or 'the value'} is {value!r}"[:200]
+        return f"{path or 'the value'} is {_show(value)}"
     return None
+
+
+def _show(value: Any) -> str:
+    try:
+        return f"{value!r:.120}"
+    except Exception:  # noqa: BLE001 - a value that cannot even be shown is still to be named
+        return f"a {type(value).__name__} that cannot be shown"
 
 
 class EncryptingCodec:
@@ -104,6 +120,8 @@ class EncryptingCodec:
         self._invalid_tag = InvalidTag
         self._ciphers = {name.encode(): AESGCM(key) for name, key in keys.items()}
         self._current = next(iter(keys)).encode()
+        # The oldest key: digests stay comparable while keys are rotated, until it is taken out.
+        self._digest_key = list(keys.values())[-1]
         self._inner: Codec = inner or JsonCodec()
 
     def encode(self, value: Any, purpose: Purpose) -> bytes:
@@ -116,6 +134,8 @@ class EncryptingCodec:
         if len(data) < 2 + self.NONCE or data[0] != self.VERSION:
             raise CodecError(f"the {purpose} was not written by the encrypting codec")
         start = 2 + data[1]
+        if len(data) < start + self.NONCE:
+            raise CodecError(f"the {purpose} was cut short: {len(data)} bytes are left of it")
         name = bytes(data[2:start])
         cipher = self._ciphers.get(name)
         if cipher is None:
@@ -131,3 +151,7 @@ class EncryptingCodec:
                 f"the {purpose} does not open: the key is another one, or the bytes were changed"
             ) from None
         return self._inner.decode(plain, purpose)
+
+    def digest(self, value: Any) -> bytes:
+        plain = JsonCodec().encode(value, Purpose.PAYLOAD)
+        return blake2b(plain, digest_size=DIGEST, key=self._digest_key).digest()

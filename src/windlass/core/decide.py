@@ -34,12 +34,17 @@ from windlass.core.transition import (
 def decide(row: Standing, wish: Transition, now: Instant, past: PastOutcome) -> Decision:
     """What a transition does to a job that stands here."""
     holder = wish.trigger.settles
-    if row.fence != wish.fence or (wish.token is not None and row.token != wish.token):
+    speaks = row.token == wish.token or (wish.token is None and not holder)
+    if row.fence != wish.fence or not speaks:
         return _not_this_attempt(row, wish, past) if holder else _refuse(Status.STALE, row)
     to = move(row.state, wish.trigger)
     if to is None or (wish.trigger is Trigger.SUBMIT and not row.held):
         return _out_of_turn(row, wish, past)
+    if to is State.RUNNING:
+        return _refuse(Status.CONFLICT, row)  # to claim and to cancel have verbs of their own
     at = max(now, row.updated_at)
+    if wish.trigger in RESCUING and row.lease_until is not None and row.lease_until > at:
+        return _refuse(Status.STALE, row)  # it was extended after it was seen
     if wish.trigger in _WAITING_MOVES:
         return _queue_or_expire(row, wish.trigger, at)
     change = _Change(row, at)
@@ -192,7 +197,7 @@ class _Change:
             self.values["error"] = replace(wish.error, attempt=row.attempt, at=at)
         elif to is State.CANCELED and not row.cancel_requested:
             self.values["cancel_reason"] = wish.reason
-        if wish.trigger is Trigger.GIVE_UP:
+        if wish.trigger in RESCUING:
             self.values["crash_count"] = row.crash_count + 1
         self.next_seq()
         self._count(to)

@@ -20,7 +20,7 @@ from windlass.core.job import JobRow
 from windlass.core.state import State, Trigger
 
 ATTEMPT = "attempt"  # a log row's type; readers never see it
-_EMPTY: Mapping[str, Any] = {}
+_MAX_DIGITS = 18  # what every store can count to
 
 
 class EventType(StrEnum):
@@ -115,7 +115,7 @@ class Event:
 def parse_wire_id(text: str) -> int:
     """The seq in a wire id (or in a bare number): where a reader wants to go on from."""
     digits = text.rpartition("-")[2]
-    if not (digits.isascii() and digits.isdigit()):
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= _MAX_DIGITS):
         raise InvalidArgumentError(f"{text!r} is not an event id; expected <milliseconds>-<number>")
     return int(digits)
 
@@ -238,14 +238,16 @@ def _resync(row: JobRow) -> Event:
         name: getattr(folded, name) for name in Folded.__slots__ if name not in {"error", "result"}
     }
     data["error"] = folded.error.facts() if folded.error else None
-    body = folded.result if folded.result is not None else folded.error and folded.error.body
+    body = folded.result
+    if body is None and folded.error is not None:
+        body = folded.error.body
     return _event(
         row,
         row.log_floor,
         row.updated_at,
         data,
         type=EventType.RESYNC,
-        body=body or None,
+        body=body,
     )
 
 
@@ -372,9 +374,14 @@ def attempts(row: JobRow, log: Iterable[LogRow]) -> list[Attempt]:
                 started_at=row.started_at,
                 ended_at=row.ended_at,
                 outcome=row.trigger if row.final else None,
-                error=row.error if row.final else None,
+                error=row.error if row.final and _of_this_attempt(row) else None,
                 percent=row.percent,
                 stage=row.stage,
             )
         )
     return found
+
+
+def _of_this_attempt(row: JobRow) -> bool:
+    """The row keeps the last error there was; it may be an earlier attempt's."""
+    return row.error is not None and row.error.attempt == row.attempt

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from windlass.core import limits
-from windlass.core.clock import Instant, after
+from windlass.core.clock import MAX_INSTANT, Instant, after
 from windlass.core.errors import InvalidArgumentError
 from windlass.core.failure import Failure
-from windlass.core.lease import Lease
+from windlass.core.lease import Lease, check_lease
 from windlass.core.retry import MAX_DELAY, Policy
 from windlass.core.state import FINAL, State, Trigger
 from windlass.core.value import pair, value
@@ -230,14 +230,20 @@ def check(new: NewJob) -> None:
     ):
         if not 0 < len(text) <= limit:
             raise InvalidArgumentError(f"{name} is {text!r}; it must have 1 to {limit} characters")
+        _check_text(name, text)
     if abs(new.priority) > limits.MAX_PRIORITY:
         raise InvalidArgumentError(f"priority is {new.priority}; it must fit in 32 bits")
     if not 0 <= new.delay <= MAX_DELAY:
         raise InvalidArgumentError(f"delay is {new.delay} s; it must lie between 0 and 10 years")
-    if new.lease is not None and new.lease <= 0:
-        raise InvalidArgumentError(f"lease is {new.lease} s; it must be positive")
-    if new.expires_in is not None and new.expires_in <= 0:
-        raise InvalidArgumentError(f"expires_in is {new.expires_in} s; it must be positive")
+    if new.lease is not None:
+        check_lease(new.lease)
+    if new.expires_in is not None and not 0 < new.expires_in <= MAX_DELAY:
+        raise InvalidArgumentError(
+            f"expires_in is {new.expires_in} s; it must be positive and at most 10 years"
+        )
+    for name, instant in (("run_at", new.run_at), ("expires_at", new.expires_at)):
+        if instant is not None and not 0 <= instant <= MAX_INSTANT:
+            raise InvalidArgumentError(f"{name} is {instant}; it must lie between 1970 and 9999")
     _check_texts(new)
 
 
@@ -248,23 +254,44 @@ def _check_texts(new: NewJob) -> None:
         ("request_id", new.request_id),
         ("unique_key", new.unique_key),
     ):
-        if text is not None and len(text) > limits.MAX_KEY:
+        if not text:
+            continue
+        if len(text) > limits.MAX_KEY:
             raise InvalidArgumentError(
                 f"{name} has {len(text)} characters, the limit is {limits.MAX_KEY}"
             )
+        _check_text(name, text)
     if new.tags:
-        if len(new.tags) > limits.MAX_TAGS:
-            raise InvalidArgumentError(
-                f"{len(new.tags)} tags given, the limit is {limits.MAX_TAGS}"
-            )
-        for tag in new.tags:
-            if not 0 < len(tag) <= limits.MAX_KEY:
-                raise InvalidArgumentError(
-                    f"tag {tag[:40]!r} must have 1 to {limits.MAX_KEY} characters"
-                )
+        _check_tags(new.tags)
     if new.headers:
-        size = sum(len(k) + len(v) for k, v in new.headers.items())
-        if size > limits.MAX_HEADERS:
+        _check_headers(new.headers)
+
+
+def _check_tags(tags: tuple[str, ...]) -> None:
+    if len(tags) > limits.MAX_TAGS:
+        raise InvalidArgumentError(f"{len(tags)} tags given, the limit is {limits.MAX_TAGS}")
+    for tag in tags:
+        if not 0 < len(tag) <= limits.MAX_KEY:
             raise InvalidArgumentError(
-                f"headers hold {size:,} characters, the limit is {limits.MAX_HEADERS:,}"
+                f"tag {tag[:40]!r} must have 1 to {limits.MAX_KEY} characters"
             )
+        _check_text("a tag in tags", tag)
+
+
+def _check_headers(headers: Mapping[str, str]) -> None:
+    size = sum(len(key) + len(value) for key, value in headers.items())
+    if size > limits.MAX_HEADERS:
+        raise InvalidArgumentError(
+            f"headers hold {size:,} characters, the limit is {limits.MAX_HEADERS:,}"
+        )
+    for key, value in headers.items():
+        _check_text(f"the value of {key!r} in headers", value)
+        _check_text("a key in headers", key)
+
+
+def _check_text(name: str, text: str) -> None:
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise InvalidArgumentError(f"{name} is {text!r:.80}, which is not valid text") from None

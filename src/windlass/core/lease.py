@@ -8,9 +8,17 @@ from uuid import UUID
 
 from windlass.core.clock import Instant
 from windlass.core.errors import InvalidArgumentError
+from windlass.core.retry import MAX_DELAY
 from windlass.core.value import value
 
 DEFAULT_LEASE = 30.0
+
+
+def check_lease(seconds: float) -> None:
+    if not 0 < seconds <= MAX_DELAY:
+        raise InvalidArgumentError(
+            f"lease is {seconds} s; it must be positive and at most 10 years"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +43,8 @@ class Claim:
     lease: float | None = None
 
     def __post_init__(self) -> None:
-        if self.lease is not None and self.lease <= 0:
-            raise InvalidArgumentError(f"lease is {self.lease} s; it must be positive")
+        if self.lease is not None:
+            check_lease(self.lease)
         for queue, limit in self.queues:
             if limit < 0:
                 raise InvalidArgumentError(f"the limit for queue {queue!r} is {limit}")

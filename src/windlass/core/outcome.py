@@ -112,7 +112,9 @@ def rescue(job: JobRow, *, random: Random) -> Transition:
     )
     if last:
         return takes(trigger=Trigger.GIVE_UP)
-    wait = 0.0 if crashes == 1 else retry.delay(job.policy.backoff, crashes - 2, random)
+    wait = (
+        0.0 if crashes == 1 else retry.delay(retry.stored(job.policy.backoff), crashes - 2, random)
+    )
     return takes(trigger=Trigger.CRASH, delay=wait)
 
 

@@ -13,6 +13,8 @@ COMPLETE = 100
 
 
 def clamp(percent: float) -> int:
+    if percent != percent:  # noqa: PLR0124 - not a number: nothing was gained
+        return 0
     return int(min(max(percent, 0), COMPLETE))
 
 

@@ -98,6 +98,8 @@ def decode_cursor(query: Query) -> int | None:
         number = int(before)
     except (ValueError, binascii.Error):
         raise InvalidArgumentError(f"{query.cursor!r} is not a cursor of this store") from None
+    if not 0 <= number < 2**63:
+        raise InvalidArgumentError(f"{query.cursor!r} is not a cursor of this store")
     if version != "1" or print_ != fingerprint(query):
         raise InvalidArgumentError(
             "the cursor belongs to a search with other filters; start again without a cursor"

@@ -99,7 +99,10 @@ def delay(backoff: Backoff, n: int, random: Random) -> float:
         case Schedule(delays=delays, jitter=jitter):
             return delays[min(n, len(delays) - 1)] * (1 + jitter * (2 * random() - 1))
         case Custom(function=function):
-            return min(max(float(function(n)), 0.0), MAX_DELAY)
+            chosen = float(function(n))
+            if chosen != chosen:  # noqa: PLR0124 - not a number: follow what the row says
+                return delay(backoff.otherwise, n, random)
+            return min(max(chosen, 0.0), MAX_DELAY)
         case _:
             assert_never(backoff)
 
@@ -118,8 +121,10 @@ class Policy:
             raise InvalidArgumentError(f"max_retries is {self.max_retries}; it cannot be negative")
         if self.crash_cap < 1:
             raise InvalidArgumentError(f"crash_cap is {self.crash_cap}; it must be at least 1")
-        if self.timeout is not None and self.timeout <= 0:
-            raise InvalidArgumentError(f"timeout is {self.timeout}; it must be positive, or None")
+        if self.timeout is not None and not 0 < self.timeout <= MAX_DELAY:
+            raise InvalidArgumentError(
+                f"timeout is {self.timeout}; it must be positive and at most 10 years, or None"
+            )
 
     def encode(self) -> str:
         return json.dumps(
@@ -135,6 +140,11 @@ class Policy:
     @staticmethod
     def decode(text: str) -> Policy:
         return _decode(text)
+
+
+def stored(backoff: Backoff) -> Exponential | Fixed | Schedule:
+    """The part of a backoff that the row carries: what maintenance, without task code, goes by."""
+    return backoff.otherwise if isinstance(backoff, Custom) else backoff
 
 
 def _encode_backoff(backoff: Backoff) -> dict[str, Any]:

@@ -15,10 +15,11 @@ from uuid import UUID
 from windlass.core import limits
 from windlass.core.clock import Instant
 from windlass.core.errors import InvalidArgumentError, RequestError
-from windlass.core.event import LogRow, Record
+from windlass.core.event import LIFECYCLE, LogRow, Record
 from windlass.core.failure import Failure
 from windlass.core.job import NewJob
 from windlass.core.job import check as check_new
+from windlass.core.retry import MAX_DELAY
 from windlass.core.state import State, Trigger
 from windlass.core.value import pair, value
 
@@ -151,8 +152,8 @@ def check(wish: Transition) -> None:
     limits.check_size("the result", wish.result)
     if wish.error is not None:
         limits.check_size("the error", wish.error.body, limits.MAX_EVENT)
-    if wish.delay is not None and not wish.delay >= 0:
-        raise InvalidArgumentError(f"delay is {wish.delay} s; it cannot be negative")
+    if wish.delay is not None and not 0 <= wish.delay <= MAX_DELAY:
+        raise InvalidArgumentError(f"delay is {wish.delay} s; it must lie between 0 and 10 years")
     check_records(wish.records)
     for child in wish.children:
         check_new(child)
@@ -160,6 +161,8 @@ def check(wish: Transition) -> None:
 
 def check_records(records: Sequence[Record]) -> None:
     for record in records:
+        if record.type in LIFECYCLE:
+            raise InvalidArgumentError(f"{record.type} events come from the store, not from a task")
         limits.check_size(f"the {record.type} event", record.body, limits.MAX_EVENT)
         if record.checkpoint is not None:
             limits.check_size(f"the checkpoint of step {record.step!r}", record.checkpoint)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from windlass.core.event import Event
+from windlass.core.event import Event, EventType, Record
 from windlass.core.failure import ErrorKind, Failure
 from windlass.core.ids import uuid7
 from windlass.core.job import DEFAULT_QUEUE, JobRow, NewJob
 from windlass.core.lease import Claim
 from windlass.core.outcome import Outcome, settle, sweep
-from windlass.core.transition import Answer
-from windlass.store import Store
+from windlass.core.transition import Answer, CancelRequest, Transition
+from windlass.store import Saying, Store
 
 
 def make_job(**values: Any) -> NewJob:
@@ -76,6 +76,16 @@ async def settle_one(store: Store, row: JobRow, outcome: Outcome, **more: Any) -
     return answer
 
 
+async def apply_one(store: Store, wish: Transition) -> Answer:
+    [answer] = await store.apply([wish])
+    return answer
+
+
+async def cancel_one(store: Store, job_id: UUID, **values: Any) -> Answer:
+    [answer] = await store.cancel([CancelRequest(job_id=job_id, **values)])
+    return answer
+
+
 async def get_one(store: Store, job_id: UUID) -> JobRow:
     [row] = await store.get([job_id])
     assert row is not None
@@ -98,3 +108,26 @@ async def sweep_all(store: Store, limit: int = 100) -> list[Answer]:
     """What maintenance does: promote and expire what is due, rescue what lost its lease."""
     rows = [*await store.due(limit), *await store.expired(limit)]
     return await store.apply([sweep(row, random=even) for row in rows])
+
+
+def note(n: int, text: str = "", **values: Any) -> Record:
+    """A log line, the n-th record of its attempt."""
+    return Record(**{"n": n, "type": EventType.LOG, "body": text.encode(), **values})
+
+
+def progress(n: int, percent: float | None, **values: Any) -> Record:
+    """A report of progress, the n-th record of its attempt."""
+    return Record(n=n, type=EventType.STEP_PROGRESS, percent=percent, **values)
+
+
+def step_done(n: int, step: str, value: bytes, **values: Any) -> Record:
+    """A step's result, recorded for later attempts."""
+    return Record(
+        n=n, type=EventType.STEP_STATUS, step=step, status="done", checkpoint=value, **values
+    )
+
+
+async def say(store: Store, row: JobRow, *records: Record) -> Answer:
+    """Record what the attempt that this row was claimed for says."""
+    [answer] = await store.record([Saying(row.lease, records)])
+    return answer

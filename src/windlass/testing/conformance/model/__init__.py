@@ -19,7 +19,8 @@ import hypothesis
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from windlass.testing.conformance.model.machine import MakeStore, StoreModel
+from windlass.testing.conformance.model.machine import StoreModel
+from windlass.testing.conformance.model.pair import MakeStore
 
 __all__ = ["MakeStore", "StoreModel", "run_model"]
 

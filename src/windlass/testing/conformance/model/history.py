@@ -94,6 +94,16 @@ _BAD_JOB: list[Options] = [
     {"unique_key": "k" * (limits.MAX_KEY + 1)},
 ]
 jobs = st.lists(st.sampled_from([*_JOB * 6, *_BAD_JOB]), max_size=4)
+shared = st.sampled_from(
+    [
+        [],
+        [],
+        [],
+        [{"unique_key": "k"}],
+        [{"unique_key": "k", "debounce": True}],
+        [{"request_id": "r"}],
+    ]
+)
 
 lines = st.sampled_from(
     [
@@ -108,7 +118,7 @@ lines = st.sampled_from(
     ]
 )
 leases = st.sampled_from([None, 5.0, 60.0])
-forgeries = st.sampled_from(["none", "none", "none", "ghost", "token", "fence"])
+forgeries = st.sampled_from([*["none"] * 6, "ghost", "token", "fence"])
 owners = st.sampled_from([None, None, "", "ann"])
 luck = st.sampled_from([0.0, 0.5, 0.999])
 
@@ -130,10 +140,10 @@ _BAD_SAID: list[Options] = [
     {"type": EventType.STEP_STATUS, "checkpoint": b"no step"},
     {"type": EventType.LOG, "body": Oversize(limits.MAX_EVENT + 1)},
 ]
-sayings = st.lists(
-    st.tuples(st.sampled_from([1, 1, 1, 0, 2]), st.sampled_from([*_SAID * 6, *_BAD_SAID])),
-    max_size=3,
-)
+_said = st.tuples(st.sampled_from([1, 1, 1, 1, 0, 2]), st.sampled_from([*_SAID * 6, *_BAD_SAID]))
+sayings = st.lists(_said, max_size=3)
+percents = st.sampled_from([90.0, 5.0, 33.3])
+last_words = st.lists(_said, max_size=2)
 
 _ERROR = Failure(code="ValueError", kind=ErrorKind.RETRYABLE, step="cut", body=b'{"message":"m"}')
 _TERMINAL = Failure(code="invalid_input", kind=ErrorKind.TERMINAL)

@@ -33,7 +33,7 @@ class Watch:
     def see(self, rows: Sequence[JobRow]) -> list[UUID]:
         """All the jobs there are. Answers those that are new or changed."""
         self._check_together(rows)
-        now = {row.id: row for row in rows}
+        now = {row.id: row for row in reversed(rows)}  # oldest first
         for gone in self.rows.keys() - now.keys():
             assert self.rows[gone].final, "an unfinished job vanished"
             self._events.pop(gone, None)

@@ -1,0 +1,134 @@
+"""The use cases of somebody who has jobs to be done: enqueue, look, wait, cancel, follow."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from windlass.core import outcome
+from windlass.core.clock import from_datetime
+from windlass.core.codec import Codec, JsonCodec, Purpose
+from windlass.core.enqueue import Enqueued, EnqueueStatus
+from windlass.core.errors import ConflictError, NotFoundError, RequestError
+from windlass.core.event import Event
+from windlass.core.ids import uuid7
+from windlass.core.job import CORRELATION_ID, JobRow, NewJob
+from windlass.core.state import State
+from windlass.core.transition import CancelRequest, Status
+from windlass.store import Store
+from windlass.task import TaskSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnqueueOptions:
+    """What may be said about one job beyond its arguments. Durations are seconds here."""
+
+    id: UUID | None = None
+    queue: str | None = None
+    priority: int | None = None
+    delay: float = 0.0
+    run_at: datetime | None = None
+    hold: bool = False
+    expires_in: float | None = None
+    request_id: str | None = None
+    unique_key: str | None = None
+    debounce: bool = False
+    owner: str = ""
+    team: str | None = None
+    tags: tuple[str, ...] = ()
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class Client:
+    """Speaks to one store handle, on the event loop that owns it."""
+
+    def __init__(self, store: Store, codec: Codec | None = None) -> None:
+        self.store = store
+        self.codec: Codec = codec or JsonCodec()
+
+    def prepare(
+        self,
+        task: TaskSpec,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        options: EnqueueOptions,
+    ) -> NewJob:
+        """The job that a call of the task stands for; its arguments are checked here."""
+        stored = task.signature.store(args, kwargs)
+        payload = self.codec.encode(stored, Purpose.PAYLOAD)
+        job_id = options.id or uuid7()
+        settings = task.options
+        keyed = options.request_id is not None or options.id is not None
+        return NewJob(
+            id=job_id,
+            task=task.name,
+            queue=options.queue or settings.queue,
+            payload=payload,
+            priority=settings.priority if options.priority is None else options.priority,
+            delay=options.delay,
+            run_at=from_datetime(options.run_at) if options.run_at else None,
+            hold=options.hold,
+            expires_in=options.expires_in,
+            policy=settings.policy,
+            lease=settings.lease,
+            owner=options.owner,
+            team=options.team,
+            tags=options.tags,
+            headers={CORRELATION_ID: str(job_id), **options.headers},
+            request_id=options.request_id,
+            digest=self.codec.digest([task.name, stored]) if keyed else None,
+            unique_key=options.unique_key,
+            debounce=options.debounce,
+        )
+
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        return await self.store.enqueue(jobs)
+
+    async def get(self, job_id: UUID) -> JobRow:
+        [row] = await self.store.get([job_id])
+        if row is None:
+            raise NotFoundError(f"no job {job_id}")
+        return row
+
+    async def submit(self, job_id: UUID) -> State:
+        """Queue a job that was held."""
+        [answer] = await self.store.apply([outcome.submit(job_id)])
+        return _state(answer.status, answer.state, job_id, "submitted")
+
+    async def cancel(
+        self, job_id: UUID, *, by: str | None = None, reason: str | None = None
+    ) -> State:
+        """`canceled`, or `running`: the request is recorded, and it will win."""
+        request = CancelRequest(job_id=job_id, by=by, reason=reason)
+        [answer] = await self.store.cancel([request])
+        return _state(answer.status, answer.state, job_id, "canceled")
+
+    async def wait(self, job_id: UUID) -> JobRow:
+        """The job once it has ended."""
+        async for _ in self.events(job_id):
+            pass
+        return await self.get(job_id)
+
+    def events(self, job_id: UUID, after: int = 0) -> AsyncIterator[Event]:
+        return self.store.tail(job_id, after)
+
+
+def accepted(answer: Enqueued) -> JobRow:
+    """The job that stands for the request, or the reason why there is none."""
+    if answer.status is EnqueueStatus.CONFLICT or answer.status is EnqueueStatus.REFUSED:
+        raise answer.error or ConflictError(f"job {answer.new.id} was refused")
+    row = answer.row
+    assert row is not None
+    return row
+
+
+def _state(status: Status, state: State | None, job_id: UUID, verb: str) -> State:
+    if status is Status.MISSING or state is None:
+        raise NotFoundError(f"no job {job_id}")
+    if status is not Status.APPLIED:
+        error: RequestError = ConflictError(f"job {job_id} is {state} and cannot be {verb}")
+        raise error
+    return state

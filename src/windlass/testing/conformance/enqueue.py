@@ -1,0 +1,401 @@
+"""Enqueue: every item is answered, in order, for itself, and asking twice is harmless."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from windlass.core import limits
+from windlass.core.clock import after
+from windlass.core.enqueue import EnqueueStatus
+from windlass.core.errors import ConflictError, TooLargeError
+from windlass.core.failure import EXPIRED
+from windlass.core.ids import uuid7
+from windlass.core.outcome import Succeeded, promote, submit
+from windlass.core.retry import MAX_DELAY, Fixed, Policy, Schedule
+from windlass.core.state import State
+from windlass.core.transition import Status
+from windlass.store import Store
+from windlass.testing.clock import VirtualClock
+from windlass.testing.factories import (
+    apply_one,
+    claim_all,
+    enqueue_one,
+    get_one,
+    make_job,
+    settle_one,
+    start_one,
+    sweep_all,
+)
+
+CREATED, DUPLICATE = EnqueueStatus.CREATED, EnqueueStatus.DUPLICATE
+CONFLICT, REFUSED = EnqueueStatus.CONFLICT, EnqueueStatus.REFUSED
+NAN, INFINITE = float("nan"), float("inf")
+
+BAD = {
+    "a payload too large": {"payload": b"x" * (limits.MAX_BLOB + 1)},
+    "no task": {"task": ""},
+    "a task with too long a name": {"task": "t" * (limits.MAX_NAME + 1)},
+    "no queue": {"queue": ""},
+    "a queue with too long a name": {"queue": "q" * (limits.MAX_NAME + 1)},
+    "an owner too long": {"owner": "o" * (limits.MAX_KEY + 1)},
+    "a request id too long": {"request_id": "r" * (limits.MAX_KEY + 1)},
+    "a unique key too long": {"unique_key": "k" * (limits.MAX_KEY + 1)},
+    "too many tags": {"tags": tuple(f"tag-{n}" for n in range(limits.MAX_TAGS + 1))},
+    "an empty tag": {"tags": ("",)},
+    "headers too large": {"headers": {"note": "h" * limits.MAX_HEADERS}},
+    "a priority beyond 32 bits": {"priority": limits.MAX_PRIORITY + 1},
+    "a negative delay": {"delay": -1.0},
+    "an endless delay": {"delay": INFINITE},
+    "a delay that is no number": {"delay": NAN},
+    "a delay of more than ten years": {"delay": MAX_DELAY + 1},
+    "an instant beyond 64 bits": {"run_at": 2**63},
+    "a lease of nothing": {"lease": 0.0},
+    "an endless lease": {"lease": INFINITE},
+    "a lease that is no number": {"lease": NAN},
+    "an expiry at once": {"expires_in": 0.0},
+    "an endless expiry": {"expires_in": INFINITE},
+    "an expiry that is no number": {"expires_in": NAN},
+    "an expiry beyond 64 bits": {"expires_at": 2**63},
+    "a text that is no Unicode": {"owner": "\ud800"},
+    "a tag that is no Unicode": {"tags": ("\udfff",)},
+    "a header that is no Unicode": {"headers": {"note": "\ud800"}},
+}
+
+
+class TestEnqueue:
+    async def test_a_new_job_is_stored_as_it_was_asked_for(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        new = make_job(
+            task="mail.send",
+            queue="mail",
+            payload=b'{"to":"ada"}',
+            priority=7,
+            policy=Policy(
+                backoff=Schedule(delays=(60.0, 300.0)), max_retries=5, crash_cap=2, timeout=9.5
+            ),
+            lease=12.5,
+            owner="ada",
+            team="engines",
+            tags=("urgent", "größer", "tag with spaces"),
+            headers={"correlation-id": "c-1", "näme": "wért\n"},
+            request_id="request-1",
+            digest=b"\x00\xff",
+            unique_key="key-1",
+        )
+        [answer] = await store.enqueue([new])
+        row = await get_one(store, new.id)
+        assert answer.status is CREATED
+        assert answer.row == row
+        for name in (
+            "id", "task", "queue", "payload", "priority", "policy", "owner", "team", "tags",
+            "headers", "request_id", "digest", "unique_key",
+        ):  # fmt: skip
+            assert getattr(row, name) == getattr(new, name), name
+        assert row.lease_seconds == 12.5
+        assert row.correlation_id == "c-1"
+        assert row.state is State.QUEUED
+        assert row.created_at == row.queued_at == row.updated_at == clock.now()
+        assert (row.attempt, row.fence, row.retry_count, row.crash_count) == (0, 0, 0, 0)
+        assert (row.percent, row.result, row.error, row.ended_at) == (0, None, None, None)
+
+    async def test_a_worker_gets_what_was_put_in(self, store: Store) -> None:
+        put = await enqueue_one(store, payload=b"\x00\x01\xfe", tags=("a", "b"), headers={"k": "v"})
+        [got] = await claim_all(store)
+        assert (got.id, got.payload, got.tags, got.headers) == (
+            put.id,
+            b"\x00\x01\xfe",
+            ("a", "b"),
+            {"k": "v"},
+        )
+
+    async def test_nothing_in_nothing_out(self, store: Store) -> None:
+        assert await store.enqueue([]) == []
+
+    async def test_answers_come_in_the_order_of_the_questions(self, store: Store) -> None:
+        new = [make_job(queue=f"queue-{n % 3}") for n in range(250)]
+        answers = await store.enqueue(new)
+        assert [answer.row and answer.row.id for answer in answers] == [job.id for job in new]
+        rows = await store.get([job.id for job in new])
+        assert rows == [answer.row for answer in answers]
+
+    # -- asking twice
+
+    async def test_a_repeated_enqueue_is_answered_as_the_first(self, store: Store) -> None:
+        new = make_job()
+        [first] = await store.enqueue([new])
+        [again] = await store.enqueue([new])
+        assert (again.status, again.row) == (CREATED, first.row)
+        assert len(await claim_all(store)) == 1
+
+    async def test_a_repeated_enqueue_of_a_keyed_job_is_answered_as_the_first(
+        self, store: Store
+    ) -> None:
+        new = make_job(request_id="r", unique_key="k", debounce=True, digest=b"d")
+        [first] = await store.enqueue([new])
+        [again] = await store.enqueue([new])
+        assert (again.status, again.row) == (CREATED, first.row)
+        assert (await get_one(store, new.id)).state is State.QUEUED
+
+    async def test_a_repeated_bulk_enqueue_fills_in_only_what_is_missing(
+        self, store: Store
+    ) -> None:
+        new = [make_job() for _ in range(6)]
+        await store.enqueue(new[1:4])
+        answers = await store.enqueue(new)
+        assert [answer.status for answer in answers] == [CREATED] * 6
+        assert [answer.row for answer in answers] == await store.get([job.id for job in new])
+        assert {job.id for job in await claim_all(store)} == {job.id for job in new}
+
+    async def test_an_id_twice_in_one_call_is_one_job(self, store: Store) -> None:
+        new = make_job()
+        first, other, again = await store.enqueue([new, make_job(), new])
+        assert (again.status, again.row) == (CREATED, first.row)
+        assert other.status is CREATED
+        assert len(await claim_all(store)) == 2
+
+    async def test_a_repeat_shows_the_job_as_it_stands_now(self, store: Store) -> None:
+        new = make_job()
+        await store.enqueue([new])
+        [row] = await claim_all(store)
+        await settle_one(store, row, Succeeded(result=b'"done"'))
+        [again] = await store.enqueue([new])
+        assert again.status is CREATED
+        assert again.row is not None
+        assert (again.row.state, again.row.result) == (State.SUCCEEDED, b'"done"')
+        assert await claim_all(store) == []
+
+    async def test_an_id_with_another_digest_is_a_conflict(self, store: Store) -> None:
+        first = await enqueue_one(store, payload=b"1", digest=b"one")
+        [answer] = await store.enqueue([make_job(id=first.id, payload=b"2", digest=b"two")])
+        assert answer.status is CONFLICT
+        assert isinstance(answer.error, ConflictError)
+        assert await get_one(store, first.id) == first
+
+    async def test_an_id_of_another_owner_is_taken_and_nothing_is_told_of_it(
+        self, store: Store
+    ) -> None:
+        hers = await enqueue_one(store, owner="ada", payload=b'"secret"')
+        mine, neighbour = make_job(id=hers.id, owner="bob"), make_job(owner="bob")
+        taken, stored = await store.enqueue([mine, neighbour])
+        assert taken.status is CONFLICT
+        assert taken.row is None
+        assert stored.status is CREATED
+        assert await get_one(store, hers.id) == hers
+
+    # -- request ids
+
+    async def test_a_request_id_stands_for_one_job(self, store: Store) -> None:
+        first = await enqueue_one(store, owner="ada", request_id="r-1", digest=b"same")
+        new = make_job(owner="ada", request_id="r-1", digest=b"same")
+        [again] = await store.enqueue([new])
+        assert (again.status, again.row) == (DUPLICATE, first)
+        assert await store.get([new.id]) == [None]
+
+    async def test_a_request_id_stands_for_one_job_within_one_call(self, store: Store) -> None:
+        first, again = await store.enqueue([make_job(request_id="r"), make_job(request_id="r")])
+        assert (first.status, again.status) == (CREATED, DUPLICATE)
+        assert again.row == first.row
+
+    async def test_a_request_id_is_kept_beyond_the_end_of_its_job(self, store: Store) -> None:
+        row = await start_one(store, request_id="r-1")
+        await settle_one(store, row, Succeeded())
+        [again] = await store.enqueue([make_job(request_id="r-1")])
+        assert again.status is DUPLICATE
+        assert again.row == await get_one(store, row.id)
+
+    async def test_a_request_id_goes_with_its_deleted_job(self, store: Store) -> None:
+        row = await start_one(store, request_id="r-1")
+        await settle_one(store, row, Succeeded())
+        await store.delete([row.id])
+        [answer] = await store.enqueue([make_job(request_id="r-1")])
+        assert answer.status is CREATED
+
+    async def test_a_request_id_with_another_digest_is_a_conflict(self, store: Store) -> None:
+        first = await enqueue_one(store, request_id="r-1", digest=b"one")
+        new = make_job(request_id="r-1", digest=b"two")
+        [answer] = await store.enqueue([new])
+        assert (answer.status, answer.row) == (CONFLICT, first)
+        assert isinstance(answer.error, ConflictError)
+        assert await store.get([new.id]) == [None]
+
+    async def test_a_request_id_without_a_digest_is_taken_at_its_word(self, store: Store) -> None:
+        first = await enqueue_one(store, request_id="r-1", digest=b"one")
+        [answer] = await store.enqueue([make_job(request_id="r-1")])
+        assert (answer.status, answer.row) == (DUPLICATE, first)
+
+    async def test_owners_do_not_share_request_ids(self, store: Store) -> None:
+        answers = await store.enqueue(
+            [make_job(owner=owner, request_id="r-1") for owner in ("", "ada", "bob")]
+        )
+        assert [answer.status for answer in answers] == [CREATED] * 3
+
+    async def test_an_empty_request_id_is_a_request_id_too(self, store: Store) -> None:
+        first, other, again = await store.enqueue(
+            [make_job(request_id=""), make_job(request_id=None), make_job(request_id="")]
+        )
+        assert [first.status, other.status] == [CREATED, CREATED]
+        assert (again.status, again.row) == (DUPLICATE, first.row)
+
+    # -- what is wrong, and its neighbours
+
+    @pytest.mark.parametrize("wrong", BAD.values(), ids=BAD.keys())
+    async def test_a_bad_item_is_refused_and_never_fails_its_neighbours(
+        self, store: Store, wrong: dict[str, Any]
+    ) -> None:
+        before, bad, after_it = make_job(), make_job(**wrong), make_job(unique_key="k")
+        answers = await store.enqueue([before, bad, after_it])
+        assert [answer.status for answer in answers] == [CREATED, REFUSED, CREATED]
+        assert answers[1].error is not None
+        assert answers[1].row is None
+        assert await store.get([bad.id]) == [None]
+        assert {job.id for job in await claim_all(store)} == {before.id, after_it.id}
+
+    async def test_an_oversize_payload_is_refused_by_name(self, store: Store) -> None:
+        [answer] = await store.enqueue([make_job(payload=b"x" * (limits.MAX_BLOB + 1))])
+        assert isinstance(answer.error, TooLargeError)
+
+    @pytest.mark.parametrize("size", [0, 1, 1_000, 4_096, 65_536, limits.MAX_BLOB])
+    async def test_a_payload_of_any_size_up_to_the_limit_comes_back_whole(
+        self, store: Store, size: int
+    ) -> None:
+        payload = bytes(range(256)) * (size // 256) + bytes(size % 256)
+        new = make_job(payload=payload)
+        [answer] = await store.enqueue([new])
+        assert answer.status is CREATED
+        assert (await get_one(store, new.id)).payload == payload
+        [claimed] = await claim_all(store)
+        assert claimed.payload == payload
+
+    async def test_large_and_small_payloads_go_together(self, store: Store) -> None:
+        sizes = [10, 200_000, 0, 50_000, 3, 1_000_000]
+        new = [make_job(payload=bytes([n]) * size) for n, size in enumerate(sizes)]
+        await store.enqueue(new)
+        stored = {job.id: job.payload for job in await claim_all(store)}
+        assert stored == {job.id: job.payload for job in new}
+
+    async def test_names_and_keys_may_be_as_long_as_the_limits(self, store: Store) -> None:
+        name, key = "n" * limits.MAX_NAME, "k" * limits.MAX_KEY
+        tags = tuple(f"{n:0512d}" for n in range(limits.MAX_TAGS))
+        row = await enqueue_one(
+            store, task=name, queue=name, owner=key, team=key, unique_key=key, tags=tags
+        )
+        assert await get_one(store, row.id) == row
+
+    @pytest.mark.parametrize("priority", [limits.MAX_PRIORITY, -limits.MAX_PRIORITY])
+    async def test_a_priority_may_be_any_number_of_32_bits(
+        self, store: Store, priority: int
+    ) -> None:
+        row = await enqueue_one(store, priority=priority)
+        assert (await get_one(store, row.id)).priority == priority
+
+    # -- not yet
+
+    async def test_a_delayed_job_waits_for_its_time(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        row = await enqueue_one(store, delay=60.0)
+        assert row.state is State.CREATED
+        assert row.due_at == after(clock.now(), 60)
+        assert row.queued_at is None
+        assert await claim_all(store) == []
+        clock.advance(59.999)
+        assert await store.due(10) == []
+        clock.advance(0.001)
+        assert await store.due(10) == [row]
+        await sweep_all(store)
+        [claimed] = await claim_all(store)
+        assert (claimed.id, claimed.queued_at, claimed.due_at) == (row.id, clock.now(), None)
+
+    async def test_a_job_for_an_instant_waits_for_it(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        instant = after(clock.now(), 3_600)
+        row = await enqueue_one(store, run_at=instant)
+        assert (row.state, row.due_at) == (State.CREATED, instant)
+        clock.jump(instant)
+        await sweep_all(store)
+        assert [job.id for job in await claim_all(store)] == [row.id]
+
+    async def test_an_instant_that_has_passed_is_now(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        row = await enqueue_one(store, run_at=after(clock.now(), -60))
+        assert (row.state, row.queued_at) == (State.QUEUED, clock.now())
+
+    async def test_a_held_job_waits_until_it_is_submitted(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        row = await enqueue_one(store, hold=True)
+        assert (row.state, row.held) == (State.CREATED, True)
+        clock.advance(1_000_000)
+        assert await store.due(10) == []
+        assert await claim_all(store) == []
+        answer = await apply_one(store, submit(row.id))
+        assert (answer.status, answer.state) == (Status.APPLIED, State.QUEUED)
+        [claimed] = await claim_all(store)
+        assert (claimed.id, claimed.held, claimed.queued_at) == (row.id, False, clock.now())
+
+    async def test_a_repeated_submit_is_answered_as_the_first(self, store: Store) -> None:
+        row = await enqueue_one(store, hold=True)
+        first = await apply_one(store, submit(row.id))
+        assert await apply_one(store, submit(row.id)) == first
+        assert len(await claim_all(store)) == 1
+
+    async def test_only_what_is_held_can_be_submitted(self, store: Store) -> None:
+        queued, delayed = await enqueue_one(store), await enqueue_one(store, delay=60.0)
+        answers = await store.apply([submit(queued.id), submit(delayed.id), submit(uuid7())])
+        assert [answer.status for answer in answers] == [
+            Status.CONFLICT,
+            Status.CONFLICT,
+            Status.MISSING,
+        ]
+        assert await get_one(store, delayed.id) == delayed
+
+    async def test_a_job_held_and_delayed_waits_for_both(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        early = await enqueue_one(store, hold=True, delay=60.0)
+        answer = await apply_one(store, submit(early.id))
+        assert (answer.status, answer.state) == (Status.APPLIED, State.CREATED)
+        assert await claim_all(store) == []
+        late = await enqueue_one(store, hold=True, delay=60.0)
+        clock.advance(60)
+        assert (await apply_one(store, promote(late))).status is Status.CONFLICT
+        await sweep_all(store)
+        assert [job.id for job in await claim_all(store)] == [early.id]
+
+    # -- too late
+
+    @pytest.mark.parametrize("waiting", [{}, {"hold": True}, {"delay": 600.0}])
+    async def test_a_job_that_did_not_start_in_time_fails_as_expired(
+        self, store: Store, clock: VirtualClock, waiting: dict[str, Any]
+    ) -> None:
+        row = await enqueue_one(store, expires_in=60.0, **waiting)
+        assert row.expires_at == after(clock.now(), 60)
+        clock.advance(59)
+        assert await store.due(10) == []
+        clock.advance(1)
+        assert await store.due(10) == [row]
+        [answer] = await sweep_all(store)
+        assert (answer.status, answer.state) == (Status.APPLIED, State.FAILED)
+        ended = await get_one(store, row.id)
+        assert (ended.ended_at, ended.attempt) == (clock.now(), 0)
+        assert ended.error is not None
+        assert ended.error.code == EXPIRED
+
+    async def test_an_expiry_may_be_an_instant(self, store: Store, clock: VirtualClock) -> None:
+        instant = after(clock.now(), 5)
+        row = await enqueue_one(store, expires_at=instant)
+        assert (await get_one(store, row.id)).expires_at == instant
+
+    async def test_a_job_that_started_in_time_does_not_expire(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        row = await start_one(store, expires_in=10.0, policy=Policy(backoff=Fixed(seconds=1)))
+        clock.advance(20)
+        assert await store.due(10) == []
+        answer = await settle_one(store, row, Succeeded())
+        assert (answer.status, answer.state) == (Status.APPLIED, State.SUCCEEDED)

@@ -1,0 +1,9 @@
+"""Running jobs: one loop per file, each opening with what it waits for and what it guarantees."""
+
+from __future__ import annotations
+
+from windlass.worker.config import WorkerConfig
+from windlass.worker.context import Context
+from windlass.worker.worker import Worker
+
+__all__ = ["Context", "Worker", "WorkerConfig"]

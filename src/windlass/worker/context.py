@@ -1,0 +1,140 @@
+"""What a task holds while it runs: who it is, and how it says what it is doing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from threading import Event as Flag
+from typing import Any, TypeVar
+
+from windlass.core.codec import Codec, Purpose
+from windlass.core.errors import StaleLeaseError
+from windlass.core.event import EventType, Record
+from windlass.core.job import JobRow
+from windlass.core.progress import DEFAULT_STAGES, StageMap, advance
+from windlass.core.transition import Status
+from windlass.store import Saying, Store
+
+T = TypeVar("T")
+
+
+class Context:
+    """One attempt, as its task sees it. Works from the task's own thread, whichever that is."""
+
+    def __init__(
+        self,
+        job: JobRow,
+        store: Store,
+        codec: Codec,
+        loop: asyncio.AbstractEventLoop,
+        stages: StageMap = DEFAULT_STAGES,
+    ) -> None:
+        self.job = job
+        self._store = store
+        self._codec = codec
+        self._loop = loop
+        self._stages = stages
+        self._n = 0
+        self._stage: str | None = job.stage
+        self._percent = job.percent
+        self._pending: list[Record] = []
+        self._steps: dict[str, bytes] | None = None
+        self.current_step: str | None = None
+        self.cancel_flag = Flag()
+
+    @property
+    def attempt(self) -> int:
+        return self.job.attempt
+
+    @property
+    def fence(self) -> int:
+        """Grows with each claim: outside systems that remember the highest can refuse a ghost."""
+        return self.job.fence
+
+    @property
+    def cancelled(self) -> bool:
+        return self.cancel_flag.is_set()
+
+    # -- saying
+
+    def _add(self, kind: EventType, data: dict[str, Any] | None = None, **values: Any) -> Record:
+        self._n += 1
+        body = None if data is None else self._codec.encode(data, Purpose.EVENT)
+        record = Record(n=self._n, type=kind, body=body, **values)
+        self._pending.append(record)
+        return record
+
+    def stage(self, name: str) -> None:
+        """Say what the task is doing from now on."""
+        self._stage = name
+        self.progress(0)
+
+    def progress(self, percent: float, message: str | None = None) -> None:
+        """How far the current stage is; without a stage, the whole job. Never blocks."""
+        stage = self._stage
+        whole = percent if stage is None else self._stages.percent(stage, percent)
+        self._percent = advance(self._percent, whole)
+        self._add(
+            EventType.STEP_PROGRESS,
+            None if message is None else {"message": message},
+            percent=self._percent,
+            stage=stage,
+            phase=None if stage is None else self._stages.phase(stage).name,
+            step=self.current_step,
+        )
+
+    def log(self, message: str, level: str = "info") -> None:
+        self._add(EventType.LOG, {"level": level, "message": message}, step=self.current_step)
+
+    def warn(self, message: str) -> None:
+        self._add(EventType.WARNING, {"message": message}, step=self.current_step)
+
+    def take(self) -> tuple[Record, ...]:
+        """What was said since this was last asked."""
+        taken, self._pending = tuple(self._pending), []
+        return taken
+
+    def put_back(self, records: tuple[Record, ...]) -> None:
+        self._pending[:0] = records
+
+    # -- steps
+
+    async def astep(
+        self, name: str, function: Callable[..., Awaitable[T] | T], *args: Any, **kwargs: Any
+    ) -> T:
+        """Run a piece of the task once: its result is recorded, and later attempts get that."""
+        if self._steps is None:
+            [found] = await self._store.checkpoints([self.job.id])
+            self._steps = {step: point.value for step, point in found.items()}
+        if name in self._steps:
+            kept: T = self._codec.decode(self._steps[name], Purpose.CHECKPOINT)
+            return kept
+        self.current_step = name
+        made = function(*args, **kwargs)
+        value = await made if isinstance(made, Awaitable) else made
+        data = self._codec.encode(value, Purpose.CHECKPOINT)
+        self._add(EventType.STEP_STATUS, step=name, status="completed", checkpoint=data)
+        await self.flush()
+        self._steps[name] = data
+        self.current_step = None
+        return value
+
+    def step(self, name: str, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        """The same from a sync task's thread."""
+        work = self.astep(name, function, *args, **kwargs)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    async def flush(self) -> None:
+        """Store what was said so far; raises when this attempt no longer holds its lease."""
+        records = self.take()
+        if not records:
+            return
+        try:
+            [answer] = await self._store.record([Saying(self.job.lease, records)])
+        except BaseException:
+            self.put_back(records)  # repeated later; the store drops what it already has
+            raise
+        if answer.status is Status.REFUSED and answer.error is not None:
+            raise answer.error
+        if not answer.applied:
+            raise StaleLeaseError(f"job {self.job.id} is no longer held by this attempt")

@@ -1,0 +1,52 @@
+"""Moves time along: promotes what is due, rescues lost leases, prunes what is past keeping.
+
+Waits for: its interval. Guarantees: any number of sweepers may run at once, because each write
+touches only what it saw. Stops: when cancelled, between two calls. A crash leaves nothing undone
+that the next sweep, here or elsewhere, does not do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+
+from windlass.core.errors import StoreError
+from windlass.core.outcome import sweep
+from windlass.store import Retention, Store
+
+log = logging.getLogger("windlass.worker")
+BATCH = 500
+PRUNE_EVERY = 60  # sweeps
+
+
+class Sweeper:
+    def __init__(self, store: Store, interval: float, retention: Retention) -> None:
+        self._store = store
+        self._interval = interval
+        self._retention = retention
+
+    async def run(self) -> None:
+        count = 0
+        while True:
+            try:
+                await self.once()
+                if count % PRUNE_EVERY == 0:
+                    await self._store.prune(self._retention, BATCH)
+            except StoreError as error:
+                log.warning("sweeping failed, trying again: %s", error)
+            count += 1
+            await asyncio.sleep(self._interval)
+
+    async def once(self) -> int:
+        """One sweep; answers how many jobs it moved."""
+        moved = 0
+        for read in (self._store.due, self._store.expired):
+            while True:
+                rows = await read(BATCH)
+                wishes = [sweep(row, random=random.random) for row in rows]
+                answers = await self._store.apply(wishes)
+                moved += sum(answer.applied for answer in answers)
+                if len(rows) < BATCH:
+                    break
+        return moved

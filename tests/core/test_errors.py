@@ -1,0 +1,110 @@
+"""One tree of errors, each with a code that never changes."""
+
+from __future__ import annotations
+
+import pytest
+
+from windlass.core import errors
+from windlass.core.errors import WindlassError
+
+CODES = {
+    "WindlassError": "windlass_error",
+    "TaskError": "task_error",
+    "TerminalError": "terminal",
+    "InvalidInput": "invalid_input",
+    "MissingInput": "missing_input",
+    "ConfigurationError": "configuration",
+    "AuthenticationError": "authentication",
+    "QuotaExceeded": "quota_exceeded",
+    "InsufficientResources": "insufficient_resources",
+    "ConstraintViolation": "constraint_violation",
+    "RetryAfter": "retry_after",
+    "Snooze": "snooze",
+    "Cancel": "cancel",
+    "RequestError": "request",
+    "InvalidArgumentError": "invalid_argument",
+    "TooLargeError": "too_large",
+    "NotFoundError": "not_found",
+    "ConflictError": "conflict",
+    "StaleLeaseError": "stale_lease",
+    "StoreError": "store",
+    "StoreUnavailableError": "store_unavailable",
+    "StoreCorruptError": "store_corrupt",
+    "SchemaError": "schema",
+    "CodecError": "codec",
+    "JobFailedError": "job_failed",
+}
+
+
+def tree(kind: type[WindlassError] = WindlassError) -> list[type[WindlassError]]:
+    below = [found for child in kind.__subclasses__() for found in tree(child)]
+    return [found for found in [kind, *below] if found.__module__ == errors.__name__]
+
+
+def test_codes_are_stable() -> None:
+    assert {kind.__name__: kind.code for kind in tree()} == CODES
+
+
+def test_codes_are_unique() -> None:
+    codes = [kind.code for kind in tree()]
+    assert len(codes) == len(set(codes))
+
+
+def test_every_class_states_its_own_code() -> None:
+    for kind in tree():
+        assert "code" in vars(kind)
+
+
+def test_every_class_is_drawn_in_the_tree_on_the_first_screen() -> None:
+    drawing = errors.__doc__ or ""
+    for kind in tree():
+        assert kind.__name__ in drawing
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "InvalidInput",
+        "MissingInput",
+        "ConfigurationError",
+        "AuthenticationError",
+        "QuotaExceeded",
+        "InsufficientResources",
+        "ConstraintViolation",
+    ],
+)
+def test_the_terminal_errors_of_the_contract_are_terminal(name: str) -> None:
+    assert issubclass(getattr(errors, name), errors.TerminalError)
+
+
+@pytest.mark.parametrize("kind", [errors.RetryAfter, errors.Snooze, errors.Cancel])
+def test_what_steers_an_attempt_is_not_terminal(kind: type[WindlassError]) -> None:
+    assert issubclass(kind, errors.TaskError)
+    assert not issubclass(kind, errors.TerminalError)
+
+
+def test_retry_after_and_snooze_carry_their_delay() -> None:
+    assert errors.RetryAfter(1.5).delay == 1.5
+    assert str(errors.RetryAfter(1.5)) == "retry after 1.5 s"
+    assert errors.Snooze(60).delay == 60
+    assert str(errors.Snooze(60, "not yet")) == "not yet"
+
+
+def test_cancel_carries_its_reason() -> None:
+    assert errors.Cancel("obsolete").reason == str(errors.Cancel("obsolete")) == "obsolete"
+    assert errors.Cancel().reason == ""
+    assert str(errors.Cancel()) == "the task canceled itself"
+
+
+def test_a_failed_job_carries_its_state_and_the_far_traceback() -> None:
+    error = errors.JobFailedError("it failed", state="failed", remote_traceback="Traceback …")
+    assert (str(error), error.state, error.remote_traceback) == (
+        "it failed",
+        "failed",
+        "Traceback …",
+    )
+
+
+def test_errors_can_be_caught_by_the_builtin_that_means_the_same() -> None:
+    assert issubclass(errors.InvalidArgumentError, ValueError)
+    assert issubclass(errors.NotFoundError, LookupError)

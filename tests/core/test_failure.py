@@ -1,0 +1,104 @@
+"""What went wrong, as stored, and as told to people."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from windlass.core import errors, failure
+from windlass.core.failure import ErrorKind, Failure, details
+
+FAILURES = st.builds(
+    Failure,
+    code=st.text(max_size=20),
+    kind=st.sampled_from(ErrorKind),
+    step=st.one_of(st.none(), st.text(max_size=20)),
+    body=st.one_of(st.none(), st.binary(max_size=20)),
+    attempt=st.integers(0, 1000),
+    at=st.integers(0, 2**53),
+)
+
+
+@settings(max_examples=60)
+@given(FAILURES)
+def test_a_failure_comes_back_as_it_was_stored(stored: Failure) -> None:
+    assert Failure.decode(stored.encode(), stored.body) == stored
+    assert Failure.of(stored.facts(), stored.body) == stored
+
+
+def test_the_plain_part_holds_nothing_of_the_body() -> None:
+    stored = Failure(code="io", kind=ErrorKind.RETRYABLE, body=b"secret", attempt=2, at=5)
+    assert json.loads(stored.encode()) == {
+        "code": "io",
+        "kind": "RETRYABLE",
+        "step": None,
+        "attempt": 2,
+        "at": 5,
+    }
+
+
+def test_the_kinds_are_those_of_the_wire() -> None:
+    assert [kind.value for kind in ErrorKind] == ["RETRYABLE", "TERMINAL"]
+
+
+def test_an_unknown_kind_is_not_taken() -> None:
+    facts = Failure(code="io", kind=ErrorKind.TERMINAL).facts() | {"kind": "MAYBE"}
+    with pytest.raises(ValueError, match="MAYBE"):
+        Failure.of(facts, None)
+
+
+def test_the_codes_that_maintenance_gives_are_stable() -> None:
+    given_ = (failure.CRASHED, failure.EXPIRED, failure.TIMEOUT, failure.UNKNOWN_TASK)
+    assert given_ == ("crashed", "expired", "timeout", "unknown_task")
+    assert failure.PARENT_FAILED == "parent_failed"
+
+
+def test_details_say_what_failed_where_and_in_which_attempt() -> None:
+    told = details(
+        Failure(code="io", kind=ErrorKind.RETRYABLE, step="fetch", attempt=4),
+        task="mail.send",
+        stage="voice",
+    )
+    assert told.what == "mail.send failed with io in step 'fetch' in attempt 4"
+    assert told.stage == "voice"
+    assert told.sort
+    assert told.advice
+
+
+def test_details_without_a_step_name_none() -> None:
+    told = details(
+        Failure(code="io", kind=ErrorKind.TERMINAL, attempt=1), task="mail.send", stage=None
+    )
+    assert told.what == "mail.send failed with io in attempt 1"
+    assert told.stage is None
+
+
+@pytest.mark.parametrize("kind", ErrorKind)
+def test_an_unknown_code_is_explained_by_its_kind(kind: ErrorKind) -> None:
+    other = ErrorKind.TERMINAL if kind is ErrorKind.RETRYABLE else ErrorKind.RETRYABLE
+    mine = details(Failure(code="custom", kind=kind), task="t", stage=None)
+    theirs = details(Failure(code="custom", kind=other), task="t", stage=None)
+    assert mine.sort != theirs.sort
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "crashed",
+        "expired",
+        "timeout",
+        "unknown_task",
+        "parent_failed",
+        *(kind.code for kind in errors.TerminalError.__subclasses__()),
+    ],
+)
+def test_every_known_code_has_advice_of_its_own(code: str) -> None:
+    general = {
+        details(Failure(code="custom", kind=kind), task="t", stage=None).advice
+        for kind in ErrorKind
+    }
+    told = details(Failure(code=code, kind=ErrorKind.TERMINAL), task="t", stage=None)
+    assert told.advice not in general
