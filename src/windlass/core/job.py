@@ -279,13 +279,13 @@ def _check_tags(tags: tuple[str, ...]) -> None:
 
 
 def _check_headers(headers: Mapping[str, str]) -> None:
-    size = sum(len(key) + len(value) for key, value in headers.items())
+    size = sum(len(key) + len(text) for key, text in headers.items())
     if size > limits.MAX_HEADERS:
         raise InvalidArgumentError(
             f"headers hold {size:,} characters, the limit is {limits.MAX_HEADERS:,}"
         )
-    for key, value in headers.items():
-        _check_text(f"the value of {key!r} in headers", value)
+    for key, text in headers.items():
+        _check_text(f"the value of {key!r} in headers", text)
         _check_text("a key in headers", key)
 
 

@@ -178,6 +178,8 @@ waiting_moves = st.sampled_from(
         Trigger.PARENT_CANCEL,
         Trigger.PARENT_FAIL,
         Trigger.SUCCEED,
+        Trigger.CANCEL,
+        Trigger.CLAIM,
     ]
 )
 retentions = st.sampled_from(
