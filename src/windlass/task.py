@@ -5,10 +5,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NotRequired, Required, TypedDict, get_type_hints
+from typing import Any, NotRequired, Required, get_type_hints
 
 import pydantic
 from pydantic import TypeAdapter
+from typing_extensions import TypedDict
 
 from windlass.core.errors import ConfigurationError, InvalidArgumentError, InvalidInput
 from windlass.core.job import DEFAULT_POLICY, DEFAULT_QUEUE

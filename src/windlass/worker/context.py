@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from threading import Event as Flag
-from typing import Any, TypeVar
+from threading import Lock
+from typing import Any, TypeVar, cast
 
 from windlass.core.codec import Codec, Purpose
 from windlass.core.errors import StaleLeaseError
@@ -34,6 +35,7 @@ class Context:
         self._codec = codec
         self._loop = loop
         self._stages = stages
+        self._lock = Lock()  # a sync task speaks from its own thread
         self._n = 0
         self._stage: str | None = job.stage
         self._percent = job.percent
@@ -57,12 +59,18 @@ class Context:
 
     # -- saying
 
-    def _add(self, kind: EventType, data: dict[str, Any] | None = None, **values: Any) -> Record:
-        self._n += 1
+    def _add(self, kind: EventType, data: dict[str, Any] | None = None, **values: Any) -> None:
         body = None if data is None else self._codec.encode(data, Purpose.EVENT)
-        record = Record(n=self._n, type=kind, body=body, **values)
-        self._pending.append(record)
-        return record
+        with self._lock:
+            self._n += 1
+            record = Record(n=self._n, type=kind, body=body, **values)
+            last = self._pending[-1] if self._pending else None
+            if last is not None and last.type is kind is EventType.STEP_PROGRESS:
+                self._pending[-1] = (
+                    record  # nobody has seen the last one yet: only the newest counts
+                )
+            else:
+                self._pending.append(record)
 
     def stage(self, name: str) -> None:
         """Say what the task is doing from now on."""
@@ -91,38 +99,50 @@ class Context:
 
     def take(self) -> tuple[Record, ...]:
         """What was said since this was last asked."""
-        taken, self._pending = tuple(self._pending), []
+        with self._lock:
+            taken, self._pending = tuple(self._pending), []
         return taken
 
     def put_back(self, records: tuple[Record, ...]) -> None:
-        self._pending[:0] = records
+        with self._lock:
+            self._pending[:0] = records
 
     # -- steps
 
     async def astep(
-        self, name: str, function: Callable[..., Awaitable[T] | T], *args: Any, **kwargs: Any
+        self, name: str, function: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any
     ) -> T:
         """Run a piece of the task once: its result is recorded, and later attempts get that."""
-        if self._steps is None:
-            [found] = await self._store.checkpoints([self.job.id])
-            self._steps = {step: point.value for step, point in found.items()}
-        if name in self._steps:
-            kept: T = self._codec.decode(self._steps[name], Purpose.CHECKPOINT)
-            return kept
+        if (kept := await self._kept(name)) is not None:
+            return cast("T", self._codec.decode(kept, Purpose.CHECKPOINT))
         self.current_step = name
-        made = function(*args, **kwargs)
-        value = await made if isinstance(made, Awaitable) else made
-        data = self._codec.encode(value, Purpose.CHECKPOINT)
-        self._add(EventType.STEP_STATUS, step=name, status="completed", checkpoint=data)
-        await self.flush()
-        self._steps[name] = data
-        self.current_step = None
+        value = await function(*args, **kwargs)
+        await self._keep(name, value)
         return value
 
     def step(self, name: str, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        """The same from a sync task's thread."""
-        work = self.astep(name, function, *args, **kwargs)
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        """The same for a sync task; the function runs here, on the task's own thread."""
+        kept = asyncio.run_coroutine_threadsafe(self._kept(name), self._loop).result()
+        if kept is not None:
+            return cast("T", self._codec.decode(kept, Purpose.CHECKPOINT))
+        self.current_step = name
+        value = function(*args, **kwargs)
+        asyncio.run_coroutine_threadsafe(self._keep(name, value), self._loop).result()
+        return value
+
+    async def _kept(self, name: str) -> bytes | None:
+        if self._steps is None:
+            [found] = await self._store.checkpoints([self.job.id])
+            self._steps = {step: point.value for step, point in found.items()}
+        return self._steps.get(name)
+
+    async def _keep(self, name: str, value: Any) -> None:
+        data = self._codec.encode(value, Purpose.CHECKPOINT)
+        self._add(EventType.STEP_STATUS, step=name, status="completed", checkpoint=data)
+        await self.flush()
+        assert self._steps is not None
+        self._steps[name] = data
+        self.current_step = None
 
     async def flush(self) -> None:
         """Store what was said so far; raises when this attempt no longer holds its lease."""

@@ -7,6 +7,7 @@ cannot be stopped, so it is asked (`ctx.cancelled`) and keeps its slot until it 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import traceback
 from collections.abc import Callable
 from concurrent.futures import Executor
@@ -57,13 +58,15 @@ class TaskRunner:
                 return await spec.function(*given, **arguments)
         call: Callable[[], Any] = lambda: spec.function(*given, **arguments)  # noqa: E731
         running = asyncio.get_running_loop().run_in_executor(self._threads, call)
-        done, _ = await asyncio.wait({running}, timeout=timeout)
+        try:
+            done, _ = await asyncio.wait({running}, timeout=timeout)
+        except asyncio.CancelledError:
+            await _returned(running, context)
+            raise
         if not done:
-            context.cancel_flag.set()
             context.warn(f"still running after its timeout of {timeout} s; a thread must return")
-            await asyncio.wait({running})
-            running.exception()
-            raise TimeoutError
+            await _returned(running, context)
+            raise TimeoutError(f"ran longer than its timeout of {timeout} s")
         return running.result()
 
     def _unknown(self, job: JobRow, context: Context) -> Outcome:
@@ -99,6 +102,15 @@ class TaskRunner:
             body=self._codec.encode(said, Purpose.ERROR),
         )
         return Failed(failure=failure, delay=error.delay if isinstance(error, RetryAfter) else None)
+
+
+async def _returned(running: asyncio.Future[Any], context: Context) -> None:
+    """Ask a thread to end, and wait until it did: it holds the slot and the lease until then."""
+    context.cancel_flag.set()
+    while not running.done():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait({running})
+    running.exception()
 
 
 def _code(error: Exception) -> str:

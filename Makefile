@@ -1,0 +1,40 @@
+# Everything sets itself up: a virtual environment in .venv, the packages in it, nothing else.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test check fix bench chaos clean
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Windlass needs Python 3.11 or newer; this is $$($(PYTHON) --version). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
+	  { echo "No virtual environment could be made; on Debian: apt-get install python3-venv"; exit 1; }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --editable '.[dev]'
+	@touch $@
+
+demo: $(READY)  ## a small story on SQLite: progress, a retry, a killed worker
+	@$(BIN)/python examples/demo.py
+
+test: $(READY)  ## every test
+	@$(BIN)/python -m pytest -q
+
+check: $(READY)  ## style, types, layers
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+
+fix: $(READY)  ## what a machine can put right
+	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format --quiet .
+
+bench: $(READY)  ## speed, as ratios to the bare engine
+	@$(BIN)/python -m benchmarks.store_sqlite
+
+chaos: $(READY)  ## the long run of the model and of the power cuts
+	@WINDLASS_MODEL_EXAMPLES=2000 $(BIN)/python -m pytest -q tests/stores/test_model.py tests/stores/sqlite --timeout=7200
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
