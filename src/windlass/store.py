@@ -5,6 +5,8 @@
    outcome is unknown, so
 3. every write may be repeated, and a repeat is answered as the first call was: ids and tokens are
    made by the caller, records are numbered per fence, the row remembers what last happened to it.
+   (Not alike, though as harmless: deleting and pruning find nothing the second time, and in a call
+   whose items meet, by debounce or a shared key, the later one has changed what the first meets.)
 4. A fenced write that lost its lease is answered `stale`, an impossible one `conflict`. Both are
    answers, not exceptions.
 5. Time has one door: the store's clock. Transitions carry delays, the store makes instants.

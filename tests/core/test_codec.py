@@ -228,7 +228,7 @@ def test_what_the_inner_codec_refuses_stays_refused() -> None:
 
 
 def test_another_codec_can_be_wrapped() -> None:
-    class Upper:
+    class Upper(JsonCodec):
         def encode(self, value: Any, purpose: Purpose) -> bytes:
             return str(value).upper().encode()
 
@@ -237,3 +237,21 @@ def test_another_codec_can_be_wrapped() -> None:
 
     codec = EncryptingCodec({"k1": KEY}, inner=Upper())
     assert codec.decode(codec.encode("x", Purpose.EVENT), Purpose.EVENT) == "X"
+
+
+def test_digests_tell_requests_apart_and_agree_for_equal_ones() -> None:
+    codec = JsonCodec()
+    assert codec.digest(["mail", {"to": 1}]) == codec.digest(["mail", {"to": 1}])
+    assert codec.digest(["mail", {"to": 1}]) != codec.digest(["mail", {"to": 2}])
+
+
+def test_an_encrypted_digest_cannot_be_guessed_without_the_key() -> None:
+    sealed = EncryptingCodec({"k1": KEY})
+    assert sealed.digest("x") != JsonCodec().digest("x")
+    assert sealed.digest("x") != EncryptingCodec({"k1": bytes(32)}).digest("x")
+
+
+def test_digests_stay_comparable_while_keys_are_rotated() -> None:
+    before = EncryptingCodec({"k1": KEY})
+    after = EncryptingCodec({"k2": bytes(32), "k1": KEY})
+    assert before.digest("x") == after.digest("x")

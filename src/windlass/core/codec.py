@@ -153,5 +153,5 @@ class EncryptingCodec:
         return self._inner.decode(plain, purpose)
 
     def digest(self, value: Any) -> bytes:
-        plain = JsonCodec().encode(value, Purpose.PAYLOAD)
+        plain = self._inner.digest(value)
         return blake2b(plain, digest_size=DIGEST, key=self._digest_key).digest()

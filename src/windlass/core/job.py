@@ -230,7 +230,7 @@ def check(new: NewJob) -> None:
     ):
         if not 0 < len(text) <= limit:
             raise InvalidArgumentError(f"{name} is {text!r}; it must have 1 to {limit} characters")
-        _check_text(name, text)
+        limits.check_text(name, text)
     if abs(new.priority) > limits.MAX_PRIORITY:
         raise InvalidArgumentError(f"priority is {new.priority}; it must fit in 32 bits")
     if not 0 <= new.delay <= MAX_DELAY:
@@ -248,19 +248,10 @@ def check(new: NewJob) -> None:
 
 
 def _check_texts(new: NewJob) -> None:
-    for name, text in (
-        ("owner", new.owner),
-        ("team", new.team),
-        ("request_id", new.request_id),
-        ("unique_key", new.unique_key),
-    ):
-        if not text:
-            continue
-        if len(text) > limits.MAX_KEY:
-            raise InvalidArgumentError(
-                f"{name} has {len(text)} characters, the limit is {limits.MAX_KEY}"
-            )
-        _check_text(name, text)
+    limits.check_text("owner", new.owner)
+    limits.check_text("team", new.team)
+    limits.check_text("request_id", new.request_id)
+    limits.check_text("unique_key", new.unique_key)
     if new.tags:
         _check_tags(new.tags)
     if new.headers:
@@ -275,7 +266,7 @@ def _check_tags(tags: tuple[str, ...]) -> None:
             raise InvalidArgumentError(
                 f"tag {tag[:40]!r} must have 1 to {limits.MAX_KEY} characters"
             )
-        _check_text("a tag in tags", tag)
+        limits.check_text("a tag in tags", tag)
 
 
 def _check_headers(headers: Mapping[str, str]) -> None:
@@ -285,13 +276,5 @@ def _check_headers(headers: Mapping[str, str]) -> None:
             f"headers hold {size:,} characters, the limit is {limits.MAX_HEADERS:,}"
         )
     for key, text in headers.items():
-        _check_text(f"the value of {key!r} in headers", text)
-        _check_text("a key in headers", key)
-
-
-def _check_text(name: str, text: str) -> None:
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            raise InvalidArgumentError(f"{name} is {text!r:.80}, which is not valid text") from None
+        limits.check_text(f"the value of {key!r} in headers", text, limits.MAX_HEADERS)
+        limits.check_text("a key in headers", key, limits.MAX_HEADERS)

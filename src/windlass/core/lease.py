@@ -8,6 +8,7 @@ from uuid import UUID
 
 from windlass.core.clock import Instant
 from windlass.core.errors import InvalidArgumentError
+from windlass.core.limits import check_text
 from windlass.core.retry import MAX_DELAY
 from windlass.core.value import value
 
@@ -45,7 +46,9 @@ class Claim:
     def __post_init__(self) -> None:
         if self.lease is not None:
             check_lease(self.lease)
+        check_text("the worker's name", self.worker)
         for queue, limit in self.queues:
+            check_text("a queue's name", queue)
             if limit < 0:
                 raise InvalidArgumentError(f"the limit for queue {queue!r} is {limit}")
 

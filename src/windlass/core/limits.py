@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from windlass.core.errors import TooLargeError
+from windlass.core.errors import InvalidArgumentError, TooLargeError
 
 KIB = 1024
 MAX_BLOB = 1024 * KIB  # payload, result, checkpoint
@@ -13,6 +13,7 @@ MAX_KEY = 512  # request ids, unique keys, owners, tags, step and stage names
 MAX_NAME = 128  # queues, tasks, workers
 MAX_TAGS = 32
 MAX_PRIORITY = 2**31 - 1
+MAX_REASON = 4 * KIB  # why somebody canceled
 
 
 def check_size(what: str, data: bytes | None, limit: int = MAX_BLOB) -> None:
@@ -21,3 +22,15 @@ def check_size(what: str, data: bytes | None, limit: int = MAX_BLOB) -> None:
             f"{what} is {len(data):,} bytes, the limit is {limit:,}; "
             "keep the data in an object store or a file and pass its address"
         )
+
+
+def check_text(what: str, text: str | None, limit: int = MAX_KEY) -> None:
+    """Refuse text that is too long, or that no store could write."""
+    if text is None or (text.isascii() and len(text) <= limit):
+        return
+    if len(text) > limit:
+        raise InvalidArgumentError(f"{what} has {len(text):,} characters, the limit is {limit:,}")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidArgumentError(f"{what} is {text!r:.80}, which is not valid text") from None

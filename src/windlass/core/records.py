@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from windlass.core.clock import Instant, after
+from windlass.core.errors import InvalidArgumentError
+from windlass.core.limits import check_size, check_text
+from windlass.core.retry import MAX_DELAY
 
 PAUSED = "paused"  # the kind that marks a paused queue, by its name
 
@@ -30,6 +33,13 @@ class Put:
     expected: int | None = None
     ttl: float | None = None
 
+    def __post_init__(self) -> None:
+        check_text("the kind of a record", self.kind)
+        check_text("the key of a record", self.key)
+        check_size("the record", self.value)
+        if self.ttl is not None and not 0 < self.ttl <= MAX_DELAY:
+            raise InvalidArgumentError(f"ttl is {self.ttl} s; it must be positive")
+
 
 @dataclass(frozen=True, slots=True)
 class PutAnswer:
@@ -46,17 +56,16 @@ def alive(entry: Entry | None, now: Instant) -> Entry | None:
 
 
 def put(wish: Put, current: Entry | None, now: Instant) -> PutAnswer:
-    """What a write does to a living record (or none). A repeat is recognised by its value.
+    """What a write does to a living record (or none).
 
-    A lifetime makes every write count: repeating it is how a heartbeat stays alive.
+    A repeat, known by its value, keeps the version and begins the lifetime anew.
     """
     version = current.version if current else 0
-    repeat = current is not None and current.value == wish.value and wish.ttl is None
-    if repeat and wish.expected in {None, version - 1}:
-        return PutAnswer(applied=True, entry=current)
+    expires = after(now, wish.ttl) if wish.ttl is not None else None
+    if current is not None and current.value == wish.value and wish.expected in {None, version - 1}:
+        return PutAnswer(applied=True, entry=replace(current, expires_at=expires))
     if wish.expected not in {None, version}:
         return PutAnswer(applied=False, entry=current)
-    expires = after(now, wish.ttl) if wish.ttl is not None else None
     entry = Entry(
         kind=wish.kind, key=wish.key, value=wish.value, version=version + 1, expires_at=expires
     )

@@ -152,6 +152,9 @@ def check(wish: Transition) -> None:
     limits.check_size("the result", wish.result)
     if wish.error is not None:
         limits.check_size("the error", wish.error.body, limits.MAX_EVENT)
+        limits.check_text("the error's code", wish.error.code)
+        limits.check_text("the error's step", wish.error.step)
+    limits.check_text("the reason", wish.reason, limits.MAX_REASON)
     if wish.delay is not None and not 0 <= wish.delay <= MAX_DELAY:
         raise InvalidArgumentError(f"delay is {wish.delay} s; it must lie between 0 and 10 years")
     check_records(wish.records)
@@ -159,10 +162,17 @@ def check(wish: Transition) -> None:
         check_new(child)
 
 
+def check_cancel(request: CancelRequest) -> None:
+    limits.check_text("the name of who cancels", request.by)
+    limits.check_text("the reason", request.reason, limits.MAX_REASON)
+
+
 def check_records(records: Sequence[Record]) -> None:
     for record in records:
         if record.type in LIFECYCLE:
             raise InvalidArgumentError(f"{record.type} events come from the store, not from a task")
+        for name in ("step", "status", "stage", "phase"):
+            limits.check_text(f"the {name} of a record", getattr(record, name))
         limits.check_size(f"the {record.type} event", record.body, limits.MAX_EVENT)
         if record.checkpoint is not None:
             limits.check_size(f"the checkpoint of step {record.step!r}", record.checkpoint)

@@ -19,7 +19,7 @@ from windlass.core.enqueue import Admission, Enqueued, EnqueueStatus, Rivals, ad
 from windlass.core.errors import RequestError
 from windlass.core.event import Attempt, Event, LogRow
 from windlass.core.job import JobRow, NewJob
-from windlass.core.lease import DEFAULT_LEASE, Claim, Extended, Lease
+from windlass.core.lease import DEFAULT_LEASE, Claim, Extended, Lease, check_lease
 from windlass.core.query import Page, Query
 from windlass.core.records import PAUSED, Entry, Put, PutAnswer
 from windlass.core.state import FINAL, State, Trigger
@@ -143,7 +143,9 @@ class MemoryStore(Store):
 
     def _rivals(self, new: NewJob) -> Rivals:
         data = self._data
-        request = data.requests.get((new.owner, new.request_id or ""))
+        request = None
+        if new.request_id is not None:
+            request = data.requests.get((new.owner, new.request_id))
         origin = data.jobs.get(new.retry_of) if new.retry_of else None
         retried = data.jobs.get(origin.retried_as) if origin and origin.retried_as else None
         same_key = None
@@ -154,7 +156,7 @@ class MemoryStore(Store):
                     same_key = row
         return Rivals(
             same_id=data.jobs.get(new.id),
-            same_request=data.jobs[request] if new.request_id and request else None,
+            same_request=data.jobs[request] if request is not None else None,
             same_key=same_key,
             origin=origin,
             active_retry=retried if retried and not retried.final else None,
@@ -174,16 +176,18 @@ class MemoryStore(Store):
             ]
             if held:
                 return sorted(held, key=_claim_order(claim))
-            rows = [
-                replace(row, **decide.claim(row, token=claim.token, worker=claim.worker,
-                                            lease=_lease(claim, row), now=now))
-                for queue, limit in claim.queues
-                for row in self._line(queue, limit, now)
-            ]  # fmt: skip
-            data.jobs |= {row.id: row for row in rows}
+            rows: list[JobRow] = []
+            for queue, limit in claim.queues:
+                rows += [self._take(row, claim, now) for row in self._line(queue, limit, now)]
         if rows:
             data.news.notify()
         return rows
+
+    def _take(self, row: JobRow, claim: Claim, now: Instant) -> JobRow:
+        lease = claim.lease or row.lease_seconds or DEFAULT_LEASE
+        changes = decide.claim(row, token=claim.token, worker=claim.worker, lease=lease, now=now)
+        taken = self._data.jobs[row.id] = replace(row, **changes)
+        return taken
 
     def _line(self, queue: str, limit: int, now: Instant) -> list[JobRow]:
         if (PAUSED, queue) in self._data.entries:
@@ -196,6 +200,7 @@ class MemoryStore(Store):
         return heapq.nsmallest(limit, ready, key=lambda row: (-row.priority, row.position or 0))
 
     async def extend(self, leases: Sequence[Lease], seconds: float) -> list[Extended]:
+        check_lease(seconds)
         data, answers = self._data, []
         with data.lock:
             until = after(self._now(), seconds)
@@ -325,17 +330,19 @@ class MemoryStore(Store):
     # -- operators
 
     async def cancel(self, requests: Sequence[CancelRequest]) -> list[Answer]:
-        answers = []
         with self._data.lock:
-            now = self._now()
-            for request in requests:
-                row = self._visible(request.job_id, request.owner)
-                answers.append(
-                    self._write(row, decide.cancel(row, request, now), now) if row else _MISSING
-                )
+            answers = [self._cancel(request, self._now()) for request in requests]
         if requests:
             self._data.news.notify()
         return answers
+
+    def _cancel(self, request: CancelRequest, now: Instant) -> Answer:
+        try:
+            transition.check_cancel(request)
+        except RequestError as error:
+            return Answer(Status.REFUSED, error=error)
+        row = self._visible(request.job_id, request.owner)
+        return _MISSING if row is None else self._write(row, decide.cancel(row, request, now), now)
 
     async def delete(self, ids: Sequence[UUID], owner: str | None = None) -> list[Answer]:
         answers = []
@@ -462,12 +469,6 @@ class MemoryStore(Store):
         with self._data.lock:
             for key in keys:
                 self._data.entries.pop((kind, key), None)
-
-
-def _lease(claim: Claim, row: JobRow) -> float:
-    if claim.lease is not None:
-        return claim.lease
-    return row.lease_seconds if row.lease_seconds is not None else DEFAULT_LEASE
 
 
 def _claim_order(claim: Claim) -> Callable[[JobRow], tuple[int, int, int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -60,6 +61,15 @@ def connect(config: SqliteConfig) -> apsw.Connection:
             "Windlass needs 3.51.3 or newer: pip install -U apsw"
         )
     connection = apsw.Connection(config.path, vfs=config.vfs)
+    try:
+        _set_up(connection, config)
+    except BaseException:
+        let_go(connection)
+        raise
+    return connection
+
+
+def _set_up(connection: apsw.Connection, config: SqliteConfig) -> None:
     connection.set_busy_handler(_patience(config.busy_seconds))
     if config.exclusive:
         connection.pragma("locking_mode", "exclusive")
@@ -69,7 +79,15 @@ def connect(config: SqliteConfig) -> apsw.Connection:
     connection.pragma("journal_size_limit", WAL_LIMIT)
     connection.pragma("temp_store", "memory")
     connection.wal_autocheckpoint(CHECKPOINT_PAGES)
-    return connection
+
+
+def let_go(connection: apsw.Connection) -> None:
+    """Close, whatever the disk says: what is committed is in the file or its WAL already.
+
+    An error's traceback would keep a connection, and its locks, for as long as anyone looks at it.
+    """
+    with contextlib.suppress(apsw.Error):
+        connection.close(True)
 
 
 def every(
@@ -144,7 +162,8 @@ def migrate(connection: apsw.Connection, where: str, now: Instant) -> Sequence[s
             )
         connection.execute("COMMIT")
     except BaseException:
-        connection.execute("ROLLBACK")
+        if connection.in_transaction:  # SQLite has rolled back already if the disk failed
+            connection.execute("ROLLBACK")
         raise
     return [f"{migration.version:04d}_{migration.name}" for migration in todo]
 

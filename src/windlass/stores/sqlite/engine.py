@@ -18,6 +18,7 @@ import os
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import groupby, islice
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread, local
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -27,10 +28,11 @@ import apsw
 from windlass.core.clock import Clock, Instant
 from windlass.core.errors import StoreError, StoreUnavailableError
 from windlass.stores.signal import Signal
-from windlass.stores.sqlite.connection import SqliteConfig, connect, migrate, single
+from windlass.stores.sqlite.connection import SqliteConfig, connect, let_go, migrate, single
 from windlass.stores.sqlite.errors import translate
 from windlass.stores.sqlite.queries import SQL
 
+S = TypeVar("S")
 T = TypeVar("T")
 _Reader: TypeAlias = tuple[Lock, list[apsw.Connection]]  # one per thread; open while in use
 MAX_GROUP = 500  # calls in one transaction
@@ -64,18 +66,23 @@ class Tx:
 
 
 class _Call(Generic[T]):
-    """One piece of work for the writer, and who waits for it."""
+    """One piece of work for the writer, and who waits for it.
 
-    __slots__ = ("alone", "error", "future", "loop", "result", "run")
+    With `items`, `run` is a function of many: neighbours of the same kind become one call of it.
+    """
+
+    __slots__ = ("alone", "error", "future", "items", "loop", "result", "run")
 
     def __init__(
         self,
-        run: Callable[[Tx], T],
+        run: Callable[..., Any],
         *,
+        items: Sequence[Any] | None = None,
         alone: bool = False,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         self.run = run
+        self.items = items
         self.alone = alone
         self.loop = loop
         self.future: asyncio.Future[T] | Future[T] = loop.create_future() if loop else Future()
@@ -139,22 +146,33 @@ class Engine:
     def _close_connections(self) -> None:
         for _, held in self._readers:
             for connection in held:
-                connection.close()
+                let_go(connection)
             held.clear()
         if self._connection is not None:
-            self._connection.close()
+            let_go(self._connection)
             self._connection = None
 
     # -- writing
 
     async def write(self, run: Callable[[Tx], T]) -> T:
-        call = _Call(run, loop=asyncio.get_running_loop())
+        call: _Call[T] = _Call(run, loop=asyncio.get_running_loop())
+        self._submit(call)
+        assert isinstance(call.future, asyncio.Future)
+        return await call.future
+
+    async def write_many(
+        self, run: Callable[[Tx, Sequence[S]], list[T]], items: Sequence[S]
+    ) -> list[T]:
+        """One answer per item; concurrent calls are merged into one."""
+        if not items:
+            return []
+        call: _Call[list[T]] = _Call(run, items=items, loop=asyncio.get_running_loop())
         self._submit(call)
         assert isinstance(call.future, asyncio.Future)
         return await call.future
 
     def write_blocking(self, run: Callable[[Tx], T], *, alone: bool = False) -> Future[T]:
-        call = _Call(run, alone=alone)
+        call: _Call[T] = _Call(run, alone=alone)
         self._submit(call)
         assert isinstance(call.future, Future)
         return call.future
@@ -223,8 +241,7 @@ class Engine:
         except apsw.Error as error:
             raise translate(error, self.config.path) from error
         try:
-            for call in group:
-                call.result = call.run(tx)
+            _run(group, tx)
             tx.finish()
             connection.execute("COMMIT")
         except BaseException as error:
@@ -243,7 +260,7 @@ class Engine:
             except apsw.Error:
                 # A connection in doubt is not used again; the next call opens a new one.
                 self._connection = None
-                connection.close(True)
+                let_go(connection)
 
     def _writer(self) -> apsw.Connection:
         if self._connection is None:
@@ -251,7 +268,7 @@ class Engine:
             try:
                 migrate(connection, self.config.path, self.clock.now())
             except BaseException:
-                connection.close()
+                let_go(connection)
                 raise
             self._connection = connection
         return self._connection
@@ -308,13 +325,29 @@ class Engine:
             self._stopped.pop().release()
 
 
+def _run(group: Sequence[_Call[Any]], tx: Tx) -> None:
+    """In order; calls of many items that stand next to each other are made as one."""
+    for run, together in groupby(group, key=lambda call: call.run):
+        calls = list(together)
+        if calls[0].items is None:
+            for call in calls:
+                call.result = run(tx)
+        elif len(calls) == 1:
+            calls[0].result = run(tx, calls[0].items)
+        else:
+            answers = iter(run(tx, [item for call in calls for item in call.items or ()]))
+            for call in calls:
+                call.result = list(islice(answers, len(call.items or ())))
+
+
 @contextlib.contextmanager
 def _snapshot(connection: apsw.Connection) -> Iterator[None]:
     connection.execute("BEGIN")
     try:
         yield
     finally:
-        connection.execute("ROLLBACK")
+        if connection.in_transaction:  # SQLite has ended it already if the disk failed
+            connection.execute("ROLLBACK")
 
 
 def _deliver(group: Sequence[_Call[Any]]) -> None:

@@ -28,6 +28,7 @@ from windlass.stores.sqlite.rows import Row
 
 MINUTE = 60 * SECOND
 MISSING = Answer(Status.MISSING)
+SUCCEEDED = Answer(Status.APPLIED, State.SUCCEEDED)
 
 
 def load(connection: apsw.Connection, sql: str, parameters: tuple[object, ...]) -> JobRow | None:
@@ -194,7 +195,7 @@ class _Batch:
             read = every(tx.connection, SQL.standings, (wanted,))
             self._found = {keys[row[-1]]: row for row in read}
         self._pending: list[list[Any]] = []
-        self._tallies: dict[tuple[Instant, str, str, State], list[int]] = {}
+        self._tallies: dict[tuple[Any, ...], list[int]] = {}
 
     def standing(self, job_id: UUID) -> tuple[Row, Standing] | None:
         row = self._found.pop(job_id, None)
@@ -208,12 +209,15 @@ class _Batch:
             self._write(found, decision)
         tally = decision.tally
         if tally is not None:
-            key = (now // MINUTE * MINUTE, row.queue, row.task, tally.outcome)
-            sums = self._tallies.setdefault(key, [0, 0, 0])
-            sums[0] += 1
-            sums[1] += tally.wait
-            sums[2] += tally.run
+            self.count((now, row.queue, row.task, tally.outcome), tally.wait, tally.run)
         return decision.answer
+
+    def count(self, key: tuple[Instant, str, str, State], wait: int, run: int) -> None:
+        now, *rest = key
+        sums = self._tallies.setdefault((now // MINUTE * MINUTE, *rest), [0, 0, 0])
+        sums[0] += 1
+        sums[1] += wait
+        sums[2] += run
 
     def _write(self, found: Row, decision: Decision) -> None:
         tx, n = self._tx, found[0]
@@ -245,23 +249,61 @@ class _Batch:
 
 
 def apply(tx: Tx, wishes: Sequence[Transition]) -> list[Answer]:
-    batch = _Batch(tx, [wish.job_id for wish in wishes])
-    answers = []
-    for wish in wishes:
+    now = tx.now()
+    valid: dict[int, Transition] = {}
+    answers: list[Answer] = []
+    for place, wish in enumerate(wishes):
         try:
             transition.check(wish)
+            valid[place] = wish
+            answers.append(MISSING)
         except RequestError as error:
             answers.append(Answer(Status.REFUSED, error=error))
-            continue
+    counted = _succeed(tx, valid, answers, now)
+    batch = _Batch(tx, [wish.job_id for wish in valid.values()])
+    for queue, task, wait, run in counted:
+        batch.count((now, queue, task, State.SUCCEEDED), wait, run)
+    for place, wish in valid.items():
         found = batch.standing(wish.job_id)
-        if found is None:
-            answers.append(MISSING)
-            continue
-        now = tx.now()
-        decision = decide.decide(found[1], wish, now, _Past(tx.connection, found[0][0]))
-        answers.append(batch.write(*found, decision, now))
+        if found is not None:
+            decision = decide.decide(found[1], wish, now, _Past(tx.connection, found[0][0]))
+            answers[place] = batch.write(*found, decision, now)
     batch.finish()
     return answers
+
+
+def _succeed(
+    tx: Tx, valid: dict[int, Transition], answers: list[Answer], now: Instant
+) -> list[tuple[str, str, int, int]]:
+    """Settle the plain successes of a batch and take them out of it; answer what to count."""
+    plain = {
+        wish.job_id.bytes: place
+        for place, wish in valid.items()
+        if wish.trigger is Trigger.SUCCEED
+        and wish.token is not None
+        and not (wish.records or wish.children)
+    }
+    if not plain or len({wish.job_id for wish in valid.values()}) < len(valid):
+        return []  # a job that comes twice is settled in order
+    done: list[Row] = tx.connection.executemany(
+        SQL.succeed,
+        [
+            {
+                "now": now,
+                "result": wish.result,
+                "id": job_id,
+                "fence": wish.fence,
+                "token": wish.token.bytes if wish.token else None,
+            }
+            for job_id, wish in ((key, valid[place]) for key, place in plain.items())
+        ],
+    ).fetchall()
+    for job_id, *_ in done:
+        place = plain[job_id]
+        answers[place] = SUCCEEDED
+        del valid[place]
+    tx.news = tx.news or bool(done)
+    return [(queue, task, wait, run) for _, queue, task, wait, run in done]
 
 
 class _Past:
@@ -306,7 +348,14 @@ def record(tx: Tx, sayings: Sequence[Saying]) -> list[Answer]:
 
 
 def cancel(tx: Tx, requests: Sequence[CancelRequest]) -> list[Answer]:
-    return [cancel_one(tx, request, tx.now()) for request in requests]
+    answers = []
+    for request in requests:
+        try:
+            transition.check_cancel(request)
+            answers.append(cancel_one(tx, request, tx.now()))
+        except RequestError as error:
+            answers.append(Answer(Status.REFUSED, error=error))
+    return answers
 
 
 def cancel_one(tx: Tx, request: CancelRequest, now: Instant) -> Answer:

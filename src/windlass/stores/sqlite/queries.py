@@ -24,6 +24,7 @@ class Queries:
     extend: str
     standing: str
     standings: str
+    succeed: str
     save: str
     insert_log: str
     past_attempt: str
@@ -48,6 +49,7 @@ class Queries:
     next_queue: str
     count_line: str
     oldest_in_line: str
+    next_waiting: str
     count_waiting: str
     count_running: str
     get_record: str

@@ -87,6 +87,17 @@ SELECT
     cancel_by, cancel_reason, last_step, error, error_body, result, logged, id
 FROM job WHERE id IN (SELECT value FROM carray(?))
 
+-- name: succeed
+-- The one outcome that is nearly all of them, settled without a look first (13 µs a job instead of
+-- 20, 2026-11). The rule is core's `decide`; whatever finds no row here is decided there, and the
+-- model compares the two.
+UPDATE job SET
+    state = 'succeeded', trigger = 'succeed', held = 0, position = NULL, due_at = NULL,
+    lease_until = NULL, ended_at = max(:now, updated_at), updated_at = max(:now, updated_at),
+    percent = 100, result = :result, error = NULL, error_body = NULL, seq = seq + 1
+WHERE id = :id AND state = 'running' AND fence = :fence AND token = :token AND cancel_at IS NULL
+RETURNING id, queue, task, started_at - queued_at, ended_at - started_at
+
 -- name: save
 UPDATE job SET
     state = ?, trigger = ?, held = ?, position = ?, due_at = ?, attempt = ?, fence = ?, token = ?,
@@ -233,10 +244,15 @@ SELECT min(queued_at) FROM (
     SELECT queued_at FROM job INDEXED BY job_line WHERE state = 'queued' AND queue = ? LIMIT ?
 )
 
+-- name: next_waiting
+SELECT queue, state FROM job INDEXED BY job_waiting
+WHERE state IN ('created', 'retrying') AND (queue, state) > (?, ?) ORDER BY queue, state LIMIT 1
+
 -- name: count_waiting
-SELECT queue, state, count(*) FROM (
-    SELECT queue, state FROM job INDEXED BY job_due WHERE state IN ('created', 'retrying') LIMIT ?
-) GROUP BY queue, state
+SELECT count(*) FROM (
+    SELECT 1 FROM job INDEXED BY job_waiting
+    WHERE state IN ('created', 'retrying') AND queue = ? AND state = ? LIMIT ?
+)
 
 -- name: count_running
 SELECT queue, count(*) FROM job INDEXED BY job_running WHERE state = 'running' GROUP BY queue

@@ -106,37 +106,39 @@ def prune(tx: Tx, retention: Retention, limit: int) -> Pruned:
 
 
 def stats(connection: apsw.Connection, now: Instant) -> Mapping[str, QueueStats]:
-    counts: dict[str, dict[State, int]] = defaultdict(dict)
-    capped: dict[str, set[State]] = defaultdict(set)
+    counts = _Counts()
     oldest: dict[str, Instant | None] = {}
     queue = single(connection, SQL.next_queue, ("",))
     while queue is not None:
         number = single(connection, SQL.count_line, (queue, COUNT_CAP + 1))
-        counts[queue][State.QUEUED] = min(number, COUNT_CAP)
-        if number > COUNT_CAP:
-            capped[queue].add(State.QUEUED)
+        counts.put(queue, State.QUEUED, number)
         oldest[queue] = single(connection, SQL.oldest_in_line, (queue, COUNT_CAP))
         queue = single(connection, SQL.next_queue, (queue,))
-    waiting = every(connection, SQL.count_waiting, (COUNT_CAP + 1,))
-    over = sum(number for _, _, number in waiting) > COUNT_CAP
-    for queue, state, number in waiting:
-        counts[queue][State(state)] = min(number, COUNT_CAP)
-        if over:
-            capped[queue].add(State(state))
+    waiting = first(connection, SQL.next_waiting, ("", ""))
+    while waiting is not None:
+        number = single(connection, SQL.count_waiting, (*waiting, COUNT_CAP + 1))
+        counts.put(waiting[0], State(waiting[1]), number)
+        waiting = first(connection, SQL.next_waiting, waiting)
     for queue, number in every(connection, SQL.count_running):
-        counts[queue][State.RUNNING] = min(number, COUNT_CAP)
-        if number > COUNT_CAP:
-            capped[queue].add(State.RUNNING)
+        counts.put(queue, State.RUNNING, number)
     paused = {entry.key for entry in list_records(connection, PAUSED, "", COUNT_CAP, now)}
     return {
         queue: QueueStats(
-            counts=dict(counts[queue]),
-            capped=frozenset(capped[queue]),
+            counts={state: min(n, COUNT_CAP) for state, n in counts[queue].items()},
+            capped=frozenset(state for state, n in counts[queue].items() if n > COUNT_CAP),
             oldest_queued_at=oldest.get(queue),
             paused=queue in paused,
         )
         for queue in sorted({*counts, *paused})
     }
+
+
+class _Counts(defaultdict[str, dict[State, int]]):
+    def __init__(self) -> None:
+        super().__init__(dict)
+
+    def put(self, queue: str, state: State, number: int) -> None:
+        self[queue][state] = number
 
 
 def rollups(connection: apsw.Connection, since: Instant, until: Instant) -> list[Rollup]:

@@ -12,7 +12,7 @@ from windlass.core.clock import Clock, Instant, SystemClock
 from windlass.core.enqueue import Enqueued
 from windlass.core.event import Attempt, Event
 from windlass.core.job import JobRow, NewJob
-from windlass.core.lease import Claim, Extended, Lease
+from windlass.core.lease import Claim, Extended, Lease, check_lease
 from windlass.core.query import Page, Query
 from windlass.core.records import PAUSED, Entry, Put, PutAnswer
 from windlass.core.transition import Answer, CancelRequest, Checkpoint, Transition
@@ -56,6 +56,7 @@ class SqliteStore(Store):
         self._open = True
         self._seen = 0
         self._watch: Watch | None = None
+        self._starting = asyncio.Lock()
 
     @property
     def capabilities(self) -> Capabilities:
@@ -86,8 +87,9 @@ class SqliteStore(Store):
         if not self._open:
             return
         self._open = False
-        if self._watch is not None:
-            await self._watch.close()
+        async with self._starting:
+            if self._watch is not None:
+                await self._watch.close()
         await asyncio.get_running_loop().run_in_executor(None, self._engine.close)
 
     def transaction(self, seconds: float = DEFAULT_SECONDS) -> Session:
@@ -97,9 +99,7 @@ class SqliteStore(Store):
     # -- putting in
 
     async def enqueue(self, jobs_: Sequence[NewJob]) -> list[Enqueued]:
-        if not jobs_:
-            return []
-        return await self._engine.write(lambda tx: jobs.enqueue(tx, jobs_))
+        return await self._engine.write_many(jobs.enqueue, jobs_)
 
     # -- running
 
@@ -110,19 +110,16 @@ class SqliteStore(Store):
         return await self._engine.write(lambda tx: jobs.claim(tx, claim))
 
     async def extend(self, leases: Sequence[Lease], seconds: float) -> list[Extended]:
+        check_lease(seconds)
         if not leases:
             return []
         return await self._engine.write(lambda tx: jobs.extend(tx, leases, seconds))
 
     async def apply(self, transitions: Sequence[Transition]) -> list[Answer]:
-        if not transitions:
-            return []
-        return await self._engine.write(lambda tx: jobs.apply(tx, transitions))
+        return await self._engine.write_many(jobs.apply, transitions)
 
     async def record(self, sayings: Sequence[Saying]) -> list[Answer]:
-        if not sayings:
-            return []
-        return await self._engine.write(lambda tx: jobs.record(tx, sayings))
+        return await self._engine.write_many(jobs.record, sayings)
 
     async def wait(self, queues: Sequence[str], timeout: float) -> bool:  # noqa: ARG002 - one hint
         await self._listen()
@@ -130,15 +127,25 @@ class SqliteStore(Store):
 
     async def _listen(self) -> None:
         """Start to notice what other processes write, the first time somebody waits."""
-        if self._watch is None and not self._engine.config.exclusive:
-            await self._engine.write(self._engine.changed_elsewhere)
-            self._watch = Watch(self._engine.config.wal, self._look)
+        if self._watch is not None or self._engine.config.exclusive:
+            return
+        async with self._starting:
+            if not self._watching():
+                await self.ping()  # the file to watch exists from here on
+                self._watch = Watch(self._engine.config.wal, self._look)
+                self._tell()  # whatever came before the watch did
+
+    def _watching(self) -> bool:
+        return self._watch is not None or not self._open
+
+    def _tell(self) -> None:
+        self._engine.work.notify()
+        self._engine.news.notify()
 
     async def _look(self) -> bool:
         changed = await self._engine.write(self._engine.changed_elsewhere)
         if changed:
-            self._engine.work.notify()
-            self._engine.news.notify()
+            self._tell()
         return changed
 
     # -- maintenance
@@ -157,9 +164,7 @@ class SqliteStore(Store):
     # -- operators
 
     async def cancel(self, requests: Sequence[CancelRequest]) -> list[Answer]:
-        if not requests:
-            return []
-        return await self._engine.write(lambda tx: jobs.cancel(tx, requests))
+        return await self._engine.write_many(jobs.cancel, requests)
 
     async def delete(self, ids: Sequence[UUID], owner: str | None = None) -> list[Answer]:
         if not ids:
@@ -211,9 +216,7 @@ class SqliteStore(Store):
     # -- small data
 
     async def put_records(self, puts: Sequence[Put]) -> list[PutAnswer]:
-        if not puts:
-            return []
-        return await self._engine.write(lambda tx: reads.put_records(tx, puts))
+        return await self._engine.write_many(reads.put_records, puts)
 
     async def get_records(self, kind: str, keys: Sequence[str]) -> list[Entry | None]:
         now = self._engine.clock.now()

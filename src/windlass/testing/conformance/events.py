@@ -2,137 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
-from uuid import UUID
-
 import pytest
 
 from windlass.core.event import Event, EventType, Record, fold, snapshot
 from windlass.core.ids import uuid7
-from windlass.core.outcome import (
-    Aborted,
-    Failed,
-    Outcome,
-    Released,
-    Snoozed,
-    Succeeded,
-    Suspended,
-    submit,
-)
+from windlass.core.outcome import Aborted, Failed, Succeeded
 from windlass.core.state import State
 from windlass.core.transition import CancelRequest
 from windlass.store import DAY, Retention, Store
 from windlass.testing.clock import VirtualClock
-from windlass.testing.conformance.fixtures import OpenStore
+from windlass.testing.conformance.lives import ENDS, chatter, lived, rich_life
 from windlass.testing.factories import (
     claim_one,
     enqueue_one,
     get_one,
     make_failure,
-    note,
     progress,
     read_events,
     say,
     settle_one,
     start_one,
-    step_done,
     sweep_all,
 )
-
-PATIENCE = 20.0  # seconds before a test gives up waiting; a sound store needs a blink
-ENDS: dict[str, Outcome] = {
-    "success": Succeeded(result=b'"done"'),
-    "failure": Failed(failure=make_failure("Broken", terminal=True, step="render", body=b"why")),
-    "its own cancel": Aborted(reason="nothing to do"),
-}
-
-
-async def rich_life(store: Store, clock: VirtualClock, end: Outcome) -> AsyncIterator[UUID]:
-    """One job through nearly everything that can happen to one; yields after each step."""
-    job = await enqueue_one(store, hold=True, delay=5, headers={"correlation-id": "c-7"})
-    yield job.id
-    await store.apply([submit(job.id)])
-    yield job.id
-    clock.advance(5)
-    await sweep_all(store)
-    yield job.id
-
-    attempt = await claim_one(store)
-    yield job.id
-    clock.advance(1)
-    await say(store, attempt, progress(1, 10, stage="script", phase="plan"), note(2, "hello"))
-    yield job.id
-    await say(store, attempt, step_done(3, "script", b"text"), progress(4, 25, stage="voice"))
-    yield job.id
-    clock.advance(1)
-    error = make_failure("Flaky", step="voice", body=b"try again")
-    last = [note(4, "a repeat"), note(5, "so be it"), progress(6, 30)]
-    await settle_one(store, attempt, Failed(failure=error, delay=60), records=last)
-    yield job.id
-    clock.advance(60)
-    await sweep_all(store)
-    yield job.id
-
-    attempt = await claim_one(store, worker="worker-2")
-    yield job.id
-    await say(store, attempt, progress(1, 5, stage="voice"))
-    yield job.id
-    clock.advance(31)
-    await sweep_all(store)  # its worker died
-    yield job.id
-
-    attempt = await claim_one(store, worker="worker-3")
-    yield job.id
-    await settle_one(store, attempt, Released())
-    yield job.id
-    attempt = await claim_one(store)
-    await settle_one(store, attempt, Snoozed(delay=10), records=[note(1, "later")])
-    yield job.id
-    clock.advance(10)
-    await sweep_all(store)
-    attempt = await claim_one(store)
-    await settle_one(store, attempt, Suspended(timeout=1))
-    yield job.id
-    clock.advance(1)
-    await sweep_all(store)
-    yield job.id
-
-    attempt = await claim_one(store)
-    clock.advance(2)
-    await say(store, attempt, progress(1, 80, stage="render", phase="render"))
-    yield job.id
-    await settle_one(store, attempt, end, records=[note(2, "goodbye")])
-    yield job.id
-
-
-async def lived(store: Store, clock: VirtualClock, end: Outcome) -> UUID:
-    """The id of a job that has such a life behind it."""
-    ids = [job_id async for job_id in rich_life(store, clock, end)]
-    return ids[-1]
-
-
-async def chatter(store: Store, attempts: int, notes: int) -> UUID:
-    """A job with many attempts, each of which said much."""
-    job = await enqueue_one(store)
-    for _ in range(attempts):
-        attempt = await claim_one(store)
-        await say(store, attempt, *(note(n, f"line {n}") for n in range(1, notes + 1)))
-        await settle_one(store, attempt, Released())
-    await settle_one(store, await claim_one(store), Succeeded())
-    return job.id
-
-
-async def follow(store: Store, job_id: UUID, after: int = 0) -> list[Event]:
-    """All that `tail` tells, until it ends by itself."""
-    async with asyncio.timeout(PATIENCE):
-        return [event async for event in store.tail(job_id, after)]
-
-
-async def heard(tail: AsyncIterator[Event], count: int) -> list[Event]:
-    """The next events of a tail."""
-    async with asyncio.timeout(PATIENCE):
-        return [await anext(tail) for _ in range(count)]
 
 
 class TestEvents:
@@ -329,7 +220,6 @@ class TestEvents:
         log = await read_events(store, job_id)
 
         assert [event.seq for event in log] == list(range(1, row.seq + 1))
-        assert await follow(store, job_id) == log
 
     async def test_a_log_has_not_ended_before_its_job_has(self, store: Store) -> None:
         job = await start_one(store)
@@ -351,108 +241,6 @@ class TestEvents:
     async def test_an_unknown_job_has_no_log(self, store: Store) -> None:
         assert await store.events(uuid7()) is None
 
-    # -- tail
-
-    @pytest.mark.parametrize("end", ENDS)
-    async def test_the_tail_of_a_finished_job_is_its_log_and_ends(
-        self, store: Store, clock: VirtualClock, end: str
-    ) -> None:
-        job_id = await lived(store, clock, ENDS[end])
-
-        assert await follow(store, job_id) == await read_events(store, job_id)
-
-    async def test_a_tail_begins_after_any_event(self, store: Store, clock: VirtualClock) -> None:
-        job_id = await lived(store, clock, Succeeded())
-        whole = await read_events(store, job_id)
-
-        for after in range(len(whole) + 1):
-            assert await follow(store, job_id, after) == whole[after:]
-
-    async def test_a_tail_replays_then_follows_live_and_ends_with_the_job(
-        self, store: Store
-    ) -> None:
-        job = await start_one(store)
-        tail = store.tail(job.id)
-        replayed = await heard(tail, 3)
-
-        await say(store, job, note(1, "live"))
-        live = await heard(tail, 1)
-        last = asyncio.ensure_future(heard(tail, 2))
-        await say(store, job, note(2, "live, and waited for"))
-        await settle_one(store, job, Succeeded())
-
-        assert [*replayed, *live, *await last] == await read_events(store, job.id)
-        async with asyncio.timeout(PATIENCE):
-            with pytest.raises(StopAsyncIteration):
-                await anext(tail)
-
-    async def test_a_tail_from_the_present_tells_only_what_comes(self, store: Store) -> None:
-        job = await start_one(store)
-        following = asyncio.ensure_future(follow(store, job.id, after=job.seq))
-
-        await say(store, job, note(1, "new"))
-        await settle_one(store, job, Succeeded())
-
-        assert await following == (await read_events(store, job.id))[job.seq :]
-
-    async def test_a_tail_follows_through_every_attempt(
-        self, store: Store, clock: VirtualClock
-    ) -> None:
-        life = rich_life(store, clock, Succeeded())
-        job_id = await anext(life)
-        following = asyncio.ensure_future(follow(store, job_id))
-
-        async for _ in life:
-            await asyncio.sleep(0)
-
-        assert await following == await read_events(store, job_id)
-
-    async def test_several_tails_of_one_job_tell_the_same(self, store: Store) -> None:
-        job = await start_one(store)
-        tails = [asyncio.ensure_future(follow(store, job.id, after)) for after in range(5)]
-
-        await say(store, job, note(1, "to everyone"))
-        await settle_one(store, job, Succeeded())
-
-        whole = await read_events(store, job.id)
-        assert await asyncio.gather(*tails) == [whole[after:] for after in range(5)]
-
-    async def test_a_tail_hears_what_another_opening_of_the_store_writes(
-        self, store: Store, open_store: OpenStore
-    ) -> None:
-        job = await start_one(store)
-        async with await open_store() as other:
-            following = asyncio.ensure_future(follow(other, job.id))
-            await say(store, job, note(1, "over here"))
-            await settle_one(store, job, Succeeded())
-
-            assert await following == await read_events(store, job.id)
-
-    async def test_a_tail_misses_nothing_while_the_log_is_being_written(self, store: Store) -> None:
-        job = await start_one(store)
-        following = asyncio.ensure_future(follow(store, job.id))
-
-        for n in range(1, 101):
-            await say(store, job, note(n, str(n)))
-        await settle_one(store, job, Succeeded())
-
-        assert [event.seq for event in await following] == list(range(1, 3 + 100 + 2))
-
-    async def test_the_tail_of_an_unknown_job_ends_at_once(self, store: Store) -> None:
-        assert await follow(store, uuid7()) == []
-
-    async def test_a_tail_ends_when_its_job_is_deleted(self, store: Store) -> None:
-        job = await start_one(store)
-        await settle_one(store, job, Succeeded())
-        tail = store.tail(job.id)
-        await heard(tail, 4)
-
-        await store.delete([job.id])
-
-        async with asyncio.timeout(PATIENCE):
-            with pytest.raises(StopAsyncIteration):
-                await anext(tail)
-
     # -- a log that was pruned
 
     async def test_whoever_is_behind_a_pruned_log_is_brought_up_to_date(
@@ -471,7 +259,6 @@ class TestEvents:
         assert log[0].data["state"] == State.FAILED
         assert log[-1] == before[-1]
         assert fold(log) == snapshot(row)
-        assert await follow(store, job_id) == log
         assert await read_events(store, job_id, limit=1) == log
 
     @pytest.mark.parametrize("end", ENDS)
@@ -501,7 +288,6 @@ class TestEvents:
 
         assert page is not None
         assert (list(page.events), page.ended) == ([], True)
-        assert await follow(store, job_id, after=row.seq) == []
 
     async def test_words_of_every_alphabet_come_back(self, store: Store) -> None:
         job = await start_one(store)

@@ -22,6 +22,8 @@ from windlass.testing.factories import (
     sweep_all,
 )
 
+TOO_MANY = 100
+
 
 def needs_fifo(store: Store) -> None:
     if not store.capabilities.fifo:
@@ -37,7 +39,7 @@ def needs_priorities(store: Store, count: int) -> None:
 async def one_by_one(store: Store, queue: str = "default") -> list[UUID]:
     """All that is in line, in the order of single claims."""
     taken: list[UUID] = []
-    while rows := await claim_all(store, queue, limit=1):
+    while (rows := await claim_all(store, queue, limit=1)) and len(taken) < TOO_MANY:
         taken += [row.id for row in rows]
     return taken
 

@@ -83,7 +83,8 @@ class TestProgress:
         assert (await get_one(store, job.id)).percent == 60
 
     @pytest.mark.parametrize(
-        ("reported", "kept"), [(-5, 0), (0, 0), (33.9, 33), (100, 100), (250, 100)]
+        ("reported", "kept"),
+        [(-5, 0), (33.9, 33), (100, 100), (250, 100), (float("nan"), 0), (float("inf"), 100)],
     )
     async def test_a_report_is_clamped_to_whole_numbers_from_0_to_100(
         self, store: Store, reported: float, kept: int

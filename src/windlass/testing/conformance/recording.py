@@ -7,9 +7,9 @@ from uuid import UUID
 
 import pytest
 
-from windlass.core.event import EventType, Record
+from windlass.core.event import LIFECYCLE, EventType, Record
 from windlass.core.ids import uuid7
-from windlass.core.limits import MAX_BLOB, MAX_EVENT
+from windlass.core.limits import MAX_BLOB, MAX_EVENT, MAX_KEY
 from windlass.core.outcome import Failed, Released, Succeeded
 from windlass.core.state import State
 from windlass.core.transition import CancelRequest, Status
@@ -31,20 +31,7 @@ from windlass.testing.factories import (
     sweep_all,
 )
 
-SAID = frozenset(
-    {
-        EventType.STEP_STATUS,
-        EventType.STEP_PROGRESS,
-        EventType.WARNING,
-        EventType.ERROR,
-        EventType.LOG,
-        EventType.ARTIFACT,
-        EventType.PROCESS_START,
-        EventType.PROCESS_END,
-        EventType.PROCESS_ERROR,
-        EventType.OUTPUT,
-    }
-)
+SAID = frozenset(EventType) - LIFECYCLE  # what an attempt may say
 
 
 async def bodies(store: Store, job_id: UUID) -> list[bytes | None]:
@@ -337,6 +324,44 @@ class TestRecording:
         assert answer.status is Status.REFUSED
         assert answer.error is not None
         assert answer.error.code == "invalid_argument"
+
+    @pytest.mark.parametrize("field", ["step", "stage"])
+    async def test_a_name_that_is_too_long_is_refused(self, store: Store, field: str) -> None:
+        job = await start_one(store)
+
+        answer = await say(store, job, progress(1, 50, **{field: "x" * (MAX_KEY + 1)}))
+
+        assert answer.status is Status.REFUSED
+        assert await get_one(store, job.id) == job
+
+    @pytest.mark.parametrize("field", ["step", "stage", "phase", "status"])
+    async def test_what_is_no_text_is_refused_and_its_neighbours_are_heard(
+        self, store: Store, field: str
+    ) -> None:
+        await enqueue_one(store)
+        await enqueue_one(store)
+        bad, good = await claim_all(store)
+
+        answers = await store.record(
+            [
+                Saying(bad.lease, (progress(1, 50, **{field: "half a pair: \ud83d"}),)),
+                Saying(good.lease, (progress(1, 50),)),
+            ]
+        )
+
+        assert [answer.status for answer in answers] == [Status.REFUSED, Status.APPLIED]
+        assert await get_one(store, bad.id) == bad
+
+    @pytest.mark.parametrize("kind", sorted(LIFECYCLE))
+    async def test_what_only_the_store_may_tell_is_refused(
+        self, store: Store, kind: EventType
+    ) -> None:
+        job = await start_one(store)
+
+        answer = await say(store, job, Record(n=1, type=kind, body=b"I say so"))
+
+        assert answer.status is Status.REFUSED
+        assert await get_one(store, job.id) == job
 
     async def test_one_that_is_too_large_does_not_silence_its_neighbours(
         self, store: Store

@@ -2,21 +2,53 @@
 
 from __future__ import annotations
 
+from windlass.testing.conformance.cancel import TestCancel
+from windlass.testing.conformance.claiming import TestClaiming
+from windlass.testing.conformance.counting import TestCounting
 from windlass.testing.conformance.enqueue import TestEnqueue
 from windlass.testing.conformance.events import TestEvents
+from windlass.testing.conformance.finding import TestFinding
 from windlass.testing.conformance.fixtures import clock, store
+from windlass.testing.conformance.handles import TestHandles
+from windlass.testing.conformance.handover import TestHandover
+from windlass.testing.conformance.instants import TestInstants
+from windlass.testing.conformance.leases import TestLeases
 from windlass.testing.conformance.order import TestOrder
 from windlass.testing.conformance.progress import TestProgress
 from windlass.testing.conformance.recording import TestRecording
+from windlass.testing.conformance.records import TestRecords
+from windlass.testing.conformance.repetition import TestRepetition
+from windlass.testing.conformance.resuming import TestResuming
+from windlass.testing.conformance.retention import TestRetention
+from windlass.testing.conformance.retries import TestRetries
+from windlass.testing.conformance.settling import TestSettling
+from windlass.testing.conformance.tailing import TestTailing
 from windlass.testing.conformance.uniqueness import TestUniqueness
+from windlass.testing.conformance.waiting import TestWaiting
 
 __all__ = [
+    "TestCancel",
+    "TestClaiming",
+    "TestCounting",
     "TestEnqueue",
     "TestEvents",
+    "TestFinding",
+    "TestHandles",
+    "TestHandover",
+    "TestInstants",
+    "TestLeases",
     "TestOrder",
     "TestProgress",
     "TestRecording",
+    "TestRecords",
+    "TestRepetition",
+    "TestResuming",
+    "TestRetention",
+    "TestRetries",
+    "TestSettling",
+    "TestTailing",
     "TestUniqueness",
+    "TestWaiting",
     "clock",
     "store",
 ]

@@ -70,8 +70,9 @@ CREATE INDEX job_line ON job (queue, priority DESC, position) WHERE state = 'que
 -- leases. Not by lease_until, so that extending a lease moves no index entry.
 CREATE INDEX job_running ON job (token) WHERE state = 'running';
 
--- Waiting jobs by the time they become due; counts of waiting jobs read it too.
-CREATE INDEX job_due ON job (due_at, queue) WHERE state IN ('created', 'retrying');
+-- Waiting jobs by the time they become due, and by queue to be counted.
+CREATE INDEX job_due ON job (due_at) WHERE state IN ('created', 'retrying');
+CREATE INDEX job_waiting ON job (queue, state) WHERE state IN ('created', 'retrying');
 
 CREATE INDEX job_expiry ON job (expires_at)
     WHERE expires_at IS NOT NULL AND first_started_at IS NULL AND state IN ('created', 'queued');

@@ -102,6 +102,7 @@ shared = st.sampled_from(
         [{"unique_key": "k"}],
         [{"unique_key": "k", "debounce": True}],
         [{"request_id": "r"}],
+        [{"request_id": ""}],
     ]
 )
 
@@ -114,6 +115,7 @@ lines = st.sampled_from(
         [("video", 1), ("mail", 9), ("default", 1)],
         [("mail", 0), ("video", 5)],
         [("nowhere", 5)],
+        [("default", 1), ("default", 2)],
         [],
     ]
 )

@@ -198,8 +198,10 @@ class StoreModel(Pair):
         wishes = []
         for pick, end in ends:
             row = self.holder(pick, forge)
+            known = self.watch.rows.get(row.id, row)
+            # A job that was deleted and enqueued again under its old id has not been claimed yet.
             wish = outcome.settle(
-                self.watch.rows.get(row.id, row) if forge == "none" else row,
+                known if forge == "none" and known.token is not None else row,
                 end,
                 random=lambda: luck,
                 records=self.records(row, said),

@@ -1,0 +1,254 @@
+"""A store is held by handles: independent of one another, all on the same data."""
+
+from __future__ import annotations
+
+import asyncio
+from uuid import UUID
+
+from windlass.core.ids import uuid7
+from windlass.core.outcome import Succeeded
+from windlass.core.query import Query
+from windlass.core.records import Put
+from windlass.core.state import State
+from windlass.store import Store
+from windlass.testing.clock import VirtualClock
+from windlass.testing.conformance.fixtures import OpenStore
+from windlass.testing.factories import (
+    claim_all,
+    claim_one,
+    enqueue_one,
+    get_one,
+    note,
+    read_events,
+    say,
+    settle_one,
+    start_one,
+)
+
+PATIENCE = 20.0
+
+
+class TestHandles:
+    async def test_a_store_can_be_asked_for_its_time(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        assert await store.ping() == clock.now()
+
+    async def test_to_migrate_again_is_harmless(self, store: Store) -> None:
+        job = await enqueue_one(store)
+
+        await store.migrate()
+        await store.migrate()
+
+        assert await get_one(store, job.id) == job
+
+    # -- twins
+
+    async def test_a_twin_sees_what_the_other_writes(self, store: Store) -> None:
+        async with store.twin() as twin:
+            assert twin is not store
+            assert twin.capabilities == store.capabilities
+
+            job = await enqueue_one(store)
+            running = await claim_one(twin)
+            await say(store, running, note(1, "here"))
+            await twin.put_records([Put(kind="plan", key="x", value=b"1")])
+            await settle_one(twin, running, Succeeded())
+
+            for handle in (store, twin):
+                assert (await get_one(handle, job.id)).state is State.SUCCEEDED
+                assert len(await read_events(handle, job.id)) == 5
+                assert len(await handle.list_records("plan")) == 1
+
+    async def test_a_lease_belongs_to_its_token_not_to_a_handle(self, store: Store) -> None:
+        job = await start_one(store)
+        async with store.twin() as twin:
+            [extended] = await twin.extend([job.lease], 60)
+
+            assert not extended.stale
+            assert (await settle_one(twin, job, Succeeded())).applied
+
+    async def test_a_twin_of_a_twin_is_a_twin(self, store: Store) -> None:
+        async with store.twin() as second, second.twin() as third:
+            job = await enqueue_one(third)
+
+            assert await get_one(store, job.id) == job
+
+    async def test_a_twin_outlives_the_handle_it_came_from(
+        self, store: Store, open_store: OpenStore
+    ) -> None:
+        first = await open_store()
+        job = await enqueue_one(first)
+        twin = first.twin()
+        await first.close()
+
+        async with twin:
+            assert await get_one(twin, job.id) == job
+            assert [row.id for row in await claim_all(twin)] == [job.id]
+        assert (await get_one(store, job.id)).state is State.RUNNING
+
+    async def test_a_twin_that_was_closed_leaves_the_others_alone(self, store: Store) -> None:
+        twin = store.twin()
+        job = await enqueue_one(twin)
+        await twin.close()
+
+        assert await get_one(store, job.id) == job
+        assert (await claim_one(store)).id == job.id
+
+    # -- threads
+
+    async def test_a_twin_works_on_another_thread_with_its_own_event_loop(
+        self, store: Store
+    ) -> None:
+        twin = store.twin()
+
+        async def work() -> UUID:
+            async with twin:
+                job = await enqueue_one(twin)
+                running = await claim_one(twin)
+                await settle_one(twin, running, Succeeded(result=b"42"))
+                async with asyncio.timeout(PATIENCE):
+                    events = [event async for event in twin.tail(job.id)]
+                assert [event.seq for event in events] == [1, 2, 3, 4]
+                return job.id
+
+        job_id = await asyncio.to_thread(lambda: asyncio.run(work()))
+
+        assert (await get_one(store, job_id)).result == b"42"
+
+    async def test_many_threads_work_on_one_store_at_once(self, store: Store) -> None:
+        twins = [store.twin() for _ in range(4)]
+
+        def run(twin: Store) -> list[UUID]:
+            async def work() -> list[UUID]:
+                done = []
+                async with twin:
+                    for _ in range(10):
+                        await enqueue_one(twin)
+                        running = await claim_one(twin)
+                        assert (await settle_one(twin, running, Succeeded())).applied
+                        done.append(running.id)
+                return done
+
+            return asyncio.run(work())
+
+        ran = await asyncio.gather(*(asyncio.to_thread(run, twin) for twin in twins))
+
+        ids = [job_id for done in ran for job_id in done]
+        assert len(set(ids)) == len(ids) == 40
+        rows = (await store.find(Query(states=frozenset({State.SUCCEEDED})))).rows
+        assert {row.id for row in rows} == set(ids)
+
+    async def test_a_thread_hears_of_work_that_another_puts_in(self, store: Store) -> None:
+        twin = store.twin()
+
+        async def serve() -> UUID:
+            async with twin, asyncio.timeout(PATIENCE):
+                while not (rows := await claim_all(twin)):
+                    await twin.wait(["default"], 1)
+                await settle_one(twin, rows[0], Succeeded())
+                return rows[0].id
+
+        serving = asyncio.ensure_future(asyncio.to_thread(lambda: asyncio.run(serve())))
+        job = await enqueue_one(store)
+        async with asyncio.timeout(PATIENCE):
+            events = [event async for event in store.tail(job.id)]
+
+        assert await serving == job.id
+        assert events[-1].final
+
+    # -- opening and closing
+
+    async def test_opened_again_it_is_the_same_data(
+        self, store: Store, open_store: OpenStore
+    ) -> None:
+        job = await enqueue_one(store)
+
+        async with await open_store() as other:
+            assert await get_one(other, job.id) == job
+            assert (await claim_one(other)).id == job.id
+        assert (await get_one(store, job.id)).state is State.RUNNING
+
+    async def test_what_was_stored_is_there_when_it_is_opened_anew(
+        self, open_store: OpenStore
+    ) -> None:
+        first = await open_store()
+        running = await start_one(first)
+        await say(first, running, note(1, "here"))
+        before = await get_one(first, running.id), await read_events(first, running.id)
+        await first.close()
+
+        async with await open_store() as second:
+            after = await get_one(second, running.id), await read_events(second, running.id)
+            assert after == before
+            assert (await settle_one(second, running, Succeeded())).applied
+
+    async def test_to_close_again_is_harmless(self, open_store: OpenStore) -> None:
+        store = await open_store()
+        await enqueue_one(store)
+
+        await store.close()
+        await store.close()
+
+    async def test_a_store_never_used_can_be_closed(self, open_store: OpenStore) -> None:
+        store = await open_store()
+        twin = store.twin()
+
+        await twin.close()
+        await store.close()
+
+    async def test_one_close_does_not_count_for_two_handles(self, open_store: OpenStore) -> None:
+        store = await open_store()
+        twin = store.twin()
+        await store.close()
+        await store.close()
+
+        job = await enqueue_one(twin)
+
+        assert await get_one(twin, job.id) == job
+        await twin.close()
+
+    async def test_calls_under_way_are_finished_before_it_closes(
+        self, store: Store, open_store: OpenStore
+    ) -> None:
+        other = await open_store()
+        calls = [asyncio.ensure_future(enqueue_one(other)) for _ in range(20)]
+        await asyncio.sleep(0)
+
+        await other.close()
+
+        async with asyncio.timeout(PATIENCE):
+            jobs = await asyncio.gather(*calls)
+        assert None not in await store.get([job.id for job in jobs])
+
+    async def test_a_closed_store_leaves_nothing_running(self, open_store: OpenStore) -> None:
+        before = asyncio.all_tasks()
+        store = await open_store()
+        jobs = [await enqueue_one(store) for _ in range(3)]
+        running = await claim_all(store)
+
+        async def follow(job_id: UUID) -> int:
+            return len([event async for event in store.tail(job_id)])
+
+        following = [asyncio.ensure_future(follow(job.id)) for job in jobs]
+        await store.wait(["default"], 0.01)
+        for row in running:
+            await settle_one(store, row, Succeeded())
+        async with asyncio.timeout(PATIENCE):
+            assert await asyncio.gather(*following) == [4, 4, 4]
+
+        await store.close()
+
+        assert asyncio.all_tasks() == before
+
+    async def test_a_call_given_up_leaves_the_store_sound(self, store: Store) -> None:
+        """The state is before or after, never between."""
+        for _ in range(20):
+            call = asyncio.ensure_future(enqueue_one(store, request_id=str(uuid7())))
+            await asyncio.sleep(0)
+            call.cancel()
+            await asyncio.wait([call])
+
+        rows = (await store.find(Query())).rows
+        assert all(row.state is State.QUEUED for row in rows)
+        assert sorted(row.id for row in await claim_all(store)) == sorted(row.id for row in rows)

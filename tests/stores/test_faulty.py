@@ -1,0 +1,24 @@
+"""A store on a bad line keeps the contract too, because a repeated write is answered alike."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from windlass.store import Store
+from windlass.stores.memory import MemoryStore
+from windlass.testing.clock import VirtualClock
+from windlass.testing.conformance.fixtures import OpenStore
+from windlass.testing.conformance.suite import *  # noqa: F403
+from windlass.testing.faults import FaultyStore
+
+
+@pytest.fixture
+def open_store(clock: VirtualClock) -> OpenStore:
+    first = FaultyStore(MemoryStore(clock=clock), Random(1).random, lose=0.1, repeat=0.4)
+
+    async def open_it() -> Store:
+        return first.twin()
+
+    return open_it

@@ -1,0 +1,77 @@
+"""Every store of ours against the memory store, on a good line and on a bad one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from windlass.store import Store
+from windlass.stores.memory import MemoryStore
+from windlass.stores.sqlite import SqliteStore
+from windlass.testing import VirtualClock, claim_all, make_job
+from windlass.testing.conformance.model import MakeStore, run_model
+from windlass.testing.faults import FaultyStore
+
+
+def memory(clock: VirtualClock) -> Callable[[], Store]:
+    return MemoryStore(clock=clock).twin
+
+
+@pytest.fixture
+def sqlite(tmp_path: Path) -> MakeStore:
+    numbers = count()
+
+    def make(clock: VirtualClock) -> Callable[[], Store]:
+        path = tmp_path / f"{next(numbers)}.db"
+        return lambda: SqliteStore(path, clock=clock, durability="off")
+
+    return make
+
+
+def on_a_bad_line(make: MakeStore, *, raise_lost: bool) -> MakeStore:
+    def make_faulty(clock: VirtualClock) -> Callable[[], Store]:
+        opened = make(clock)
+        random = Random(1).random
+        return lambda: FaultyStore(opened(), random, lose=0.1, repeat=0.3, raise_lost=raise_lost)
+
+    return make_faulty
+
+
+def test_the_memory_store_is_the_same_when_asked_twice() -> None:
+    run_model(memory, steps=40, examples=60, seed=1)
+
+
+@pytest.mark.parametrize("raise_lost", [False, True])
+def test_the_memory_store_is_the_same_when_calls_are_repeated(raise_lost: bool) -> None:
+    run_model(on_a_bad_line(memory, raise_lost=raise_lost), steps=40, examples=60, seed=2)
+
+
+def test_sqlite_is_the_same_as_the_memory_store(sqlite: MakeStore) -> None:
+    run_model(sqlite, steps=50, examples=80, seed=3)
+
+
+@pytest.mark.parametrize("raise_lost", [False, True])
+def test_sqlite_is_the_same_when_calls_are_repeated(sqlite: MakeStore, raise_lost: bool) -> None:
+    run_model(on_a_bad_line(sqlite, raise_lost=raise_lost), steps=40, examples=40, seed=4)
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+async def test_a_queue_named_twice_in_one_claim_hands_out_no_job_twice(
+    kind: str, sqlite: MakeStore, clock: VirtualClock
+) -> None:
+    async with (memory if kind == "memory" else sqlite)(clock)() as store:
+        await store.migrate()
+        await store.enqueue([make_job()])
+
+        rows = await claim_all(store, "default", "default")
+
+        assert len(rows) == 1
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()

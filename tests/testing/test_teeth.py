@@ -1,0 +1,101 @@
+"""Each planted mistake is found: by the conformance test that exists for it, and by the model."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any, TypeAlias
+
+import pytest
+from tests.testing import broken
+from tests.testing.broken import Broken
+
+from windlass.store import Store
+from windlass.stores.memory import MemoryStore
+from windlass.testing import VirtualClock
+from windlass.testing.conformance import (
+    claiming,
+    events,
+    leases,
+    order,
+    progress,
+    settling,
+    uniqueness,
+)
+from windlass.testing.conformance.model import run_model
+
+Story: TypeAlias = Callable[..., Awaitable[None]]
+
+FOUND_BY: dict[type[Broken], Story] = {
+    broken.SettlesByIdOnly: settling.TestSettling.test_the_settle_of_an_earlier_attempt_is_stale,
+    broken.RescuesUnseen: (
+        leases.TestLeases.test_a_rescue_seen_before_the_next_worker_crashed_too_is_stale
+    ),
+    broken.HandsOutTwice: claiming.TestClaiming.test_a_running_job_is_not_handed_out_again,
+    broken.SkipsNumbers: events.TestEvents.test_events_are_numbered_from_1_without_gaps,
+    broken.SlipsBack: progress.TestProgress.test_a_lower_report_does_not_move_it_back,
+    broken.ForgetsKeysInBulk: (
+        uniqueness.TestUniqueness.test_a_key_counts_within_one_bulk_enqueue_too
+    ),
+    broken.DisownsRepeats: settling.TestSettling.test_a_repeated_settle_is_answered_as_the_first,
+    broken.LetsSuccessWin: (
+        progress.TestProgress.test_a_cancel_that_wins_over_a_success_leaves_it_where_it_was
+    ),
+    broken.LastComesFirst: order.TestOrder.test_first_in_first_out_over_many_calls,
+    broken.RewritesEvents: events.TestEvents.test_an_event_once_read_never_changes,
+}
+
+
+async def tell(story: Story, kind: type[MemoryStore]) -> None:
+    """Run one test of the suite as pytest would, with its fixtures made here."""
+    told = 0
+    for values in every_case(story):
+        clock = VirtualClock()
+        first = kind(clock=clock)
+
+        async def open_store(first: MemoryStore = first) -> Store:
+            return first.twin()
+
+        given = {"store": first, "clock": clock, "open_store": open_store, **values}
+        suite = getattr(inspect.getmodule(story), story.__qualname__.partition(".")[0])
+        names = [*inspect.signature(story).parameters][1:]
+        with suppress(pytest.skip.Exception):
+            await story(suite(), **{name: given[name] for name in names})
+            told += 1
+    if not told:
+        raise RuntimeError("every case was skipped")
+
+
+def every_case(story: Story) -> list[dict[str, Any]]:
+    """The values that `parametrize` would give."""
+    marks = [mark for mark in getattr(story, "pytestmark", []) if mark.name == "parametrize"]
+    if not marks:
+        return [{}]
+    [mark] = marks
+    name, values = mark.args
+    return [{name: value} for value in values]
+
+
+def test_no_planted_mistake_is_left_out() -> None:
+    assert set(FOUND_BY) == set(Broken.__subclasses__())
+    assert len(FOUND_BY) == 10
+
+
+@pytest.mark.parametrize("kind", FOUND_BY, ids=lambda kind: kind.__name__)
+async def test_the_suite_finds_it(kind: type[Broken]) -> None:
+    with pytest.raises(AssertionError):
+        await tell(FOUND_BY[kind], kind)
+
+
+@pytest.mark.parametrize("kind", FOUND_BY, ids=lambda kind: kind.__name__)
+async def test_the_same_story_is_true_of_a_sound_store(kind: type[Broken]) -> None:
+    await tell(FOUND_BY[kind], MemoryStore)
+
+
+@pytest.mark.parametrize("kind", FOUND_BY, ids=lambda kind: kind.__name__)
+def test_the_model_finds_it(kind: type[Broken]) -> None:
+    with pytest.raises(AssertionError):
+        run_model(
+            lambda clock: kind(clock=clock).twin, steps=40, examples=200, seed=1, shrink=False
+        )
