@@ -115,7 +115,7 @@ class Engine:
         self._queue: SimpleQueue[_Call[Any] | None] = SimpleQueue()
         self._thread: Thread | None = None
         self._connection: apsw.Connection | None = None
-        self._version = -1
+        self._version: int | None = None
         self._pool: ThreadPoolExecutor | None = None
         self._mine = local()
         self._stopped: list[Lock] = []
@@ -277,7 +277,7 @@ class Engine:
         """Whether another connection committed since this was last asked."""
         version: int = tx.connection.pragma("data_version")
         before, self._version = self._version, version
-        return version != before
+        return before is not None and version != before
 
     # -- reading
 

@@ -159,7 +159,7 @@ def claim(tx: Tx, wish: Claim) -> list[JobRow]:
                         "limit": limit,
                     },
                 )
-        tx.news = bool(found)
+        tx.news = tx.news or bool(found)
     taken = [whole(connection, row) for row in found]
     taken.sort(key=lambda row: (place.get(row.queue, 0), -row.priority, row.position or 0))
     return taken

@@ -28,7 +28,7 @@ from windlass.store import (
 )
 from windlass.stores.sqlite import jobs, reads
 from windlass.stores.sqlite.connection import MIGRATIONS, Durability, SqliteConfig
-from windlass.stores.sqlite.engine import Engine
+from windlass.stores.sqlite.engine import Engine, Tx
 from windlass.stores.sqlite.session import DEFAULT_SECONDS, Session
 from windlass.stores.sqlite.watch import Watch
 from windlass.stores.tailing import tail
@@ -107,7 +107,12 @@ class SqliteStore(Store):
         self._seen = self._engine.work.count
         if not any(limit for _, limit in claim.queues):
             return []
-        return await self._engine.write(lambda tx: jobs.claim(tx, claim))
+        return await self._engine.write(lambda tx: self._claim(tx, claim))
+
+    def _claim(self, tx: Tx, claim: Claim) -> list[JobRow]:
+        if self._watch is None and self._engine.changed_elsewhere(tx):
+            tx.work = tx.news = True  # nobody watches yet: from here on, whoever will can tell
+        return jobs.claim(tx, claim)
 
     async def extend(self, leases: Sequence[Lease], seconds: float) -> list[Extended]:
         check_lease(seconds)
@@ -133,7 +138,7 @@ class SqliteStore(Store):
             if not self._watching():
                 await self.ping()  # the file to watch exists from here on
                 self._watch = Watch(self._engine.config.wal, self._look)
-                self._tell()  # whatever came before the watch did
+                await self._look()  # at what came between the last claim and the watch
 
     def _watching(self) -> bool:
         return self._watch is not None or not self._open
