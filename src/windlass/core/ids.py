@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from threading import Lock
-from uuid import UUID
+from uuid import UUID, SafeUUID
 
 _VERSION_7 = 0x7 << 76
 _VARIANT = 0b10 << 62
@@ -45,7 +45,19 @@ class Uuid7Source:
             milliseconds, counter = self._milliseconds, self._counter
         high = counter >> 62
         low = counter & ((1 << 62) - 1)
-        return UUID(int=(milliseconds << 80) | _VERSION_7 | (high << 64) | _VARIANT | low)
+        return uuid_of((milliseconds << 80) | _VERSION_7 | (high << 64) | _VARIANT | low)
+
+
+_set_int = UUID.int.__set__  # type: ignore[attr-defined,misc]
+_set_safe = UUID.is_safe.__set__  # type: ignore[attr-defined,misc]
+
+
+def uuid_of(number: int) -> UUID:
+    """A UUID from its 128 bits, without the constructor's questions: 0.3 µs instead of 1."""
+    made = object.__new__(UUID)
+    _set_int(made, number)
+    _set_safe(made, SafeUUID.unknown)
+    return made
 
 
 uuid7 = Uuid7Source()

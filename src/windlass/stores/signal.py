@@ -18,6 +18,8 @@ class Signal:
         """From any thread."""
         with self._lock:
             self.count += 1
+            if not self._waiters:
+                return
             waiters, self._waiters = self._waiters, set()
         for loop, event in waiters:
             if not loop.is_closed():

@@ -42,7 +42,7 @@ FORK_SECONDS = 10.0
 class Tx:
     """A write transaction, as the calls in it see it."""
 
-    __slots__ = ("_first", "_serial", "connection", "news", "now", "work")
+    __slots__ = ("_serial", "_written", "connection", "news", "now", "work")
 
     def __init__(self, connection: apsw.Connection, now: Callable[[], Instant]) -> None:
         self.connection = connection
@@ -50,18 +50,32 @@ class Tx:
         self.work = False  # something may have become claimable
         self.news = False  # somebody's log or state changed
         self._serial: int | None = None
-        self._first = 0
+        self._written = True
 
-    def next_serials(self, count: int) -> int:
-        """The first of `count` new numbers."""
+    def _last(self) -> int:
         if self._serial is None:
-            self._serial = self._first = single(self.connection, SQL.get_serial)
-        first = self._serial + 1
-        self._serial += count
+            self._serial = int(single(self.connection, SQL.last_serial))
+        return self._serial
+
+    def arrivals(self, count: int) -> int:
+        """The first of `count` new numbers for jobs: their rows will show that they are taken."""
+        first = self._last() + 1
+        self._serial = first + count - 1
         return first
 
+    def position(self) -> int:
+        """A new number for a place in line, and a note that it is taken."""
+        self._serial = self._last() + 1
+        self._written = False
+        return self._serial
+
+    def remember(self) -> None:
+        """Note what was given so far, because rows that show it are about to go."""
+        self._last()
+        self._written = False
+
     def finish(self) -> None:
-        if self._serial is not None and self._serial != self._first:
+        if not self._written:
             self.connection.execute(SQL.set_serial, (self._serial,))
 
 
@@ -225,12 +239,12 @@ class Engine:
                 return
             for call in group:
                 call.error = error
-        _deliver(group)
         if tx is not None:
             if tx.work:
                 self.work.notify()
             if tx.news:
                 self.news.notify()
+        _deliver(group)  # last: the loop that wakes then finds the interpreter free
 
     def _transaction(self, group: Sequence[_Call[Any]]) -> Tx:
         """Run the group in one transaction; raises StoreError when the file is at fault."""
@@ -327,6 +341,10 @@ class Engine:
 
 def _run(group: Sequence[_Call[Any]], tx: Tx) -> None:
     """In order; calls of many items that stand next to each other are made as one."""
+    if len(group) == 1:
+        [call] = group
+        call.result = call.run(tx) if call.items is None else call.run(tx, call.items)
+        return
     for run, together in groupby(group, key=lambda call: call.run):
         calls = list(together)
         if calls[0].items is None:
@@ -352,6 +370,10 @@ def _snapshot(connection: apsw.Connection) -> Iterator[None]:
 
 def _deliver(group: Sequence[_Call[Any]]) -> None:
     """Tell everyone who waits, waking each event loop once."""
+    if len(group) == 1 and group[0].loop is not None:
+        with contextlib.suppress(RuntimeError):
+            group[0].loop.call_soon_threadsafe(group[0].deliver)
+        return
     loops: dict[asyncio.AbstractEventLoop, list[_Call[Any]]] = {}
     for call in group:
         if call.loop is None:

@@ -49,7 +49,7 @@ def whole(connection: apsw.Connection, row: Row) -> JobRow:
 def enqueue(tx: Tx, wanted: Sequence[NewJob]) -> list[Enqueued]:
     now = tx.now()
     tx.news = True
-    lowest = tx.next_serials(len(wanted))
+    lowest = tx.arrivals(len(wanted))
     answers: list[Enqueued] = []
     run: list[Row] = []  # plain jobs in a row, written together
     for serial, new in enumerate(wanted, lowest):
@@ -221,7 +221,7 @@ class _Batch:
 
     def _write(self, found: Row, decision: Decision) -> None:
         tx, n = self._tx, found[0]
-        position = tx.next_serials(1) if decision.queue else None
+        position = tx.position() if decision.queue else None
         self._pending.append(
             rows.saved(found, decision.changes, position, logged=bool(decision.log))
         )
@@ -276,28 +276,17 @@ def _succeed(
     tx: Tx, valid: dict[int, Transition], answers: list[Answer], now: Instant
 ) -> list[tuple[str, str, int, int]]:
     """Settle the plain successes of a batch and take them out of it; answer what to count."""
-    plain = {
-        wish.job_id.bytes: place
-        for place, wish in valid.items()
-        if wish.trigger is Trigger.SUCCEED
-        and wish.token is not None
-        and not (wish.records or wish.children)
-    }
+    plain: dict[bytes, int] = {}
+    values: list[Row] = []
+    for place, wish in valid.items():
+        token = wish.token
+        if wish.trigger is Trigger.SUCCEED and token and not (wish.records or wish.children):
+            key = wish.job_id.bytes
+            plain[key] = place
+            values.append((now, wish.result, key, wish.fence, token.bytes))
     if not plain or len({wish.job_id for wish in valid.values()}) < len(valid):
         return []  # a job that comes twice is settled in order
-    done: list[Row] = tx.connection.executemany(
-        SQL.succeed,
-        [
-            {
-                "now": now,
-                "result": wish.result,
-                "id": job_id,
-                "fence": wish.fence,
-                "token": wish.token.bytes if wish.token else None,
-            }
-            for job_id, wish in ((key, valid[place]) for key, place in plain.items())
-        ],
-    ).fetchall()
+    done: list[Row] = tx.connection.executemany(SQL.succeed, values).fetchall()
     for job_id, *_ in done:
         place = plain[job_id]
         answers[place] = SUCCEEDED
@@ -390,5 +379,6 @@ def delete(tx: Tx, ids: Sequence[UUID], owner: str | None) -> list[Answer]:
 
 
 def forget(tx: Tx, n: int) -> None:
+    tx.remember()
     for sql in (SQL.delete_log, SQL.delete_steps, SQL.delete_payload, SQL.delete_job):
         tx.connection.execute(sql, (n,))

@@ -12,7 +12,7 @@ class Queries:
     insert_job: str
     insert_payload: str
     get_payload: str
-    get_serial: str
+    last_serial: str
     set_serial: str
     get_job: str
     job_by_request: str

@@ -11,6 +11,7 @@ from uuid import UUID
 from windlass.core.clock import SECOND, Instant
 from windlass.core.event import LogRow
 from windlass.core.failure import Failure
+from windlass.core.ids import uuid_of
 from windlass.core.job import DEFAULT_POLICY, JobRow, NewJob, Standing, opening
 from windlass.core.retry import Policy
 from windlass.core.state import State, Trigger
@@ -19,6 +20,7 @@ from windlass.core.transition import Changes
 Row: TypeAlias = tuple[Any, ...]
 
 INLINE_PAYLOAD = 4096  # a larger payload has a row of its own, rewritten by nothing
+_number = int.from_bytes
 _STATES = {state.value: state for state in State}
 _TRIGGERS = {trigger.value: trigger for trigger in Trigger}
 _DEFAULT_POLICY_TEXT = DEFAULT_POLICY.encode()
@@ -79,7 +81,7 @@ def _policy_text(policy: Policy) -> str | None:
 def job_row(r: Row, payload: bytes | None = None) -> JobRow:
     """The whole row; `payload` where the row does not hold it itself."""
     return _job(
-        UUID(bytes=r[1]), r[2], r[3], r[17], r[18],
+        uuid_of(_number(r[1], "big")), r[2], r[3], r[17], r[18],
         _STATES[r[21]], _TRIGGERS[r[22]], r[23] != 0, r[24],
         *r[25:29],  # position, due_at, attempt, fence
         None if r[29] is None else _token(r[29]),

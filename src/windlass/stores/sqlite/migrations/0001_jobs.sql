@@ -146,7 +146,7 @@ CREATE TABLE record (
 
 CREATE INDEX record_expiry ON record (expires_at) WHERE expires_at IS NOT NULL;
 
--- The last number given: arrival and position in line come from one sequence.
+-- The last number given where no row shows it: arrivals and positions come from one sequence.
 CREATE TABLE serial (
     one INTEGER PRIMARY KEY CHECK (one = 1),
     last INTEGER NOT NULL
