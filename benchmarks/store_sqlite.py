@@ -4,7 +4,8 @@
 
 Each figure is a ratio of two medians measured in one run, the two sides taking turns. The bare side
 is apsw alone: prepared tuples, no answers, no fences looked at, the shipped schema and settings,
-durability full. uvloop is used where it is installed. The machine is noisy; the ratios are what counts.
+durability full. uvloop is used where it is installed. The machine is noisy; the ratios are what
+counts.
 """
 
 from __future__ import annotations
@@ -224,7 +225,7 @@ def show(behind: int, lines: list[Line]) -> None:
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     """uvloop where it is installed, as for every async program here."""
     try:
-        import uvloop
+        import uvloop  # noqa: PLC0415 - may be missing
     except ImportError:
         return asyncio.new_event_loop
     return uvloop.new_event_loop
