@@ -15,13 +15,14 @@ from windlass.core.progress import clamp
 from windlass.core.state import RESCUING, State, Trigger
 from windlass.core.transition import Answer, Decision, Status, Transition
 from windlass.store import EventPage, Saying
-from windlass.stores.memory import MemoryStore, _Data
+from windlass.stores.memory import MemoryStore
+from windlass.stores.memory.data import Data
 
 
 class Broken(MemoryStore):
     """Twins are broken in the same way."""
 
-    def __init__(self, *, clock: Clock | None = None, _data: _Data | None = None) -> None:
+    def __init__(self, *, clock: Clock | None = None, _data: Data | None = None) -> None:
         super().__init__(clock=clock, _data=_data)
 
     def twin(self) -> MemoryStore:

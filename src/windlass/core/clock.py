@@ -15,6 +15,7 @@ from windlass.core.errors import InvalidArgumentError
 Instant = int
 
 SECOND = 1_000_000
+MINUTE = 60 * SECOND
 MAX_INSTANT: Instant = 253_402_300_800 * SECOND - 1  # the end of the year 9999
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -37,6 +38,11 @@ class SystemClock:
 
 def after(instant: Instant, seconds: float) -> Instant:
     return instant + round(seconds * SECOND)
+
+
+def minute_of(instant: Instant) -> Instant:
+    """The beginning of its minute, by which settled attempts are counted."""
+    return instant // MINUTE * MINUTE
 
 
 def to_datetime(instant: Instant) -> datetime:

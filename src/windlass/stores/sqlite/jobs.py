@@ -11,7 +11,7 @@ import apsw
 
 from windlass.core import decide, transition
 from windlass.core import job as jobs
-from windlass.core.clock import SECOND, Instant
+from windlass.core.clock import SECOND, Instant, minute_of
 from windlass.core.enqueue import Enqueued, EnqueueStatus, Rivals, admit
 from windlass.core.errors import RequestError
 from windlass.core.job import JobRow, NewJob, Standing
@@ -26,7 +26,6 @@ from windlass.stores.sqlite.engine import Tx
 from windlass.stores.sqlite.queries import SQL
 from windlass.stores.sqlite.rows import Row
 
-MINUTE = 60 * SECOND
 MISSING = Answer(Status.MISSING)
 SUCCEEDED = Answer(Status.APPLIED, State.SUCCEEDED)
 
@@ -214,7 +213,7 @@ class _Batch:
 
     def count(self, key: tuple[Instant, str, str, State], wait: int, run: int) -> None:
         now, *rest = key
-        sums = self._tallies.setdefault((now // MINUTE * MINUTE, *rest), [0, 0, 0])
+        sums = self._tallies.setdefault((minute_of(now), *rest), [0, 0, 0])
         sums[0] += 1
         sums[1] += wait
         sums[2] += run

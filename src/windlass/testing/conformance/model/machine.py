@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
 from windlass.core import outcome, upkeep
-from windlass.core.clock import SECOND, after
+from windlass.core.clock import MINUTE, SECOND, after
 from windlass.core.event import EventType, Record
 from windlass.core.job import JobRow, NewJob
 from windlass.core.lease import Claim, Lease
@@ -22,7 +22,6 @@ from windlass.core.records import Put
 from windlass.core.state import State, Trigger
 from windlass.core.transition import Answer, CancelRequest, Transition
 from windlass.store import Pruned, Retention, Saying, Store
-from windlass.stores.memory import MINUTE
 from windlass.testing.clock import START
 from windlass.testing.conformance.model import history, reading
 from windlass.testing.conformance.model.history import Options

@@ -1,80 +1,43 @@
-"""The executable specification: the contract kept by dictionaries under one lock.
-
-For tests, and as the twin that other stores are compared with. Nothing here is durable.
-"""
+"""The verbs that write: each item is decided by the core, and written down."""
 
 from __future__ import annotations
 
 import heapq
-from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
-from threading import RLock
 from uuid import UUID
 
-from windlass.core import decide, event, job, query, records, transition, upkeep
-from windlass.core.clock import SECOND, Clock, Instant, SystemClock, after
+from windlass.core import decide, event, job, records, transition, upkeep
+from windlass.core.clock import Clock, Instant, SystemClock, after, minute_of
 from windlass.core.enqueue import Admission, Enqueued, EnqueueStatus, Rivals, admit
 from windlass.core.errors import RequestError
-from windlass.core.event import Attempt, Event, LogRow
 from windlass.core.job import JobRow, NewJob
 from windlass.core.lease import DEFAULT_LEASE, Claim, Extended, Lease, check_lease
-from windlass.core.query import Page, Query
-from windlass.core.records import PAUSED, Entry, Put, PutAnswer
+from windlass.core.records import PAUSED, Put
 from windlass.core.state import FINAL, State, Trigger
 from windlass.core.transition import (
     Answer,
     CancelRequest,
-    Checkpoint,
     Decision,
     Status,
     Transition,
 )
 from windlass.store import (
-    COUNT_CAP,
     Capabilities,
-    EventPage,
     Pruned,
-    QueueStats,
     Retention,
-    Rollup,
     Saying,
-    Store,
 )
-from windlass.stores.signal import Signal
-from windlass.stores.tailing import tail
+from windlass.stores.memory.data import Data
+from windlass.stores.memory.reading import MemoryReads
 
-MINUTE = 60 * SECOND
 _MISSING = Answer(Status.MISSING)
 
 
-@dataclass
-class _Data:
-    """What all handles share."""
-
-    clock: Clock
-    lock: RLock = field(default_factory=RLock)
-    serial: int = 0
-    jobs: dict[UUID, JobRow] = field(default_factory=dict)
-    logs: dict[UUID, list[LogRow]] = field(default_factory=lambda: defaultdict(list))
-    steps: dict[UUID, dict[str, Checkpoint]] = field(default_factory=lambda: defaultdict(dict))
-    requests: dict[tuple[str, str], UUID] = field(default_factory=dict)
-    rollups: dict[tuple[Instant, str, str, State], tuple[int, int, int]] = field(
-        default_factory=dict
-    )
-    entries: dict[tuple[str, str], Entry] = field(default_factory=dict)
-    work: Signal = field(default_factory=Signal)
-    news: Signal = field(default_factory=Signal)
-
-    def next_serial(self) -> int:
-        self.serial += 1
-        return self.serial
-
-
-class MemoryStore(Store):
-    def __init__(self, *, clock: Clock | None = None, _data: _Data | None = None) -> None:
-        self._data = _data or _Data(clock or SystemClock())
+class MemoryStore(MemoryReads):
+    def __init__(self, *, clock: Clock | None = None, _data: Data | None = None) -> None:
+        self._data = _data or Data(clock or SystemClock())
         self._seen = 0
 
     @property
@@ -101,9 +64,6 @@ class MemoryStore(Store):
 
     async def close(self) -> None:
         pass
-
-    def _now(self) -> Instant:
-        return self._data.clock.now()
 
     # -- putting in
 
@@ -247,7 +207,7 @@ class MemoryStore(Store):
         data.steps[row.id] |= {point.step: point for point in decision.checkpoints}
         if decision.tally is not None:
             tally = decision.tally
-            key = (now // MINUTE * MINUTE, row.queue, row.task, tally.outcome)
+            key = (minute_of(now), row.queue, row.task, tally.outcome)
             count, wait, run = data.rollups.get(key, (0, 0, 0))
             data.rollups[key] = (count + 1, wait + tally.wait, run + tally.run)
         for child in decision.children:
@@ -364,111 +324,6 @@ class MemoryStore(Store):
         else:
             await self.delete_records(PAUSED, queues)
             self._data.work.notify()
-
-    # -- reading
-
-    def _visible(self, job_id: UUID, owner: str | None) -> JobRow | None:
-        row = self._data.jobs.get(job_id)
-        return row if row is not None and owner in {None, row.owner} else None
-
-    async def get(self, ids: Sequence[UUID], owner: str | None = None) -> list[JobRow | None]:
-        with self._data.lock:
-            return [self._visible(job_id, owner) for job_id in ids]
-
-    async def find(self, wanted: Query) -> Page:
-        before = query.decode_cursor(wanted)
-        with self._data.lock:
-            rows = [
-                row
-                for row in self._data.jobs.values()
-                if (before is None or row.serial < before) and query.matches(wanted, row)
-            ]
-        rows.sort(key=lambda row: -row.serial)
-        page = rows[: wanted.limit]
-        more = len(rows) > wanted.limit
-        return Page(page, query.encode_cursor(wanted, page[-1].serial) if more else None)
-
-    async def stats(self) -> Mapping[str, QueueStats]:
-        counts: dict[str, dict[State, int]] = defaultdict(lambda: defaultdict(int))
-        oldest: dict[str, Instant] = {}
-        with self._data.lock:
-            paused = {key for kind, key in self._data.entries if kind == PAUSED}
-            for row in self._data.jobs.values():
-                if not row.final:
-                    counts[row.queue][row.state] += 1
-                if row.state is State.QUEUED and row.queued_at is not None:
-                    oldest[row.queue] = min(row.queued_at, oldest.get(row.queue, row.queued_at))
-        return {
-            queue: QueueStats(
-                counts={s: min(n, COUNT_CAP) for s, n in counts[queue].items()},
-                capped=frozenset(s for s, n in counts[queue].items() if n > COUNT_CAP),
-                oldest_queued_at=oldest.get(queue),
-                paused=queue in paused,
-            )
-            for queue in sorted({*counts, *paused})
-        }
-
-    async def rollups(self, since: Instant, until: Instant) -> list[Rollup]:
-        with self._data.lock:
-            return [
-                Rollup(minute=minute, queue=queue, task=task, outcome=outcome,
-                       count=count, wait=wait, run=run)
-                for (minute, queue, task, outcome), (count, wait, run)
-                in sorted(self._data.rollups.items())
-                if since <= minute < until
-            ]  # fmt: skip
-
-    async def events(self, job_id: UUID, after: int = 0, limit: int = 1000) -> EventPage | None:
-        with self._data.lock:
-            row = self._data.jobs.get(job_id)
-            log = list(self._data.logs.get(job_id, ()))
-        if row is None:
-            return None
-        events = event.page(row, log, after, limit)
-        last = events[-1].seq if events else after
-        return EventPage(events, row.final and last >= row.seq)
-
-    def tail(self, job_id: UUID, after: int = 0) -> AsyncIterator[Event]:
-        return tail(self, self._data.news, job_id, after)
-
-    async def attempts(self, job_id: UUID) -> list[Attempt] | None:
-        with self._data.lock:
-            row = self._data.jobs.get(job_id)
-            return None if row is None else event.attempts(row, self._data.logs.get(job_id, ()))
-
-    async def checkpoints(self, ids: Sequence[UUID]) -> list[Mapping[str, Checkpoint]]:
-        with self._data.lock:
-            return [dict(self._data.steps.get(job_id, {})) for job_id in ids]
-
-    # -- small data
-
-    def _live(self, kind: str, key: str) -> Entry | None:
-        return records.alive(self._data.entries.get((kind, key)), self._now())
-
-    async def put_records(self, puts: Sequence[Put]) -> list[PutAnswer]:
-        answers = []
-        with self._data.lock:
-            for put in puts:
-                answer = records.put(put, self._live(put.kind, put.key), self._now())
-                if answer.applied and answer.entry is not None:
-                    self._data.entries[put.kind, put.key] = answer.entry
-                answers.append(answer)
-        return answers
-
-    async def get_records(self, kind: str, keys: Sequence[str]) -> list[Entry | None]:
-        with self._data.lock:
-            return [self._live(kind, key) for key in keys]
-
-    async def list_records(self, kind: str, after: str = "", limit: int = 1000) -> list[Entry]:
-        with self._data.lock:
-            keys = sorted(key for of, key in self._data.entries if of == kind and key > after)
-            found = [entry for key in keys if (entry := self._live(kind, key)) is not None]
-        return found[:limit]
-
-    async def delete_records(self, kind: str, keys: Sequence[str]) -> None:
-        with self._data.lock:
-            for key in keys:
-                self._data.entries.pop((kind, key), None)
 
 
 def _claim_order(claim: Claim) -> Callable[[JobRow], tuple[int, int, int]]:

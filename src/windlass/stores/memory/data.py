@@ -1,0 +1,39 @@
+"""What all handles of one memory store share."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from threading import RLock
+from uuid import UUID
+
+from windlass.core.clock import Clock, Instant
+from windlass.core.event import LogRow
+from windlass.core.job import JobRow
+from windlass.core.records import Entry
+from windlass.core.state import State
+from windlass.core.transition import (
+    Checkpoint,
+)
+from windlass.stores.signal import Signal
+
+
+@dataclass
+class Data:
+    clock: Clock
+    lock: RLock = field(default_factory=RLock)
+    serial: int = 0
+    jobs: dict[UUID, JobRow] = field(default_factory=dict)
+    logs: dict[UUID, list[LogRow]] = field(default_factory=lambda: defaultdict(list))
+    steps: dict[UUID, dict[str, Checkpoint]] = field(default_factory=lambda: defaultdict(dict))
+    requests: dict[tuple[str, str], UUID] = field(default_factory=dict)
+    rollups: dict[tuple[Instant, str, str, State], tuple[int, int, int]] = field(
+        default_factory=dict
+    )
+    entries: dict[tuple[str, str], Entry] = field(default_factory=dict)
+    work: Signal = field(default_factory=Signal)
+    news: Signal = field(default_factory=Signal)
+
+    def next_serial(self) -> int:
+        self.serial += 1
+        return self.serial

@@ -1,0 +1,141 @@
+"""The verbs that read, and the small data."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import AsyncIterator, Mapping, Sequence
+from uuid import UUID
+
+from windlass.core import event, query, records
+from windlass.core.clock import Instant
+from windlass.core.event import Attempt, Event
+from windlass.core.job import JobRow
+from windlass.core.query import Page, Query
+from windlass.core.records import PAUSED, Entry, Put, PutAnswer
+from windlass.core.state import State
+from windlass.core.transition import (
+    Checkpoint,
+)
+from windlass.store import (
+    COUNT_CAP,
+    EventPage,
+    QueueStats,
+    Rollup,
+    Store,
+)
+from windlass.stores.memory.data import Data
+from windlass.stores.tailing import tail
+
+
+class MemoryReads(Store):
+    """The half of the store that decides nothing."""
+
+    _data: Data
+
+    def _now(self) -> Instant:
+        return self._data.clock.now()
+
+    # -- reading
+
+    def _visible(self, job_id: UUID, owner: str | None) -> JobRow | None:
+        row = self._data.jobs.get(job_id)
+        return row if row is not None and owner in {None, row.owner} else None
+
+    async def get(self, ids: Sequence[UUID], owner: str | None = None) -> list[JobRow | None]:
+        with self._data.lock:
+            return [self._visible(job_id, owner) for job_id in ids]
+
+    async def find(self, wanted: Query) -> Page:
+        before = query.decode_cursor(wanted)
+        with self._data.lock:
+            rows = [
+                row
+                for row in self._data.jobs.values()
+                if (before is None or row.serial < before) and query.matches(wanted, row)
+            ]
+        rows.sort(key=lambda row: -row.serial)
+        page = rows[: wanted.limit]
+        more = len(rows) > wanted.limit
+        return Page(page, query.encode_cursor(wanted, page[-1].serial) if more else None)
+
+    async def stats(self) -> Mapping[str, QueueStats]:
+        counts: dict[str, dict[State, int]] = defaultdict(lambda: defaultdict(int))
+        oldest: dict[str, Instant] = {}
+        with self._data.lock:
+            paused = {key for kind, key in self._data.entries if kind == PAUSED}
+            for row in self._data.jobs.values():
+                if not row.final:
+                    counts[row.queue][row.state] += 1
+                if row.state is State.QUEUED and row.queued_at is not None:
+                    oldest[row.queue] = min(row.queued_at, oldest.get(row.queue, row.queued_at))
+        return {
+            queue: QueueStats(
+                counts={s: min(n, COUNT_CAP) for s, n in counts[queue].items()},
+                capped=frozenset(s for s, n in counts[queue].items() if n > COUNT_CAP),
+                oldest_queued_at=oldest.get(queue),
+                paused=queue in paused,
+            )
+            for queue in sorted({*counts, *paused})
+        }
+
+    async def rollups(self, since: Instant, until: Instant) -> list[Rollup]:
+        with self._data.lock:
+            return [
+                Rollup(minute=minute, queue=queue, task=task, outcome=outcome,
+                       count=count, wait=wait, run=run)
+                for (minute, queue, task, outcome), (count, wait, run)
+                in sorted(self._data.rollups.items())
+                if since <= minute < until
+            ]  # fmt: skip
+
+    async def events(self, job_id: UUID, after: int = 0, limit: int = 1000) -> EventPage | None:
+        with self._data.lock:
+            row = self._data.jobs.get(job_id)
+            log = list(self._data.logs.get(job_id, ()))
+        if row is None:
+            return None
+        events = event.page(row, log, after, limit)
+        last = events[-1].seq if events else after
+        return EventPage(events, row.final and last >= row.seq)
+
+    def tail(self, job_id: UUID, after: int = 0) -> AsyncIterator[Event]:
+        return tail(self, self._data.news, job_id, after)
+
+    async def attempts(self, job_id: UUID) -> list[Attempt] | None:
+        with self._data.lock:
+            row = self._data.jobs.get(job_id)
+            return None if row is None else event.attempts(row, self._data.logs.get(job_id, ()))
+
+    async def checkpoints(self, ids: Sequence[UUID]) -> list[Mapping[str, Checkpoint]]:
+        with self._data.lock:
+            return [dict(self._data.steps.get(job_id, {})) for job_id in ids]
+
+    # -- small data
+
+    def _live(self, kind: str, key: str) -> Entry | None:
+        return records.alive(self._data.entries.get((kind, key)), self._now())
+
+    async def put_records(self, puts: Sequence[Put]) -> list[PutAnswer]:
+        answers = []
+        with self._data.lock:
+            for put in puts:
+                answer = records.put(put, self._live(put.kind, put.key), self._now())
+                if answer.applied and answer.entry is not None:
+                    self._data.entries[put.kind, put.key] = answer.entry
+                answers.append(answer)
+        return answers
+
+    async def get_records(self, kind: str, keys: Sequence[str]) -> list[Entry | None]:
+        with self._data.lock:
+            return [self._live(kind, key) for key in keys]
+
+    async def list_records(self, kind: str, after: str = "", limit: int = 1000) -> list[Entry]:
+        with self._data.lock:
+            keys = sorted(key for of, key in self._data.entries if of == kind and key > after)
+            found = [entry for key in keys if (entry := self._live(kind, key)) is not None]
+        return found[:limit]
+
+    async def delete_records(self, kind: str, keys: Sequence[str]) -> None:
+        with self._data.lock:
+            for key in keys:
+                self._data.entries.pop((kind, key), None)
