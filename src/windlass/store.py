@@ -67,12 +67,13 @@ class Saying:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """Seconds to keep finished jobs and their logs; 0 keeps them for good."""
+    """Seconds to keep finished jobs, their logs and the counts per minute; 0 is for good."""
 
     succeeded: float = 30 * DAY
     canceled: float = 30 * DAY
     failed: float = 90 * DAY
     log: float = 30 * DAY
+    rollups: float = 90 * DAY
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
@@ -85,6 +86,7 @@ class Pruned:
     jobs: int = 0
     logs: int = 0
     records: int = 0
+    rollups: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,7 +207,7 @@ class Store(ABC):
 
     @abstractmethod
     async def prune(self, retention: Retention, limit: int) -> Pruned:
-        """Delete up to `limit` finished jobs, and logs of finished jobs, that are past keeping."""
+        """Delete what is past keeping: up to `limit` finished jobs, and as many jobs' logs."""
 
     # -- operators
 

@@ -277,7 +277,17 @@ class MemoryStore(MemoryReads):
             dead = [key for key, e in data.entries.items() if not records.alive(e, now)]
             for key in dead:
                 del data.entries[key]
-        return Pruned(len(gone), len(bare), len(dead))
+            old = self._old_rollups(retention, now)
+        return Pruned(len(gone), len(bare), len(dead), old)
+
+    def _old_rollups(self, retention: Retention, now: Instant) -> int:
+        until = upkeep.kept_until(now, retention.rollups)
+        if until is None:
+            return 0
+        old = [key for key in self._data.rollups if key[0] < until]
+        for key in old:
+            del self._data.rollups[key]
+        return len(old)
 
     def _forget(self, row: JobRow) -> None:
         data = self._data

@@ -119,6 +119,7 @@ class Engine:
         self.clock = clock
         self.work = Signal()
         self.news = Signal()
+        self.migrated: list[str] = []  # by this process, and not yet told
         self._users = 0
         self._start_afresh()
         _forget_on_fork(self)
@@ -280,10 +281,11 @@ class Engine:
         if self._connection is None:
             connection = connect(self.config)
             try:
-                migrate(connection, self.config.path, self.clock.now())
+                done = migrate(connection, self.config.path, self.clock.now())
             except BaseException:
                 let_go(connection)
                 raise
+            self.migrated += done
             self._connection = connection
         return self._connection
 

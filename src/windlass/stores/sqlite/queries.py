@@ -32,6 +32,7 @@ class Queries:
     get_steps: str
     add_rollup: str
     rollups: str
+    delete_old_rollups: str
     due: str
     expired: str
     past_keeping: str

@@ -134,6 +134,9 @@ SELECT minute, queue, task, outcome, count, wait, run FROM rollup
 WHERE minute >= ? AND minute < ?
 ORDER BY minute, queue, task, outcome
 
+-- name: delete_old_rollups
+DELETE FROM rollup WHERE minute < ?
+
 -- name: due
 -- Two ranges, each by its own index; a job that is both due and expired comes once.
 SELECT job.*, min(since) FROM (

@@ -100,9 +100,15 @@ def prune(tx: Tx, retention: Retention, limit: int) -> Pruned:
         for n in bare:
             connection.execute(SQL.delete_log, (n,))
             connection.execute(SQL.forget_log, (n,))
-    before = connection.total_changes()
-    connection.execute(SQL.delete_dead_records, (now,))
-    return Pruned(len(gone), len(bare), connection.total_changes() - before)
+    dead = _delete(connection, SQL.delete_dead_records, now)
+    until = upkeep.kept_until(now, retention.rollups)
+    old = 0 if until is None else _delete(connection, SQL.delete_old_rollups, until)
+    return Pruned(len(gone), len(bare), dead, old)
+
+
+def _delete(connection: apsw.Connection, sql: str, instant: Instant) -> int:
+    connection.execute(sql, (instant,))
+    return connection.changes()
 
 
 def stats(connection: apsw.Connection, now: Instant) -> Mapping[str, QueueStats]:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from queue import Empty, SimpleQueue
+from threading import Lock
 from typing import Any, TypeVar
 
 import apsw
@@ -36,8 +37,10 @@ class Session:
         self._path = engine.config.path
         self._seconds = seconds
         self._commands: SimpleQueue[tuple[Callable[[Tx], Any], Future[Any]] | bool] = SimpleQueue()
+        self._lock = Lock()  # so that no command slips in behind the end
         self._over = False
         self._done = engine.write_blocking(self._run, alone=True)
+        self._done.add_done_callback(self._end)
 
     def _run(self, tx: Tx) -> None:
         deadline = time.monotonic() + self._seconds
@@ -45,8 +48,6 @@ class Session:
             try:
                 command = self._commands.get(timeout=max(0.0, deadline - time.monotonic()))
             except Empty:
-                self._over = True
-                self._refuse_the_rest()
                 raise ConflictError(
                     f"the transaction was open for more than {self._seconds:g} s and was rolled "
                     "back, because all other writes wait for it; do the slow work before it"
@@ -55,24 +56,46 @@ class Session:
                 return
             if command is False:
                 raise _RolledBack
-            run, future = command
-            try:
-                future.set_result(run(tx))
-            except BaseException as error:  # noqa: BLE001 - the caller's thread raises it
-                future.set_exception(error)
+            self._obey(tx, *command)
 
-    def _refuse_the_rest(self) -> None:
-        while not self._commands.empty():
-            command = self._commands.get()
-            if not isinstance(command, bool):
-                command[1].set_exception(ConflictError("the transaction is over"))
+    def _obey(self, tx: Tx, run: Callable[[Tx], T], future: Future[T]) -> None:
+        """Do one thing and tell how it went; raises if the transaction did not outlive it."""
+        try:
+            result = run(tx)
+        except BaseException as error:  # noqa: BLE001 - the caller's thread raises it
+            future.set_exception(error)
+            if not tx.connection.in_transaction:
+                raise  # SQLite has rolled back by itself: the next statement would stand alone
+            return
+        if tx.connection.in_transaction:
+            future.set_result(result)
+            return
+        ended = ConflictError(
+            "a statement ended the transaction itself; use the session's commit() or rollback()"
+        )
+        future.set_exception(ended)
+        raise ended
+
+    def _end(self, _: Future[None]) -> None:
+        with self._lock:
+            self._over = True
+            while not self._commands.empty():
+                command = self._commands.get()
+                if not isinstance(command, bool):
+                    command[1].set_exception(self._why())
+
+    def _why(self) -> BaseException:
+        error = self._done.exception()
+        if error is None or isinstance(error, _RolledBack):
+            return ConflictError("the transaction is over")
+        return error
 
     def _do(self, run: Callable[[Tx], T]) -> T:
-        if self._over or self._done.done():
-            self._done.result(timeout=0)
-            raise ConflictError("the transaction is over")
         future: Future[T] = Future()
-        self._commands.put((run, future))
+        with self._lock:
+            if self._over:
+                raise self._why()
+            self._commands.put((run, future))
         return future.result()
 
     def execute(self, sql: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> list[Any]:
@@ -91,11 +114,29 @@ class Session:
         return self._do(run)
 
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        return self._do(lambda tx: enqueue(tx, jobs))
+        """All of them or, if this raises, none."""
+
+        def run(tx: Tx) -> list[Enqueued]:
+            try:
+                tx.connection.execute("SAVEPOINT windlass_enqueue")
+                answers = enqueue(tx, jobs)
+                tx.connection.execute("RELEASE windlass_enqueue")
+            except BaseException as error:
+                if tx.connection.in_transaction:
+                    tx.connection.execute("ROLLBACK TO windlass_enqueue")
+                if isinstance(error, apsw.Error):
+                    raise translate(error, self._path) from error
+                raise
+            return answers
+
+        return self._do(run)
 
     def commit(self) -> None:
         self._commands.put(True)
-        self._done.result()
+        try:
+            self._done.result()
+        except _RolledBack:
+            raise self._why() from None
 
     def rollback(self) -> None:
         self._commands.put(False)

@@ -27,7 +27,7 @@ from windlass.store import (
     Store,
 )
 from windlass.stores.sqlite import jobs, reads
-from windlass.stores.sqlite.connection import MIGRATIONS, Durability, SqliteConfig
+from windlass.stores.sqlite.connection import Durability, SqliteConfig
 from windlass.stores.sqlite.engine import Engine, Tx
 from windlass.stores.sqlite.session import DEFAULT_SECONDS, Session
 from windlass.stores.sqlite.watch import Watch
@@ -75,7 +75,8 @@ class SqliteStore(Store):
 
     async def migrate(self) -> Sequence[str]:
         await self.ping()  # opening migrates
-        return [f"{migration.version:04d}_{migration.name}" for migration in MIGRATIONS]
+        done, self._engine.migrated = self._engine.migrated, []
+        return done
 
     async def ping(self) -> Instant:
         return await self._engine.write(lambda tx: tx.now())

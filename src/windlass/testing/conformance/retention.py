@@ -32,8 +32,8 @@ from windlass.testing.factories import (
     step_done,
 )
 
-FOR_GOOD = Retention(succeeded=0, canceled=0, failed=0, log=0)
-A_DAY = Retention(succeeded=DAY, canceled=DAY, failed=DAY, log=0)
+FOR_GOOD = Retention(succeeded=0, canceled=0, failed=0, log=0, rollups=0)
+A_DAY = Retention(succeeded=DAY, canceled=DAY, failed=DAY, log=0, rollups=0)
 OUTCOMES: dict[State, Outcome] = {
     State.SUCCEEDED: Succeeded(),
     State.FAILED: BROKEN,
@@ -249,6 +249,18 @@ class TestRetention:
         assert await store.prune(FOR_GOOD, limit=10) == Pruned(records=1)
 
         assert [entry.key for entry in await store.list_records("ticket")] == ["for good", "long"]
+
+    async def test_counts_past_their_time_are_cleared_away(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        await settle_one(store, await start_one(store), Succeeded())
+        clock.advance(3 * DAY)
+        await settle_one(store, await start_one(store), Succeeded())
+        kept = Retention(succeeded=0, failed=0, canceled=0, log=0, rollups=2 * DAY)
+
+        assert await store.prune(kept, limit=10) == Pruned(rollups=1)
+
+        assert len(await store.rollups(0, clock.now() + 1)) == 1
 
     # -- delete
 
