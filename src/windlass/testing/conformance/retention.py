@@ -106,7 +106,7 @@ class TestRetention:
         queued = await enqueue_one(store)
         clock.advance(10_000 * DAY)
 
-        tight = Retention(succeeded=1, canceled=1, failed=1, log=1)
+        tight = Retention(succeeded=1, canceled=1, failed=1, log=1, rollups=0)
         assert await store.prune(tight, limit=10) == Pruned()
 
         jobs = [running, snoozing, held, queued]
