@@ -1,0 +1,193 @@
+"""Workspaces are made, kept and removed, and nothing else is ever touched."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from windlass.core.errors import ConfigurationError
+from windlass.core.ids import uuid7
+from windlass.workspace import Found, Kind, Workspaces
+
+DAY = 86_400.0
+
+
+@pytest.fixture
+def spaces(tmp_path: Path) -> Workspaces:
+    return Workspaces(tmp_path / "data")
+
+
+def test_a_workspace_is_made_on_first_use_and_found_again(spaces: Workspaces) -> None:
+    job = uuid7()
+    first = spaces.path(Kind.TEMP, job)
+    (first / "frame.jpg").write_bytes(b"x")
+
+    assert first == spaces.data / "temp" / str(job)
+    assert (spaces.path(Kind.TEMP, job) / "frame.jpg").exists()
+    assert first.stat().st_mode & 0o777 == 0o700
+
+
+def test_both_directories_go_with_all_that_is_in_them(spaces: Workspaces) -> None:
+    job, other = uuid7(), uuid7()
+    for kind in Kind:
+        deep = spaces.path(kind, job) / "a" / "b"
+        deep.mkdir(parents=True)
+        (deep / "file").write_text("x")
+        spaces.path(kind, other)
+
+    assert spaces.remove(job) == []
+
+    assert not any((spaces.data / kind / str(job)).exists() for kind in Kind)
+    assert all((spaces.data / kind / str(other)).exists() for kind in Kind)
+
+
+def test_to_remove_what_is_not_there_is_harmless(spaces: Workspaces) -> None:
+    assert spaces.remove(uuid7()) == []
+    spaces.path(Kind.TEMP, uuid7())
+    assert spaces.remove(uuid7()) == []
+
+
+def test_links_inside_are_removed_and_not_followed(spaces: Workspaces, tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "file").write_text("keep me")
+    job = uuid7()
+    place = spaces.path(Kind.TEMP, job)
+    (place / "dir").symlink_to(precious)
+    (place / "file").symlink_to(precious / "file")
+
+    assert spaces.remove(job) == []
+
+    assert not place.exists()
+    assert (precious / "file").read_text() == "keep me"
+
+
+def test_a_workspace_that_is_itself_a_link_is_not_followed(
+    spaces: Workspaces, tmp_path: Path
+) -> None:
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "file").write_text("keep me")
+    job = uuid7()
+    spaces.path(Kind.TEMP, uuid7())
+    (spaces.data / "temp" / str(job)).symlink_to(precious)
+
+    assert len(spaces.remove(job)) == 1
+
+    assert (precious / "file").read_text() == "keep me"
+    with pytest.raises(ConfigurationError, match="not a directory"):
+        spaces.path(Kind.TEMP, job)
+
+
+def test_a_root_that_is_a_link_is_refused(spaces: Workspaces, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    spaces.data.mkdir()
+    (spaces.data / "temp").symlink_to(elsewhere)
+
+    with pytest.raises(ConfigurationError, match="directory of its own"):
+        spaces.path(Kind.TEMP, uuid7())
+    with pytest.raises(ConfigurationError, match="directory of its own"):
+        spaces.remove(uuid7())
+
+
+def test_what_cannot_be_removed_is_a_warning(
+    spaces: Workspaces, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = uuid7()
+    (spaces.path(Kind.TEMP, job) / "stuck").write_text("x")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError("not yours")
+
+    monkeypatch.setattr(os, "unlink", refuse)
+
+    warnings = spaces.remove(job)
+
+    assert any("stuck" in warning and "not yours" in warning for warning in warnings)
+
+
+def test_only_directories_named_by_a_uuid_are_listed(spaces: Workspaces) -> None:
+    job = uuid7()
+    place = spaces.path(Kind.PROXY, job)
+    for name in ("..data", "not-a-uuid", str(uuid7()).upper(), uuid7().hex):
+        (spaces.data / "proxy" / name).mkdir()
+    (spaces.data / "proxy" / str(uuid7())).write_text("a file")
+    now = time.time()
+    os.utime(place, (now - 3 * DAY, now - 3 * DAY))
+
+    [found] = spaces.list(now)
+
+    assert (found.kind, found.lineage) == (Kind.PROXY, job)
+    assert found.age == pytest.approx(3 * DAY, abs=60)
+
+
+@pytest.mark.parametrize(
+    ("kind", "hours", "old"),
+    [
+        (Kind.TEMP, 23.9, False),
+        (Kind.TEMP, 24, True),
+        (Kind.PROXY, 47, False),
+        (Kind.PROXY, 48, True),
+    ],
+)
+def test_temporary_files_are_old_after_a_day_and_proxies_after_two(
+    kind: Kind, hours: float, old: bool
+) -> None:
+    assert Found(kind, uuid7(), hours * 3600).old is old
+
+
+SWAPPER = """
+import os, sys
+place, precious = sys.argv[1:]
+print("ready", flush=True)
+while True:
+    try:
+        os.rename(place, place + ".aside")
+        os.symlink(precious, place)
+    except OSError:
+        pass
+    try:
+        os.unlink(place)
+    except OSError:
+        pass
+    try:
+        os.rename(place + ".aside", place)
+    except OSError:
+        pass
+"""
+
+
+def test_a_directory_swapped_for_a_link_during_removal_leads_nowhere(
+    spaces: Workspaces, tmp_path: Path
+) -> None:
+    """A racing process swaps a directory inside the workspace for a link, as fast as it can."""
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    kept = [precious / f"file-{n}" for n in range(20)]
+    for file in kept:
+        file.write_text("keep me")
+    for _ in range(60):
+        job = uuid7()
+        victim = spaces.path(Kind.TEMP, job) / "victim"
+        victim.mkdir()
+        for n in range(50):
+            (victim / f"file-{n}").write_text("x")
+        racer = subprocess.Popen(
+            [sys.executable, "-c", SWAPPER, str(victim), str(precious)], stdout=subprocess.PIPE
+        )
+        try:
+            assert racer.stdout is not None
+            racer.stdout.readline()
+            for _ in range(20):
+                spaces.remove(job)
+        finally:
+            racer.kill()
+            racer.communicate()
+        assert all(file.read_text() == "keep me" for file in kept)
+        assert not any(path.is_symlink() for path in precious.iterdir())
