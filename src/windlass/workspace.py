@@ -1,9 +1,9 @@
 """A job's own directories for temporary files, and their safe removal.
 
 `<data>/temp/<id>/` and `<data>/proxy/<id>/`, on this host, named by the first job of a retry
-lineage: later attempts and resumed jobs find what earlier ones left. Nothing outside the two roots is ever
-touched: names are UUIDs, and removal walks by open directory handles that follow no symlink, so a
-directory swapped for a link while it is being removed leads nowhere.
+lineage: later attempts and resumed jobs find what earlier ones left. Nothing outside the two roots
+is ever touched: names are UUIDs, and removal walks by open directory handles that follow no symlink,
+so a directory swapped for a link while it is being removed leads nowhere.
 """
 
 from __future__ import annotations
