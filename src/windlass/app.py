@@ -5,19 +5,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
+from threading import Lock
+from typing import Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar, cast, overload
 from uuid import UUID
-from weakref import WeakKeyDictionary
 
 from windlass.client import Client, EnqueueOptions, accepted
 from windlass.config import Duration, seconds, store_url
 from windlass.core.clock import Clock
 from windlass.core.codec import Codec, JsonCodec, Purpose
 from windlass.core.enqueue import Enqueued
-from windlass.core.errors import ConfigurationError, JobFailedError
+from windlass.core.errors import (
+    ConfigurationError,
+    ConflictError,
+    JobFailedError,
+    StoreUnavailableError,
+)
 from windlass.core.event import Event
 from windlass.core.job import DEFAULT_QUEUE, JobRow, NewJob
 from windlass.core.retry import Backoff, Exponential, Policy
@@ -31,7 +37,7 @@ from windlass.worker import Context, Worker, WorkerConfig
 
 P = ParamSpec("P")
 R = TypeVar("R")
-_transaction: ContextVar[Transaction | None] = ContextVar("windlass_transaction", default=None)
+_Errors: TypeAlias = type[BaseException] | Iterable[type[BaseException]]
 
 
 class Job(Generic[R]):
@@ -131,19 +137,13 @@ class Task(Generic[P, R]):
         **more: Any,
     ) -> Task[P, R]:
         """The same task with these options for its next jobs."""
+        _only_known(more, EnqueueOptions.__slots__)
         changes = dict(more)
         if delay is not None:
             changes["delay"] = seconds(delay, "delay")
         if expires_in is not None:
             changes["expires_in"] = seconds(expires_in, "expires_in")
-        try:
-            options = replace(self._options, **changes)
-        except TypeError:
-            known = ", ".join(EnqueueOptions.__slots__)
-            raise ConfigurationError(
-                f"unknown options: {', '.join(sorted(more))}; known are {known}"
-            ) from None
-        return Task(self._app, self.spec, options)
+        return Task(self._app, self.spec, replace(self._options, **changes))
 
     def new_job(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
         """The job as it would be enqueued: for bulk."""
@@ -169,7 +169,11 @@ class Windlass:
         self.tasks = Registry()
         self.sync = LoopThread()
         self._root: Store = open_store(self.url, clock=clock)
-        self._handles: WeakKeyDictionary[asyncio.AbstractEventLoop, Store] = WeakKeyDictionary()
+        self._lock = Lock()
+        self._pid = os.getpid()
+        self._closed = False
+        self._handles: dict[asyncio.AbstractEventLoop, Store] = {}
+        self._transaction: ContextVar[Transaction | None] = ContextVar("transaction", default=None)
 
     # -- tasks
 
@@ -188,6 +192,7 @@ class Windlass:
         if function is not None:
             return self._task(function, None, _options())
         name = options.pop("name", None)
+        _only_known(options, inspect.signature(_options).parameters)
         made = _options(**options)
         return _TaskMaker(lambda function: self._task(function, name, made))
 
@@ -205,23 +210,40 @@ class Windlass:
     def client(self) -> Client:
         """For the running event loop; handles of a store belong to one loop each."""
         loop = asyncio.get_running_loop()
-        handle = self._handles.get(loop)
-        if handle is None:
-            handle = self._handles[loop] = self._root.twin()
+        handles = self._own_handles()
+        with self._lock:
+            self._check_open()
+            handle = handles.get(loop)
+            if handle is None:
+                for ended in [other for other in handles if other.is_closed()]:
+                    self.sync.submit(handles.pop(ended).close())  # one asyncio.run after another
+                handle = handles[loop] = self._root.twin()
         return Client(handle, self.codec)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreUnavailableError(f"the app on {self.url} is closed")
+
+    def _own_handles(self) -> dict[asyncio.AbstractEventLoop, Store]:
+        if self._pid != os.getpid():  # the loops of the process that forked run only there
+            self._pid, self._lock, self._handles = os.getpid(), Lock(), {}
+        return self._handles
 
     def prepare(self, spec: TaskSpec, args: Any, kwargs: Any, options: EnqueueOptions) -> NewJob:
         return Client(self._root, self.codec).prepare(spec, args, kwargs, options)
 
     async def aenqueue_many(self, jobs: list[NewJob]) -> list[Job[Any]]:
         """Enqueue jobs in one write. The first that is refused raises; the others are stored."""
+        transaction = self._transaction.get()
+        if transaction is not None:  # it holds the writer: a write beside it would wait for its end
+            return self._jobs(transaction.enqueue(jobs))
         return self._jobs(await self.client().enqueue(jobs))
 
     def enqueue_many(self, jobs: list[NewJob]) -> list[Job[Any]]:
-        transaction = _transaction.get()
-        if transaction is None:
-            return self.sync.call(self.aenqueue_many(jobs))
-        return self._jobs(transaction.enqueue(jobs))
+        transaction = self._transaction.get()
+        if transaction is not None:
+            return self._jobs(transaction.enqueue(jobs))
+        return self.sync.call(self.aenqueue_many(jobs))
 
     def _jobs(self, answers: list[Enqueued]) -> list[Job[Any]]:
         rows = [(answer, accepted(answer)) for answer in answers]
@@ -253,8 +275,11 @@ class Windlass:
             raise ConfigurationError(
                 f"{self.url} has no transactions of its own; only SQLite stores do"
             )
+        self._check_open()
+        if self._transaction.get() is not None:
+            raise ConflictError("a transaction is open here already; use that one")
         transaction = self._root.transaction(seconds(timeout, "timeout"))
-        token = _transaction.set(transaction)
+        token = self._transaction.set(transaction)
         try:
             yield transaction
         except BaseException:
@@ -263,21 +288,40 @@ class Windlass:
         else:
             transaction.commit()
         finally:
-            _transaction.reset(token)
+            self._transaction.reset(token)
 
     # -- running
 
     def worker(self, config: WorkerConfig | None = None) -> Worker:
+        self._check_open()
         return Worker(self._root.twin(), self.tasks, self.codec, config or WorkerConfig())
 
     async def aclose(self) -> None:
-        for handle in list(self._handles.values()):
-            await handle.close()
-        await self._root.close()
+        await self._close_handles()
+        await asyncio.to_thread(self.sync.close)
 
     def close(self) -> None:
-        self.sync.call(self.aclose())
+        with contextlib.suppress(RuntimeError):
+            if asyncio.get_running_loop() in self._own_handles():
+                raise ConfigurationError("this event loop uses the app: write `await app.aclose()`")
+        self.sync.call(self._close_handles())
         self.sync.close()
+
+    async def _close_handles(self) -> None:
+        """Each where it belongs: on its own loop, if that still runs."""
+        self._closed = True
+        here = asyncio.get_running_loop()
+        handles = self._own_handles()
+        while handles:
+            loop, handle = handles.popitem()
+            if loop is here or loop.is_closed():
+                await handle.close()
+            elif loop.is_running():
+                closing = asyncio.run_coroutine_threadsafe(handle.close(), loop)
+                await asyncio.wrap_future(closing)
+            else:
+                await asyncio.to_thread(loop.run_until_complete, handle.close())
+        await self._root.close()
 
 
 class _TaskMaker:
@@ -307,8 +351,8 @@ def _options(
     crash_cap: int = 3,
     timeout: Duration | None = None,
     lease: Duration | None = None,
-    retry_on: tuple[type[BaseException], ...] = (),
-    terminal_on: tuple[type[BaseException], ...] = (),
+    retry_on: _Errors = (),
+    terminal_on: _Errors = (),
 ) -> TaskOptions:
     policy = Policy(
         backoff=backoff or Exponential(),
@@ -321,6 +365,23 @@ def _options(
         priority=priority,
         policy=policy,
         lease=None if lease is None else seconds(lease, "lease"),
-        retry_on=retry_on,
-        terminal_on=terminal_on,
+        retry_on=_errors("retry_on", retry_on),
+        terminal_on=_errors("terminal_on", terminal_on),
     )
+
+
+def _errors(what: str, given: _Errors) -> tuple[type[BaseException], ...]:
+    try:
+        kinds = (given,) if isinstance(given, type) else tuple(given)
+        isinstance(Exception(), kinds)
+    except TypeError:
+        raise ConfigurationError(f"{what} is {given!r}; it takes classes of exceptions") from None
+    return kinds
+
+
+def _only_known(given: Iterable[str], known: Iterable[str]) -> None:
+    unknown = sorted(set(given) - set(known))
+    if unknown:
+        raise ConfigurationError(
+            f"unknown options: {', '.join(unknown)}; known are {', '.join(known)}"
+        )

@@ -39,7 +39,12 @@ def seconds(value: Duration, what: str = "the duration") -> float:
             )
         number = sum(float(n) * _UNITS[unit] for n, unit in parts)
     else:
-        number = float(value)
+        try:
+            number = float(value)
+        except TypeError:
+            raise InvalidArgumentError(
+                f"{what} is {value!r}; write seconds, words or a timedelta"
+            ) from None
     if not 0 <= number < float("inf"):
         raise InvalidArgumentError(f"{what} is {value!r}; it must be zero or more")
     return number

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Coroutine
 from concurrent.futures import Future
 from threading import Lock, Thread
@@ -15,17 +16,23 @@ class LoopThread:
     """An event loop on a thread of its own, started by its first call."""
 
     def __init__(self) -> None:
+        self._start_afresh()
+
+    def _start_afresh(self) -> None:
+        self._pid = os.getpid()
         self._lock = Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: Thread | None = None
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
+        if self._pid != os.getpid():
+            self._start_afresh()  # the thread stayed behind in the process that forked
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
                 self._thread = Thread(
-                    target=self._loop.run_forever, name="windlass-sync", daemon=True
+                    target=_run, args=(self._loop,), name="windlass-sync", daemon=True
                 )
                 self._thread.start()
             return self._loop
@@ -43,10 +50,17 @@ class LoopThread:
             raise
 
     def close(self) -> None:
+        """End the loop, and what still waits on it. The next call would start another."""
+        if self._pid != os.getpid():
+            return
         with self._lock:
             loop, thread = self._loop, self._thread
             self._loop = self._thread = None
         if loop is not None and thread is not None:
             loop.call_soon_threadsafe(loop.stop)
             thread.join()
-            loop.close()
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:  # it tidies up as it leaves
+        runner.get_loop().run_forever()

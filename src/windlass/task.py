@@ -5,18 +5,21 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NotRequired, Required, get_type_hints
+from typing import Any, Never, NoReturn, get_type_hints
 
 import pydantic
-from pydantic import TypeAdapter
-from typing_extensions import TypedDict
+from pydantic import ConfigDict, TypeAdapter
+from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
+from pydantic_core import PydanticSerializationError
 
-from windlass.core.errors import ConfigurationError, InvalidArgumentError, InvalidInput
+from windlass.core.errors import CodecError, ConfigurationError, InvalidArgumentError, InvalidInput
 from windlass.core.job import DEFAULT_POLICY, DEFAULT_QUEUE
 from windlass.core.retry import Backoff, Policy
 
 _NAMED = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
 CONTEXT = "ctx"
+_CONFIG = ConfigDict(ser_json_inf_nan="constants")  # for the codec to refuse: else they become null
+_AS_JSON: Any = {"mode": "json", "by_alias": True, "round_trip": True}  # what can be read back
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,22 +44,21 @@ class Signature:
     def __init__(self, function: Callable[..., Any], name: str) -> None:
         self._name = name
         parameters = list(inspect.signature(function).parameters.values())
-        hints = get_type_hints(function, include_extras=True)
+        hints = _hints(function, name)
         self.takes_context = bool(parameters) and parameters[0].name == CONTEXT
         self._bound = inspect.Signature(parameters[1:] if self.takes_context else parameters)
-        fields: dict[str, Any] = {}
-        for parameter in self._bound.parameters.values():
+        self._arguments: dict[str, TypeAdapter[Any]] = {}
+        for key, parameter in self._bound.parameters.items():
             if parameter.kind not in _NAMED:
                 raise ConfigurationError(
                     f"task {name!r} has the parameter {str(parameter)!r}; "
                     "a task's arguments are stored by name, so each needs one"
                 )
-            kind = hints.get(parameter.name, Any)
-            optional = parameter.default is not inspect.Parameter.empty
-            fields[parameter.name] = NotRequired[kind] if optional else Required[kind]
-        self._arguments: TypeAdapter[Any] = TypeAdapter(TypedDict("Arguments", fields))  # type: ignore[operator]
+            whose = f"the parameter {key!r} of task {name!r}"
+            self._arguments[key] = _adapter(hints.get(key, Any), whose)
         result = hints.get("return", Any)
-        self._result: TypeAdapter[Any] = TypeAdapter(Any if result is None else result)
+        never = result in (NoReturn, Never)
+        self._result = _adapter(Any if never else result, f"the result of task {name!r}")
 
     def store(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """What is stored for a call with these arguments; says which one is wrong, and why."""
@@ -64,38 +66,90 @@ class Signature:
             given = self._bound.bind(*args, **kwargs).arguments
         except TypeError as error:
             raise InvalidArgumentError(f"task {self._name!r}: {error}") from None
-        try:
-            checked = self._arguments.validate_python(dict(given))
-        except pydantic.ValidationError as error:
-            raise InvalidArgumentError(f"task {self._name!r}: {_explain(error)}") from None
-        stored: dict[str, Any] = self._arguments.dump_python(checked, mode="json")
+        checked, problems = self._check(given, strict=None)
+        if problems:
+            raise InvalidArgumentError(f"task {self._name!r}: {'; '.join(problems)}")
+        stored: dict[str, Any] = {}
+        for key, value in checked.items():
+            try:
+                stored[key] = self._arguments[key].dump_python(value, **_AS_JSON)
+            except (PydanticSerializationError, ValueError) as error:
+                raise InvalidArgumentError(
+                    f"task {self._name!r}: argument {key!r} cannot be stored: {error}"
+                ) from None
         return stored
 
     def restore(self, stored: Any) -> dict[str, Any]:
-        """The arguments for a call, from what was stored."""
-        try:
-            checked: dict[str, Any] = self._arguments.validate_python(stored)
-        except pydantic.ValidationError as error:
-            raise InvalidInput(f"task {self._name!r}: {_explain(error)}") from None
+        """The arguments for a call, from what was stored; what the task no longer has is left."""
+        if not isinstance(stored, dict):
+            raise InvalidInput(f"task {self._name!r}: the stored arguments are {stored!r:.80}")
+        known = {key: value for key, value in stored.items() if key in self._arguments}
+        checked, problems = self._check(known, strict=False)
+        problems += [
+            f"argument {key!r}: missing"
+            for key, parameter in self._bound.parameters.items()
+            if key not in known and parameter.default is inspect.Parameter.empty
+        ]
+        if problems:
+            raise InvalidInput(f"task {self._name!r}: {'; '.join(problems)}")
         return checked
 
+    def _check(
+        self, given: Mapping[str, Any], *, strict: bool | None
+    ) -> tuple[dict[str, Any], list[str]]:
+        checked: dict[str, Any] = {}
+        problems: list[str] = []
+        for key, value in given.items():
+            try:
+                checked[key] = self._arguments[key].validate_python(value, strict=strict)
+            except pydantic.ValidationError as error:
+                problems += _explain(key, error)
+        return checked, problems
+
     def result(self, value: Any) -> Any:
-        return self._result.dump_python(value, mode="json", warnings=False)
+        try:
+            return self._result.dump_python(value, **_AS_JSON, warnings=False)
+        except (PydanticSerializationError, ValueError) as error:
+            raise CodecError(
+                f"the result of task {self._name!r} cannot be stored: {error}"
+            ) from None
 
     def restore_result(self, stored: Any) -> Any:
         try:
-            return self._result.validate_python(stored)
+            return self._result.validate_python(stored, strict=False)
         except pydantic.ValidationError:
             return stored  # the task's type has changed since; the value itself is still true
 
 
-def _explain(error: pydantic.ValidationError) -> str:
+def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
+    try:
+        return get_type_hints(function, include_extras=True)
+    except NameError as error:
+        raise ConfigurationError(
+            f"the annotations of task {name!r} cannot be read: {error}; they are needed when it "
+            "runs, so the name must be imported there, and not only for type checkers"
+        ) from None
+
+
+def _adapter(kind: Any, whose: str) -> TypeAdapter[Any]:
+    try:
+        return TypeAdapter(kind, config=_CONFIG)
+    except (PydanticUserError, PydanticUndefinedAnnotation) as error:
+        if error.code == "type-adapter-config-unused":  # a model has its own
+            return TypeAdapter(kind)
+        raise ConfigurationError(
+            f"{whose} cannot be stored: {str(error).partition('. ')[0]}; "
+            f"use plain data, dataclasses or models (the context comes first, named {CONTEXT})"
+        ) from None
+
+
+def _explain(key: str, error: pydantic.ValidationError) -> list[str]:
     parts = []
     for line in error.errors(include_url=False):
-        where = ".".join(str(piece) for piece in line["loc"]) or "arguments"
+        where = ".".join([key, *(str(piece) for piece in line["loc"])])
         got = "" if line["type"] == "missing" else f", got {line['input']!r:.80}"
         parts.append(f"argument {where!r}: {line['msg']}{got}")
-    return "; ".join(parts)
+    return parts
 
 
 @dataclass(slots=True)

@@ -2,7 +2,7 @@
 
 `<data>/temp/<id>/` and `<data>/proxy/<id>/`, on this host, named by the first job of a retry
 lineage: later attempts and resumed jobs find what earlier ones left. Nothing outside the two roots
-is ever touched: names are UUIDs, and removal walks by open directory handles that follow no symlink,
+is ever touched: names are UUIDs, and removal walks by open handles that follow no symlink,
 so a directory swapped for a link while it is being removed leads nowhere.
 """
 

@@ -7,9 +7,9 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from windlass.core.errors import ConfigurationError
 from windlass.core.ids import uuid7
 from windlass.core.job import DEFAULT_QUEUE
-from windlass.core.lease import DEFAULT_LEASE
 from windlass.store import Retention
 
 
@@ -19,13 +19,26 @@ def worker_name() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerConfig:
-    """`queues` maps each queue to its slots. `burst` ends the worker when nothing is left to do."""
+    """`queues` maps each queue to its slots. `burst` ends the worker when nothing is left to do.
+
+    `lease` overrules what the tasks say about theirs; None leaves it to them.
+    """
 
     queues: Mapping[str, int] = field(default_factory=lambda: {DEFAULT_QUEUE: 10})
     name: str = field(default_factory=worker_name)
-    lease: float = DEFAULT_LEASE
+    lease: float | None = None
     poll: float = 1.0
     sweep: float = 1.0
     grace: float = 10.0
     burst: bool = False
     retention: Retention = field(default_factory=Retention)
+
+    def __post_init__(self) -> None:
+        if not self.queues or min(self.queues.values()) < 1:
+            raise ConfigurationError(
+                f"queues is {dict(self.queues)}; name at least one, each with a slot or more"
+            )
+        for name in ("lease", "poll", "sweep"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ConfigurationError(f"{name} is {value!r}; it must be more than 0 seconds")

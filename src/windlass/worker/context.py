@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from threading import Event as Flag
 from threading import Lock
 from typing import Any, TypeVar, cast
 
 from windlass.core.codec import Codec, Purpose
-from windlass.core.errors import StaleLeaseError
+from windlass.core.errors import StaleLeaseError, StoreError
 from windlass.core.event import EventType, Record
 from windlass.core.job import JobRow
+from windlass.core.limits import KIB
 from windlass.core.progress import DEFAULT_STAGES, StageMap, advance
-from windlass.core.transition import Status
+from windlass.core.transition import Status, check_records
 from windlass.store import Saying, Store
 
 T = TypeVar("T")
+log = logging.getLogger("windlass.worker")
+MAX_MESSAGE = 8 * KIB  # characters; they fit into an event however they are encoded
+RETRY_STORE = 0.25
+
+
+def storable(text: str, limit: int = MAX_MESSAGE) -> str:
+    """Text as it can be stored: what is said in passing is cut short rather than refused."""
+    if len(text) > limit:
+        text = text[: limit - 1] + "…"
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 class Context:
@@ -36,8 +48,9 @@ class Context:
         self._loop = loop
         self._stages = stages
         self._lock = Lock()  # a sync task speaks from its own thread
+        self._flushing = asyncio.Lock()  # the store drops a record older than what it has
         self._n = 0
-        self._stage: str | None = job.stage
+        self._stage: str | None = None  # where an earlier attempt was says nothing about this one
         self._percent = job.percent
         self._pending: list[Record] = []
         self._steps: dict[str, bytes] | None = None
@@ -62,13 +75,13 @@ class Context:
     def _add(self, kind: EventType, data: dict[str, Any] | None = None, **values: Any) -> None:
         body = None if data is None else self._codec.encode(data, Purpose.EVENT)
         with self._lock:
+            record = Record(n=self._n + 1, type=kind, body=body, **values)
+            check_records([record])
             self._n += 1
-            record = Record(n=self._n, type=kind, body=body, **values)
             last = self._pending[-1] if self._pending else None
             if last is not None and last.type is kind is EventType.STEP_PROGRESS:
-                self._pending[-1] = (
-                    record  # nobody has seen the last one yet: only the newest counts
-                )
+                # Nobody has seen the last one yet: only the newest counts.
+                self._pending[-1] = record
             else:
                 self._pending.append(record)
 
@@ -84,7 +97,7 @@ class Context:
         self._percent = advance(self._percent, whole)
         self._add(
             EventType.STEP_PROGRESS,
-            None if message is None else {"message": message},
+            None if message is None else {"message": storable(message)},
             percent=self._percent,
             stage=stage,
             phase=None if stage is None else self._stages.phase(stage).name,
@@ -92,10 +105,11 @@ class Context:
         )
 
     def log(self, message: str, level: str = "info") -> None:
-        self._add(EventType.LOG, {"level": level, "message": message}, step=self.current_step)
+        said = {"level": level, "message": storable(message)}
+        self._add(EventType.LOG, said, step=self.current_step)
 
     def warn(self, message: str) -> None:
-        self._add(EventType.WARNING, {"message": message}, step=self.current_step)
+        self._add(EventType.WARNING, {"message": storable(message)}, step=self.current_step)
 
     def take(self) -> tuple[Record, ...]:
         """What was said since this was last asked."""
@@ -115,9 +129,10 @@ class Context:
         """Run a piece of the task once: its result is recorded, and later attempts get that."""
         if (kept := await self._kept(name)) is not None:
             return cast("T", self._codec.decode(kept, Purpose.CHECKPOINT))
-        self.current_step = name
+        outer, self.current_step = self.current_step, name
         value = await function(*args, **kwargs)
         await self._keep(name, value)
+        self.current_step = outer
         return value
 
     def step(self, name: str, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
@@ -125,35 +140,45 @@ class Context:
         kept = asyncio.run_coroutine_threadsafe(self._kept(name), self._loop).result()
         if kept is not None:
             return cast("T", self._codec.decode(kept, Purpose.CHECKPOINT))
-        self.current_step = name
+        outer, self.current_step = self.current_step, name
         value = function(*args, **kwargs)
         asyncio.run_coroutine_threadsafe(self._keep(name, value), self._loop).result()
+        self.current_step = outer
         return value
 
     async def _kept(self, name: str) -> bytes | None:
         if self._steps is None:
-            [found] = await self._store.checkpoints([self.job.id])
+            [found] = await self._insist(lambda: self._store.checkpoints([self.job.id]))
             self._steps = {step: point.value for step, point in found.items()}
         return self._steps.get(name)
 
     async def _keep(self, name: str, value: Any) -> None:
         data = self._codec.encode(value, Purpose.CHECKPOINT)
         self._add(EventType.STEP_STATUS, step=name, status="completed", checkpoint=data)
-        await self.flush()
+        await self._insist(self.flush)
         assert self._steps is not None
         self._steps[name] = data
-        self.current_step = None
+
+    async def _insist(self, call: Callable[[], Awaitable[T]]) -> T:
+        """A store that is away for a while is no failure of the task."""
+        while True:
+            try:
+                return await call()
+            except StoreError as error:
+                log.warning("a step of job %s waits for the store: %s", self.job.id, error)
+                await asyncio.sleep(RETRY_STORE)
 
     async def flush(self) -> None:
         """Store what was said so far; raises when this attempt no longer holds its lease."""
-        records = self.take()
-        if not records:
-            return
-        try:
-            [answer] = await self._store.record([Saying(self.job.lease, records)])
-        except BaseException:
-            self.put_back(records)  # repeated later; the store drops what it already has
-            raise
+        async with self._flushing:
+            records = self.take()
+            if not records:
+                return
+            try:
+                [answer] = await self._store.record([Saying(self.job.lease, records)])
+            except BaseException:
+                self.put_back(records)  # repeated later; the store drops what it already has
+                raise
         if answer.status is Status.REFUSED and answer.error is not None:
             raise answer.error
         if not answer.applied:

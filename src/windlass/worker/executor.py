@@ -8,44 +8,67 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import traceback
 from collections.abc import Callable
 from concurrent.futures import Executor
-from typing import Any
+from typing import Any, ClassVar
 
 from windlass.core import failure as failures
+from windlass.core.clock import SECOND, Instant
 from windlass.core.codec import Codec, Purpose
-from windlass.core.errors import Cancel, RetryAfter, Snooze, TerminalError, WindlassError
+from windlass.core.errors import (
+    Cancel,
+    RetryAfter,
+    Snooze,
+    StoreError,
+    TerminalError,
+    WindlassError,
+)
 from windlass.core.failure import ErrorKind, Failure
 from windlass.core.job import JobRow
-from windlass.core.limits import MAX_BLOB, MAX_TRACEBACK, check_size
+from windlass.core.limits import KIB, MAX_BLOB, MAX_EVENT, MAX_NAME, MAX_TRACEBACK, check_size
 from windlass.core.outcome import Aborted, Failed, Outcome, Snoozed, Succeeded
+from windlass.core.records import Put
+from windlass.store import DAY, Store
 from windlass.task import Registry, TaskSpec
-from windlass.worker.context import Context
+from windlass.worker.context import Context, storable
 
 UNKNOWN_TASK_DELAY = 60.0
-UNKNOWN_TASK_PATIENCE = 86_400 * 1_000_000
+UNKNOWN_TASK_PATIENCE = DAY
+_MAX_MESSAGE = 4 * KIB
+
+
+class UnknownTaskError(Exception):
+    code: ClassVar[str] = failures.UNKNOWN_TASK
+
+
+class AttemptTimeoutError(TimeoutError):
+    """The attempt's own time ran out; a TimeoutError of the task's making is just an error."""
+
+    code: ClassVar[str] = failures.TIMEOUT
 
 
 class TaskRunner:
-    def __init__(self, tasks: Registry, codec: Codec, threads: Executor) -> None:
+    def __init__(self, tasks: Registry, codec: Codec, threads: Executor, store: Store) -> None:
         self._tasks = tasks
         self._codec = codec
         self._threads = threads
+        self._store = store
 
     async def run(self, job: JobRow, context: Context) -> Outcome:
         spec = self._tasks.get(job.task)
         if spec is None:
-            return self._unknown(job, context)
+            return await self._unknown(job, context)
         try:
             arguments = spec.signature.restore(self._codec.decode(job.payload, Purpose.PAYLOAD))
             value = await self._call(spec, job, context, arguments)
             result = self._codec.encode(spec.signature.result(value), Purpose.RESULT)
             check_size("the result", result, MAX_BLOB)
             return Succeeded(result=result)
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
             raise
-        except Exception as error:  # noqa: BLE001 - whatever a task raises is its outcome
+        except BaseException as error:  # noqa: BLE001 - whatever a task raises is its outcome
             return self._failed(error, spec, context)
 
     async def _call(
@@ -53,11 +76,19 @@ class TaskRunner:
     ) -> Any:
         given = (context,) if spec.signature.takes_context else ()
         timeout = job.policy.timeout
+        over = AttemptTimeoutError(f"ran longer than its timeout of {timeout} s")
         if spec.is_async:
-            async with asyncio.timeout(timeout):
-                return await spec.function(*given, **arguments)
-        call: Callable[[], Any] = lambda: spec.function(*given, **arguments)  # noqa: E731
-        running = asyncio.get_running_loop().run_in_executor(self._threads, call)
+            limit = asyncio.timeout(timeout)
+            try:
+                async with limit:
+                    return await spec.function(*given, **arguments)
+            except TimeoutError as error:
+                if limit.expired():
+                    raise over from error
+                raise
+        running = asyncio.get_running_loop().run_in_executor(
+            self._threads, _whole, lambda: spec.function(*given, **arguments)
+        )
         try:
             done, _ = await asyncio.wait({running}, timeout=timeout)
         except asyncio.CancelledError:
@@ -66,42 +97,79 @@ class TaskRunner:
         if not done:
             context.warn(f"still running after its timeout of {timeout} s; a thread must return")
             await _returned(running, context)
-            raise TimeoutError(f"ran longer than its timeout of {timeout} s")
+            raise over
         return running.result()
 
-    def _unknown(self, job: JobRow, context: Context) -> Outcome:
+    async def _unknown(self, job: JobRow, context: Context) -> Outcome:
         """A newer deploy may know it: wait a day before giving up."""
-        waited = job.updated_at - job.created_at
-        if waited > UNKNOWN_TASK_PATIENCE:
-            said = {"type": "UnknownTask", "message": f"no worker knew {job.task!r} for a day"}
-            body = self._codec.encode(said, Purpose.ERROR)
-            failure = Failure(code=failures.UNKNOWN_TASK, kind=ErrorKind.TERMINAL, body=body)
-            return Failed(failure=failure)
+        if job.updated_at - await self._unknown_since(job) > UNKNOWN_TASK_PATIENCE * SECOND:
+            error = UnknownTaskError(f"no worker knew the task {job.task!r} for a day")
+            return Failed(failure=describe(error, self._codec, kind=ErrorKind.TERMINAL))
         context.warn(f"this worker does not know the task {job.task!r}; looking again later")
         return Snoozed(delay=UNKNOWN_TASK_DELAY)
 
-    def _failed(self, error: Exception, spec: TaskSpec, context: Context) -> Outcome:
+    async def _unknown_since(self, job: JobRow) -> Instant:
+        """When that began. The job may be much older: delayed, or run by others until now."""
+        key = str(job.id)
+        try:
+            [entry] = await self._store.get_records(failures.UNKNOWN_TASK, [key])
+            seen = json.loads(entry.value) if entry else None
+            since: Instant = job.updated_at
+            if seen is not None and seen["attempt"] >= job.attempt - 1:
+                since = seen["since"]  # the attempt before this one found the same
+            note = json.dumps({"attempt": job.attempt, "since": since}).encode()
+            put = Put(kind=failures.UNKNOWN_TASK, key=key, value=note, ttl=2 * DAY)
+            await self._store.put_records([put])
+        except StoreError:
+            return job.updated_at
+        return since
+
+    def _failed(self, error: BaseException, spec: TaskSpec, context: Context) -> Outcome:
         match error:
             case Snooze(delay=delay):
                 return Snoozed(delay=delay)
             case Cancel(reason=reason):
-                return Aborted(reason=reason or None)
+                return Aborted(reason=storable(reason, _MAX_MESSAGE) or None)
         options = spec.options
         retryable = not isinstance(error, (TerminalError, *options.terminal_on))
         if options.retry_on and not isinstance(error, (RetryAfter, *options.retry_on)):
             retryable = False
-        said = {
-            "type": type(error).__name__,
-            "message": str(error) or type(error).__name__,
-            "traceback": _trace(error),
-        }
-        failure = Failure(
-            code=_code(error),
-            kind=ErrorKind.RETRYABLE if retryable else ErrorKind.TERMINAL,
-            step=context.current_step,
-            body=self._codec.encode(said, Purpose.ERROR),
-        )
+        kind = ErrorKind.RETRYABLE if retryable else ErrorKind.TERMINAL
+        failure = describe(error, self._codec, kind=kind, step=context.current_step)
         return Failed(failure=failure, delay=error.delay if isinstance(error, RetryAfter) else None)
+
+
+def describe(
+    error: BaseException,
+    codec: Codec,
+    *,
+    kind: ErrorKind = ErrorKind.RETRYABLE,
+    step: str | None = None,
+) -> Failure:
+    """An error as it is stored. Never raises, and always fits: else the job could not be ended."""
+    name = type(error).__name__
+    try:
+        message = str(error) or name
+    except Exception:  # noqa: BLE001 - a message that cannot be made hides no error
+        message = name
+    said = {
+        "type": storable(name),
+        "message": storable(message, _MAX_MESSAGE),
+        "traceback": _trace(error),
+    }
+    body = codec.encode(said, Purpose.ERROR)
+    if len(body) > MAX_EVENT:  # a text full of what must be escaped
+        body = codec.encode(said | {"traceback": None}, Purpose.ERROR)
+    ours = WindlassError | AttemptTimeoutError | UnknownTaskError
+    code = error.code if isinstance(error, ours) else name
+    return Failure(code=storable(code, MAX_NAME), kind=kind, step=step, body=body)
+
+
+def _whole(call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except StopIteration as error:  # a future cannot carry it, and would never be done
+        raise RuntimeError("the task raised StopIteration") from error
 
 
 async def _returned(running: asyncio.Future[Any], context: Context) -> None:
@@ -113,13 +181,7 @@ async def _returned(running: asyncio.Future[Any], context: Context) -> None:
     running.exception()
 
 
-def _code(error: Exception) -> str:
-    if isinstance(error, TimeoutError):
-        return failures.TIMEOUT
-    return error.code if isinstance(error, WindlassError) else type(error).__name__
-
-
-def _trace(error: Exception) -> str:
+def _trace(error: BaseException) -> str:
     """The end of the traceback, where the news is."""
     text = "".join(traceback.format_exception(error))
     data = text.encode("utf-8", "replace")

@@ -1,85 +1,102 @@
 """Keeps the leases of running attempts alive, apart from the tasks.
 
-Waits for: a third of the lease length. Guarantees: a blocked event loop or a busy task loses no
-lease, because this runs on a thread with its own loop and store handle; a lost lease or an accepted
-cancel reaches the worker at the next extension. Stops: when told, after its current call. A crash
-leaves leases to run out, and rescue takes the jobs back.
+Waits for: a third of the shortest lease it holds. Guarantees: a blocked event loop or a busy task
+loses no lease, because this runs on a thread with its own loop and store handle; a lost lease or an
+accepted cancel reaches the worker at the next extension. Stops: when told, after its current call.
+A crash leaves leases to run out, and rescue takes the jobs back.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from threading import Event as Flag
-from threading import Lock, Thread
-from uuid import UUID
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from threading import Condition, Thread
 
-from windlass.core.errors import StoreError
 from windlass.core.lease import Lease
 from windlass.store import Store
 
 log = logging.getLogger("windlass.worker")
 
 
+@dataclass(slots=True)
+class _Held:
+    lease: Lease
+    seconds: float
+    due: float  # when to extend it, on this machine's monotonic clock
+
+
 class Keeper:
-    """`on_lost` and `on_cancel` are called on the keeper's thread with the job's id."""
+    """`on_lost` and `on_cancel` are called on the keeper's thread."""
 
     def __init__(
         self,
         store: Store,
-        lease: float,
         *,
-        on_lost: Callable[[UUID], object],
-        on_cancel: Callable[[UUID], object],
+        on_lost: Callable[[Lease], object],
+        on_cancel: Callable[[Lease], object],
     ) -> None:
         self._store = store
-        self._lease = lease
         self._on_lost = on_lost
         self._on_cancel = on_cancel
-        self._lock = Lock()
-        self._leases: dict[UUID, Lease] = {}
-        self._stop = Flag()
+        self._changed = Condition()
+        self._held: dict[Lease, _Held] = {}
+        self._stopped = False
         self._thread = Thread(target=self._run, name="windlass-keeper", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
-        self._stop.set()
+        with self._changed:
+            self._stopped = True
+            self._changed.notify()
         self._thread.join()
 
-    def hold(self, lease: Lease) -> None:
-        with self._lock:
-            self._leases[lease.job_id] = lease
+    def hold(self, lease: Lease, seconds: float) -> None:
+        with self._changed:
+            self._held[lease] = _Held(lease, seconds, time.monotonic() + seconds / 3)
+            self._changed.notify()
 
     def let_go(self, lease: Lease) -> None:
-        with self._lock:
-            if self._leases.get(lease.job_id) == lease:
-                del self._leases[lease.job_id]
+        with self._changed:
+            self._held.pop(lease, None)
 
     def _run(self) -> None:
-        asyncio.run(self._keep())
+        with asyncio.Runner() as runner:
+            while (due := self._next()) is not None:
+                for seconds, group in groupby(due, key=lambda held: held.seconds):
+                    runner.run(self._extend(list(group), seconds))
+            runner.run(self._store.close())
 
-    async def _keep(self) -> None:
-        loop = asyncio.get_running_loop()
-        try:
-            while not await loop.run_in_executor(None, self._stop.wait, self._lease / 3):
-                await self._extend()
-        finally:
-            await self._store.close()
+    def _next(self) -> list[_Held] | None:
+        """Wait until one is due; the others that soon will be go with it. None: stop."""
+        with self._changed:
+            while not self._stopped:
+                first = min((held.due for held in self._held.values()), default=None)
+                now = time.monotonic()
+                if first is not None and first <= now:
+                    soon = [h for h in self._held.values() if h.due <= now + h.seconds / 6]
+                    return sorted(soon, key=lambda held: held.seconds)
+                self._changed.wait(None if first is None else first - now)
+        return None
 
-    async def _extend(self) -> None:
-        with self._lock:
-            leases = list(self._leases.values())
+    async def _extend(self, group: Sequence[_Held], seconds: float) -> None:
+        asked = time.monotonic()
         try:
-            answers = await self._store.extend(leases, self._lease)
-        except StoreError as error:
-            log.warning("could not extend %d leases, trying again: %s", len(leases), error)
+            answers = await self._store.extend([held.lease for held in group], seconds)
+        except Exception as error:  # noqa: BLE001 - a keeper that dies takes every lease along
+            log.warning("could not extend %d leases, trying again: %s", len(group), error)
+            for held in group:
+                held.due = time.monotonic() + seconds / 10
             return
-        for lease, answer in zip(leases, answers, strict=True):
+        for held, answer in zip(group, answers, strict=True):
+            held.due = asked + seconds / 3
             if answer.stale:
-                self.let_go(lease)
-                self._on_lost(lease.job_id)
+                self.let_go(held.lease)
+                self._on_lost(held.lease)
             elif answer.cancel_requested:
-                self._on_cancel(lease.job_id)
+                self._on_cancel(held.lease)

@@ -32,11 +32,17 @@ class Sweeper:
             try:
                 await self.once()
                 if count % PRUNE_EVERY == 0:
-                    await self._store.prune(self._retention, BATCH)
+                    await self._prune()
             except StoreError as error:
                 log.warning("sweeping failed, trying again: %s", error)
             count += 1
             await asyncio.sleep(self._interval)
+
+    async def _prune(self) -> None:
+        while True:
+            gone = await self._store.prune(self._retention, BATCH)
+            if max(gone.jobs, gone.logs) < BATCH:
+                return
 
     async def once(self) -> int:
         """One sweep; answers how many jobs it moved."""
@@ -46,7 +52,8 @@ class Sweeper:
                 rows = await read(BATCH)
                 wishes = [sweep(row, random=random.random) for row in rows]
                 answers = await self._store.apply(wishes)
-                moved += sum(answer.applied for answer in answers)
-                if len(rows) < BATCH:
+                applied = sum(answer.applied for answer in answers)
+                moved += applied
+                if len(rows) < BATCH or not applied:
                     break
         return moved

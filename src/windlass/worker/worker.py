@@ -13,29 +13,31 @@ import asyncio
 import contextlib
 import logging
 import random
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from uuid import UUID
 
+from windlass.core import retry
 from windlass.core.codec import Codec
 from windlass.core.errors import StaleLeaseError, StoreError
+from windlass.core.event import Record
 from windlass.core.ids import uuid7
 from windlass.core.job import JobRow
-from windlass.core.lease import Claim
-from windlass.core.outcome import Aborted, Outcome, Released, settle
+from windlass.core.lease import DEFAULT_LEASE, Claim, Lease
+from windlass.core.outcome import Aborted, Failed, Outcome, Released, settle
+from windlass.core.query import Query
 from windlass.core.state import State
-from windlass.core.transition import Transition
+from windlass.core.transition import Status, Transition
 from windlass.store import Store
 from windlass.task import Registry
 from windlass.worker.config import WorkerConfig
-from windlass.worker.context import Context
-from windlass.worker.executor import TaskRunner
+from windlass.worker.context import RETRY_STORE, Context
+from windlass.worker.executor import TaskRunner, describe
 from windlass.worker.keeper import Keeper
 from windlass.worker.sweeper import Sweeper
 
 log = logging.getLogger("windlass.worker")
 FLUSH = 0.5  # seconds between two writes of what a task says
-RETRY_STORE = 0.25
 
 
 @dataclass(slots=True)
@@ -54,7 +56,9 @@ class Worker:
         self._store = store
         self._tasks = tasks
         self._codec = codec
-        self._running: dict[UUID, _Running] = {}
+        # By lease, for one job may run here twice: a thread that lost it, and the next attempt.
+        self._running: dict[Lease, _Running] = {}
+        self._attempts: set[asyncio.Task[None]] = set()
         self._slots = dict(config.queues)
         self._stopping = asyncio.Event()
         self._freed = asyncio.Event()
@@ -69,21 +73,19 @@ class Worker:
         loop = asyncio.get_running_loop()
         keeper = Keeper(
             self._store.twin(),
-            self.config.lease,
-            on_lost=lambda job_id: loop.call_soon_threadsafe(self._end, job_id, "lost"),
-            on_cancel=lambda job_id: loop.call_soon_threadsafe(self._end, job_id, "cancel"),
+            on_lost=lambda lease: loop.call_soon_threadsafe(self._end, lease, "lost"),
+            on_cancel=lambda lease: loop.call_soon_threadsafe(self._end, lease, "cancel"),
         )
         keeper.start()
-        slots = max(1, sum(self._slots.values()))
-        threads = ThreadPoolExecutor(slots, "windlass-task")
-        runner = TaskRunner(self._tasks, self._codec, threads)
+        threads = ThreadPoolExecutor(sum(self._slots.values()), "windlass-task")
+        runner = TaskRunner(self._tasks, self._codec, threads, self._store)
         sweeper = Sweeper(self._store, self.config.sweep, self.config.retention)
         sweeping = loop.create_task(sweeper.run(), name="windlass-sweeper")
         try:
-            async with asyncio.TaskGroup() as attempts:
-                await self._fetch(attempts, runner, keeper)
-                await self._drain()
+            await self._fetch(runner, keeper)
+            await self._drain()
         finally:
+            await self._release()  # also when this is cancelled: nothing runs on without its lease
             sweeping.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await sweeping
@@ -93,7 +95,7 @@ class Worker:
 
     # -- claiming
 
-    async def _fetch(self, attempts: asyncio.TaskGroup, runner: TaskRunner, keeper: Keeper) -> None:
+    async def _fetch(self, runner: TaskRunner, keeper: Keeper) -> None:
         token = uuid7()
         while not self._stopping.is_set():
             free = [(queue, slots) for queue, slots in self._slots.items() if slots > 0]
@@ -103,35 +105,40 @@ class Worker:
                 continue
             try:
                 # The token stays until an answer came: what a lost answer claimed is not lost.
-                jobs = await self._store.claim(
-                    Claim(token=token, worker=self.config.name, queues=free, lease=self._lease())
+                claim = Claim(
+                    token=token, worker=self.config.name, queues=free, lease=self.config.lease
                 )
+                jobs = await self._store.claim(claim)
+                token = uuid7()
+                for job in jobs:
+                    self._begin(job, runner, keeper)
+                if not jobs:
+                    if self.config.burst and not self._running and not await self._waiting():
+                        return
+                    await self._store.wait([queue for queue, _ in free], self.config.poll)
             except StoreError as error:
                 log.warning("claiming failed, trying again: %s", error)
                 await self._pause(RETRY_STORE)
-                continue
-            token = uuid7()
-            for job in jobs:
-                self._slots[job.queue] -= 1
-                keeper.hold(job.lease)
-                attempts.create_task(self._attempt(job, runner, keeper))
-            if not jobs:
-                if self.config.burst and not self._running and not await self._waiting():
-                    return
-                await self._store.wait([queue for queue, _ in free], self.config.poll)
-
-    def _lease(self) -> float:
-        return self.config.lease
 
     async def _waiting(self) -> bool:
-        """Whether a job of our queues may still become claimable."""
+        """Whether a job of our queues may still become claimable, by nobody's doing."""
         stats = await self._store.stats()
-        return any(
-            count and state is not State.RUNNING
-            for queue in self._slots
-            if queue in stats
-            for state, count in stats[queue].counts.items()
-        )
+        ours = {queue for queue in self._slots if queue in stats and not stats[queue].paused}
+        moving = (State.QUEUED, State.RETRYING)
+        if any(stats[queue].counts.get(state) for queue in ours for state in moving):
+            return True
+        created = {queue for queue in ours if stats[queue].counts.get(State.CREATED)}
+        cursor: str | None = None
+        while created:
+            query = Query(
+                states=frozenset({State.CREATED}), queues=frozenset(created), cursor=cursor
+            )
+            page = await self._store.find(query)
+            if any(not row.held for row in page.rows):
+                return True
+            if (cursor := page.cursor) is None:
+                break
+        return False
 
     async def _pause(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
@@ -139,19 +146,31 @@ class Worker:
 
     # -- running
 
-    async def _attempt(self, job: JobRow, runner: TaskRunner, keeper: Keeper) -> None:
+    def _begin(self, job: JobRow, runner: TaskRunner, keeper: Keeper) -> None:
+        self._slots[job.queue] -= 1
+        keeper.hold(job.lease, self.config.lease or job.lease_seconds or DEFAULT_LEASE)
         context = Context(job, self._store, self._codec, asyncio.get_running_loop())
-        running = self._running[job.id] = _Running(job, context)
+        running = self._running[job.lease] = _Running(job, context)
         running.task = asyncio.create_task(runner.run(job, context))
-        speaking = asyncio.create_task(self._speak(context))
+        attempt = asyncio.create_task(self._attempt(running, keeper))
+        self._attempts.add(attempt)
+        attempt.add_done_callback(self._attempts.discard)
+
+    async def _attempt(self, running: _Running, keeper: Keeper) -> None:
+        job = running.job
+        speaking = asyncio.create_task(self._speak(running.context))
         try:
             outcome = await self._outcome(running)
+            speaking.cancel()
+            await asyncio.wait({speaking})  # what it could not store goes with the settle
             if outcome is not None:
                 await self._settle(running, outcome)
+        except Exception:
+            log.exception("job %s is left to its lease: this worker could not end it", job.id)
         finally:
             speaking.cancel()
             keeper.let_go(job.lease)
-            del self._running[job.id]
+            del self._running[job.lease]
             self._slots[job.queue] += 1
             self._freed.set()
 
@@ -161,20 +180,20 @@ class Worker:
         if running.why == "lost":
             log.warning("job %s was lost to another worker; its result is dropped", running.job.id)
             return None
-        if running.task.cancelled():
-            return Released() if running.why == "release" else Aborted(reason="canceled")
-        return running.task.result()
+        if not running.task.cancelled():
+            return running.task.result()
+        if running.why == "release":
+            return Released()
+        if running.why == "cancel":
+            return Aborted(reason="canceled")
+        # Nobody asked for it: something that the task awaited was cancelled under it.
+        error = asyncio.CancelledError("the task was cancelled from within")
+        return Failed(failure=describe(error, self._codec, step=running.context.current_step))
 
     async def _settle(self, running: _Running, outcome: Outcome) -> None:
         job = running.job
-        spec = self._tasks.get(job.task)
-        wish: Transition = settle(
-            job,
-            outcome,
-            random=random.random,
-            records=running.context.take(),
-            backoff=spec.options.backoff if spec else None,
-        )
+        wish = self._wish(job, outcome, running.context.take())
+        refused = False
         while True:
             try:
                 [answer] = await self._store.apply([wish])
@@ -184,11 +203,25 @@ class Worker:
                 log.warning("settling job %s failed, trying again: %s", job.id, error)
                 await asyncio.sleep(RETRY_STORE)
                 continue
+            if answer.status is Status.REFUSED and answer.error is not None and not refused:
+                refused = True  # what the task wants cannot be: that is how its attempt failed
+                wish = self._wish(job, Failed(failure=describe(answer.error, self._codec)))
+                continue
             if answer.applied and answer.state is not None:
                 self.settled[answer.state] = self.settled.get(answer.state, 0) + 1
             else:
                 log.warning("job %s: the settle was answered %s", job.id, answer.status)
             return
+
+    def _wish(self, job: JobRow, outcome: Outcome, records: Sequence[Record] = ()) -> Transition:
+        spec = self._tasks.get(job.task)
+        backoff = spec.options.backoff if spec else None
+        try:
+            return settle(job, outcome, random=random.random, records=records, backoff=backoff)
+        except Exception:
+            log.exception("the backoff of %s failed; following what the job's row says", job.task)
+            backoff = retry.stored(job.policy.backoff)
+            return settle(job, outcome, random=random.random, records=records, backoff=backoff)
 
     async def _speak(self, context: Context) -> None:
         """Store what the task says, at most twice a second."""
@@ -197,23 +230,27 @@ class Worker:
             try:
                 await context.flush()
             except StaleLeaseError:
-                self._end(context.job.id, "lost")
+                self._end(context.job.lease, "lost")
                 return
             except StoreError as error:
                 log.warning("could not store what job %s says: %s", context.job.id, error)
 
-    def _end(self, job_id: UUID, why: str) -> None:
-        running = self._running.get(job_id)
-        if running is not None and running.why is None:
-            running.why = why
+    def _end(self, lease: Lease, why: str) -> None:
+        running = self._running.get(lease)
+        if running is None:
+            return
+        if running.why is None:
             running.context.cancel_flag.set()
             running.task.cancel()
+        if running.why is None or why == "lost":
+            running.why = why
 
     async def _drain(self) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self.config.grace):
-                while self._running:
-                    self._freed.clear()
-                    await self._freed.wait()
-        for job_id in list(self._running):
-            self._end(job_id, "release")
+        if self._attempts:
+            await asyncio.wait(self._attempts, timeout=self.config.grace)
+
+    async def _release(self) -> None:
+        for lease in list(self._running):
+            self._end(lease, "release")
+        if self._attempts:
+            await asyncio.wait(self._attempts)

@@ -193,17 +193,13 @@ class Engine:
         return call.future
 
     def _submit(self, call: _Call[Any]) -> None:
-        if self._thread is None:
-            self._start()
-        self._queue.put(call)
-
-    def _start(self) -> None:
-        with self._lock:
+        with self._lock:  # a call is either before the end of the queue or refused
             if self._users == 0:
                 raise StoreUnavailableError(f"the store on {self.config.path} is closed")
             if self._thread is None:
                 self._thread = Thread(target=self._loop, name="windlass-sqlite", daemon=True)
                 self._thread.start()
+            self._queue.put(call)
 
     def _loop(self) -> None:
         queue = self._queue
@@ -303,14 +299,13 @@ class Engine:
             return await self.write(lambda tx: run(tx.connection))
         if self._connection is None:
             await self.write(lambda _: None)  # the file and its schema exist from here on
-        if self._pool is None:
-            with self._lock:
-                if self._users == 0:
-                    raise StoreUnavailableError(f"the store on {self.config.path} is closed")
-                if self._pool is None:
-                    self._pool = ThreadPoolExecutor(self.config.readers, "windlass-sqlite-read")
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._pool, self._read, run)
+        with self._lock:
+            if self._users == 0:
+                raise StoreUnavailableError(f"the store on {self.config.path} is closed")
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(self.config.readers, "windlass-sqlite-read")
+            reading = asyncio.get_running_loop().run_in_executor(self._pool, self._read, run)
+        return await reading
 
     def _read(self, run: Callable[[apsw.Connection], T]) -> T:
         mine: _Reader | None = getattr(self._mine, "reader", None)
@@ -339,6 +334,13 @@ class Engine:
     def after_fork_in_parent(self) -> None:
         while self._stopped:
             self._stopped.pop().release()
+
+    def after_fork_in_child(self) -> None:
+        """The parent's threads, locks and waiters are not here; the counts of news are."""
+        work, news = self.work.count, self.news.count
+        self.work, self.news = Signal(), Signal()
+        self.work.count, self.news.count = work, news
+        self._start_afresh()
 
 
 def _run(group: Sequence[_Call[Any]], tx: Tx) -> None:
@@ -404,5 +406,5 @@ def _forget_on_fork(engine: Engine) -> None:
     os.register_at_fork(
         before=lambda: tell("before_fork"),
         after_in_parent=lambda: tell("after_fork_in_parent"),
-        after_in_child=lambda: tell("_start_afresh"),
+        after_in_child=lambda: tell("after_fork_in_child"),
     )

@@ -62,7 +62,7 @@ class Session:
         """Do one thing and tell how it went; raises if the transaction did not outlive it."""
         try:
             result = run(tx)
-        except BaseException as error:  # noqa: BLE001 - the caller's thread raises it
+        except BaseException as error:
             future.set_exception(error)
             if not tx.connection.in_transaction:
                 raise  # SQLite has rolled back by itself: the next statement would stand alone

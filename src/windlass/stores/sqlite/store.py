@@ -88,10 +88,13 @@ class SqliteStore(Store):
         if not self._open:
             return
         self._open = False
+        # From here on this handle is refused everything, though a twin may go on with the file.
+        engine, self._engine = self._engine, Engine(self._engine.config, self._engine.clock)
         async with self._starting:
             if self._watch is not None:
                 await self._watch.close()
-        await asyncio.get_running_loop().run_in_executor(None, self._engine.close)
+                self._watch = None
+        await asyncio.get_running_loop().run_in_executor(None, engine.close)
 
     def transaction(self, seconds: float = DEFAULT_SECONDS) -> Session:
         """A transaction on the store's own connection, for the caller's rows and jobs together."""
@@ -111,7 +114,7 @@ class SqliteStore(Store):
         return await self._engine.write(lambda tx: self._claim(tx, claim))
 
     def _claim(self, tx: Tx, claim: Claim) -> list[JobRow]:
-        if self._watch is None and self._engine.changed_elsewhere(tx):
+        if not self._watching() and self._engine.changed_elsewhere(tx):
             tx.work = tx.news = True  # nobody watches yet: from here on, whoever will can tell
         return jobs.claim(tx, claim)
 
@@ -133,16 +136,18 @@ class SqliteStore(Store):
 
     async def _listen(self) -> None:
         """Start to notice what other processes write, the first time somebody waits."""
-        if self._watch is not None or self._engine.config.exclusive:
+        if self._watching() or self._engine.config.exclusive:
             return
         async with self._starting:
             if not self._watching():
+                if self._watch is not None:
+                    await self._watch.close()
                 await self.ping()  # the file to watch exists from here on
                 self._watch = Watch(self._engine.config.wal, self._look)
                 await self._look()  # at what came between the last claim and the watch
 
     def _watching(self) -> bool:
-        return self._watch is not None or not self._open
+        return self._watch is not None and not self._watch.alien
 
     def _tell(self) -> None:
         self._engine.work.notify()

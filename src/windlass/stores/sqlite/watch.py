@@ -10,11 +10,14 @@ import asyncio
 import contextlib
 import ctypes
 import os
+import struct
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 _IN_MODIFY = 0x2
+_IN_IGNORED = 0x8000
+_EVENT = struct.Struct("iIII")
 _FLAGS = os.O_NONBLOCK | os.O_CLOEXEC
 QUIET = 0.002  # seconds between two looks while changes keep coming
 POLL_FIRST, POLL_LAST = 0.005, 0.25
@@ -35,21 +38,46 @@ def _inotify(path: Path) -> int | None:
 
 
 class Watch:
-    """Calls `look` soon after the file was written; `look` answers whether it was news."""
+    """Calls `look` soon after the file was written; `look` answers whether it was news.
+
+    The file goes when its last user lets go of it (around a fork, for one): then it is polled until
+    there is one to watch again. A forked child inherits a watch that it must not use: see `alien`.
+    """
 
     def __init__(self, path: Path, look: Callable[[], Awaitable[bool]]) -> None:
+        self._path = path
         self._look = look
+        self._process = os.getpid()
         self._loop = asyncio.get_running_loop()
-        self._descriptor = _inotify(path)
+        self._descriptor: int | None = None
         self._changed = asyncio.Event()
+        self._attach()
+        self._task = self._loop.create_task(self._run(), name="windlass-sqlite-watch")
+
+    @property
+    def alien(self) -> bool:
+        """Whether it belongs to the process that this one was forked from."""
+        return self._process != os.getpid()
+
+    def _attach(self) -> None:
+        self._descriptor = _inotify(self._path)
         if self._descriptor is not None:
             self._loop.add_reader(self._descriptor, self._drain)
-        self._task = self._loop.create_task(self._run(), name="windlass-sqlite-watch")
+            self._changed.set()  # by what came before the watch did
+
+    def _detach(self) -> None:
+        if self._descriptor is None:
+            return
+        if not self.alien:  # the parent's event loop still listens to its own
+            self._loop.remove_reader(self._descriptor)
+        os.close(self._descriptor)
+        self._descriptor = None
 
     def _drain(self) -> None:
         assert self._descriptor is not None
         with contextlib.suppress(BlockingIOError):
-            os.read(self._descriptor, 4096)
+            if _says_gone(os.read(self._descriptor, 4096)):
+                self._detach()
         self._changed.set()
 
     async def _run(self) -> None:
@@ -65,12 +93,22 @@ class Watch:
             await asyncio.sleep(pause)
             if self._descriptor is None:
                 pause = min(pause * 1.5, POLL_LAST)
+                self._attach()
 
     async def close(self) -> None:
-        self._task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._task
-        if self._descriptor is not None:
-            self._loop.remove_reader(self._descriptor)
-            os.close(self._descriptor)
-            self._descriptor = None
+        if not self.alien:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+        self._detach()
+
+
+def _says_gone(events: bytes) -> bool:
+    """Whether the kernel gave up the watch, because the file is no more."""
+    at = 0
+    while at < len(events):
+        _, mask, _, length = _EVENT.unpack_from(events, at)
+        if mask & _IN_IGNORED:
+            return True
+        at += _EVENT.size + length
+    return False
