@@ -20,7 +20,8 @@ from windlass import Context, Job, Windlass, WorkerConfig, fixed
 from windlass.core.event import Event, EventType
 
 # The workers below are processes of their own: they find the file by this variable.
-PLACE = Path(os.environ.setdefault("WINDLASS_DEMO", tempfile.mkdtemp(prefix="windlass-")))
+PLACE = Path(os.environ.get("WINDLASS_DEMO") or tempfile.mkdtemp(prefix="windlass-"))
+os.environ["WINDLASS_DEMO"] = str(PLACE)
 app = Windlass(f"sqlite:///{PLACE}/demo.db")
 LEASE = 2.0
 BAR = 30

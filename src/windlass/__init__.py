@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from windlass.app import Job, Task, Windlass
+from windlass.core.codec import EncryptingCodec
 from windlass.core.errors import (
+    AuthenticationError,
     Cancel,
+    ConfigurationError,
     ConflictError,
+    ConstraintViolation,
+    InsufficientResources,
     InvalidArgumentError,
+    InvalidInput,
     JobFailedError,
+    MissingInput,
     NotFoundError,
+    QuotaExceeded,
     RetryAfter,
     Snooze,
     StoreError,
@@ -20,13 +28,21 @@ from windlass.core.state import State
 from windlass.worker import Context, Worker, WorkerConfig
 
 __all__ = [
+    "AuthenticationError",
     "Cancel",
+    "ConfigurationError",
     "ConflictError",
+    "ConstraintViolation",
     "Context",
+    "EncryptingCodec",
+    "InsufficientResources",
     "InvalidArgumentError",
+    "InvalidInput",
     "Job",
     "JobFailedError",
+    "MissingInput",
     "NotFoundError",
+    "QuotaExceeded",
     "RetryAfter",
     "Snooze",
     "State",

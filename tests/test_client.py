@@ -1,0 +1,181 @@
+"""The client: what an enqueue request becomes, and answers turned into errors."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from windlass.client import Client, EnqueueOptions, accepted
+from windlass.core.clock import from_datetime
+from windlass.core.enqueue import EnqueueStatus
+from windlass.core.errors import ConflictError, InvalidArgumentError, NotFoundError
+from windlass.core.event import EventType
+from windlass.core.ids import uuid7
+from windlass.core.job import CORRELATION_ID, JobRow, NewJob
+from windlass.core.outcome import Succeeded
+from windlass.core.retry import Policy, fixed
+from windlass.core.state import State
+from windlass.stores.memory import MemoryStore
+from windlass.task import TaskOptions, TaskSpec
+from windlass.testing.clock import START, VirtualClock
+from windlass.testing.factories import claim_one, make_job, settle_one
+
+ID = UUID("018f2f6e-0000-7000-8000-000000000001")
+
+
+def add(a: int, b: int = 0) -> int:
+    return a + b
+
+
+POLICY = Policy(backoff=fixed(2), max_retries=7)
+ADD = TaskSpec("add", add, TaskOptions(queue="sums", priority=3, policy=POLICY, lease=9.0))
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[Client]:
+    async with MemoryStore(clock=VirtualClock()) as store:
+        yield Client(store)
+
+
+def prepare(client: Client, *args: Any, **options: Any) -> NewJob:
+    return client.prepare(ADD, args, {}, EnqueueOptions(**options))
+
+
+async def put(client: Client, *args: Any, **options: Any) -> JobRow:
+    [answer] = await client.enqueue([prepare(client, *args, **options)])
+    return accepted(answer)
+
+
+# -- preparing
+
+
+async def test_a_job_takes_its_settings_from_its_task(client: Client) -> None:
+    job = prepare(client, 1)
+    assert (job.task, job.queue, job.priority) == ("add", "sums", 3)
+    assert (job.policy, job.lease) == (POLICY, 9.0)
+    assert job.payload == b'{"a":1}'
+    assert job.digest is None
+
+
+async def test_what_is_said_about_one_job_overrules_its_task(client: Client) -> None:
+    at = datetime(2026, 5, 1, tzinfo=UTC)
+    job = prepare(
+        client,
+        1,
+        id=ID,
+        queue="fast",
+        priority=0,
+        run_at=at,
+        owner="ada",
+        team="maths",
+        tags=("a",),
+        unique_key="k",
+    )
+    assert (job.id, job.queue, job.priority) == (ID, "fast", 0)
+    assert job.run_at == from_datetime(at)
+    assert (job.owner, job.team, job.tags, job.unique_key) == ("ada", "maths", ("a",), "k")
+
+
+async def test_every_job_has_a_correlation_id_of_its_own_or_the_given_one(client: Client) -> None:
+    own = prepare(client, 1)
+    assert own.headers == {CORRELATION_ID: str(own.id)}
+    given = prepare(client, 1, headers={CORRELATION_ID: "trace-1", "x": "y"})
+    assert given.headers == {CORRELATION_ID: "trace-1", "x": "y"}
+
+
+async def test_jobs_that_can_be_mistaken_for_one_another_carry_a_digest(client: Client) -> None:
+    same = [prepare(client, 1, request_id="r").digest for _ in range(2)]
+    assert same[0] == same[1]
+    assert same[0] is not None
+    assert prepare(client, 2, request_id="r").digest != same[0]
+    assert prepare(client, 1, id=ID).digest == same[0]
+
+
+async def test_a_time_without_a_zone_is_refused(client: Client) -> None:
+    with pytest.raises(InvalidArgumentError, match="time zone"):
+        prepare(client, 1, run_at=datetime(2026, 5, 1))  # noqa: DTZ001 - the point
+
+
+# -- answers
+
+
+async def test_an_unknown_job_is_not_found(client: Client) -> None:
+    for call in (client.get, client.cancel, client.submit):
+        with pytest.raises(NotFoundError, match=str(ID)):
+            await call(ID)
+
+
+async def test_waiting_for_an_unknown_job_ends_at_once(client: Client) -> None:
+    with pytest.raises(NotFoundError, match=str(ID)):
+        await client.wait(ID)
+
+
+async def test_a_held_job_is_queued_when_it_is_submitted(client: Client) -> None:
+    row = await put(client, 1, hold=True)
+    assert row.state is State.CREATED
+    assert await client.submit(row.id) is State.QUEUED
+    assert await client.submit(row.id) is State.QUEUED  # a repeat is answered alike
+
+
+async def test_only_a_held_job_can_be_submitted(client: Client) -> None:
+    row = await put(client, 1)
+    with pytest.raises(ConflictError, match=f"job {row.id} is queued and cannot be submitted"):
+        await client.submit(row.id)
+
+
+async def test_a_waiting_job_is_canceled_at_once(client: Client) -> None:
+    row = await put(client, 1)
+    assert await client.cancel(row.id, by="ada", reason="wrong") is State.CANCELED
+    ended = await client.wait(row.id)
+    assert (ended.cancel_by, ended.cancel_reason) == ("ada", "wrong")
+
+
+async def test_a_running_job_is_asked_to_end(client: Client) -> None:
+    await put(client, 1)
+    running = await claim_one(client.store, "sums")
+    assert await client.cancel(running.id) is State.RUNNING
+    assert (await client.get(running.id)).cancel_requested
+
+
+async def test_a_finished_job_cannot_be_canceled(client: Client) -> None:
+    await put(client, 1)
+    row = await claim_one(client.store, "sums")
+    await settle_one(client.store, row, Succeeded())
+    with pytest.raises(ConflictError, match="is succeeded and cannot be canceled"):
+        await client.cancel(row.id)
+
+
+async def test_the_events_of_a_job_are_followed_from_any_place(client: Client) -> None:
+    await put(client, 1)
+    row = await claim_one(client.store, "sums")
+    await settle_one(client.store, row, Succeeded())
+    every = [event async for event in client.events(row.id)]
+    assert [event.seq for event in every] == [1, 2, 3, 4]
+    assert every[-1].type is EventType.JOB_COMPLETED
+    assert [event async for event in client.events(row.id, after=2)] == every[2:]
+
+
+async def test_a_refused_job_raises_its_own_error(client: Client) -> None:
+    [answer] = await client.enqueue([make_job(queue="")])
+    assert answer.status is EnqueueStatus.REFUSED
+    with pytest.raises(InvalidArgumentError, match="queue"):
+        accepted(answer)
+
+
+async def test_an_id_that_means_another_job_is_a_conflict(client: Client) -> None:
+    await put(client, 1, id=ID)
+    assert (await put(client, 1, id=ID)).id == ID
+    with pytest.raises(ConflictError, match=str(ID)):
+        await put(client, 2, id=ID)
+
+
+async def test_times_are_turned_into_instants_by_the_store(client: Client) -> None:
+    row = await put(client, 1, delay=60.0, expires_in=90.0)
+    assert row.due_at == START + 60_000_000
+    assert row.expires_at == START + 90_000_000
+    at = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=1)
+    assert (await put(client, 1, id=uuid7(), run_at=at)).due_at == from_datetime(at)

@@ -1,0 +1,204 @@
+"""Leases are kept apart from the tasks: on another thread, with another handle."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.worker.build import PATIENCE, Spy, run_one, running, until, working
+
+from windlass import Context, Windlass
+from windlass.core.errors import StoreUnavailableError
+from windlass.core.lease import Lease
+from windlass.core.state import State
+from windlass.store import Store
+from windlass.stores.memory import MemoryStore
+from windlass.testing.clock import VirtualClock
+from windlass.testing.factories import cancel_one, get_one, start_one, sweep_all
+from windlass.worker.keeper import Keeper
+
+LEASE = 0.3
+
+
+@pytest.fixture
+async def app(tmp_path: Path) -> AsyncIterator[Windlass]:
+    app = Windlass(f"sqlite:///{tmp_path}/jobs.db?durability=off")
+    yield app
+    await app.aclose()
+
+
+class Heard:
+    """What a keeper told, and when there is something to hear."""
+
+    def __init__(self) -> None:
+        self.lost: list[Lease] = []
+        self.cancels: list[Lease] = []
+        self.something = threading.Event()
+
+    def on_lost(self, lease: Lease) -> None:
+        self.lost.append(lease)
+        self.something.set()
+
+    def on_cancel(self, lease: Lease) -> None:
+        self.cancels.append(lease)
+        self.something.set()
+
+
+@contextmanager
+def keeping(store: Store) -> Iterator[tuple[Keeper, Heard]]:
+    heard = Heard()
+    keeper = Keeper(store, on_lost=heard.on_lost, on_cancel=heard.on_cancel)
+    keeper.start()
+    try:
+        yield keeper, heard
+    finally:
+        keeper.stop()
+
+
+async def test_a_lease_is_kept_for_as_long_as_it_is_held() -> None:
+    store = MemoryStore()
+    row = await start_one(store, lease=LEASE)
+    with keeping(store.twin()) as (keeper, heard):
+        keeper.hold(row.lease, LEASE)
+        await asyncio.sleep(3 * LEASE)
+        assert await store.expired(10) == []
+        keeper.let_go(row.lease)
+    assert heard.lost == []
+
+
+async def test_a_short_lease_that_joins_a_long_one_is_kept_as_well() -> None:
+    store = MemoryStore()
+    calls: list[float] = []
+    done = threading.Event()
+
+    def look(verb: str) -> None:
+        if verb == "extend":
+            calls.append(time.monotonic())
+            if len(calls) == 3:
+                done.set()
+
+    long, short = await start_one(store), await start_one(store)
+    with keeping(Spy(store.twin(), look)) as (keeper, _):
+        keeper.hold(long.lease, 3600)
+        keeper.hold(short.lease, 0.1)
+        assert await asyncio.to_thread(done.wait, PATIENCE)
+    until_when = (await get_one(store, long.id)).lease_until or 0
+    assert until_when < (await store.ping()) + 60_000_000  # the long one was left in peace
+
+
+async def test_a_lost_lease_is_told_once_and_let_go() -> None:
+    clock = VirtualClock()
+    store = MemoryStore(clock=clock)
+    row = await start_one(store)
+    clock.advance(3600)
+    await sweep_all(store)
+    with keeping(store.twin()) as (keeper, heard):
+        keeper.hold(row.lease, 0.05)
+        assert await asyncio.to_thread(heard.something.wait, PATIENCE)
+        await asyncio.sleep(0.1)
+    assert heard.lost == [row.lease]
+
+
+async def test_a_cancel_is_told_with_the_extension() -> None:
+    store = MemoryStore()
+    row = await start_one(store)
+    await cancel_one(store, row.id)
+    with keeping(store.twin()) as (keeper, heard):
+        keeper.hold(row.lease, 0.05)
+        assert await asyncio.to_thread(heard.something.wait, PATIENCE)
+    assert heard.cancels[0] == row.lease
+    assert heard.lost == []
+
+
+@pytest.mark.parametrize("error", [StoreUnavailableError("away"), RuntimeError("a bug")])
+async def test_a_store_that_fails_is_asked_again_before_the_lease_is_lost(
+    error: Exception,
+) -> None:
+    store = MemoryStore()
+    failures = 3
+
+    def look(verb: str) -> None:
+        nonlocal failures
+        if verb == "extend" and failures:
+            failures -= 1
+            raise error
+
+    row = await start_one(store, lease=LEASE)
+    with keeping(Spy(store.twin(), look)) as (keeper, heard):
+        keeper.hold(row.lease, LEASE)
+        await asyncio.sleep(3 * LEASE)
+        assert await store.expired(10) == []
+    assert (heard.lost, failures) == ([], 0)
+
+
+async def test_it_stops_at_once_however_long_the_leases_are() -> None:
+    store = MemoryStore()
+    row = await start_one(store)
+    began = time.monotonic()
+    with keeping(store.twin()) as (keeper, _):
+        keeper.hold(row.lease, 3600)
+    assert time.monotonic() - began < 5
+
+
+async def test_a_blocked_event_loop_loses_no_lease(app: Windlass) -> None:
+    @app.task
+    async def blocks() -> str:
+        time.sleep(4 * LEASE)  # noqa: ASYNC251 - the point
+        return "done"
+
+    job = await blocks.aenqueue()
+    sweeping = asyncio.Event()
+
+    def other_process() -> None:
+        """Rescues whatever it can, as the sweeper of another process would, on its own loop."""
+
+        async def sweep() -> None:
+            async with rescuer:
+                while not sweeping.is_set():
+                    await sweep_all(rescuer)
+                    await asyncio.sleep(LEASE / 10)
+
+        asyncio.run(sweep())
+
+    rescuer = app.client().store.twin()
+    other = asyncio.create_task(asyncio.to_thread(other_process))
+    row = await run_one(app, job, lease=LEASE)
+    sweeping.set()
+    await other
+    assert (row.state, row.attempt, row.crash_count) == (State.SUCCEEDED, 1, 0)
+
+
+async def test_a_tasks_own_lease_holds_unless_the_worker_says_otherwise(app: Windlass) -> None:
+    go = threading.Event()
+
+    @app.task(lease="2h")
+    def long_leased() -> None:
+        go.wait(PATIENCE)
+
+    for own, expected in ((None, 7200), (60.0, 60)):
+        go.clear()
+        job = await long_leased.aenqueue()
+        async with working(app, lease=own):
+            await until(job, running)
+            row = (await job.arefresh()).row
+            assert row.lease_until is not None
+            assert row.started_at is not None
+            assert row.lease_until - row.started_at == expected * 1_000_000
+            go.set()
+            await job.await_end(PATIENCE)
+
+
+async def test_a_tasks_own_short_lease_is_kept_by_a_worker_with_long_ones(app: Windlass) -> None:
+    @app.task(lease=LEASE)
+    def short_leased(ctx: Context) -> int:
+        time.sleep(3 * LEASE)
+        return ctx.attempt
+
+    job = await short_leased.aenqueue()
+    row = await run_one(app, job)
+    assert (row.state, row.attempt) == (State.SUCCEEDED, 1)
