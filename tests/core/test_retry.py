@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -180,10 +181,24 @@ def test_a_policy_may_allow_no_retry_at_all() -> None:
     assert Policy(max_retries=0).max_retries == 0
 
 
-def test_a_stored_policy_of_an_unknown_kind_is_refused_by_name() -> None:
-    text = Policy().encode().replace("exponential", "fibonacci")
-    with pytest.raises(InvalidArgumentError, match="fibonacci"):
-        Policy.decode(text)
+def test_a_newer_versions_backoff_does_not_stop_the_queue_it_is_in() -> None:
+    text = Policy(max_retries=7).encode().replace("exponential", "fibonacci")
+    assert Policy.decode(text) == Policy(max_retries=7)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Fixed(seconds=-1),
+        lambda: Exponential(base=-1),
+        lambda: Exponential(cap=float("nan")),
+        lambda: Schedule(delays=()),
+        lambda: Schedule(delays=(1,), jitter=2),
+    ],
+)
+def test_no_policy_can_be_made_that_could_not_be_read_back(make: Callable[[], object]) -> None:
+    with pytest.raises(InvalidArgumentError):
+        make()
 
 
 def test_a_stored_policy_is_plain_strict_json() -> None:

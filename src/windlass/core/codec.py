@@ -57,7 +57,10 @@ class JsonCodec:
             ) from None
 
     def digest(self, value: Any) -> bytes:
-        return blake2b(self.encode(value, Purpose.PAYLOAD), digest_size=DIGEST).digest()
+        plain = self.encode(value, Purpose.PAYLOAD)
+        # Sorted, because equal objects may come with their keys in any order.
+        ordered = json.dumps(json.loads(plain), sort_keys=True, separators=(",", ":"))
+        return blake2b(ordered.encode(), digest_size=DIGEST).digest()
 
 
 def _culprit(value: Any, path: str = "", depth: int = 0) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from uuid import UUID
@@ -51,7 +52,7 @@ class Rivals:
     same_request: JobRow | None = None
     same_key: JobRow | None = None  # active, of the same owner and task
     origin: JobRow | None = None  # the job that this one retries
-    active_retry: JobRow | None = None  # the origin's retry, if that is still active
+    active_retry: JobRow | None = None  # the active job of the origin's lineage, if any
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,15 @@ def admit(new: NewJob, rivals: Rivals) -> Admission:
             return Admission(EnqueueStatus.DUPLICATE, rival)
         return Admission(EnqueueStatus.CREATED, displace=rival)
     return Admission(EnqueueStatus.CREATED)
+
+
+def refusal(children: Sequence[NewJob], rivals: Callable[[NewJob], Rivals]) -> RequestError | None:
+    """Why these cannot all be handed over: children become real together, or not at all."""
+    for child in children:
+        verdict = admit(child, rivals(child))
+        if verdict.error is not None:
+            return verdict.error
+    return None
 
 
 def _differs(new: NewJob, row: JobRow) -> bool:

@@ -26,8 +26,10 @@ def check_size(what: str, data: bytes | None, limit: int = MAX_BLOB) -> None:
 
 def check_text(what: str, text: str | None, limit: int = MAX_KEY) -> None:
     """Refuse text that is too long, or that no store could write."""
-    if text is None or (text.isascii() and len(text) <= limit):
+    if text is None or (text.isascii() and len(text) <= limit and "\0" not in text):
         return
+    if "\0" in text:
+        raise InvalidArgumentError(f"{what} is {text!r:.80}; it cannot hold a NUL character")
     if len(text) > limit:
         raise InvalidArgumentError(f"{what} has {len(text):,} characters, the limit is {limit:,}")
     try:

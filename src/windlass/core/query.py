@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from hashlib import blake2s
 from uuid import UUID
 
-from windlass.core.clock import Instant
+from windlass.core.clock import MAX_INSTANT, Instant
 from windlass.core.errors import InvalidArgumentError
 from windlass.core.job import JobRow
+from windlass.core.limits import check_text
 from windlass.core.state import State
 
 MAX_PAGE = 1000
@@ -42,6 +43,12 @@ class Query:
     cursor: str | None = None
 
     def __post_init__(self) -> None:
+        for text in (*self.queues, *self.tasks, *self.tags, self.owner, self.team, self.error,
+                     self.worker, self.request_id, self.unique_key):  # fmt: skip
+            check_text("a filter", text)
+        for instant in (self.created_from, self.created_to):
+            if instant is not None and not -MAX_INSTANT <= instant <= MAX_INSTANT:
+                raise InvalidArgumentError(f"{instant} is not an instant between 1970 and 9999")
         if not 1 <= self.limit <= MAX_PAGE:
             raise InvalidArgumentError(
                 f"limit is {self.limit}; it must lie between 1 and {MAX_PAGE}"

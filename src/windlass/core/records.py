@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from windlass.core.clock import Instant, after
@@ -25,7 +26,11 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Put:
-    """Write a record. `expected` is the version seen (0: it must not exist); None overwrites."""
+    """Write a record. `expected` is the version seen (0: it must not exist); None overwrites.
+
+    A repeat is known by its value. Whoever competes for a record puts their own name in it: two who
+    write the same have both written it.
+    """
 
     kind: str
     key: str
@@ -47,6 +52,11 @@ class PutAnswer:
 
     applied: bool
     entry: Entry | None
+
+
+def check_keys(kind: str, keys: Sequence[str]) -> None:
+    for text in (kind, *keys):
+        check_text("the name of a record", text)
 
 
 def alive(entry: Entry | None, now: Instant) -> Entry | None:

@@ -19,6 +19,11 @@ _MAX_DOUBLINGS = 62
 MAX_DELAY = 10 * 365 * 86_400.0
 
 
+def _not_negative(what: str, value: float) -> None:
+    if not 0 <= value <= MAX_DELAY:
+        raise InvalidArgumentError(f"{what} is {value!r}; it must lie between 0 and 10 years")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exponential:
     """random(0, min(base · 2^n, cap)); with jitter "none" the bound itself."""
@@ -27,10 +32,19 @@ class Exponential:
     cap: float = 30.0
     jitter: Literal["full", "none"] = "full"
 
+    def __post_init__(self) -> None:
+        _not_negative("base", self.base)
+        _not_negative("cap", self.cap)
+        if self.jitter not in ("full", "none"):
+            raise InvalidArgumentError(f'jitter is {self.jitter!r}; it must be "full" or "none"')
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fixed:
     seconds: float = 1.0
+
+    def __post_init__(self) -> None:
+        _not_negative("seconds", self.seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +53,14 @@ class Schedule:
 
     delays: tuple[float, ...]
     jitter: float = 0.2
+
+    def __post_init__(self) -> None:
+        if not self.delays:
+            raise InvalidArgumentError("a schedule needs at least one delay")
+        for delay in self.delays:
+            _not_negative("a delay", delay)
+        if not 0 <= self.jitter <= 1:
+            raise InvalidArgumentError(f"jitter is {self.jitter!r}; it must lie between 0 and 1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,25 +77,14 @@ Backoff: TypeAlias = Exponential | Fixed | Schedule | Custom
 def exponential(
     base: float = 0.5, cap: float = 30.0, jitter: Literal["full", "none"] = "full"
 ) -> Exponential:
-    _not_negative("base", base)
-    _not_negative("cap", cap)
-    if jitter not in ("full", "none"):
-        raise InvalidArgumentError(f'jitter is {jitter!r}; it must be "full" or "none"')
     return Exponential(base=base, cap=cap, jitter=jitter)
 
 
 def fixed(seconds: float = 1.0) -> Fixed:
-    _not_negative("seconds", seconds)
     return Fixed(seconds=seconds)
 
 
 def schedule(delays: Sequence[float], jitter: float = 0.2) -> Schedule:
-    if not delays:
-        raise InvalidArgumentError("a schedule needs at least one delay")
-    for delay in delays:
-        _not_negative("a delay", delay)
-    if not 0 <= jitter <= 1:
-        raise InvalidArgumentError(f"jitter is {jitter!r}; it must lie between 0 and 1")
     return Schedule(delays=tuple(delays), jitter=jitter)
 
 
@@ -81,11 +92,6 @@ def custom(
     function: Callable[[int], float], otherwise: Exponential | Fixed | Schedule | None = None
 ) -> Custom:
     return Custom(function=function, otherwise=otherwise or Exponential())
-
-
-def _not_negative(what: str, value: float) -> None:
-    if not 0 <= value <= MAX_DELAY:
-        raise InvalidArgumentError(f"{what} is {value!r}; it must lie between 0 and 10 years")
 
 
 def delay(backoff: Backoff, n: int, random: Random) -> float:
@@ -164,20 +170,22 @@ def _encode_backoff(backoff: Backoff) -> dict[str, Any]:
 @lru_cache(maxsize=256)  # a queue has a handful of policies and a million rows
 def _decode(text: str) -> Policy:
     data = json.loads(text)
-    spec = data["backoff"]
-    backoff: Backoff
-    match spec["kind"]:
-        case "exponential":
-            backoff = exponential(spec["base"], spec["cap"], spec["jitter"])
-        case "fixed":
-            backoff = fixed(spec["seconds"])
-        case "schedule":
-            backoff = schedule(spec["delays"], spec["jitter"])
-        case kind:
-            raise InvalidArgumentError(f"unknown backoff {kind!r} in a job's policy: {text}")
     return Policy(
-        backoff=backoff,
+        backoff=_decode_backoff(data["backoff"]),
         max_retries=data["max_retries"],
         crash_cap=data["crash_cap"],
         timeout=data["timeout"],
     )
+
+
+def _decode_backoff(spec: dict[str, Any]) -> Backoff:
+    match spec["kind"]:
+        case "exponential":
+            return exponential(spec["base"], spec["cap"], spec["jitter"])
+        case "fixed":
+            return fixed(spec["seconds"])
+        case "schedule":
+            return schedule(spec["delays"], spec["jitter"])
+        case _:
+            # A newer version's word. One job that is not understood must not stop its queue.
+            return Exponential()

@@ -160,6 +160,15 @@ def check(wish: Transition) -> None:
     check_records(wish.records)
     for child in wish.children:
         check_new(child)
+    if wish.children:
+        _check_apart(wish.children)
+
+
+def _check_apart(children: Sequence[NewJob]) -> None:
+    """Siblings that contradict each other could not all become real."""
+    requests = [(child.owner, child.request_id) for child in children if child.request_id]
+    if len({child.id for child in children}) < len(children) or len(set(requests)) < len(requests):
+        raise InvalidArgumentError("two children have the same id or the same request id")
 
 
 def check_cancel(request: CancelRequest) -> None:

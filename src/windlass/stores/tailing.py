@@ -7,24 +7,25 @@ from uuid import UUID
 
 from windlass.core.event import Event
 from windlass.store import Store
-from windlass.stores.signal import Signal
+from windlass.stores.signal import Bulletin
 
 POLL = 1.0  # seconds between looks when no hint arrives
 
 
 async def tail(
-    store: Store, news: Signal, job_id: UUID, after: int, poll: float = POLL
+    store: Store, news: Bulletin, job_id: UUID, after: int, poll: float = POLL
 ) -> AsyncIterator[Event]:
     """Ends after the final event, or when the job is unknown or deleted."""
-    while True:
-        seen = news.count
-        page = await store.events(job_id, after)
-        if page is None:
-            return
-        for event in page.events:
-            after = event.seq
-            yield event
-        if page.ended:
-            return
-        if not page.events:
-            await news.wait(seen, poll)
+    with news.follow(job_id) as signal:
+        while True:
+            seen = signal.count
+            page = await store.events(job_id, after)
+            if page is None:
+                return
+            for event in page.events:
+                after = event.seq
+                yield event
+            if page.ended:
+                return
+            if not page.events:
+                await signal.wait(seen, poll)

@@ -15,7 +15,7 @@ from windlass.core.state import State
 from windlass.core.transition import (
     Checkpoint,
 )
-from windlass.stores.signal import Signal
+from windlass.stores.signal import Bulletin, Signal
 
 
 @dataclass
@@ -32,7 +32,7 @@ class Data:
     )
     entries: dict[tuple[str, str], Entry] = field(default_factory=dict)
     work: Signal = field(default_factory=Signal)
-    news: Signal = field(default_factory=Signal)
+    news: Bulletin = field(default_factory=Bulletin)
 
     def next_serial(self) -> int:
         self.serial += 1

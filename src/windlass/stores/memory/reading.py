@@ -62,7 +62,9 @@ class MemoryReads(Store):
         counts: dict[str, dict[State, int]] = defaultdict(lambda: defaultdict(int))
         oldest: dict[str, Instant] = {}
         with self._data.lock:
-            paused = {key for kind, key in self._data.entries if kind == PAUSED}
+            paused = {
+                key for kind, key in self._data.entries if kind == PAUSED and self._live(kind, key)
+            }
             for row in self._data.jobs.values():
                 if not row.final:
                     counts[row.queue][row.state] += 1
@@ -94,6 +96,7 @@ class MemoryReads(Store):
             log = list(self._data.logs.get(job_id, ()))
         if row is None:
             return None
+        after = max(after, 0)
         events = event.page(row, log, after, limit)
         last = events[-1].seq if events else after
         return EventPage(events, row.final and last >= row.seq)
@@ -126,6 +129,7 @@ class MemoryReads(Store):
         return answers
 
     async def get_records(self, kind: str, keys: Sequence[str]) -> list[Entry | None]:
+        records.check_keys(kind, keys)
         with self._data.lock:
             return [self._live(kind, key) for key in keys]
 
@@ -136,6 +140,7 @@ class MemoryReads(Store):
         return found[:limit]
 
     async def delete_records(self, kind: str, keys: Sequence[str]) -> None:
+        records.check_keys(kind, keys)
         with self._data.lock:
             for key in keys:
                 self._data.entries.pop((kind, key), None)

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from windlass.core import decide, event, job, records, transition, upkeep
 from windlass.core.clock import Clock, Instant, SystemClock, after, minute_of
-from windlass.core.enqueue import Admission, Enqueued, EnqueueStatus, Rivals, admit
+from windlass.core.enqueue import Admission, Enqueued, EnqueueStatus, Rivals, admit, refusal
 from windlass.core.errors import RequestError
 from windlass.core.job import JobRow, NewJob
 from windlass.core.lease import DEFAULT_LEASE, Claim, Extended, Lease, check_lease
@@ -72,7 +72,7 @@ class MemoryStore(MemoryReads):
             now = self._now()
             answers = [self._enqueue(new, now) for new in jobs]
         if jobs:
-            self._tell()
+            self._data.work.notify()
         return answers
 
     def _enqueue(self, new: NewJob, now: Instant) -> Enqueued:
@@ -107,7 +107,10 @@ class MemoryStore(MemoryReads):
         if new.request_id is not None:
             request = data.requests.get((new.owner, new.request_id))
         origin = data.jobs.get(new.retry_of) if new.retry_of else None
-        retried = data.jobs.get(origin.retried_as) if origin and origin.retried_as else None
+        retry = None
+        if origin is not None:
+            of_lineage = (r for r in data.jobs.values() if r.root_id == origin.lineage)
+            retry = next((row for row in of_lineage if not row.final), None)
         same_key = None
         if new.unique_key is not None:
             wanted = (new.owner, new.task, new.unique_key)
@@ -119,7 +122,7 @@ class MemoryStore(MemoryReads):
             same_request=data.jobs[request] if request is not None else None,
             same_key=same_key,
             origin=origin,
-            active_retry=retried if retried and not retried.final else None,
+            active_retry=retry,
         )
 
     # -- running
@@ -139,8 +142,7 @@ class MemoryStore(MemoryReads):
             rows: list[JobRow] = []
             for queue, limit in claim.queues:
                 rows += [self._take(row, claim, now) for row in self._line(queue, limit, now)]
-        if rows:
-            data.news.notify()
+        data.news.tell(row.id for row in rows)
         return rows
 
     def _take(self, row: JobRow, claim: Claim, now: Instant) -> JobRow:
@@ -150,7 +152,7 @@ class MemoryStore(MemoryReads):
         return taken
 
     def _line(self, queue: str, limit: int, now: Instant) -> list[JobRow]:
-        if (PAUSED, queue) in self._data.entries:
+        if self._live(PAUSED, queue):
             return []
         ready = (
             row
@@ -169,15 +171,17 @@ class MemoryStore(MemoryReads):
                 if row is None or row.state is not State.RUNNING or row.lease != lease:
                     answers.append(Extended(lease_until=None))
                     continue
-                data.jobs[row.id] = replace(row, lease_until=until)
-                answers.append(Extended(lease_until=until, cancel_requested=row.cancel_requested))
+                lasts = max(until, row.lease_until or 0)
+                data.jobs[row.id] = replace(row, lease_until=lasts)
+                answers.append(Extended(lease_until=lasts, cancel_requested=row.cancel_requested))
         return answers
 
     async def apply(self, transitions: Sequence[Transition]) -> list[Answer]:
         with self._data.lock:
             answers = [self._apply(wish, self._now()) for wish in transitions]
         if transitions:
-            self._tell()
+            self._data.work.notify()
+            self._data.news.tell(wish.job_id for wish in transitions)
         return answers
 
     def _apply(self, wish: Transition, now: Instant) -> Answer:
@@ -198,6 +202,9 @@ class MemoryStore(MemoryReads):
 
     def _write(self, row: JobRow, decision: Decision, now: Instant) -> Answer:
         data = self._data
+        error = refusal(decision.children, self._rivals)
+        if error is not None:
+            return Answer(Status.REFUSED, row.state, error)
         if decision.changes:
             changed = replace(row, **decision.changes)
             if decision.queue:
@@ -217,8 +224,7 @@ class MemoryStore(MemoryReads):
     async def record(self, sayings: Sequence[Saying]) -> list[Answer]:
         with self._data.lock:
             answers = [self._record(saying) for saying in sayings]
-        if sayings:
-            self._data.news.notify()
+        self._data.news.tell(saying.lease.job_id for saying in sayings)
         return answers
 
     def _record(self, saying: Saying) -> Answer:
@@ -235,10 +241,6 @@ class MemoryStore(MemoryReads):
 
     async def wait(self, queues: Sequence[str], timeout: float) -> bool:  # noqa: ARG002 - one line
         return await self._data.work.wait(self._seen, timeout)
-
-    def _tell(self) -> None:
-        self._data.work.notify()
-        self._data.news.notify()
 
     # -- maintenance
 
@@ -302,8 +304,7 @@ class MemoryStore(MemoryReads):
     async def cancel(self, requests: Sequence[CancelRequest]) -> list[Answer]:
         with self._data.lock:
             answers = [self._cancel(request, self._now()) for request in requests]
-        if requests:
-            self._data.news.notify()
+        self._data.news.tell(request.job_id for request in requests)
         return answers
 
     def _cancel(self, request: CancelRequest, now: Instant) -> Answer:

@@ -1,7 +1,8 @@
 """Numbered, forward-only, checksummed migrations, and what to make of those already applied.
 
 A file is `NNNN_name.sql`. Its first line may be `-- breaking`: then an older Windlass must not use
-the schema. Without that mark, older versions go on working beside newer ones (rolling deploys).
+the schema. Without that mark, older versions go on working beside newer ones (rolling deploys): it
+may append columns, tables and indexes, but a new state, trigger or event type is breaking.
 """
 
 from __future__ import annotations

@@ -18,11 +18,13 @@ from windlass.stores.sql import migrations
 from windlass.stores.sql.migrations import Applied
 
 Durability = Literal["full", "normal", "off"]
-MIN_SQLITE = 3_051_003  # older ones can corrupt a WAL file that is reset while it is read
+MIN_SQLITE = (3, 51, 3)  # older ones can corrupt a WAL file that is reset while it is read
 BUSY_SECONDS = 30.0
 CACHE_KIB = 32 * 1024
 CHECKPOINT_PAGES = 4096  # 16 MiB of WAL between checkpoints: fewer rewrites of the same pages
-WAL_LIMIT = 64 * 1024 * 1024
+WAL_PAGES = 2 * CHECKPOINT_PAGES  # beyond this, readers are waited for so that it starts over
+WAL_LIMIT = 4096 * WAL_PAGES
+WAIT_FOR_READERS = 1.0
 Parameters: TypeAlias = Sequence[Any] | dict[str, Any]
 MIGRATIONS = migrations.read("windlass.stores.sqlite.migrations")
 
@@ -44,6 +46,12 @@ class SqliteConfig:
     busy_seconds: float = BUSY_SECONDS
 
     def __post_init__(self) -> None:
+        if not self.path or self.path.startswith((":", "file:")):
+            raise InvalidArgumentError(
+                f"{self.path!r} is not a file; for jobs in memory use the URL memory:"
+            )
+        # Connections open late, and again after a fork: by then the process may be elsewhere.
+        object.__setattr__(self, "path", str(Path(self.path).absolute()))
         if self.durability not in get_args(Durability):
             known = ", ".join(get_args(Durability))
             raise InvalidArgumentError(f"durability is {self.durability!r}; expected {known}")
@@ -55,7 +63,7 @@ class SqliteConfig:
 
 def connect(config: SqliteConfig) -> apsw.Connection:
     """A connection with every setting in place; the file is made if it is not there."""
-    if apsw.SQLITE_VERSION_NUMBER < MIN_SQLITE:
+    if _version() < MIN_SQLITE:
         raise StoreUnavailableError(
             f"SQLite {apsw.sqlite_lib_version()} has a bug that can corrupt the file; "
             "Windlass needs 3.51.3 or newer: pip install -U apsw"
@@ -70,7 +78,7 @@ def connect(config: SqliteConfig) -> apsw.Connection:
 
 
 def _set_up(connection: apsw.Connection, config: SqliteConfig) -> None:
-    connection.set_busy_handler(_patience(config.busy_seconds))
+    connection.set_busy_handler(patience(config.busy_seconds))
     if config.exclusive:
         connection.pragma("locking_mode", "exclusive")
     _use_wal(connection, config.busy_seconds)
@@ -88,6 +96,10 @@ def let_go(connection: apsw.Connection) -> None:
     """
     with contextlib.suppress(apsw.Error):
         connection.close(True)
+
+
+def _version() -> tuple[int, ...]:
+    return tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
 
 
 def every(
@@ -110,7 +122,28 @@ def single(connection: apsw.Connection, sql: str, parameters: Parameters = ()) -
     return None if row is None else row[0]
 
 
-def _patience(seconds: float) -> Callable[[int], bool]:
+def checkpoint(connection: apsw.Connection, pages: int, config: SqliteConfig) -> None:
+    """Move what the WAL gathered into the file, between two groups of writes.
+
+    Ordinarily whatever no reader still needs; past WAL_PAGES the readers are waited for, because
+    where reads never pause the file would otherwise grow without end.
+    """
+    if pages < CHECKPOINT_PAGES:
+        return
+    try:
+        if pages < WAL_PAGES:
+            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            return
+        connection.set_busy_handler(patience(WAIT_FOR_READERS))
+        try:
+            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        finally:
+            connection.set_busy_handler(patience(config.busy_seconds))
+    except apsw.Error:
+        return  # a reader stayed too long, or the disk is at fault: the next commit will say
+
+
+def patience(seconds: float) -> Callable[[int], bool]:
     """Wait for another process's lock in short, uneven naps, so that nobody starves."""
     since = 0.0
 
@@ -132,12 +165,17 @@ def _use_wal(connection: apsw.Connection, seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while True:
         try:
-            connection.pragma("journal_mode", "wal")
+            mode = connection.pragma("journal_mode", "wal")
         except apsw.BusyError:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.005)
         else:
+            if mode != "wal":
+                raise StoreUnavailableError(
+                    f"{connection.filename} cannot have a write-ahead log (its journal stays "
+                    f"{mode!r}); is it on a network file system?"
+                )
             return
 
 

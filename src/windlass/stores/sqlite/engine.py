@@ -22,13 +22,21 @@ from itertools import groupby, islice
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread, local
 from typing import Any, Generic, TypeAlias, TypeVar
+from uuid import UUID
 
 import apsw
 
 from windlass.core.clock import Clock, Instant
 from windlass.core.errors import StoreError, StoreUnavailableError
-from windlass.stores.signal import Signal
-from windlass.stores.sqlite.connection import SqliteConfig, connect, let_go, migrate, single
+from windlass.stores.signal import Bulletin, Signal
+from windlass.stores.sqlite.connection import (
+    SqliteConfig,
+    checkpoint,
+    connect,
+    let_go,
+    migrate,
+    single,
+)
 from windlass.stores.sqlite.errors import translate
 from windlass.stores.sqlite.queries import SQL
 
@@ -42,13 +50,16 @@ FORK_SECONDS = 10.0
 class Tx:
     """A write transaction, as the calls in it see it."""
 
-    __slots__ = ("_serial", "_written", "connection", "news", "now", "work")
+    __slots__ = ("_serial", "_written", "connection", "elsewhere", "now", "touched", "work")
 
-    def __init__(self, connection: apsw.Connection, now: Callable[[], Instant]) -> None:
+    def __init__(
+        self, connection: apsw.Connection, now: Callable[[], Instant], *, followed: bool
+    ) -> None:
         self.connection = connection
         self.now = now
         self.work = False  # something may have become claimable
-        self.news = False  # somebody's log or state changed
+        self.elsewhere = False  # another process was seen to have written
+        self.touched: list[UUID] | None = [] if followed else None  # jobs that have news
         self._serial: int | None = None
         self._written = True
 
@@ -56,6 +67,10 @@ class Tx:
         if self._serial is None:
             self._serial = int(single(self.connection, SQL.last_serial))
         return self._serial
+
+    def touch(self, job_id: UUID) -> None:
+        if self.touched is not None:
+            self.touched.append(job_id)
 
     def arrivals(self, count: int) -> int:
         """The first of `count` new numbers for jobs: their rows will show that they are taken."""
@@ -118,9 +133,11 @@ class Engine:
         self.config = config
         self.clock = clock
         self.work = Signal()
-        self.news = Signal()
+        self.news = Bulletin()
         self.migrated: list[str] = []  # by this process, and not yet told
         self._users = 0
+        self._lost_to_fork = False
+        self._clean = True
         self._start_afresh()
         _forget_on_fork(self)
 
@@ -131,6 +148,7 @@ class Engine:
         self._thread: Thread | None = None
         self._connection: apsw.Connection | None = None
         self._version: int | None = None
+        self._wal_pages = 0
         self._pool: ThreadPoolExecutor | None = None
         self._mine = local()
         self._stopped: list[Lock] = []
@@ -194,12 +212,21 @@ class Engine:
 
     def _submit(self, call: _Call[Any]) -> None:
         with self._lock:  # a call is either before the end of the queue or refused
-            if self._users == 0:
-                raise StoreUnavailableError(f"the store on {self.config.path} is closed")
+            self._check_usable()
             if self._thread is None:
-                self._thread = Thread(target=self._loop, name="windlass-sqlite", daemon=True)
-                self._thread.start()
+                thread = Thread(target=self._loop, name="windlass-sqlite", daemon=True)
+                thread.start()
+                self._thread = thread
             self._queue.put(call)
+
+    def _check_usable(self) -> None:
+        if self._users == 0:
+            raise StoreUnavailableError(f"the store on {self.config.path} is closed")
+        if self._lost_to_fork:
+            raise StoreUnavailableError(
+                f"this process was forked while a transaction on {self.config.path} was open, and "
+                "SQLite cannot be used here any more; fork outside of transactions, or spawn"
+            )
 
     def _loop(self) -> None:
         queue = self._queue
@@ -223,7 +250,14 @@ class Engine:
                     break
                 group.append(call)
             with self._gate:
-                self._commit_group(group)
+                try:
+                    self._commit_group(group)
+                except BaseException as error:  # noqa: BLE001 - nobody is left waiting for ever
+                    for call in group:
+                        call.error = call.error or error
+                    _deliver(group)
+                if self._connection is not None:
+                    checkpoint(self._connection, self._wal_pages, self.config)
 
     def _commit_group(self, group: Sequence[_Call[Any]]) -> None:
         tx: Tx | None = None
@@ -237,17 +271,19 @@ class Engine:
             for call in group:
                 call.error = error
         if tx is not None:
-            if tx.work:
+            if tx.work or tx.elsewhere:
                 self.work.notify()
-            if tx.news:
-                self.news.notify()
+            if tx.elsewhere:
+                self.news.tell_all()
+            elif tx.touched:
+                self.news.tell(tx.touched)
         _deliver(group)  # last: the loop that wakes then finds the interpreter free
 
     def _transaction(self, group: Sequence[_Call[Any]]) -> Tx:
         """Run the group in one transaction; raises StoreError when the file is at fault."""
         try:
             connection = self._writer()
-            tx = Tx(connection, self.clock.now)
+            tx = Tx(connection, self.clock.now, followed=self.news.followed)
             connection.execute("BEGIN IMMEDIATE")
         except apsw.Error as error:
             raise translate(error, self.config.path) from error
@@ -282,14 +318,22 @@ class Engine:
                 let_go(connection)
                 raise
             self.migrated += done
+            connection.set_wal_hook(self._note_wal)  # in place of SQLite's own checkpoints
             self._connection = connection
+            if self._version is not None:
+                self._version = -1  # another connection counts anew: look once too often
         return self._connection
 
-    def changed_elsewhere(self, tx: Tx) -> bool:
-        """Whether another connection committed since this was last asked."""
+    def _note_wal(self, _: apsw.Connection, __: str, pages: int) -> int:
+        self._wal_pages = pages
+        return apsw.SQLITE_OK
+
+    def look_elsewhere(self, tx: Tx) -> bool:
+        """Whether another connection committed since this was last asked; if so, all are told."""
         version: int = tx.connection.pragma("data_version")
         before, self._version = self._version, version
-        return before is not None and version != before
+        tx.elsewhere = tx.elsewhere or (before is not None and version != before)
+        return tx.elsewhere
 
     # -- reading
 
@@ -300,8 +344,7 @@ class Engine:
         if self._connection is None:
             await self.write(lambda _: None)  # the file and its schema exist from here on
         with self._lock:
-            if self._users == 0:
-                raise StoreUnavailableError(f"the store on {self.config.path} is closed")
+            self._check_usable()
             if self._pool is None:
                 self._pool = ThreadPoolExecutor(self.config.readers, "windlass-sqlite-read")
             reading = asyncio.get_running_loop().run_in_executor(self._pool, self._read, run)
@@ -328,7 +371,8 @@ class Engine:
         locks = [self._lock, self._gate, *(lock for lock, _ in self._readers)]
         # A transaction that is open in this very thread cannot be waited for; then nothing closes.
         self._stopped = [lock for lock in locks if lock.acquire(timeout=FORK_SECONDS)]
-        if len(self._stopped) == len(locks):
+        self._clean = len(self._stopped) == len(locks)
+        if self._clean:
             self._close_connections()
 
     def after_fork_in_parent(self) -> None:
@@ -337,9 +381,12 @@ class Engine:
 
     def after_fork_in_child(self) -> None:
         """The parent's threads, locks and waiters are not here; the counts of news are."""
-        work, news = self.work.count, self.news.count
-        self.work, self.news = Signal(), Signal()
-        self.work.count, self.news.count = work, news
+        count = self.work.count
+        self.work, self.news = Signal(), Bulletin()
+        self.work.count = count
+        # Whoever forks inside a transaction leaves its child SQLite's belief in locks that it does
+        # not hold: better no store than one that is always locked, or worse.
+        self._lost_to_fork = self._lost_to_fork or not self._clean
         self._start_afresh()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -12,7 +13,7 @@ import apsw
 from windlass.core import decide, transition
 from windlass.core import job as jobs
 from windlass.core.clock import SECOND, Instant, minute_of
-from windlass.core.enqueue import Enqueued, EnqueueStatus, Rivals, admit
+from windlass.core.enqueue import Enqueued, EnqueueStatus, Rivals, admit, refusal
 from windlass.core.errors import RequestError
 from windlass.core.job import JobRow, NewJob, Standing
 from windlass.core.lease import DEFAULT_LEASE, Claim, Extended, Lease
@@ -47,7 +48,6 @@ def whole(connection: apsw.Connection, row: Row) -> JobRow:
 
 def enqueue(tx: Tx, wanted: Sequence[NewJob]) -> list[Enqueued]:
     now = tx.now()
-    tx.news = True
     lowest = tx.arrivals(len(wanted))
     answers: list[Enqueued] = []
     run: list[Row] = []  # plain jobs in a row, written together
@@ -116,7 +116,7 @@ def _rivals(connection: apsw.Connection, new: NewJob) -> Rivals:
         return load(connection, SQL.get_job, (job_id.bytes,)) if job_id else None
 
     origin = by_id(new.retry_of)
-    retried = by_id(origin.retried_as) if origin else None
+    root = origin.lineage.bytes if origin else None
     return Rivals(
         same_id=by_id(new.id),
         same_request=load(connection, SQL.job_by_request, (new.owner, new.request_id))
@@ -126,7 +126,7 @@ def _rivals(connection: apsw.Connection, new: NewJob) -> Rivals:
         if new.unique_key is not None
         else None,
         origin=origin,
-        active_retry=retried if retried and not retried.final else None,
+        active_retry=load(connection, SQL.active_of_lineage, (root,)) if root else None,
     )
 
 
@@ -144,7 +144,7 @@ def claim(tx: Tx, wish: Claim) -> list[JobRow]:
     if not found:
         now = tx.now()
         for queue, limit in wish.queues:
-            if limit and single(connection, SQL.get_record, (PAUSED, queue)) is None:
+            if limit and not first(connection, SQL.paused, (PAUSED, queue, now)):
                 found += every(
                     connection,
                     SQL.claim,
@@ -158,8 +158,9 @@ def claim(tx: Tx, wish: Claim) -> list[JobRow]:
                         "limit": limit,
                     },
                 )
-        tx.news = tx.news or bool(found)
     taken = [whole(connection, row) for row in found]
+    for row in taken:
+        tx.touch(row.id)
     taken.sort(key=lambda row: (place.get(row.queue, 0), -row.priority, row.position or 0))
     return taken
 
@@ -174,7 +175,8 @@ def extend(tx: Tx, leases: Sequence[Lease], seconds: float) -> list[Extended]:
         if found is None:
             answers.append(Extended(lease_until=None))
         else:
-            answers.append(Extended(lease_until=until, cancel_requested=found[0] is not None))
+            lasts, cancel_at = found
+            answers.append(Extended(lease_until=lasts, cancel_requested=cancel_at is not None))
     return answers
 
 
@@ -204,8 +206,13 @@ class _Batch:
         return None if row is None else (row, rows.standing(row, job_id))
 
     def write(self, found: Row, row: Standing, decision: Decision, now: Instant) -> Answer:
+        if decision.children:
+            self.flush()
+            error = refusal(decision.children, partial(_rivals, self._tx.connection))
+            if error is not None:
+                return Answer(Status.REFUSED, row.state, error)
         if decision.changes:
-            self._write(found, decision)
+            self._write(found, row.id, decision)
         tally = decision.tally
         if tally is not None:
             self.count((now, row.queue, row.task, tally.outcome), tally.wait, tally.run)
@@ -218,7 +225,7 @@ class _Batch:
         sums[1] += wait
         sums[2] += run
 
-    def _write(self, found: Row, decision: Decision) -> None:
+    def _write(self, found: Row, job_id: UUID, decision: Decision) -> None:
         tx, n = self._tx, found[0]
         position = tx.position() if decision.queue else None
         self._pending.append(
@@ -233,7 +240,7 @@ class _Batch:
             self.flush()
             self._found.clear()
             enqueue(tx, decision.children)
-        tx.news = True
+        tx.touch(job_id)
         tx.work = tx.work or decision.queue
 
     def flush(self) -> None:
@@ -283,14 +290,14 @@ def _succeed(
             key = wish.job_id.bytes
             plain[key] = place
             values.append((now, wish.result, key, wish.fence, token.bytes))
-    if not plain or len({wish.job_id for wish in valid.values()}) < len(valid):
-        return []  # a job that comes twice is settled in order
+    alone = len({wish.job_id for wish in valid.values()}) == len(valid)
+    if not (plain and alone) or any(wish.children for wish in valid.values()):
+        return []  # a job that comes twice, or children who may meet it, need their order
     done: list[Row] = tx.connection.executemany(SQL.succeed, values).fetchall()
     for job_id, *_ in done:
         place = plain[job_id]
         answers[place] = SUCCEEDED
-        del valid[place]
-    tx.news = tx.news or bool(done)
+        tx.touch(valid.pop(place).job_id)
     return [(queue, task, wait, run) for _, queue, task, wait, run in done]
 
 

@@ -17,6 +17,7 @@ class Queries:
     get_job: str
     job_by_request: str
     active_by_key: str
+    active_of_lineage: str
     set_retried_as: str
     copy_steps: str
     claimed_by: str
@@ -54,6 +55,7 @@ class Queries:
     count_waiting: str
     count_running: str
     get_record: str
+    paused: str
     put_record: str
     list_records: str
     delete_record: str

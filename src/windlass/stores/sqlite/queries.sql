@@ -33,6 +33,12 @@ SELECT * FROM job
 WHERE owner = ? AND task = ? AND unique_key = ? AND unique_key IS NOT NULL
     AND state IN ('created', 'queued', 'running', 'retrying')
 
+-- name: active_of_lineage
+SELECT * FROM job
+WHERE root_id = ? AND root_id IS NOT NULL
+    AND state IN ('created', 'queued', 'running', 'retrying')
+LIMIT 1
+
 -- name: set_retried_as
 UPDATE job SET retried_as = ? WHERE n = ?
 
@@ -64,9 +70,10 @@ WHERE n IN (
 RETURNING *
 
 -- name: extend
-UPDATE job SET lease_until = ?
+-- Never shortens: a slow call must not take back what a later one gave.
+UPDATE job SET lease_until = max(lease_until, ?)
 WHERE id = ? AND state = 'running' AND fence = ? AND token = ?
-RETURNING cancel_at
+RETURNING lease_until, cancel_at
 
 -- name: standing
 -- What a decision looks at, in the order in which `save` writes it back.
@@ -264,6 +271,9 @@ SELECT queue, count(*) FROM job INDEXED BY job_running WHERE state = 'running' G
 
 -- name: get_record
 SELECT kind, key, value, version, expires_at FROM record WHERE kind = ? AND key = ?
+
+-- name: paused
+SELECT 1 FROM record WHERE kind = ? AND key = ? AND (expires_at IS NULL OR expires_at > ?)
 
 -- name: put_record
 INSERT INTO record (kind, key, value, version, expires_at) VALUES (?, ?, ?, ?, ?)

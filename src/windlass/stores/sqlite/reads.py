@@ -158,6 +158,7 @@ def events(connection: apsw.Connection, job_id: UUID, after: int, limit: int) ->
     row = load(connection, SQL.get_job, (job_id.bytes,))
     if row is None:
         return None
+    after = max(after, 0)
     # The first of either sort; `event.page` stops where the numbers are no longer dense.
     said = _log(connection, SQL.said, (row.serial, after, limit))
     past = _log(connection, SQL.past_attempts, (row.serial, after, limit))

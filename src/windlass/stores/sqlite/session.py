@@ -6,6 +6,7 @@ is rolled back and its next use says so.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -36,6 +37,7 @@ class Session:
     def __init__(self, engine: Engine, seconds: float = DEFAULT_SECONDS) -> None:
         self._path = engine.config.path
         self._seconds = seconds
+        self._process = os.getpid()
         self._commands: SimpleQueue[tuple[Callable[[Tx], Any], Future[Any]] | bool] = SimpleQueue()
         self._lock = Lock()  # so that no command slips in behind the end
         self._over = False
@@ -90,7 +92,12 @@ class Session:
             return ConflictError("the transaction is over")
         return error
 
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise ConflictError("a transaction belongs to the process that began it")
+
     def _do(self, run: Callable[[Tx], T]) -> T:
+        self._check_process()
         future: Future[T] = Future()
         with self._lock:
             if self._over:
@@ -104,10 +111,8 @@ class Session:
         def run(tx: Tx) -> list[Any]:
             try:
                 return tx.connection.execute(sql, parameters).fetchall()
-            except apsw.SQLError:
+            except (apsw.SQLError, apsw.ConstraintError, apsw.BindingsError, apsw.MismatchError):
                 raise  # the caller's own mistake, in SQLite's own words
-            except apsw.ConstraintError:
-                raise
             except apsw.Error as error:
                 raise translate(error, self._path) from error
 
@@ -132,6 +137,7 @@ class Session:
         return self._do(run)
 
     def commit(self) -> None:
+        self._check_process()
         self._commands.put(True)
         try:
             self._done.result()
@@ -139,6 +145,7 @@ class Session:
             raise self._why() from None
 
     def rollback(self) -> None:
+        self._check_process()
         self._commands.put(False)
         try:
             self._done.result()

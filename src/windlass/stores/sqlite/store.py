@@ -10,11 +10,12 @@ from uuid import UUID
 
 from windlass.core.clock import Clock, Instant, SystemClock
 from windlass.core.enqueue import Enqueued
+from windlass.core.errors import StoreUnavailableError
 from windlass.core.event import Attempt, Event
 from windlass.core.job import JobRow, NewJob
 from windlass.core.lease import Claim, Extended, Lease, check_lease
 from windlass.core.query import Page, Query
-from windlass.core.records import PAUSED, Entry, Put, PutAnswer
+from windlass.core.records import PAUSED, Entry, Put, PutAnswer, check_keys
 from windlass.core.transition import Answer, CancelRequest, Checkpoint, Transition
 from windlass.store import (
     Capabilities,
@@ -51,9 +52,9 @@ class SqliteStore(Store):
                 path=str(path), durability=cast("Durability", durability)
             )
             _engine = Engine(settings, clock or SystemClock())
-        self._engine = _engine
-        self._engine.open()
-        self._open = True
+        self._shared = _engine
+        self._shared.open()
+        self._closing: asyncio.Task[None] | None = None
         self._seen = 0
         self._watch: Watch | None = None
         self._starting = asyncio.Lock()
@@ -73,6 +74,13 @@ class SqliteStore(Store):
 
     # -- the handle
 
+    @property
+    def _engine(self) -> Engine:
+        """Refused to a closed handle, though a twin may go on with the file."""
+        if self._closing is not None:
+            raise StoreUnavailableError(f"the store on {self._shared.config.path} is closed")
+        return self._shared
+
     async def migrate(self) -> Sequence[str]:
         await self.ping()  # opening migrates
         done, self._engine.migrated = self._engine.migrated, []
@@ -85,16 +93,16 @@ class SqliteStore(Store):
         return SqliteStore(self._engine.config.path, _engine=self._engine)
 
     async def close(self) -> None:
-        if not self._open:
-            return
-        self._open = False
-        # From here on this handle is refused everything, though a twin may go on with the file.
-        engine, self._engine = self._engine, Engine(self._engine.config, self._engine.clock)
+        if self._closing is None:
+            self._closing = asyncio.get_running_loop().create_task(self._close())
+        await asyncio.shield(self._closing)  # whoever gives up waiting, it is closed all the same
+
+    async def _close(self) -> None:
         async with self._starting:
             if self._watch is not None:
                 await self._watch.close()
                 self._watch = None
-        await asyncio.get_running_loop().run_in_executor(None, engine.close)
+        await asyncio.get_running_loop().run_in_executor(None, self._shared.close)
 
     def transaction(self, seconds: float = DEFAULT_SECONDS) -> Session:
         """A transaction on the store's own connection, for the caller's rows and jobs together."""
@@ -114,8 +122,8 @@ class SqliteStore(Store):
         return await self._engine.write(lambda tx: self._claim(tx, claim))
 
     def _claim(self, tx: Tx, claim: Claim) -> list[JobRow]:
-        if not self._watching() and self._engine.changed_elsewhere(tx):
-            tx.work = tx.news = True  # nobody watches yet: from here on, whoever will can tell
+        if not self._watching():  # whoever will watch can then tell what came since
+            self._shared.look_elsewhere(tx)
         return jobs.claim(tx, claim)
 
     async def extend(self, leases: Sequence[Lease], seconds: float) -> list[Extended]:
@@ -139,7 +147,7 @@ class SqliteStore(Store):
         if self._watching() or self._engine.config.exclusive:
             return
         async with self._starting:
-            if not self._watching():
+            if not self._watching() and self._closing is None:
                 if self._watch is not None:
                     await self._watch.close()
                 await self.ping()  # the file to watch exists from here on
@@ -149,15 +157,8 @@ class SqliteStore(Store):
     def _watching(self) -> bool:
         return self._watch is not None and not self._watch.alien
 
-    def _tell(self) -> None:
-        self._engine.work.notify()
-        self._engine.news.notify()
-
     async def _look(self) -> bool:
-        changed = await self._engine.write(self._engine.changed_elsewhere)
-        if changed:
-            self._tell()
-        return changed
+        return await self._shared.write(self._shared.look_elsewhere)
 
     # -- maintenance
 
@@ -230,6 +231,9 @@ class SqliteStore(Store):
         return await self._engine.write_many(reads.put_records, puts)
 
     async def get_records(self, kind: str, keys: Sequence[str]) -> list[Entry | None]:
+        if not keys:
+            return []
+        check_keys(kind, keys)
         now = self._engine.clock.now()
         return await self._engine.read(
             lambda connection: reads.get_records(connection, kind, keys, now)
@@ -242,5 +246,6 @@ class SqliteStore(Store):
         )
 
     async def delete_records(self, kind: str, keys: Sequence[str]) -> None:
+        check_keys(kind, keys)
         if keys:
             await self._engine.write(lambda tx: reads.delete_records(tx, kind, keys))

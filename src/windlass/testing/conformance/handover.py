@@ -166,6 +166,31 @@ class TestHandover:
         assert (await settle_one(store, parent, Succeeded(), children=[good])).applied
         assert (await get_one(store, good.id)).state is State.QUEUED
 
+    async def test_a_child_that_cannot_come_to_be_refuses_the_settle(self, store: Store) -> None:
+        """All or none: a child in conflict with what is stored is not dropped in silence."""
+        await enqueue_one(store, request_id="r", digest=b"one thing", hold=True)
+        parent = await start_one(store)
+        good, bad = make_job(), make_job(request_id="r", digest=b"another")
+
+        answer = await settle_one(store, parent, Succeeded(), children=[good, bad])
+
+        assert answer.status is Status.REFUSED
+        assert answer.error is not None
+        assert answer.error.code == "conflict"
+        assert await get_one(store, parent.id) == parent
+        assert await store.get([good.id]) == [None]
+
+    async def test_children_that_contradict_each_other_refuse_the_settle(
+        self, store: Store
+    ) -> None:
+        parent = await start_one(store)
+        child = make_job()
+
+        answer = await settle_one(store, parent, Succeeded(), children=[child, child])
+
+        assert answer.status is Status.REFUSED
+        assert await store.get([child.id]) == [None]
+
     async def test_a_child_whose_key_is_held_is_stood_for_by_the_holder(self, store: Store) -> None:
         parent = await start_one(store)
         holder = await enqueue_one(store, unique_key="k")

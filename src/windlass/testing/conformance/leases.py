@@ -134,6 +134,15 @@ class TestLeases:
         assert not answer.stale
         assert await store.expired(10) == []
 
+    async def test_an_extension_never_shortens_a_lease(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        row = await start_one(store)
+        [long] = await store.extend([row.lease], 600)
+        [short] = await store.extend([row.lease], 1)
+        assert short == long
+        assert (await get_one(store, row.id)).lease_until == after(clock.now(), 600)
+
     # -- which leases ran out
 
     async def test_a_lease_runs_out_at_its_instant(self, store: Store, clock: VirtualClock) -> None:

@@ -70,6 +70,18 @@ class TestResuming:
         assert answer.row.id == retry.id
         assert (await get_one(store, old.id)).retried_as == retry.id
 
+    async def test_a_lineage_has_at_most_one_active_job(self, store: Store) -> None:
+        """They share a workspace: an old job is not retried beside a retry of its retry."""
+        first = await finished(store)
+        second = await finished(store, retry_of=first.id)
+        third = await enqueue_one(store, retry_of=second.id)
+
+        [answer] = await store.enqueue([make_job(retry_of=first.id)])
+
+        assert answer.status is EnqueueStatus.DUPLICATE
+        assert answer.row is not None
+        assert answer.row.id == third.id
+
     async def test_it_has_at_most_one_in_bulk_too(self, store: Store) -> None:
         old = await finished(store)
 

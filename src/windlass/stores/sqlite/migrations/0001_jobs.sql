@@ -91,7 +91,8 @@ CREATE INDEX job_logged ON job (ended_at) WHERE logged = 1 AND ended_at IS NOT N
 -- What people look for first is rare among millions that went well.
 CREATE INDEX job_trouble ON job (n) WHERE state IN ('failed', 'canceled');
 
-CREATE INDEX job_retry ON job (retry_of) WHERE retry_of IS NOT NULL;
+-- The retries of a first job, of which one may be active.
+CREATE INDEX job_lineage ON job (root_id) WHERE root_id IS NOT NULL;
 
 -- Payloads too large to be rewritten with every change of the row.
 CREATE TABLE payload (

@@ -1,0 +1,155 @@
+"""What is special to a file that other threads, processes and readers share."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from windlass.core.errors import InvalidArgumentError, StoreUnavailableError
+from windlass.core.query import Query
+from windlass.stores import open_store
+from windlass.stores.sqlite import Session, SqliteStore, engine
+from windlass.stores.sqlite.connection import WAL_LIMIT
+from windlass.testing import claim_all, make_job
+from windlass.testing.factories import enqueue_one
+
+
+async def test_a_relative_path_stays_where_it_was_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    async with open_store("sqlite:///jobs.db?durability=off") as store:
+        job = await enqueue_one(store)
+        os.chdir(tmp_path / "elsewhere")
+        assert [row and row.id for row in await store.get([job.id])] == [job.id]
+        assert len(await claim_all(store)) == 1
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+@pytest.mark.parametrize("path", [":memory:", "", "file:x?mode=memory"])
+def test_what_is_no_file_is_refused_with_advice(path: str) -> None:
+    with pytest.raises(InvalidArgumentError, match="memory:"):
+        SqliteStore(path)
+
+
+async def test_the_log_ahead_stays_bounded_while_reads_never_pause(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "jobs.db", durability="off")
+    done = asyncio.Event()
+
+    async def read() -> None:
+        while not done.is_set():
+            await store.find(Query(limit=200))
+
+    readers = [asyncio.create_task(read()) for _ in range(4)]
+    largest = 0
+    for _ in range(60):
+        await store.enqueue([make_job(payload=b"x" * 4000) for _ in range(400)])
+        largest = max(largest, (tmp_path / "jobs.db-wal").stat().st_size)
+    done.set()
+    await asyncio.gather(*readers)
+    await store.close()
+    # Without the limit it had grown to hundreds of megabytes by here.
+    assert largest < 2.5 * WAL_LIMIT
+
+
+async def test_a_loop_that_ends_early_leaves_the_writer_alive(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "jobs.db", durability="off")
+
+    def give_up_at_once() -> None:
+        loop = asyncio.new_event_loop()
+        twin = store.twin()
+        for _ in range(20):
+            task = loop.create_task(twin.enqueue([make_job()]))
+            loop.call_soon(loop.stop)
+            loop.run_forever()
+            task.cancel()
+        loop.run_until_complete(asyncio.sleep(0))
+        loop.close()
+
+    threads = [threading.Thread(target=give_up_at_once) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for _ in range(50):
+        await store.enqueue([make_job()])
+    for thread in threads:
+        thread.join()
+    assert (await asyncio.wait_for(enqueue_one(store), 10)).seq == 2
+    await store.close()
+
+
+async def test_a_tail_is_not_woken_by_other_jobs(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "jobs.db", durability="off")
+    job = await enqueue_one(store, hold=True)
+    tail = store.tail(job.id)
+    assert (await anext(tail)).seq == 1
+    waiting = asyncio.ensure_future(anext(tail))
+    await asyncio.sleep(0.05)
+    looks = 0
+    events = store.events
+
+    async def counted(*args: object, **kwargs: object) -> object:
+        nonlocal looks
+        looks += 1
+        return await events(*args, **kwargs)  # type: ignore[arg-type]
+
+    store.events = counted  # type: ignore[method-assign,assignment]
+    for _ in range(100):
+        await enqueue_one(store)
+    assert looks <= 2, "at most what the poll does"
+    waiting.cancel()
+    await store.close()
+
+
+async def test_a_close_that_is_given_up_still_closes(tmp_path: Path) -> None:
+    before = set(threading.enumerate())
+    store = SqliteStore(tmp_path / "jobs.db", durability="off")
+    await enqueue_one(store)
+    closing = asyncio.ensure_future(store.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.gather(closing, return_exceptions=True)
+    await store.close()
+    with pytest.raises(StoreUnavailableError, match="closed"):
+        await store.ping()
+    after = set(threading.enumerate()) - before
+    assert not [thread for thread in after if thread.name.startswith("windlass-sqlite")]
+
+
+def _forked(session: Session, store: SqliteStore) -> str:
+    """What a child, forked right now, is told when it uses either."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:  # pragma: no cover - another process
+        told = []
+        for use in (lambda: session.execute("SELECT 1"), lambda: asyncio.run(store.ping())):
+            try:
+                use()
+            except Exception as error:  # noqa: BLE001
+                told.append(type(error).__name__)
+        os.write(writing, " ".join(told).encode())
+        os._exit(0)
+    os.close(writing)
+    answer = os.read(reading, 100).decode()
+    os.close(reading)
+    os.waitpid(child, 0)
+    return answer
+
+
+async def test_a_child_forked_inside_a_transaction_is_told_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "FORK_SECONDS", 0.2)
+    store = SqliteStore(tmp_path / "jobs.db", durability="off")
+    job = await enqueue_one(store)
+    session = store.transaction(seconds=30)
+    session.execute("CREATE TABLE mine (x)")
+    told = await asyncio.to_thread(_forked, session, store)
+    assert told == "ConflictError StoreUnavailableError"
+    session.commit()
+    assert (await store.get([job.id]))[0] is not None
+    await store.close()
