@@ -1,0 +1,116 @@
+"""What a store acknowledged, and whether a file keeps it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import TypeAlias
+from uuid import UUID
+
+import apsw
+
+from windlass.core.event import fold, snapshot
+from windlass.core.job import JobRow
+from windlass.store import Store
+from windlass.stores.sqlite import reads
+
+
+class Gone(Enum):
+    ASKED = "its deletion was asked for"
+    SEEN = "its deletion was acknowledged"
+
+
+Promise: TypeAlias = JobRow | Gone
+
+
+class Ledger:
+    """Rows as they were read after each acknowledged call, in order."""
+
+    def __init__(self) -> None:
+        self.asked: set[UUID] = set()
+        self.lines: list[tuple[UUID, Promise]] = []
+
+    async def note(self, store: Store, ids: Iterable[UUID]) -> None:
+        wanted = list(ids)
+        rows = await store.get(wanted)
+        self.lines += zip(wanted, (row or Gone.SEEN for row in rows), strict=True)
+
+    def dooms(self, ids: Iterable[UUID]) -> None:
+        """A deletion is about to be asked for: from here on they may be there or not."""
+        self.lines += ((job_id, Gone.ASKED) for job_id in ids)
+
+    def promises(self, length: int | None = None) -> Mapping[UUID, Promise]:
+        """What had been acknowledged when the ledger was that long."""
+        return dict(self.lines[:length])
+
+
+def standing(promises: Mapping[UUID, Promise]) -> Mapping[UUID, JobRow]:
+    """The jobs that must be there."""
+    return {key: row for key, row in promises.items() if not isinstance(row, Gone)}
+
+
+def broken_promises(path: Path, promises: Mapping[UUID, Promise], asked: set[UUID]) -> list[str]:
+    """Everything that is wrong with a file; opened plainly, as any SQLite program would."""
+    connection = apsw.Connection(str(path))
+    try:
+        return _audit(connection, promises, asked)
+    except (apsw.CorruptError, apsw.NotADBError) as error:
+        return [f"the file is broken: {error}"]
+    finally:
+        connection.close()
+
+
+def _audit(
+    connection: apsw.Connection, promises: Mapping[UUID, Promise], asked: set[UUID]
+) -> list[str]:
+    [(verdict,), *more] = connection.execute("PRAGMA integrity_check").fetchall()
+    if verdict != "ok":
+        return [f"integrity: {verdict} and {len(more)} more"]
+    if not connection.table_exists("main", "job"):
+        return [f"job {job_id} is lost, with its table" for job_id in standing(promises)]
+    ids = [UUID(bytes=line[0]) for line in connection.execute("SELECT id FROM job")]
+    found = {row.id: row for row in reads.get(connection, ids, None) if row is not None}
+    wrong = [f"job {job_id} is there twice" for job_id in ids if ids.count(job_id) > 1]
+    wrong += [f"job {job_id} was never asked for" for job_id in found.keys() - asked]
+    for row in found.values():
+        wrong += _log_faults(connection, row)
+    for job_id, promised in promises.items():
+        wrong += _faults(promised, found.get(job_id), job_id)
+    return wrong
+
+
+def _log_faults(connection: apsw.Connection, row: JobRow) -> list[str]:
+    page = reads.events(connection, row.id, row.log_floor, 10_000)
+    assert page is not None
+    events = page.events
+    if [event.seq for event in events] != list(range(row.log_floor + 1, row.seq + 1)):
+        return [f"the log of job {row.id} has gaps"]
+    if row.log_floor == 0 and fold(events) != snapshot(row):
+        return [f"the log of job {row.id} does not fold to its row"]
+    return []
+
+
+def _faults(promised: Promise, found: JobRow | None, job_id: UUID) -> list[str]:
+    if promised is Gone.ASKED:
+        return []
+    if promised is Gone.SEEN:
+        return [f"job {job_id} came back"] if found is not None else []
+    if found is None:
+        return [f"job {job_id} is lost"]
+    later = found.seq > promised.seq
+    checks = {
+        "payload": found.payload == promised.payload,
+        "number of events": found.seq >= promised.seq,
+        "fence": found.fence >= promised.fence,
+        "percent": found.percent >= promised.percent,
+        "lease": found.seq > promised.seq
+        or (found.lease_until or 0) >= (promised.lease_until or 0),
+        "standing": later or snapshot(found) == snapshot(promised),
+        "final state": not promised.final or snapshot(found) == snapshot(promised),
+    }
+    return [f"{what} of job {job_id} fell back" for what, kept in checks.items() if not kept]
+
+
+def sound(path: Path, ledger: Ledger) -> Sequence[str]:
+    return broken_promises(path, ledger.promises(), ledger.asked)

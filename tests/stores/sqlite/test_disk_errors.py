@@ -1,0 +1,263 @@
+"""A full or failing disk: the call says so, nothing is half stored, and work goes on afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+from asyncio.subprocess import PIPE
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import apsw
+import pytest
+from tests.stores.sqlite import programs
+from tests.stores.sqlite.ledger import Ledger, sound
+
+from windlass.core.errors import StoreError, StoreUnavailableError
+from windlass.core.ids import uuid7
+from windlass.core.job import JobRow, NewJob
+from windlass.core.lease import Claim
+from windlass.core.outcome import Succeeded
+from windlass.stores.sqlite import SqliteConfig, SqliteStore, connection
+from windlass.testing.clock import VirtualClock
+from windlass.testing.factories import (
+    cancel_one,
+    make_job,
+    note,
+    progress,
+    say,
+    settle_one,
+)
+from windlass.testing.powercut import Moment, PowerCutDisk
+
+T = TypeVar("T")
+FOREVER = 10**9
+MEGABYTE = 1024 * 1024
+
+
+class Fault:
+    """Fails the n-th operation of one kind, and the next ones too until it is healed."""
+
+    def __init__(self, kind: Moment, error: type[apsw.Error]) -> None:
+        self.kind = kind
+        self.error = error
+        self.at = FOREVER
+        self.times = FOREVER
+        self.seen = 0
+
+    def __call__(self, moment: Moment, name: str) -> None:
+        if moment == self.kind:
+            self.seen += 1
+            if self.at <= self.seen < self.at + self.times:
+                raise self.error("as planned")
+
+    def heal(self) -> None:
+        self.at = FOREVER
+
+
+FAULTS = {
+    "the disk is full": ("write", apsw.FullError),
+    "a write fails": ("write", apsw.IOError),
+    "a sync fails": ("sync", apsw.IOError),
+    "a read fails": ("read", apsw.IOError),
+    "a truncation fails": ("truncate", apsw.IOError),
+}
+
+
+class Story:
+    """A short life of a file. A refused call is repeated when the disk is well again."""
+
+    def __init__(self, store: SqliteStore, fault: Fault) -> None:
+        self.store = store
+        self.fault = fault
+        self.ledger = Ledger()
+        self.refusals: list[StoreError] = []
+
+    async def run(self) -> None:
+        store = self.store
+        await self._enqueue([make_job()])
+        await self._enqueue([make_job(payload=b"p" * size) for size in (10, 6_000, 500, 20_000)])
+        await asyncio.gather(*(self._enqueue([make_job(queue="crowd")]) for _ in range(3)))
+        claim = Claim(token=uuid7(), worker="w", queues=[("default", 2), ("crowd", 1)])
+        first, second, third = await self._insist(lambda: store.claim(claim))
+        await self._note(first, second, third)
+        await self._insist(lambda: say(store, first, progress(1, 40), note(2, "so far")))
+        await self._note(first)
+        children = [make_job(queue="children") for _ in range(2)]
+        self.ledger.asked |= {child.id for child in children}
+        done = Succeeded(result=b"r")
+        answer = await self._insist(lambda: settle_one(store, first, done, children=children))
+        assert answer.applied
+        await self._note(first, *children)
+        assert (await self._insist(lambda: cancel_one(store, second.id))).applied
+        await self._note(second)
+
+    async def _enqueue(self, jobs: Sequence[NewJob]) -> None:
+        self.ledger.asked |= {job.id for job in jobs}
+
+        async def all_or_none() -> None:
+            stored = [row is not None for row in await self.store.get([job.id for job in jobs])]
+            assert all(stored) or not any(stored), "a refused call was half stored"
+
+        answers = await self._insist(lambda: self.store.enqueue(jobs), all_or_none)
+        assert all(answer.accepted for answer in answers)
+        await self._note(*jobs)
+
+    async def _note(self, *jobs: JobRow | NewJob) -> None:
+        await self._insist(lambda: self.ledger.note(self.store, [job.id for job in jobs]))
+
+    async def _insist(
+        self, call: Callable[[], Awaitable[T]], between: Callable[[], Awaitable[None]] | None = None
+    ) -> T:
+        try:
+            return await call()
+        except StoreError as error:
+            self.refusals.append(error)
+        self.fault.heal()
+        if between is not None:
+            await between()
+        return await call()
+
+
+@pytest.fixture
+def disk() -> Iterator[PowerCutDisk]:
+    disk = PowerCutDisk()
+    yield disk
+    disk.close()
+
+
+@pytest.fixture(autouse=True)
+def frequent_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "CHECKPOINT_PAGES", 40)
+
+
+async def tell(disk: PowerCutDisk, fault: Fault, directory: Path) -> Story:
+    """The story on a new file, with this fault; and the file is sound in the end."""
+    await asyncio.to_thread(directory.mkdir)
+    path = directory / "jobs.db"
+    disk.hook = fault
+    config = SqliteConfig(path=str(path), exclusive=True, vfs=disk.name)
+    async with SqliteStore("", config=config, clock=VirtualClock()) as store:
+        story = Story(store, fault)
+        await story.run()
+    fault.heal()
+    assert sound(path, story.ledger) == []
+    await asyncio.to_thread(shutil.rmtree, directory)
+    return story
+
+
+@pytest.mark.parametrize("times", [1, FOREVER], ids=["once", "until healed"])
+@pytest.mark.parametrize("what", FAULTS)
+async def test_whichever_operation_fails_nothing_is_lost_and_work_goes_on(
+    disk: PowerCutDisk, tmp_path: Path, what: str, times: int
+) -> None:
+    kind, error = FAULTS[what]
+    calm = Fault(kind, error)  # type: ignore[arg-type]
+    assert (await tell(disk, calm, tmp_path / "calm")).refusals == []
+    refused = 0
+    for at in range(1, calm.seen + 1):
+        fault = Fault(kind, error)  # type: ignore[arg-type]
+        fault.at, fault.times = at, times
+        story = await tell(disk, fault, tmp_path / str(at))
+        for refusal in story.refusals:
+            assert isinstance(refusal, StoreUnavailableError), refusal
+            assert str(tmp_path / str(at)) in str(refusal)
+            assert "disk" in str(refusal) or "open" in str(refusal)
+        refused += bool(story.refusals)
+    assert refused or what == "a truncation fails"
+
+
+async def test_a_reader_that_the_disk_failed_says_so_and_reads_again(tmp_path: Path) -> None:
+    """SQLite ends the snapshot by itself then."""
+    async with SqliteStore(tmp_path / "jobs.db", durability="off") as store:
+
+        def fail(reader: apsw.Connection) -> None:
+            reader.execute("ROLLBACK")
+            raise apsw.IOError("as planned")
+
+        for _ in range(4):
+            with pytest.raises(StoreUnavailableError, match="the disk refused"):
+                await store._engine.read(fail)
+        job = make_job()
+        await store.enqueue([job])
+        assert None not in await store.get([job.id])
+
+
+# -- no room
+
+
+async def limit_pages(store: SqliteStore, spare: int | None) -> None:
+    """Leave room for so many pages more; None lifts the limit."""
+
+    def run(tx: object) -> None:
+        writer = store._engine._connection
+        assert writer is not None
+        used: int = writer.pragma("page_count")
+        writer.pragma("max_page_count", used + spare if spare is not None else 2**30)
+
+    await store._engine.write(run)
+
+
+async def test_a_call_that_does_not_fit_is_refused_whole_and_the_store_goes_on(
+    tmp_path: Path,
+) -> None:
+    async with SqliteStore(tmp_path / "jobs.db", durability="off") as store:
+        await store.enqueue([make_job()])
+        await limit_pages(store, 50)
+        large = [make_job(payload=b"x" * MEGABYTE) for _ in range(3)]
+        with pytest.raises(StoreUnavailableError, match=r"jobs\.db is full.*make room"):
+            await store.enqueue(large)
+        assert await store.get([job.id for job in large]) == [None] * 3
+        small = make_job()
+        assert [answer.accepted for answer in await store.enqueue([small])] == [True]
+        await limit_pages(store, None)
+        assert [answer.accepted for answer in await store.enqueue(large)] == [True] * 3
+        assert None not in await store.get([small.id, *(job.id for job in large)])
+
+
+async def test_neighbours_of_a_call_that_does_not_fit_are_stored(tmp_path: Path) -> None:
+    async with SqliteStore(tmp_path / "jobs.db", durability="off") as store:
+        await store.enqueue([make_job()])
+        await limit_pages(store, 50)
+        jobs = [make_job(payload=b"x" * (MEGABYTE if place == 3 else 10)) for place in range(8)]
+        gathering = store.transaction()  # while it is open, the calls gather into one group
+        calls = [asyncio.create_task(store.enqueue([job])) for job in jobs]
+        await asyncio.sleep(0)
+        gathering.commit()
+        answers = await asyncio.gather(*calls, return_exceptions=True)
+        assert [isinstance(answer, StoreUnavailableError) for answer in answers] == [
+            place == 3 for place in range(8)
+        ]
+        rows = await store.get([job.id for job in jobs])
+        assert [row is None for row in rows] == [place == 3 for place in range(8)]
+
+
+@pytest.mark.parametrize(
+    "program", [programs.fill_the_disk, programs.open_on_a_full_disk], ids=["filling", "opening"]
+)
+async def test_a_disk_that_is_really_full_refuses_and_recovers(
+    tmp_path: Path, program: Callable[..., object]
+) -> None:
+    """On a file system of two megabytes that only this program sees, and that goes with it."""
+    if os.getuid() != 0 or shutil.which("unshare") is None:
+        pytest.skip("only root can mount a small file system")
+    mount = 'mount -t tmpfs -o size=2m windlass-test "$0" && exec "$@"'
+    command = ("unshare", "--mount", "sh", "-c", mount, str(tmp_path))
+    if (await run(*command, "true"))[0] != 0:
+        pytest.skip("cannot mount a tmpfs here")
+    code, said, complaint = await run(*command, *programs.COMMAND, program.__name__, str(tmp_path))
+    assert (code, complaint) == (0, "")
+    answer = json.loads(said)
+    assert answer["refusals"]
+    assert all("jobs.db" in refusal for refusal in answer["refusals"])
+    assert answer["kept"] is True
+    assert answer["works_again"] is True
+
+
+async def run(*command: str) -> tuple[int | None, str, str]:
+    process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=PIPE)
+    said, complaint = await process.communicate()
+    return process.returncode, said.decode(), complaint.decode()

@@ -1,0 +1,208 @@
+"""The queries of the hot path read by the index that was made for them, so that they stay cheap."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from windlass.stores.sqlite import connection
+from windlass.stores.sqlite.connection import SqliteConfig
+from windlass.stores.sqlite.queries import SQL
+
+SORT = "TEMP B-TREE"
+JOB = b"j" * 16
+CLAIM = {
+    "token": JOB, "worker": "w", "now": 1, "lease": None, "default_lease": 1,
+    "queue": "default", "limit": 10,
+}  # fmt: skip
+
+
+@pytest.fixture(params=["a new file", "a file with statistics"])
+def file(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[apsw.Connection]:
+    """A plan must not depend on what ANALYZE happened to see."""
+    opened = connection.connect(SqliteConfig(path=str(tmp_path / "jobs.db"), durability="off"))
+    connection.migrate(opened, "here", 0)
+    if request.param == "a file with statistics":
+        fill(opened)
+        opened.execute("ANALYZE")
+    yield opened
+    opened.close()
+
+
+def fill(opened: apsw.Connection) -> None:
+    """Mostly finished jobs of one queue, as a file looks after a while."""
+    opened.execute(
+        """
+        WITH RECURSIVE number (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < 2000)
+        INSERT INTO job (
+            n, id, queue, task, priority, owner, created_at, state, trigger, position, due_at,
+            token, lease_until, ended_at, updated_at, seq, logged
+        )
+        SELECT
+            n, randomblob(16), 'default', 'task', 0, '', n,
+            CASE n % 100 WHEN 0 THEN 'queued' WHEN 1 THEN 'running' WHEN 2 THEN 'retrying'
+                WHEN 3 THEN 'failed' ELSE 'succeeded' END,
+            'enqueue', n, n, randomblob(16), n, iif(n % 100 > 2, n, NULL), n, 1, 1
+        FROM number
+        """
+    )
+    opened.execute(
+        "INSERT INTO log SELECT n, 1, 0, 'log', 1, 1, 1, NULL, NULL FROM job WHERE n % 3 = 0"
+    )
+
+
+def plan(
+    opened: apsw.Connection, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = ()
+) -> list[str]:
+    lines = opened.execute(f"EXPLAIN QUERY PLAN {sql}", parameters).fetchall()
+    return [str(line[3]) for line in lines]
+
+
+def searches(steps: list[str], table: str = "job") -> list[str]:
+    """The steps that touch the table."""
+    touching = (f"SEARCH {table}", f"SCAN {table}")
+    return [step for step in steps if step.startswith(touching)]
+
+
+def test_a_claim_reads_the_line_in_order_without_sorting(file: apsw.Connection) -> None:
+    steps = plan(file, SQL.claim, CLAIM)
+    assert "SEARCH job USING INDEX job_line (queue=?)" in steps
+    assert "SEARCH job USING INTEGER PRIMARY KEY (rowid=?)" in steps
+    assert len(searches(steps)) == 2
+    assert not any("ORDER BY" in step for step in steps)
+
+
+def test_a_repeated_claim_is_found_by_its_token(file: apsw.Connection) -> None:
+    assert plan(file, SQL.claimed_by, (JOB,)) == ["SEARCH job USING INDEX job_running (token=?)"]
+
+
+@pytest.mark.parametrize(
+    ("sql", "parameters"),
+    [
+        (SQL.get_job, (JOB,)),
+        (SQL.standing, (JOB,)),
+        (SQL.extend, (1, JOB, 1, JOB)),
+        (SQL.succeed, (1, None, JOB, 1, JOB)),
+    ],
+    ids=["get_job", "standing", "extend", "succeed"],
+)
+def test_one_job_is_found_by_its_id(file: apsw.Connection, sql: str, parameters: Any) -> None:
+    assert plan(file, sql, parameters) == ["SEARCH job USING INDEX job_id (id=?)"]
+
+
+def test_a_batch_is_found_by_ids(file: apsw.Connection) -> None:
+    steps = plan(file, SQL.standings, (apsw.carray((JOB, JOB)),))
+    assert searches(steps) == ["SEARCH job USING INDEX job_id (id=?)"]
+
+
+@pytest.mark.parametrize(
+    "sql", [SQL.save, SQL.set_retried_as, SQL.forget_log, SQL.delete_job, SQL.get_payload]
+)
+def test_writes_about_a_known_job_go_by_the_primary_key(file: apsw.Connection, sql: str) -> None:
+    [step] = plan(file, sql, (None,) * sql.count("?"))
+    assert step.endswith("USING INTEGER PRIMARY KEY (rowid=?)")
+
+
+def test_due_jobs_are_two_ranges_by_their_own_indexes(file: apsw.Connection) -> None:
+    steps = plan(file, SQL.due, {"now": 1, "limit": 10})
+    found = searches(steps)
+    assert any("job_due (" in step and "due_at<?)" in step for step in found)
+    assert any("job_expiry (" in step and "expires_at<?)" in step for step in found)
+    assert all("job_due" in step or "job_expiry" in step or "PRIMARY KEY" in step for step in found)
+    inner = steps[: next(i for i, step in enumerate(steps) if "job_expiry" in step) + 1]
+    assert not any(SORT in step for step in inner), "each range comes in order, up to its limit"
+
+
+def test_expired_leases_are_sought_among_the_running_only(file: apsw.Connection) -> None:
+    [step] = searches(plan(file, SQL.expired, (1, 10)))
+    assert step == "SCAN job USING INDEX job_running"
+
+
+def test_jobs_past_keeping_are_a_range_in_order(file: apsw.Connection) -> None:
+    assert plan(file, SQL.past_keeping, ("succeeded", 1, 10)) == [
+        "SEARCH job USING COVERING INDEX job_ended (state=? AND ended_at>? AND ended_at<?)"
+    ]
+
+
+def test_logs_past_keeping_are_a_range_in_order(file: apsw.Connection) -> None:
+    [step] = plan(file, SQL.logs_past_keeping, (1, 10))
+    assert "INDEX job_logged (" in step
+    assert "ended_at<?)" in step
+
+
+def test_a_page_looks_at_a_stretch_by_the_primary_key(file: apsw.Connection) -> None:
+    assert plan(file, SQL.stretch, (1, 10)) == ["SEARCH job USING INTEGER PRIMARY KEY (rowid<?)"]
+
+
+def test_a_page_of_trouble_looks_only_there(file: apsw.Connection) -> None:
+    [step] = plan(file, SQL.stretch_of_trouble, (1, 10))
+    assert "job_trouble" in step
+    assert "rowid<?" in step or "n<?" in step
+
+
+def test_a_page_filters_only_its_stretch(file: apsw.Connection) -> None:
+    steps = plan(file, SQL.find, _nothing(SQL.find))
+    assert searches(steps) == ["SEARCH job USING INTEGER PRIMARY KEY (rowid=?)"]
+
+
+def test_rivals_are_found_by_the_constraints_themselves(file: apsw.Connection) -> None:
+    [step] = plan(file, SQL.job_by_request, ("", "r"))
+    assert "job_request (owner=? AND request_id=?)" in step
+    [step] = plan(file, SQL.active_by_key, ("", "task", "key"))
+    assert "job_unique (owner=? AND task=? AND unique_key=?)" in step
+
+
+def test_a_log_is_read_by_its_key(file: apsw.Connection) -> None:
+    assert plan(file, SQL.said, (1, 1, 10)) == ["SEARCH log USING PRIMARY KEY (n=? AND seq>?)"]
+    [step] = plan(file, SQL.past_attempts, (1, 1, 10))
+    assert "INDEX log_attempt (n=?" in step
+    [step] = plan(file, SQL.past_attempt, (1, 1))
+    assert "INDEX log_attempt (n=? AND fence=?)" in step
+    for sql in (SQL.delete_log, SQL.delete_steps):
+        [step] = plan(file, sql, (1,))
+        assert "USING PRIMARY KEY (n=?)" in step
+
+
+def test_counts_read_indexes_only(file: apsw.Connection) -> None:
+    for sql, parameters, index in (
+        (SQL.next_queue, ("",), "job_line (queue>?)"),
+        (SQL.count_line, ("default", 10), "job_line (queue=?)"),
+        (SQL.oldest_in_line, ("default", 10), "job_line (queue=?)"),
+        (SQL.count_waiting, ("default", "created", 10), "job_waiting (queue=? AND state=?)"),
+        (SQL.next_waiting, ("", ""), "job_waiting"),
+    ):
+        steps = plan(file, sql, parameters)
+        assert index in searches(steps)[0], sql
+        assert not any(SORT in step for step in steps), sql
+
+
+def test_small_data_is_found_by_its_key(file: apsw.Connection) -> None:
+    [step] = plan(file, SQL.get_record, ("kind", "key"))
+    assert "PRIMARY KEY (kind=? AND key=?)" in step
+    [step] = plan(file, SQL.list_records, ("kind", "", 0, 10))
+    assert "PRIMARY KEY (kind=? AND key>?)" in step
+    [step] = plan(file, SQL.delete_dead_records, (1,))
+    assert "record_expiry (" in step
+    assert "expires_at<?)" in step
+
+
+def test_nothing_on_the_hot_path_scans_the_jobs(file: apsw.Connection) -> None:
+    for name in SQL.__slots__:
+        sql = getattr(SQL, name)
+        steps = plan(file, sql, _nothing(sql))
+        scans = [step for step in steps if step.startswith("SCAN job") and "USING" not in step]
+        assert scans == [], name
+
+
+def _nothing(sql: str) -> Any:
+    """A null for every parameter, however they are written."""
+    if named := re.findall(r":(\w+)", sql):
+        return dict.fromkeys(named)
+    if numbered := re.findall(r"\?(\d+)", sql):
+        return (None,) * max(map(int, numbered))
+    return (None,) * sql.count("?")

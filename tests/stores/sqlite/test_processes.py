@@ -1,0 +1,260 @@
+"""Several processes on one file: no lock ever shows, no job is run twice, everyone hears news."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import time
+from asyncio.subprocess import PIPE, Process
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import apsw
+import pytest
+from tests.stores.sqlite import programs
+
+from windlass.core.event import fold, snapshot
+from windlass.core.query import Query
+from windlass.core.state import FINAL, State
+from windlass.stores.sqlite import SqliteStore, watch
+from windlass.testing.factories import claim_all, get_one, read_events
+
+PROCESSES, JOBS = 4, 300
+WAIT, SOON = 10.0, 3.0
+
+
+class Running:
+    """A program as the test talks to it."""
+
+    def __init__(self, process: Process) -> None:
+        self.process = process
+
+    async def hear(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        assert self.process.stderr is not None
+        line = await asyncio.wait_for(self.process.stdout.readline(), 60)
+        if not line:
+            raise AssertionError((await self.process.stderr.read()).decode())
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    async def tell(self, line: str = "go") -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{line}\n".encode())
+        await self.process.stdin.drain()
+
+    async def kill(self) -> None:
+        self.process.kill()
+        await self.process.communicate()
+
+    async def end(self) -> None:
+        """It must end by itself, without a complaint."""
+        _, complaint = await asyncio.wait_for(self.process.communicate(), 60)
+        assert complaint.decode() == ""
+        assert self.process.returncode == 0
+
+
+@asynccontextmanager
+async def running(program: Callable[..., object], *arguments: object) -> AsyncIterator[Running]:
+    command = (*programs.COMMAND, program.__name__, *map(str, arguments))
+    process = await asyncio.create_subprocess_exec(
+        *command, stdin=PIPE, stdout=PIPE, stderr=PIPE, limit=2**22
+    )
+    try:
+        yield Running(process)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.communicate()
+
+
+def assert_whole(path: Path) -> None:
+    connection = apsw.Connection(str(path))
+    assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    connection.close()
+
+
+async def test_many_processes_enqueue_claim_and_settle_on_a_file_that_they_make_at_once(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "jobs.db"
+    async with AsyncExitStack() as stack:
+        started = [
+            await stack.enter_async_context(running(programs.work, path, JOBS, PROCESSES * JOBS))
+            for _ in range(PROCESSES)
+        ]
+        for process in started:
+            await process.hear()
+        for process in started:
+            await process.tell()
+        told = [await process.hear() for process in started]
+        for process in started:
+            await process.end()
+    claims = Counter(job_id for answer in told for job_id, _ in answer["claimed"])
+    assert set(claims.values()) == {1}, "each job was claimed by one process, once"
+    assert claims.keys() == {job_id for answer in told for job_id in answer["enqueued"]}
+    assert len(claims) == PROCESSES * JOBS
+    async with SqliteStore(path) as store:
+        rows = await store.get([UUID(job_id) for job_id in claims])
+        assert {row.state for row in rows if row is not None} == {State.SUCCEEDED}
+        assert None not in rows
+    assert_whole(path)
+
+
+async def test_processes_that_open_a_new_file_at_once_migrate_it_once(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        started = []
+        for turn in range(3):
+            for _ in range(3):
+                path = tmp_path / f"{turn}.db"
+                start = running(programs.open_once, path)
+                started.append(await stack.enter_async_context(start))
+        for process in started:
+            await process.hear()
+        for process in started:
+            await process.tell()
+        for process in started:
+            assert await process.hear() == {"accepted": True}
+            await process.end()
+    for turn in range(3):
+        async with SqliteStore(tmp_path / f"{turn}.db") as store:
+            assert len((await store.find(Query())).rows) == 3
+        assert_whole(tmp_path / f"{turn}.db")
+
+
+@pytest.mark.parametrize("by", ["inotify", "polling"])
+async def test_a_process_that_waits_hears_at_once_what_another_enqueues(
+    tmp_path: Path, by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if by == "polling":
+        monkeypatch.setattr(watch, "_inotify", lambda path: None)
+    path = tmp_path / "jobs.db"
+    async with (
+        SqliteStore(path, durability="off") as store,
+        running(programs.enqueue_when_told, path) as other,
+    ):
+        await other.hear()
+        for _ in range(3):
+            assert not await programs.quiet(store), "it must be able to sleep"
+            waiting = asyncio.create_task(store.wait(["default"], WAIT))
+            await asyncio.sleep(0.3)  # it backs off meanwhile
+            assert not waiting.done()
+            since = time.monotonic()
+            await other.tell()
+            job = await other.hear()
+            assert await waiting
+            assert time.monotonic() - since < SOON
+            assert [str(row.id) for row in await claim_all(store)] == [job["id"]]
+
+
+async def test_a_tail_hears_what_another_process_writes(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+    async with (
+        SqliteStore(path, durability="off") as store,
+        running(programs.enqueue_when_told, path) as other,
+    ):
+        await other.hear()
+        await other.tell()
+        job_id = UUID((await other.hear())["id"])
+        tail = store.tail(job_id)
+        assert [(await anext(tail)).data["status"] for _ in range(2)] == ["created", "queued"]
+        third = asyncio.ensure_future(anext(tail))
+        async with SqliteStore(path, durability="off") as second:  # an engine of its own
+            await claim_all(second)
+            event = await asyncio.wait_for(third, SOON)
+        assert event.data["status"] == "running"
+
+
+async def test_kill_9_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    path, ledger = tmp_path / "jobs.db", tmp_path / "ledger"
+    chance = random.Random(9)
+    lines = 0
+    for _ in range(10):
+        async with running(programs.live_dangerously, path, ledger) as process:
+            while len(read_ledger(ledger)) < lines + 20:
+                await asyncio.sleep(0.01)
+                assert process.process.returncode is None
+            await asyncio.sleep(chance.uniform(0, 0.1))
+            await process.kill()
+        found = read_ledger(ledger)
+        lines = len(found)
+        await assert_kept(path, found)
+        assert_whole(path)
+
+
+def read_ledger(ledger: Path) -> list[dict[str, Any]]:
+    if not ledger.exists():
+        return []
+    # The last line may be cut short: it was not acknowledged then.
+    return [json.loads(line) for line in ledger.read_text().splitlines(keepends=True)[:-1]]
+
+
+async def assert_kept(path: Path, ledger: list[dict[str, Any]]) -> None:
+    latest = {line["id"]: line for line in ledger}
+    async with SqliteStore(path, durability="off") as store:
+        for job_id, line in latest.items():
+            row = await get_one(store, UUID(job_id))
+            assert row.seq >= line["seq"]
+            assert row.fence >= line["fence"]
+            assert line["state"] not in FINAL or row.state == line["state"]
+            events = await read_events(store, row.id)
+            assert [event.seq for event in events] == list(range(1, row.seq + 1))
+            assert fold(events) == snapshot(row)
+
+
+# -- forks
+
+
+async def test_a_busy_store_survives_forks_on_both_sides(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+    async with running(programs.fork_while_busy, path) as process:
+        answer = await process.hear()
+        await process.end()
+    assert all(isinstance(child, list) for child in answer["children"]), answer["children"]
+    everyone = [*answer["mine"], *(job for child in answer["children"] for job in child)]
+    assert len(answer["mine"]) > 20
+    assert len(everyone) == len(set(everyone))
+    async with SqliteStore(path) as store:
+        assert None not in await store.get([UUID(job_id) for job_id in everyone])
+        found = await store.find(Query(limit=1000))
+        assert len(found.rows) == min(1000, len(everyone))
+    assert_whole(path)
+
+
+async def test_wake_ups_reach_parent_and_child_after_a_fork(tmp_path: Path) -> None:
+    """Around a fork the file is let go of, and its WAL, which was watched, is gone."""
+    path = tmp_path / "jobs.db"
+    async with running(programs.fork_while_waiting, path) as process:
+        child = (await process.hear())["child"]
+        assert isinstance(child, list), child
+        assert (await process.hear())["quiet"]
+        async with running(programs.enqueue_when_told, path) as other:
+            await other.hear()
+            await process.tell()
+            await asyncio.sleep(0.3)
+            since = time.monotonic()
+            await other.tell()
+            assert (await process.hear())["woken"] is True
+            assert time.monotonic() - since < SOON
+            assert (await process.hear())["child_woken"] is True
+            assert time.monotonic() - since < 2 * SOON
+        await process.end()
+    assert_whole(path)
+
+
+async def test_a_fork_waits_for_an_open_session(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+    async with running(programs.fork_in_session, path) as process:
+        answer = await process.hear()
+        await process.end()
+    assert isinstance(answer["child"], list), answer
+    assert answer["rolled_back"] is True
+    async with SqliteStore(path) as store:
+        ids = [UUID(job_id) for job_id in [*answer["child"], *answer["mine"]]]
+        assert None not in await store.get(ids)
+    assert_whole(path)

@@ -1,0 +1,42 @@
+"""The contract holds when the calls on one file come from two processes in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.stores.sqlite.remote import Neighbour, TwoProcesses
+
+from windlass.core.query import Query
+from windlass.store import Store
+from windlass.testing.clock import VirtualClock
+from windlass.testing.conformance.fixtures import OpenStore
+from windlass.testing.conformance.suite import *  # noqa: F403
+from windlass.testing.factories import make_job
+
+
+@pytest.fixture(scope="module")
+def neighbour() -> Iterator[Neighbour]:
+    other = Neighbour()
+    yield other
+    other.close()
+
+
+@pytest.fixture(params=["here first", "there first"])
+def open_store(
+    clock: VirtualClock, tmp_path: Path, neighbour: Neighbour, request: pytest.FixtureRequest
+) -> OpenStore:
+    async def open_it() -> Store:
+        far_first = request.param == "there first"
+        return TwoProcesses.on(tmp_path / "jobs.db", clock, neighbour, far_first=far_first)
+
+    return open_it
+
+
+async def test_the_calls_really_take_turns(store: Store, neighbour: Neighbour) -> None:
+    before = len(neighbour.calls)
+    for _ in range(6):
+        await store.enqueue([make_job()])
+    assert neighbour.calls[before:] == ["enqueue"] * 3
+    assert len((await store.find(Query())).rows) == 6
