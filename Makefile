@@ -34,7 +34,7 @@ bench: $(READY)  ## speed, as ratios to the bare engine
 	@$(BIN)/python -m benchmarks.store_sqlite
 
 chaos: $(READY)  ## the long run of the model and of the power cuts
-	@WINDLASS_MODEL_EXAMPLES=2000 $(BIN)/python -m pytest -q tests/stores/test_model.py tests/stores/sqlite --timeout=7200
+	@WINDLASS_EFFORT=50 $(BIN)/python -m pytest -q tests/stores/test_model.py tests/stores/sqlite --timeout=7200
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -15,6 +16,13 @@ from windlass.stores.sqlite import SqliteStore
 from windlass.testing import VirtualClock, claim_all, make_job
 from windlass.testing.conformance.model import MakeStore, run_model
 from windlass.testing.faults import FaultyStore
+
+# `make chaos` asks for more: as many times the histories, and new ones each time.
+EFFORT = int(os.environ.get("WINDLASS_EFFORT", "1"))
+
+
+def run(make: MakeStore, *, steps: int, examples: int, seed: int) -> None:
+    run_model(make, steps=steps, examples=examples * EFFORT, seed=seed if EFFORT == 1 else None)
 
 
 def memory(clock: VirtualClock) -> Callable[[], Store]:
@@ -42,21 +50,21 @@ def on_a_bad_line(make: MakeStore, *, raise_lost: bool) -> MakeStore:
 
 
 def test_the_memory_store_is_the_same_when_asked_twice() -> None:
-    run_model(memory, steps=40, examples=60, seed=1)
+    run(memory, steps=40, examples=60, seed=1)
 
 
 @pytest.mark.parametrize("raise_lost", [False, True])
 def test_the_memory_store_is_the_same_when_calls_are_repeated(raise_lost: bool) -> None:
-    run_model(on_a_bad_line(memory, raise_lost=raise_lost), steps=40, examples=60, seed=2)
+    run(on_a_bad_line(memory, raise_lost=raise_lost), steps=40, examples=60, seed=2)
 
 
 def test_sqlite_is_the_same_as_the_memory_store(sqlite: MakeStore) -> None:
-    run_model(sqlite, steps=50, examples=80, seed=3)
+    run(sqlite, steps=50, examples=80, seed=3)
 
 
 @pytest.mark.parametrize("raise_lost", [False, True])
 def test_sqlite_is_the_same_when_calls_are_repeated(sqlite: MakeStore, raise_lost: bool) -> None:
-    run_model(on_a_bad_line(sqlite, raise_lost=raise_lost), steps=40, examples=40, seed=4)
+    run(on_a_bad_line(sqlite, raise_lost=raise_lost), steps=40, examples=40, seed=4)
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])

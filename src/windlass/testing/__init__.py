@@ -7,6 +7,16 @@ repeats calls and loses answers.
 from __future__ import annotations
 
 from windlass.testing.clock import VirtualClock
+from windlass.testing.crashpoints import CrashPoint, SimulatedCrash
 from windlass.testing.factories import claim_all, make_failure, make_job
+from windlass.testing.faults import FaultyStore
 
-__all__ = ["VirtualClock", "claim_all", "make_failure", "make_job"]
+__all__ = [
+    "CrashPoint",
+    "FaultyStore",
+    "SimulatedCrash",
+    "VirtualClock",
+    "claim_all",
+    "make_failure",
+    "make_job",
+]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from windlass.core.query import Query
 from windlass.store import Store
 from windlass.testing.clock import VirtualClock
 from windlass.testing.conformance.fixtures import OpenStore
+from windlass.testing.conformance.model import run_model
 from windlass.testing.conformance.suite import *  # noqa: F403
 from windlass.testing.factories import make_job
 
@@ -40,3 +42,15 @@ async def test_the_calls_really_take_turns(store: Store, neighbour: Neighbour) -
         await store.enqueue([make_job()])
     assert neighbour.calls[before:] == ["enqueue"] * 3
     assert len((await store.find(Query())).rows) == 6
+
+
+def test_two_processes_in_turn_are_the_same_as_the_memory_store(
+    tmp_path: Path, neighbour: Neighbour
+) -> None:
+    numbers = count()
+
+    def make(clock: VirtualClock) -> Callable[[], Store]:
+        path = tmp_path / f"{next(numbers)}.db"
+        return lambda: TwoProcesses.on(path, clock, neighbour, far_first=False)
+
+    run_model(make, steps=40, examples=25, seed=5)
