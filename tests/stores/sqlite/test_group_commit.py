@@ -14,7 +14,7 @@ from windlass.core.errors import StoreUnavailableError
 from windlass.core.outcome import Succeeded
 from windlass.core.query import Query
 from windlass.stores.sqlite import SqliteConfig, SqliteStore
-from windlass.stores.sqlite.engine import Tx
+from windlass.stores.sqlite.transaction import Tx
 from windlass.testing.factories import claim_all, make_job, settle_one
 from windlass.testing.powercut import Moment, PowerCutDisk
 

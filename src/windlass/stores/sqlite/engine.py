@@ -18,114 +18,31 @@ import os
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import groupby, islice
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread, local
-from typing import Any, Generic, TypeAlias, TypeVar
-from uuid import UUID
+from typing import Any, TypeAlias, TypeVar
 
 import apsw
 
-from windlass.core.clock import Clock, Instant
+from windlass.core.clock import Clock
 from windlass.core.errors import StoreError, StoreUnavailableError
 from windlass.stores.signal import Bulletin, Signal
+from windlass.stores.sqlite.calls import Call, deliver, run_together
 from windlass.stores.sqlite.connection import (
     SqliteConfig,
     checkpoint,
     connect,
     let_go,
     migrate,
-    single,
 )
 from windlass.stores.sqlite.errors import translate
-from windlass.stores.sqlite.queries import SQL
+from windlass.stores.sqlite.transaction import Tx
 
 S = TypeVar("S")
 T = TypeVar("T")
 _Reader: TypeAlias = tuple[Lock, list[apsw.Connection]]  # one per thread; open while in use
 MAX_GROUP = 500  # calls in one transaction
 FORK_SECONDS = 10.0
-
-
-class Tx:
-    """A write transaction, as the calls in it see it."""
-
-    __slots__ = ("_serial", "_written", "connection", "elsewhere", "now", "touched", "work")
-
-    def __init__(
-        self, connection: apsw.Connection, now: Callable[[], Instant], *, followed: bool
-    ) -> None:
-        self.connection = connection
-        self.now = now
-        self.work = False  # something may have become claimable
-        self.elsewhere = False  # another process was seen to have written
-        self.touched: list[UUID] | None = [] if followed else None  # jobs that have news
-        self._serial: int | None = None
-        self._written = True
-
-    def _last(self) -> int:
-        if self._serial is None:
-            self._serial = int(single(self.connection, SQL.last_serial))
-        return self._serial
-
-    def touch(self, job_id: UUID) -> None:
-        if self.touched is not None:
-            self.touched.append(job_id)
-
-    def arrivals(self, count: int) -> int:
-        """The first of `count` new numbers for jobs: their rows will show that they are taken."""
-        first = self._last() + 1
-        self._serial = first + count - 1
-        return first
-
-    def position(self) -> int:
-        """A new number for a place in line, and a note that it is taken."""
-        self._serial = self._last() + 1
-        self._written = False
-        return self._serial
-
-    def remember(self) -> None:
-        """Note what was given so far, because rows that show it are about to go."""
-        self._last()
-        self._written = False
-
-    def finish(self) -> None:
-        if not self._written:
-            self.connection.execute(SQL.set_serial, (self._serial,))
-
-
-class _Call(Generic[T]):
-    """One piece of work for the writer, and who waits for it.
-
-    With `items`, `run` is a function of many: neighbours of the same kind become one call of it.
-    """
-
-    __slots__ = ("alone", "error", "future", "items", "loop", "result", "run")
-
-    def __init__(
-        self,
-        run: Callable[..., Any],
-        *,
-        items: Sequence[Any] | None = None,
-        alone: bool = False,
-        loop: asyncio.AbstractEventLoop | None = None,
-    ) -> None:
-        self.run = run
-        self.items = items
-        self.alone = alone
-        self.loop = loop
-        self.future: asyncio.Future[T] | Future[T] = loop.create_future() if loop else Future()
-        self.result: T | None = None
-        self.error: BaseException | None = None
-
-    def deliver(self) -> None:
-        future = self.future
-        if future.done():
-            return  # whoever waited has gone; the write stands all the same
-        if self.error is not None:
-            future.set_exception(self.error)
-        else:
-            future.set_result(self.result)  # type: ignore[arg-type]
 
 
 class Engine:
@@ -144,7 +61,7 @@ class Engine:
     def _start_afresh(self) -> None:
         self._lock = Lock()  # guards starting and stopping
         self._gate = Lock()  # held while the writer's connection is in use
-        self._queue: SimpleQueue[_Call[Any] | None] = SimpleQueue()
+        self._queue: SimpleQueue[Call[Any] | None] = SimpleQueue()
         self._thread: Thread | None = None
         self._connection: apsw.Connection | None = None
         self._version: int | None = None
@@ -188,7 +105,7 @@ class Engine:
     # -- writing
 
     async def write(self, run: Callable[[Tx], T]) -> T:
-        call: _Call[T] = _Call(run, loop=asyncio.get_running_loop())
+        call: Call[T] = Call(run, loop=asyncio.get_running_loop())
         self._submit(call)
         assert isinstance(call.future, asyncio.Future)
         return await call.future
@@ -199,18 +116,18 @@ class Engine:
         """One answer per item; concurrent calls are merged into one."""
         if not items:
             return []
-        call: _Call[list[T]] = _Call(run, items=items, loop=asyncio.get_running_loop())
+        call: Call[list[T]] = Call(run, items=items, loop=asyncio.get_running_loop())
         self._submit(call)
         assert isinstance(call.future, asyncio.Future)
         return await call.future
 
     def write_blocking(self, run: Callable[[Tx], T], *, alone: bool = False) -> Future[T]:
-        call: _Call[T] = _Call(run, alone=alone)
+        call: Call[T] = Call(run, alone=alone)
         self._submit(call)
         assert isinstance(call.future, Future)
         return call.future
 
-    def _submit(self, call: _Call[Any]) -> None:
+    def _submit(self, call: Call[Any]) -> None:
         with self._lock:  # a call is either before the end of the queue or refused
             self._check_usable()
             if self._thread is None:
@@ -230,7 +147,7 @@ class Engine:
 
     def _loop(self) -> None:
         queue = self._queue
-        held: _Call[Any] | None = None
+        held: Call[Any] | None = None
         while True:
             first = held or queue.get()
             held = None
@@ -255,11 +172,11 @@ class Engine:
                 except BaseException as error:  # noqa: BLE001 - nobody is left waiting for ever
                     for call in group:
                         call.error = call.error or error
-                    _deliver(group)
+                    deliver(group)
                 if self._connection is not None:
                     checkpoint(self._connection, self._wal_pages, self.config)
 
-    def _commit_group(self, group: Sequence[_Call[Any]]) -> None:
+    def _commit_group(self, group: Sequence[Call[Any]]) -> None:
         tx: Tx | None = None
         try:
             tx = self._transaction(group)
@@ -277,9 +194,9 @@ class Engine:
                 self.news.tell_all()
             elif tx.touched:
                 self.news.tell(tx.touched)
-        _deliver(group)  # last: the loop that wakes then finds the interpreter free
+        deliver(group)  # last: the loop that wakes then finds the interpreter free
 
-    def _transaction(self, group: Sequence[_Call[Any]]) -> Tx:
+    def _transaction(self, group: Sequence[Call[Any]]) -> Tx:
         """Run the group in one transaction; raises StoreError when the file is at fault."""
         try:
             connection = self._writer()
@@ -288,7 +205,7 @@ class Engine:
         except apsw.Error as error:
             raise translate(error, self.config.path) from error
         try:
-            _run(group, tx)
+            run_together(group, tx)
             tx.finish()
             connection.execute("COMMIT")
         except BaseException as error:
@@ -390,25 +307,6 @@ class Engine:
         self._start_afresh()
 
 
-def _run(group: Sequence[_Call[Any]], tx: Tx) -> None:
-    """In order; calls of many items that stand next to each other are made as one."""
-    if len(group) == 1:
-        [call] = group
-        call.result = call.run(tx) if call.items is None else call.run(tx, call.items)
-        return
-    for run, together in groupby(group, key=lambda call: call.run):
-        calls = list(together)
-        if calls[0].items is None:
-            for call in calls:
-                call.result = run(tx)
-        elif len(calls) == 1:
-            calls[0].result = run(tx, calls[0].items)
-        else:
-            answers = iter(run(tx, [item for call in calls for item in call.items or ()]))
-            for call in calls:
-                call.result = list(islice(answers, len(call.items or ())))
-
-
 @contextlib.contextmanager
 def _snapshot(connection: apsw.Connection) -> Iterator[None]:
     connection.execute("BEGIN")
@@ -417,28 +315,6 @@ def _snapshot(connection: apsw.Connection) -> Iterator[None]:
     finally:
         if connection.in_transaction:  # SQLite has ended it already if the disk failed
             connection.execute("ROLLBACK")
-
-
-def _deliver(group: Sequence[_Call[Any]]) -> None:
-    """Tell everyone who waits, waking each event loop once."""
-    if len(group) == 1 and group[0].loop is not None:
-        with contextlib.suppress(RuntimeError):
-            group[0].loop.call_soon_threadsafe(group[0].deliver)
-        return
-    loops: dict[asyncio.AbstractEventLoop, list[_Call[Any]]] = {}
-    for call in group:
-        if call.loop is None:
-            call.deliver()
-        else:
-            loops.setdefault(call.loop, []).append(call)
-    for loop, calls in loops.items():
-        with contextlib.suppress(RuntimeError):  # a loop that is closed waits for nothing
-            loop.call_soon_threadsafe(_deliver_all, calls)
-
-
-def _deliver_all(calls: Sequence[_Call[Any]]) -> None:
-    for call in calls:
-        call.deliver()
 
 
 def _forget_on_fork(engine: Engine) -> None:

@@ -23,9 +23,9 @@ from windlass.core.transition import Answer, CancelRequest, Decision, Status, Tr
 from windlass.store import Saying
 from windlass.stores.sqlite import rows
 from windlass.stores.sqlite.connection import every, first, single
-from windlass.stores.sqlite.engine import Tx
 from windlass.stores.sqlite.queries import SQL
 from windlass.stores.sqlite.rows import Row
+from windlass.stores.sqlite.transaction import Tx
 
 MISSING = Answer(Status.MISSING)
 SUCCEEDED = Answer(Status.APPLIED, State.SUCCEEDED)

@@ -20,9 +20,9 @@ from windlass.core.transition import Checkpoint
 from windlass.store import COUNT_CAP, EventPage, Pruned, QueueStats, Retention, Rollup
 from windlass.stores.sqlite import rows
 from windlass.stores.sqlite.connection import every, first, single
-from windlass.stores.sqlite.engine import Tx
 from windlass.stores.sqlite.jobs import forget, load, whole
 from windlass.stores.sqlite.queries import SQL
+from windlass.stores.sqlite.transaction import Tx
 
 STRETCH = 5_000  # jobs that one page of a filtered search looks at
 _TROUBLE = frozenset({State.FAILED, State.CANCELED})

@@ -19,9 +19,10 @@ import apsw
 from windlass.core.enqueue import Enqueued
 from windlass.core.errors import ConflictError, StoreError
 from windlass.core.job import NewJob
-from windlass.stores.sqlite.engine import Engine, Tx
+from windlass.stores.sqlite.engine import Engine
 from windlass.stores.sqlite.errors import translate
 from windlass.stores.sqlite.jobs import enqueue
+from windlass.stores.sqlite.transaction import Tx
 
 T = TypeVar("T")
 DEFAULT_SECONDS = 5.0

@@ -29,8 +29,9 @@ from windlass.store import (
 )
 from windlass.stores.sqlite import jobs, reads
 from windlass.stores.sqlite.connection import Durability, SqliteConfig
-from windlass.stores.sqlite.engine import Engine, Tx
+from windlass.stores.sqlite.engine import Engine
 from windlass.stores.sqlite.session import DEFAULT_SECONDS, Session
+from windlass.stores.sqlite.transaction import Tx
 from windlass.stores.sqlite.watch import Watch
 from windlass.stores.tailing import tail
 
