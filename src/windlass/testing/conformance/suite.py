@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from windlass.testing.conformance.batches import TestBatches
 from windlass.testing.conformance.cancel import TestCancel
 from windlass.testing.conformance.claiming import TestClaiming
 from windlass.testing.conformance.counting import TestCounting
@@ -23,10 +24,12 @@ from windlass.testing.conformance.retention import TestRetention
 from windlass.testing.conformance.retries import TestRetries
 from windlass.testing.conformance.settling import TestSettling
 from windlass.testing.conformance.tailing import TestTailing
+from windlass.testing.conformance.timing import TestTiming
 from windlass.testing.conformance.uniqueness import TestUniqueness
 from windlass.testing.conformance.waiting import TestWaiting
 
 __all__ = [
+    "TestBatches",
     "TestCancel",
     "TestClaiming",
     "TestCounting",
@@ -47,6 +50,7 @@ __all__ = [
     "TestRetries",
     "TestSettling",
     "TestTailing",
+    "TestTiming",
     "TestUniqueness",
     "TestWaiting",
     "clock",
