@@ -32,6 +32,7 @@ fix: $(READY)  ## what a machine can put right
 
 bench: $(READY)  ## speed, as ratios to the bare engine
 	@$(BIN)/python -m benchmarks.store_sqlite
+	@$(BIN)/python -m benchmarks.wakeup
 
 chaos: $(READY)  ## the long run of the model and of the power cuts
 	@WINDLASS_EFFORT=50 $(BIN)/python -m pytest -q tests/stores/test_model.py tests/stores/sqlite --timeout=7200
