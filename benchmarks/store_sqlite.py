@@ -36,15 +36,17 @@ from windlass.stores.sqlite.rows import Row, insertion
 PAYLOAD = b'{"args":["' + b"x" * 88 + b'"]}'
 BULK, BATCH = 1_000, 100
 BARE_CLAIM = """
-UPDATE job SET state = 'running', attempt = attempt + 1, fence = fence + 1, token = ?, worker = ?,
-    lease_until = ?, started_at = ?, updated_at = ?, seq = seq + 1
-WHERE n IN (SELECT n FROM job INDEXED BY job_line WHERE state = 'queued' AND queue = 'default'
-    ORDER BY priority DESC, position LIMIT ?)
+UPDATE windlass_job SET state = 'running', attempt = attempt + 1, fence = fence + 1, token = ?,
+    worker = ?, lease_until = ?, started_at = ?, updated_at = ?, seq = seq + 1
+WHERE n IN (
+    SELECT n FROM windlass_job INDEXED BY windlass_job_line
+    WHERE state = 'queued' AND queue = 'default' ORDER BY priority DESC, position LIMIT ?
+)
 RETURNING n, id, task, payload
 """
 BARE_SETTLE = """
-UPDATE job SET state = 'succeeded', percent = 100, result = ?, ended_at = ?, updated_at = ?,
-    seq = seq + 1, lease_until = NULL
+UPDATE windlass_job SET state = 'succeeded', percent = 100, result = ?, ended_at = ?,
+    updated_at = ?, seq = seq + 1, lease_until = NULL
 WHERE n = ?
 """
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
 from pathlib import Path
 
+import apsw
 import pytest
 
 from windlass.core.errors import InvalidArgumentError, StoreUnavailableError
@@ -153,3 +155,18 @@ async def test_a_child_forked_inside_a_transaction_is_told_so(
     session.commit()
     assert (await store.get([job.id]))[0] is not None
     await store.close()
+
+
+async def test_the_file_may_hold_tables_of_the_application_with_any_name(tmp_path: Path) -> None:
+    path = tmp_path / "app.db"
+    theirs = ("job", "log", "step", "schema", "record", "payload", "rollup", "serial")
+    with contextlib.closing(apsw.Connection(str(path))) as file:
+        for name in theirs:
+            file.execute(f"CREATE TABLE {name} (x)")
+            file.execute(f"INSERT INTO {name} VALUES ('mine')")
+    async with SqliteStore(path, durability="off") as store:
+        await enqueue_one(store)
+        assert len(await claim_all(store)) == 1
+    with contextlib.closing(apsw.Connection(str(path))) as file:
+        for name in theirs:
+            assert file.execute(f"SELECT x FROM {name}").fetchall() == [("mine",)]

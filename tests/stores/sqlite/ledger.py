@@ -67,9 +67,9 @@ def _audit(
     [(verdict,), *more] = connection.execute("PRAGMA integrity_check").fetchall()
     if verdict != "ok":
         return [f"integrity: {verdict} and {len(more)} more"]
-    if not connection.table_exists("main", "job"):
+    if not connection.table_exists("main", "windlass_job"):
         return [f"job {job_id} is lost, with its table" for job_id in standing(promises)]
-    ids = [UUID(bytes=line[0]) for line in connection.execute("SELECT id FROM job")]
+    ids = [UUID(bytes=line[0]) for line in connection.execute("SELECT id FROM windlass_job")]
     found = {row.id: row for row in reads.get(connection, ids, None) if row is not None}
     wrong = [f"job {job_id} is there twice" for job_id in ids if ids.count(job_id) > 1]
     wrong += [f"job {job_id} was never asked for" for job_id in found.keys() - asked]

@@ -80,7 +80,9 @@ async def test_one_failing_call_of_a_group_does_not_fail_its_neighbours(
 ) -> None:
     def put(key: str) -> Callable[[Tx], str]:
         def run(tx: Tx) -> str:
-            tx.connection.execute("INSERT INTO record VALUES ('k', ?, x'00', 1, NULL)", (key,))
+            tx.connection.execute(
+                "INSERT INTO windlass_record VALUES ('k', ?, x'00', 1, NULL)", (key,)
+            )
             return key
 
         return run

@@ -38,7 +38,9 @@ def alter(path: Path, sql: str, *parameters: object) -> None:
 
 
 def add_version(path: Path, version: int, *, breaking: bool) -> None:
-    alter(path, "INSERT INTO schema VALUES (?, 'later', 'sum', ?, 0)", version, int(breaking))
+    alter(
+        path, "INSERT INTO windlass_schema VALUES (?, 'later', 'sum', ?, 0)", version, int(breaking)
+    )
 
 
 async def refusal(path: Path) -> str:
@@ -61,7 +63,7 @@ async def test_a_new_file_is_migrated_once(tmp_path: Path) -> None:
 async def test_an_altered_migration_is_named(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
     await made(path)
-    alter(path, "UPDATE schema SET checksum = 'altered' WHERE version = 1")
+    alter(path, "UPDATE windlass_schema SET checksum = 'altered' WHERE version = 1")
     assert "0001_jobs" in await refusal(path)
     assert str(path) in await refusal(path)
 
@@ -71,7 +73,7 @@ async def test_a_newer_schema_that_does_not_break_us_is_used(tmp_path: Path) -> 
     path = tmp_path / "jobs.db"
     await made(path)
     add_version(path, NEWEST + 1, breaking=False)
-    alter(path, "ALTER TABLE job ADD COLUMN colour TEXT")
+    alter(path, "ALTER TABLE windlass_job ADD COLUMN colour TEXT")
     async with store_on(path) as store:
         [answer] = await store.enqueue([make_job()])
         assert answer.accepted
@@ -103,7 +105,7 @@ async def test_a_migration_that_fails_leaves_nothing_behind(
 ) -> None:
     path = tmp_path / "jobs.db"
     await made(path)
-    bad = Migration(NEWEST + 1, "bad", "CREATE TABLE half (a); CREATE TABLE job (n);")
+    bad = Migration(NEWEST + 1, "bad", "CREATE TABLE half (a); CREATE TABLE windlass_job (n);")
     with monkeypatch.context() as patch:
         patch.setattr(connection, "MIGRATIONS", [*connection.MIGRATIONS, bad])
         async with store_on(path) as store:
@@ -121,7 +123,7 @@ async def test_a_new_migration_is_applied_to_an_old_file(
 ) -> None:
     path = tmp_path / "jobs.db"
     await made(path)
-    more = Migration(NEWEST + 1, "colour", "ALTER TABLE job ADD COLUMN colour TEXT;")
+    more = Migration(NEWEST + 1, "colour", "ALTER TABLE windlass_job ADD COLUMN colour TEXT;")
     monkeypatch.setattr(connection, "MIGRATIONS", [*connection.MIGRATIONS, more])
     async with store_on(path) as store:
         assert list(await store.migrate()) == [f"{NEWEST + 1:04d}_colour"]

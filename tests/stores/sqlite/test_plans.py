@@ -39,7 +39,7 @@ def fill(opened: apsw.Connection) -> None:
     opened.execute(
         """
         WITH RECURSIVE number (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < 2000)
-        INSERT INTO job (
+        INSERT INTO windlass_job (
             n, id, queue, task, priority, owner, created_at, state, trigger, position, due_at,
             token, lease_until, ended_at, updated_at, seq, logged
         )
@@ -52,7 +52,8 @@ def fill(opened: apsw.Connection) -> None:
         """
     )
     opened.execute(
-        "INSERT INTO log SELECT n, 1, 0, 'log', 1, 1, 1, NULL, NULL FROM job WHERE n % 3 = 0"
+        "INSERT INTO windlass_log SELECT n, 1, 0, 'log', 1, 1, 1, NULL, NULL "
+        "FROM windlass_job WHERE n % 3 = 0"
     )
 
 
@@ -63,7 +64,7 @@ def plan(
     return [str(line[3]) for line in lines]
 
 
-def searches(steps: list[str], table: str = "job") -> list[str]:
+def searches(steps: list[str], table: str = "windlass_job") -> list[str]:
     """The steps that touch the table."""
     touching = (f"SEARCH {table}", f"SCAN {table}")
     return [step for step in steps if step.startswith(touching)]
@@ -71,14 +72,16 @@ def searches(steps: list[str], table: str = "job") -> list[str]:
 
 def test_a_claim_reads_the_line_in_order_without_sorting(file: apsw.Connection) -> None:
     steps = plan(file, SQL.claim, CLAIM)
-    assert "SEARCH job USING INDEX job_line (queue=?)" in steps
-    assert "SEARCH job USING INTEGER PRIMARY KEY (rowid=?)" in steps
+    assert "SEARCH windlass_job USING INDEX windlass_job_line (queue=?)" in steps
+    assert "SEARCH windlass_job USING INTEGER PRIMARY KEY (rowid=?)" in steps
     assert len(searches(steps)) == 2
     assert not any("ORDER BY" in step for step in steps)
 
 
 def test_a_repeated_claim_is_found_by_its_token(file: apsw.Connection) -> None:
-    assert plan(file, SQL.claimed_by, (JOB,)) == ["SEARCH job USING INDEX job_running (token=?)"]
+    assert plan(file, SQL.claimed_by, (JOB,)) == [
+        "SEARCH windlass_job USING INDEX windlass_job_running (token=?)"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -92,12 +95,12 @@ def test_a_repeated_claim_is_found_by_its_token(file: apsw.Connection) -> None:
     ids=["get_job", "standing", "extend", "succeed"],
 )
 def test_one_job_is_found_by_its_id(file: apsw.Connection, sql: str, parameters: Any) -> None:
-    assert plan(file, sql, parameters) == ["SEARCH job USING INDEX job_id (id=?)"]
+    assert plan(file, sql, parameters) == ["SEARCH windlass_job USING INDEX windlass_job_id (id=?)"]
 
 
 def test_a_batch_is_found_by_ids(file: apsw.Connection) -> None:
     steps = plan(file, SQL.standings, (apsw.carray((JOB, JOB)),))
-    assert searches(steps) == ["SEARCH job USING INDEX job_id (id=?)"]
+    assert searches(steps) == ["SEARCH windlass_job USING INDEX windlass_job_id (id=?)"]
 
 
 @pytest.mark.parametrize(
@@ -120,23 +123,28 @@ def test_due_jobs_are_two_ranges_by_their_own_indexes(file: apsw.Connection) -> 
 
 def test_expired_leases_are_sought_among_the_running_only(file: apsw.Connection) -> None:
     [step] = searches(plan(file, SQL.expired, (1, 10)))
-    assert step == "SCAN job USING INDEX job_running"
+    assert step == "SCAN windlass_job USING INDEX windlass_job_running"
 
 
 def test_jobs_past_keeping_are_a_range_in_order(file: apsw.Connection) -> None:
     assert plan(file, SQL.past_keeping, ("succeeded", 1, 10)) == [
-        "SEARCH job USING COVERING INDEX job_ended (state=? AND ended_at>? AND ended_at<?)"
+        (
+            "SEARCH windlass_job USING COVERING INDEX windlass_job_ended "
+            "(state=? AND ended_at>? AND ended_at<?)"
+        )
     ]
 
 
 def test_logs_past_keeping_are_a_range_in_order(file: apsw.Connection) -> None:
     [step] = plan(file, SQL.logs_past_keeping, (1, 10))
-    assert "INDEX job_logged (" in step
+    assert "INDEX windlass_job_logged (" in step
     assert "ended_at<?)" in step
 
 
 def test_a_page_looks_at_a_stretch_by_the_primary_key(file: apsw.Connection) -> None:
-    assert plan(file, SQL.stretch, (1, 10)) == ["SEARCH job USING INTEGER PRIMARY KEY (rowid<?)"]
+    assert plan(file, SQL.stretch, (1, 10)) == [
+        "SEARCH windlass_job USING INTEGER PRIMARY KEY (rowid<?)"
+    ]
 
 
 def test_a_page_of_trouble_looks_only_there(file: apsw.Connection) -> None:
@@ -147,7 +155,7 @@ def test_a_page_of_trouble_looks_only_there(file: apsw.Connection) -> None:
 
 def test_a_page_filters_only_its_stretch(file: apsw.Connection) -> None:
     steps = plan(file, SQL.find, _nothing(SQL.find))
-    assert searches(steps) == ["SEARCH job USING INTEGER PRIMARY KEY (rowid=?)"]
+    assert searches(steps) == ["SEARCH windlass_job USING INTEGER PRIMARY KEY (rowid=?)"]
 
 
 def test_rivals_are_found_by_the_constraints_themselves(file: apsw.Connection) -> None:
@@ -158,11 +166,13 @@ def test_rivals_are_found_by_the_constraints_themselves(file: apsw.Connection) -
 
 
 def test_a_log_is_read_by_its_key(file: apsw.Connection) -> None:
-    assert plan(file, SQL.said, (1, 1, 10)) == ["SEARCH log USING PRIMARY KEY (n=? AND seq>?)"]
+    assert plan(file, SQL.said, (1, 1, 10)) == [
+        "SEARCH windlass_log USING PRIMARY KEY (n=? AND seq>?)"
+    ]
     [step] = plan(file, SQL.past_attempts, (1, 1, 10))
-    assert "INDEX log_attempt (n=?" in step
+    assert "INDEX windlass_log_attempt (n=?" in step
     [step] = plan(file, SQL.past_attempt, (1, 1))
-    assert "INDEX log_attempt (n=? AND fence=?)" in step
+    assert "INDEX windlass_log_attempt (n=? AND fence=?)" in step
     for sql in (SQL.delete_log, SQL.delete_steps):
         [step] = plan(file, sql, (1,))
         assert "USING PRIMARY KEY (n=?)" in step
@@ -195,7 +205,9 @@ def test_nothing_on_the_hot_path_scans_the_jobs(file: apsw.Connection) -> None:
     for name in SQL.__slots__:
         sql = getattr(SQL, name)
         steps = plan(file, sql, _nothing(sql))
-        scans = [step for step in steps if step.startswith("SCAN job") and "USING" not in step]
+        scans = [
+            step for step in steps if step.startswith("SCAN windlass_job") and "USING" not in step
+        ]
         assert scans == [], name
 
 

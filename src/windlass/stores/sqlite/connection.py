@@ -187,14 +187,15 @@ def migrate(connection: apsw.Connection, where: str, now: Instant) -> Sequence[s
     connection.execute("BEGIN IMMEDIATE")
     try:
         connection.execute(
-            "CREATE TABLE IF NOT EXISTS schema (version INTEGER PRIMARY KEY, name TEXT NOT NULL, "
-            "checksum TEXT NOT NULL, breaking INTEGER NOT NULL, applied_at INTEGER NOT NULL) STRICT"
+            "CREATE TABLE IF NOT EXISTS windlass_schema (version INTEGER PRIMARY KEY, "
+            "name TEXT NOT NULL, checksum TEXT NOT NULL, breaking INTEGER NOT NULL, "
+            "applied_at INTEGER NOT NULL) STRICT"
         )
         todo = migrations.plan(known, _applied(connection), where)
         for migration in todo:
             connection.execute(migration.sql)
             connection.execute(
-                "INSERT INTO schema (version, name, checksum, breaking, applied_at) "
+                "INSERT INTO windlass_schema (version, name, checksum, breaking, applied_at) "
                 "VALUES (?, ?, ?, ?, ?)",
                 (migration.version, migration.name, migration.checksum, migration.breaking, now),
             )
@@ -207,11 +208,11 @@ def migrate(connection: apsw.Connection, where: str, now: Instant) -> Sequence[s
 
 
 def _pending(connection: apsw.Connection, where: str) -> bool:
-    if not connection.table_exists("main", "schema"):
+    if not connection.table_exists("main", "windlass_schema"):
         return True
     return bool(migrations.plan(MIGRATIONS, _applied(connection), where))
 
 
 def _applied(connection: apsw.Connection) -> list[Applied]:
-    lines = every(connection, "SELECT version, name, checksum, breaking FROM schema")
+    lines = every(connection, "SELECT version, name, checksum, breaking FROM windlass_schema")
     return [Applied(v, name, checksum, bool(breaking)) for v, name, checksum, breaking in lines]

@@ -1,7 +1,7 @@
 -- name: insert_job
 -- Only what a new job has; the rest are the table's defaults. A conflict (on the id: keys were
 -- looked up before, in this transaction) inserts nothing, and the change count tells.
-INSERT INTO job (
+INSERT INTO windlass_job (
     n, id, queue, task, priority, owner, team, tags, headers, policy, lease, request_id, digest,
     unique_key, retry_of, root_id, created_at, expires_at, state, trigger, held, position, due_at,
     queued_at, updated_at, seq, queued_seq, last_step, payload
@@ -9,50 +9,50 @@ INSERT INTO job (
 ON CONFLICT DO NOTHING
 
 -- name: insert_payload
-INSERT INTO payload (n, data) VALUES (?, ?)
+INSERT INTO windlass_payload (n, data) VALUES (?, ?)
 
 -- name: get_payload
-SELECT data FROM payload WHERE n = ?
+SELECT data FROM windlass_payload WHERE n = ?
 
 -- name: last_serial
 -- Arrivals show in the rows themselves, so that an enqueue has one page less to write.
-SELECT max(last, coalesce((SELECT max(n) FROM job), 0)) FROM serial WHERE one = 1
+SELECT max(last, coalesce((SELECT max(n) FROM windlass_job), 0)) FROM windlass_serial WHERE one = 1
 
 -- name: set_serial
-UPDATE serial SET last = ? WHERE one = 1
+UPDATE windlass_serial SET last = ? WHERE one = 1
 
 -- name: get_job
 -- A star, here and below, is safe: migrations only ever append columns, and rows are read by place.
-SELECT * FROM job WHERE id = ?
+SELECT * FROM windlass_job WHERE id = ?
 
 -- name: job_by_request
-SELECT * FROM job WHERE owner = ? AND request_id = ? AND request_id IS NOT NULL
+SELECT * FROM windlass_job WHERE owner = ? AND request_id = ? AND request_id IS NOT NULL
 
 -- name: active_by_key
-SELECT * FROM job
+SELECT * FROM windlass_job
 WHERE owner = ? AND task = ? AND unique_key = ? AND unique_key IS NOT NULL
     AND state IN ('created', 'queued', 'running', 'retrying')
 
 -- name: active_of_lineage
-SELECT * FROM job
+SELECT * FROM windlass_job
 WHERE root_id = ? AND root_id IS NOT NULL
     AND state IN ('created', 'queued', 'running', 'retrying')
 LIMIT 1
 
 -- name: set_retried_as
-UPDATE job SET retried_as = ? WHERE n = ?
+UPDATE windlass_job SET retried_as = ? WHERE n = ?
 
 -- name: copy_steps
-INSERT INTO step (n, step, value, attempt, at)
-SELECT ?, step, value, attempt, at FROM step WHERE n = ?
+INSERT INTO windlass_step (n, step, value, attempt, at)
+SELECT ?, step, value, attempt, at FROM windlass_step WHERE n = ?
 
 -- name: claimed_by
-SELECT * FROM job WHERE state = 'running' AND token = ?
+SELECT * FROM windlass_job WHERE state = 'running' AND token = ?
 
 -- name: claim
--- One range scan of job_line; the rule is core's `decide.claim`, and the model compares the two.
+-- One range scan of the line; the rule is core's `decide.claim`, and the model compares the two.
 -- An expired job is stepped over until the sweeper has ended it.
-UPDATE job SET
+UPDATE windlass_job SET
     state = 'running', trigger = 'claim', attempt = attempt + 1, fence = fence + 1,
     token = :token, worker = :worker,
     lease_until = max(:now, updated_at) + coalesce(:lease, lease, :default_lease),
@@ -61,7 +61,7 @@ UPDATE job SET
     updated_at = max(:now, updated_at),
     seq = seq + 1, started_seq = seq + 1, said = 0
 WHERE n IN (
-    SELECT n FROM job INDEXED BY job_line
+    SELECT n FROM windlass_job INDEXED BY windlass_job_line
     WHERE state = 'queued' AND queue = :queue
         AND (expires_at IS NULL OR expires_at > :now OR first_started_at IS NOT NULL)
     ORDER BY priority DESC, position
@@ -71,7 +71,7 @@ RETURNING *
 
 -- name: extend
 -- Never shortens: a slow call must not take back what a later one gave.
-UPDATE job SET lease_until = max(lease_until, ?)
+UPDATE windlass_job SET lease_until = max(lease_until, ?)
 WHERE id = ? AND state = 'running' AND fence = ? AND token = ?
 RETURNING lease_until, cancel_at
 
@@ -83,7 +83,7 @@ SELECT
     started_at, first_started_at, ended_at, updated_at, seq, queued_seq, started_seq, said, percent,
     stage, phase, base_percent, base_stage, base_phase, retry_count, crash_count, cancel_at,
     cancel_by, cancel_reason, last_step, error, error_body, result, logged
-FROM job WHERE id = ?
+FROM windlass_job WHERE id = ?
 
 -- name: standings
 -- The same for a whole batch, in one statement.
@@ -93,13 +93,13 @@ SELECT
     started_at, first_started_at, ended_at, updated_at, seq, queued_seq, started_seq, said, percent,
     stage, phase, base_percent, base_stage, base_phase, retry_count, crash_count, cancel_at,
     cancel_by, cancel_reason, last_step, error, error_body, result, logged, id
-FROM job WHERE id IN (SELECT value FROM carray(?))
+FROM windlass_job WHERE id IN (SELECT value FROM carray(?))
 
 -- name: succeed
 -- The one outcome that is nearly all of them, settled without a look first (13 µs a job instead of
 -- 20, 2026-11). The rule is core's `decide`; whatever finds no row here is decided there, and the
 -- model compares the two.
-UPDATE job SET
+UPDATE windlass_job SET
     state = 'succeeded', trigger = 'succeed', held = 0, position = NULL, due_at = NULL,
     lease_until = NULL, ended_at = max(?1, updated_at), updated_at = max(?1, updated_at),
     percent = 100, result = ?2, error = NULL, error_body = NULL, seq = seq + 1
@@ -107,7 +107,7 @@ WHERE id = ?3 AND state = 'running' AND fence = ?4 AND token = ?5 AND cancel_at 
 RETURNING id, queue, task, started_at - queued_at, ended_at - started_at
 
 -- name: save
-UPDATE job SET
+UPDATE windlass_job SET
     state = ?, trigger = ?, held = ?, position = ?, due_at = ?, attempt = ?, fence = ?, token = ?,
     worker = ?, lease_until = ?, queued_at = ?, started_at = ?, first_started_at = ?, ended_at = ?,
     updated_at = ?, seq = ?, queued_seq = ?, started_seq = ?, said = ?, percent = ?, stage = ?,
@@ -117,110 +117,110 @@ UPDATE job SET
 WHERE n = ?
 
 -- name: insert_log
-INSERT INTO log (n, seq, at, type, attempt, fence, said, facts, body)
+INSERT INTO windlass_log (n, seq, at, type, attempt, fence, said, facts, body)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: past_attempt
 -- By its own index: without it every line that the job ever said would be read.
-SELECT facts FROM log INDEXED BY log_attempt WHERE n = ? AND fence = ? AND type = 'attempt'
+SELECT facts FROM windlass_log INDEXED BY windlass_log_attempt WHERE n = ? AND fence = ? AND type = 'attempt'
 
 -- name: put_step
-INSERT INTO step (n, step, value, attempt, at) VALUES (?, ?, ?, ?, ?)
+INSERT INTO windlass_step (n, step, value, attempt, at) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT (n, step) DO UPDATE SET
     value = excluded.value, attempt = excluded.attempt, at = excluded.at
 
 -- name: get_steps
-SELECT step, value, attempt, at FROM step WHERE n = (SELECT n FROM job WHERE id = ?)
+SELECT step, value, attempt, at FROM windlass_step WHERE n = (SELECT n FROM windlass_job WHERE id = ?)
 
 -- name: add_rollup
-INSERT INTO rollup (minute, queue, task, outcome, count, wait, run) VALUES (?, ?, ?, ?, ?, ?, ?)
+INSERT INTO windlass_rollup (minute, queue, task, outcome, count, wait, run) VALUES (?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (minute, queue, task, outcome) DO UPDATE SET
     count = count + excluded.count, wait = wait + excluded.wait, run = run + excluded.run
 
 -- name: rollups
-SELECT minute, queue, task, outcome, count, wait, run FROM rollup
+SELECT minute, queue, task, outcome, count, wait, run FROM windlass_rollup
 WHERE minute >= ? AND minute < ?
 ORDER BY minute, queue, task, outcome
 
 -- name: delete_old_rollups
-DELETE FROM rollup WHERE minute < ?
+DELETE FROM windlass_rollup WHERE minute < ?
 
 -- name: due
 -- Two ranges, each by its own index; a job that is both due and expired comes once.
 SELECT job.*, min(since) FROM (
     SELECT n, due_at AS since FROM (
-        SELECT n, due_at FROM job INDEXED BY job_due
+        SELECT n, due_at FROM windlass_job INDEXED BY windlass_job_due
         WHERE state IN ('created', 'retrying') AND due_at <= :now AND held = 0 AND waiting_for = 0
         ORDER BY due_at LIMIT :limit
     )
     UNION ALL
     SELECT n, expires_at FROM (
-        SELECT n, expires_at FROM job INDEXED BY job_expiry
+        SELECT n, expires_at FROM windlass_job INDEXED BY windlass_job_expiry
         WHERE expires_at IS NOT NULL AND first_started_at IS NULL
             AND state IN ('created', 'queued') AND expires_at <= :now
         ORDER BY expires_at LIMIT :limit
     )
-) JOIN job USING (n)
+) JOIN windlass_job AS job USING (n)
 GROUP BY job.n
 ORDER BY min(since), job.n
 LIMIT :limit
 
 -- name: expired
 -- Reads all running jobs; they are as many as there are slots, not as many as there are jobs.
-SELECT * FROM job INDEXED BY job_running
+SELECT * FROM windlass_job INDEXED BY windlass_job_running
 WHERE state = 'running' AND lease_until <= ?
 ORDER BY lease_until, n
 LIMIT ?
 
 -- name: past_keeping
-SELECT n, ended_at FROM job INDEXED BY job_ended
+SELECT n, ended_at FROM windlass_job INDEXED BY windlass_job_ended
 WHERE state = ? AND ended_at IS NOT NULL AND ended_at <= ?
 ORDER BY ended_at, n
 LIMIT ?
 
 -- name: logs_past_keeping
-SELECT n FROM job INDEXED BY job_logged
+SELECT n FROM windlass_job INDEXED BY windlass_job_logged
 WHERE logged = 1 AND ended_at IS NOT NULL AND ended_at <= ?
 ORDER BY ended_at, n
 LIMIT ?
 
 -- name: forget_log
-UPDATE job SET logged = 0, log_floor = seq - 1 WHERE n = ?
+UPDATE windlass_job SET logged = 0, log_floor = seq - 1 WHERE n = ?
 
 -- name: delete_log
-DELETE FROM log WHERE n = ?
+DELETE FROM windlass_log WHERE n = ?
 
 -- name: delete_steps
-DELETE FROM step WHERE n = ?
+DELETE FROM windlass_step WHERE n = ?
 
 -- name: delete_payload
-DELETE FROM payload WHERE n = ?
+DELETE FROM windlass_payload WHERE n = ?
 
 -- name: delete_job
-DELETE FROM job WHERE n = ?
+DELETE FROM windlass_job WHERE n = ?
 
 -- name: said
-SELECT seq, at, type, attempt, fence, said, facts, body FROM log
+SELECT seq, at, type, attempt, fence, said, facts, body FROM windlass_log
 WHERE n = ? AND seq > ? AND type <> 'attempt'
 ORDER BY seq LIMIT ?
 
 -- name: past_attempts
-SELECT seq, at, type, attempt, fence, said, facts, body FROM log INDEXED BY log_attempt
+SELECT seq, at, type, attempt, fence, said, facts, body FROM windlass_log INDEXED BY windlass_log_attempt
 WHERE n = ? AND seq > ? AND type = 'attempt'
 ORDER BY fence LIMIT ?
 
 -- name: stretch
 -- The jobs a page looks at: a bounded stretch, newest first, so that a page costs the same however
 -- many jobs there are. It may then be short, and its cursor leads on.
-SELECT n FROM job WHERE n < ? ORDER BY n DESC LIMIT ?
+SELECT n FROM windlass_job WHERE n < ? ORDER BY n DESC LIMIT ?
 
 -- name: stretch_of_trouble
 -- The same among failed and canceled jobs: they are rare, and an index holds them together.
-SELECT n FROM job INDEXED BY job_trouble
+SELECT n FROM windlass_job INDEXED BY windlass_job_trouble
 WHERE state IN ('failed', 'canceled') AND n < ? ORDER BY n DESC LIMIT ?
 
 -- name: find
-SELECT * FROM job
+SELECT * FROM windlass_job
 WHERE n IN (SELECT value FROM json_each(:stretch))
     AND (:states IS NULL OR state IN (SELECT value FROM json_each(:states)))
     AND (:queues IS NULL OR queue IN (SELECT value FROM json_each(:queues)))
@@ -241,52 +241,55 @@ ORDER BY n DESC
 LIMIT :limit
 
 -- name: next_queue
--- The queues that have a line, by hopping from one to the next in job_line.
-SELECT queue FROM job INDEXED BY job_line
+-- The queues that have a line, by hopping from one to the next.
+SELECT queue FROM windlass_job INDEXED BY windlass_job_line
 WHERE state = 'queued' AND queue > ? ORDER BY queue LIMIT 1
 
 -- name: count_line
 SELECT count(*) FROM (
-    SELECT 1 FROM job INDEXED BY job_line WHERE state = 'queued' AND queue = ? LIMIT ?
+    SELECT 1 FROM windlass_job INDEXED BY windlass_job_line
+    WHERE state = 'queued' AND queue = ? LIMIT ?
 )
 
 -- name: oldest_in_line
 -- Exact while the line is short; beyond the cap, the oldest of its first jobs.
 SELECT min(queued_at) FROM (
-    SELECT queued_at FROM job INDEXED BY job_line WHERE state = 'queued' AND queue = ? LIMIT ?
+    SELECT queued_at FROM windlass_job INDEXED BY windlass_job_line
+    WHERE state = 'queued' AND queue = ? LIMIT ?
 )
 
 -- name: next_waiting
-SELECT queue, state FROM job INDEXED BY job_waiting
+SELECT queue, state FROM windlass_job INDEXED BY windlass_job_waiting
 WHERE state IN ('created', 'retrying') AND (queue, state) > (?, ?) ORDER BY queue, state LIMIT 1
 
 -- name: count_waiting
 SELECT count(*) FROM (
-    SELECT 1 FROM job INDEXED BY job_waiting
+    SELECT 1 FROM windlass_job INDEXED BY windlass_job_waiting
     WHERE state IN ('created', 'retrying') AND queue = ? AND state = ? LIMIT ?
 )
 
 -- name: count_running
-SELECT queue, count(*) FROM job INDEXED BY job_running WHERE state = 'running' GROUP BY queue
+SELECT queue, count(*) FROM windlass_job INDEXED BY windlass_job_running
+WHERE state = 'running' GROUP BY queue
 
 -- name: get_record
-SELECT kind, key, value, version, expires_at FROM record WHERE kind = ? AND key = ?
+SELECT kind, key, value, version, expires_at FROM windlass_record WHERE kind = ? AND key = ?
 
 -- name: paused
-SELECT 1 FROM record WHERE kind = ? AND key = ? AND (expires_at IS NULL OR expires_at > ?)
+SELECT 1 FROM windlass_record WHERE kind = ? AND key = ? AND (expires_at IS NULL OR expires_at > ?)
 
 -- name: put_record
-INSERT INTO record (kind, key, value, version, expires_at) VALUES (?, ?, ?, ?, ?)
+INSERT INTO windlass_record (kind, key, value, version, expires_at) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT (kind, key) DO UPDATE SET
     value = excluded.value, version = excluded.version, expires_at = excluded.expires_at
 
 -- name: list_records
-SELECT kind, key, value, version, expires_at FROM record
+SELECT kind, key, value, version, expires_at FROM windlass_record
 WHERE kind = ? AND key > ? AND (expires_at IS NULL OR expires_at > ?)
 ORDER BY key LIMIT ?
 
 -- name: delete_record
-DELETE FROM record WHERE kind = ? AND key = ?
+DELETE FROM windlass_record WHERE kind = ? AND key = ?
 
 -- name: delete_dead_records
-DELETE FROM record WHERE expires_at IS NOT NULL AND expires_at <= ?
+DELETE FROM windlass_record WHERE expires_at IS NOT NULL AND expires_at <= ?

@@ -1,7 +1,9 @@
+-- Every name begins with windlass_: the file may hold the application's own tables, too.
+--
 -- Jobs: what was asked for first, then where it stands, then the bulky parts, so that the columns
 -- a claim looks at come before any overflow page. `n` is the order of arrival; instants are
 -- microseconds since 1970, UTC.
-CREATE TABLE job (
+CREATE TABLE windlass_job (
     n INTEGER PRIMARY KEY,
     id BLOB NOT NULL,
     queue TEXT NOT NULL,
@@ -61,46 +63,47 @@ CREATE TABLE job (
     payload BLOB
 ) STRICT;
 
-CREATE UNIQUE INDEX job_id ON job (id);
+CREATE UNIQUE INDEX windlass_job_id ON windlass_job (id);
 
 -- The line that claims read: one ordered range per queue, and nothing in it that may not run.
-CREATE INDEX job_line ON job (queue, priority DESC, position) WHERE state = 'queued';
+CREATE INDEX windlass_job_line ON windlass_job (queue, priority DESC, position)
+    WHERE state = 'queued';
 
 -- Running jobs, by the claim call that took them: repeats of a claim, and the search for lost
 -- leases. Not by lease_until, so that extending a lease moves no index entry.
-CREATE INDEX job_running ON job (token) WHERE state = 'running';
+CREATE INDEX windlass_job_running ON windlass_job (token) WHERE state = 'running';
 
 -- Waiting jobs by the time they become due, and by queue to be counted.
-CREATE INDEX job_due ON job (due_at) WHERE state IN ('created', 'retrying');
-CREATE INDEX job_waiting ON job (queue, state) WHERE state IN ('created', 'retrying');
+CREATE INDEX windlass_job_due ON windlass_job (due_at) WHERE state IN ('created', 'retrying');
+CREATE INDEX windlass_job_waiting ON windlass_job (queue, state) WHERE state IN ('created', 'retrying');
 
-CREATE INDEX job_expiry ON job (expires_at)
+CREATE INDEX windlass_job_expiry ON windlass_job (expires_at)
     WHERE expires_at IS NOT NULL AND first_started_at IS NULL AND state IN ('created', 'queued');
 
-CREATE UNIQUE INDEX job_request ON job (owner, request_id) WHERE request_id IS NOT NULL;
+CREATE UNIQUE INDEX windlass_job_request ON windlass_job (owner, request_id) WHERE request_id IS NOT NULL;
 
 -- The promise of unique keys is the index, not a look-up.
-CREATE UNIQUE INDEX job_unique ON job (owner, task, unique_key)
+CREATE UNIQUE INDEX windlass_job_unique ON windlass_job (owner, task, unique_key)
     WHERE unique_key IS NOT NULL AND state IN ('created', 'queued', 'running', 'retrying');
 
-CREATE INDEX job_ended ON job (state, ended_at) WHERE ended_at IS NOT NULL;
+CREATE INDEX windlass_job_ended ON windlass_job (state, ended_at) WHERE ended_at IS NOT NULL;
 
 -- Finished jobs that still have log rows, for pruning those.
-CREATE INDEX job_logged ON job (ended_at) WHERE logged = 1 AND ended_at IS NOT NULL;
+CREATE INDEX windlass_job_logged ON windlass_job (ended_at) WHERE logged = 1 AND ended_at IS NOT NULL;
 
 -- What people look for first is rare among millions that went well.
-CREATE INDEX job_trouble ON job (n) WHERE state IN ('failed', 'canceled');
+CREATE INDEX windlass_job_trouble ON windlass_job (n) WHERE state IN ('failed', 'canceled');
 
 -- The retries of a first job, of which one may be active.
-CREATE INDEX job_lineage ON job (root_id) WHERE root_id IS NOT NULL;
+CREATE INDEX windlass_job_lineage ON windlass_job (root_id) WHERE root_id IS NOT NULL;
 
 -- Payloads too large to be rewritten with every change of the row.
-CREATE TABLE payload (
+CREATE TABLE windlass_payload (
     n INTEGER PRIMARY KEY,
     data BLOB NOT NULL
 ) STRICT;
 
-CREATE TABLE log (
+CREATE TABLE windlass_log (
     n INTEGER NOT NULL,
     seq INTEGER NOT NULL,
     at INTEGER NOT NULL,
@@ -114,9 +117,9 @@ CREATE TABLE log (
 ) STRICT, WITHOUT ROWID;
 
 -- Past attempts are found among any number of lines that their tasks said.
-CREATE INDEX log_attempt ON log (n, fence) WHERE type = 'attempt';
+CREATE INDEX windlass_log_attempt ON windlass_log (n, fence) WHERE type = 'attempt';
 
-CREATE TABLE step (
+CREATE TABLE windlass_step (
     n INTEGER NOT NULL,
     step TEXT NOT NULL,
     value BLOB NOT NULL,
@@ -125,7 +128,7 @@ CREATE TABLE step (
     PRIMARY KEY (n, step)
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE rollup (
+CREATE TABLE windlass_rollup (
     minute INTEGER NOT NULL,
     queue TEXT NOT NULL,
     task TEXT NOT NULL,
@@ -136,7 +139,7 @@ CREATE TABLE rollup (
     PRIMARY KEY (minute, queue, task, outcome)
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE record (
+CREATE TABLE windlass_record (
     kind TEXT NOT NULL,
     key TEXT NOT NULL,
     value BLOB NOT NULL,
@@ -145,12 +148,12 @@ CREATE TABLE record (
     PRIMARY KEY (kind, key)
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX record_expiry ON record (expires_at) WHERE expires_at IS NOT NULL;
+CREATE INDEX windlass_record_expiry ON windlass_record (expires_at) WHERE expires_at IS NOT NULL;
 
 -- The last number given where no row shows it: arrivals and positions come from one sequence.
-CREATE TABLE serial (
+CREATE TABLE windlass_serial (
     one INTEGER PRIMARY KEY CHECK (one = 1),
     last INTEGER NOT NULL
 ) STRICT;
 
-INSERT INTO serial (one, last) VALUES (1, 0);
+INSERT INTO windlass_serial (one, last) VALUES (1, 0);
