@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from typing import Any
+
 import pytest
 
 from windlass.core import errors
-from windlass.core.errors import WindlassError
+from windlass.core.errors import InvalidArgumentError, RetryAfter, Snooze, WindlassError
 
 CODES = {
     "WindlassError": "windlass_error",
@@ -108,3 +111,20 @@ def test_a_failed_job_carries_its_state_and_the_far_traceback() -> None:
 def test_errors_can_be_caught_by_the_builtin_that_means_the_same() -> None:
     assert issubclass(errors.InvalidArgumentError, ValueError)
     assert issubclass(errors.NotFoundError, LookupError)
+
+
+@pytest.mark.parametrize("kind", [RetryAfter, Snooze])
+@pytest.mark.parametrize(("given", "seconds"), [(5, 5.0), ("1m", 60.0), (timedelta(hours=1), 3600)])
+def test_a_task_names_its_delay_as_people_do(
+    kind: type[RetryAfter | Snooze], given: Any, seconds: float
+) -> None:
+    assert kind(given).delay == seconds
+
+
+@pytest.mark.parametrize("kind", [RetryAfter, Snooze])
+@pytest.mark.parametrize("given", ["soon", -1, None, float("nan")])
+def test_a_delay_that_is_none_is_refused_where_it_is_named(
+    kind: type[RetryAfter | Snooze], given: Any
+) -> None:
+    with pytest.raises(InvalidArgumentError, match="delay is"):
+        kind(given)

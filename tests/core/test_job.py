@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from tests.core.build import JOB, NOW, OTHER, TOKEN, Life, assert_legal, reach, 
 from windlass.core import limits
 from windlass.core.clock import after
 from windlass.core.errors import InvalidArgumentError, TooLargeError
+from windlass.core.ids import uuid7
 from windlass.core.job import NewJob, birth, check, opening
 from windlass.core.lease import Lease
 from windlass.core.retry import MAX_DELAY, Policy
@@ -245,3 +247,21 @@ def test_what_no_store_could_write_is_refused_before_it_reaches_one(
 def test_a_payload_over_1_mib_is_refused_and_pointed_to_an_object_store() -> None:
     with pytest.raises(TooLargeError, match=r"payload is 1,048,577 bytes.*object store"):
         check(request(payload=b"x" * (limits.MAX_BLOB + 1)))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"priority": "high"}, "priority is 'high'; it must be a whole number"),
+        ({"request_id": 17}, "request_id is 17; it must be text"),
+        ({"id": "abc"}, "id is 'abc'; it must be a UUID"),
+        ({"hold": "no"}, "hold is 'no'; it must be True or False"),
+        ({"tags": "abc"}, "tags is 'abc'; it must be several texts in a tuple"),
+        ({"payload": "{}"}, "payload is '{}'; it must be bytes"),
+        ({"queue": 5}, "queue is 5; it must be text"),
+    ],
+)
+def test_a_value_of_the_wrong_sort_is_named(wrong: dict[str, Any], message: str) -> None:
+    new = NewJob(**{"id": uuid7(), "task": "t", **wrong})
+    with pytest.raises(InvalidArgumentError, match=re.escape(message)):
+        check(new)

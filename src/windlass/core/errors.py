@@ -31,7 +31,16 @@ Each class has a stable `code`: the wire and the logs carry that, never the clas
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from windlass.core.duration import Duration
+
+
+def _seconds(delay: Duration) -> float:
+    from windlass.core.duration import seconds  # noqa: PLC0415 - which raises errors of this tree
+
+    return seconds(delay, "delay")
 
 
 class WindlassError(Exception):
@@ -77,17 +86,17 @@ class ConstraintViolation(TerminalError):  # noqa: N818
 class RetryAfter(TaskError):  # noqa: N818
     code: ClassVar[str] = "retry_after"
 
-    def __init__(self, delay: float, message: str = "") -> None:
-        super().__init__(message or f"retry after {delay:g} s")
-        self.delay = delay
+    def __init__(self, delay: Duration, message: str = "") -> None:
+        self.delay = _seconds(delay)
+        super().__init__(message or f"retry after {self.delay:g} s")
 
 
 class Snooze(TaskError):  # noqa: N818
     code: ClassVar[str] = "snooze"
 
-    def __init__(self, delay: float, message: str = "") -> None:
-        super().__init__(message or f"come back after {delay:g} s")
-        self.delay = delay
+    def __init__(self, delay: Duration, message: str = "") -> None:
+        self.delay = _seconds(delay)
+        super().__init__(message or f"come back after {self.delay:g} s")
 
 
 class Cancel(TaskError):  # noqa: N818

@@ -223,14 +223,15 @@ def birth(new: NewJob, now: Instant, serial: int, root_id: UUID | None = None) -
 
 def check(new: NewJob) -> None:
     """Raise what is wrong with a request: which field, and what it may be."""
+    _check_types(new)
     limits.check_size("the payload", new.payload)
     for name, text, limit in (
         ("queue", new.queue, limits.MAX_NAME),
         ("task", new.task, limits.MAX_NAME),
     ):
-        if not 0 < len(text) <= limit:
-            raise InvalidArgumentError(f"{name} is {text!r}; it must have 1 to {limit} characters")
-        limits.check_text(name, text)
+        limits.check_text(name, text, limit)
+        if not text:
+            raise InvalidArgumentError(f"{name} is empty; it must have 1 to {limit} characters")
     if abs(new.priority) > limits.MAX_PRIORITY:
         raise InvalidArgumentError(f"priority is {new.priority}; it must fit in 32 bits")
     if not 0 <= new.delay <= MAX_DELAY:
@@ -245,6 +246,32 @@ def check(new: NewJob) -> None:
         if instant is not None and not 0 <= instant <= MAX_INSTANT:
             raise InvalidArgumentError(f"{name} is {instant}; it must lie between 1970 and 9999")
     _check_texts(new)
+
+
+def _check_types(new: NewJob) -> None:
+    if (
+        isinstance(new.id, UUID)
+        and isinstance(new.payload, bytes)
+        and isinstance(new.priority, int)
+        and isinstance(new.hold, bool)
+        and isinstance(new.debounce, bool)
+        and isinstance(new.tags, tuple)
+    ):
+        return
+    for name, kind, wanted in _TYPES:
+        given = getattr(new, name)
+        if not isinstance(given, kind):
+            raise InvalidArgumentError(f"{name} is {given!r:.80}; it must be {wanted}")
+
+
+_TYPES: tuple[tuple[str, type, str], ...] = (
+    ("id", UUID, "a UUID"),
+    ("payload", bytes, "bytes"),
+    ("priority", int, "a whole number"),
+    ("hold", bool, "True or False"),
+    ("debounce", bool, "True or False"),
+    ("tags", tuple, "several texts in a tuple"),
+)
 
 
 def _check_texts(new: NewJob) -> None:

@@ -26,7 +26,11 @@ def check_size(what: str, data: bytes | None, limit: int = MAX_BLOB) -> None:
 
 def check_text(what: str, text: str | None, limit: int = MAX_KEY) -> None:
     """Refuse text that is too long, or that no store could write."""
-    if text is None or (text.isascii() and len(text) <= limit and "\0" not in text):
+    if text is None:
+        return
+    if not isinstance(text, str):
+        raise InvalidArgumentError(f"{what} is {text!r:.80}; it must be text")
+    if text.isascii() and len(text) <= limit and "\0" not in text:
         return
     if "\0" in text:
         raise InvalidArgumentError(f"{what} is {text!r:.80}; it cannot hold a NUL character")

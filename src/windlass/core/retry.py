@@ -123,6 +123,15 @@ class Policy:
     timeout: float | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.backoff, Exponential | Fixed | Schedule | Custom):
+            raise InvalidArgumentError(
+                f"backoff is {self.backoff!r}; use exponential(), fixed(), schedule() or custom()"
+            )
+        for name in ("max_retries", "crash_cap"):
+            if not isinstance(getattr(self, name), int):
+                raise InvalidArgumentError(
+                    f"{name} is {getattr(self, name)!r}; it must be a whole number"
+                )
         if self.max_retries < 0:
             raise InvalidArgumentError(f"max_retries is {self.max_retries}; it cannot be negative")
         if self.crash_cap < 1:
