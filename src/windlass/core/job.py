@@ -249,15 +249,6 @@ def check(new: NewJob) -> None:
 
 
 def _check_types(new: NewJob) -> None:
-    if (
-        isinstance(new.id, UUID)
-        and isinstance(new.payload, bytes)
-        and isinstance(new.priority, int)
-        and isinstance(new.hold, bool)
-        and isinstance(new.debounce, bool)
-        and isinstance(new.tags, tuple)
-    ):
-        return
     for name, kind, wanted in _TYPES:
         given = getattr(new, name)
         if not isinstance(given, kind):
