@@ -1,6 +1,6 @@
 """Values of the hot path: frozen for the type checker, cheap at run time.
 
-A frozen dataclass sets each field by a call; a job's row has 57 of them, and making one took 8.9 µs
+A frozen dataclass sets each field by a call; a job's row has 55 of them, and making one took 8.9 µs
 frozen against 0.6 µs like this (measured 2026-11, docs/design/decisions/0002). mypy refuses every
 assignment to such a value and every positional construction, in this project and in its users'.
 """
