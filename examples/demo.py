@@ -141,9 +141,7 @@ async def story() -> None:
         worker.kill()
         worker.wait()
     await app.aclose()
-    print(
-        f"\nAll of it was in one file: jobs, attempts, events. Nothing was lost."
-    )
+    print("\nAll of it was in one file: jobs, attempts, events. Nothing was lost.")
     print("Next: read examples/demo.py (the tasks are plain functions), then the README.")
 
 
