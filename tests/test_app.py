@@ -355,7 +355,7 @@ async def test_a_failed_job_raises_with_the_remote_traceback(app: Windlass) -> N
 
     job = await explode.aenqueue(3)
     await work_off(app)
-    with pytest.raises(JobFailedError, match=r"failed in attempt 2: at 3") as caught:
+    with pytest.raises(JobFailedError, match=r"attempt 2: ZeroDivisionError: at 3") as caught:
         await job.aresult(PATIENCE)
     assert explode.name in str(caught.value)
     assert "ZeroDivisionError: at 3" in (caught.value.remote_traceback or "")

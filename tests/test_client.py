@@ -13,12 +13,14 @@ from windlass.client import Client, EnqueueOptions, accepted
 from windlass.core.clock import from_datetime
 from windlass.core.enqueue import EnqueueStatus
 from windlass.core.errors import ConflictError, InvalidArgumentError, NotFoundError
-from windlass.core.event import EventType
+from windlass.core.event import EventType, Record
+from windlass.core.failure import ErrorKind, Failure
 from windlass.core.ids import uuid7
 from windlass.core.job import CORRELATION_ID, JobRow, NewJob
-from windlass.core.outcome import Succeeded
+from windlass.core.outcome import Failed, Succeeded
 from windlass.core.retry import Policy, fixed
 from windlass.core.state import State
+from windlass.store import Saying
 from windlass.stores.memory import MemoryStore
 from windlass.task import TaskOptions, TaskSpec
 from windlass.testing.clock import START, VirtualClock
@@ -179,3 +181,72 @@ async def test_times_are_turned_into_instants_by_the_store(client: Client) -> No
     assert row.expires_at == START + 90_000_000
     at = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=1)
     assert (await put(client, 1, id=uuid7(), run_at=at)).due_at == from_datetime(at)
+
+
+# -- once more
+
+
+async def fail(client: Client, row: JobRow, *, step: str | None = None) -> None:
+    job = await claim_one(client.store, row.queue)
+    if step is not None:
+        record = Record(n=1, type=EventType.STEP_STATUS, step=step, checkpoint=b"1")
+        await client.store.record([Saying(job.lease, [record])])
+    failure = Failure(code="broken", kind=ErrorKind.TERMINAL)
+    await settle_one(client.store, job, Failed(failure=failure))
+
+
+async def test_a_retry_is_the_same_request_as_a_new_job_that_points_back(client: Client) -> None:
+    row = await put(
+        client, 1, owner="ann", team="red", tags=("x",), unique_key="k", request_id="r",
+        headers={"trace": "t"}, priority=9,
+    )  # fmt: skip
+    await fail(client, row)
+    new = accepted(await client.retry(row.id))
+    same = ("task", "queue", "payload", "priority", "policy", "lease_seconds", "owner", "team",
+            "tags", "headers", "unique_key")  # fmt: skip
+    for name in same:
+        assert getattr(new, name) == getattr(row, name), name
+    assert new.id != row.id
+    assert (new.retry_of, new.request_id, new.state) == (row.id, None, State.QUEUED)
+    assert (await client.get(row.id)).retried_as == new.id
+
+
+async def test_a_second_retry_answers_the_one_under_way(client: Client) -> None:
+    row = await put(client, 1)
+    await fail(client, row)
+    first, second = await client.retry(row.id), await client.retry(row.id)
+    assert second.status is EnqueueStatus.DUPLICATE
+    assert accepted(second).id == accepted(first).id
+
+
+async def test_an_unfinished_or_unknown_job_is_not_retried(client: Client) -> None:
+    row = await put(client, 1)
+    with pytest.raises(ConflictError, match="only a finished job can be retried"):
+        await client.retry(row.id)
+    with pytest.raises(ConflictError, match="only a finished job can be resumed"):
+        await client.resume(row.id)
+    with pytest.raises(NotFoundError):
+        await client.retry(ID)
+
+
+async def test_a_resumed_job_has_the_steps_of_the_first(client: Client) -> None:
+    row = await put(client, 1)
+    await fail(client, row, step="voice")
+    new = accepted(await client.resume(row.id))
+    [kept] = await client.store.checkpoints([new.id])
+    assert kept["voice"].value == b"1"
+    assert new.retry_of == row.id
+
+
+async def test_a_retried_job_starts_without_the_steps(client: Client) -> None:
+    row = await put(client, 1)
+    await fail(client, row, step="voice")
+    new = accepted(await client.retry(row.id))
+    assert await client.store.checkpoints([new.id]) == [{}]
+
+
+async def test_a_job_without_a_completed_step_is_not_resumed(client: Client) -> None:
+    row = await put(client, 1)
+    await fail(client, row)
+    with pytest.raises(ConflictError, match="completed no step to go on from; retry it instead"):
+        await client.resume(row.id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from windlass.app import Job, Task, Windlass
+from windlass.app import Windlass
 from windlass.core.codec import EncryptingCodec
 from windlass.core.errors import (
     AuthenticationError,
@@ -23,8 +23,12 @@ from windlass.core.errors import (
     TerminalError,
     WindlassError,
 )
+from windlass.core.job import NewJob
+from windlass.core.progress import StageMap
 from windlass.core.retry import exponential, fixed, schedule
 from windlass.core.state import State
+from windlass.job import Job
+from windlass.tasks import Task, Tasks
 from windlass.worker import Context, Worker, WorkerConfig
 
 __all__ = [
@@ -41,13 +45,16 @@ __all__ = [
     "Job",
     "JobFailedError",
     "MissingInput",
+    "NewJob",
     "NotFoundError",
     "QuotaExceeded",
     "RetryAfter",
     "Snooze",
+    "StageMap",
     "State",
     "StoreError",
     "Task",
+    "Tasks",
     "TerminalError",
     "Windlass",
     "WindlassError",

@@ -1,4 +1,4 @@
-"""The use cases of somebody who has jobs to be done: enqueue, look, wait, cancel, follow."""
+"""The use cases of somebody who has jobs to be done: enqueue, look, wait, cancel, retry."""
 
 from __future__ import annotations
 
@@ -106,6 +106,29 @@ class Client:
         [answer] = await self.store.cancel([request])
         return _state(answer.status, answer.state, job_id, "canceled")
 
+    async def retry(self, job_id: UUID) -> Enqueued:
+        """Do a finished job again, from its beginning, as a new job that points back to it.
+
+        If a retry of it is still under way, that one is the answer.
+        """
+        return await self._again(await self.get(job_id), resume=False)
+
+    async def resume(self, job_id: UUID) -> Enqueued:
+        """The same, with the steps that were completed: it goes on after the last of them."""
+        row = await self.get(job_id)
+        if not row.final:
+            raise ConflictError(f"job {job_id} is {row.state}; only a finished job can be resumed")
+        if row.state is State.SUCCEEDED:
+            raise ConflictError(f"job {job_id} succeeded: nothing of it is left to do; retry it")
+        if not row.can_resume:
+            raise ConflictError(f"job {job_id} completed no step to go on from; retry it instead")
+        return await self._again(row, resume=True)
+
+    async def _again(self, row: JobRow, *, resume: bool) -> Enqueued:
+        [answer] = await self.enqueue([again(row, resume=resume)])
+        accepted(answer)
+        return answer
+
     async def wait(self, job_id: UUID) -> JobRow:
         """The job once it has ended."""
         async for _ in self.events(job_id):
@@ -114,6 +137,29 @@ class Client:
 
     def events(self, job_id: UUID, after: int = 0) -> AsyncIterator[Event]:
         return self.store.tail(job_id, after)
+
+
+def again(row: JobRow, *, resume: bool = False) -> NewJob:
+    """The request that a finished job was, once more.
+
+    Its request id stays with the first job, and its expiry, which was meant for that time, too.
+    """
+    return NewJob(
+        id=uuid7(),
+        task=row.task,
+        queue=row.queue,
+        payload=row.payload,
+        priority=row.priority,
+        policy=row.policy,
+        lease=row.lease_seconds,
+        owner=row.owner,
+        team=row.team,
+        tags=row.tags,
+        headers=row.headers,
+        unique_key=row.unique_key,
+        retry_of=row.id,
+        resume=resume,
+    )
 
 
 def accepted(answer: Enqueued) -> JobRow:

@@ -14,6 +14,7 @@ from pydantic_core import PydanticSerializationError
 
 from windlass.core.errors import CodecError, ConfigurationError, InvalidArgumentError, InvalidInput
 from windlass.core.job import DEFAULT_POLICY, DEFAULT_QUEUE
+from windlass.core.progress import StageMap
 from windlass.core.retry import Backoff, Policy
 
 _NAMED = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
@@ -32,6 +33,7 @@ class TaskOptions:
     lease: float | None = None
     retry_on: tuple[type[BaseException], ...] = ()
     terminal_on: tuple[type[BaseException], ...] = ()
+    stages: StageMap | None = None
 
     @property
     def backoff(self) -> Backoff:
@@ -154,11 +156,12 @@ def _explain(key: str, error: pydantic.ValidationError) -> list[str]:
 
 @dataclass(slots=True)
 class TaskSpec:
-    """A function, its stable name, and its options."""
+    """A function, its stable name, its options, and the names it had before."""
 
     name: str
     function: Callable[..., Any]
     options: TaskOptions
+    aliases: tuple[str, ...] = ()
     signature: Signature = field(init=False)
 
     def __post_init__(self) -> None:
@@ -168,29 +171,42 @@ class TaskSpec:
     def is_async(self) -> bool:
         return inspect.iscoroutinefunction(self.function)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.name, *self.aliases)
+
 
 class Registry:
-    """The tasks an application knows, by name."""
+    """The tasks an application knows, by their names of now and before."""
 
     def __init__(self) -> None:
         self._specs: dict[str, TaskSpec] = {}
 
-    def add(self, spec: TaskSpec) -> None:
-        known = self._specs.get(spec.name)
-        if known is not None and known.function is not spec.function:
-            raise ConfigurationError(
-                f"two tasks are named {spec.name!r}: {_where(known.function)} and "
-                f"{_where(spec.function)}; give one of them name="
-            )
-        self._specs[spec.name] = spec
+    def add(self, *specs: TaskSpec) -> None:
+        """All of them, or none if one has a name that is taken."""
+        added: dict[str, TaskSpec] = {}
+        for spec in specs:
+            for name in spec.names:
+                known = added.get(name) or self._specs.get(name)
+                if known is not None and known.function is not spec.function:
+                    raise ConfigurationError(
+                        f"two tasks are named {name!r}: {where(known.function)} and "
+                        f"{where(spec.function)}; give one of them name="
+                    )
+                added[name] = spec
+        self._specs |= added
 
     def get(self, name: str) -> TaskSpec | None:
         return self._specs.get(name)
 
     def __iter__(self) -> Iterator[TaskSpec]:
-        return iter(self._specs.values())
+        return (spec for name, spec in self._specs.items() if name == spec.name)
 
 
-def _where(function: Callable[..., Any]) -> str:
-    code = getattr(function, "__code__", None)
-    return f"{code.co_filename}:{code.co_firstlineno}" if code else repr(function)
+def where(function: Any) -> str:
+    """The place in the source, for messages about a function, a class or an object's class."""
+    code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
+    if code is not None:
+        return f"{code.co_filename}:{code.co_firstlineno}"
+    kind = function if isinstance(function, type) else type(function)
+    return f"{kind.__module__}.{kind.__qualname__}"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -66,10 +66,10 @@ class Workspaces:
                 "a job's workspace belongs there"
             )
 
-    def remove(self, lineage: UUID) -> list[str]:
-        """Remove both directories; answer what could not be removed, as warnings."""
+    def remove(self, lineage: UUID, kinds: Iterable[Kind] = tuple(Kind)) -> list[str]:
+        """Remove its directories; answer what could not be removed, as warnings."""
         warnings: list[str] = []
-        for kind in Kind:
+        for kind in kinds:
             if not (self.data / kind).is_dir():
                 continue
             with self._root(kind) as root:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from windlass.worker.config import WorkerConfig
 from windlass.worker.context import Context
+from windlass.worker.kit import Kit
 from windlass.worker.worker import Worker
 
-__all__ = ["Context", "Worker", "WorkerConfig"]
+__all__ = ["Context", "Kit", "Worker", "WorkerConfig"]

@@ -21,7 +21,8 @@ def worker_name() -> str:
 class WorkerConfig:
     """`queues` maps each queue to its slots. `burst` ends the worker when nothing is left to do.
 
-    `lease` overrules what the tasks say about theirs; None leaves it to them.
+    `lease` overrules what the tasks say about theirs; None leaves it to them. `follow` is how
+    often, in seconds, running attempts look whether they are canceled.
     """
 
     queues: Mapping[str, int] = field(default_factory=lambda: {DEFAULT_QUEUE: 10})
@@ -29,6 +30,7 @@ class WorkerConfig:
     lease: float | None = None
     poll: float = 1.0
     sweep: float = 1.0
+    follow: float = 0.25
     grace: float = 10.0
     burst: bool = False
     retention: Retention = field(default_factory=Retention)
@@ -38,7 +40,7 @@ class WorkerConfig:
             raise ConfigurationError(
                 f"queues is {dict(self.queues)}; name at least one, each with a slot or more"
             )
-        for name in ("lease", "poll", "sweep"):
+        for name in ("lease", "poll", "sweep", "follow"):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise ConfigurationError(f"{name} is {value!r}; it must be more than 0 seconds")

@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
 from threading import Event as Flag
 from threading import Lock
-from typing import Any, TypeVar, cast
+from typing import Any, ParamSpec, Protocol, TypeVar, cast
+from uuid import UUID
 
 from windlass.core.codec import Codec, Purpose
-from windlass.core.errors import StaleLeaseError, StoreError
-from windlass.core.event import EventType, Record
-from windlass.core.job import JobRow
+from windlass.core.errors import (
+    ConfigurationError,
+    InvalidArgumentError,
+    StaleLeaseError,
+    StoreError,
+)
+from windlass.core.event import LIFECYCLE, EventType, Record
+from windlass.core.job import CORRELATION_ID, JobRow, NewJob
 from windlass.core.limits import KIB
 from windlass.core.progress import DEFAULT_STAGES, StageMap, advance
 from windlass.core.transition import Status, check_records
 from windlass.store import Saying, Store
+from windlass.worker.kit import Kit
+from windlass.workspace import Kind
 
+P = ParamSpec("P")
 T = TypeVar("T")
+J = TypeVar("J")
+J_co = TypeVar("J_co", covariant=True)
 log = logging.getLogger("windlass.worker")
 MAX_MESSAGE = 8 * KIB  # characters; they fit into an event however they are encoded
 RETRY_STORE = 0.25
@@ -31,6 +45,13 @@ def storable(text: str, limit: int = MAX_MESSAGE) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
+class Enqueueable(Protocol[P, J_co]):
+    """A task, as far as a running one needs to know it; `J` is the handle on its job."""
+
+    def new_job(self, *args: P.args, **kwargs: P.kwargs) -> NewJob: ...
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> J_co: ...
+
+
 class Context:
     """One attempt, as its task sees it. Works from the task's own thread, whichever that is."""
 
@@ -41,8 +62,15 @@ class Context:
         codec: Codec,
         loop: asyncio.AbstractEventLoop,
         stages: StageMap = DEFAULT_STAGES,
+        *,
+        kit: Kit | None = None,
+        state: Any = None,
     ) -> None:
         self.job = job
+        self.state = state  # what the worker's lifespan yielded
+        self._kit = kit or Kit()
+        self._children: list[NewJob] = []
+        self.used_workspace = False
         self._store = store
         self._codec = codec
         self._loop = loop
@@ -69,6 +97,65 @@ class Context:
     @property
     def cancelled(self) -> bool:
         return self.cancel_flag.is_set()
+
+    # -- a place for files
+
+    @property
+    def workspace(self) -> Path:
+        """A directory for temporary files, kept between attempts and after failure."""
+        return self._directory(Kind.TEMP)
+
+    @property
+    def proxy(self) -> Path:
+        """The same for what is costly to make again: it outlives the job's failure for longer."""
+        return self._directory(Kind.PROXY)
+
+    def _directory(self, kind: Kind) -> Path:
+        if self._kit.workspaces is None:
+            raise ConfigurationError("this worker has no data directory for workspaces")
+        self.used_workspace = True
+        return self._kit.workspaces.path(kind, self.job.lineage)
+
+    # -- more jobs
+
+    def then(self, task: Enqueueable[P, Any], *args: P.args, **kwargs: P.kwargs) -> UUID:
+        """Enqueue a job that becomes real with this attempt's success, or not at all."""
+        child = self._kit.middleware.enqueue(self._child(task.new_job(*args, **kwargs)))
+        with self._lock:
+            self._children.append(child)
+        return child.id
+
+    async def aenqueue(self, task: Enqueueable[P, J], *args: P.args, **kwargs: P.kwargs) -> J:
+        """Enqueue a job at once, whatever becomes of this one."""
+        if self._kit.enqueue is None:
+            raise ConfigurationError("this worker belongs to no app; use the task's own aenqueue")
+        [job] = await self._kit.enqueue([self._child(task.new_job(*args, **kwargs))])
+        return cast("J", job)
+
+    def enqueue(self, task: Enqueueable[P, J], *args: P.args, **kwargs: P.kwargs) -> J:
+        """The same for a sync task."""
+        self._refuse_loop("enqueue", "aenqueue")
+        work = self.aenqueue(task, *args, **kwargs)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def _refuse_loop(self, name: str, instead: str) -> None:
+        """On the worker's own loop, a sync call would wait for itself."""
+        with contextlib.suppress(RuntimeError):
+            if asyncio.get_running_loop() is self._loop:
+                raise ConfigurationError(
+                    f"ctx.{name} would block the worker: write `await ctx.{instead}(…)`"
+                )
+
+    def _child(self, new: NewJob) -> NewJob:
+        """One correlation id for all that comes of one job, unless the child has its own."""
+        ours = self.job.correlation_id
+        if ours is None or new.headers.get(CORRELATION_ID) != str(new.id):
+            return new
+        return replace(new, headers={**new.headers, CORRELATION_ID: ours})
+
+    @property
+    def children(self) -> tuple[NewJob, ...]:
+        return tuple(self._children)
 
     # -- saying
 
@@ -111,6 +198,22 @@ class Context:
     def warn(self, message: str) -> None:
         self._add(EventType.WARNING, {"message": storable(message)}, step=self.current_step)
 
+    def artifact(self, name: str, uri: str, size: int | None = None) -> None:
+        """Say what was made and where it is; the job's last event lists all of them."""
+        made = {"name": storable(name), "uri": storable(uri), "size": size}
+        self._add(EventType.ARTIFACT, made, step=self.current_step)
+
+    def emit(self, kind: EventType | str, data: Mapping[str, Any]) -> None:
+        """Add an event of any kind that is a task's to tell."""
+        try:
+            known = EventType(kind)
+        except ValueError:
+            theirs = ", ".join(sorted(set(EventType) - LIFECYCLE))
+            raise InvalidArgumentError(
+                f"{kind!r} is no kind of event; a task may emit {theirs}"
+            ) from None
+        self._add(known, dict(data), step=self.current_step)
+
     def take(self) -> tuple[Record, ...]:
         """What was said since this was last asked."""
         with self._lock:
@@ -137,6 +240,7 @@ class Context:
 
     def step(self, name: str, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """The same for a sync task; the function runs here, on the task's own thread."""
+        self._refuse_loop("step", "astep")
         kept = asyncio.run_coroutine_threadsafe(self._kept(name), self._loop).result()
         if kept is not None:
             return cast("T", self._codec.decode(kept, Purpose.CHECKPOINT))

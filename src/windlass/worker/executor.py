@@ -1,7 +1,8 @@
 """Run one claimed job and say how its attempt ended. Raises nothing of the task's own.
 
 Async tasks run on the worker's loop, sync ones on a thread. A timeout ends an async task; a thread
-cannot be stopped, so it is asked (`ctx.cancelled`) and keeps its slot until it returns.
+cannot be stopped, so it is asked (`ctx.cancelled`) and keeps its slot until it returns. Middleware
+is part of the attempt: its time counts, and what it raises is the outcome.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import traceback
 from collections.abc import Callable
 from concurrent.futures import Executor
@@ -33,7 +35,9 @@ from windlass.core.records import Put
 from windlass.store import DAY, Store
 from windlass.task import Registry, TaskSpec
 from windlass.worker.context import Context, storable
+from windlass.worker.kit import Kit
 
+log = logging.getLogger("windlass.worker")
 UNKNOWN_TASK_DELAY = 60.0
 UNKNOWN_TASK_PATIENCE = DAY
 _MAX_MESSAGE = 4 * KIB
@@ -50,7 +54,10 @@ class AttemptTimeoutError(TimeoutError):
 
 
 class TaskRunner:
-    def __init__(self, tasks: Registry, codec: Codec, threads: Executor, store: Store) -> None:
+    def __init__(
+        self, tasks: Registry, codec: Codec, threads: Executor, store: Store, kit: Kit | None = None
+    ) -> None:
+        self._kit = kit or Kit()
         self._tasks = tasks
         self._codec = codec
         self._threads = threads
@@ -76,36 +83,44 @@ class TaskRunner:
     ) -> Any:
         given = (context,) if spec.signature.takes_context else ()
         timeout = job.policy.timeout
+        limit = asyncio.timeout(timeout)
         over = AttemptTimeoutError(f"ran longer than its timeout of {timeout} s")
-        if spec.is_async:
-            limit = asyncio.timeout(timeout)
+
+        async def task() -> Any:
+            if spec.is_async:
+                return await spec.function(*given, **arguments)
+            running = asyncio.get_running_loop().run_in_executor(
+                self._threads, _whole, lambda: spec.function(*given, **arguments)
+            )
             try:
-                async with limit:
-                    return await spec.function(*given, **arguments)
-            except TimeoutError as error:
+                await asyncio.wait({running})
+            except asyncio.CancelledError:
                 if limit.expired():
-                    raise over from error
+                    context.warn(
+                        f"still running after its timeout of {timeout} s; a thread must return"
+                    )
+                await _returned(running, context)
+                if limit.expired():
+                    raise over from None
                 raise
-        running = asyncio.get_running_loop().run_in_executor(
-            self._threads, _whole, lambda: spec.function(*given, **arguments)
-        )
+            return running.result()
+
         try:
-            done, _ = await asyncio.wait({running}, timeout=timeout)
-        except asyncio.CancelledError:
-            await _returned(running, context)
+            async with limit:
+                return await self._kit.middleware.run(context, task)
+        except TimeoutError as error:
+            if limit.expired() and error is not over:
+                raise over from error
             raise
-        if not done:
-            context.warn(f"still running after its timeout of {timeout} s; a thread must return")
-            await _returned(running, context)
-            raise over
-        return running.result()
 
     async def _unknown(self, job: JobRow, context: Context) -> Outcome:
         """A newer deploy may know it: wait a day before giving up."""
         if job.updated_at - await self._unknown_since(job) > UNKNOWN_TASK_PATIENCE * SECOND:
             error = UnknownTaskError(f"no worker knew the task {job.task!r} for a day")
             return Failed(failure=describe(error, self._codec, kind=ErrorKind.TERMINAL))
-        context.warn(f"this worker does not know the task {job.task!r}; looking again later")
+        problem = f"this worker does not know the task {job.task!r}; looking again later"
+        log.warning("job %s: %s", job.id, problem)
+        context.warn(problem)
         return Snoozed(delay=UNKNOWN_TASK_DELAY)
 
     async def _unknown_since(self, job: JobRow) -> Instant:
@@ -136,6 +151,11 @@ class TaskRunner:
             retryable = False
         kind = ErrorKind.RETRYABLE if retryable else ErrorKind.TERMINAL
         failure = describe(error, self._codec, kind=kind, step=context.current_step)
+        job = context.job
+        log.warning(
+            "job %s (%s), attempt %d: %s", job.id, job.task, job.attempt, failure.code,
+            exc_info=(type(error), error, error.__traceback__) if log.isEnabledFor(10) else None,
+        )  # fmt: skip
         return Failed(failure=failure, delay=error.delay if isinstance(error, RetryAfter) else None)
 
 

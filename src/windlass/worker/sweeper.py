@@ -1,8 +1,8 @@
 """Moves time along: promotes what is due, rescues lost leases, prunes what is past keeping.
 
-Waits for: its interval. Guarantees: any number of sweepers may run at once, because each write
-touches only what it saw. Stops: when cancelled, between two calls. A crash leaves nothing undone
-that the next sweep, here or elsewhere, does not do.
+It has orphaned workspaces removed, too. Waits for: its interval. Guarantees: any number of sweepers
+may run at once, because each write touches only what it saw. Stops: when cancelled, between two
+calls. A crash leaves nothing undone that the next sweep, here or elsewhere, does not do.
 """
 
 from __future__ import annotations
@@ -11,9 +11,12 @@ import asyncio
 import logging
 import random
 
-from windlass.core.errors import StoreError
+from windlass.core.errors import ConfigurationError, StoreError
+from windlass.core.job import JobRow
 from windlass.core.outcome import sweep
+from windlass.core.state import State
 from windlass.store import Retention, Store
+from windlass.worker.cleaner import Cleaner
 
 log = logging.getLogger("windlass.worker")
 BATCH = 500
@@ -21,7 +24,10 @@ PRUNE_EVERY = 60  # sweeps
 
 
 class Sweeper:
-    def __init__(self, store: Store, interval: float, retention: Retention) -> None:
+    def __init__(
+        self, store: Store, interval: float, retention: Retention, cleaner: Cleaner | None = None
+    ) -> None:
+        self._cleaner = cleaner or Cleaner(store, None)
         self._store = store
         self._interval = interval
         self._retention = retention
@@ -33,7 +39,8 @@ class Sweeper:
                 await self.once()
                 if count % PRUNE_EVERY == 0:
                     await self._prune()
-            except StoreError as error:
+                    await self._cleaner.orphans()
+            except (StoreError, ConfigurationError, OSError) as error:
                 log.warning("sweeping failed, trying again: %s", error)
             count += 1
             await asyncio.sleep(self._interval)
@@ -54,6 +61,14 @@ class Sweeper:
                 answers = await self._store.apply(wishes)
                 applied = sum(answer.applied for answer in answers)
                 moved += applied
+                for row, answer in zip(rows, answers, strict=True):
+                    if answer.applied and answer.state is State.CANCELED:
+                        await self._clean(row)
                 if len(rows) < BATCH or not applied:
                     break
         return moved
+
+    async def _clean(self, job: JobRow) -> None:
+        """Its worker died before it could; on another host, the sweep for orphans does it."""
+        for warning in await self._cleaner.remove(job):
+            log.warning("%s", warning)

@@ -1,10 +1,9 @@
 """A worker: claims jobs, runs them, settles how they ended.
 
 The fetch loop waits for free slots and for news of work (or the poll interval), and claims at most
-as many jobs as there are free slots. Each job runs as a task of its own and is settled at its end;
-a settle that the store cannot take is repeated until it can or the lease is lost. `stop` ends the
-claiming; what still runs after the grace period is released, uncounted. A crash leaves leases to
-run out: the jobs are then claimed by others.
+as many jobs as there are free slots. Each job runs as a task of its own and is settled at its end.
+`stop` ends the claiming; what still runs after the grace period is released, uncounted. A crash
+leaves leases to run out: the jobs are then claimed by others.
 """
 
 from __future__ import annotations
@@ -12,28 +11,29 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import random
-from collections.abc import Sequence
+from collections.abc import Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Any
 
-from windlass.core import retry
 from windlass.core.codec import Codec
 from windlass.core.errors import StaleLeaseError, StoreError
-from windlass.core.event import Record
 from windlass.core.ids import uuid7
 from windlass.core.job import JobRow
 from windlass.core.lease import DEFAULT_LEASE, Claim, Lease
-from windlass.core.outcome import Aborted, Failed, Outcome, Released, settle
+from windlass.core.outcome import Aborted, Failed, Outcome, Released
 from windlass.core.query import Query
 from windlass.core.state import State
-from windlass.core.transition import Status, Transition
 from windlass.store import Store
 from windlass.task import Registry
+from windlass.worker.cleaner import Cleaner
 from windlass.worker.config import WorkerConfig
 from windlass.worker.context import RETRY_STORE, Context
 from windlass.worker.executor import TaskRunner, describe
+from windlass.worker.follower import Follower
 from windlass.worker.keeper import Keeper
+from windlass.worker.kit import Kit, living
+from windlass.worker.settler import Settler
 from windlass.worker.sweeper import Sweeper
 
 log = logging.getLogger("windlass.worker")
@@ -51,18 +51,33 @@ class _Running:
 
 
 class Worker:
-    def __init__(self, store: Store, tasks: Registry, codec: Codec, config: WorkerConfig) -> None:
+    def __init__(
+        self,
+        store: Store,
+        tasks: Registry,
+        codec: Codec,
+        config: WorkerConfig,
+        kit: Kit | None = None,
+    ) -> None:
         self.config = config
         self._store = store
         self._tasks = tasks
         self._codec = codec
+        self._kit = kit or Kit()
+        self._cleaner = Cleaner(store, self._kit.workspaces)
+        self._settler = Settler(store, tasks, codec, self._cleaner)
+        self._state: Any = None
         # By lease, for one job may run here twice: a thread that lost it, and the next attempt.
         self._running: dict[Lease, _Running] = {}
         self._attempts: set[asyncio.Task[None]] = set()
         self._slots = dict(config.queues)
         self._stopping = asyncio.Event()
         self._freed = asyncio.Event()
-        self.settled: dict[State, int] = {}
+
+    @property
+    def settled(self) -> Mapping[State, int]:
+        """How many attempts this worker has ended, by what became of their jobs."""
+        return self._settler.settled
 
     def stop(self) -> None:
         """Claim no more; end when the running tasks have, or after the grace period."""
@@ -70,6 +85,13 @@ class Worker:
         self._freed.set()
 
     async def run(self) -> None:
+        try:
+            async with living(self._kit.lifespan) as self._state:
+                await self._work()
+        finally:
+            await self._store.close()
+
+    async def _work(self) -> None:
         loop = asyncio.get_running_loop()
         keeper = Keeper(
             self._store.twin(),
@@ -78,20 +100,32 @@ class Worker:
         )
         keeper.start()
         threads = ThreadPoolExecutor(sum(self._slots.values()), "windlass-task")
-        runner = TaskRunner(self._tasks, self._codec, threads, self._store)
-        sweeper = Sweeper(self._store, self.config.sweep, self.config.retention)
-        sweeping = loop.create_task(sweeper.run(), name="windlass-sweeper")
+        runner = TaskRunner(self._tasks, self._codec, threads, self._store, self._kit)
+        beside = [loop.create_task(work) for work in self._beside()]
         try:
             await self._fetch(runner, keeper)
             await self._drain()
         finally:
             await self._release()  # also when this is cancelled: nothing runs on without its lease
-            sweeping.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await sweeping
+            for work in beside:
+                work.cancel()
+            for ended in await asyncio.gather(*beside, return_exceptions=True):
+                if isinstance(ended, Exception):
+                    log.error("a loop beside the claiming broke", exc_info=ended)
             threads.shutdown(wait=False, cancel_futures=True)
             await loop.run_in_executor(None, keeper.stop)
-            await self._store.close()
+
+    def _beside(self) -> list[Coroutine[Any, Any, None]]:
+        """The loops that go on beside the claiming, on the same event loop."""
+        config = self.config
+        sweeper = Sweeper(self._store, config.sweep, config.retention, self._cleaner)
+        follower = Follower(
+            self._store,
+            config.follow,
+            running=lambda: self._running,
+            on_cancel=lambda lease: self._end(lease, "cancel"),
+        )
+        return [sweeper.run(), follower.run()]
 
     # -- claiming
 
@@ -149,12 +183,24 @@ class Worker:
     def _begin(self, job: JobRow, runner: TaskRunner, keeper: Keeper) -> None:
         self._slots[job.queue] -= 1
         keeper.hold(job.lease, self.config.lease or job.lease_seconds or DEFAULT_LEASE)
-        context = Context(job, self._store, self._codec, asyncio.get_running_loop())
+        context = self._context(job)
         running = self._running[job.lease] = _Running(job, context)
         running.task = asyncio.create_task(runner.run(job, context))
         attempt = asyncio.create_task(self._attempt(running, keeper))
         self._attempts.add(attempt)
         attempt.add_done_callback(self._attempts.discard)
+
+    def _context(self, job: JobRow) -> Context:
+        spec = self._tasks.get(job.task)
+        return Context(
+            job,
+            self._store,
+            self._codec,
+            asyncio.get_running_loop(),
+            (spec.options.stages if spec else None) or self._kit.stages,
+            kit=self._kit,
+            state=self._state,
+        )
 
     async def _attempt(self, running: _Running, keeper: Keeper) -> None:
         job = running.job
@@ -164,7 +210,7 @@ class Worker:
             speaking.cancel()
             await asyncio.wait({speaking})  # what it could not store goes with the settle
             if outcome is not None:
-                await self._settle(running, outcome)
+                await self._settler.settle(running.context, outcome, lambda: running.why == "lost")
         except Exception:
             log.exception("job %s is left to its lease: this worker could not end it", job.id)
         finally:
@@ -189,39 +235,6 @@ class Worker:
         # Nobody asked for it: something that the task awaited was cancelled under it.
         error = asyncio.CancelledError("the task was cancelled from within")
         return Failed(failure=describe(error, self._codec, step=running.context.current_step))
-
-    async def _settle(self, running: _Running, outcome: Outcome) -> None:
-        job = running.job
-        wish = self._wish(job, outcome, running.context.take())
-        refused = False
-        while True:
-            try:
-                [answer] = await self._store.apply([wish])
-            except StoreError as error:
-                if running.why == "lost":
-                    return
-                log.warning("settling job %s failed, trying again: %s", job.id, error)
-                await asyncio.sleep(RETRY_STORE)
-                continue
-            if answer.status is Status.REFUSED and answer.error is not None and not refused:
-                refused = True  # what the task wants cannot be: that is how its attempt failed
-                wish = self._wish(job, Failed(failure=describe(answer.error, self._codec)))
-                continue
-            if answer.applied and answer.state is not None:
-                self.settled[answer.state] = self.settled.get(answer.state, 0) + 1
-            else:
-                log.warning("job %s: the settle was answered %s", job.id, answer.status)
-            return
-
-    def _wish(self, job: JobRow, outcome: Outcome, records: Sequence[Record] = ()) -> Transition:
-        spec = self._tasks.get(job.task)
-        backoff = spec.options.backoff if spec else None
-        try:
-            return settle(job, outcome, random=random.random, records=records, backoff=backoff)
-        except Exception:
-            log.exception("the backoff of %s failed; following what the job's row says", job.task)
-            backoff = retry.stored(job.policy.backoff)
-            return settle(job, outcome, random=random.random, records=records, backoff=backoff)
 
     async def _speak(self, context: Context) -> None:
         """Store what the task says, at most twice a second."""

@@ -1,0 +1,57 @@
+"""The command line: one file per command, gathered here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from windlass.cli import check, config, enqueue, jobs, migrate, queues, worker
+from windlass.cli.terminal import complain, exit_code, forgive
+from windlass.core.errors import WindlassError
+
+HELP = """Durable jobs: never lost, never finished twice, visible while they run.
+
+Exit codes: 0 done; 1 the answer is no (a job failed, there is none);
+2 the command or a setting is wrong; 3 the store cannot be reached;
+130 stopped by Ctrl-C.
+
+Settings: arguments, then WINDLASS_… variables, then windlass.toml
+(windlass config show tells which is which).
+"""
+
+
+class _Commands(TyperGroup):
+    """Every error that Windlass knows becomes one plain message and an exit code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except WindlassError as error:
+            complain(str(error))
+            raise typer.Exit(exit_code(error)) from None
+        except KeyboardInterrupt:
+            raise typer.Exit(130) from None
+
+
+cli = typer.Typer(
+    name="windlass",
+    help=HELP,
+    cls=_Commands,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+cli.command("worker")(worker.worker)
+cli.command("enqueue")(enqueue.enqueue)
+cli.add_typer(jobs.commands, name="jobs")
+cli.add_typer(queues.commands, name="queues")
+cli.command("migrate")(migrate.migrate)
+cli.command("check")(check.check)
+cli.add_typer(config.commands, name="config")
+
+
+def main() -> None:
+    forgive()
+    cli()

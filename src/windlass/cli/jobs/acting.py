@@ -1,0 +1,121 @@
+"""`windlass jobs submit|cancel|retry|resume|delete`: each on one job or many.
+
+One that is refused does not keep the others from being done; the exit code then is 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any
+from uuid import UUID
+
+import typer
+from rich.markup import escape
+
+from windlass.cli import terminal
+from windlass.cli.opening import AppPath, AsJson, JobIds, Url, opened, run, which
+from windlass.client import Client, accepted
+from windlass.core.enqueue import Enqueued
+from windlass.core.errors import ConflictError, NotFoundError, RequestError
+from windlass.core.state import State
+from windlass.core.transition import Status
+
+Act = Callable[[Client, UUID], Awaitable[tuple[dict[str, Any], str]]]
+
+
+def submit(ids: JobIds, url: Url = None, app: AppPath = None, as_json: AsJson = False) -> None:
+    """Queue jobs that were held."""
+
+    async def act(client: Client, job: UUID) -> tuple[dict[str, Any], str]:
+        state = await client.submit(job)
+        return {"state": state.value}, f"submitted, now {state}"
+
+    _each(ids, act, (url, app), as_json=as_json)
+
+
+def cancel(
+    ids: JobIds,
+    reason: Annotated[str | None, typer.Option(help="Kept with the job.")] = None,
+    url: Url = None,
+    app: AppPath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Cancel jobs. A running one is told to stop; it ends as canceled whatever it does."""
+
+    async def act(client: Client, job: UUID) -> tuple[dict[str, Any], str]:
+        state = await client.cancel(job, by="command line", reason=reason)
+        told = "canceled" if state is State.CANCELED else "cancel requested; its worker is told"
+        return {"state": state.value, "cleanupScheduled": state is not State.CANCELED}, told
+
+    _each(ids, act, (url, app), as_json=as_json)
+
+
+def retry(ids: JobIds, url: Url = None, app: AppPath = None, as_json: AsJson = False) -> None:
+    """Do finished jobs again from their beginning, as new jobs."""
+
+    async def act(client: Client, job: UUID) -> tuple[dict[str, Any], str]:
+        return _as_new(await client.retry(job), "retried")
+
+    _each(ids, act, (url, app), as_json=as_json)
+
+
+def resume(ids: JobIds, url: Url = None, app: AppPath = None, as_json: AsJson = False) -> None:
+    """Go on with failed or canceled jobs after their last completed step, as new jobs."""
+
+    async def act(client: Client, job: UUID) -> tuple[dict[str, Any], str]:
+        return _as_new(await client.resume(job), "resumed")
+
+    _each(ids, act, (url, app), as_json=as_json)
+
+
+def delete(ids: JobIds, url: Url = None, app: AppPath = None, as_json: AsJson = False) -> None:
+    """Delete finished jobs with their logs, for good."""
+
+    async def act(client: Client, job: UUID) -> tuple[dict[str, Any], str]:
+        [answer] = await client.store.delete([job])
+        if answer.status is Status.MISSING:
+            raise NotFoundError(f"no job {job}")
+        if not answer.applied:
+            raise ConflictError(f"job {job} is {answer.state}; cancel it before deleting it")
+        return {"deleted": True}, "deleted"
+
+    _each(ids, act, (url, app), as_json=as_json)
+
+
+def _as_new(answer: Enqueued, verb: str) -> tuple[dict[str, Any], str]:
+    row = accepted(answer)
+    duplicate = row.id != answer.new.id
+    told = f"is under way already as {row.id}" if duplicate else f"{verb} as {row.id}"
+    return {"newId": str(row.id), "state": row.state.value, "duplicate": duplicate}, told
+
+
+def _each(ids: list[str], act: Act, place: tuple[str | None, str | None], *, as_json: bool) -> None:
+    answers = run(_all(ids, act, place))
+    if as_json:
+        terminal.print_json([facts for facts, _ in answers])
+    else:
+        console = terminal.out()
+        for facts, told in answers:
+            if "error" in facts:
+                terminal.complain(told)
+            else:
+                console.print(f"{facts['id']} {escape(told)}", soft_wrap=True)
+    if any("error" in facts for facts, _ in answers):
+        raise typer.Exit(terminal.FAILED)
+
+
+async def _all(
+    ids: list[str], act: Act, place: tuple[str | None, str | None]
+) -> list[tuple[dict[str, Any], str]]:
+    answers: list[tuple[dict[str, Any], str]] = []
+    async with opened(*place) as client:
+        for text in ids:
+            try:
+                job = await which(client, text)
+                facts, told = await act(client, job)
+            except RequestError as error:
+                facts, told = {"error": error.code, "message": str(error)}, str(error)
+                answers.append(({"id": text} | facts, told))
+            else:
+                answers.append(({"id": str(job)} | facts, told))
+    return answers

@@ -1,0 +1,82 @@
+"""From `module:app` to the application, with a plain answer when there is none."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+
+from windlass.app import Windlass
+from windlass.core.errors import ConfigurationError
+
+DEFAULT_NAME = "app"
+
+
+def load_app(path: str) -> Windlass:
+    """Import the module, from the working directory too, and take the app that it holds."""
+    module_name, _, name = path.partition(":")
+    name = name or DEFAULT_NAME
+    if module_name.endswith(".py") or "/" in module_name:
+        dotted = module_name.removesuffix(".py").strip("./").replace("/", ".")
+        raise ConfigurationError(f"{path!r} is a file; name its module: {dotted}:{name}")
+    if not all(part.isidentifier() for part in [*module_name.split("."), *name.split(".")]):
+        raise ConfigurationError(f"{path!r} is not of the form module:app")
+    module = _import(module_name)
+    found: object = module
+    for part in name.split("."):
+        if not hasattr(found, part):
+            raise ConfigurationError(
+                f"module {module_name!r} ({module.__file__}) has no {name!r}{_instead(module)}"
+            )
+        found = getattr(found, part)
+    if not isinstance(found, Windlass):
+        raise ConfigurationError(f"{path} is {found!r:.80}, not a Windlass app{_instead(module)}")
+    return found
+
+
+def _import(name: str) -> ModuleType:
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        if name == missing or name.startswith(f"{missing}."):
+            raise ConfigurationError(
+                f"no module {name!r} here ({here}); {_elsewhere(name)}"
+            ) from None
+        raise _broken(name, error) from None
+    except ConfigurationError:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever a module raises, it cannot be imported
+        raise _broken(name, error) from None
+
+
+def _broken(name: str, error: Exception) -> ConfigurationError:
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else "its import"
+    if isinstance(error, SyntaxError):
+        where = f"{error.filename}, line {error.lineno}"
+    return ConfigurationError(
+        f"importing {name!r} failed: {type(error).__name__}: {error} ({where})"
+    )
+
+
+def _elsewhere(name: str) -> str:
+    """Where the user may have meant to be."""
+    first = name.partition(".")[0]
+    here = Path.cwd()
+    for place in (here / "src", here.parent, *sorted(here.glob("*/"))):
+        if (place / f"{first}.py").is_file() or (place / first / "__init__.py").is_file():
+            return f"it is in {place}: go there first (cd {place})"
+    return "go to the directory that holds it, or install it, and mind the spelling"
+
+
+def _instead(module: ModuleType) -> str:
+    apps = [name for name, value in vars(module).items() if isinstance(value, Windlass)]
+    if not apps:
+        return f"; the module holds no Windlass app: write {DEFAULT_NAME} = Windlass() in it"
+    return f"; it has {', '.join(f'{module.__name__}:{name}' for name in apps)}"

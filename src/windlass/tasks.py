@@ -1,0 +1,266 @@
+"""Tasks in a user's hands: made of functions by `@app.task` or in a group, enqueued by name."""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import (
+    Any,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    cast,
+    overload,
+)
+
+from windlass.client import EnqueueOptions
+from windlass.core.duration import Duration, seconds
+from windlass.core.errors import ConfigurationError
+from windlass.core.job import DEFAULT_QUEUE, NewJob
+from windlass.core.progress import StageMap
+from windlass.core.retry import Backoff, Exponential, Policy
+from windlass.job import Job
+from windlass.task import Registry, TaskOptions, TaskSpec
+from windlass.worker import Context
+
+P = ParamSpec("P")
+R = TypeVar("R")
+_Errors: TypeAlias = type[BaseException] | Iterable[type[BaseException]]
+Stages: TypeAlias = StageMap | Mapping[str, tuple[str, tuple[int, int] | None]]
+
+
+class Enqueuer(Protocol):
+    """What a task needs of the app it belongs to."""
+
+    def prepare(
+        self, spec: TaskSpec, args: Any, kwargs: Any, options: EnqueueOptions
+    ) -> NewJob: ...
+    async def aenqueue_many(self, jobs: list[NewJob]) -> list[Job[Any]]: ...
+    def enqueue_many(self, jobs: list[NewJob]) -> list[Job[Any]]: ...
+
+
+class Task(Generic[P, R]):
+    """A function that can also be enqueued. Calling it stays a plain call."""
+
+    def __init__(
+        self, home: TaskHome, spec: TaskSpec, options: EnqueueOptions | None = None
+    ) -> None:
+        self._home = home
+        self.spec = spec
+        self._options = options or EnqueueOptions()
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.spec.function(*args, **kwargs)
+
+    def options(
+        self,
+        *,
+        delay: Duration | None = None,
+        expires_in: Duration | None = None,
+        **more: Any,
+    ) -> Task[P, R]:
+        """The same task with these options for its next jobs."""
+        _only_known(more, EnqueueOptions.__slots__)
+        changes = dict(more)
+        if delay is not None:
+            changes["delay"] = seconds(delay, "delay")
+        if expires_in is not None:
+            changes["expires_in"] = seconds(expires_in, "expires_in")
+        return Task(self._home, self.spec, replace(self._options, **changes))
+
+    def new_job(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
+        """The job as it would be enqueued: for bulk."""
+        return self._app.prepare(self.spec, args, kwargs, self._options)
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        [job] = await self._app.aenqueue_many([self.new_job(*args, **kwargs)])
+        return cast("Job[R]", job)
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        [job] = self._app.enqueue_many([self.new_job(*args, **kwargs)])
+        return cast("Job[R]", job)
+
+    @property
+    def _app(self) -> Enqueuer:
+        return self._home.app_of(self.spec)
+
+
+class TaskMaker:
+    """What `@app.task(…)` answers: still to be given its function."""
+
+    def __init__(self, make: Callable[[Callable[..., Any]], Task[Any, Any]]) -> None:
+        self._make = make
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[Context, P], Awaitable[R]]) -> Task[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[Context, P], R]) -> Task[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, Awaitable[R]]) -> Task[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R]) -> Task[P, R]: ...
+    def __call__(self, function: Callable[..., Any]) -> Task[Any, Any]:
+        return self._make(function)
+
+
+class TaskHome(ABC):
+    """Where tasks are made and found: an app, or a group that joins one."""
+
+    def __init__(self) -> None:
+        self.tasks = Registry()
+
+    @abstractmethod
+    def app_of(self, spec: TaskSpec) -> Enqueuer: ...
+
+    @overload
+    def task(self, function: Callable[Concatenate[Context, P], Awaitable[R]]) -> Task[P, R]: ...
+    @overload
+    def task(self, function: Callable[Concatenate[Context, P], R]) -> Task[P, R]: ...
+    @overload
+    def task(self, function: Callable[P, Awaitable[R]]) -> Task[P, R]: ...
+    @overload
+    def task(self, function: Callable[P, R]) -> Task[P, R]: ...
+    @overload
+    def task(self, **options: Any) -> TaskMaker: ...
+    def task(self, function: Callable[..., Any] | None = None, **options: Any) -> Any:
+        """Make a task of a function: `@app.task`, or `@app.task(queue=…, max_retries=…)`.
+
+        `name=` is what jobs store; `aliases=` are the names it had before.
+        """
+        if function is not None:
+            return self._task(function, None, (), task_options())
+        name, aliases = options.pop("name", None), _names(options.pop("aliases", ()))
+        _only_known(options, inspect.signature(task_options).parameters)
+        made = task_options(**options)
+        return TaskMaker(lambda function: self._task(function, name, aliases, made))
+
+    def _task(
+        self,
+        function: Callable[..., Any],
+        name: str | None,
+        aliases: tuple[str, ...],
+        options: TaskOptions,
+    ) -> Task[Any, Any]:
+        if not inspect.isroutine(function):
+            raise ConfigurationError(f"{function!r} is not a function")
+        name = name or f"{function.__module__}.{function.__qualname__}"
+        spec = TaskSpec(name, function, options, aliases)
+        self.add([spec])
+        return Task(self, spec)
+
+    def add(self, specs: Iterable[TaskSpec]) -> None:
+        self.tasks.add(*specs)
+
+
+class Tasks(TaskHome):
+    """A group of tasks without an app, for modules that the app's module imports.
+
+    `app.include(tasks)` gives them one; until then they can be called, but not enqueued.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._joined: TaskHome | None = None
+
+    def join(self, app: TaskHome) -> None:
+        """Belong to the app from now on, with all tasks of now and later: all, or none."""
+        if self._joined is not None and self._joined is not app:
+            raise ConfigurationError(
+                "this group of tasks is included in an app already; a task is enqueued to one "
+                "app, so make a group for each (or close the other app first)"
+            )
+        app.add(self.tasks)
+        self._joined = app
+
+    def leave(self) -> None:
+        self._joined = None
+
+    def add(self, specs: Iterable[TaskSpec]) -> None:
+        specs = list(specs)
+        if self._joined is not None:
+            self._joined.add(specs)
+        super().add(specs)
+
+    def app_of(self, spec: TaskSpec) -> Enqueuer:
+        if self._joined is None:
+            raise ConfigurationError(
+                f"task {spec.name!r} is in a group that no app has included yet; "
+                "write `app.include(tasks)` before it is enqueued"
+            )
+        return self._joined.app_of(spec)
+
+
+def task_options(
+    *,
+    queue: str = DEFAULT_QUEUE,
+    priority: int = 0,
+    max_retries: int = 3,
+    backoff: Backoff | None = None,
+    crash_cap: int = 3,
+    timeout: Duration | None = None,
+    lease: Duration | None = None,
+    retry_on: _Errors = (),
+    terminal_on: _Errors = (),
+    stages: Stages | None = None,
+) -> TaskOptions:
+    policy = Policy(
+        backoff=backoff or Exponential(),
+        max_retries=max_retries,
+        crash_cap=crash_cap,
+        timeout=None if timeout is None else seconds(timeout, "timeout"),
+    )
+    return TaskOptions(
+        queue=queue,
+        priority=priority,
+        policy=policy,
+        lease=None if lease is None else seconds(lease, "lease"),
+        retry_on=_errors("retry_on", retry_on),
+        terminal_on=_errors("terminal_on", terminal_on),
+        stages=None if stages is None else stage_map(stages),
+    )
+
+
+def stage_map(stages: Stages) -> StageMap:
+    """From a map, or from a table of {stage: (phase, (low, high))}."""
+    if isinstance(stages, StageMap):
+        return stages
+    try:
+        return StageMap.of(stages)
+    except (TypeError, AttributeError):
+        raise ConfigurationError(
+            f"stages is {stages!r:.80}; write {{stage: (phase, (low, high))}}, "
+            "or (phase, None) for a stage that does not move the percent"
+        ) from None
+
+
+def _names(given: Any) -> tuple[str, ...]:
+    names = (given,) if isinstance(given, str) else tuple(given)
+    if not all(isinstance(name, str) and name for name in names):
+        raise ConfigurationError(f"aliases is {given!r}; it takes the names a task had before")
+    return names
+
+
+def _errors(what: str, given: _Errors) -> tuple[type[BaseException], ...]:
+    try:
+        kinds = (given,) if isinstance(given, type) else tuple(given)
+        isinstance(Exception(), kinds)
+    except TypeError:
+        raise ConfigurationError(f"{what} is {given!r}; it takes classes of exceptions") from None
+    return kinds
+
+
+def _only_known(given: Iterable[str], known: Iterable[str]) -> None:
+    unknown = sorted(set(given) - set(known))
+    if unknown:
+        raise ConfigurationError(
+            f"unknown options: {', '.join(unknown)}; known are {', '.join(known)}"
+        )

@@ -1,0 +1,75 @@
+"""Removes workspaces whose jobs no longer need them.
+
+Guarantees: the workspace of an active job stays; what cannot be removed is a warning, never a
+failure of the job. A crash leaves directories behind, which the sweep for orphans, of any worker on
+this host, removes when they are old.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from dataclasses import replace
+from uuid import UUID
+
+from windlass.core.errors import WindlassError
+from windlass.core.job import JobRow
+from windlass.core.query import MAX_PAGE, Query
+from windlass.store import Store
+from windlass.workspace import Found, Workspaces
+
+log = logging.getLogger("windlass.worker")
+BATCH = 500
+
+
+class Cleaner:
+    def __init__(self, store: Store, workspaces: Workspaces | None) -> None:
+        self._store = store
+        self._workspaces = workspaces
+
+    async def remove(self, job: JobRow) -> list[str]:
+        """Remove what the job's lineage has here; answers what went wrong."""
+        if self._workspaces is None:
+            return []
+        try:
+            return await asyncio.to_thread(self._workspaces.remove, job.lineage)
+        except (OSError, WindlassError) as error:
+            return [f"the workspace of job {job.id} was not removed: {error}"]
+
+    async def orphans(self) -> int:
+        """Remove what is old and belongs to no active job; answers how many directories."""
+        if self._workspaces is None:
+            return 0
+        found = await asyncio.to_thread(self._workspaces.list, time.time())
+        old = [place for place in found if place.old]
+        gone = 0
+        for start in range(0, len(old), BATCH):
+            gone += await self._judge(self._workspaces, old[start : start + BATCH])
+        return gone
+
+    async def _judge(self, workspaces: Workspaces, places: list[Found]) -> int:
+        rows = await self._store.get([place.lineage for place in places])
+        gone = 0
+        for place, row in zip(places, rows, strict=True):
+            if await self._active(place.lineage, row):
+                continue
+            for warning in await asyncio.to_thread(workspaces.remove, place.lineage, (place.kind,)):
+                log.warning("%s", warning)
+            gone += 1
+        return gone
+
+    async def _active(self, lineage: UUID, first: JobRow | None) -> bool:
+        """Whether the first job or one of its retries, at any remove, is still to end."""
+        if first is not None and not first.final:
+            return True
+        origins = [lineage]  # the first job may be gone while a retry of it goes on
+        while origins:
+            query: Query | None = Query(retry_of=origins.pop(), limit=MAX_PAGE)
+            while query is not None:
+                page = await self._store.find(query)
+                if any(not row.final for row in page.rows):
+                    return True
+                origins += [row.id for row in page.rows]
+                query = replace(query, cursor=page.cursor) if page.cursor else None
+        return False

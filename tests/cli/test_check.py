@@ -1,0 +1,132 @@
+"""`windlass check`, `migrate`, `queues`, `config` and the codes that scripts see."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from windlass import Windlass
+from windlass.core.clock import SECOND, SystemClock
+
+
+class Tomorrow:
+    """The clock of a machine that runs a day ahead."""
+
+    def now(self) -> int:
+        return SystemClock().now() + 86_400 * SECOND
+
+
+def verdicts(answer: Any) -> dict[str, str]:
+    return {one["what"]: one["verdict"] for one in answer.json["findings"]}
+
+
+def test_a_sound_store_is_found_sound(ask: Any, put: Any) -> None:
+    put("add", a=1)
+    answer = ask("check", "--json")
+    assert answer.code == 0
+    assert answer.json["ok"] is True
+    assert set(verdicts(answer).values()) == {"fine"}
+    assert set(verdicts(answer)) >= {"settings", "durability", "driver", "disk", "store", "schema",
+                                     "clock"}  # fmt: skip
+    assert "✓ store" in ask("check").out
+
+
+def test_check_makes_no_file(ask: Any, place: Path) -> None:
+    answer = ask("check")
+    assert answer.code == 0
+    assert "windlass migrate" in answer.out
+    assert not (place / "windlass.db").exists()
+
+
+def test_a_missing_directory_is_wrong_and_how_to_make_it_is_said(ask: Any, place: Path) -> None:
+    answer = ask("check", "--url", f"sqlite:///{place}/no/jobs.db")
+    assert answer.code == 3
+    assert f"mkdir -p {place}/no" in answer.out
+
+
+def test_a_file_that_is_no_database_is_wrong(ask: Any, place: Path) -> None:
+    (place / "windlass.db").write_text("these are not the jobs you are looking for" * 100)
+    answer = ask("check")
+    assert answer.code == 3
+    assert "is not a sound SQLite database" in answer.out
+
+
+def test_weak_durability_is_pointed_out(ask: Any, put: Any) -> None:
+    put("add", a=1)
+    off = ask("check", "--json", "--url", "sqlite:///windlass.db?durability=off")
+    assert off.code == 1
+    assert verdicts(off)["durability"] == "wrong"
+
+
+def test_a_clock_that_was_set_back_is_found(ask: Any, place: Path) -> None:
+    app = Windlass(clock=Tomorrow())
+
+    @app.task
+    def nothing() -> None: ...
+
+    nothing.enqueue()
+    app.close()
+    answer = ask("check")
+    assert answer.code == 1
+    assert "in the future" in answer.out
+
+
+def test_an_app_that_cannot_be_had_is_one_of_the_findings(call: Any) -> None:
+    answer = call("check", "-A", "tasks:nothing")
+    assert answer.returncode == 1
+    assert "has no 'nothing'" in answer.stdout
+
+
+def test_migrate_makes_the_store_and_may_be_repeated(ask: Any, place: Path) -> None:
+    first = ask("migrate")
+    assert first.code == 0
+    assert "applied 0001_jobs" in first.out
+    assert (place / "windlass.db").exists()
+    assert "up to date" in ask("migrate").out
+    assert ask("migrate", "--json").json == {"applied": []}
+
+
+def test_a_paused_queue_is_shown_so_until_it_goes_on(ask: Any, put: Any) -> None:
+    put("add", a=1, run=False)
+    assert ask("queues", "pause", "default", "media").code == 0
+    found = {one["queue"]: one for one in ask("queues", "list", "--json").json}
+    assert [found[name]["paused"] for name in ("default", "media")] == [True, True]
+    assert found["default"]["counts"]["queued"] == 1
+    assert ask("queues", "list").out.count("paused") == 2
+    assert ask("queues", "resume", "default", "media").code == 0
+    assert "paused" not in ask("queues", "list").out
+
+
+def test_each_setting_is_shown_with_its_origin(
+    ask: Any, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (place / "windlass.toml").write_text('concurrency = 4\nlease = "1m"\n')
+    monkeypatch.setenv("WINDLASS_LEASE", "2m")
+    found = ask("config", "show", "--url", "sqlite:///x.db", "--json").json
+    assert found["url"] == {"value": "sqlite:///x.db", "origin": "argument"}
+    assert found["lease"] == {"value": 120.0, "origin": "environment WINDLASS_LEASE"}
+    assert found["concurrency"] == {"value": 4, "origin": str(place / "windlass.toml")}
+    assert found["grace"] == {"value": 10.0, "origin": "default"}
+    assert found["app"] == {"value": None, "origin": "unset"}
+    assert "concurrency  4  ← " in ask("config", "show").out
+
+
+def test_a_wrong_setting_is_a_usage_error_that_names_the_file(ask: Any, place: Path) -> None:
+    (place / "windlass.toml").write_text("concurency = 4\n")
+    answer = ask("jobs", "list")
+    assert answer.code == 2
+    assert "windlass.toml has unknown settings: concurency; known are url" in answer.err
+
+
+def test_help_names_the_exit_codes(ask: Any) -> None:
+    answer = ask("--help")
+    assert answer.code == 0
+    for part in ("Exit codes: 0 done", "3 the store cannot be reached", "--install-completion"):
+        assert part in " ".join(answer.out.split())  # wherever the lines are broken
+
+
+def test_an_unknown_command_is_a_usage_error(ask: Any) -> None:
+    assert ask("jbos").code == 2
+    assert ask("jobs", "list", "--state", "asleep").code == 2

@@ -1,0 +1,63 @@
+"""`windlass enqueue`: arguments as JSON or text, checked before anything is stored."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+def test_a_job_is_put_in_with_its_arguments_and_options(call: Any, ask: Any) -> None:
+    done = call(
+        "enqueue", "add", "a=1", "b=2", "-A", "tasks:app", "--queue", "slow", "--priority", "7",
+        "--tag", "x", "--delay", "1h", "--json",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    facts = ask("jobs", "show", json.loads(done.stdout)["id"], "--json").json
+    assert facts["payload"] == {"a": 1, "b": 2}
+    assert (facts["queue"], facts["priority"], facts["tags"]) == ("slow", 7, ["x"])
+    assert facts["state"] == "created"
+    assert facts["dueAt"] is not None
+
+
+def test_what_is_no_json_is_text_and_the_app_may_be_a_setting(call: Any, ask: Any) -> None:
+    done = call("enqueue", "tasks.greet", "name=Ann Lee", "--json", WINDLASS_APP="tasks:app")
+    assert done.returncode == 0, done.stderr
+    facts = ask("jobs", "show", json.loads(done.stdout)["id"], "--json").json
+    assert facts["payload"] == {"name": "Ann Lee"}
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["add", "a=x"], "argument 'a': Input should be a valid integer"),
+        (["add"], "missing a required argument: 'a'"),
+        (["add", "a=1", "c=2"], "unexpected keyword argument 'c'"),
+        (["add", "1"], "write name=value"),
+        (["greet", "name=5"], """needs quotes of its own: name='"5"'"""),
+        (["gret", "name=x"], "did you mean 'greet'?"),
+        (["xyzzy"], "it has tasks.add, tasks.greet"),
+        (["add", "a=1", "--delay", "soon"], "delay is 'soon'"),
+    ],
+)
+def test_a_wrong_argument_is_named_and_nothing_is_stored(
+    call: Any, place: Path, words: list[str], told: str
+) -> None:
+    done = call("enqueue", *words, "-A", "tasks:app")
+    assert done.returncode == 2
+    assert told in done.stderr
+    assert not (place / "windlass.db").exists()
+
+
+def test_the_same_request_again_is_the_same_job(call: Any) -> None:
+    first, second = (
+        call("enqueue", "add", "a=1", "-A", "tasks:app", "--request-id", "r", "--json")
+        for _ in range(2)
+    )
+    assert json.loads(first.stdout)["id"] == json.loads(second.stdout)["id"]
+    assert json.loads(second.stdout)["duplicate"] is True
+    other = call("enqueue", "add", "a=2", "-A", "tasks:app", "--request-id", "r")
+    assert other.returncode == 1
+    assert "with different arguments" in other.stderr

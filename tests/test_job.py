@@ -1,0 +1,289 @@
+"""A job in its caller's hands: its story in plain words, and doing it again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from tests.worker.build import PATIENCE, config, events_of, work_off
+
+from windlass import (
+    ConfigurationError,
+    ConflictError,
+    Context,
+    EncryptingCodec,
+    InvalidArgumentError,
+    JobFailedError,
+    NotFoundError,
+    StageMap,
+    State,
+    Windlass,
+)
+from windlass.core.event import EventType
+
+
+@pytest.fixture
+async def app() -> AsyncIterator[Windlass]:
+    app = Windlass("memory:", codec=EncryptingCodec({"k1": bytes(32)}))
+    yield app
+    await app.aclose()
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> Iterator[Windlass]:
+    app = Windlass(f"sqlite:///{tmp_path}/jobs.db?durability=off")
+    yield app
+    app.close()
+
+
+def burst(app: Windlass) -> None:
+    asyncio.run(asyncio.wait_for(app.worker(config(burst=True)).run(), PATIENCE))
+
+
+# -- what a task says
+
+
+async def test_the_last_event_of_a_success_has_output_artifacts_and_last_lines(
+    app: Windlass,
+) -> None:
+    @app.task
+    async def task(ctx: Context) -> dict[str, int]:
+        for number in range(30):
+            ctx.log(f"line {number}")
+        ctx.artifact("film", "file:///film.mp4", 1234)
+        ctx.artifact("poster", "file:///poster.png")
+        return {"frames": 3}
+
+    job = await task.aenqueue()
+    await work_off(app)
+    [*_, last] = await events_of(job)
+    assert last.type is EventType.JOB_COMPLETED
+    assert last.data["output"] == {"frames": 3}
+    assert last.data["logs"] == [f"line {number}" for number in range(10, 30)]
+    first, second = last.data["artifacts"]
+    assert (first["name"], first["uri"], first["size"]) == ("film", "file:///film.mp4", 1234)
+    assert (second["name"], second["size"]) == ("poster", None)
+
+
+async def test_the_last_event_of_a_failure_says_what_went_wrong_and_what_came_before(
+    app: Windlass,
+) -> None:
+    @app.task(max_retries=0)
+    async def task(ctx: Context) -> None:
+        ctx.log("opening")
+        ctx.warn("it is damp")
+        raise OSError("the disk is wet")
+
+    job = await task.aenqueue()
+    await work_off(app)
+    [*_, last] = await events_of(job)
+    assert last.type is EventType.JOB_FAILED
+    assert last.data["errorMessage"] == "the disk is wet"
+    assert last.data["errors"] == ["the disk is wet"]
+    assert last.data["logs"] == ["opening", "it is damp"]
+
+
+async def test_whoever_joins_late_still_gets_the_whole_sum(app: Windlass) -> None:
+    @app.task
+    async def task(ctx: Context) -> None:
+        ctx.log("early")
+        ctx.artifact("film", "file:///film.mp4")
+
+    job = await task.aenqueue()
+    await work_off(app)
+    everything = await events_of(job)
+    late = [event async for event in job.aevents(after=everything[-2].seq)]
+    assert late == everything[-1:]
+    assert [made["name"] for made in late[0].data["artifacts"]] == ["film"]
+
+
+async def test_each_event_says_all_in_its_data(app: Windlass) -> None:
+    @app.task
+    async def task(ctx: Context) -> None:
+        ctx.progress(40, "half way, nearly")
+        ctx.emit("output", {"stream": "stdout", "text": "hello", "offset": 3})
+
+    job = await task.aenqueue()
+    await work_off(app)
+    progress, output = await events_of(job, EventType.STEP_PROGRESS, EventType.OUTPUT)
+    assert (progress.data["progressPct"], progress.data["message"]) == (40, "half way, nearly")
+    assert (output.data["stream"], output.data["text"]) == ("stdout", "hello")
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [("gossip", "a task may emit artifact, error, log"), ("job-completed", "from the store")],
+)
+async def test_an_event_that_is_not_a_tasks_to_tell_is_refused(
+    app: Windlass, kind: str, message: str
+) -> None:
+    @app.task(terminal_on=InvalidArgumentError)
+    async def task(ctx: Context) -> None:
+        ctx.emit(kind, {})
+
+    job = await task.aenqueue()
+    await work_off(app)
+    [*_, last] = await events_of(job)
+    assert message in last.data["errorMessage"]
+
+
+# -- stages
+
+
+async def stages_told(app: Windlass, stages: StageMap | None = None) -> list[tuple[str, str, int]]:
+    @app.task(stages=stages)
+    async def task(ctx: Context) -> None:
+        for stage in ("Load", "fold"):
+            ctx.stage(stage)
+            await ctx.flush()  # so that each is seen, not only the newest
+            ctx.progress(50)
+            await ctx.flush()
+
+    job = await task.aenqueue()
+    await work_off(app)
+    told = [event.data for event in await events_of(job, EventType.STEP_PROGRESS)]
+    return [(said["stage"], said["phase"], said["progressPct"]) for said in told]
+
+
+async def test_the_stages_of_an_app_place_the_progress_of_its_tasks() -> None:
+    app = Windlass("memory:", stages={"load": ("prepare", (0, 40)), "fold": ("work", (40, 100))})
+    told = await stages_told(app)
+    assert told == [
+        ("Load", "prepare", 0),
+        ("Load", "prepare", 20),
+        ("fold", "work", 40),
+        ("fold", "work", 70),
+    ]
+    await app.aclose()
+
+
+async def test_a_task_has_stages_of_its_own(app: Windlass) -> None:
+    table = StageMap.of({"load": ("prepare", (0, 80)), "fold": ("work", None)})
+    told = await stages_told(app, table)
+    assert told[1:] == [("Load", "prepare", 40), ("fold", "work", 40), ("fold", "work", 40)]
+
+
+@pytest.mark.parametrize("wrong", [{"load": 3}, 7, ["load"]])
+def test_stages_that_are_no_table_are_refused_with_how_to_write_one(wrong: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"\(phase, \(low, high\)\)"):
+        Windlass("memory:", stages=wrong)
+
+
+# -- without an event loop
+
+
+def test_a_job_is_followed_without_an_event_loop(plain: Windlass) -> None:
+    @plain.task
+    def task(ctx: Context) -> str:
+        ctx.log("working")
+        return "done"
+
+    job = task.enqueue()
+    following = job.events()
+    assert next(following).data["status"] == "created"
+    burst(plain)
+    rest = list(following)
+    assert [event.seq for event in rest] == list(range(2, 2 + len(rest)))
+    assert rest[-1].data["output"] == "done"
+    assert rest[-1].data["logs"] == ["working"]
+
+
+def test_whoever_stops_following_early_leaves_nothing_behind(plain: Windlass) -> None:
+    @plain.task
+    def task() -> None: ...
+
+    job = task.enqueue()
+    for event in job.events():
+        assert event.seq == 1
+        break
+    assert job.cancel() is State.CANCELED
+
+
+# -- doing it again
+
+
+def test_a_failed_job_is_retried_from_the_start_or_resumed_after_its_last_step(
+    plain: Windlass,
+) -> None:
+    told: list[str] = []
+    broken = True
+
+    def first() -> str:
+        told.append("first")
+        return "made"
+
+    @plain.task(max_retries=0)
+    def task(ctx: Context) -> str:
+        made = ctx.step("first", first)
+        if broken:
+            raise OSError("no")
+        return made
+
+    job = task.enqueue()
+    with pytest.raises(ConflictError):
+        job.resume()
+    burst(plain)
+    again = job.refresh().retry()
+    burst(plain)
+    assert again.refresh().row.retry_of == job.id
+    assert told == ["first", "first"]
+    broken = False
+    resumed = again.resume()
+    assert resumed.row.retry_of == again.id
+    burst(plain)
+    assert resumed.result() == "made"
+    assert told == ["first", "first"]
+
+
+async def test_a_retry_under_way_is_the_answer_to_the_next_one(app: Windlass) -> None:
+    @app.task(max_retries=0)
+    async def task() -> None:
+        raise OSError("no")
+
+    job = await task.aenqueue()
+    await work_off(app)
+    first, second = await job.aretry(), await job.aretry()
+    assert (first.id, first.duplicate, second.duplicate) == (second.id, False, True)
+
+
+# -- found again, and waited for
+
+
+def test_a_job_is_found_again_by_its_id(plain: Windlass) -> None:
+    @plain.task
+    async def task() -> int:
+        return 5
+
+    job = task.enqueue()
+    assert plain.job(job.id).id == plain.job(str(job.id)).id == job.id
+    with pytest.raises(InvalidArgumentError, match="'abc' is not a job id"):
+        plain.job("abc")
+    with pytest.raises(NotFoundError):
+        plain.job(UUID(int=7))
+
+
+def test_a_wait_in_vain_says_what_it_waited_for(plain: Windlass) -> None:
+    @plain.task(queue="media")
+    async def task() -> None: ...
+
+    job = task.enqueue()
+    with pytest.raises(TimeoutError, match=r"still queued after 0.05 s; is a worker .* 'media'"):
+        job.wait(timeout="50ms")
+
+
+async def test_a_failure_comes_with_its_sort_and_the_workers_traceback(app: Windlass) -> None:
+    @app.task(max_retries=0)
+    async def task() -> None:
+        raise KeyError("/a")
+
+    job = await task.aenqueue()
+    await work_off(app)
+    with pytest.raises(JobFailedError, match="attempt 1: KeyError: '/a'") as caught:
+        await job.aresult()
+    [note] = caught.value.__notes__
+    assert note.startswith("In the worker:\nTraceback")
+    assert note.endswith("KeyError: '/a'")

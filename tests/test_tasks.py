@@ -1,0 +1,137 @@
+"""Groups of tasks, names of now and before, and names that are taken."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+from tests.worker.build import work_off
+
+from windlass import ConfigurationError, Tasks, Windlass
+
+
+@pytest.fixture
+async def app() -> AsyncIterator[Windlass]:
+    app = Windlass("memory:")
+    yield app
+    await app.aclose()
+
+
+async def test_a_group_that_an_app_includes_has_its_tasks_enqueued_and_run(app: Windlass) -> None:
+    tasks = Tasks()
+
+    @tasks.task(queue="media", max_retries=0)
+    async def double(number: int) -> int:
+        return 2 * number
+
+    app.include(tasks)
+    job = await double.aenqueue(21)
+    await work_off(app, queues={"media": 1})
+    assert await job.aresult() == 42
+    assert job.row.policy.max_retries == 0
+
+
+async def test_a_task_made_after_the_group_was_included_belongs_to_the_app_too(
+    app: Windlass,
+) -> None:
+    tasks = Tasks()
+    app.include(tasks)
+
+    @tasks.task
+    def late() -> str:
+        return "here"
+
+    job = await late.aenqueue()
+    await work_off(app)
+    assert await job.aresult() == "here"
+
+
+def test_a_task_of_a_group_without_an_app_can_be_called_but_not_enqueued() -> None:
+    tasks = Tasks()
+
+    @tasks.task(name="alone")
+    def alone() -> str:
+        return "called"
+
+    assert alone() == "called"
+    with pytest.raises(ConfigurationError, match=r"'alone'.*app\.include\(tasks\)"):
+        alone.enqueue()
+
+
+async def test_a_group_is_included_in_one_app_until_that_is_closed(app: Windlass) -> None:
+    tasks = Tasks()
+
+    @tasks.task
+    def task() -> str:
+        return "done"
+
+    first = Windlass("memory:")
+    first.include(tasks)
+    with pytest.raises(ConfigurationError, match="included in an app already"):
+        app.include(tasks)
+    await first.aclose()
+    app.include(tasks)
+    job = await task.aenqueue()
+    await work_off(app)
+    assert await job.aresult() == "done"
+
+
+async def test_a_job_of_a_renamed_task_is_run_by_its_alias(app: Windlass) -> None:
+    @app.task(name="old")
+    def before() -> str:
+        return "before"
+
+    job = await before.aenqueue()
+    newer = Windlass("memory:")
+
+    @newer.task(name="new", aliases=["old"])
+    def after() -> str:
+        return "after"
+
+    app.tasks = newer.tasks  # the next deploy, on the same store
+    await work_off(app)
+    assert await job.aresult() == "after"
+    assert [spec.name for spec in newer.tasks] == ["new"]
+    await newer.aclose()
+
+
+@pytest.mark.parametrize("aliases", [[], ["taken"]], ids=["name", "alias"])
+def test_two_tasks_of_one_name_are_refused_with_both_places(aliases: list[str]) -> None:
+    tasks = Tasks()
+
+    @tasks.task(name="taken")
+    def one() -> None: ...
+
+    with pytest.raises(ConfigurationError) as refused:
+
+        @tasks.task(name="other" if aliases else "taken", aliases=aliases)
+        def two() -> None: ...
+
+    message = str(refused.value)
+    assert "'taken'" in message
+    assert message.count(f"{__file__}:") == 2
+    assert "name=" in message
+
+
+async def test_a_group_with_a_name_that_is_taken_is_not_included_at_all(app: Windlass) -> None:
+    @app.task(name="taken")
+    def one() -> None: ...
+
+    tasks = Tasks()
+
+    @tasks.task(name="free")
+    def free() -> None: ...
+
+    @tasks.task(name="taken")
+    def two() -> None: ...
+
+    with pytest.raises(ConfigurationError, match="two tasks are named 'taken'"):
+        app.include(tasks)
+    assert app.tasks.get("free") is None
+    with pytest.raises(ConfigurationError, match="no app has included"):
+        await free.aenqueue()
+
+
+def test_aliases_that_are_no_names_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="aliases is"):
+        Tasks().task(aliases=[1])

@@ -1,0 +1,185 @@
+"""A cancel reaches a running task well within a second, from any process."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.worker.build import PATIENCE, Spy, running, until, working
+
+from windlass import Context, State, Windlass
+from windlass.core.clock import SECOND
+from windlass.core.errors import StoreUnavailableError
+from windlass.core.ids import uuid7
+from windlass.core.job import JobRow
+from windlass.core.lease import Claim, Lease
+from windlass.store import Store
+from windlass.worker.follower import Follower
+
+HOUR = 3600.0  # a lease so long that no extension brings the news
+CANCEL = """
+import sys
+from uuid import UUID
+from windlass import Windlass
+
+app = Windlass(sys.argv[1])
+
+async def cancel():
+    return await app.client().cancel(UUID(sys.argv[2]), reason="from afar")
+
+print(app.sync.call(cancel()))
+app.close()
+"""
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return "memory:" if request.param == "memory" else f"sqlite:///{tmp_path}/jobs.db"
+
+
+@pytest.fixture
+async def app(url: str) -> AsyncIterator[Windlass]:
+    app = Windlass(url)
+    yield app
+    await app.aclose()
+
+
+def seconds_to_cancel(row: JobRow) -> float:
+    assert row.state is State.CANCELED
+    assert row.cancel_at is not None
+    assert row.ended_at is not None
+    return (row.ended_at - row.cancel_at) / SECOND
+
+
+async def test_a_cancel_stops_an_async_task_at_once(app: Windlass) -> None:
+    @app.task
+    async def task() -> None:
+        await asyncio.Event().wait()
+
+    job = await task.aenqueue()
+    async with working(app, lease=HOUR, follow=0.25):
+        await until(job, running)
+        assert await job.acancel("enough") is State.RUNNING
+        row = (await job.await_end(PATIENCE)).row
+    assert seconds_to_cancel(row) < 0.8
+    assert row.cancel_reason == "enough"
+
+
+async def test_a_cancel_is_seen_by_a_sync_task_at_once(app: Windlass) -> None:
+    @app.task
+    def task(ctx: Context) -> None:
+        ctx.cancel_flag.wait(PATIENCE)
+
+    job = await task.aenqueue()
+    async with working(app, lease=HOUR, follow=0.25):
+        await until(job, running)
+        await job.acancel()
+        row = (await job.await_end(PATIENCE)).row
+    assert seconds_to_cancel(row) < 0.8
+
+
+async def test_a_cancel_from_another_process_stops_an_async_task_at_once(tmp_path: Path) -> None:
+    app = Windlass(f"sqlite:///{tmp_path}/jobs.db")
+
+    @app.task
+    async def task() -> None:
+        await asyncio.Event().wait()
+
+    job = await task.aenqueue()
+    async with working(app, lease=HOUR, follow=0.25):
+        await until(job, running)
+        said = await asyncio.to_thread(
+            subprocess.run,
+            [sys.executable, "-c", CANCEL, app.url, str(job.id)],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        )
+        assert said.stdout.strip() == "running"
+        row = (await job.await_end(PATIENCE)).row
+    assert seconds_to_cancel(row) < 0.8
+    assert row.cancel_reason == "from afar"
+    await app.aclose()
+
+
+class Reads(Spy):
+    """Counts reads of jobs, and tells when there were three."""
+
+    def __init__(self, store: Store) -> None:
+        self.count = 0
+        self.enough = asyncio.Event()
+        super().__init__(store, self._note)
+
+    def _note(self, verb: str) -> None:
+        self.count += verb == "get"
+        if self.count == 3:
+            self.enough.set()
+
+
+async def test_all_running_jobs_together_cost_one_read_at_a_time(app: Windlass) -> None:
+    reads = Reads(app.client().store.twin())
+    clock = asyncio.get_running_loop().time
+
+    @app.task
+    async def slow() -> None:
+        await reads.enough.wait()
+
+    jobs = [await slow.aenqueue() for _ in range(5)]
+    began = clock()
+    async with working(app, reads, follow=0.1):
+        for job in jobs:
+            await job.await_end(PATIENCE)
+        assert 3 <= reads.count <= (clock() - began) / 0.1
+
+
+async def test_attempts_that_are_over_before_the_next_look_cost_no_read(app: Windlass) -> None:
+    looks = 0
+    enough = asyncio.Event()
+
+    def always_another() -> list[Lease]:
+        nonlocal looks
+        looks += 1
+        if looks == 20:
+            enough.set()
+        return [Lease(uuid7(), 1, uuid7())]
+
+    reads = Reads(app.client().store)
+    follower = Follower(reads, 0.001, running=always_another, on_cancel=lambda _: None)
+    following = asyncio.create_task(follower.run())
+    await asyncio.wait_for(enough.wait(), PATIENCE)
+    following.cancel()
+    assert reads.count == 0
+
+
+async def test_a_store_that_is_away_does_not_end_the_following(app: Windlass) -> None:
+    looks = 0
+    cancelled = asyncio.Event()
+
+    def fail_at_first(verb: str) -> None:
+        nonlocal looks
+        looks += 1
+        if looks < 3:
+            raise StoreUnavailableError("away")
+
+    @app.task
+    async def task() -> None: ...
+
+    job = await task.aenqueue()
+    store = app.client().store
+    [row] = await store.claim(Claim(token=uuid7(), worker="w", queues=[("default", 1)], lease=HOUR))
+    await job.acancel()
+    follower = Follower(
+        Spy(store, fail_at_first),
+        0.001,
+        running=lambda: [row.lease],
+        on_cancel=lambda lease: cancelled.set(),
+    )
+    following = asyncio.create_task(follower.run())
+    await asyncio.wait_for(cancelled.wait(), PATIENCE)
+    following.cancel()
+    assert looks >= 3

@@ -1,0 +1,172 @@
+"""What an application wraps around every enqueue and every run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.worker.build import work_off
+
+from windlass import ConfigurationError, Context, JobFailedError, NewJob, State, Windlass
+from windlass.worker.middleware import CallNext
+
+
+@pytest.fixture
+async def app() -> AsyncIterator[Windlass]:
+    app = Windlass("memory:")
+    yield app
+    await app.aclose()
+
+
+async def test_a_function_runs_around_every_task_the_first_outermost(app: Windlass) -> None:
+    told: list[str] = []
+
+    @app.middleware
+    async def outer(ctx: Context, call_next: CallNext) -> Any:
+        told.append(f"outer {ctx.job.task}")
+        value = await call_next()
+        told.append("outer end")
+        return value
+
+    @app.middleware
+    async def inner(ctx: Context, call_next: CallNext) -> Any:
+        told.append("inner")
+        return await call_next() + 1
+
+    @app.task(name="plus")
+    def plus() -> int:
+        told.append("task")
+        return 1
+
+    job = await plus.aenqueue()
+    await work_off(app)
+    assert await job.aresult() == 2
+    assert told == ["outer plus", "inner", "task", "outer end"]
+
+
+async def test_an_object_may_look_at_both_doors(app: Windlass) -> None:
+    @app.middleware
+    class Tenant:
+        def enqueue(self, new_job: NewJob) -> NewJob:
+            return replace(new_job, headers={**new_job.headers, "tenant": "t1"})
+
+        async def run(self, ctx: Context, call_next: CallNext) -> Any:
+            return [ctx.job.headers["tenant"], await call_next()]
+
+    @app.task
+    async def task() -> Any:
+        return "done"
+
+    job = await task.aenqueue()
+    await work_off(app)
+    assert await job.aresult() == ["t1", "done"]
+
+
+def test_both_doors_and_a_transaction_pass_the_enqueue_hook_once(tmp_path: Any) -> None:
+    app = Windlass(f"sqlite:///{tmp_path}/jobs.db?durability=off")
+    seen: list[str] = []
+
+    @app.middleware
+    def count(new_job: NewJob) -> NewJob:
+        seen.append(new_job.task)
+        return new_job
+
+    @app.task(name="t")
+    def task() -> None: ...
+
+    task.enqueue()
+    assert seen == ["t"]
+    with app.transaction():
+        task.enqueue()
+    assert seen == ["t", "t"]
+    app.close()
+
+
+async def test_an_enqueue_hook_that_raises_fails_that_enqueue_and_stores_nothing(
+    app: Windlass,
+) -> None:
+    @app.middleware
+    def refuse(new_job: NewJob) -> NewJob:
+        raise PermissionError("not today")
+
+    @app.task(name="t")
+    def task() -> None: ...
+
+    with pytest.raises(PermissionError, match="not today") as refused:
+        await task.aenqueue()
+    [note] = refused.value.__notes__
+    assert f"{__file__}:" in note
+    assert "'t'" in note
+    assert not await app.client().store.stats()
+
+
+async def test_an_enqueue_hook_that_returns_no_job_is_named(app: Windlass) -> None:
+    @app.middleware
+    def forget(new_job: NewJob) -> None: ...
+
+    @app.task
+    def task() -> None: ...
+
+    with pytest.raises(ConfigurationError, match=r"answered None.*must return the NewJob"):
+        await task.aenqueue()
+
+
+async def test_a_run_hook_that_raises_fails_that_attempt_and_never_the_worker(
+    app: Windlass,
+) -> None:
+    @app.middleware
+    async def guard(ctx: Context, call_next: CallNext) -> Any:
+        if ctx.job.task == "bad":
+            raise PermissionError("not this one")
+        return await call_next()
+
+    @app.task(name="bad", max_retries=0)
+    async def bad() -> None: ...
+
+    @app.task(name="good")
+    async def good() -> int:
+        return 1
+
+    first, second = await bad.aenqueue(), await good.aenqueue()
+    await work_off(app)
+    with pytest.raises(JobFailedError, match="not this one") as failed:
+        await first.aresult()
+    assert failed.value.remote_traceback is not None
+    assert "in guard" in failed.value.remote_traceback
+    assert await second.aresult() == 1
+
+
+async def test_the_time_of_middleware_counts_as_the_attempts(app: Windlass) -> None:
+    @app.middleware
+    async def slow(ctx: Context, call_next: CallNext) -> Any:
+        await asyncio.Event().wait()
+
+    @app.task(timeout=0.05, max_retries=0)
+    async def task() -> None: ...
+
+    job = await task.aenqueue()
+    await work_off(app)
+    row = (await job.arefresh()).row
+    assert row.state is State.FAILED
+    assert row.error is not None
+    assert row.error.code == "timeout"
+
+
+class SyncRun:
+    def run(self, ctx: Context, call_next: CallNext) -> None: ...
+
+
+class AsyncEnqueue:
+    async def enqueue(self, new_job: NewJob) -> NewJob:
+        return new_job
+
+
+@pytest.mark.parametrize("wrong", [object(), 7, SyncRun, AsyncEnqueue()])
+def test_what_is_no_middleware_is_refused_with_what_it_should_be(wrong: Any) -> None:
+    app = Windlass("memory:")
+    with pytest.raises(ConfigurationError, match=r"def (run|enqueue)"):
+        app.middleware(wrong)
+    app.close()
