@@ -133,7 +133,8 @@ async def test_a_task_may_enqueue_through_either_door(app: Windlass) -> None:
 
     @app.task
     async def async_parent() -> UUID:
-        leaf.enqueue(2)  # blocks the worker's loop, and still comes through
+        with pytest.raises(ConfigurationError, match="await the async name"):
+            leaf.enqueue(2)  # would block the worker's own loop
         return (await leaf.aenqueue(3)).id
 
     jobs = [await parent.aenqueue(), await async_parent.aenqueue()]

@@ -108,6 +108,7 @@ class Windlass(TaskHome):
             middleware=self._middleware,
             workspaces=self._workspaces,
             enqueue=self.aenqueue_many,
+            on_loop=self.sync.refusing,
         )
 
     # -- jobs

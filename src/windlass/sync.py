@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from threading import Lock, Thread
 from typing import Any, TypeVar
+from weakref import WeakSet
+
+from windlass.core.errors import ConfigurationError
 
 T = TypeVar("T")
 
@@ -16,7 +20,17 @@ class LoopThread:
     """An event loop on a thread of its own, started by its first call."""
 
     def __init__(self) -> None:
+        self._refused: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
         self._start_afresh()
+
+    @contextmanager
+    def refusing(self, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+        """Let no call wait on this loop for now: a worker lives on it, and all its tasks."""
+        self._refused.add(loop)
+        try:
+            yield
+        finally:
+            self._refused.discard(loop)
 
     def _start_afresh(self) -> None:
         self._pid = os.getpid()
@@ -42,12 +56,28 @@ class LoopThread:
 
     def call(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
         """Run it there and wait here."""
+        try:
+            self._check_here()
+        except ConfigurationError:
+            work.close()
+            raise
         future = self.submit(work)
         try:
             return future.result(timeout)
         except BaseException:
             future.cancel()
             raise
+
+    def _check_here(self) -> None:
+        try:
+            here = asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        if here in self._refused or here is self._loop:
+            raise ConfigurationError(
+                "this would block the event loop that has to do it, and every task on it: "
+                "await the async name instead (aenqueue, aresult, arefresh, acancel, …)"
+            )
 
     def close(self) -> None:
         """End the loop, and what still waits on it. The next call would start another."""

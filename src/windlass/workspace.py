@@ -81,7 +81,10 @@ class Workspaces:
             if not isinstance(error[1], FileNotFoundError):
                 warnings.append(f"could not remove {path} of workspace {lineage}: {error[1]}")
 
-        shutil.rmtree(str(lineage), onerror=note, dir_fd=root)
+        try:
+            shutil.rmtree(str(lineage), onerror=note, dir_fd=root)
+        except RecursionError:
+            warnings.append(f"workspace {lineage} is nested too deeply to be removed; see to it")
 
     def list(self, now: float) -> list[Found]:
         """Every workspace on this host; what is not named by a UUID is not ours and not listed."""

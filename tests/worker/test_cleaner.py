@@ -16,8 +16,12 @@ from windlass import Cancel, Context, Job, Snooze, State, Windlass, fixed
 from windlass.core.event import EventType
 from windlass.core.ids import uuid7
 from windlass.core.lease import Claim
+from windlass.core.transition import CancelRequest
 from windlass.store import Retention
+from windlass.stores.memory import MemoryStore
 from windlass.testing.clock import VirtualClock
+from windlass.testing.conformance.lives import finished
+from windlass.testing.factories import enqueue_one
 from windlass.worker.cleaner import Cleaner
 from windlass.worker.sweeper import Sweeper
 from windlass.workspace import Kind, Workspaces
@@ -254,3 +258,23 @@ async def test_a_canceled_job_of_a_dead_worker_is_cleaned_by_the_one_that_rescue
     assert (await job.arefresh()).state is State.CANCELED
     assert places(data) == []
     await app.aclose()
+
+
+async def test_an_active_retry_keeps_the_workspace_though_the_jobs_between_are_gone(
+    tmp_path: Path,
+) -> None:
+    store = MemoryStore()
+    first = await finished(store)
+    second = await finished(store, retry_of=first.id)
+    third = await enqueue_one(store, retry_of=second.id)
+    await store.delete([second.id])
+    spaces = Workspaces(tmp_path / "data")
+    place = spaces.path(Kind.TEMP, first.id)
+    os.utime(place, (0, 0))
+
+    assert await Cleaner(store, spaces).orphans() == 0
+    assert place.exists()
+
+    await store.cancel([CancelRequest(job_id=third.id)])
+    assert await Cleaner(store, spaces).orphans() == 1
+    assert not place.exists()

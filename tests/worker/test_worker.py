@@ -20,7 +20,7 @@ from tests.worker.build import (
     working,
 )
 
-from windlass import Context, Job, Windlass, fixed
+from windlass import Context, Job, JobFailedError, Windlass, fixed
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.event import EventType
 from windlass.core.state import State, Trigger
@@ -493,3 +493,79 @@ async def test_two_workers_share_a_queue_and_no_job_runs_twice(file: Windlass) -
     workers = await asyncio.gather(work_off(file), work_off(file))
     assert sorted(runs) == list(range(200))
     assert sum(worker.settled[State.SUCCEEDED] for worker in workers) == 200
+
+
+# -- what must not take the worker, or its neighbours, along
+
+
+async def test_a_sync_call_on_the_workers_loop_is_refused_and_not_waited_for(
+    file: Windlass,
+) -> None:
+    @file.task
+    async def child() -> int:
+        return 5
+
+    @file.task(max_retries=0)
+    async def careless() -> int:
+        return child.enqueue().result()
+
+    job = await careless.aenqueue()
+    await work_off(file)
+    with pytest.raises(JobFailedError, match="await the async name"):
+        await job.aresult(PATIENCE)
+
+
+async def test_what_a_task_makes_of_being_released_is_not_its_failure(file: Windlass) -> None:
+    @file.task(max_retries=0)
+    async def touchy(ctx: Context) -> int:
+        if ctx.attempt == 1:
+            try:
+                await asyncio.sleep(FOREVER)
+            except asyncio.CancelledError:
+                raise RuntimeError("who dares?") from None
+        return ctx.attempt
+
+    job = await touchy.aenqueue()
+    async with working(file, grace=0.05):
+        await until(job, running)
+    assert await attempts_of(job) == [Trigger.RELEASE]
+    await work_off(file)
+    assert await job.aresult(PATIENCE) == 2
+
+
+async def test_a_thread_that_raises_keyboard_interrupt_fails_alone(file: Windlass) -> None:
+    @file.task(max_retries=0)
+    def rude() -> None:
+        raise KeyboardInterrupt
+
+    @file.task
+    def innocent() -> int:
+        return 1
+
+    bad, good = await rude.aenqueue(), await innocent.aenqueue()
+    await work_off(file)
+    with pytest.raises(JobFailedError, match="KeyboardInterrupt"):
+        await bad.aresult(PATIENCE)
+    assert await good.aresult(PATIENCE) == 1
+
+
+async def test_a_step_gives_the_first_attempt_what_it_gives_the_next(file: Windlass) -> None:
+    seen: list[object] = []
+
+    @file.task(backoff=fixed(0))
+    def task(ctx: Context) -> None:
+        seen.append(ctx.step("pair", lambda: {1: (2, 3)}))
+        if ctx.attempt == 1:
+            raise ValueError
+
+    await task.aenqueue()
+    await work_off(file)
+    assert seen == [{"1": [2, 3]}] * 2
+
+
+async def test_a_stop_wakes_a_worker_that_waits(file: Windlass) -> None:
+    worker = make_worker(file, poll=60.0)
+    running_worker = asyncio.create_task(worker.run())
+    await asyncio.sleep(0.2)
+    worker.stop()
+    await asyncio.wait_for(running_worker, 10)

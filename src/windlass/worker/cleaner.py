@@ -15,7 +15,8 @@ from uuid import UUID
 
 from windlass.core.errors import WindlassError
 from windlass.core.job import JobRow
-from windlass.core.query import MAX_PAGE, Query
+from windlass.core.query import Query
+from windlass.core.state import ACTIVE
 from windlass.store import Store
 from windlass.workspace import Found, Workspaces
 
@@ -63,13 +64,10 @@ class Cleaner:
         """Whether the first job or one of its retries, at any remove, is still to end."""
         if first is not None and not first.final:
             return True
-        origins = [lineage]  # the first job may be gone while a retry of it goes on
-        while origins:
-            query: Query | None = Query(retry_of=origins.pop(), limit=MAX_PAGE)
-            while query is not None:
-                page = await self._store.find(query)
-                if any(not row.final for row in page.rows):
-                    return True
-                origins += [row.id for row in page.rows]
-                query = replace(query, cursor=page.cursor) if page.cursor else None
+        query: Query | None = Query(root_id=lineage, states=ACTIVE, limit=1)
+        while query is not None:
+            page = await self._store.find(query)
+            if page.rows:
+                return True
+            query = replace(query, cursor=page.cursor) if page.cursor else None
         return False

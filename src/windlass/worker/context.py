@@ -234,9 +234,9 @@ class Context:
             return cast("T", self._codec.decode(kept, Purpose.CHECKPOINT))
         outer, self.current_step = self.current_step, name
         value = await function(*args, **kwargs)
-        await self._keep(name, value)
+        kept = await self._keep(name, value)
         self.current_step = outer
-        return value
+        return cast("T", self._codec.decode(kept, Purpose.CHECKPOINT))
 
     def step(self, name: str, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """The same for a sync task; the function runs here, on the task's own thread."""
@@ -246,9 +246,9 @@ class Context:
             return cast("T", self._codec.decode(kept, Purpose.CHECKPOINT))
         outer, self.current_step = self.current_step, name
         value = function(*args, **kwargs)
-        asyncio.run_coroutine_threadsafe(self._keep(name, value), self._loop).result()
+        kept = asyncio.run_coroutine_threadsafe(self._keep(name, value), self._loop).result()
         self.current_step = outer
-        return value
+        return cast("T", self._codec.decode(kept, Purpose.CHECKPOINT))
 
     async def _kept(self, name: str) -> bytes | None:
         if self._steps is None:
@@ -256,12 +256,14 @@ class Context:
             self._steps = {step: point.value for step, point in found.items()}
         return self._steps.get(name)
 
-    async def _keep(self, name: str, value: Any) -> None:
+    async def _keep(self, name: str, value: Any) -> bytes:
+        """Record it; what is kept is what this attempt, too, goes on with."""
         data = self._codec.encode(value, Purpose.CHECKPOINT)
         self._add(EventType.STEP_STATUS, step=name, status="completed", checkpoint=data)
         await self._insist(self.flush)
         assert self._steps is not None
         self._steps[name] = data
+        return data
 
     async def _insist(self, call: Callable[[], Awaitable[T]]) -> T:
         """A store that is away for a while is no failure of the task."""

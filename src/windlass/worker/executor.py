@@ -102,7 +102,7 @@ class TaskRunner:
                 await _returned(running, context)
                 if limit.expired():
                     raise over from None
-                raise
+                raise  # it was asked to stop: what it returned may be half of the work
             return running.result()
 
         try:
@@ -190,6 +190,8 @@ def _whole(call: Callable[[], Any]) -> Any:
         return call()
     except StopIteration as error:  # a future cannot carry it, and would never be done
         raise RuntimeError("the task raised StopIteration") from error
+    except (KeyboardInterrupt, GeneratorExit) as error:  # on the loop, these would end the worker
+        raise RuntimeError(f"the task raised {type(error).__name__}") from error
 
 
 async def _returned(running: asyncio.Future[Any], context: Context) -> None:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    nullcontext,
+)
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -22,13 +28,19 @@ Enqueue: TypeAlias = Callable[[list[NewJob]], Awaitable[list[Any]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kit:
-    """`enqueue` stores jobs at once and answers with handles on them."""
+    """`enqueue` stores jobs at once and answers with handles on them.
+
+    `on_loop` surrounds a worker's life on its event loop, on which nothing may block.
+    """
 
     stages: StageMap = DEFAULT_STAGES
     lifespan: Lifespan | None = None
     middleware: Middleware = field(default_factory=Middleware)
     workspaces: Workspaces | None = None
     enqueue: Enqueue | None = None
+    on_loop: Callable[[asyncio.AbstractEventLoop], AbstractContextManager[None]] = lambda _: (
+        nullcontext()
+    )
 
 
 def as_lifespan(given: Callable[[], Any]) -> Lifespan:

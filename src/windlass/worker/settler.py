@@ -19,6 +19,7 @@ from windlass.core.codec import Codec
 from windlass.core.errors import StoreError
 from windlass.core.event import Record
 from windlass.core.job import JobRow, NewJob
+from windlass.core.lease import DEFAULT_LEASE
 from windlass.core.outcome import Aborted, Failed, Outcome, settle
 from windlass.core.state import State
 from windlass.core.transition import Status, Transition
@@ -40,10 +41,18 @@ class Settler:
         self._cleaner = cleaner
         self.settled: dict[State, int] = {}
 
-    async def settle(self, context: Context, outcome: Outcome, lost: Callable[[], bool]) -> None:
-        """`lost` tells whether to give up on a store that does not answer."""
+    async def settle(
+        self, context: Context, outcome: Outcome, lost: Callable[[], bool], *, canceled: bool
+    ) -> None:
+        """`lost` tells whether to give up on a store that does not answer.
+
+        Of a canceled job the workspace goes first. After an accepted cancel nobody will run it
+        again; a task that cancels itself must still hold its lease, or the next attempt may be at
+        work there.
+        """
         job = context.job
-        if isinstance(outcome, Aborted) and _may_have_workspace(context):
+        aborted = isinstance(outcome, Aborted) and _may_have_workspace(context)
+        if aborted and (canceled or await self._still_held(job)):
             for warning in await self._cleaner.remove(job):
                 context.warn(warning)
         wish = self._wish(job, outcome, context.take(), context.children)
@@ -66,6 +75,14 @@ class Settler:
             else:
                 log.warning("job %s: the settle was answered %s", job.id, answer.status)
             return
+
+    async def _still_held(self, job: JobRow) -> bool:
+        """Whether the lease is ours, and from now on for its whole length."""
+        try:
+            [answer] = await self._store.extend([job.lease], job.lease_seconds or DEFAULT_LEASE)
+        except StoreError:
+            return False
+        return not answer.stale
 
     async def _ended(self, context: Context, state: State) -> None:
         self.settled[state] = self.settled.get(state, 0) + 1

@@ -42,6 +42,8 @@ class Sweeper:
                     await self._cleaner.orphans()
             except (StoreError, ConfigurationError, OSError) as error:
                 log.warning("sweeping failed, trying again: %s", error)
+            except Exception:
+                log.exception("sweeping failed, trying again")  # rescue must never stop for good
             count += 1
             await asyncio.sleep(self._interval)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -86,8 +86,9 @@ class Worker:
 
     async def run(self) -> None:
         try:
-            async with living(self._kit.lifespan) as self._state:
-                await self._work()
+            with self._kit.on_loop(asyncio.get_running_loop()):
+                async with living(self._kit.lifespan) as self._state:
+                    await self._work()
         finally:
             await self._store.close()
 
@@ -149,10 +150,25 @@ class Worker:
                 if not jobs:
                     if self.config.burst and not self._running and not await self._waiting():
                         return
-                    await self._store.wait([queue for queue, _ in free], self.config.poll)
+                    await self._wait([queue for queue, _ in free])
             except StoreError as error:
                 log.warning("claiming failed, trying again: %s", error)
                 await self._pause(RETRY_STORE)
+
+    async def _wait(self, queues: Sequence[str]) -> None:
+        """For news of work, or to be stopped."""
+        either = {
+            asyncio.ensure_future(self._store.wait(queues, self.config.poll)),
+            asyncio.ensure_future(self._stopping.wait()),
+        }
+        try:
+            done, _ = await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for waiting in either:
+                waiting.cancel()
+            await asyncio.wait(either)
+        for ended in done:
+            ended.result()
 
     async def _waiting(self) -> bool:
         """Whether a job of our queues may still become claimable, by nobody's doing."""
@@ -210,7 +226,12 @@ class Worker:
             speaking.cancel()
             await asyncio.wait({speaking})  # what it could not store goes with the settle
             if outcome is not None:
-                await self._settler.settle(running.context, outcome, lambda: running.why == "lost")
+                await self._settler.settle(
+                    running.context,
+                    outcome,
+                    lambda: running.why == "lost",
+                    canceled=running.why == "cancel",
+                )
         except Exception:
             log.exception("job %s is left to its lease: this worker could not end it", job.id)
         finally:
@@ -226,10 +247,11 @@ class Worker:
         if running.why == "lost":
             log.warning("job %s was lost to another worker; its result is dropped", running.job.id)
             return None
-        if not running.task.cancelled():
-            return running.task.result()
-        if running.why == "release":
-            return Released()
+        ended = None if running.task.cancelled() else running.task.result()
+        if running.why == "release" and (ended is None or isinstance(ended, Failed)):
+            return Released()  # whatever it made of being stopped, it is not the task's failure
+        if ended is not None:
+            return ended
         if running.why == "cancel":
             return Aborted(reason="canceled")
         # Nobody asked for it: something that the task awaited was cancelled under it.

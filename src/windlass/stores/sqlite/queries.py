@@ -47,6 +47,7 @@ class Queries:
     past_attempts: str
     stretch: str
     stretch_of_trouble: str
+    stretch_of_lineage: str
     find: str
     next_queue: str
     count_line: str

@@ -219,6 +219,11 @@ SELECT n FROM windlass_job WHERE n < ? ORDER BY n DESC LIMIT ?
 SELECT n FROM windlass_job INDEXED BY windlass_job_trouble
 WHERE state IN ('failed', 'canceled') AND n < ? ORDER BY n DESC LIMIT ?
 
+-- name: stretch_of_lineage
+-- The same among the retries of one first job.
+SELECT n FROM windlass_job INDEXED BY windlass_job_lineage
+WHERE root_id IS NOT NULL AND n < ?1 AND root_id = ?3 ORDER BY n DESC LIMIT ?2
+
 -- name: find
 SELECT * FROM windlass_job
 WHERE n IN (SELECT value FROM json_each(:stretch))
@@ -235,6 +240,7 @@ WHERE n IN (SELECT value FROM json_each(:stretch))
     AND (:request_id IS NULL OR request_id = :request_id)
     AND (:unique_key IS NULL OR unique_key = :unique_key)
     AND (:retry_of IS NULL OR retry_of = :retry_of)
+    AND (:root_id IS NULL OR root_id = :root_id)
     AND (:created_from IS NULL OR created_at >= :created_from)
     AND (:created_to IS NULL OR created_at < :created_to)
 ORDER BY n DESC

@@ -38,7 +38,10 @@ def find(connection: apsw.Connection, wanted: Query) -> Page:
     before = query.decode_cursor(wanted)
     trouble = bool(wanted.states) and wanted.states <= _TROUBLE
     sql = SQL.stretch_of_trouble if trouble else SQL.stretch
-    stretch = [n for (n,) in every(connection, sql, (before or _NEWEST, STRETCH))]
+    bounds: tuple[object, ...] = (before or _NEWEST, STRETCH)
+    if wanted.root_id is not None:
+        sql, bounds = SQL.stretch_of_lineage, (*bounds, wanted.root_id.bytes)
+    stretch = [n for (n,) in every(connection, sql, bounds)]
     matches = every(connection, SQL.find, _filters(wanted, stretch))
     page = [whole(connection, row) for row in matches[: wanted.limit]]
     if len(matches) > wanted.limit:
@@ -66,6 +69,7 @@ def _filters(wanted: Query, stretch: list[int]) -> dict[str, object]:
         "request_id": wanted.request_id,
         "unique_key": wanted.unique_key,
         "retry_of": wanted.retry_of.bytes if wanted.retry_of else None,
+        "root_id": wanted.root_id.bytes if wanted.root_id else None,
         "created_from": wanted.created_from,
         "created_to": wanted.created_to,
         "limit": wanted.limit + 1,

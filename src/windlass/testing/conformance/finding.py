@@ -183,6 +183,14 @@ class TestFinding:
 
         assert await found(store, retry_of=old.id) == [second.id, first.id]
 
+    async def test_by_the_first_job_of_a_lineage(self, store: Store) -> None:
+        first = await finished(store)
+        second = await finished(store, retry_of=first.id)
+        third = await enqueue_one(store, retry_of=second.id)
+        await enqueue_one(store)
+        page = await store.find(Query(root_id=first.id))
+        assert [row.id for row in page.rows] == [third.id, second.id]
+
     async def test_by_creation_from_an_instant_until_before_another(
         self, store: Store, clock: VirtualClock
     ) -> None:
