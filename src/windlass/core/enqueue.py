@@ -11,6 +11,7 @@ from windlass.core.clock import Instant
 from windlass.core.errors import ConflictError, NotFoundError, RequestError
 from windlass.core.job import JobRow, NewJob, birth
 from windlass.core.state import WAITING
+from windlass.core.transition import CancelRequest
 from windlass.core.value import pair
 
 
@@ -80,6 +81,11 @@ def admit(new: NewJob, rivals: Rivals) -> Admission:
             return Admission(EnqueueStatus.DUPLICATE, rival)
         return Admission(EnqueueStatus.CREATED, displace=rival)
     return Admission(EnqueueStatus.CREATED)
+
+
+def give_way(displaced: JobRow) -> CancelRequest:
+    """How a waiting job ends that a debounced one takes the place of."""
+    return CancelRequest(job_id=displaced.id, reason="replaced by a newer job")
 
 
 def refusal(children: Sequence[NewJob], rivals: Callable[[NewJob], Rivals]) -> RequestError | None:

@@ -10,7 +10,15 @@ from uuid import UUID
 
 from windlass.core import decide, event, job, records, transition, upkeep
 from windlass.core.clock import Clock, Instant, SystemClock, after, minute_of
-from windlass.core.enqueue import Admission, Enqueued, EnqueueStatus, Rivals, admit, refusal
+from windlass.core.enqueue import (
+    Admission,
+    Enqueued,
+    EnqueueStatus,
+    Rivals,
+    admit,
+    give_way,
+    refusal,
+)
 from windlass.core.errors import RequestError
 from windlass.core.job import JobRow, NewJob
 from windlass.core.lease import DEFAULT_LEASE, Claim, Extended, Lease, check_lease
@@ -86,8 +94,8 @@ class MemoryStore(MemoryReads):
         if not created:
             return Enqueued(verdict.status, new, existing=verdict.existing, error=verdict.error)
         if verdict.displace is not None:
-            give_way = CancelRequest(job_id=verdict.displace.id, reason="replaced by a newer job")
-            self._write(verdict.displace, decide.cancel(verdict.displace, give_way, now), now)
+            ends = decide.cancel(verdict.displace, give_way(verdict.displace), now)
+            self._write(verdict.displace, ends, now)
         origin = data.jobs[new.retry_of] if new.retry_of is not None else None
         serial = data.next_serial()
         row = job.birth(new, now, serial, origin.lineage if origin else None)

@@ -13,7 +13,7 @@ import apsw
 from windlass.core import decide, transition
 from windlass.core import job as jobs
 from windlass.core.clock import SECOND, Instant, minute_of
-from windlass.core.enqueue import Enqueued, EnqueueStatus, Rivals, admit, refusal
+from windlass.core.enqueue import Enqueued, EnqueueStatus, Rivals, admit, give_way, refusal
 from windlass.core.errors import RequestError
 from windlass.core.job import JobRow, NewJob, Standing
 from windlass.core.lease import DEFAULT_LEASE, Claim, Extended, Lease
@@ -96,7 +96,7 @@ def _enqueue_keyed(tx: Tx, new: NewJob, now: Instant, serial: int) -> Enqueued:
     if verdict.status is not EnqueueStatus.CREATED or verdict.existing is not None:
         return Enqueued(verdict.status, new, existing=verdict.existing, error=verdict.error)
     if verdict.displace is not None:
-        cancel_one(tx, _give_way(verdict.displace), now)
+        cancel_one(tx, give_way(verdict.displace), now)
     origin = rivals.origin if new.retry_of is not None else None
     root_id = origin.lineage if origin else None
     last_step = origin.last_step if origin and new.resume else None
@@ -128,10 +128,6 @@ def _rivals(connection: apsw.Connection, new: NewJob) -> Rivals:
         origin=origin,
         active_retry=load(connection, SQL.active_of_lineage, (root,)) if root else None,
     )
-
-
-def _give_way(row: JobRow) -> CancelRequest:
-    return CancelRequest(job_id=row.id, reason="replaced by a newer job")
 
 
 # -- running
