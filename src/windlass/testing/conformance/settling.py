@@ -247,6 +247,23 @@ class TestSettling:
         assert await get_one(store, row.id) == row
         assert (await apply_one(store, wish)).applied
 
+    @every_outcome
+    async def test_a_forged_lease_settles_nothing_in_a_call_of_its_own(
+        self, store: Store, outcome: Outcome
+    ) -> None:
+        """Alone, a settle may take another way through a store than in company."""
+        row = await start_one(store)
+        wish = ending(row, outcome)
+        for forged in (
+            replace(wish, token=uuid7()),
+            replace(wish, token=None),
+            replace(wish, fence=row.fence + 1),
+            replace(wish, fence=row.fence - 1),
+        ):
+            assert (await apply_one(store, forged)).status is Status.STALE
+            assert await get_one(store, row.id) == row
+        assert (await apply_one(store, wish)).applied
+
     @pytest.mark.parametrize("outcome", ENDING.values(), ids=ENDING.keys())
     async def test_the_settle_of_an_earlier_attempt_is_stale(
         self, store: Store, outcome: Outcome
