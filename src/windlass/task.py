@@ -163,13 +163,11 @@ class TaskSpec:
     options: TaskOptions
     aliases: tuple[str, ...] = ()
     signature: Signature = field(init=False)
+    is_async: bool = field(init=False)
 
     def __post_init__(self) -> None:
         self.signature = Signature(self.function, self.name)
-
-    @property
-    def is_async(self) -> bool:
-        return inspect.iscoroutinefunction(self.function)
+        self.is_async = inspect.iscoroutinefunction(self.function)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from windlass.core.errors import CodecError
 
 _MAX_DEPTH = 100
+_write = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 DIGEST = 16
 
 
@@ -42,8 +43,7 @@ class JsonCodec:
 
     def encode(self, value: Any, purpose: Purpose) -> bytes:
         try:
-            text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-            return text.encode()
+            return _write(value).encode()
         except (TypeError, ValueError, RecursionError) as error:
             where = _culprit(value) or "the value"
             raise CodecError(f"the {purpose} cannot be written as JSON: {where}: {error}") from None

@@ -107,6 +107,15 @@ def _queue_or_expire(row: Standing, trigger: Trigger, at: Instant) -> Decision:
     return change.decision()
 
 
+def _crashed(wish: Transition) -> bool:
+    """Whether its process died: the lease ran out, or the holder saw a child of its own die."""
+    seen = wish.error is not None and wish.error.code == failures.CRASHED
+    return wish.trigger in RESCUING or (wish.trigger in _FAILING and seen)
+
+
+_FAILING = frozenset({Trigger.RETRY, Trigger.FAIL})
+
+
 class _Change:
     """A decision in the making: numbers the log rows and gathers the new values."""
 
@@ -197,7 +206,7 @@ class _Change:
             self.values["error"] = replace(wish.error, attempt=row.attempt, at=at)
         elif to is State.CANCELED and not row.cancel_requested:
             self.values["cancel_reason"] = wish.reason
-        if wish.trigger in RESCUING:
+        if _crashed(wish):
             self.values["crash_count"] = row.crash_count + 1
         self.next_seq()
         self._count(to)
@@ -206,10 +215,10 @@ class _Change:
         """The attempt is over, the job is not: its story moves to the log."""
         row, at = self.row, self.at
         error = replace(wish.error, attempt=row.attempt, at=at) if wish.error else None
-        if wish.trigger is Trigger.RETRY:
-            self.values["retry_count"] = row.retry_count + 1
-        elif wish.trigger is Trigger.CRASH:
+        if _crashed(wish):
             self.values["crash_count"] = row.crash_count + 1
+        elif wish.trigger is Trigger.RETRY:
+            self.values["retry_count"] = row.retry_count + 1
         if error is not None:
             self.values["error"] = error
         facts = {

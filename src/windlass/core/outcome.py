@@ -35,6 +35,13 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Crashed:
+    """The process that ran it died, and its worker saw it: a crash like a lease that ran out."""
+
+    body: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Released:
     """Given back at once, uncounted: the worker is going away."""
 
@@ -58,7 +65,7 @@ class Aborted:
     reason: str | None = None
 
 
-Outcome: TypeAlias = Succeeded | Failed | Released | Snoozed | Suspended | Aborted
+Outcome: TypeAlias = Succeeded | Failed | Crashed | Released | Snoozed | Suspended | Aborted
 
 
 def settle(
@@ -80,11 +87,10 @@ def settle(
     match outcome:
         case Succeeded(result=result):
             return ends(trigger=Trigger.SUCCEED, result=result, children=tuple(children))
-        case Failed(failure=failure, delay=delay):
-            if failure.kind is ErrorKind.TERMINAL or job.retry_count >= job.policy.max_retries:
-                return ends(trigger=Trigger.FAIL, error=failure)
+        case Failed() | Crashed():
+            failure, delay = _error(job, outcome, random, backoff)
             if delay is None:
-                delay = retry.delay(backoff or job.policy.backoff, job.retry_count, random)
+                return ends(trigger=Trigger.FAIL, error=failure)
             return ends(trigger=Trigger.RETRY, error=failure, delay=delay)
         case Released():
             return ends(trigger=Trigger.RELEASE, delay=0.0)
@@ -98,24 +104,38 @@ def settle(
             assert_never(outcome)
 
 
-def rescue(job: JobRow, *, random: Random) -> Transition:
-    """Take back a lease that ran out. The first time at once, then by the job's own backoff."""
+def _error(
+    job: JobRow, outcome: Failed | Crashed, random: Random, backoff: retry.Backoff | None
+) -> tuple[Failure, float | None]:
+    """What went wrong, and when to try again; None is never."""
+    if isinstance(outcome, Crashed):
+        return _crash(job, random, outcome.body)
+    failure = outcome.failure
+    if failure.kind is ErrorKind.TERMINAL or job.retry_count >= job.policy.max_retries:
+        return failure, None
+    if outcome.delay is not None:
+        return failure, outcome.delay
+    return failure, retry.delay(backoff or job.policy.backoff, job.retry_count, random)
+
+
+def _crash(job: JobRow, random: Random, body: bytes | None = None) -> tuple[Failure, float | None]:
+    """What the next crash of a job means: its error, and the delay; None at its cap."""
     crashes = job.crash_count + 1
-    last = crashes >= job.policy.crash_cap
-    kind = ErrorKind.TERMINAL if last else ErrorKind.RETRYABLE
-    takes = partial(
-        Transition,
-        job_id=job.id,
-        fence=job.fence,
-        token=job.token,
-        error=Failure(code=failures.CRASHED, kind=kind),
-    )
-    if last:
-        return takes(trigger=Trigger.GIVE_UP)
+    if crashes >= job.policy.crash_cap:
+        return Failure(code=failures.CRASHED, kind=ErrorKind.TERMINAL, body=body), None
     wait = (
         0.0 if crashes == 1 else retry.delay(retry.stored(job.policy.backoff), crashes - 2, random)
     )
-    return takes(trigger=Trigger.CRASH, delay=wait)
+    return Failure(code=failures.CRASHED, kind=ErrorKind.RETRYABLE, body=body), wait
+
+
+def rescue(job: JobRow, *, random: Random) -> Transition:
+    """Take back a lease that ran out. The first time at once, then by the job's own backoff."""
+    failure, delay = _crash(job, random)
+    takes = partial(
+        Transition, job_id=job.id, fence=job.fence, token=job.token, error=failure, delay=delay
+    )
+    return takes(trigger=Trigger.GIVE_UP if delay is None else Trigger.CRASH)
 
 
 def promote(job: JobRow) -> Transition:

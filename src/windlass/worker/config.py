@@ -22,7 +22,8 @@ class WorkerConfig:
     """`queues` maps each queue to its slots. `burst` ends the worker when nothing is left to do.
 
     `lease` overrules what the tasks say about theirs; None leaves it to them. `follow` is how
-    often, in seconds, running attempts look whether they are canceled.
+    often, in seconds, running attempts look whether they are canceled. A stop waits for running
+    tasks for `grace` seconds, and then for what it told to end for `release` seconds.
     """
 
     queues: Mapping[str, int] = field(default_factory=lambda: {DEFAULT_QUEUE: 10})
@@ -32,6 +33,7 @@ class WorkerConfig:
     sweep: float = 1.0
     follow: float = 0.25
     grace: float = 10.0
+    release: float = 5.0
     burst: bool = False
     retention: Retention = field(default_factory=Retention)
 

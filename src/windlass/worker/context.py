@@ -83,7 +83,9 @@ class Context:
         self._pending: list[Record] = []
         self._steps: dict[str, bytes] | None = None
         self.current_step: str | None = None
-        self.cancel_flag = Flag()
+        self.cancelled = False  # whether it was asked to stop: threads look at this
+        self._flag: Flag | None = None  # made for whoever wants to wait for it
+        self.flushed_at = 0.0  # by the loop's clock
 
     @property
     def attempt(self) -> int:
@@ -95,8 +97,20 @@ class Context:
         return self.job.fence
 
     @property
-    def cancelled(self) -> bool:
-        return self.cancel_flag.is_set()
+    def cancel_flag(self) -> Flag:
+        """For a thread that would rather wait than look: `ctx.cancel_flag.wait(5)`."""
+        with self._lock:
+            if self._flag is None:
+                self._flag = Flag()
+                if self.cancelled:
+                    self._flag.set()
+            return self._flag
+
+    def ask_to_stop(self) -> None:
+        with self._lock:
+            self.cancelled = True
+            if self._flag is not None:
+                self._flag.set()
 
     # -- a place for files
 
@@ -274,12 +288,26 @@ class Context:
                 log.warning("a step of job %s waits for the store: %s", self.job.id, error)
                 await asyncio.sleep(RETRY_STORE)
 
+    @property
+    def has_said(self) -> bool:
+        return bool(self._pending)
+
+    @property
+    def flushing(self) -> bool:
+        return self._flushing.locked()
+
+    async def quiet(self) -> None:
+        """Return when no write is under way."""
+        async with self._flushing:
+            pass
+
     async def flush(self) -> None:
         """Store what was said so far; raises when this attempt no longer holds its lease."""
         async with self._flushing:
             records = self.take()
             if not records:
                 return
+            self.flushed_at = self._loop.time()
             try:
                 [answer] = await self._store.record([Saying(self.job.lease, records)])
             except BaseException:

@@ -83,6 +83,9 @@ class TaskRunner:
     ) -> Any:
         given = (context,) if spec.signature.takes_context else ()
         timeout = job.policy.timeout
+        middleware = self._kit.middleware
+        if spec.is_async and timeout is None and not middleware.around_runs:
+            return await spec.function(*given, **arguments)  # nearly all of them: nothing around it
         limit = asyncio.timeout(timeout)
         over = AttemptTimeoutError(f"ran longer than its timeout of {timeout} s")
 
@@ -107,7 +110,7 @@ class TaskRunner:
 
         try:
             async with limit:
-                return await self._kit.middleware.run(context, task)
+                return await middleware.run(context, task)
         except TimeoutError as error:
             if limit.expired() and error is not over:
                 raise over from error
@@ -196,7 +199,7 @@ def _whole(call: Callable[[], Any]) -> Any:
 
 async def _returned(running: asyncio.Future[Any], context: Context) -> None:
     """Ask a thread to end, and wait until it did: it holds the slot and the lease until then."""
-    context.cancel_flag.set()
+    context.ask_to_stop()
     while not running.done():
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.wait({running})

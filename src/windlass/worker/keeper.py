@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from threading import Condition, Thread
@@ -44,22 +45,33 @@ class Keeper:
         self._on_cancel = on_cancel
         self._changed = Condition()
         self._held: dict[Lease, _Held] = {}
+        self._wakes = math.inf  # when the thread looks again by itself
         self._stopped = False
         self._thread = Thread(target=self._run, name="windlass-keeper", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
-    def stop(self) -> None:
+    def stop(self, timeout: float | None = None) -> None:
+        """With a timeout, a call that the store does not answer is left behind."""
         with self._changed:
             self._stopped = True
             self._changed.notify()
-        self._thread.join()
+        self._thread.join(timeout)
 
-    def hold(self, lease: Lease, seconds: float) -> None:
+    def hold(self, lease: Lease, seconds: float, since: float | None = None) -> None:
+        """`since` is when the lease was asked for, by the monotonic clock: it began no earlier."""
+        self.hold_all([(lease, seconds)], since)
+
+    def hold_all(self, leases: Iterable[tuple[Lease, float]], since: float | None = None) -> None:
+        start = time.monotonic() if since is None else since
         with self._changed:
-            self._held[lease] = _Held(lease, seconds, time.monotonic() + seconds / 3)
-            self._changed.notify()
+            for lease, seconds in leases:
+                due = start + seconds / 3
+                self._held[lease] = _Held(lease, seconds, due)
+                if due < self._wakes:  # only then: to wake a thread for each job would cost more
+                    self._wakes = due
+                    self._changed.notify()
 
     def let_go(self, lease: Lease) -> None:
         with self._changed:
@@ -81,6 +93,7 @@ class Keeper:
                 if first is not None and first <= now:
                     soon = [h for h in self._held.values() if h.due <= now + h.seconds / 6]
                     return sorted(soon, key=lambda held: held.seconds)
+                self._wakes = math.inf if first is None else first
                 self._changed.wait(None if first is None else first - now)
         return None
 

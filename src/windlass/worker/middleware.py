@@ -62,6 +62,10 @@ class Middleware:
             new = changed
         return new
 
+    @property
+    def around_runs(self) -> bool:
+        return bool(self._runs)
+
     async def run(self, context: Context, task: CallNext) -> Any:
         call = task
         for hook in reversed(self._runs):

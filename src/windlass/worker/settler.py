@@ -1,18 +1,23 @@
-"""Settles how attempts ended, and has the workspaces removed that are no longer needed.
+"""Stores how attempts ended, many in one write, and has workspaces removed that are needed no more.
 
-Guarantees: a settle that the store cannot take is repeated until it can or the lease is lost; a
-wish that can never be is how the attempt failed. The workspace of an attempt that obeyed a cancel
-goes before its job is canceled; that of a success goes after, when it cannot be needed again. A
-crash leaves the lease to run out and the directories to the sweep for orphans.
+Waits for: the first outcome, then (while jobs wait for a slot, so that more outcomes are about to
+come) for at most `WINDOW`; what ends while a write is under way goes with the next. Guarantees: a
+settle that the store cannot take is repeated until it can or the lease is lost; a wish that can
+never be is how the attempt failed. The workspace of an attempt that obeyed a cancel goes before its
+job is canceled; that of a success goes after, when it cannot be needed again. Stops: when told,
+after its last write. A crash leaves the lease to run out and the directories to the sweep for
+orphans.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
+from typing import Any
 
 from windlass.core import retry
 from windlass.core.codec import Codec
@@ -20,61 +25,178 @@ from windlass.core.errors import StoreError
 from windlass.core.event import Record
 from windlass.core.job import JobRow, NewJob
 from windlass.core.lease import DEFAULT_LEASE
-from windlass.core.outcome import Aborted, Failed, Outcome, settle
+from windlass.core.outcome import Aborted, Failed, Outcome, Succeeded, settle
 from windlass.core.state import State
-from windlass.core.transition import Status, Transition
+from windlass.core.transition import Answer, Status, Transition
 from windlass.store import Store
 from windlass.task import Registry
+from windlass.worker.attempt import Attempt, Why
 from windlass.worker.cleaner import Cleaner
-from windlass.worker.context import RETRY_STORE, Context
+from windlass.worker.context import RETRY_STORE
 from windlass.worker.executor import describe
 
 log = logging.getLogger("windlass.worker")
+WINDOW = 0.01  # seconds
+MAX_BATCH = 500
 _CLEANED = frozenset({State.SUCCEEDED, State.CANCELED})
 
 
+class _Wish:
+    """An attempt's outcome on its way to the store."""
+
+    __slots__ = ("attempt", "refused", "transition")
+
+    def __init__(self, attempt: Attempt, transition: Transition) -> None:
+        self.attempt = attempt
+        self.transition = transition
+        self.refused = False
+
+
 class Settler:
-    def __init__(self, store: Store, tasks: Registry, codec: Codec, cleaner: Cleaner) -> None:
+    """`lull` is set while no job waits for a slot; `on_settled` is told when one is done with."""
+
+    def __init__(
+        self,
+        store: Store,
+        tasks: Registry,
+        codec: Codec,
+        cleaner: Cleaner,
+        on_settled: Callable[[Attempt], None],
+    ) -> None:
         self._store = store
         self._tasks = tasks
         self._codec = codec
         self._cleaner = cleaner
+        self._on_settled = on_settled
+        self._pending: list[_Wish] = []
+        self._some = asyncio.Event()
+        self._beside: set[asyncio.Task[None]] = set()
         self.settled: dict[State, int] = {}
 
-    async def settle(
-        self, context: Context, outcome: Outcome, lost: Callable[[], bool], *, canceled: bool
-    ) -> None:
-        """`lost` tells whether to give up on a store that does not answer.
-
-        Of a canceled job the workspace goes first. After an accepted cancel nobody will run it
-        again; a task that cancels itself must still hold its lease, or the next attempt may be at
-        work there.
-        """
-        job = context.job
-        aborted = isinstance(outcome, Aborted) and _may_have_workspace(context)
-        if aborted and (canceled or await self._still_held(job)):
-            for warning in await self._cleaner.remove(job):
-                context.warn(warning)
-        wish = self._wish(job, outcome, context.take(), context.children)
-        refused = False
+    async def run(self, lull: asyncio.Event) -> None:
         while True:
+            await self._some.wait()
+            if not lull.is_set() and len(self._pending) < MAX_BATCH:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(lull.wait(), WINDOW)
+            batch = self._pending[:MAX_BATCH]
+            del self._pending[:MAX_BATCH]
+            if not self._pending:
+                self._some.clear()
+            await self._write(batch)
+
+    def settle(self, attempt: Attempt, outcome: Outcome) -> None:
+        """Have it stored. Returns at once; the lease must be kept until `on_settled` says so."""
+        aborted = isinstance(outcome, Aborted) and _may_have_workspace(attempt)
+        if aborted or (attempt.context is not None and attempt.context.flushing):
+            self._do_beside(self._add_later(attempt, outcome, clean=aborted))
+        else:
+            self._add(attempt, outcome)
+
+    async def _add_later(self, attempt: Attempt, outcome: Outcome, *, clean: bool) -> None:
+        try:
+            if clean:
+                await self._clean_first(attempt)
+            if attempt.context is not None:  # what a write under way cannot store goes along
+                await attempt.context.quiet()
+        finally:
+            self._add(attempt, outcome)
+
+    def _add(self, attempt: Attempt, outcome: Outcome) -> None:
+        context = attempt.context
+        records = context.take() if context is not None else ()
+        children = context.children if context is not None else ()
+        self._pending.append(_Wish(attempt, self._wish(attempt.job, outcome, records, children)))
+        self._some.set()
+
+    def _do_beside(self, work: Coroutine[Any, Any, None]) -> None:
+        """What takes its time keeps no other attempt waiting."""
+        task = asyncio.create_task(work)
+        self._beside.add(task)
+        task.add_done_callback(self._beside.discard)
+
+    async def finish(self, timeout: float) -> None:
+        """Wait for what is done beside; what takes longer is left to the sweep for orphans."""
+        if self._beside:
+            await asyncio.wait(self._beside, timeout=timeout)
+
+    # -- writing
+
+    async def _write(self, batch: Sequence[_Wish]) -> None:
+        """Until the store has taken it; what is lost in the meantime is left out."""
+        while batch := self._still_ours(batch):
             try:
-                [answer] = await self._store.apply([wish])
+                answers = await self._store.apply([wish.transition for wish in batch])
             except StoreError as error:
-                if lost():
-                    return
-                log.warning("settling job %s failed, trying again: %s", job.id, error)
+                log.warning("settling %d jobs failed, trying again: %s", len(batch), error)
                 await asyncio.sleep(RETRY_STORE)
                 continue
-            if answer.status is Status.REFUSED and answer.error is not None and not refused:
-                refused = True  # what the task wants cannot be: that is how its attempt failed
-                wish = self._wish(job, Failed(failure=describe(answer.error, self._codec)))
-                continue
-            if answer.applied and answer.state is not None:
-                await self._ended(context, answer.state)
-            else:
-                log.warning("job %s: the settle was answered %s", job.id, answer.status)
+            for wish, answer in zip(batch, answers, strict=True):
+                self._answered(wish, answer)
             return
+
+    def _still_ours(self, batch: Sequence[_Wish]) -> Sequence[_Wish]:
+        lost = [wish for wish in batch if wish.attempt.lost]
+        if not lost:
+            return batch
+        for wish in lost:
+            log.warning(
+                "job %s was lost to another worker; its result is dropped", wish.attempt.job.id
+            )
+            self._on_settled(wish.attempt)
+        return [wish for wish in batch if not wish.attempt.lost]
+
+    def _answered(self, wish: _Wish, answer: Answer) -> None:
+        attempt = wish.attempt
+        state = answer.state
+        if answer.status is Status.APPLIED and state is not None:
+            self.settled[state] = self.settled.get(state, 0) + 1
+            if state in _CLEANED and _may_have_workspace(attempt):
+                self._do_beside(self._clean(attempt.job))
+        elif answer.status is Status.REFUSED and answer.error is not None and not wish.refused:
+            # What the task wants cannot be: that is how its attempt failed.
+            failed = Failed(failure=describe(answer.error, self._codec))
+            wish.transition = self._wish(attempt.job, failed)
+            wish.refused = True
+            self._pending.append(wish)
+            self._some.set()
+            return
+        else:
+            log.warning("job %s: the settle was answered %s", attempt.job.id, answer.status)
+        self._on_settled(attempt)
+
+    def _wish(
+        self,
+        job: JobRow,
+        outcome: Outcome,
+        records: Sequence[Record] = (),
+        children: Sequence[NewJob] = (),
+    ) -> Transition:
+        ends = partial(
+            settle, job, outcome, random=random.random, records=records, children=children
+        )
+        if isinstance(outcome, Succeeded):
+            return ends()
+        spec = self._tasks.get(job.task)
+        try:
+            return ends(backoff=spec.options.backoff if spec else None)
+        except Exception:
+            log.exception("the backoff of %s failed; following what the job's row says", job.task)
+            return ends(backoff=retry.stored(job.policy.backoff))
+
+    # -- workspaces
+
+    async def _clean_first(self, attempt: Attempt) -> None:
+        """Of a canceled job the workspace goes first.
+
+        After an accepted cancel nobody will run it again; a task that cancels itself must still
+        hold its lease, or the next attempt may be at work there.
+        """
+        job = attempt.job
+        if attempt.why is Why.CANCEL or await self._still_held(job):
+            for warning in await self._cleaner.remove(job):
+                if attempt.context is not None:
+                    attempt.context.warn(warning)
 
     async def _still_held(self, job: JobRow) -> bool:
         """Whether the lease is ours, and from now on for its whole length."""
@@ -84,31 +206,13 @@ class Settler:
             return False
         return not answer.stale
 
-    async def _ended(self, context: Context, state: State) -> None:
-        self.settled[state] = self.settled.get(state, 0) + 1
-        if state in _CLEANED and _may_have_workspace(context):
-            for warning in await self._cleaner.remove(context.job):
-                log.warning("%s", warning)  # the log of a job that ended is closed
-
-    def _wish(
-        self,
-        job: JobRow,
-        outcome: Outcome,
-        records: Sequence[Record] = (),
-        children: Sequence[NewJob] = (),
-    ) -> Transition:
-        spec = self._tasks.get(job.task)
-        ends = partial(
-            settle, job, outcome, random=random.random, records=records, children=children
-        )
-        try:
-            return ends(backoff=spec.options.backoff if spec else None)
-        except Exception:
-            log.exception("the backoff of %s failed; following what the job's row says", job.task)
-            return ends(backoff=retry.stored(job.policy.backoff))
+    async def _clean(self, job: JobRow) -> None:
+        for warning in await self._cleaner.remove(job):
+            log.warning("%s", warning)  # the log of a job that ended is closed
 
 
-def _may_have_workspace(context: Context) -> bool:
+def _may_have_workspace(attempt: Attempt) -> bool:
     """Whether this attempt made one, or an earlier one might have. Others cost no look at disk."""
-    job = context.job
-    return context.used_workspace or job.attempt > 1 or job.lineage != job.id
+    job, context = attempt.job, attempt.context
+    used = context is not None and context.used_workspace
+    return used or job.attempt > 1 or job.lineage != job.id

@@ -1,9 +1,10 @@
 """A worker: claims jobs, runs them, settles how they ended.
 
-The fetch loop waits for free slots and for news of work (or the poll interval), and claims at most
-as many jobs as there are free slots. Each job runs as a task of its own and is settled at its end.
-`stop` ends the claiming; what still runs after the grace period is released, uncounted. A crash
-leaves leases to run out: the jobs are then claimed by others.
+Each loop has a file of its own; here they are joined. The fetcher claims, an attempt is a task of
+the event loop, the settler stores its outcome, the keeper keeps its lease until then. `stop` ends
+the claiming; what still runs after the grace period is released, uncounted; what does not let go
+even then is left to its lease. A crash leaves leases to run out: the jobs are then claimed by
+others.
 """
 
 from __future__ import annotations
@@ -11,43 +12,32 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Coroutine, Mapping, Sequence
+import time
+from collections.abc import Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from typing import Any
 
 from windlass.core.codec import Codec
-from windlass.core.errors import StaleLeaseError, StoreError
-from windlass.core.ids import uuid7
 from windlass.core.job import JobRow
-from windlass.core.lease import DEFAULT_LEASE, Claim, Lease
+from windlass.core.lease import DEFAULT_LEASE, Lease
 from windlass.core.outcome import Aborted, Failed, Outcome, Released
-from windlass.core.query import Query
 from windlass.core.state import State
 from windlass.store import Store
 from windlass.task import Registry
+from windlass.worker.attempt import Attempt, Why
 from windlass.worker.cleaner import Cleaner
 from windlass.worker.config import WorkerConfig
-from windlass.worker.context import RETRY_STORE, Context
+from windlass.worker.context import Context
 from windlass.worker.executor import TaskRunner, describe
+from windlass.worker.fetcher import Fetcher
 from windlass.worker.follower import Follower
 from windlass.worker.keeper import Keeper
 from windlass.worker.kit import Kit, living
 from windlass.worker.settler import Settler
+from windlass.worker.speaker import Speaker
 from windlass.worker.sweeper import Sweeper
 
 log = logging.getLogger("windlass.worker")
-FLUSH = 0.5  # seconds between two writes of what a task says
-
-
-@dataclass(slots=True)
-class _Running:
-    """One attempt under way. `why` is set when something other than the task ends it."""
-
-    job: JobRow
-    context: Context
-    task: asyncio.Task[Outcome] = field(init=False)
-    why: str | None = None
 
 
 class Worker:
@@ -65,24 +55,36 @@ class Worker:
         self._codec = codec
         self._kit = kit or Kit()
         self._cleaner = Cleaner(store, self._kit.workspaces)
-        self._settler = Settler(store, tasks, codec, self._cleaner)
         self._state: Any = None
-        # By lease, for one job may run here twice: a thread that lost it, and the next attempt.
-        self._running: dict[Lease, _Running] = {}
-        self._attempts: set[asyncio.Task[None]] = set()
-        self._slots = dict(config.queues)
-        self._stopping = asyncio.Event()
-        self._freed = asyncio.Event()
+        # By lease, for one job may be here twice: a thread that lost it, and the next attempt.
+        self._attempts: dict[Lease, Attempt] = {}
+        self._settled = asyncio.Event()  # set while there are none
+        self._settled.set()
+        self._stopping = False
+        self._fetcher = Fetcher(
+            store,
+            config,
+            claimed=self._claimed,
+            begin=self._begin,
+            give_back=self._give_back,
+            busy=lambda: bool(self._attempts),
+        )
+        self._settler = Settler(store, tasks, codec, self._cleaner, self._done)
 
     @property
     def settled(self) -> Mapping[State, int]:
         """How many attempts this worker has ended, by what became of their jobs."""
         return self._settler.settled
 
+    @property
+    def running(self) -> int:
+        """How many attempts it holds."""
+        return len(self._attempts)
+
     def stop(self) -> None:
         """Claim no more; end when the running tasks have, or after the grace period."""
-        self._stopping.set()
-        self._freed.set()
+        self._stopping = True
+        self._fetcher.stop()
 
     async def run(self) -> None:
         try:
@@ -94,27 +96,35 @@ class Worker:
 
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
-        keeper = Keeper(
+        self._keeper = Keeper(
             self._store.twin(),
-            on_lost=lambda lease: loop.call_soon_threadsafe(self._end, lease, "lost"),
-            on_cancel=lambda lease: loop.call_soon_threadsafe(self._end, lease, "cancel"),
+            on_lost=lambda lease: loop.call_soon_threadsafe(self._end, lease, Why.LOST),
+            on_cancel=lambda lease: loop.call_soon_threadsafe(self._end, lease, Why.CANCEL),
         )
-        keeper.start()
-        threads = ThreadPoolExecutor(sum(self._slots.values()), "windlass-task")
-        runner = TaskRunner(self._tasks, self._codec, threads, self._store, self._kit)
+        self._keeper.start()
+        threads = ThreadPoolExecutor(sum(self.config.queues.values()), "windlass-task")
+        self._runner = TaskRunner(self._tasks, self._codec, threads, self._store, self._kit)
         beside = [loop.create_task(work) for work in self._beside()]
         try:
-            await self._fetch(runner, keeper)
+            await self._fetcher.run()
             await self._drain()
         finally:
-            await self._release()  # also when this is cancelled: nothing runs on without its lease
-            for work in beside:
-                work.cancel()
-            for ended in await asyncio.gather(*beside, return_exceptions=True):
-                if isinstance(ended, Exception):
-                    log.error("a loop beside the claiming broke", exc_info=ended)
-            threads.shutdown(wait=False, cancel_futures=True)
-            await loop.run_in_executor(None, keeper.stop)
+            # Also when this is cancelled, and cancelled again: nothing runs on without its lease.
+            await _whole(loop.create_task(self._wind_up(beside, threads)))
+
+    async def _wind_up(self, beside: list[asyncio.Task[None]], threads: ThreadPoolExecutor) -> None:
+        """Each part has its own bound, so that the whole has one."""
+        patience = self.config.release
+        await self._release()
+        await self._settler.finish(patience)
+        for work in beside:
+            work.cancel()
+        for ended in await asyncio.gather(*beside, return_exceptions=True):
+            if isinstance(ended, Exception):
+                log.error("a loop beside the claiming broke", exc_info=ended)
+        threads.shutdown(wait=False, cancel_futures=True)
+        stopping = asyncio.get_running_loop().run_in_executor(None, self._keeper.stop, patience)
+        await stopping
 
     def _beside(self) -> list[Coroutine[Any, Any, None]]:
         """The loops that go on beside the claiming, on the same event loop."""
@@ -123,92 +133,33 @@ class Worker:
         follower = Follower(
             self._store,
             config.follow,
-            running=lambda: self._running,
-            on_cancel=lambda lease: self._end(lease, "cancel"),
+            running=lambda: self._attempts,
+            on_cancel=lambda lease: self._end(lease, Why.CANCEL),
         )
-        return [sweeper.run(), follower.run()]
+        speaker = Speaker(self._attempts.values, on_lost=lambda attempt: attempt.end(Why.LOST))
+        return [sweeper.run(), follower.run(), speaker.run(), self._settler.run(self._fetcher.lull)]
 
-    # -- claiming
+    # -- an attempt, from claim to settle
 
-    async def _fetch(self, runner: TaskRunner, keeper: Keeper) -> None:
-        token = uuid7()
-        while not self._stopping.is_set():
-            free = [(queue, slots) for queue, slots in self._slots.items() if slots > 0]
-            if not free:
-                self._freed.clear()
-                await self._freed.wait()
-                continue
-            try:
-                # The token stays until an answer came: what a lost answer claimed is not lost.
-                claim = Claim(
-                    token=token, worker=self.config.name, queues=free, lease=self.config.lease
-                )
-                jobs = await self._store.claim(claim)
-                token = uuid7()
-                for job in jobs:
-                    self._begin(job, runner, keeper)
-                if not jobs:
-                    if self.config.burst and not self._running and not await self._waiting():
-                        return
-                    await self._wait([queue for queue, _ in free])
-            except StoreError as error:
-                log.warning("claiming failed, trying again: %s", error)
-                await self._pause(RETRY_STORE)
+    def _claimed(self, jobs: list[JobRow], asked: float) -> list[Attempt]:
+        """Hold the leases of what a claim answered; `asked` is by the loop's clock."""
+        ago = asyncio.get_running_loop().time() - asked
+        given = self.config.lease
+        self._keeper.hold_all(
+            [(job.lease, given or job.lease_seconds or DEFAULT_LEASE) for job in jobs],
+            time.monotonic() - ago,
+        )
+        attempts = [Attempt(job, asked + ago) for job in jobs]
+        for attempt in attempts:
+            self._attempts[attempt.lease] = attempt
+        if attempts:
+            self._settled.clear()
+        return attempts
 
-    async def _wait(self, queues: Sequence[str]) -> None:
-        """For news of work, or to be stopped."""
-        either = {
-            asyncio.ensure_future(self._store.wait(queues, self.config.poll)),
-            asyncio.ensure_future(self._stopping.wait()),
-        }
-        try:
-            done, _ = await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for waiting in either:
-                waiting.cancel()
-            await asyncio.wait(either)
-        for ended in done:
-            ended.result()
-
-    async def _waiting(self) -> bool:
-        """Whether a job of our queues may still become claimable, by nobody's doing."""
-        stats = await self._store.stats()
-        ours = {queue for queue in self._slots if queue in stats and not stats[queue].paused}
-        moving = (State.QUEUED, State.RETRYING)
-        if any(stats[queue].counts.get(state) for queue in ours for state in moving):
-            return True
-        created = {queue for queue in ours if stats[queue].counts.get(State.CREATED)}
-        cursor: str | None = None
-        while created:
-            query = Query(
-                states=frozenset({State.CREATED}), queues=frozenset(created), cursor=cursor
-            )
-            page = await self._store.find(query)
-            if any(not row.held for row in page.rows):
-                return True
-            if (cursor := page.cursor) is None:
-                break
-        return False
-
-    async def _pause(self, seconds: float) -> None:
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._stopping.wait(), seconds)
-
-    # -- running
-
-    def _begin(self, job: JobRow, runner: TaskRunner, keeper: Keeper) -> None:
-        self._slots[job.queue] -= 1
-        keeper.hold(job.lease, self.config.lease or job.lease_seconds or DEFAULT_LEASE)
-        context = self._context(job)
-        running = self._running[job.lease] = _Running(job, context)
-        running.task = asyncio.create_task(runner.run(job, context))
-        attempt = asyncio.create_task(self._attempt(running, keeper))
-        self._attempts.add(attempt)
-        attempt.add_done_callback(self._attempts.discard)
-
-    def _context(self, job: JobRow) -> Context:
+    def _begin(self, attempt: Attempt) -> None:
+        job = attempt.job
         spec = self._tasks.get(job.task)
-        return Context(
+        attempt.context = Context(
             job,
             self._store,
             self._codec,
@@ -217,75 +168,91 @@ class Worker:
             kit=self._kit,
             state=self._state,
         )
+        if attempt.why is not None:  # it ended before it began
+            self._finish(attempt, None)
+            return
+        attempt.task = asyncio.create_task(self._run(attempt, attempt.context))
 
-    async def _attempt(self, running: _Running, keeper: Keeper) -> None:
-        job = running.job
-        speaking = asyncio.create_task(self._speak(running.context))
+    async def _run(self, attempt: Attempt, context: Context) -> None:
+        outcome: Outcome | None = None
         try:
-            outcome = await self._outcome(running)
-            speaking.cancel()
-            await asyncio.wait({speaking})  # what it could not store goes with the settle
-            if outcome is not None:
-                await self._settler.settle(
-                    running.context,
-                    outcome,
-                    lambda: running.why == "lost",
-                    canceled=running.why == "cancel",
-                )
-        except Exception:
-            log.exception("job %s is left to its lease: this worker could not end it", job.id)
+            outcome = await self._runner.run(attempt.job, context)
+        except asyncio.CancelledError:
+            pass  # it was told to stop, or something that it awaited was cancelled under it
+        except BaseException as error:
+            log.exception("job %s could not be run", attempt.job.id)
+            outcome = Failed(failure=describe(error, self._codec))
+            if not isinstance(error, Exception):
+                raise
         finally:
-            speaking.cancel()
-            keeper.let_go(job.lease)
-            del self._running[job.lease]
-            self._slots[job.queue] += 1
-            self._freed.set()
+            self._finish(attempt, outcome)
 
-    async def _outcome(self, running: _Running) -> Outcome | None:
-        """How it ended; None when the lease is lost and nothing may be said about it."""
-        await asyncio.wait({running.task})
-        if running.why == "lost":
-            log.warning("job %s was lost to another worker; its result is dropped", running.job.id)
-            return None
-        ended = None if running.task.cancelled() else running.task.result()
-        if running.why == "release" and (ended is None or isinstance(ended, Failed)):
+    def _finish(self, attempt: Attempt, ended: Outcome | None) -> None:
+        """Its slot is free; its outcome is on its way. The lease is kept until it is stored."""
+        if attempt.lost:
+            log.warning("job %s was lost to another worker; its result is dropped", attempt.job.id)
+            self._done(attempt)
+        else:
+            self._settler.settle(attempt, self._outcome(attempt, ended))
+        self._fetcher.freed(attempt.job.queue)
+
+    def _outcome(self, attempt: Attempt, ended: Outcome | None) -> Outcome:
+        if attempt.why is Why.RELEASE and (ended is None or isinstance(ended, Failed)):
             return Released()  # whatever it made of being stopped, it is not the task's failure
         if ended is not None:
             return ended
-        if running.why == "cancel":
+        if attempt.why is Why.CANCEL:
             return Aborted(reason="canceled")
         # Nobody asked for it: something that the task awaited was cancelled under it.
         error = asyncio.CancelledError("the task was cancelled from within")
-        return Failed(failure=describe(error, self._codec, step=running.context.current_step))
+        step = attempt.context.current_step if attempt.context else None
+        return Failed(failure=describe(error, self._codec, step=step))
 
-    async def _speak(self, context: Context) -> None:
-        """Store what the task says, at most twice a second."""
-        while True:
-            await asyncio.sleep(FLUSH)
-            try:
-                await context.flush()
-            except StaleLeaseError:
-                self._end(context.job.lease, "lost")
-                return
-            except StoreError as error:
-                log.warning("could not store what job %s says: %s", context.job.id, error)
+    def _give_back(self, attempt: Attempt) -> None:
+        """It was claimed and never begun."""
+        if attempt.lost:
+            self._done(attempt)
+        else:
+            aborted = attempt.why is Why.CANCEL
+            self._settler.settle(attempt, Aborted(reason="canceled") if aborted else Released())
 
-    def _end(self, lease: Lease, why: str) -> None:
-        running = self._running.get(lease)
-        if running is None:
-            return
-        if running.why is None:
-            running.context.cancel_flag.set()
-            running.task.cancel()
-        if running.why is None or why == "lost":
-            running.why = why
+    def _done(self, attempt: Attempt) -> None:
+        """Nothing more is to be said for it."""
+        self._keeper.let_go(attempt.lease)
+        self._attempts.pop(attempt.lease, None)
+        if not self._attempts:
+            self._settled.set()
+            self._fetcher.nudge()
+
+    def _end(self, lease: Lease, why: Why) -> None:
+        attempt = self._attempts.get(lease)
+        if attempt is not None:
+            attempt.end(why)
+
+    # -- the end
 
     async def _drain(self) -> None:
-        if self._attempts:
-            await asyncio.wait(self._attempts, timeout=self.config.grace)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._settled.wait(), self.config.grace)
 
     async def _release(self) -> None:
-        for lease in list(self._running):
-            self._end(lease, "release")
+        for attempt in list(self._attempts.values()):
+            attempt.end(Why.RELEASE)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._settled.wait(), self.config.release)
         if self._attempts:
-            await asyncio.wait(self._attempts)
+            left = ", ".join(str(attempt.job.id) for attempt in self._attempts.values())
+            log.error("these jobs are left to their leases, for they did not let go: %s", left)
+
+
+async def _whole(task: asyncio.Task[None]) -> None:
+    """Wait to the end of what must not be cut in the middle; a cancel meanwhile comes after it."""
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    task.result()
+    if cancelled is not None:
+        raise cancelled

@@ -1,0 +1,241 @@
+"""Why a job is not running, or not any more: every reason that holds, the weightiest first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from uuid import UUID
+
+from windlass.core import upkeep
+from windlass.core.clock import Instant, to_datetime
+from windlass.core.job import JobRow
+from windlass.core.state import State, Trigger
+from windlass.core.worker import LiveWorker
+
+
+class Because(StrEnum):
+    FINISHED = "finished"
+    RUNNING = "running"
+    CANCELING = "canceling"  # it runs, and was asked to stop
+    LEASE_LOST = "lease_lost"  # its worker no longer answers
+    EXPIRED = "expired"  # it waited past its expiry
+    HELD = "held"
+    DEPENDENCIES = "dependencies"
+    SCHEDULED = "scheduled"
+    BACKING_OFF = "backing_off"
+    SNOOZED = "snoozed"
+    DUE = "due"  # its time came, and nobody has queued it yet
+    PAUSED = "paused"
+    NO_WORKER = "no_worker"
+    UNKNOWN_TASK = "unknown_task"
+    BUSY = "busy"  # every slot of its queue is taken
+    BEHIND = "behind"
+    READY = "ready"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """`at` is the instant that the text speaks of; `advice` says what to do, if anything."""
+
+    because: Because
+    text: str
+    at: Instant | None = None
+    advice: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What was read of the surroundings of a job, at the store's time `now`.
+
+    `ahead` counts the jobs before it in its queue; None when there are too many to count, and then
+    `queued` says how many wait there in all.
+    """
+
+    now: Instant
+    workers: Sequence[LiveWorker] = ()
+    paused: bool = False
+    queued: int = 0
+    running: int = 0
+    ahead: int | None = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Why:
+    job_id: UUID
+    state: State
+    reasons: tuple[Reason, ...]
+
+    def __str__(self) -> str:
+        return "; ".join(reason.text for reason in self.reasons)
+
+
+def why(row: JobRow, seen: Seen) -> Why:
+    return Why(job_id=row.id, state=row.state, reasons=tuple(_reasons(row, seen)))
+
+
+def _reasons(row: JobRow, seen: Seen) -> Iterator[Reason]:
+    if row.final:
+        yield _finished(row)
+    elif row.state is State.RUNNING:
+        yield from _running(row, seen)
+    elif upkeep.too_late(row, seen.now):
+        yield Reason(
+            because=Because.EXPIRED,
+            text=f"it expired at {_time(row.expires_at)} before it could start: "
+            "the next sweep of a worker fails it",
+            at=row.expires_at,
+        )
+        yield from _sweepers(seen)
+    elif row.state is State.QUEUED:
+        yield from _queued(row, seen)
+    else:
+        yield from _waiting(row, seen)
+
+
+def _finished(row: JobRow) -> Reason:
+    code = f" with {row.error.code}" if row.error is not None else ""
+    reason = f" ({row.cancel_reason})" if row.cancel_reason else ""
+    again = f"windlass jobs retry {row.id}" if row.state is not State.SUCCEEDED else None
+    if row.retried_as is not None:
+        again = f"it was retried as {row.retried_as}"
+    elif row.can_resume:
+        again = f"windlass jobs resume {row.id}"
+    return Reason(
+        because=Because.FINISHED,
+        text=f"it has {row.state}{code}{reason} at {_time(row.ended_at)}"
+        if row.state is not State.CANCELED
+        else f"it was canceled{reason} at {_time(row.ended_at)}",
+        at=row.ended_at,
+        advice=again,
+    )
+
+
+def _running(row: JobRow, seen: Seen) -> Iterator[Reason]:
+    if upkeep.lease_lost(row, seen.now):
+        yield Reason(
+            because=Because.LEASE_LOST,
+            text=f"its worker {row.worker} no longer answers, its lease ran out at "
+            f"{_time(row.lease_until)}: the next sweep of a worker takes it over",
+            at=row.lease_until,
+        )
+        yield from _sweepers(seen)
+        return
+    yield Reason(
+        because=Because.RUNNING,
+        text=f"it runs on {row.worker} since {_time(row.started_at)}, attempt {row.attempt}",
+        at=row.started_at,
+    )
+    if row.cancel_requested:
+        yield Reason(
+            because=Because.CANCELING,
+            text=f"its cancel was asked for at {_time(row.cancel_at)}: it ends as canceled when "
+            "its task has stopped",
+            at=row.cancel_at,
+        )
+
+
+def _waiting(row: JobRow, seen: Seen) -> Iterator[Reason]:
+    """Not in line yet: created or retrying."""
+    if row.held:
+        yield Reason(
+            because=Because.HELD,
+            text="it is held until somebody submits it",
+            advice=f"windlass jobs submit {row.id}",
+        )
+    if row.waiting_for:
+        yield Reason(
+            because=Because.DEPENDENCIES, text=f"it waits for {row.waiting_for} other jobs to end"
+        )
+    if row.due_at is not None and row.due_at > seen.now:
+        yield _later(row)
+    elif not row.held and not row.waiting_for:
+        yield Reason(
+            because=Because.DUE,
+            text="its time has come: the next sweep of a worker queues it",
+            at=row.due_at,
+        )
+        yield from _sweepers(seen)
+    if seen.paused:
+        yield _paused(row)
+
+
+def _later(row: JobRow) -> Reason:
+    until = _time(row.due_at)
+    if row.state is State.CREATED:
+        return Reason(
+            because=Because.SCHEDULED, text=f"it waits for its time, {until}", at=row.due_at
+        )
+    if row.trigger is Trigger.RETRY and row.error is not None:
+        text = (
+            f"it backs off until {until} after {row.error.code} in attempt {row.attempt} "
+            f"(retry {row.retry_count} of {row.policy.max_retries})"
+        )
+        return Reason(because=Because.BACKING_OFF, text=text, at=row.due_at)
+    if row.trigger is Trigger.CRASH:
+        text = f"it backs off until {until}, because its worker died"
+        return Reason(because=Because.BACKING_OFF, text=text, at=row.due_at)
+    return Reason(because=Because.SNOOZED, text=f"it comes back at {until}", at=row.due_at)
+
+
+def _queued(row: JobRow, seen: Seen) -> Iterator[Reason]:
+    takers = [worker for worker in seen.workers if row.queue in worker.queues]
+    able = [worker for worker in takers if row.task in worker.tasks]
+    slots = sum(worker.queues[row.queue] for worker in takers)
+    any_told = False
+    if seen.paused:
+        any_told = True
+        yield _paused(row)
+    if not takers:
+        any_told = True
+        live = f"none of the {len(seen.workers)} live ones does" if seen.workers else "none is live"
+        yield Reason(
+            because=Because.NO_WORKER,
+            text=f"no worker takes queue {row.queue!r}: {live}",
+            advice=f"windlass worker module:app -Q {row.queue}",
+        )
+    elif not able:
+        any_told = True
+        yield Reason(
+            because=Because.UNKNOWN_TASK,
+            text=f"no live worker of queue {row.queue!r} knows the task {row.task!r}",
+            advice="start a worker with the app that has it, or correct its name (aliases=)",
+        )
+    elif seen.running >= slots:
+        any_told = True
+        yield Reason(
+            because=Because.BUSY,
+            text=f"all {slots} slots of queue {row.queue!r} are taken",
+            advice="wait, or start another worker",
+        )
+    if seen.ahead is None:
+        yield Reason(because=Because.BEHIND, text=f"{seen.queued:,} or more jobs wait in its queue")
+    elif seen.ahead:
+        jobs = "1 job is" if seen.ahead == 1 else f"{seen.ahead:,} jobs are"
+        yield Reason(because=Because.BEHIND, text=f"{jobs} before it in its queue")
+    elif not any_told:
+        yield Reason(because=Because.READY, text="it is next, and should start at once")
+
+
+def _paused(row: JobRow) -> Reason:
+    return Reason(
+        because=Because.PAUSED,
+        text=f"queue {row.queue!r} is paused",
+        advice=f"windlass queues resume {row.queue}",
+    )
+
+
+def _sweepers(seen: Seen) -> Iterator[Reason]:
+    """Any worker sweeps, whatever its queues; without one, time stands still."""
+    if not seen.workers:
+        yield Reason(
+            because=Because.NO_WORKER,
+            text="no worker is live",
+            advice="windlass worker module:app",
+        )
+
+
+def _time(instant: Instant | None) -> str:
+    if instant is None:
+        return "an unknown time"
+    return to_datetime(instant).isoformat(" ", "seconds").replace("+00:00", "Z")

@@ -1,0 +1,46 @@
+"""One attempt in a worker's hands, from its claim until its outcome is stored."""
+
+from __future__ import annotations
+
+import asyncio
+from enum import StrEnum
+
+from windlass.core.job import JobRow
+from windlass.core.lease import Lease
+from windlass.worker.context import Context
+
+
+class Why(StrEnum):
+    """What ends an attempt other than its task."""
+
+    CANCEL = "cancel"  # somebody asked for it, and that wins
+    RELEASE = "release"  # the worker is going away, or has claimed more than it can run
+    LOST = "lost"  # the lease is gone: nothing may be said about it any more
+
+
+class Attempt:
+    """`task` and `context` are there once it has begun."""
+
+    __slots__ = ("claimed", "context", "job", "lease", "settling", "task", "why")
+
+    def __init__(self, job: JobRow, claimed: float) -> None:
+        self.job = job
+        self.lease: Lease = job.lease
+        self.claimed = claimed
+        self.context: Context | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.why: Why | None = None
+        self.settling = False
+
+    @property
+    def lost(self) -> bool:
+        return self.why is Why.LOST
+
+    def end(self, why: Why) -> None:
+        """Tell its task to stop, once; that it is lost overrules what was said before."""
+        first = self.why is None
+        if first or why is Why.LOST:
+            self.why = why
+        if first and self.task is not None and self.context is not None:
+            self.context.ask_to_stop()
+            self.task.cancel()

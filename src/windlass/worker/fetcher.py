@@ -1,0 +1,231 @@
+"""Claims jobs, and hands them to the slots as these come free.
+
+Waits for: room (free slots, or few jobs claimed ahead), then for news of work or the poll interval.
+Guarantees: a queue never runs more jobs than it has slots; it claims as many as are free, and ahead
+of them what its slots would end within `AHEAD` at the pace just seen, so that quick jobs come in
+large batches and slow ones one by one. What waits here for longer than `PATIENCE`, because its
+neighbours turned out slow, is given back for others to run. A claim whose answer was lost is
+repeated with its token. Stops: when told; what was claimed ahead is given back at once. A crash
+leaves leases to run out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+from uuid import UUID
+
+from windlass.core.errors import StoreError
+from windlass.core.ids import uuid7
+from windlass.core.job import JobRow
+from windlass.core.lease import Claim
+from windlass.core.query import Query
+from windlass.core.state import State
+from windlass.store import Store
+from windlass.worker.attempt import Attempt
+from windlass.worker.config import WorkerConfig
+from windlass.worker.context import RETRY_STORE
+
+log = logging.getLogger("windlass.worker")
+AHEAD = 0.1  # seconds of work
+MAX_AHEAD = 500  # jobs of one queue
+PATIENCE = 1.0  # seconds
+
+
+class _Lane:
+    """One queue's slots, and what is claimed for them."""
+
+    __slots__ = ("asked", "ended", "free", "queue", "ready", "target")
+
+    def __init__(self, queue: str, slots: int) -> None:
+        self.queue = queue
+        self.free = slots
+        self.ready: deque[Attempt] = deque()
+        self.target = 0  # how many to claim ahead
+        self.asked = 0.0  # when it last claimed
+        self.ended = 0  # since then
+
+    @property
+    def wants(self) -> int:
+        """Nothing while half of what was claimed ahead is still there: batches, not drops."""
+        waiting = len(self.ready)
+        if waiting and 2 * waiting > self.target:
+            return 0
+        return self.free + self.target - waiting
+
+    def pace(self, now: float) -> None:
+        """Look ahead as far as the ends since the last claim allow."""
+        elapsed = max(now - self.asked, 1e-6)
+        self.target = min(MAX_AHEAD, int(self.ended / elapsed * AHEAD))
+        self.asked, self.ended = now, 0
+
+
+class Fetcher:
+    """`claimed` takes what a claim answered; `begin` starts one of them; `give_back` releases.
+
+    `busy` tells whether anything claimed is still to be settled.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        config: WorkerConfig,
+        *,
+        claimed: Callable[[list[JobRow], float], list[Attempt]],
+        begin: Callable[[Attempt], None],
+        give_back: Callable[[Attempt], None],
+        busy: Callable[[], bool],
+    ) -> None:
+        self._store = store
+        self._config = config
+        self._claimed = claimed
+        self._begin = begin
+        self._give_back = give_back
+        self._busy = busy
+        self._lanes = {queue: _Lane(queue, slots) for queue, slots in config.queues.items()}
+        self._stopping = asyncio.Event()
+        self._room = asyncio.Event()
+        self.last_claim: float | None = None  # by the loop's clock
+        self.lull = asyncio.Event()  # set while nothing claimed waits for a slot
+        self.lull.set()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._room.set()
+
+    async def run(self) -> None:
+        """Until told to stop, or (in a burst) until nothing is left to do."""
+        token = uuid7()
+        tidying = asyncio.create_task(self._tidy())
+        try:
+            while not self._stopping.is_set():
+                wanted = [(lane.queue, n) for lane in self._lanes.values() if (n := lane.wants)]
+                if not wanted:
+                    self._room.clear()
+                    await self._room.wait()
+                    continue
+                try:
+                    more = await self._claim(token, wanted)
+                    # The token stays until an answer came: what a lost answer claimed is not lost.
+                    token = uuid7()
+                    if not more:
+                        if self._config.burst and await self._done():
+                            return
+                        await self._wait([queue for queue, _ in wanted])
+                except StoreError as error:
+                    log.warning("claiming failed, trying again: %s", error)
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(self._stopping.wait(), RETRY_STORE)
+        finally:
+            tidying.cancel()
+            self.drop(attempt for lane in self._lanes.values() for attempt in lane.ready)
+
+    async def _claim(self, token: UUID, wanted: list[tuple[str, int]]) -> bool:
+        """Whether there may be more to claim: the line of a queue gave all that was asked for."""
+        config = self._config
+        asked = asyncio.get_running_loop().time()
+        for queue, _ in wanted:
+            self._lanes[queue].pace(asked)
+        claim = Claim(token=token, worker=config.name, queues=wanted, lease=config.lease)
+        jobs = await self._store.claim(claim)
+        self.last_claim = asyncio.get_running_loop().time()
+        limits = dict(wanted)
+        for attempt in self._claimed(jobs, asked):
+            queue = attempt.job.queue
+            if queue in limits:  # a repeat answers what was asked for before
+                limits[queue] -= 1
+            self._lanes[queue].ready.append(attempt)
+        for queue, _ in wanted:
+            self._fill(self._lanes[queue])
+        self._note_lull()
+        return any(left <= 0 for left in limits.values())
+
+    def _fill(self, lane: _Lane) -> None:
+        while lane.free > 0 and lane.ready:
+            lane.free -= 1
+            self._begin(lane.ready.popleft())
+
+    def freed(self, queue: str) -> None:
+        """A job of this queue no longer needs its slot."""
+        lane = self._lanes[queue]
+        lane.free += 1
+        lane.ended += 1
+        if lane.ready and not self._stopping.is_set():
+            self._fill(lane)
+            self._note_lull()
+        if lane.wants:
+            self._room.set()
+
+    def nudge(self) -> None:
+        """Everything is settled: a burst may be over."""
+        self._room.set()
+
+    def _note_lull(self) -> None:
+        if any(lane.ready for lane in self._lanes.values()):
+            self.lull.clear()
+        else:
+            self.lull.set()
+
+    async def _wait(self, queues: list[str]) -> None:
+        """For news of work, for room in a queue that had none, or to be stopped."""
+        self._room.clear()
+        look = self._config.burst or len(queues) < len(self._lanes)
+        either = {
+            asyncio.ensure_future(self._store.wait(queues, self._config.poll)),
+            asyncio.ensure_future((self._room if look else self._stopping).wait()),
+        }
+        try:
+            done, _ = await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for waiting in either:
+                waiting.cancel()
+            await asyncio.wait(either)
+        for ended in done:
+            ended.result()
+
+    # -- what was claimed and cannot be run
+
+    async def _tidy(self) -> None:
+        """Give back what waited too long, oldest first."""
+        while True:
+            await asyncio.sleep(PATIENCE / 2)
+            before = asyncio.get_running_loop().time() - PATIENCE
+            for lane in self._lanes.values():
+                late = [attempt for attempt in lane.ready if attempt.claimed < before]
+                if late:
+                    lane.target = 0
+                    self.drop(late)
+
+    def drop(self, attempts: Iterable[Attempt]) -> None:
+        for attempt in list(attempts):
+            self._lanes[attempt.job.queue].ready.remove(attempt)
+            self._give_back(attempt)
+        self._note_lull()
+
+    # -- a burst
+
+    async def _done(self) -> bool:
+        """Whether nothing runs, and no job of our queues can become claimable by nobody's doing."""
+        return not self._busy() and not await self._waiting()
+
+    async def _waiting(self) -> bool:
+        stats = await self._store.stats()
+        ours = {queue for queue in self._lanes if queue in stats and not stats[queue].paused}
+        moving = (State.QUEUED, State.RETRYING)
+        if any(stats[queue].counts.get(state) for queue in ours for state in moving):
+            return True
+        created = {queue for queue in ours if stats[queue].counts.get(State.CREATED)}
+        cursor: str | None = None
+        while created:
+            query = Query(
+                states=frozenset({State.CREATED}), queues=frozenset(created), cursor=cursor
+            )
+            page = await self._store.find(query)
+            if any(not row.held for row in page.rows):
+                return True
+            if (cursor := page.cursor) is None:
+                break
+        return False
