@@ -58,6 +58,11 @@ class Signature:
                 )
             whose = f"the parameter {key!r} of task {name!r}"
             self._arguments[key] = _adapter(hints.get(key, Any), whose)
+        self._needed = [
+            key
+            for key, parameter in self._bound.parameters.items()
+            if parameter.default is inspect.Parameter.empty
+        ]
         result = hints.get("return", Any)
         never = result in (NoReturn, Never)
         self._result = _adapter(Any if never else result, f"the result of task {name!r}")
@@ -87,11 +92,9 @@ class Signature:
             raise InvalidInput(f"task {self._name!r}: the stored arguments are {stored!r:.80}")
         known = {key: value for key, value in stored.items() if key in self._arguments}
         checked, problems = self._check(known, strict=False)
-        problems += [
-            f"argument {key!r}: missing"
-            for key, parameter in self._bound.parameters.items()
-            if key not in known and parameter.default is inspect.Parameter.empty
-        ]
+        for key in self._needed:
+            if key not in known:
+                problems.append(f"argument {key!r}: missing")
         if problems:
             raise InvalidInput(f"task {self._name!r}: {'; '.join(problems)}")
         return checked

@@ -13,6 +13,7 @@ from windlass.core.errors import CodecError
 
 _MAX_DEPTH = 100
 _write = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+_read = json.JSONDecoder().decode
 DIGEST = 16
 
 
@@ -42,6 +43,8 @@ class JsonCodec:
     __slots__ = ()
 
     def encode(self, value: Any, purpose: Purpose) -> bytes:
+        if value is None:
+            return b"null"
         try:
             return _write(value).encode()
         except (TypeError, ValueError, RecursionError) as error:
@@ -50,7 +53,7 @@ class JsonCodec:
 
     def decode(self, data: bytes, purpose: Purpose) -> Any:
         try:
-            return json.loads(data)
+            return _read(data.decode())
         except (ValueError, RecursionError) as error:
             raise CodecError(
                 f"the {purpose} is not JSON ({error}); was it written by another codec?"

@@ -149,15 +149,18 @@ PastOutcome = Callable[[int], tuple[UUID, Trigger] | None]
 
 def check(wish: Transition) -> None:
     """Raise what is wrong with a wish, before anything looks at the job."""
-    limits.check_size("the result", wish.result)
+    if wish.result is not None:
+        limits.check_size("the result", wish.result)
     if wish.error is not None:
         limits.check_size("the error", wish.error.body, limits.MAX_EVENT)
         limits.check_text("the error's code", wish.error.code)
         limits.check_text("the error's step", wish.error.step)
-    limits.check_text("the reason", wish.reason, limits.MAX_REASON)
+    if wish.reason is not None:
+        limits.check_text("the reason", wish.reason, limits.MAX_REASON)
     if wish.delay is not None and not 0 <= wish.delay <= MAX_DELAY:
         raise InvalidArgumentError(f"delay is {wish.delay} s; it must lie between 0 and 10 years")
-    check_records(wish.records)
+    if wish.records:
+        check_records(wish.records)
     for child in wish.children:
         check_new(child)
     if wish.children:

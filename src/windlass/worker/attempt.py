@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from windlass.core.job import JobRow
 from windlass.core.lease import Lease
+from windlass.core.transition import Transition
 from windlass.worker.context import Context
 
 
@@ -19,18 +20,19 @@ class Why(StrEnum):
 
 
 class Attempt:
-    """`task` and `context` are there once it has begun."""
+    """`task` and `context` are there once it has begun, `wish` once it has ended."""
 
-    __slots__ = ("claimed", "context", "job", "lease", "settling", "task", "why")
+    __slots__ = ("claimed", "context", "job", "lease", "refused", "task", "why", "wish")
 
-    def __init__(self, job: JobRow, claimed: float) -> None:
+    def __init__(self, job: JobRow, lease: Lease, claimed: float) -> None:
         self.job = job
-        self.lease: Lease = job.lease
+        self.lease = lease
         self.claimed = claimed
         self.context: Context | None = None
         self.task: asyncio.Task[None] | None = None
         self.why: Why | None = None
-        self.settling = False
+        self.wish: Transition | None = None  # how it ended, on its way to the store
+        self.refused = False  # what its task wanted could not be
 
     @property
     def lost(self) -> bool:

@@ -55,6 +55,12 @@ class Enqueueable(Protocol[P, J_co]):
 class Context:
     """One attempt, as its task sees it. Works from the task's own thread, whichever that is."""
 
+    __slots__ = (
+        "_children", "_codec", "_flag", "_flushing", "_kit", "_lock", "_loop", "_n", "_pending",
+        "_percent", "_stage", "_stages", "_steps", "_store", "cancelled", "current_step",
+        "flushed_at", "job", "state", "used_workspace",
+    )  # fmt: skip
+
     def __init__(
         self,
         job: JobRow,
@@ -76,7 +82,7 @@ class Context:
         self._loop = loop
         self._stages = stages
         self._lock = Lock()  # a sync task speaks from its own thread
-        self._flushing = asyncio.Lock()  # the store drops a record older than what it has
+        self._flushing: asyncio.Lock | None = None  # made by the first who stores what was said
         self._n = 0
         self._stage: str | None = None  # where an earlier attempt was says nothing about this one
         self._percent = job.percent
@@ -169,7 +175,7 @@ class Context:
 
     @property
     def children(self) -> tuple[NewJob, ...]:
-        return tuple(self._children)
+        return tuple(self._children) if self._children else ()
 
     # -- saying
 
@@ -230,6 +236,8 @@ class Context:
 
     def take(self) -> tuple[Record, ...]:
         """What was said since this was last asked."""
+        if not self._pending:
+            return ()
         with self._lock:
             taken, self._pending = tuple(self._pending), []
         return taken
@@ -294,16 +302,19 @@ class Context:
 
     @property
     def flushing(self) -> bool:
-        return self._flushing.locked()
+        return self._flushing is not None and self._flushing.locked()
 
     async def quiet(self) -> None:
         """Return when no write is under way."""
-        async with self._flushing:
-            pass
+        if self._flushing is not None:
+            async with self._flushing:
+                pass
 
     async def flush(self) -> None:
         """Store what was said so far; raises when this attempt no longer holds its lease."""
-        async with self._flushing:
+        if self._flushing is None:
+            self._flushing = asyncio.Lock()
+        async with self._flushing:  # one at a time: the store drops what is older than what it has
             records = self.take()
             if not records:
                 return

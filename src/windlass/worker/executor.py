@@ -69,7 +69,15 @@ class TaskRunner:
             return await self._unknown(job, context)
         try:
             arguments = spec.signature.restore(self._codec.decode(job.payload, Purpose.PAYLOAD))
-            value = await self._call(spec, job, context, arguments)
+            if (
+                spec.is_async
+                and job.policy.timeout is None
+                and not self._kit.middleware.around_runs
+            ):
+                given = (context,) if spec.signature.takes_context else ()
+                value = await spec.function(*given, **arguments)  # nothing around it
+            else:
+                value = await self._call(spec, job, context, arguments)
             result = self._codec.encode(spec.signature.result(value), Purpose.RESULT)
             check_size("the result", result, MAX_BLOB)
             return Succeeded(result=result)
@@ -84,8 +92,6 @@ class TaskRunner:
         given = (context,) if spec.signature.takes_context else ()
         timeout = job.policy.timeout
         middleware = self._kit.middleware
-        if spec.is_async and timeout is None and not middleware.around_runs:
-            return await spec.function(*given, **arguments)  # nearly all of them: nothing around it
         limit = asyncio.timeout(timeout)
         over = AttemptTimeoutError(f"ran longer than its timeout of {timeout} s")
 

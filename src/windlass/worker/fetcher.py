@@ -89,6 +89,7 @@ class Fetcher:
         self._stopping = asyncio.Event()
         self._room = asyncio.Event()
         self.last_claim: float | None = None  # by the loop's clock
+        self._waiting_here = 0  # jobs claimed ahead, in all lanes
         self.lull = asyncio.Event()  # set while nothing claimed waits for a slot
         self.lull.set()
 
@@ -138,6 +139,7 @@ class Fetcher:
             if queue in limits:  # a repeat answers what was asked for before
                 limits[queue] -= 1
             self._lanes[queue].ready.append(attempt)
+            self._waiting_here += 1
         for queue, _ in wanted:
             self._fill(self._lanes[queue])
         self._note_lull()
@@ -146,6 +148,7 @@ class Fetcher:
     def _fill(self, lane: _Lane) -> None:
         while lane.free > 0 and lane.ready:
             lane.free -= 1
+            self._waiting_here -= 1
             self._begin(lane.ready.popleft())
 
     def freed(self, queue: str) -> None:
@@ -155,8 +158,9 @@ class Fetcher:
         lane.ended += 1
         if lane.ready and not self._stopping.is_set():
             self._fill(lane)
-            self._note_lull()
-        if lane.wants:
+            if not self._waiting_here:
+                self.lull.set()
+        if not self._room.is_set() and lane.wants:
             self._room.set()
 
     def nudge(self) -> None:
@@ -164,7 +168,7 @@ class Fetcher:
         self._room.set()
 
     def _note_lull(self) -> None:
-        if any(lane.ready for lane in self._lanes.values()):
+        if self._waiting_here:
             self.lull.clear()
         else:
             self.lull.set()
@@ -202,6 +206,7 @@ class Fetcher:
     def drop(self, attempts: Iterable[Attempt]) -> None:
         for attempt in list(attempts):
             self._lanes[attempt.job.queue].ready.remove(attempt)
+            self._waiting_here -= 1
             self._give_back(attempt)
         self._note_lull()
 

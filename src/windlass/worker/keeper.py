@@ -73,9 +73,10 @@ class Keeper:
                     self._wakes = due
                     self._changed.notify()
 
-    def let_go(self, lease: Lease) -> None:
+    def let_go(self, *leases: Lease) -> None:
         with self._changed:
-            self._held.pop(lease, None)
+            for lease in leases:
+                self._held.pop(lease, None)
 
     def _run(self) -> None:
         with asyncio.Runner() as runner:

@@ -25,7 +25,7 @@ from windlass.core.errors import StoreError
 from windlass.core.event import Record
 from windlass.core.job import JobRow, NewJob
 from windlass.core.lease import DEFAULT_LEASE
-from windlass.core.outcome import Aborted, Failed, Outcome, Succeeded, settle
+from windlass.core.outcome import Aborted, Failed, Outcome, Succeeded, settle, succeed
 from windlass.core.state import State
 from windlass.core.transition import Answer, Status, Transition
 from windlass.store import Store
@@ -41,19 +41,8 @@ MAX_BATCH = 500
 _CLEANED = frozenset({State.SUCCEEDED, State.CANCELED})
 
 
-class _Wish:
-    """An attempt's outcome on its way to the store."""
-
-    __slots__ = ("attempt", "refused", "transition")
-
-    def __init__(self, attempt: Attempt, transition: Transition) -> None:
-        self.attempt = attempt
-        self.transition = transition
-        self.refused = False
-
-
 class Settler:
-    """`lull` is set while no job waits for a slot; `on_settled` is told when one is done with."""
+    """`lull` is set while no job waits for a slot; `on_settled` is told of those done with."""
 
     def __init__(
         self,
@@ -61,14 +50,14 @@ class Settler:
         tasks: Registry,
         codec: Codec,
         cleaner: Cleaner,
-        on_settled: Callable[[Attempt], None],
+        on_settled: Callable[[Sequence[Attempt]], None],
     ) -> None:
         self._store = store
         self._tasks = tasks
         self._codec = codec
         self._cleaner = cleaner
         self._on_settled = on_settled
-        self._pending: list[_Wish] = []
+        self._pending: list[Attempt] = []
         self._some = asyncio.Event()
         self._beside: set[asyncio.Task[None]] = set()
         self.settled: dict[State, int] = {}
@@ -106,8 +95,10 @@ class Settler:
         context = attempt.context
         records = context.take() if context is not None else ()
         children = context.children if context is not None else ()
-        self._pending.append(_Wish(attempt, self._wish(attempt.job, outcome, records, children)))
-        self._some.set()
+        attempt.wish = self._wish(attempt.job, outcome, records, children)
+        self._pending.append(attempt)
+        if len(self._pending) == 1:
+            self._some.set()
 
     def _do_beside(self, work: Coroutine[Any, Any, None]) -> None:
         """What takes its time keeps no other attempt waiting."""
@@ -122,48 +113,50 @@ class Settler:
 
     # -- writing
 
-    async def _write(self, batch: Sequence[_Wish]) -> None:
+    async def _write(self, batch: Sequence[Attempt]) -> None:
         """Until the store has taken it; what is lost in the meantime is left out."""
         while batch := self._still_ours(batch):
             try:
-                answers = await self._store.apply([wish.transition for wish in batch])
+                answers = await self._store.apply([attempt.wish for attempt in batch])  # type: ignore[misc]
             except StoreError as error:
                 log.warning("settling %d jobs failed, trying again: %s", len(batch), error)
                 await asyncio.sleep(RETRY_STORE)
                 continue
-            for wish, answer in zip(batch, answers, strict=True):
-                self._answered(wish, answer)
+            ended = [
+                attempt
+                for attempt, answer in zip(batch, answers, strict=True)
+                if self._answered(attempt, answer)
+            ]
+            self._on_settled(ended)
             return
 
-    def _still_ours(self, batch: Sequence[_Wish]) -> Sequence[_Wish]:
-        lost = [wish for wish in batch if wish.attempt.lost]
+    def _still_ours(self, batch: Sequence[Attempt]) -> Sequence[Attempt]:
+        lost = [attempt for attempt in batch if attempt.why is Why.LOST]
         if not lost:
             return batch
-        for wish in lost:
-            log.warning(
-                "job %s was lost to another worker; its result is dropped", wish.attempt.job.id
-            )
-            self._on_settled(wish.attempt)
-        return [wish for wish in batch if not wish.attempt.lost]
+        for attempt in lost:
+            log.warning("job %s is another worker's now; its result is dropped", attempt.job.id)
+        self._on_settled(lost)
+        return [attempt for attempt in batch if attempt.why is not Why.LOST]
 
-    def _answered(self, wish: _Wish, answer: Answer) -> None:
-        attempt = wish.attempt
+    def _answered(self, attempt: Attempt, answer: Answer) -> bool:
+        """Whether it is done with."""
         state = answer.state
         if answer.status is Status.APPLIED and state is not None:
             self.settled[state] = self.settled.get(state, 0) + 1
             if state in _CLEANED and _may_have_workspace(attempt):
                 self._do_beside(self._clean(attempt.job))
-        elif answer.status is Status.REFUSED and answer.error is not None and not wish.refused:
+        elif answer.status is Status.REFUSED and answer.error is not None and not attempt.refused:
             # What the task wants cannot be: that is how its attempt failed.
             failed = Failed(failure=describe(answer.error, self._codec))
-            wish.transition = self._wish(attempt.job, failed)
-            wish.refused = True
-            self._pending.append(wish)
+            attempt.wish = self._wish(attempt.job, failed)
+            attempt.refused = True
+            self._pending.append(attempt)
             self._some.set()
-            return
+            return False
         else:
             log.warning("job %s: the settle was answered %s", attempt.job.id, answer.status)
-        self._on_settled(attempt)
+        return True
 
     def _wish(
         self,
@@ -172,11 +165,11 @@ class Settler:
         records: Sequence[Record] = (),
         children: Sequence[NewJob] = (),
     ) -> Transition:
+        if isinstance(outcome, Succeeded):
+            return succeed(job, outcome, records, children)
         ends = partial(
             settle, job, outcome, random=random.random, records=records, children=children
         )
-        if isinstance(outcome, Succeeded):
-            return ends()
         spec = self._tasks.get(job.task)
         try:
             return ends(backoff=spec.options.backoff if spec else None)
@@ -215,4 +208,4 @@ def _may_have_workspace(attempt: Attempt) -> bool:
     """Whether this attempt made one, or an earlier one might have. Others cost no look at disk."""
     job, context = attempt.job, attempt.context
     used = context is not None and context.used_workspace
-    return used or job.attempt > 1 or job.lineage != job.id
+    return used or job.attempt > 1 or job.root_id is not None

@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -145,11 +145,11 @@ class Worker:
         """Hold the leases of what a claim answered; `asked` is by the loop's clock."""
         ago = asyncio.get_running_loop().time() - asked
         given = self.config.lease
+        attempts = [Attempt(job, job.lease, asked + ago) for job in jobs]
         self._keeper.hold_all(
-            [(job.lease, given or job.lease_seconds or DEFAULT_LEASE) for job in jobs],
+            [(it.lease, given or it.job.lease_seconds or DEFAULT_LEASE) for it in attempts],
             time.monotonic() - ago,
         )
-        attempts = [Attempt(job, asked + ago) for job in jobs]
         for attempt in attempts:
             self._attempts[attempt.lease] = attempt
         if attempts:
@@ -191,12 +191,14 @@ class Worker:
         """Its slot is free; its outcome is on its way. The lease is kept until it is stored."""
         if attempt.lost:
             log.warning("job %s was lost to another worker; its result is dropped", attempt.job.id)
-            self._done(attempt)
+            self._done([attempt])
         else:
             self._settler.settle(attempt, self._outcome(attempt, ended))
         self._fetcher.freed(attempt.job.queue)
 
     def _outcome(self, attempt: Attempt, ended: Outcome | None) -> Outcome:
+        if attempt.why is None and ended is not None:
+            return ended
         if attempt.why is Why.RELEASE and (ended is None or isinstance(ended, Failed)):
             return Released()  # whatever it made of being stopped, it is not the task's failure
         if ended is not None:
@@ -211,15 +213,17 @@ class Worker:
     def _give_back(self, attempt: Attempt) -> None:
         """It was claimed and never begun."""
         if attempt.lost:
-            self._done(attempt)
+            self._done([attempt])
         else:
             aborted = attempt.why is Why.CANCEL
             self._settler.settle(attempt, Aborted(reason="canceled") if aborted else Released())
 
-    def _done(self, attempt: Attempt) -> None:
-        """Nothing more is to be said for it."""
-        self._keeper.let_go(attempt.lease)
-        self._attempts.pop(attempt.lease, None)
+    def _done(self, attempts: Sequence[Attempt]) -> None:
+        """Nothing more is to be said for them."""
+        leases = [attempt.lease for attempt in attempts]
+        self._keeper.let_go(*leases)
+        for lease in leases:
+            self._attempts.pop(lease, None)
         if not self._attempts:
             self._settled.set()
             self._fetcher.nudge()

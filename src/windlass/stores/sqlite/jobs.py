@@ -211,13 +211,13 @@ class _Batch:
             self._write(found, row.id, decision)
         tally = decision.tally
         if tally is not None:
-            self.count((now, row.queue, row.task, tally.outcome), tally.wait, tally.run)
+            self.count((now, row.queue, row.task, tally.outcome), 1, tally.wait, tally.run)
         return decision.answer
 
-    def count(self, key: tuple[Instant, str, str, State], wait: int, run: int) -> None:
+    def count(self, key: tuple[Instant, str, str, State], n: int, wait: int, run: int) -> None:
         now, *rest = key
         sums = self._tallies.setdefault((minute_of(now), *rest), [0, 0, 0])
-        sums[0] += 1
+        sums[0] += n
         sums[1] += wait
         sums[2] += run
 
@@ -263,8 +263,8 @@ def apply(tx: Tx, wishes: Sequence[Transition]) -> list[Answer]:
             answers.append(Answer(Status.REFUSED, error=error))
     counted = _succeed(tx, valid, answers, now)
     batch = _Batch(tx, [wish.job_id for wish in valid.values()])
-    for queue, task, wait, run in counted:
-        batch.count((now, queue, task, State.SUCCEEDED), wait, run)
+    for queue, task, *sums in counted:
+        batch.count((now, queue, task, State.SUCCEEDED), *sums)
     for place, wish in valid.items():
         found = batch.standing(wish.job_id)
         if found is not None:
@@ -276,25 +276,39 @@ def apply(tx: Tx, wishes: Sequence[Transition]) -> list[Answer]:
 
 def _succeed(
     tx: Tx, valid: dict[int, Transition], answers: list[Answer], now: Instant
-) -> list[tuple[str, str, int, int]]:
+) -> list[Row]:
     """Settle the plain successes of a batch and take them out of it; answer what to count."""
-    plain: dict[bytes, int] = {}
+    plain: dict[int, bytes] = {}
     values: list[Row] = []
     for place, wish in valid.items():
         token = wish.token
         if wish.trigger is Trigger.SUCCEED and token and not (wish.records or wish.children):
-            key = wish.job_id.bytes
-            plain[key] = place
+            key = plain[place] = wish.job_id.bytes
             values.append((now, wish.result, key, wish.fence, token.bytes))
     alone = len({wish.job_id for wish in valid.values()}) == len(valid)
     if not (plain and alone) or any(wish.children for wish in valid.values()):
         return []  # a job that comes twice, or children who may meet it, need their order
-    done: list[Row] = tx.connection.executemany(SQL.succeed, values).fetchall()
-    for job_id, *_ in done:
-        place = plain[job_id]
+    if not _all_or_none(tx.connection, SQL.succeed, values):
+        return []
+    for place in plain:
         answers[place] = SUCCEEDED
         tx.touch(valid.pop(place).job_id)
-    return [(queue, task, wait, run) for _, queue, task, wait, run in done]
+    return every(tx.connection, SQL.tallies, (apsw.carray(tuple(plain.values())),))
+
+
+def _all_or_none(connection: apsw.Connection, sql: str, values: list[Row]) -> bool:
+    """Run a statement for each; whether each changed its row. If not, none of them has."""
+    before = connection.total_changes()
+    if len(values) == 1:
+        connection.execute(sql, values[0])
+        return connection.total_changes() > before
+    connection.execute("SAVEPOINT windlass_all")
+    connection.executemany(sql, values)
+    done = connection.total_changes() - before == len(values)
+    if not done:
+        connection.execute("ROLLBACK TO windlass_all")
+    connection.execute("RELEASE windlass_all")
+    return done
 
 
 class _Past:

@@ -26,6 +26,7 @@ class Queries:
     standing: str
     standings: str
     succeed: str
+    tallies: str
     save: str
     insert_log: str
     past_attempt: str
