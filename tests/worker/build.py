@@ -67,6 +67,13 @@ async def until(job: Job[Any], wanted: Callable[[Event], bool]) -> Event:
     raise AssertionError("the job ended without it")
 
 
+async def eventually(look: Callable[[], Awaitable[bool]]) -> None:
+    """For what tells nobody when it comes."""
+    async with asyncio.timeout(PATIENCE):
+        while not await look():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
 def running(event: Event) -> bool:
     return event.data.get("status") == "running"
 

@@ -1,0 +1,204 @@
+"""How a worker claims: as many as it can run, and ahead only of what runs quickly."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TypeVar
+
+import pytest
+from tests.worker.build import PATIENCE, Spy, eventually, make_worker, until, work_off, working
+from tests.worker.build import running as is_running
+
+from windlass import Context, Job, Windlass
+from windlass.core.errors import StoreUnavailableError
+from windlass.core.state import State
+from windlass.worker import fetcher
+
+T = TypeVar("T")
+HOUR = 3600.0
+
+
+@pytest.fixture
+async def app() -> AsyncIterator[Windlass]:
+    app = Windlass("memory:")
+    yield app
+    await app.aclose()
+
+
+async def states(jobs: list[Job[None]]) -> list[State]:
+    return [(await job.arefresh()).state for job in jobs]
+
+
+async def calls_of(app: Windlass, verb: str, number: int) -> int:
+    """How often a worker of ten slots calls a verb of the store to work off quick jobs."""
+
+    @app.task(name="quick")
+    async def quick() -> None: ...
+
+    await app.aenqueue_many([quick.new_job() for _ in range(number)])
+    count = 0
+
+    def look(called: str) -> None:
+        nonlocal count
+        count += called == verb
+
+    await work_off(app, Spy(app.client().store.twin(), look), queues={"default": 10})
+    return count
+
+
+async def test_quick_jobs_are_claimed_many_at_a_time(app: Windlass) -> None:
+    assert await calls_of(app, "claim", 1000) < 1000 / 10 / 2
+
+
+async def test_what_ended_together_is_settled_together(app: Windlass) -> None:
+    assert await calls_of(app, "apply", 1000) < 1000 / 10
+
+
+async def test_jobs_that_take_their_time_are_left_to_others_until_a_slot_is_free(
+    app: Windlass,
+) -> None:
+    go = asyncio.Event()
+
+    @app.task
+    async def slow() -> None:
+        await go.wait()
+
+    jobs = [await slow.aenqueue() for _ in range(6)]
+    async with working(app, queues={"default": 2}):
+        await until(jobs[1], is_running)
+        assert await states(jobs) == [State.RUNNING] * 2 + [State.QUEUED] * 4
+        go.set()
+        for job in jobs:
+            await job.await_end(PATIENCE)
+
+
+async def test_what_was_claimed_ahead_of_slow_neighbours_is_given_back_uncounted(
+    app: Windlass, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetcher, "PATIENCE", 0.1)
+    monkeypatch.setattr(fetcher, "AHEAD", 1000.0)  # however slow this machine is, claim all of them
+    go = asyncio.Event()
+
+    @app.task
+    async def task(slow: bool) -> None:
+        if slow:
+            await go.wait()
+
+    await app.aenqueue_many([task.new_job(slow=False) for _ in range(500)])
+    jobs = await app.aenqueue_many([task.new_job(slow=True) for _ in range(20)])
+
+    async def given_back() -> bool:
+        now = await states(jobs)
+        return (now.count(State.RUNNING), now.count(State.QUEUED)) == (2, 18)
+
+    async with working(app, queues={"default": 2}):
+        await eventually(given_back)
+        assert max(job.row.attempt for job in jobs if job.state is State.QUEUED) == 1
+        assert {(job.row.retry_count, job.row.crash_count) for job in jobs} == {(0, 0)}
+        go.set()
+        for job in jobs:
+            assert (await job.await_end(PATIENCE)).state is State.SUCCEEDED
+
+
+async def test_a_stop_gives_back_what_was_claimed_and_never_begun(
+    app: Windlass, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetcher, "PATIENCE", HOUR)
+    monkeypatch.setattr(fetcher, "AHEAD", 1000.0)
+    begun = asyncio.Event()
+    ran = 0
+
+    @app.task
+    async def task(slow: bool) -> None:
+        nonlocal ran
+        if slow:
+            ran += 1
+            begun.set()
+            await asyncio.Event().wait()
+
+    await app.aenqueue_many([task.new_job(slow=False) for _ in range(500)])
+    jobs = await app.aenqueue_many([task.new_job(slow=True) for _ in range(20)])
+    worker = make_worker(app, queues={"default": 1}, grace=0.0)
+    working = asyncio.create_task(worker.run())
+    await asyncio.wait_for(begun.wait(), PATIENCE)
+    worker.stop()
+    await asyncio.wait_for(working, PATIENCE)
+    assert ran == 1
+    assert await states(jobs) == [State.QUEUED] * 20
+    assert max(job.row.attempt for job in jobs[1:]) == 1  # they were claimed
+    assert {(job.row.retry_count, job.row.crash_count) for job in jobs} == {(0, 0)}
+
+
+async def test_a_job_canceled_while_it_waits_for_a_slot_never_begins(
+    app: Windlass, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetcher, "PATIENCE", HOUR)
+    monkeypatch.setattr(fetcher, "AHEAD", 1000.0)  # however slow this machine is, claim all of them
+    go = asyncio.Event()
+    ran: list[int] = []
+
+    @app.task
+    async def task(ctx: Context, number: int, slow: bool) -> None:
+        ran.append(number)
+        if slow:
+            await go.wait()
+
+    await app.aenqueue_many([task.new_job(0, slow=False) for _ in range(50)])
+    jobs = await app.aenqueue_many([task.new_job(n, slow=True) for n in range(1, 5)])
+    looks = 0
+
+    def look(verb: str) -> None:
+        nonlocal looks
+        looks += verb == "get"
+
+    async def claimed() -> bool:
+        return await states(jobs) == [State.RUNNING] * 4
+
+    async def told() -> bool:
+        return looks > asked + 1  # the first may have begun before
+
+    store = Spy(app.client().store.twin(), look)
+    async with working(app, store, queues={"default": 1}, follow=0.01):
+        await eventually(claimed)
+        assert await jobs[2].acancel() is State.RUNNING
+        asked = looks
+        await eventually(told)
+        go.set()
+        ended = [(await job.await_end(PATIENCE)).state for job in jobs]
+    assert ended == [State.SUCCEEDED, State.SUCCEEDED, State.CANCELED, State.SUCCEEDED]
+    assert 3 not in ran
+
+
+async def test_a_full_queue_goes_on_when_a_slot_is_free_while_another_queue_is_idle(
+    app: Windlass,
+) -> None:
+    @app.task(queue="busy")
+    async def task() -> None: ...
+
+    jobs = [await task.aenqueue() for _ in range(3)]
+    async with working(app, queues={"busy": 1, "idle": 1}, poll=HOUR):
+        for job in jobs:
+            assert (await job.await_end(PATIENCE)).state is State.SUCCEEDED
+
+
+async def test_a_claim_whose_answer_was_lost_is_repeated_with_its_token(app: Windlass) -> None:
+    @app.task
+    async def task() -> None: ...
+
+    job = await task.aenqueue()
+    store = app.client().store.twin()
+    lost = 1
+
+    class Deaf(Spy):
+        async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
+            nonlocal lost
+            answer = await call()
+            if verb == "claim" and answer and lost:
+                lost -= 1
+                raise StoreUnavailableError("the answer was lost")
+            return answer
+
+    async with working(app, Deaf(store, lambda _: None)):
+        row = (await job.await_end(PATIENCE)).row
+    assert (row.state, row.attempt, lost) == (State.SUCCEEDED, 1, 0)
