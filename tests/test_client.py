@@ -83,9 +83,10 @@ async def test_what_is_said_about_one_job_overrules_its_task(client: Client) -> 
 
 
 async def test_every_job_has_a_correlation_id_of_its_own_or_the_given_one(client: Client) -> None:
-    own = prepare(client, 1)
-    assert own.headers == {CORRELATION_ID: str(own.id)}
-    given = prepare(client, 1, headers={CORRELATION_ID: "trace-1", "x": "y"})
+    own = await put(client, 1)
+    assert own.correlation_id == str(own.id)
+    given = await put(client, 1, headers={CORRELATION_ID: "trace-1", "x": "y"})
+    assert given.correlation_id == "trace-1"
     assert given.headers == {CORRELATION_ID: "trace-1", "x": "y"}
 
 
@@ -203,10 +204,11 @@ async def test_a_retry_is_the_same_request_as_a_new_job_that_points_back(client:
     await fail(client, row)
     new = accepted(await client.retry(row.id))
     same = ("task", "queue", "payload", "priority", "policy", "lease_seconds", "owner", "team",
-            "tags", "headers", "unique_key")  # fmt: skip
+            "tags", "correlation_id", "unique_key")  # fmt: skip
     for name in same:
         assert getattr(new, name) == getattr(row, name), name
     assert new.id != row.id
+    assert new.headers["trace"] == "t"
     assert (new.retry_of, new.request_id, new.state) == (row.id, None, State.QUEUED)
     assert (await client.get(row.id)).retried_as == new.id
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -16,10 +16,15 @@ from windlass.core.errors import ConflictError, NotFoundError, RequestError
 from windlass.core.event import Event
 from windlass.core.ids import uuid7
 from windlass.core.job import CORRELATION_ID, JobRow, NewJob
+from windlass.core.query import Query
 from windlass.core.state import State
 from windlass.core.transition import CancelRequest, Status
-from windlass.store import Store
+from windlass.core.why import Seen, Why, why
+from windlass.core.worker import WORKER, LiveWorker
+from windlass.store import QueueStats, Store
 from windlass.task import TaskSpec
+
+COUNT_AHEAD = 200  # a longer queue is not gone through to count who is ahead
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +82,7 @@ class Client:
             owner=options.owner,
             team=options.team,
             tags=options.tags,
-            headers={CORRELATION_ID: str(job_id), **options.headers},
+            headers=options.headers,
             request_id=options.request_id,
             digest=self.codec.digest([task.name, stored]) if keyed else None,
             unique_key=options.unique_key,
@@ -135,6 +140,52 @@ class Client:
             pass
         return await self.get(job_id)
 
+    async def why(self, job_id: UUID) -> Why:
+        """Why it is not running, or not any more: every reason that holds, the weightiest first."""
+        row = await self.get(job_id)
+        if row.final:
+            return why(row, Seen(now=await self.store.ping()))
+        queue = (await self.store.stats()).get(row.queue, QueueStats())
+        queued = queue.counts.get(State.QUEUED, 0)
+        return why(
+            row,
+            Seen(
+                now=await self.store.ping(),
+                workers=await self.workers(),
+                paused=queue.paused,
+                queued=queued,
+                running=queue.counts.get(State.RUNNING, 0),
+                ahead=await self._ahead(row, queued) if queued <= COUNT_AHEAD else None,
+            ),
+        )
+
+    async def _ahead(self, row: JobRow, queued: int) -> int:
+        """How many of the jobs in its queue are before it."""
+        if row.position is None:
+            return 0
+        place = (-row.priority, row.position)
+        seen = ahead = 0
+        query = Query(states=frozenset({State.QUEUED}), queues=frozenset({row.queue}))
+        while True:
+            page = await self.store.find(query)
+            places = [
+                (-one.priority, one.position) for one in page.rows if one.position is not None
+            ]
+            ahead += sum(other < place for other in places)
+            seen += len(places)
+            if page.cursor is None or seen >= queued:
+                return ahead
+            query = replace(query, cursor=page.cursor)
+
+    async def workers(self) -> list[LiveWorker]:
+        """The workers that live, as they last showed themselves, by name."""
+        found: list[LiveWorker] = []
+        after = ""
+        while entries := await self.store.list_records(WORKER, after):
+            found += [LiveWorker.decode(entry.value) for entry in entries]
+            after = entries[-1].key
+        return found
+
     def events(self, job_id: UUID, after: int = 0) -> AsyncIterator[Event]:
         return self.store.tail(job_id, after)
 
@@ -155,7 +206,7 @@ def again(row: JobRow, *, resume: bool = False) -> NewJob:
         owner=row.owner,
         team=row.team,
         tags=row.tags,
-        headers=row.headers,
+        headers={**row.headers, CORRELATION_ID: row.correlation_id},
         unique_key=row.unique_key,
         retry_of=row.id,
         resume=resume,

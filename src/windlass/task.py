@@ -58,6 +58,12 @@ class Signature:
                 )
             whose = f"the parameter {key!r} of task {name!r}"
             self._arguments[key] = _adapter(hints.get(key, Any), whose)
+        self._known = self._arguments.keys()
+        self._positional = [
+            key
+            for key, parameter in self._bound.parameters.items()
+            if parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
+        ]
         self._needed = [
             key
             for key, parameter in self._bound.parameters.items()
@@ -69,22 +75,32 @@ class Signature:
 
     def store(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """What is stored for a call with these arguments; says which one is wrong, and why."""
-        try:
-            given = self._bound.bind(*args, **kwargs).arguments
-        except TypeError as error:
-            raise InvalidArgumentError(f"task {self._name!r}: {error}") from None
-        checked, problems = self._check(given, strict=None)
+        checked, problems = self._check(self._bind(args, kwargs), strict=None)
         if problems:
             raise InvalidArgumentError(f"task {self._name!r}: {'; '.join(problems)}")
         stored: dict[str, Any] = {}
         for key, value in checked.items():
             try:
-                stored[key] = self._arguments[key].dump_python(value, **_AS_JSON)
+                stored[key] = self._arguments[key].serializer.to_python(value, **_AS_JSON)
             except (PydanticSerializationError, ValueError) as error:
                 raise InvalidArgumentError(
                     f"task {self._name!r}: argument {key!r} cannot be stored: {error}"
                 ) from None
         return stored
+
+    def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments by name, as a call would take them."""
+        given = dict(zip(self._positional, args, strict=False))
+        if (
+            len(args) == len(given)
+            and (not kwargs or (given.keys().isdisjoint(kwargs) and kwargs.keys() <= self._known))
+            and all(key in given or key in kwargs for key in self._needed)
+        ):
+            return {**given, **kwargs} if kwargs else given
+        try:  # slow, and good at saying what is wrong
+            return self._bound.bind(*args, **kwargs).arguments
+        except TypeError as error:
+            raise InvalidArgumentError(f"task {self._name!r}: {error}") from None
 
     def restore(self, stored: Any) -> dict[str, Any]:
         """The arguments for a call, from what was stored; what the task no longer has is left."""
@@ -106,14 +122,14 @@ class Signature:
         problems: list[str] = []
         for key, value in given.items():
             try:
-                checked[key] = self._arguments[key].validate_python(value, strict=strict)
+                checked[key] = self._arguments[key].validator.validate_python(value, strict=strict)
             except pydantic.ValidationError as error:
                 problems += _explain(key, error)
         return checked, problems
 
     def result(self, value: Any) -> Any:
         try:
-            return self._result.dump_python(value, **_AS_JSON, warnings=False)
+            return self._result.serializer.to_python(value, **_AS_JSON, warnings=False)
         except (PydanticSerializationError, ValueError) as error:
             raise CodecError(
                 f"the result of task {self._name!r} cannot be stored: {error}"

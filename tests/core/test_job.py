@@ -115,9 +115,9 @@ def test_a_lineage_is_named_by_its_first_job() -> None:
     assert replace(row(), root_id=OTHER).lineage == OTHER
 
 
-def test_the_correlation_id_is_a_header() -> None:
+def test_the_correlation_id_is_a_header_or_the_jobs_own_id() -> None:
     assert row(headers={"correlation-id": "c-1"}).correlation_id == "c-1"
-    assert row().correlation_id is None
+    assert row().correlation_id == str(row().id)
 
 
 @pytest.mark.parametrize("state", State)

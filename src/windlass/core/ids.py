@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
 from threading import Lock
 from uuid import UUID, SafeUUID
 
 _VERSION_7 = 0x7 << 76
 _VARIANT = 0b10 << 62
 _COUNTER_BITS = 74  # rand_a and rand_b together
+_WIDTH = 10  # bytes
 
 
 class Uuid7Source:
@@ -26,13 +28,17 @@ class Uuid7Source:
 
     def _forget(self) -> None:
         self._lock = Lock()
+        self._entropy: Iterator[int] = iter(())
         self._milliseconds = 0
         self._counter = 0
 
     def __call__(self) -> UUID:
-        entropy = int.from_bytes(os.urandom(10), "big")
         now = time.time_ns() // 1_000_000
         with self._lock:
+            entropy = next(self._entropy, None)
+            if entropy is None:
+                self._entropy = _numbers(os.urandom(_WIDTH * 256))
+                entropy = next(self._entropy)
             if now > self._milliseconds:
                 self._milliseconds = now
                 # The top bit stays clear, so that a millisecond has room to count up in.
@@ -46,6 +52,11 @@ class Uuid7Source:
         high = counter >> 62
         low = counter & ((1 << 62) - 1)
         return uuid_of((milliseconds << 80) | _VERSION_7 | (high << 64) | _VARIANT | low)
+
+
+def _numbers(data: bytes) -> Iterator[int]:
+    """80 random bits at a time: asking the system for each would cost as much as all the rest."""
+    return (int.from_bytes(data[at : at + _WIDTH], "big") for at in range(0, len(data), _WIDTH))
 
 
 _set_int = UUID.int.__set__  # type: ignore[attr-defined,misc]

@@ -7,7 +7,7 @@ which is all that a decision about its future looks at. Every instant comes from
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from uuid import UUID
 
 from windlass.core import limits
@@ -24,7 +24,7 @@ CORRELATION_ID = "correlation-id"
 DEFAULT_POLICY = Policy()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class NewJob:
     """A request to enqueue. The id is made by the caller, so that asking twice is harmless.
 
@@ -152,8 +152,9 @@ class JobRow(Standing):
         return Lease(self.id, self.fence, self.token)
 
     @property
-    def correlation_id(self) -> str | None:
-        return self.headers.get(CORRELATION_ID)
+    def correlation_id(self) -> str:
+        """What ties together all that comes of one request: by default, the first job's own id."""
+        return self.headers.get(CORRELATION_ID) or str(self.id)
 
     @property
     def lineage(self) -> UUID:

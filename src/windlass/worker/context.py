@@ -168,10 +168,9 @@ class Context:
 
     def _child(self, new: NewJob) -> NewJob:
         """One correlation id for all that comes of one job, unless the child has its own."""
-        ours = self.job.correlation_id
-        if ours is None or new.headers.get(CORRELATION_ID) != str(new.id):
+        if CORRELATION_ID in new.headers:
             return new
-        return replace(new, headers={**new.headers, CORRELATION_ID: ours})
+        return replace(new, headers={**new.headers, CORRELATION_ID: self.job.correlation_id})
 
     @property
     def children(self) -> tuple[NewJob, ...]:

@@ -1,0 +1,178 @@
+"""Why a job is not running: every reason that holds, the weightiest first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from tests.core.build import JOB, NOW, OTHER, RETRYABLE, reach, row
+
+from windlass.core.clock import SECOND
+from windlass.core.failure import ErrorKind, Failure
+from windlass.core.job import JobRow
+from windlass.core.state import State, Trigger
+from windlass.core.why import Because, Seen, why
+from windlass.core.worker import LiveWorker
+
+
+def worker(name: str = "w", **over: Any) -> LiveWorker:
+    facts: dict[str, Any] = {
+        "name": name, "host": "h", "pid": 1, "version": "1", "queues": {"default": 2},
+        "tasks": ("mail.send",), "started_at": NOW, "seen_at": NOW,
+    }  # fmt: skip
+    return LiveWorker(**facts | over)
+
+
+def seen(**over: Any) -> Seen:
+    facts: dict[str, Any] = {"now": NOW, "workers": [worker()]}
+    return Seen(**facts | over)
+
+
+def changed(job: JobRow, **over: Any) -> JobRow:
+    return JobRow(**{name: getattr(job, name) for name in _fields(job)} | over)
+
+
+def _fields(job: JobRow) -> Sequence[str]:
+    return [name for kind in type(job).__mro__ for name in getattr(kind, "__slots__", ())]
+
+
+def because(job: JobRow, around: Seen) -> list[Because]:
+    return [reason.because for reason in why(job, around).reasons]
+
+
+def test_a_queued_job_with_nothing_in_its_way_is_next() -> None:
+    answer = why(row(), seen())
+    assert (answer.job_id, answer.state) == (JOB, State.QUEUED)
+    assert [reason.because for reason in answer.reasons] == [Because.READY]
+    assert str(answer) == "it is next, and should start at once"
+
+
+def test_a_job_behind_others_says_how_many() -> None:
+    assert because(row(), seen(ahead=3)) == [Because.BEHIND]
+    assert "3 jobs are before it" in str(why(row(), seen(ahead=3)))
+    assert "1 job is before it" in str(why(row(), seen(ahead=1)))
+    assert "10,000 or more jobs wait" in str(why(row(), seen(ahead=None, queued=10_000)))
+
+
+def test_without_a_worker_of_its_queue_there_is_nobody_to_take_it() -> None:
+    nobody = why(row(), seen(workers=[]))
+    assert [reason.because for reason in nobody.reasons] == [Because.NO_WORKER]
+    assert "no worker takes queue 'default': none is live" in str(nobody)
+    assert nobody.reasons[0].advice == "windlass worker module:app -Q default"
+    others = why(row(), seen(workers=[worker(queues={"media": 1})]))
+    assert "none of the 1 live ones does" in str(others)
+
+
+def test_workers_that_do_not_know_the_task_do_not_run_it() -> None:
+    answer = why(row(), seen(workers=[worker(tasks=("a", "b")), worker(queues={"media": 1})]))
+    assert [reason.because for reason in answer.reasons] == [Because.UNKNOWN_TASK]
+    assert "knows the task 'mail.send'" in str(answer)
+    one_does = [worker(tasks=("a",)), worker("x")]
+    assert because(row(), seen(workers=one_does)) == [Because.READY]
+
+
+def test_taken_slots_are_a_reason_of_their_own() -> None:
+    assert because(row(), seen(running=1)) == [Because.READY]
+    assert because(row(), seen(running=2)) == [Because.BUSY]
+    assert because(row(), seen(running=2, ahead=1)) == [Because.BUSY, Because.BEHIND]
+    two = [worker(), worker("x")]
+    assert because(row(), seen(running=2, workers=two)) == [Because.READY]
+
+
+def test_a_paused_queue_comes_first_and_hides_nothing() -> None:
+    answer = why(row(), seen(paused=True, workers=[], ahead=2))
+    assert [reason.because for reason in answer.reasons] == [
+        Because.PAUSED, Because.NO_WORKER, Because.BEHIND,
+    ]  # fmt: skip
+    assert answer.reasons[0].advice == "windlass queues resume default"
+
+
+def test_a_held_job_says_how_to_submit_it() -> None:
+    answer = why(row(hold=True), seen())
+    assert [reason.because for reason in answer.reasons] == [Because.HELD]
+    assert answer.reasons[0].advice == f"windlass jobs submit {JOB}"
+    both = row(hold=True, delay=60)
+    assert because(both, seen()) == [Because.HELD, Because.SCHEDULED]
+
+
+def test_a_job_of_the_future_waits_for_its_time() -> None:
+    job = row(delay=60)
+    answer = why(job, seen())
+    [reason] = answer.reasons
+    assert (reason.because, reason.at) == (Because.SCHEDULED, NOW + 60 * SECOND)
+    assert "2023-11-14 22:14:20Z" in reason.text
+    assert because(job, seen(paused=True)) == [Because.SCHEDULED, Because.PAUSED]
+    late = NOW + 61 * SECOND
+    assert because(job, seen(now=late)) == [Because.DUE]
+    assert because(job, seen(now=late, workers=[])) == [Because.DUE, Because.NO_WORKER]
+
+
+def test_a_job_that_failed_backs_off_and_names_the_error() -> None:
+    job = reach(State.RETRYING).row
+    at = changed(job, trigger=Trigger.RETRY, error=RETRYABLE, due_at=NOW + 10**9, retry_count=1)
+    [reason] = why(at, seen(now=NOW)).reasons
+    assert reason.because is Because.BACKING_OFF
+    assert "after io in attempt 1 (retry 1 of 3)" in reason.text
+    snoozed = changed(at, trigger=Trigger.SNOOZE)
+    assert because(snoozed, seen()) == [Because.SNOOZED]
+    crashed = changed(at, trigger=Trigger.CRASH)
+    assert because(crashed, seen()) == [Because.BACKING_OFF]
+    assert "its worker died" in str(why(crashed, seen()))
+
+
+def test_a_job_that_waits_for_others_says_for_how_many() -> None:
+    job = changed(row(hold=True), held=False, waiting_for=2)
+    assert because(job, seen()) == [Because.DEPENDENCIES]
+    assert "waits for 2 other jobs" in str(why(job, seen()))
+
+
+def test_a_running_job_says_where_and_since_when() -> None:
+    job = reach(State.RUNNING).row
+    assert job.lease_until is not None
+    [reason] = why(job, seen(now=job.lease_until - 1)).reasons
+    assert reason.because is Because.RUNNING
+    assert f"it runs on {job.worker} since" in reason.text
+    asked = changed(job, cancel_at=NOW)
+    before = seen(now=job.lease_until - 1)
+    assert because(asked, before) == [Because.RUNNING, Because.CANCELING]
+
+
+def test_a_running_job_whose_lease_ran_out_waits_for_a_sweep() -> None:
+    job = reach(State.RUNNING).row
+    assert because(job, seen(now=job.lease_until)) == [Because.LEASE_LOST]
+    assert because(job, seen(now=job.lease_until, workers=[])) == [
+        Because.LEASE_LOST, Because.NO_WORKER,
+    ]  # fmt: skip
+
+
+def test_a_job_past_its_expiry_will_not_start_any_more() -> None:
+    job = row(expires_in=5)
+    assert because(job, seen(now=NOW + 4 * SECOND)) == [Because.READY]
+    assert because(job, seen(now=NOW + 5 * SECOND)) == [Because.EXPIRED]
+
+
+@pytest.mark.parametrize("state", [State.SUCCEEDED, State.FAILED, State.CANCELED])
+def test_a_finished_job_says_how_and_what_can_be_done(state: State) -> None:
+    job = reach(state).row
+    [reason] = why(job, seen(now=NOW + 10**12, workers=[], paused=True)).reasons
+    assert (reason.because, reason.at) == (Because.FINISHED, job.ended_at)
+    assert state in reason.text
+    assert (reason.advice is None) == (state is State.SUCCEEDED)
+    again = changed(job, retried_as=OTHER)
+    assert why(again, seen()).reasons[0].advice == f"it was retried as {OTHER}"
+
+
+def test_a_failed_job_names_its_error_and_a_stepped_one_is_resumed() -> None:
+    failure = Failure(code="crashed", kind=ErrorKind.TERMINAL)
+    job = changed(reach(State.FAILED).row, error=failure, last_step="voice")
+    [reason] = why(job, seen()).reasons
+    assert "it has failed with crashed at" in reason.text
+    assert reason.advice == f"windlass jobs resume {JOB}"
+
+
+def test_a_worker_reads_back_what_it_wrote_and_forgives_what_is_newer() -> None:
+    one = worker(last_claim_at=NOW, running=3)
+    assert LiveWorker.decode(one.encode()) == one
+    newer = one.encode()[:-1] + b',"mood":"fine"}'
+    assert LiveWorker.decode(newer) == one
