@@ -90,16 +90,24 @@ def test_a_repeated_claim_is_found_by_its_token(file: apsw.Connection) -> None:
         (SQL.get_job, (JOB,)),
         (SQL.standing, (JOB,)),
         (SQL.extend, (1, JOB, 1, JOB)),
-        (SQL.succeed, (1, None, JOB, 1, JOB)),
     ],
-    ids=["get_job", "standing", "extend", "succeed"],
+    ids=["get_job", "standing", "extend"],
 )
 def test_one_job_is_found_by_its_id(file: apsw.Connection, sql: str, parameters: Any) -> None:
     assert plan(file, sql, parameters) == ["SEARCH windlass_job USING INDEX windlass_job_id (id=?)"]
 
 
-def test_a_batch_is_found_by_ids(file: apsw.Connection) -> None:
-    steps = plan(file, SQL.standings, (apsw.carray((JOB, JOB)),))
+@pytest.mark.parametrize(
+    ("sql", "parameters"),
+    [
+        (SQL.standings, (apsw.carray((JOB, JOB)),)),
+        (SQL.tallies, (apsw.carray((JOB, JOB)),)),
+        (SQL.succeed, (1, None, apsw.carray((JOB, JOB)), 1, JOB)),
+    ],
+    ids=["standings", "tallies", "succeed"],
+)
+def test_a_batch_is_found_by_ids(file: apsw.Connection, sql: str, parameters: Any) -> None:
+    steps = plan(file, sql, parameters)
     assert searches(steps) == ["SEARCH windlass_job USING INDEX windlass_job_id (id=?)"]
 
 

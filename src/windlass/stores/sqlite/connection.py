@@ -16,6 +16,7 @@ from windlass.core.clock import Instant
 from windlass.core.errors import InvalidArgumentError, StoreUnavailableError
 from windlass.stores.sql import migrations
 from windlass.stores.sql.migrations import Applied
+from windlass.stores.sqlite.errors import translate
 
 Durability = Literal["full", "normal", "off"]
 MIN_SQLITE = (3, 51, 3)  # older ones can corrupt a WAL file that is reset while it is read
@@ -27,6 +28,12 @@ WAL_LIMIT = 4096 * WAL_PAGES
 WAIT_FOR_READERS = 1.0
 Parameters: TypeAlias = Sequence[Any] | dict[str, Any]
 MIGRATIONS = migrations.read("windlass.stores.sqlite.migrations")
+_SCHEMA = (
+    "CREATE TABLE IF NOT EXISTS windlass_schema (version INTEGER PRIMARY KEY, "
+    "name TEXT NOT NULL, checksum TEXT NOT NULL, breaking INTEGER NOT NULL, "
+    "applied_at INTEGER NOT NULL) STRICT"
+)
+_NOW = "CAST(unixepoch('subsec') * 1000000 AS INTEGER)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,11 +193,7 @@ def migrate(connection: apsw.Connection, where: str, now: Instant) -> Sequence[s
         return []
     connection.execute("BEGIN IMMEDIATE")
     try:
-        connection.execute(
-            "CREATE TABLE IF NOT EXISTS windlass_schema (version INTEGER PRIMARY KEY, "
-            "name TEXT NOT NULL, checksum TEXT NOT NULL, breaking INTEGER NOT NULL, "
-            "applied_at INTEGER NOT NULL) STRICT"
-        )
+        connection.execute(_SCHEMA)
         todo = migrations.plan(known, _applied(connection), where)
         for migration in todo:
             connection.execute(migration.sql)
@@ -205,6 +208,23 @@ def migrate(connection: apsw.Connection, where: str, now: Instant) -> Sequence[s
             connection.execute("ROLLBACK")
         raise
     return [f"{migration.version:04d}_{migration.name}" for migration in todo]
+
+
+def script(path: Path) -> str:
+    """The SQL that opening this file would run. The file is only read, and not made."""
+    todo: Sequence[migrations.Migration] = MIGRATIONS
+    if path.exists():
+        try:
+            connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+            try:
+                connection.set_busy_handler(patience(BUSY_SECONDS))
+                if connection.table_exists("main", "windlass_schema"):
+                    todo = migrations.plan(MIGRATIONS, _applied(connection), str(path))
+            finally:
+                let_go(connection)
+        except apsw.Error as error:
+            raise translate(error, str(path)) from error
+    return migrations.script(todo, _SCHEMA, _NOW)
 
 
 def _pending(connection: apsw.Connection, where: str) -> bool:

@@ -279,16 +279,20 @@ def _succeed(
 ) -> list[Row]:
     """Settle the plain successes of a batch and take them out of it; answer what to count."""
     plain: dict[int, bytes] = {}
-    values: list[Row] = []
+    alike: dict[tuple[bytes | None, int, UUID], list[bytes]] = {}
     for place, wish in valid.items():
         token = wish.token
         if wish.trigger is Trigger.SUCCEED and token and not (wish.records or wish.children):
             key = plain[place] = wish.job_id.bytes
-            values.append((now, wish.result, key, wish.fence, token.bytes))
+            alike.setdefault((wish.result, wish.fence, token), []).append(key)
     alone = len({wish.job_id for wish in valid.values()}) == len(valid)
     if not (plain and alone) or any(wish.children for wish in valid.values()):
         return []  # a job that comes twice, or children who may meet it, need their order
-    if not _all_or_none(tx.connection, SQL.succeed, values):
+    values = [
+        (now, result, apsw.carray(tuple(ids)), fence, token.bytes)
+        for (result, fence, token), ids in alike.items()
+    ]
+    if not _all_or_none(tx.connection, SQL.succeed, values, len(plain)):
         return []
     for place in plain:
         answers[place] = SUCCEEDED
@@ -296,15 +300,17 @@ def _succeed(
     return every(tx.connection, SQL.tallies, (apsw.carray(tuple(plain.values())),))
 
 
-def _all_or_none(connection: apsw.Connection, sql: str, values: list[Row]) -> bool:
-    """Run a statement for each; whether each changed its row. If not, none of them has."""
+def _all_or_none(
+    connection: apsw.Connection, sql: str, values: list[Row], rows_changed: int
+) -> bool:
+    """Run a statement for each; whether that changed so many rows. If not, it changed none."""
     before = connection.total_changes()
-    if len(values) == 1:
+    if rows_changed == 1:
         connection.execute(sql, values[0])
         return connection.total_changes() > before
     connection.execute("SAVEPOINT windlass_all")
     connection.executemany(sql, values)
-    done = connection.total_changes() - before == len(values)
+    done = connection.total_changes() - before == rows_changed
     if not done:
         connection.execute("ROLLBACK TO windlass_all")
     connection.execute("RELEASE windlass_all")

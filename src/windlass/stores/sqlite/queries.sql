@@ -98,11 +98,14 @@ FROM windlass_job WHERE id IN (SELECT value FROM carray(?))
 -- name: succeed
 -- The one outcome that is nearly all of them, settled without a look first. The rule is core's
 -- `decide`; if this finds not every row, all are decided there, and the model compares the two.
+-- Jobs of one claim with one result go in one step, which leaves the interpreter to the tasks; the
+-- plus keeps the search on the ids, since a token may stand for a thousand jobs.
 UPDATE windlass_job SET
     state = 'succeeded', trigger = 'succeed', held = 0, position = NULL, due_at = NULL,
     lease_until = NULL, ended_at = max(?1, updated_at), updated_at = max(?1, updated_at),
     percent = 100, result = ?2, error = NULL, error_body = NULL, seq = seq + 1
-WHERE id = ?3 AND state = 'running' AND fence = ?4 AND token = ?5 AND cancel_at IS NULL
+WHERE id IN (SELECT value FROM carray(?3))
+    AND state = 'running' AND fence = ?4 AND +token = ?5 AND cancel_at IS NULL
 
 -- name: tallies
 -- What the successes just settled add to the counts: summed here, at a third of the cost of

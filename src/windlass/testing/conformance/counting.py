@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from windlass.core.clock import SECOND, Instant
+from windlass.core.ids import uuid7
 from windlass.core.outcome import Aborted, Failed, Released, Snoozed, Succeeded
 from windlass.core.state import State
 from windlass.core.transition import CancelRequest, Status
 from windlass.store import COUNT_CAP, QueueStats, Rollup, Store
 from windlass.testing.clock import START, VirtualClock
 from windlass.testing.conformance.lives import BROKEN, finished
+from windlass.testing.conformance.settling import ending
 from windlass.testing.factories import (
     claim_all,
     claim_one,
@@ -263,6 +267,21 @@ class TestCounting:
         assert answer.status is Status.STALE
         told = [(each.outcome, each.count) for each in await settled(store)]
         assert told == [(State.RETRYING, 1), (State.SUCCEEDED, 1)]
+
+    async def test_successes_settled_with_stale_and_repeated_ones_count_once_each(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        first, *rows = [await start_one(store) for _ in range(5)]
+        clock.advance(1.0)
+        await settle_one(store, first, Succeeded(result=b"1"))
+        wishes = [ending(row, Succeeded(result=b"1")) for row in (first, *rows)]
+        wishes[2] = replace(wishes[2], token=uuid7())
+        answers = await store.apply(wishes)
+        assert [answer.status for answer in answers] == [
+            Status.APPLIED, Status.APPLIED, Status.STALE, Status.APPLIED, Status.APPLIED
+        ]  # fmt: skip
+        [told] = await settled(store)
+        assert (told.count, told.run) == (4, 4 * SECOND)
 
     async def test_a_span_has_its_first_minute_and_not_its_last(
         self, store: Store, clock: VirtualClock
