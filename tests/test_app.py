@@ -108,7 +108,18 @@ def test_the_sync_door_does_the_same_without_an_event_loop(plain: Windlass) -> N
     assert job.result(PATIENCE) == "HELLO"
 
 
-async def test_the_sync_door_works_from_inside_a_running_loop(app: Windlass) -> None:
+async def test_the_sync_door_works_from_inside_a_running_loop_and_warns(app: Windlass) -> None:
+    @app.task
+    async def shout(text: str) -> str:
+        return text.upper()
+
+    with pytest.warns(RuntimeWarning, match="blocks the running event loop") as told:
+        assert shout.enqueue("hello").state is State.QUEUED
+    assert told[0].filename == __file__  # where the caller has to mend it
+
+
+@pytest.mark.filterwarnings("ignore:this blocks the running event loop")
+async def test_every_verb_of_the_sync_door_works_from_inside_a_running_loop(app: Windlass) -> None:
     @app.task
     async def shout(text: str) -> str:
         return text.upper()
@@ -606,6 +617,7 @@ def test_closing_ends_every_thread_of_the_app(tmp_path: Path) -> None:
     app.close()  # once more is harmless
 
 
+@pytest.mark.filterwarnings("ignore:this blocks the running event loop")
 async def test_the_async_close_ends_the_sync_door_too(url: str) -> None:
     before = {thread for thread in threading.enumerate() if "windlass" in thread.name}
     app = Windlass(url)

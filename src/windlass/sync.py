@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
+import warnings
 from collections.abc import Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from threading import Lock, Thread
+from types import FrameType
 from typing import Any, TypeVar
 from weakref import WeakSet
 
@@ -58,7 +61,7 @@ class LoopThread:
         """Run it there and wait here."""
         try:
             self._check_here()
-        except ConfigurationError:
+        except BaseException:
             work.close()
             raise
         future = self.submit(work)
@@ -78,6 +81,12 @@ class LoopThread:
                 "this would block the event loop that has to do it, and every task on it: "
                 "await the async name instead (aenqueue, aresult, arefresh, acancel, …)"
             )
+        warnings.warn(
+            "this blocks the running event loop until it is done; "
+            "await the async name instead (aenqueue, aresult, arefresh, acancel, …)",
+            RuntimeWarning,
+            stacklevel=_depth_of_caller(),
+        )
 
     def close(self) -> None:
         """End the loop, and what still waits on it. The next call would start another."""
@@ -89,6 +98,16 @@ class LoopThread:
         if loop is not None and thread is not None:
             loop.call_soon_threadsafe(loop.stop)
             thread.join()
+
+
+def _depth_of_caller() -> int:
+    """How far up the stack of `warnings.warn` the first line outside this package is."""
+    depth = 2
+    frame: FrameType | None = sys._getframe(2)  # noqa: SLF001 - the way to walk the stack
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("windlass."):
+        frame = frame.f_back
+        depth += 1
+    return depth
 
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:

@@ -19,9 +19,10 @@ from windlass.core.job import JobRow, NewJob
 from windlass.core.retry import Random
 from windlass.core.state import State, Trigger
 from windlass.core.transition import Transition
+from windlass.core.value import value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Succeeded:
     result: bytes | None = None
 

@@ -31,7 +31,7 @@ from windlass.worker.context import RETRY_STORE
 
 log = logging.getLogger("windlass.worker")
 AHEAD = 0.1  # seconds of work
-MAX_AHEAD = 500  # jobs of one queue
+MAX_AHEAD = 1000  # jobs of one queue
 PATIENCE = 1.0  # seconds
 
 

@@ -37,7 +37,7 @@ from windlass.worker.executor import describe
 
 log = logging.getLogger("windlass.worker")
 WINDOW = 0.01  # seconds
-MAX_BATCH = 500
+MAX_BATCH = 1000
 _CLEANED = frozenset({State.SUCCEEDED, State.CANCELED})
 
 
