@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.worker.build import events_of, run_one, running, until, work_off, working
+from tests.worker.build import PATIENCE, events_of, run_one, running, until, work_off, working
 
 from windlass import Cancel, Context, Job, Snooze, State, Windlass, fixed
 from windlass.core.event import EventType
@@ -253,9 +253,10 @@ async def test_a_canceled_job_of_a_dead_worker_is_cleaned_by_the_one_that_rescue
     Workspaces(data).path(Kind.TEMP, row.lineage)
     await job.acancel()
     clock.advance(31)
-    sweeper = Sweeper(store, 1, Retention(), Cleaner(store, Workspaces(data)))
-    assert await sweeper.once() == 1
+    cleaner = Cleaner(store, Workspaces(data))
+    assert await Sweeper(store, 1, Retention(), cleaner).once() == 1
     assert (await job.arefresh()).state is State.CANCELED
+    await cleaner.next(PATIENCE)
     assert places(data) == []
     await app.aclose()
 

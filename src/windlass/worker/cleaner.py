@@ -1,8 +1,9 @@
 """Removes workspaces whose jobs no longer need them.
 
-Guarantees: the workspace of an active job stays; what cannot be removed is a warning, never a
-failure of the job. A crash leaves directories behind, which the sweep for orphans, of any worker on
-this host, removes when they are old.
+Waits for: jobs that a sweep has canceled, and once a minute for orphans. Guarantees: the workspace
+of an active job stays; what cannot be removed is a warning, never a failure of the job; however
+long a deletion takes, no rescue waits for it. Stops: when cancelled. A crash leaves directories
+behind, which the search for orphans, of any worker on this host, removes when they are old.
 """
 
 from __future__ import annotations
@@ -22,12 +23,41 @@ from windlass.workspace import Found, Workspaces
 
 log = logging.getLogger("windlass.worker")
 BATCH = 500
+ORPHANS_EVERY = 60.0  # seconds
 
 
 class Cleaner:
     def __init__(self, store: Store, workspaces: Workspaces | None) -> None:
         self._store = store
         self._workspaces = workspaces
+        self._wanted: asyncio.Queue[JobRow] = asyncio.Queue()
+
+    async def run(self) -> None:
+        clock = asyncio.get_running_loop().time
+        orphans_at = clock()
+        while self._workspaces is not None:
+            try:
+                if clock() >= orphans_at:
+                    orphans_at = clock() + ORPHANS_EVERY
+                    await self.orphans()
+                await self.next(orphans_at - clock())
+            except (WindlassError, OSError) as error:
+                log.warning("cleaning up failed, trying again: %s", error)
+            except Exception:
+                log.exception("cleaning up failed, trying again")
+
+    def later(self, job: JobRow) -> None:
+        """Its worker died before it could; on another host, the search for orphans does it."""
+        self._wanted.put_nowait(job)
+
+    async def next(self, timeout: float) -> None:
+        """Wait for a job that is to be cleaned up, and do it."""
+        try:
+            job = await asyncio.wait_for(self._wanted.get(), timeout)
+        except TimeoutError:
+            return
+        for warning in await self.remove(job):
+            log.warning("%s", warning)
 
     async def remove(self, job: JobRow) -> list[str]:
         """Remove what the job's lineage has here; answers what went wrong."""

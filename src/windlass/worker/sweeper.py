@@ -1,8 +1,8 @@
 """Moves time along: promotes what is due, rescues lost leases, prunes what is past keeping.
 
-It has orphaned workspaces removed, too. Waits for: its interval. Guarantees: any number of sweepers
-may run at once, because each write touches only what it saw. Stops: when cancelled, between two
-calls. A crash leaves nothing undone that the next sweep, here or elsewhere, does not do.
+Waits for: its interval. Guarantees: any number of sweepers may run at once, because each write
+touches only what it saw. Stops: when cancelled, between two calls. A crash leaves nothing undone
+that the next sweep, here or elsewhere, does not do.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ import asyncio
 import logging
 import random
 
-from windlass.core.errors import ConfigurationError, StoreError
-from windlass.core.job import JobRow
+from windlass.core.errors import StoreError
 from windlass.core.outcome import sweep
 from windlass.core.state import State
 from windlass.store import Retention, Store
@@ -39,8 +38,7 @@ class Sweeper:
                 await self.once()
                 if count % PRUNE_EVERY == 0:
                     await self._prune()
-                    await self._cleaner.orphans()
-            except (StoreError, ConfigurationError, OSError) as error:
+            except StoreError as error:
                 log.warning("sweeping failed, trying again: %s", error)
             except Exception:
                 log.exception("sweeping failed, trying again")  # rescue must never stop for good
@@ -65,12 +63,7 @@ class Sweeper:
                 moved += applied
                 for row, answer in zip(rows, answers, strict=True):
                     if answer.applied and answer.state is State.CANCELED:
-                        await self._clean(row)
+                        self._cleaner.later(row)
                 if len(rows) < BATCH or not applied:
                     break
         return moved
-
-    async def _clean(self, job: JobRow) -> None:
-        """Its worker died before it could; on another host, the sweep for orphans does it."""
-        for warning in await self._cleaner.remove(job):
-            log.warning("%s", warning)

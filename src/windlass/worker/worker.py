@@ -137,7 +137,8 @@ class Worker:
             on_cancel=lambda lease: self._end(lease, Why.CANCEL),
         )
         speaker = Speaker(self._attempts.values, on_lost=lambda attempt: attempt.end(Why.LOST))
-        return [sweeper.run(), follower.run(), speaker.run(), self._settler.run(self._fetcher.lull)]
+        settling = self._settler.run(self._fetcher.lull)
+        return [settling, sweeper.run(), follower.run(), speaker.run(), self._cleaner.run()]
 
     # -- an attempt, from claim to settle
 
