@@ -33,6 +33,7 @@ from windlass.worker.fetcher import Fetcher
 from windlass.worker.follower import Follower
 from windlass.worker.keeper import Keeper
 from windlass.worker.kit import Kit, living
+from windlass.worker.registry import Registrar
 from windlass.worker.settler import Settler
 from windlass.worker.speaker import Speaker
 from windlass.worker.sweeper import Sweeper
@@ -137,8 +138,16 @@ class Worker:
             on_cancel=lambda lease: self._end(lease, Why.CANCEL),
         )
         speaker = Speaker(self._attempts.values, on_lost=lambda attempt: attempt.end(Why.LOST))
+        registrar = Registrar(
+            self._store,
+            self._tasks,
+            config,
+            running=lambda: self.running,
+            last_claim=lambda: self._fetcher.last_claim,
+        )
         settling = self._settler.run(self._fetcher.lull)
-        return [settling, sweeper.run(), follower.run(), speaker.run(), self._cleaner.run()]
+        others = (sweeper, follower, speaker, registrar, self._cleaner)
+        return [settling, *(loop.run() for loop in others)]
 
     # -- an attempt, from claim to settle
 
