@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from windlass.client import Client, EnqueueOptions, accepted
-from windlass.config import store_url
+from windlass.config import data_directory, store_url
 from windlass.core.clock import Clock
 from windlass.core.codec import Codec, JsonCodec
 from windlass.core.duration import Duration, seconds
@@ -39,7 +39,6 @@ from windlass.worker.middleware import Middleware
 from windlass.workspace import Workspaces
 
 T = TypeVar("T")
-DEFAULT_DATA = "windlass-data"
 
 
 class Windlass(TaskHome):
@@ -54,7 +53,7 @@ class Windlass(TaskHome):
         *,
         codec: Codec | None = None,
         clock: Clock | None = None,
-        data: Path | str = DEFAULT_DATA,
+        data: Path | str | None = None,
         stages: Stages = DEFAULT_STAGES,
     ) -> None:
         super().__init__()
@@ -62,7 +61,7 @@ class Windlass(TaskHome):
         self.codec: Codec = codec or JsonCodec()
         self.sync = LoopThread()
         self._stages = stage_map(stages)
-        self._workspaces = Workspaces(Path(data).absolute())
+        self._workspaces = Workspaces(data_directory(data))
         self._lifespan: Lifespan | None = None
         self._middleware = Middleware()
         self._groups: list[Tasks] = []
@@ -70,6 +69,7 @@ class Windlass(TaskHome):
         self._lock = Lock()
         self._pid = os.getpid()
         self._closed = False
+        self._workers = 0
         self._handles: dict[asyncio.AbstractEventLoop, Store] = {}
         self._transaction: ContextVar[Transaction | None] = ContextVar("transaction", default=None)
 
@@ -108,17 +108,30 @@ class Windlass(TaskHome):
             middleware=self._middleware,
             workspaces=self._workspaces,
             enqueue=self.aenqueue_many,
-            on_loop=self.sync.refusing,
+            on_loop=self._hosting,
         )
+
+    @contextlib.contextmanager
+    def _hosting(self, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+        """A worker lives on this loop: nothing may block it, and the store stays as it is."""
+        with self._lock:
+            self._workers += 1
+        try:
+            with self.sync.refusing(loop):
+                yield
+        finally:
+            with self._lock:
+                self._workers -= 1
 
     # -- jobs
 
     def client(self) -> Client:
         """For the running event loop; handles of a store belong to one loop each."""
         loop = asyncio.get_running_loop()
-        handles = self._own_handles()
+        self._own_handles()
         with self._lock:
             self._check_open()
+            handles = self._handles
             handle = handles.get(loop)
             if handle is None:
                 for ended in [other for other in handles if other.is_closed()]:
@@ -197,6 +210,41 @@ class Windlass(TaskHome):
     def worker(self, config: WorkerConfig | None = None) -> Worker:
         self._check_open()
         return Worker(self._root.twin(), self.tasks, self.codec, config or WorkerConfig(), self.kit)
+
+    @contextlib.contextmanager
+    def stand_in(
+        self, store: Store, data: Path, lifespan: Lifespan | None = None
+    ) -> Iterator[None]:
+        """For tests: keep jobs in this memory store, and workspaces under `data`, for the block.
+
+        Whoever enqueues meanwhile, from any thread, does so there; workers run `lifespan` instead
+        of the app's own, if one is given. Closing the app closes the stand-in, no more. Refused
+        while a worker runs or a transaction is open, which would then be in two stores.
+        """
+        self._check_open()
+        self._check_idle("before another store can stand in")
+        kept = self.url, self._root, self._handles, self._workspaces, self._lifespan
+        groups = list(self._groups)
+        with self._lock:
+            self.url, self._root, self._handles = "memory:", store, {}
+            self._workspaces = Workspaces(data)
+            self._lifespan = lifespan or self._lifespan
+        try:
+            yield
+            self._check_idle("before the block ends")
+        finally:
+            with self._lock:
+                self.url, self._root, self._handles, self._workspaces, self._lifespan = kept
+            if self._closed:
+                self._closed = False
+                for group in groups:
+                    self.include(group)
+
+    def _check_idle(self, when: str) -> None:
+        if self._workers:
+            raise ConflictError(f"a worker of this app runs: stop it, and await its end, {when}")
+        if self._transaction.get() is not None:
+            raise ConflictError(f"a transaction is open: end it {when}")
 
     async def aclose(self) -> None:
         await self._close_handles()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from windlass.core.clock import Instant, after
+from windlass.core.duration import Duration, seconds
 
 START: Instant = 1_767_225_600 * 1_000_000  # 2026-01-01T00:00:00Z
 
 
 class VirtualClock:
-    """A store's clock for tests. `advance` moves it forward, `jump` anywhere."""
+    """A store's clock for tests. `advance` moves it by a duration, `jump` to any instant."""
 
     def __init__(self, start: Instant = START) -> None:
         self._now = start
@@ -16,8 +19,11 @@ class VirtualClock:
     def now(self) -> Instant:
         return self._now
 
-    def advance(self, seconds: float) -> Instant:
-        self._now = after(self._now, seconds)
+    def advance(self, duration: Duration) -> Instant:
+        """By seconds (backward, if negative), words like "5m", or a timedelta."""
+        if isinstance(duration, str | timedelta):
+            duration = seconds(duration)
+        self._now = after(self._now, duration)
         return self._now
 
     def jump(self, instant: Instant) -> None:

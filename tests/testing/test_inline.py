@@ -1,0 +1,168 @@
+"""Inline: a job has ended when its enqueue returns."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from windlass import Context, InvalidInput, JobFailedError, State, Windlass, fixed
+from windlass.testing import Twin, twin
+
+
+@pytest.fixture
+def app() -> Iterator[Windlass]:
+    app = Windlass("memory:")
+    yield app
+    app.close()
+
+
+@pytest.fixture
+def jobs(app: Windlass) -> Iterator[Twin]:
+    with twin(app) as made, made.inline():
+        yield made
+
+
+class Story:
+    """Tasks that fail, wait, and hand over."""
+
+    def __init__(self, app: Windlass) -> None:
+        @app.task(max_retries=2, backoff=fixed(60))
+        def stubborn(ctx: Context, succeeds_in: int) -> int:
+            if ctx.attempt < succeeds_in:
+                raise OSError("not yet")
+            return ctx.attempt
+
+        @app.task
+        async def parent(ctx: Context, delay: str) -> list[int]:
+            child = await stubborn.options(delay=delay).aenqueue(2)
+            ctx.then(stubborn, 3)
+            return [ctx.attempt, await child.aresult(timeout=20)]
+
+        @app.task
+        def sync_parent() -> int:
+            return stubborn.enqueue(2).result(timeout=20)
+
+        self.stubborn, self.parent, self.sync_parent = stubborn, parent, sync_parent
+
+
+@pytest.fixture
+def story(app: Windlass) -> Story:
+    return Story(app)
+
+
+def test_a_job_has_ended_retries_and_all_when_enqueue_returns(story: Story, jobs: Twin) -> None:
+    start = jobs.clock.now()
+    job = story.stubborn.enqueue(3)
+    assert job.state is State.SUCCEEDED
+    assert job.result() == 3
+    assert (jobs.clock.now() - start) / 1e6 == 120
+
+
+@pytest.mark.filterwarnings("ignore:this blocks the running event loop")
+async def test_in_an_async_test_both_ways_of_enqueueing_do_so(story: Story, jobs: Twin) -> None:
+    assert (await story.stubborn.aenqueue(2)).state is State.SUCCEEDED
+    with pytest.warns(RuntimeWarning, match="blocks the running event loop"):
+        job = story.stubborn.enqueue(1)
+    assert job.state is State.SUCCEEDED
+
+
+def test_a_delay_is_waited_for_by_the_clock(story: Story, jobs: Twin) -> None:
+    start = jobs.clock.now()
+    assert story.stubborn.options(delay="1d").enqueue(1).result() == 1
+    assert (jobs.clock.now() - start) / 1e6 == 86_400
+
+
+def test_a_failure_raises_nothing_unless_asked(story: Story, jobs: Twin) -> None:
+    job = story.stubborn.enqueue(9)
+    assert job.state is State.FAILED
+    with pytest.raises(JobFailedError, match="not yet"):
+        job.result()
+    with jobs.inline(raises=True), pytest.raises(JobFailedError, match="not yet"):
+        story.stubborn.enqueue(9)
+    assert story.stubborn.enqueue(9).state is State.FAILED
+
+
+def test_bad_arguments_are_refused_as_ever(story: Story, jobs: Twin) -> None:
+    wrong: Any = "many"
+    with pytest.raises(ValueError, match="succeeds_in"):
+        story.stubborn.enqueue(wrong)
+
+
+def test_a_task_gets_its_child_ended_and_keeps_its_own_lease(story: Story, jobs: Twin) -> None:
+    job = story.parent.enqueue("10h")  # far beyond the lease of 30 s
+    assert job.result() == [1, 2]
+    assert job.row.crash_count == 0
+    assert [job.state for job in jobs.enqueued(story.stubborn)] == [State.SUCCEEDED] * 2
+
+
+def test_a_sync_task_gets_its_child_ended(story: Story, jobs: Twin) -> None:
+    assert story.sync_parent.enqueue().result() == 2
+
+
+async def test_many_at_once_all_end(story: Story, jobs: Twin) -> None:
+    made = await asyncio.gather(*(story.stubborn.aenqueue(n % 3 + 1) for n in range(9)))
+    assert {job.state for job in made} == {State.SUCCEEDED}
+
+
+async def test_a_job_that_another_worker_took_is_waited_for(app: Windlass, jobs: Twin) -> None:
+    started, released = asyncio.Event(), asyncio.Event()
+
+    @app.task(queue="first")
+    async def first() -> None:
+        started.set()
+        await released.wait()
+
+    @app.task(queue="second")
+    async def second() -> None:
+        for _ in range(100):
+            await asyncio.sleep(0)
+
+    beside = asyncio.create_task(first.aenqueue())
+    await started.wait()  # its worker has a slot for the second, too
+    assert (await second.aenqueue()).state is State.SUCCEEDED
+    released.set()
+    assert (await beside).state is State.SUCCEEDED
+
+
+def test_a_task_that_moves_the_clock_keeps_its_lease(
+    app: Windlass, story: Story, jobs: Twin
+) -> None:
+    @app.task
+    async def slow(ctx: Context) -> int:
+        jobs.clock.advance("1h")  # as if the work took that long
+        return (await story.stubborn.aenqueue(2)).row.attempt
+
+    job = slow.enqueue()
+    assert job.result() == 2
+    assert job.row.attempt == 1
+
+
+def test_what_is_held_waits_for_its_submit_and_a_drain(story: Story, jobs: Twin) -> None:
+    job = story.stubborn.options(hold=True).enqueue(1)
+    assert job.state is State.CREATED
+    job.submit()
+    assert jobs.drain() == {State.SUCCEEDED: 1}
+
+
+def test_a_request_asked_twice_answers_the_ended_job(story: Story, jobs: Twin) -> None:
+    first = story.stubborn.options(request_id="r").enqueue(1)
+    second = story.stubborn.options(request_id="r").enqueue(1)
+    assert (second.id, second.duplicate, second.state) == (first.id, True, State.SUCCEEDED)
+
+
+def test_after_the_block_jobs_wait_again(app: Windlass, story: Story) -> None:
+    with twin(app) as jobs:
+        with jobs.inline():
+            assert story.stubborn.enqueue(1).state is State.SUCCEEDED
+        assert story.stubborn.enqueue(1).state is State.QUEUED
+
+
+def test_a_terminal_error_ends_it_at_once(app: Windlass, jobs: Twin) -> None:
+    @app.task
+    async def picky() -> None:
+        raise InvalidInput("no such file")
+
+    assert picky.enqueue().row.attempt == 1
