@@ -692,3 +692,12 @@ async def test_ids_may_be_given_so_that_asking_twice_is_harmless(app: Windlass) 
     first = await noop.options(id=own).aenqueue(1)
     again = await noop.options(id=own).aenqueue(1)
     assert first.id == again.id == own
+
+
+async def test_a_loop_with_two_workers_refuses_until_the_last_has_ended(app: Windlass) -> None:
+    loop = asyncio.get_running_loop()
+    with app.sync.refusing(loop):
+        with app.sync.refusing(loop):
+            pass
+        with pytest.raises(ConfigurationError, match="await the async name"):
+            app.sync.call(asyncio.sleep(0))

@@ -6,13 +6,13 @@ import asyncio
 import os
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from threading import Lock, Thread
 from types import FrameType
 from typing import Any, TypeVar
-from weakref import WeakSet
 
 from windlass.core.errors import ConfigurationError
 
@@ -23,17 +23,19 @@ class LoopThread:
     """An event loop on a thread of its own, started by its first call."""
 
     def __init__(self) -> None:
-        self._refused: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
+        self._refused: Counter[asyncio.AbstractEventLoop] = Counter()
         self._start_afresh()
 
     @contextmanager
     def refusing(self, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
         """Let no call wait on this loop for now: a worker lives on it, and all its tasks."""
-        self._refused.add(loop)
+        self._refused[loop] += 1
         try:
             yield
         finally:
-            self._refused.discard(loop)
+            self._refused[loop] -= 1
+            if not self._refused[loop]:
+                del self._refused[loop]
 
     def _start_afresh(self) -> None:
         self._pid = os.getpid()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -210,3 +211,16 @@ def test_a_stored_policy_is_plain_strict_json() -> None:
         "timeout": 5,
     }
     assert Schedule(delays=(60, 300, 900)).jitter == 0.2
+
+
+def test_delays_are_durations_as_people_write_them() -> None:
+    assert fixed("1m") == fixed(60) == fixed(timedelta(minutes=1))
+    assert schedule(["1m", 300, "15m"]) == schedule([60, 300, 900])
+    assert exponential("500ms", "30s") == exponential()
+
+
+def test_a_delay_that_is_none_is_refused_by_its_name() -> None:
+    with pytest.raises(InvalidArgumentError, match="base is 'soon'"):
+        exponential("soon")
+    with pytest.raises(InvalidArgumentError, match="a delay is -1"):
+        schedule([60, -1])

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias, assert_never
 
+from windlass.core.duration import Duration, seconds
 from windlass.core.errors import InvalidArgumentError
 
 Random = Callable[[], float]  # uniform in [0, 1)
@@ -75,22 +76,26 @@ Backoff: TypeAlias = Exponential | Fixed | Schedule | Custom
 
 
 def exponential(
-    base: float = 0.5, cap: float = 30.0, jitter: Literal["full", "none"] = "full"
+    base: Duration = 0.5, cap: Duration = 30.0, jitter: Literal["full", "none"] = "full"
 ) -> Exponential:
-    return Exponential(base=base, cap=cap, jitter=jitter)
+    """Twice as long each time, up to the cap, and at random below that."""
+    return Exponential(base=seconds(base, "base"), cap=seconds(cap, "cap"), jitter=jitter)
 
 
-def fixed(seconds: float = 1.0) -> Fixed:
-    return Fixed(seconds=seconds)
+def fixed(delay: Duration = 1.0) -> Fixed:
+    """The same delay each time."""
+    return Fixed(seconds=seconds(delay, "the delay"))
 
 
-def schedule(delays: Sequence[float], jitter: float = 0.2) -> Schedule:
-    return Schedule(delays=tuple(delays), jitter=jitter)
+def schedule(delays: Sequence[Duration], jitter: float = 0.2) -> Schedule:
+    """One delay per retry, the last one repeating, each spread by ± jitter."""
+    return Schedule(delays=tuple(seconds(delay, "a delay") for delay in delays), jitter=jitter)
 
 
 def custom(
     function: Callable[[int], float], otherwise: Exponential | Fixed | Schedule | None = None
 ) -> Custom:
+    """Seconds by a function of one's own, from the number of the retry, 0 for the first."""
     return Custom(function=function, otherwise=otherwise or Exponential())
 
 
@@ -100,8 +105,8 @@ def delay(backoff: Backoff, n: int, random: Random) -> float:
         case Exponential(base=base, cap=cap, jitter=jitter):
             bound = min(base * 2.0 ** min(n, _MAX_DOUBLINGS), cap)
             return bound * random() if jitter == "full" else bound
-        case Fixed(seconds=seconds):
-            return seconds
+        case Fixed(seconds=wait):
+            return wait
         case Schedule(delays=delays, jitter=jitter):
             return delays[min(n, len(delays) - 1)] * (1 + jitter * (2 * random() - 1))
         case Custom(function=function):
@@ -166,8 +171,8 @@ def _encode_backoff(backoff: Backoff) -> dict[str, Any]:
     match backoff:
         case Exponential(base=base, cap=cap, jitter=jitter):
             return {"kind": "exponential", "base": base, "cap": cap, "jitter": jitter}
-        case Fixed(seconds=seconds):
-            return {"kind": "fixed", "seconds": seconds}
+        case Fixed(seconds=wait):
+            return {"kind": "fixed", "seconds": wait}
         case Schedule(delays=delays, jitter=spread):
             return {"kind": "schedule", "delays": list(delays), "jitter": spread}
         case Custom(otherwise=otherwise):
