@@ -139,7 +139,7 @@ def test_a_bad_number_is_refused_with_the_name_of_its_field(bad: float) -> None:
         exponential(base=bad)
     with pytest.raises(InvalidArgumentError, match="cap"):
         exponential(cap=bad)
-    with pytest.raises(InvalidArgumentError, match="seconds"):
+    with pytest.raises(InvalidArgumentError, match="the delay"):
         fixed(bad)
     with pytest.raises(InvalidArgumentError, match="delay"):
         schedule([1, bad])

@@ -45,7 +45,7 @@ class Fixed:
     seconds: float = 1.0
 
     def __post_init__(self) -> None:
-        _not_negative("seconds", self.seconds)
+        _not_negative("the delay", self.seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
