@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from windlass.config import DEFAULT_URL, settings, store_url
+from windlass import Context, Windlass, WorkerConfig
+from windlass.config import DEFAULT_URL, data_directory, settings, store_url
 from windlass.core.duration import Duration, seconds
 from windlass.core.errors import InvalidArgumentError, WindlassError
+from windlass.store import Retention
+from windlass.stores import file_of, open_store
 
 
 @pytest.mark.parametrize(
@@ -124,3 +128,105 @@ def test_a_wrong_setting_is_refused_with_its_place(tmp_path: Path, text: str, to
     (tmp_path / "windlass.toml").write_text(text)
     with pytest.raises(WindlassError, match=told):
         settings({}, {}, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("given", "size"),
+    [("512M", 2**29), ("2G", 2**31), ("1.5g", 3 * 2**29), ("64 MiB", 2**26), ("1024", 1024),
+     (1024, 1024), ("2kb", 2048), ("1T", 2**40)],
+)  # fmt: skip
+def test_a_size_is_read(tmp_path: Path, given: Any, size: int) -> None:
+    assert settings({"max_memory": given}, {}, tmp_path)["max_memory"].value == size
+
+
+@pytest.mark.parametrize("given", ["", "much", "-1M", "0", 0, True, "5X", "M"])
+def test_what_is_no_size_is_refused_with_examples(tmp_path: Path, given: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match=r'max_memory is .*; write it as "512M"'):
+        settings({"max_memory": given}, {}, tmp_path)
+
+
+def test_what_is_kept_by_default_is_what_the_store_keeps_by_default(tmp_path: Path) -> None:
+    found = settings({}, {}, tmp_path)
+    for name in ("succeeded", "canceled", "failed", "log"):
+        assert found[f"keep_{name}"].value == getattr(Retention(), name)
+
+
+def test_the_data_directory_is_found_as_the_url_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner = tmp_path / "a"
+    inner.mkdir()
+    monkeypatch.chdir(inner)
+    monkeypatch.delenv("WINDLASS_DATA", raising=False)
+    assert data_directory() == inner / "windlass-data"
+    (tmp_path / "windlass.toml").write_text('data = "kept"\n')
+    assert data_directory() == tmp_path / "kept"
+    monkeypatch.setenv("WINDLASS_DATA", "/srv/kept")
+    assert data_directory() == Path("/srv/kept")
+    assert data_directory("mine") == inner / "mine"
+    monkeypatch.delenv("WINDLASS_DATA")
+    app = Windlass("memory:")
+
+    @app.task
+    def task(ctx: Context) -> str:
+        return str(ctx.workspace.parent.parent)
+
+    job = task.enqueue()
+    app.sync.call(app.worker(WorkerConfig(burst=True)).run())
+    assert job.result() == str(tmp_path / "kept")
+    app.close()
+
+
+@pytest.mark.parametrize("name", ["c#", "why?", "100%", "%41", "back\\slash", "ä"])
+def test_a_file_of_settings_in_a_strange_directory_names_the_file_beside_it(
+    tmp_path: Path, name: str
+) -> None:
+    place = tmp_path / name
+    place.mkdir()
+    (place / "windlass.toml").write_text('url = "sqlite:///jobs.db"\n')
+    assert file_of(settings({}, {}, place)["url"].value) == place / "jobs.db"
+
+
+# -- URLs of stores
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("sqlite:///ä.db", "ä.db"),
+        ("sqlite:///%C3%A4%231.db", "ä#1.db"),
+        ("sqlite:///what%3F.db", "what?.db"),
+        ("sqlite:///two words.db", "two words.db"),
+        ("sqlite:///a%20b.db", "a b.db"),
+        ("sqlite:///100%.db", "100%.db"),
+    ],
+)
+def test_a_strange_name_is_the_file_that_was_meant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert file_of(url) == tmp_path / name
+    asyncio.run(ping(url))
+    assert name in {path.name for path in tmp_path.iterdir()}
+
+
+async def ping(url: str) -> None:
+    async with open_store(url) as store:
+        await store.ping()
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("sqlite:///ä#1.db", "holds a '#'.*write %23"),
+        ("sqlite:///a.db#", "holds a '#'"),
+        ("sqlite:///what?.db", "unknown options: .db .*written %3F"),
+        ("sqlite:///what?really=.db", "unknown options: really"),
+        ("sqlite:///a\tb.db", "control character"),
+        ("sqlite:///a%00b.db", "control character"),
+        ("memory:?x", "unknown options: x"),
+    ],
+)
+def test_a_url_whose_end_would_be_lost_is_refused(url: str, told: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=told):
+        open_store(url)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from windlass.core.duration import seconds
 from windlass.core.errors import ConfigurationError, InvalidArgumentError
@@ -21,14 +22,23 @@ from windlass.core.errors import ConfigurationError, InvalidArgumentError
 DEFAULT_URL = "sqlite:///windlass.db"
 DEFAULT_SLOTS = 10
 DEFAULT_GRACE = 10.0
+DEFAULT_DATA = "windlass-data"
+DAY = 86_400.0
 FILE = "windlass.toml"
 _PREFIX = "WINDLASS_"
 _RELATIVE = re.compile(r"sqlite:///(?!/)")
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
+_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 
 def store_url(argument: str | None = None, environment: Mapping[str, str] | None = None) -> str:
     """Where the jobs are kept: the argument, WINDLASS_URL, windlass.toml, or ./windlass.db."""
     return argument or str(settings({}, environment)["url"].value)
+
+
+def data_directory(argument: Path | str | None = None) -> Path:
+    """Where workspaces are: the argument, WINDLASS_DATA, windlass.toml, or ./windlass-data."""
+    return Path(argument or settings()["data"].value).absolute()
 
 
 # -- the settings
@@ -85,6 +95,15 @@ def _duration(value: Any, what: str) -> float:
     return seconds(value, what)
 
 
+def _size(value: Any, what: str) -> int:
+    """Bytes, or words such as "512M" and "2G" (of 1024, as memory is counted)."""
+    match = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
+    number = float(match[1]) * _UNITS[match[2].lower()] if match else value
+    if isinstance(number, bool) or not isinstance(number, int | float) or not number >= 1:
+        raise InvalidArgumentError(f'{what} is {value!r}; write it as "512M" or "2G"')
+    return int(number)
+
+
 def _queues(value: Any, what: str) -> dict[str, int | None]:
     """`media=2,default`, or a table in TOML; None leaves the slots to `concurrency`."""
     if isinstance(value, Mapping):
@@ -113,6 +132,14 @@ _KNOWN: Mapping[str, _Kind] = {
     "concurrency": _Kind(_count, DEFAULT_SLOTS),
     "lease": _Kind(_duration),
     "grace": _Kind(_duration, DEFAULT_GRACE),
+    "processes": _Kind(_count, 1),
+    "max_jobs": _Kind(_count),
+    "max_memory": _Kind(_size),
+    "data": _Kind(_text, DEFAULT_DATA),
+    "keep_succeeded": _Kind(_duration, 30 * DAY),
+    "keep_canceled": _Kind(_duration, 30 * DAY),
+    "keep_failed": _Kind(_duration, 90 * DAY),
+    "keep_log": _Kind(_duration, 30 * DAY),
 }
 
 
@@ -150,11 +177,17 @@ def _look_up(
         value = kind.read(environment[variable], variable)
         return Value(name, value, f"environment {variable}")
     if name in table and path is not None:
-        value = kind.read(table[name], f"{name} in {path}")
-        if name == "url":  # from wherever it is read, it means the same file
-            value = _RELATIVE.sub(f"sqlite:///{path.parent}/", value)
+        value = _placed(name, kind.read(table[name], f"{name} in {path}"), path.parent)
         return Value(name, value, str(path))
     return Value(name, kind.default, "unset" if kind.default is None else "default")
+
+
+def _placed(name: str, value: Any, place: Path) -> Any:
+    """From wherever the file is read, what it names is the same."""
+    if name == "url":
+        above = "".join(quote(sign) if sign in "%#?" else sign for sign in str(place))
+        return _RELATIVE.sub(lambda _: f"sqlite:///{above}/", value)
+    return str(place / value) if name == "data" else value
 
 
 def _file(start: Path) -> tuple[Path | None, Mapping[str, Any]]:

@@ -17,6 +17,7 @@ from windlass.core.errors import CodecError, JobFailedError
 from windlass.core.event import LIFECYCLE, Event, EventType
 from windlass.core.job import JobRow
 from windlass.core.state import State
+from windlass.core.why import Why
 from windlass.store import Store
 from windlass.sync import LoopThread
 from windlass.task import Registry
@@ -123,6 +124,13 @@ class Job(Generic[R]):
 
     def resume(self) -> Job[R]:
         return self._app.sync.call(self.aresume())
+
+    async def awhy(self) -> Why:
+        """Why it is not running, or not any more: every reason that holds, the weightiest first."""
+        return await self._app.client().why(self.id)
+
+    def why(self) -> Why:
+        return self._app.sync.call(self.awhy())
 
     def _again(self, answer: Enqueued) -> Job[R]:
         row = accepted(answer)

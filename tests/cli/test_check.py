@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 from windlass import Windlass
@@ -88,6 +92,37 @@ def test_migrate_makes_the_store_and_may_be_repeated(ask: Any, place: Path) -> N
     assert ask("migrate", "--json").json == {"applied": []}
 
 
+def test_the_sql_of_a_migration_is_printed_and_not_run(ask: Any, place: Path) -> None:
+    answer = ask("migrate", "--print")
+    assert answer.code == 0
+    assert not (place / "windlass.db").exists()
+    file = apsw.Connection(str(place / "windlass.db"))
+    file.execute(answer.out)
+    file.close()
+    assert ask("migrate", "--json").json == {"applied": []}  # as if it had been run by migrate
+    again = ask("migrate", "--print")
+    assert (again.out, again.code) == ("", 0)
+    assert "is up to date: there is nothing to run" in again.err
+
+
+def test_the_script_for_a_file_of_the_applications_own_leaves_that_alone(
+    ask: Any, place: Path
+) -> None:
+    file = apsw.Connection(str(place / "windlass.db"))
+    file.execute("CREATE TABLE mine (x)")
+    file.execute(ask("migrate", "--print").out)
+    file.close()
+    assert ask("jobs", "list").code == 0
+    assert ask("migrate", "--print", "--json").json == {"sql": ""}
+
+
+def test_no_script_is_printed_for_what_is_no_database(ask: Any, place: Path) -> None:
+    (place / "windlass.db").write_text("these are not the jobs you are looking for" * 100)
+    answer = ask("migrate", "--print")
+    assert answer.code == 3
+    assert "is not a sound SQLite database" in answer.err
+
+
 def test_a_paused_queue_is_shown_so_until_it_goes_on(ask: Any, put: Any) -> None:
     put("add", a=1, run=False)
     assert ask("queues", "pause", "default", "media").code == 0
@@ -110,7 +145,9 @@ def test_each_setting_is_shown_with_its_origin(
     assert found["concurrency"] == {"value": 4, "origin": str(place / "windlass.toml")}
     assert found["grace"] == {"value": 10.0, "origin": "default"}
     assert found["app"] == {"value": None, "origin": "unset"}
-    assert "concurrency  4  ← " in ask("config", "show").out
+    shown = ask("config", "show").out
+    assert "concurrency    4  ← " in shown
+    assert "keep_failed    90d  ← default" in shown
 
 
 def test_a_wrong_setting_is_a_usage_error_that_names_the_file(ask: Any, place: Path) -> None:
@@ -118,6 +155,49 @@ def test_a_wrong_setting_is_a_usage_error_that_names_the_file(ask: Any, place: P
     answer = ask("jobs", "list")
     assert answer.code == 2
     assert "windlass.toml has unknown settings: concurency; known are url" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["migrate"], 0),
+        (["jobs", "why", "01a1e1cc-0000-7000-8000-000000000000"], 1),
+        (["jobs", "list", "--limit", "0"], 2),
+        (["jobs", "list", "--url", "sqlite:///a#b.db"], 2),
+        (["jobs", "list", "--url", "sqlite:////nowhere/at/all.db"], 3),
+    ],
+)
+def test_exit_codes_are_those_of_the_documentation(ask: Any, words: list[str], code: int) -> None:
+    ask("migrate")
+    assert ask(*words).code == code
+
+
+def test_a_url_that_cannot_be_is_one_of_the_findings(ask: Any) -> None:
+    answer = ask("check", "--url", "sqlite:///a#b.db")
+    assert answer.code == 1
+    assert "in a file's name, write %23" in answer.out
+
+
+def test_shells_are_taught_the_commands_and_values(call: Any) -> None:
+    for typed, wanted in [
+        ("windlass jo", "jobs"),
+        ("windlass jobs w", "why"),
+        ("windlass worker --max-m", "--max-memory"),
+        ("windlass jobs list --state ret", "retrying"),
+    ]:
+        words = typed.split(" ")
+        done = subprocess.run(
+            [Path(sys.executable).parent / "windlass"],
+            env=os.environ
+            | {"_WINDLASS_COMPLETE": "complete_bash", "COMP_WORDS": typed}
+            | {"COMP_CWORD": str(len(words) - 1)},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert wanted in done.stdout.split(), (typed, done.stdout, done.stderr)
+    assert "supervised" not in call("worker", "--help").stdout
 
 
 def test_help_names_the_exit_codes(ask: Any) -> None:

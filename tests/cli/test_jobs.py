@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.worker.build import Spy
 
+from windlass import Windlass, WorkerConfig
+from windlass.core.errors import StoreUnavailableError
 from windlass.core.ids import uuid7
+from windlass.stores import open_store
+from windlass.worker.registry import Registrar
 
 
 def test_jobs_are_listed_newest_first(ask: Any, put: Any) -> None:
@@ -148,6 +154,72 @@ def test_one_job_that_is_refused_does_not_keep_the_others(ask: Any, put: Any) ->
     assert answer.code == 1
     assert [one.get("error") for one in answer.json] == ["conflict", None]
     assert ask("jobs", "show", waiting, "--json").json["state"] == "canceled"
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_what_was_done_is_told_when_the_store_fails_on_the_way(
+    ask: Any, put: Any, monkeypatch: pytest.MonkeyPatch, as_json: bool
+) -> None:
+    jobs = [put("add", a=n, run=False) for n in range(3)]
+    calls = []
+
+    def look(verb: str) -> None:
+        if verb == "cancel":
+            calls.append(verb)
+            if len(calls) == 2:
+                raise StoreUnavailableError("the disk is gone")
+
+    monkeypatch.setattr("windlass.cli.opening.open_store", lambda url: Spy(open_store(url), look))
+    answer = ask("jobs", "cancel", *jobs, *(["--json"] if as_json else []))
+    assert answer.code == 3
+    assert "the disk is gone" in answer.err
+    assert f"not tried: {jobs[2]}" in answer.err
+    if as_json:
+        told = [(one["id"], one.get("error")) for one in answer.json]
+        assert told == [(jobs[0], None), (jobs[1], "store_unavailable")]
+    else:
+        assert answer.out == f"{jobs[0]} canceled\n"
+
+
+def test_why_a_job_does_not_run_is_told_with_what_to_do(ask: Any, put: Any) -> None:
+    job = put("add", a=1, run=False, options={"hold": True, "delay": "1h"})
+    answer = ask("jobs", "why", job[-8:])
+    assert answer.code == 0
+    assert "it is held until somebody submits it" in answer.out
+    assert f"→ windlass jobs submit {job}" in answer.out
+    assert "(in 59m)" in answer.out
+    facts = ask("jobs", "why", job, "--json").json
+    assert (facts["id"], facts["state"]) == (job, "created")
+    assert [one["because"] for one in facts["reasons"]] == ["held", "scheduled"]
+    assert [one["at"] is None for one in facts["reasons"]] == [True, False]
+    assert ask("jobs", "why", put("add", a=1)).out.splitlines()[1].startswith("  it has succeeded")
+
+
+async def show_worker(url: str) -> None:
+    async with open_store(url) as store:
+        config = WorkerConfig(name="mill-1", queues={"default": 3, "media": 1})
+        app = Windlass("memory:")
+        await Registrar(store, app.tasks, config, running=lambda: 2, last_claim=lambda: None).once()
+
+
+@pytest.mark.parametrize("width", ["40", "80", "120"])
+def test_live_workers_are_listed(
+    ask: Any, put: Any, place: Path, monkeypatch: pytest.MonkeyPatch, width: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", width)
+    job = put("add", a=1, run=False)
+    assert "no worker is live" in ask("workers", "list").err
+    assert ask("workers", "list", "--json").json == []
+    asyncio.run(show_worker(f"sqlite:///{place}/windlass.db"))
+    shown = ask("workers", "list").out
+    for part in ("mill-1", "never", "default=3,media=1"):
+        assert part in shown
+    [facts] = ask("workers", "list", "--json").json
+    assert (facts["name"], facts["queues"], facts["running"]) == (
+        "mill-1", {"default": 3, "media": 1}, 2,
+    )  # fmt: skip
+    assert facts["lastClaimAt"] is None
+    assert ask("jobs", "why", job, "--json").json["reasons"][0]["because"] == "unknown_task"
 
 
 def test_a_retry_is_a_new_job_that_points_back(ask: Any, put: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -12,6 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from windlass.cli.limits import memory_used
+from windlass.cli.worker import worker_config
+from windlass.config import settings
 
 PATIENCE = 30.0
 
@@ -163,3 +168,221 @@ def test_a_store_that_cannot_be_reached_is_exit_code_three(call: Any) -> None:
     done = call("worker", "tasks:app", WINDLASS_URL="sqlite:////nowhere/at/all.db")
     assert done.returncode == 3
     assert "cannot open /nowhere/at/all.db" in done.stderr
+
+
+# -- a shutdown that is bounded
+
+STUBBORN = """
+import asyncio, time
+from pathlib import Path
+from windlass import Context, Windlass
+from windlass.cli import stopping
+
+stopping.LAST = 0.2
+app = Windlass()
+
+@app.task
+async def blocks() -> None:
+    Path("started").touch()
+    time.sleep(600)
+
+@app.task
+def sleeps() -> None:
+    Path("started").touch()
+    time.sleep(600)
+
+@app.task
+async def refuses() -> None:
+    Path("started").touch()
+    while True:
+        try:
+            await asyncio.sleep(600)
+        except asyncio.CancelledError:
+            pass
+"""
+
+
+@pytest.mark.parametrize(
+    "case", [("blocks", 1), ("blocks", 2), ("blocks", 3), ("sleeps", 2), ("refuses", 2)]
+)
+def test_a_worker_ends_whatever_its_tasks_do_and_names_what_it_leaves(
+    start: Any, call: Any, ask: Any, place: Path, case: tuple[str, int]
+) -> None:
+    task, signals = case
+    (place / "stubborn.py").write_text(STUBBORN)
+    made = call("enqueue", task, "-A", "stubborn:app", "--json")
+    job = json.loads(made.stdout)["id"]
+    worker = start("stubborn:app", "--grace", "1h" if signals > 1 else "100ms")
+    wait_for(place / "started")
+    said = []
+    worker.send_signal(signal.SIGTERM)
+    for line in worker.stderr:
+        said.append(line)
+        if line.startswith("stopping: ") and signals > 1:
+            worker.send_signal(signal.SIGTERM)
+        if line.startswith("stopping at once") and signals > 2:
+            worker.send_signal(signal.SIGINT)
+    assert worker.wait(PATIENCE) in {0, 1}
+    state = ask("jobs", "show", job, "--json").json["state"]
+    if worker.returncode == 1:
+        assert "does not end, so its process does" in said[-1]
+        assert state == "running"
+    else:  # the worker itself gave up on the task
+        assert state in {"queued", "running"}
+    if task == "blocks":
+        assert worker.returncode == 1
+        assert f"left to their leases: {job} (stubborn.blocks)" in said[-1]
+
+
+LASTING = """
+from collections.abc import AsyncIterator
+from pathlib import Path
+from windlass import Windlass
+
+app = Windlass()
+
+@app.lifespan
+async def life() -> AsyncIterator[None]:
+    Path("up").touch()
+    try:
+        yield
+    finally:
+        raise OSError("the pool is stuck")
+"""
+
+
+@pytest.mark.parametrize("signals", [1, 2])
+def test_a_lifespan_that_fails_on_the_way_out_is_a_message(
+    start: Any, place: Path, signals: int
+) -> None:
+    (place / "lasting.py").write_text(LASTING)
+    worker = start("lasting:app", "--grace", "1h")
+    wait_for(place / "up")
+    worker.send_signal(signal.SIGTERM)
+    if signals == 2:
+        worker.send_signal(signal.SIGINT)
+    said = list(worker.stderr)
+    worker.wait(PATIENCE)
+    assert any("the pool is stuck" in line for line in said)
+    assert not any("Traceback" in line for line in said)
+
+
+def wait_for_line(worker: subprocess.Popen[str], words: str) -> str:
+    assert worker.stderr is not None
+    for line in worker.stderr:
+        if words in line:
+            return line
+    raise AssertionError(f"{words!r} never came")
+
+
+# -- limits
+
+
+def test_unknown_tasks_and_bad_payloads_count_as_attempts(call: Any, put: Any, ask: Any) -> None:
+    jobs = [put("add", a=1, run=False), put("greet", name="x", run=False)]
+    done = call("worker", "lean:app", "--max-jobs", "2")
+    assert done.returncode == 0, done.stderr
+    assert "ends: 2 attempts have ended (--max-jobs)" in done.stderr
+    states = [ask("jobs", "show", job, "--json").json["state"] for job in jobs]
+    assert states == ["retrying", "failed"]
+
+
+@pytest.fixture(autouse=True)
+def lean(place: Path) -> None:
+    """An app that does not know `add`, and to which the arguments of `greet` make no sense."""
+    (place / "lean.py").write_text(
+        "from windlass import Windlass\n"
+        "app = Windlass()\n"
+        "@app.task(name='tasks.greet', max_retries=0)\n"
+        "def greet(number: int) -> None: ...\n"
+    )
+
+
+GREEDY = """
+from windlass import Windlass
+
+app = Windlass()
+kept = []
+
+@app.task
+async def grow(mib: int) -> None:
+    kept.append(b"x" * mib * 2**20)
+"""
+
+
+def test_a_worker_that_grows_too_large_ends_itself(call: Any, ask: Any, place: Path) -> None:
+    (place / "greedy.py").write_text(GREEDY)
+    call("enqueue", "grow", "mib=300", "-A", "greedy:app")
+    done = call("worker", "greedy:app", "--max-memory", "300M")
+    assert done.returncode == 0, done.stderr
+    assert "MiB, more than 300 MiB (--max-memory)" in done.stderr
+    assert "attempts ended: 1 succeeded" in done.stderr
+
+
+def test_a_limit_below_what_a_worker_needs_is_refused(call: Any) -> None:
+    done = call("worker", "tasks:app", "--max-memory", "1M")
+    assert done.returncode == 2
+    assert "before its first job, and --max-memory is 1 MiB; allow it more" in done.stderr
+
+
+def test_the_memory_of_children_counts() -> None:
+    before = memory_used()
+    program = "kept = b'x' * 50 * 2**20; print(flush=True); input()"
+    child = subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    with child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        grown = memory_used() - before
+        child.communicate(b"\n")
+    assert grown > 50 * 2**20
+
+
+# -- several processes
+
+
+def test_a_burst_of_several_processes_recycles_them_and_ends_with_zero(
+    call: Any, put: Any, ask: Any
+) -> None:
+    jobs = [put("add", a=n, run=False) for n in range(3)]
+    done = call(
+        "worker", "tasks:app", "--processes", "2", "--burst", "--max-jobs", "1",
+        "--concurrency", "1",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "keeping 2 workers of tasks:app alive" in done.stderr
+    assert "is replaced by a fresh one" in done.stderr
+    assert "all workers have ended" in done.stderr
+    states = {ask("jobs", "show", job, "--json").json["state"] for job in jobs}
+    assert states == {"succeeded"}
+
+
+def test_a_stopped_supervisor_lets_running_jobs_finish(
+    start: Any, put: Any, ask: Any, place: Path
+) -> None:
+    (place / "windlass.toml").write_text('processes = 2\napp = "tasks:app"\n')
+    job = put("until_file", started="started", go="go", run=False)
+    supervisor = start()
+    wait_for(place / "started")
+    supervisor.send_signal(signal.SIGINT)
+    wait_for_line(supervisor, "stopping all workers")
+    (place / "go").touch()
+    supervisor.stderr.read()
+    assert supervisor.wait(PATIENCE) == 0
+    facts = ask("jobs", "show", job, "--json").json
+    assert (facts["state"], facts["attempt"]) == ("succeeded", 1)
+
+
+def test_a_wrong_app_ends_the_supervisor_with_its_code(call: Any) -> None:
+    done = call("worker", "nosuch:app", "--processes", "2")
+    assert done.returncode == 2
+    assert "no module 'nosuch' here" in done.stderr
+
+
+def test_old_jobs_go_as_the_settings_say(place: Path) -> None:
+    (place / "windlass.toml").write_text('keep_succeeded = "1d"\nkeep_failed = 0\n')
+    retention = worker_config(settings()).retention
+    day = 86_400
+    kept = (retention.succeeded, retention.canceled, retention.failed, retention.log)
+    assert kept == (day, 30 * day, 0, 30 * day)

@@ -17,12 +17,12 @@ from rich.markup import escape
 from windlass.app import Windlass
 from windlass.cli import terminal
 from windlass.cli.loading import load_app
-from windlass.cli.opening import AppPath, AsJson, Url, run, sqlite_file, url_option
+from windlass.cli.opening import AppPath, AsJson, Url, run, url_option
 from windlass.config import settings
 from windlass.core.clock import SECOND, SystemClock
 from windlass.core.errors import StoreError, WindlassError
 from windlass.core.query import Query
-from windlass.stores import open_store
+from windlass.stores import file_of, open_store
 
 MIB = 1024 * 1024
 LITTLE_DISK = 1024 * MIB
@@ -94,7 +94,10 @@ async def _check(url: str | None, app_path: str | None) -> tuple[list[Finding], 
             await app.aclose()
     findings.insert(0, Finding("settings", Verdict.FINE, f"url is {place} ({origin})"))
     findings.append(_durability(place))
-    path = sqlite_file(place)
+    try:
+        path = file_of(place)
+    except WindlassError as error:
+        return [*findings, Finding("store", Verdict.WRONG, str(error))], False
     if path is not None:
         findings.append(Finding("driver", Verdict.FINE, f"SQLite of apsw {_version('apsw')}"))
         findings += _disk(path)

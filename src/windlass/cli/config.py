@@ -28,13 +28,25 @@ def show(url: Url = None, app: AppPath = None, as_json: AsJson = False) -> None:
         return
     console = terminal.out()
     for one in found:
-        line = f"{one.name:<12} {escape(_plain(one.value))}  [dim]← {escape(one.origin)}[/]"
+        line = (
+            f"{one.name:<14} {escape(_plain(one.name, one.value))}  [dim]← {escape(one.origin)}[/]"
+        )
         console.print(line, soft_wrap=True)
 
 
-def _plain(value: Any) -> str:
+def _plain(name: str, value: Any) -> str:
     if value is None:
         return "-"
     if isinstance(value, dict):
-        return ",".join(name if n is None else f"{name}={n}" for name, n in value.items())
-    return f"{value:g}" if isinstance(value, float) else str(value)
+        return ",".join(key if n is None else f"{key}={n}" for key, n in value.items())
+    if name.startswith("keep_"):
+        return duration(value) if value else "for good"
+    return duration(value) if isinstance(value, float) else str(value)
+
+
+def duration(seconds: float) -> str:
+    """As it may be written in a setting: in the largest unit that leaves no rest."""
+    for unit, size in (("d", 86_400), ("h", 3600), ("m", 60)):
+        if seconds and seconds % size == 0:
+            return f"{seconds / size:g}{unit}"
+    return f"{seconds:g}s"

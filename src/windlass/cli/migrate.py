@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from typing import Annotated
+
+import typer
 
 from windlass.cli import terminal
-from windlass.cli.opening import AppPath, AsJson, Url, opened, run
+from windlass.cli.opening import AppPath, AsJson, Url, opened, run, the_url
+from windlass.stores import migration_script
+
+Print = Annotated[
+    bool, typer.Option("--print", help="Only print the SQL that would be run, as one script.")
+]
 
 
-def migrate(url: Url = None, app: AppPath = None, as_json: AsJson = False) -> None:
+def migrate(
+    url: Url = None, app: AppPath = None, only_print: Print = False, as_json: AsJson = False
+) -> None:
     """Make the store, or bring its schema up to date. Harmless to repeat."""
+    if only_print:
+        _print(run(the_url(url, app)), as_json=as_json)
+        return
     done = run(_migrate(url, app))
     if as_json:
         terminal.print_json({"applied": list(done)})
@@ -19,6 +33,16 @@ def migrate(url: Url = None, app: AppPath = None, as_json: AsJson = False) -> No
         console.print(f"applied {name}")
     if not done:
         console.print("the schema is up to date")
+
+
+def _print(place: str, *, as_json: bool) -> None:
+    script = migration_script(place)
+    if as_json:
+        terminal.print_json({"sql": script})
+        return
+    sys.stdout.write(script)
+    if not script:
+        terminal.say(f"the schema of {place} is up to date: there is nothing to run")
 
 
 async def _migrate(url: str | None, app: str | None) -> Sequence[str]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Annotated, Any, TypeVar
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, urlsplit
 from uuid import UUID
 
 import typer
@@ -23,7 +22,7 @@ from windlass.core.errors import (
     StoreUnavailableError,
 )
 from windlass.core.query import MAX_PAGE, Query
-from windlass.stores import open_store
+from windlass.stores import file_of, open_store
 
 T = TypeVar("T")
 MIN_PIECE = 4
@@ -36,16 +35,18 @@ JobId = Annotated[str, typer.Argument(help="The job's id, or its beginning or en
 JobIds = Annotated[list[str], typer.Argument(help="The jobs' ids, or their beginnings or ends.")]
 
 
-def run(work: Coroutine[Any, Any, T]) -> T:
-    return asyncio.run(work)
+def run(work: Coroutine[Any, Any, T], *, quick: bool = False) -> T:
+    """Run it to its end; `quick` for what runs long: by uvloop, where that is installed."""
+    with asyncio.Runner(loop_factory=_quick_loop() if quick else None) as runner:
+        return runner.run(work)
 
 
-def sqlite_file(url: str) -> Path | None:
-    """The file that a SQLite URL names."""
-    parts = urlsplit(url)
-    if parts.scheme != "sqlite":
+def _quick_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop  # noqa: PLC0415 - optional, and 80 ms that a short command need not spend
+    except ImportError:
         return None
-    return Path(unquote(parts.path.removeprefix("/"))).absolute()
+    return uvloop.new_event_loop
 
 
 def url_option(url: str, name: str) -> str | None:
@@ -61,6 +62,16 @@ def the_app(path: str | None) -> Windlass:
             'or write app = "module:app" in windlass.toml'
         )
     return load_app(setting.value)
+
+
+async def the_url(url: str | None, app_path: str | None = None) -> str:
+    """Where the jobs are that are meant, by the same rules as `opened`, without opening them."""
+    found = settings({"url": url, "app": app_path})
+    if url is None and (app_path is not None or (found["app"].given and not found["url"].given)):
+        app = load_app(found["app"].value)
+        await app.aclose()
+        return app.url
+    return str(found["url"].value)
 
 
 @asynccontextmanager
@@ -97,7 +108,7 @@ def _must_exist(url: str, *, make: bool) -> None:
             "jobs in memory: are seen only by the process that holds them; "
             "name a file: --url sqlite:///jobs.db"
         )
-    path = sqlite_file(url)
+    path = file_of(url)
     if path is not None and not make and not path.exists():
         raise StoreUnavailableError(
             f"no jobs are kept in {path}: there is no such file. Go to the directory that has it, "

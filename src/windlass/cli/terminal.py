@@ -43,7 +43,8 @@ def out() -> Console:
 
 
 def err() -> Console:
-    return Console(file=sys.stderr, highlight=False, soft_wrap=True)
+    """Lines are broken between words for people, and left whole for a file."""
+    return Console(file=sys.stderr, highlight=False, soft_wrap=not sys.stderr.isatty())
 
 
 def _unicode() -> bool:

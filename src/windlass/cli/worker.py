@@ -1,24 +1,27 @@
-"""`windlass worker`: run jobs until told to stop."""
+"""`windlass worker`: run jobs until told to stop, in this process or in several."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import signal
-from collections.abc import Awaitable, Callable
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import Annotated
 
 import typer
 
 from windlass.app import Windlass
 from windlass.cli import terminal
-from windlass.cli.opening import run, sqlite_file, the_app
-from windlass.config import settings
+from windlass.cli.limits import Limits
+from windlass.cli.opening import run, the_app
+from windlass.cli.stopping import Stopper
+from windlass.config import Settings, settings
 from windlass.core.state import State
-from windlass.worker import Context, Worker, WorkerConfig
+from windlass.store import Retention
+from windlass.stores import file_of
+from windlass.worker import WorkerConfig
+from windlass.worker.supervisor import RECYCLED, Supervisor, follow, this_program
 
 _ENDS = {State.RETRYING: "to be tried again", State.QUEUED: "given back"}
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 def worker(
@@ -33,9 +36,15 @@ def worker(
     concurrency: Annotated[
         int | None, typer.Option(help="Slots of a queue that names none (10).")
     ] = None,
+    processes: Annotated[
+        int | None, typer.Option(help="Run so many workers, and start again what dies.")
+    ] = None,
     burst: Annotated[bool, typer.Option("--burst", help="End when nothing is left to do.")] = False,
     max_jobs: Annotated[
-        int | None, typer.Option(min=1, help="End when this many attempts have ended.")
+        int | None, typer.Option(help="End when this many attempts have ended.")
+    ] = None,
+    max_memory: Annotated[
+        str | None, typer.Option(help='End when it holds more than this: "512M".')
     ] = None,
     lease: Annotated[
         str | None, typer.Option(help='Overrules the leases of the tasks: "30s".')
@@ -43,55 +52,118 @@ def worker(
     grace: Annotated[
         str | None, typer.Option(help='How long a stop waits for running jobs: "10s".')
     ] = None,
+    supervised: Annotated[str | None, typer.Option(hidden=True)] = None,
 ) -> None:
-    """Run jobs. SIGTERM or Ctrl-C stops gracefully; a second one at once."""
-    given = settings({"queues": queues, "concurrency": concurrency, "lease": lease, "grace": grace})
+    """Run jobs. SIGTERM or Ctrl-C stops gracefully; a second one at once.
+
+    With --processes, a worker that reaches --max-jobs or --max-memory is replaced by a fresh one.
+    """
+    arguments = {
+        "queues": queues,
+        "concurrency": concurrency,
+        "max_jobs": max_jobs,
+        "max_memory": max_memory,
+        "lease": lease,
+        "grace": grace,
+    }
+    given = settings(arguments | {"app": app, "processes": processes})
+    if supervised is None and given["processes"].given:
+        _supervise(given, arguments, burst=burst)
+        return
+    pipe, _, place = (supervised or "").partition(":")
+    if pipe:
+        follow(int(pipe))
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    application = the_app(app)
+    config = worker_config(given, burst=burst)
+    introduce(application, config, whole=place in {"", "1"})
+    limits = Limits(given["max_jobs"].value, given["max_memory"].value)
+    recycled = run(serve(application, config, limits, quiet=supervised is not None), quick=True)
+    if recycled and supervised is not None:
+        raise typer.Exit(RECYCLED)
+
+
+def worker_config(given: Settings, *, burst: bool = False) -> WorkerConfig:
     slots = given["concurrency"].value
-    config = WorkerConfig(
+    kept = ("succeeded", "canceled", "failed", "log")
+    return WorkerConfig(
         queues={name: n or slots for name, n in given["queues"].value.items()},
         lease=given["lease"].value,
         grace=given["grace"].value,
         burst=burst,
+        retention=Retention(**{name: given[f"keep_{name}"].value for name in kept}),
     )
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    application = the_app(app)
-    run(_serve(application, config, max_jobs))
 
 
-async def _serve(app: Windlass, config: WorkerConfig, max_jobs: int | None) -> None:
-    """Run a worker, and tell what happens to it."""
-    _introduce(app, config)
+def _supervise(given: Settings, arguments: Mapping[str, object], *, burst: bool) -> None:
+    """Each worker gets the arguments of this one, and reads the other settings for itself."""
+    number, app = given["processes"].value, given["app"].value
+    words = [
+        *([app] if app else []),
+        *(
+            f"--{name.replace('_', '-')}={value}"
+            for name, value in arguments.items()
+            if value is not None
+        ),
+        *(["--burst"] if burst else []),
+    ]
+    kept = "1 worker" if number == 1 else f"{number} workers"
+    terminal.say(f"keeping {kept} of {app or 'the app'} alive, each a process of its own")
+    supervisor = Supervisor(
+        [*this_program(), "worker", *words],
+        number,
+        grace=given["grace"].value,
+        burst=burst,
+        say=terminal.say,
+    )
+    code = run(supervisor.run())
+    if code:
+        raise typer.Exit(code)
+    terminal.say("all workers have ended")
+
+
+async def serve(app: Windlass, config: WorkerConfig, limits: Limits, *, quiet: bool) -> bool:
+    """Run a worker, and tell what happens to it; answers whether it ended by a limit."""
+    recycled = False
     try:
         await app.client().store.ping()  # a store that cannot be had is told at once
+        limits.count(app)
         worker = app.worker(config)
-        if max_jobs is not None:
-            _stop_after(max_jobs, app, worker)
-        await _until_stopped(worker)
+        stopper = Stopper(app, worker, _silence if quiet else terminal.say)
+
+        def reached(what: str) -> None:
+            nonlocal recycled
+            recycled = True
+            terminal.say(f"worker {config.name} ends: {what}")
+            worker.stop()  # before another job begins
+            stopper.ask()
+
+        watching = asyncio.create_task(limits.run(worker, reached))
+        watching.add_done_callback(lambda _: worker.stop())  # if it was too large to begin with
+        try:
+            await stopper.run()
+        finally:
+            watching.cancel()
+            await asyncio.wait({watching})
+        if not watching.cancelled() and (error := watching.exception()) is not None:
+            raise error
     finally:
         await app.aclose()
     ended = ", ".join(f"{n:,} {_ENDS.get(state, state)}" for state, n in worker.settled.items())
-    terminal.say(f"worker stopped; attempts ended: {ended or 'none'}")
+    terminal.say(f"worker {config.name} stopped; attempts ended: {ended or 'none'}")
+    return recycled
 
 
-def _stop_after(number: int, app: Windlass, worker: Worker) -> None:
-    """Stop it once so many attempts have ended; what runs beside the last may finish."""
-    ended = 0
-
-    async def count(ctx: Context, call_next: Callable[[], Awaitable[Any]]) -> Any:  # noqa: ARG001
-        nonlocal ended
-        try:
-            return await call_next()
-        finally:
-            ended += 1
-            if ended == number:
-                worker.stop()
-
-    app.middleware(count)
+def _silence(message: str) -> None:
+    """For one of several workers: the supervisor has said it for all."""
 
 
-def _introduce(app: Windlass, config: WorkerConfig) -> None:
-    path = sqlite_file(app.url)
+def introduce(app: Windlass, config: WorkerConfig, *, whole: bool = True) -> None:
+    """What it is and takes, and what looks wrong; of several alike, one tells the whole story."""
+    path = file_of(app.url)
     terminal.say(f"worker {config.name} on {app.url if path is None else path}")
+    if not whole:
+        return
     terminal.say(f"  queues  {', '.join(f'{name}={n}' for name, n in config.queues.items())}")
     names = sorted(spec.name for spec in app.tasks)
     terminal.say(f"  tasks   {', '.join(names) or 'none'}")
@@ -110,34 +182,3 @@ def _introduce(app: Windlass, config: WorkerConfig) -> None:
         )
     elif path is not None and not path.exists():
         terminal.warn(f"{path} is new and empty; is this the right directory?")
-
-
-async def _until_stopped(worker: Worker) -> None:
-    """The first signal asks it to finish, the second cancels; a third ends the process."""
-    loop = asyncio.get_running_loop()
-    running = loop.create_task(worker.run())
-    asked = 0
-
-    def on_signal() -> None:
-        nonlocal asked
-        asked += 1
-        if asked == 1:
-            grace = worker.config.grace
-            terminal.say(f"stopping: running jobs have {grace:g} s to end; once more: at once")
-            worker.stop()
-            return
-        terminal.say("stopping at once: what still runs is given back, uncounted")
-        for number in _SIGNALS:
-            loop.remove_signal_handler(number)
-        running.cancel()
-
-    for number in _SIGNALS:
-        loop.add_signal_handler(number, on_signal)
-    try:
-        await running
-    except asyncio.CancelledError:
-        if asked < 2:  # noqa: PLR2004 - the second signal
-            raise
-    finally:
-        for number in _SIGNALS:
-            loop.remove_signal_handler(number)

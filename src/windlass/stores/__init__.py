@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from windlass.stores.opening import open_store
+from windlass.stores.opening import file_of, migration_script, open_store
 
-__all__ = ["open_store"]
+__all__ = ["file_of", "migration_script", "open_store"]

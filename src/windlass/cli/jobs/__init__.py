@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from windlass.cli.jobs import acting, listing, showing, watching
+from windlass.cli.jobs import acting, listing, showing, watching, why
 
 commands = typer.Typer(no_args_is_help=True, help="Look at jobs, follow them, act on them.")
 commands.command("list")(listing.list_jobs)
@@ -16,3 +16,4 @@ commands.command("cancel")(acting.cancel)
 commands.command("retry")(acting.retry)
 commands.command("resume")(acting.resume)
 commands.command("delete")(acting.delete)
+commands.command("why")(why.why)

@@ -1,6 +1,7 @@
 """`windlass jobs submit|cancel|retry|resume|delete`: each on one job or many.
 
-One that is refused does not keep the others from being done; the exit code then is 1.
+One that is refused does not keep the others from being done; the exit code then is 1. A store that
+fails on the way ends it with 3, after telling what was done until then and what was not tried.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from windlass.cli import terminal
 from windlass.cli.opening import AppPath, AsJson, JobIds, Url, opened, run, which
 from windlass.client import Client, accepted
 from windlass.core.enqueue import Enqueued
-from windlass.core.errors import ConflictError, NotFoundError, RequestError
+from windlass.core.errors import ConflictError, NotFoundError, RequestError, StoreError
 from windlass.core.state import State
 from windlass.core.transition import Status
 
@@ -90,32 +91,44 @@ def _as_new(answer: Enqueued, verb: str) -> tuple[dict[str, Any], str]:
 
 
 def _each(ids: list[str], act: Act, place: tuple[str | None, str | None], *, as_json: bool) -> None:
-    answers = run(_all(ids, act, place))
-    if as_json:
-        terminal.print_json([facts for facts, _ in answers])
-    else:
-        console = terminal.out()
-        for facts, told in answers:
-            if "error" in facts:
-                terminal.complain(told)
-            else:
-                console.print(f"{facts['id']} {escape(told)}", soft_wrap=True)
-    if any("error" in facts for facts, _ in answers):
+    """Each answer is told when it comes: what was done is known, whatever happens to the rest."""
+    told: list[dict[str, Any]] = []
+
+    def tell(facts: dict[str, Any], words: str) -> None:
+        told.append(facts)
+        if as_json:
+            return
+        if "error" in facts:
+            terminal.complain(words)
+        else:
+            terminal.out().print(f"{facts['id']} {escape(words)}", soft_wrap=True)
+
+    try:
+        run(_all(ids, act, place, tell))
+    finally:
+        if as_json:  # one list, which is complete only at the end
+            terminal.print_json(told)
+        if told and len(told) < len(ids):
+            terminal.complain(f"not tried: {' '.join(ids[len(told) :])}")
+    if any("error" in facts for facts in told):
         raise typer.Exit(terminal.FAILED)
 
 
 async def _all(
-    ids: list[str], act: Act, place: tuple[str | None, str | None]
-) -> list[tuple[dict[str, Any], str]]:
-    answers: list[tuple[dict[str, Any], str]] = []
+    ids: list[str],
+    act: Act,
+    place: tuple[str | None, str | None],
+    tell: Callable[[dict[str, Any], str], None],
+) -> None:
     async with opened(*place) as client:
         for text in ids:
             try:
                 job = await which(client, text)
-                facts, told = await act(client, job)
+                facts, words = await act(client, job)
             except RequestError as error:
-                facts, told = {"error": error.code, "message": str(error)}, str(error)
-                answers.append(({"id": text} | facts, told))
+                tell({"id": text, "error": error.code, "message": str(error)}, str(error))
+            except StoreError as error:  # the next would wait in vain as long
+                tell({"id": text, "error": error.code, "message": str(error)}, f"{text}: unknown")
+                raise
             else:
-                answers.append(({"id": str(job)} | facts, told))
-    return answers
+                tell({"id": str(job)} | facts, words)

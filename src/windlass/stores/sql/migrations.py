@@ -76,3 +76,22 @@ def plan(known: Sequence[Migration], applied: Iterable[Applied], where: str) -> 
             "one says that it must not go on: upgrade Windlass here (pip install -U windlass)"
         )
     return [migration for migration in known if migration.version not in done]
+
+
+def script(todo: Sequence[Migration], schema: str, now: str) -> str:
+    """The migrations as one script that may be run by hand: `migrate` then finds nothing to do.
+
+    `schema` makes the table of what was applied; `now` is the store's own word for this instant.
+    """
+    if not todo:
+        return ""
+    parts = ["BEGIN IMMEDIATE;", f"{schema};"]
+    for migration in todo:
+        name = f"{migration.version:04d}_{migration.name}"
+        line = (
+            f"INSERT INTO windlass_schema (version, name, checksum, breaking, applied_at)\n"
+            f"VALUES ({migration.version}, '{migration.name}', '{migration.checksum}', "
+            f"{int(migration.breaking)}, {now});"
+        )
+        parts += [f"-- {name}", migration.sql.strip(), line]
+    return "\n\n".join([*parts, "COMMIT;"]) + "\n"

@@ -1,0 +1,81 @@
+"""`windlass dev`: a worker here, with its jobs to be seen as they run."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from windlass.app import Windlass
+from windlass.cli import terminal
+from windlass.cli.demo import WELCOME, demo_app, enqueue_demo
+from windlass.cli.live import View
+from windlass.cli.loading import load_app
+from windlass.cli.opening import run
+from windlass.cli.reloading import reload_on_change
+from windlass.cli.stopping import Stopper
+from windlass.cli.worker import introduce, worker_config
+from windlass.config import DEFAULT_SLOTS, Settings, settings
+from windlass.worker import WorkerConfig
+from windlass.worker.supervisor import follow, this_program
+
+
+def dev(
+    app: Annotated[
+        str | None, typer.Argument(help="The application, as module:app; without one, a demo.")
+    ] = None,
+    *,
+    reload: Annotated[
+        bool, typer.Option("--reload", help="Start anew when a .py file here changes.")
+    ] = False,
+    supervised: Annotated[str | None, typer.Option(hidden=True)] = None,
+) -> None:
+    """Run a worker for development, and show its jobs as they run. Ctrl-C stops it.
+
+    It takes every queue that the app's tasks use. Without an app it runs a demo with one job.
+    """
+    given = settings({"app": app})
+    if reload and supervised is None:
+        words = [] if given["app"].value is None else [given["app"].value]
+        code = run(reload_on_change([*this_program(), "dev", *words]))
+        if code:
+            raise typer.Exit(code)
+        return
+    if supervised is not None:
+        follow(int(supervised.partition(":")[0]))
+    path = given["app"].value
+    application = demo_app() if path is None else load_app(path)
+    config = _config(application, given)
+    if path is None:
+        terminal.say(WELCOME)
+    else:
+        introduce(application, config)
+    run(_serve(application, config, demo=path is None), quick=True)
+
+
+def _config(app: Windlass, given: Settings) -> WorkerConfig:
+    """Every queue of the app, unless the settings name some."""
+    config = worker_config(given)
+    if given["queues"].given:
+        return config
+    slots = given["concurrency"].value or DEFAULT_SLOTS
+    queues = {"default": slots} | {spec.options.queue: slots for spec in app.tasks}
+    return replace(config, queues=queues)
+
+
+async def _serve(app: Windlass, config: WorkerConfig, *, demo: bool) -> None:
+    try:
+        client = app.client()
+        await client.store.ping()
+        view = View(client, "Ctrl-C stops")
+        async with view.showing():
+            # Here, so that lines of the log come above the bars and not among them.
+            logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", force=True)
+            if demo:
+                await enqueue_demo(app)
+            await Stopper(app, app.worker(config), view.say).run()
+    finally:
+        await app.aclose()
+    terminal.say("stopped")
