@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check fix bench chaos clean
+.PHONY: demo test check fix docs bench chaos clean
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -30,9 +30,13 @@ check: $(READY)  ## style, types, layers
 fix: $(READY)  ## what a machine can put right
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format --quiet .
 
+docs: $(READY)  ## the reference, from the code
+	@$(BIN)/python docs/generate.py
+
 bench: $(READY)  ## speed, as ratios to the bare engine
 	@$(BIN)/python -m benchmarks.store_sqlite
 	@$(BIN)/python -m benchmarks.wakeup
+	@$(BIN)/windlass bench --quick
 
 chaos: $(READY)  ## the long run of the model and of the power cuts
 	@WINDLASS_EFFORT=50 $(BIN)/python -m pytest -q tests/stores/test_model.py tests/stores/sqlite --timeout=7200

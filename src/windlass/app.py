@@ -103,6 +103,7 @@ class Windlass(TaskHome):
     def kit(self) -> Kit:
         """What workers of this app need beside its tasks."""
         return Kit(
+            app=self,
             stages=self._stages,
             lifespan=self._lifespan,
             middleware=self._middleware,

@@ -29,7 +29,23 @@ COUNT_AHEAD = 200  # a longer queue is not gone through to count who is ahead
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnqueueOptions:
-    """What may be said about one job beyond its arguments. Durations are seconds here."""
+    """What may be said about one job beyond its arguments. Durations are seconds here.
+
+    id: of your own making, a UUID; asking again with it is harmless
+    queue: another one than the task's
+    priority: another one than the task's; higher first
+    delay: run no sooner than after this
+    run_at: run no sooner than at this time; it must have a time zone
+    hold: keep it until `job.submit()`
+    expires_in: if it has not started by then, it fails, with the code `expired`
+    request_id: the same again is the same job (`duplicate`); with other arguments, a conflict
+    unique_key: at most one active job of the task with this key; the one there is the answer
+    debounce: with a unique key: the new job replaces one that waits
+    owner: whose it is; request ids and unique keys are each owner's own
+    team: for your own use; kept with the job
+    tags: to find it by
+    headers: for your own use: trace context and the like; `correlation-id` goes on to its children
+    """
 
     id: UUID | None = None
     queue: str | None = None

@@ -10,11 +10,13 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 from uuid import UUID
 
 from windlass.client import Client, accepted
+from windlass.core.clock import to_datetime
 from windlass.core.codec import Codec, Purpose
 from windlass.core.duration import Duration, seconds
 from windlass.core.enqueue import Enqueued
 from windlass.core.errors import CodecError, JobFailedError
 from windlass.core.event import LIFECYCLE, Event, EventType
+from windlass.core.failure import FailureDetails, details
 from windlass.core.job import JobRow
 from windlass.core.state import State
 from windlass.core.why import Why
@@ -55,6 +57,43 @@ class Job(Generic[R]):
     def state(self) -> State:
         """As last seen; `refresh` looks again."""
         return self.row.state
+
+    @property
+    def percent(self) -> int:
+        return self.row.percent
+
+    @property
+    def last_error(self) -> dict[str, Any] | None:
+        """What went wrong last: type, message, step, attempt, traceback; None after a success."""
+        error = self.row.error
+        if error is None:
+            return None
+        said = _decoded(self._app.codec, error.body, Purpose.ERROR) or {}
+        return {
+            "type": said.get("type") or error.code,
+            "message": said.get("message") or error.code,
+            "error_type": error.kind.value,
+            "step": error.step,
+            "attempt": error.attempt,
+            "at": to_datetime(error.at),
+            "traceback": said.get("traceback"),
+        }
+
+    @property
+    def failure_details(self) -> FailureDetails | None:
+        """For people: what failed, where, of which sort, and what to try."""
+        row = self.row
+        if row.state is not State.FAILED or row.error is None:
+            return None
+        return details(row.error, task=row.task, stage=row.stage)
+
+    @property
+    def can_resume(self) -> bool:
+        return self.row.can_resume
+
+    @property
+    def last_completed_step(self) -> str | None:
+        return self.row.last_step
 
     async def arefresh(self) -> Job[R]:
         self.row = await self._app.client().get(self.id)
@@ -197,12 +236,16 @@ class _Told:
         return replace(event, data=data)
 
     def _read(self, event: Event, purpose: Purpose) -> Any:
-        if event.body is None:
-            return None
-        try:
-            return self._codec.decode(event.body, purpose)
-        except CodecError:
-            return None  # written with a key that is not here; the bytes are still in `body`
+        return _decoded(self._codec, event.body, purpose)
+
+
+def _decoded(codec: Codec, body: bytes | None, purpose: Purpose) -> Any:
+    if body is None:
+        return None
+    try:
+        return codec.decode(body, purpose)
+    except CodecError:
+        return None  # written with a key that is not here; the bytes are still there
 
 
 def explain(row: JobRow, codec: Codec) -> JobFailedError:

@@ -83,6 +83,8 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
+    """How much was deleted."""
+
     jobs: int = 0
     logs: int = 0
     records: int = 0
@@ -125,7 +127,8 @@ class Store(ABC):
 
     @property
     @abstractmethod
-    def capabilities(self) -> Capabilities: ...
+    def capabilities(self) -> Capabilities:
+        """How it differs from other stores."""
 
     # -- the handle
 
@@ -268,7 +271,8 @@ class Store(ABC):
         """Write records, each by compare-and-set if it names a version."""
 
     @abstractmethod
-    async def get_records(self, kind: str, keys: Sequence[str]) -> list[Entry | None]: ...
+    async def get_records(self, kind: str, keys: Sequence[str]) -> list[Entry | None]:
+        """The records, None for one that is not there."""
 
     @abstractmethod
     async def list_records(self, kind: str, after: str = "", limit: int = 1000) -> list[Entry]:

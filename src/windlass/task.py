@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Never, NoReturn, get_type_hints
+from typing import Any, Literal, Never, NoReturn, get_type_hints
 
 import pydantic
 from pydantic import ConfigDict, TypeAdapter
@@ -34,6 +34,7 @@ class TaskOptions:
     retry_on: tuple[type[BaseException], ...] = ()
     terminal_on: tuple[type[BaseException], ...] = ()
     stages: StageMap | None = None
+    executor: Literal["process"] | None = None
 
     @property
     def backoff(self) -> Backoff:

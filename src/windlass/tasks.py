@@ -10,6 +10,7 @@ from typing import (
     Any,
     Concatenate,
     Generic,
+    Literal,
     ParamSpec,
     Protocol,
     TypeAlias,
@@ -25,6 +26,7 @@ from windlass.core.job import DEFAULT_QUEUE, NewJob
 from windlass.core.progress import StageMap
 from windlass.core.retry import Backoff, Exponential, Policy
 from windlass.job import Job
+from windlass.process.importing import MAIN, MAIN_AGAIN, importable
 from windlass.task import Registry, TaskOptions, TaskSpec
 from windlass.worker import Context
 
@@ -152,7 +154,12 @@ class TaskHome(ABC):
     ) -> Task[Any, Any]:
         if not inspect.isroutine(function):
             raise ConfigurationError(f"{function!r} is not a function")
-        name = name or f"{function.__module__}.{function.__qualname__}"
+        reason = importable(function) if options.executor == "process" else None
+        if reason is not None:
+            raise ConfigurationError(f"a child process could not find this task: {reason}")
+        # A child process runs the main script under another name; its tasks are the same tasks.
+        module = MAIN if function.__module__ == MAIN_AGAIN else function.__module__
+        name = name or f"{module}.{function.__qualname__}"
         spec = TaskSpec(name, function, options, aliases)
         self.add([spec])
         return Task(self, spec)
@@ -211,7 +218,27 @@ def task_options(
     retry_on: _Errors = (),
     terminal_on: _Errors = (),
     stages: Stages | None = None,
+    executor: Literal["process"] | None = None,
 ) -> TaskOptions:
+    """What `@app.task(…)` takes.
+
+    queue: where its jobs wait
+    priority: higher first; within a priority, first in, first out
+    max_retries: retries after the first attempt, before a retryable error is the end
+    backoff: how long to wait before a retry; None is `exponential()`
+    crash_cap: a job fails when so many workers have died of it
+    timeout: how long an attempt may take; None is for ever
+    lease: a dead worker's job is taken over after this; None is 30 s
+    retry_on: retry these errors only; empty is every error that is not terminal
+    terminal_on: never retry these errors
+    stages: {stage: (phase, (low, high))}; None is what the app says
+    executor: "process" runs it in a child process: for CPU-bound work, and for what must be stopped
+    """
+    if executor not in {None, "process"}:
+        raise ConfigurationError(
+            f'executor is {executor!r}; it may be "process", or None: async functions run on the '
+            "worker's event loop and others on a thread"
+        )
     policy = Policy(
         backoff=backoff or Exponential(),
         max_retries=max_retries,
@@ -226,6 +253,7 @@ def task_options(
         retry_on=_errors("retry_on", retry_on),
         terminal_on=_errors("terminal_on", terminal_on),
         stages=None if stages is None else stage_map(stages),
+        executor=executor,
     )
 
 

@@ -189,6 +189,7 @@ async def job_with_files(app: Windlass, data: Path) -> Job[None]:
 async def test_old_orphans_go_each_in_its_own_time(app: Windlass, data: Path) -> None:
     job = await job_with_files(app, data)
     await job.acancel()
+    await app.client().store.delete([job.id])
     cleaner = Cleaner(app.client().store, Workspaces(data))
     age(data, 23)
     assert (await cleaner.orphans(), places(data)) == (0, ["proxy", "temp"])
@@ -196,6 +197,19 @@ async def test_old_orphans_go_each_in_its_own_time(app: Windlass, data: Path) ->
     assert (await cleaner.orphans(), places(data)) == (1, ["proxy"])
     age(data, 49)
     assert (await cleaner.orphans(), places(data)) == (1, [])
+
+
+async def test_what_a_job_left_that_was_canceled_between_two_attempts_goes_at_the_next_look(
+    app: Windlass, data: Path
+) -> None:
+    job = await job_with_files(app, data)
+    cleaner = Cleaner(app.client().store, Workspaces(data))
+    assert await cleaner.orphans() == 0
+    await job.acancel()
+    again = await job.aretry()
+    assert await cleaner.orphans() == 0  # its retry goes on with what is there
+    await again.acancel()
+    assert (await cleaner.orphans(), places(data)) == (2, [])
 
 
 async def test_the_workspace_of_an_active_job_is_never_an_orphan(app: Windlass, data: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from windlass.cli import check, config, enqueue, jobs, migrate, queues, worker
+from windlass.cli import bench, check, config, dev, enqueue, jobs, migrate, queues, worker, workers
 from windlass.cli.terminal import complain, exit_code, forgive
 from windlass.core.errors import WindlassError
 
@@ -43,12 +43,15 @@ cli = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+cli.command("dev")(dev.dev)
 cli.command("worker")(worker.worker)
 cli.command("enqueue")(enqueue.enqueue)
 cli.add_typer(jobs.commands, name="jobs")
 cli.add_typer(queues.commands, name="queues")
+cli.add_typer(workers.commands, name="workers")
 cli.command("migrate")(migrate.migrate)
 cli.command("check")(check.check)
+cli.command("bench")(bench.bench)
 cli.add_typer(config.commands, name="config")
 
 

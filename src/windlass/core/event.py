@@ -24,6 +24,26 @@ _MAX_DIGITS = 18  # what every store can count to
 
 
 class EventType(StrEnum):
+    """What a line of the log says: (in brackets) the keys of its `data`, as a reader gets them.
+
+    job-status: it came to another state (status, attempt, percent, stage, phase)
+    step-status: a step is done, and its result recorded (step, status, phase)
+    step-progress: how far it is (progressPct, message, step, stage, phase, etaSeconds)
+    warning: the task, or its worker, warns (message)
+    error: something went wrong, and the attempt goes on (message)
+    job-completed: it succeeded (status, jobId, percent, output, artifacts, logs)
+    job-failed: it failed (status, jobId, stage, errorMessage, errors, artifacts, logs)
+    job-cancelled: it was canceled (status, jobId, stage, by, message, artifacts, logs)
+    cancel-requested: a running job was asked to stop (by, reason)
+    log: a line that the task logged (level, message)
+    artifact: what the task made, and where it is (name, uri, size)
+    process-start: an outside program began; the keys of this and the next three are the task's own
+    process-end: an outside program ended
+    process-error: an outside program could not be run
+    output: what an outside program wrote
+    resync: the log before this was pruned; where the job stands (state, attempt, percent, seq)
+    """
+
     JOB_STATUS = "job-status"
     STEP_STATUS = "step-status"
     STEP_PROGRESS = "step-progress"
@@ -105,10 +125,12 @@ class Event:
 
     @property
     def wire_id(self) -> str:
+        """As clients of a stream name it: `{unix milliseconds}-{seq}`."""
         return f"{self.at // 1000}-{self.seq}"
 
     @property
     def final(self) -> bool:
+        """Whether it is the last one of its job."""
         return self.type in FINAL_EVENT.values()
 
 

@@ -113,10 +113,24 @@ class Standing:
 
     @property
     def final(self) -> bool:
+        """Whether it is over, whichever way."""
         return self.state in FINAL
 
     @property
+    def completed_at(self) -> Instant | None:
+        return self.ended_at if self.state is State.SUCCEEDED else None
+
+    @property
+    def failed_at(self) -> Instant | None:
+        return self.ended_at if self.state is State.FAILED else None
+
+    @property
+    def canceled_at(self) -> Instant | None:
+        return self.ended_at if self.state is State.CANCELED else None
+
+    @property
     def cancel_requested(self) -> bool:
+        """Whether somebody asked a running job to stop: it will end as canceled."""
         return self.cancel_at is not None
 
     @property
@@ -148,6 +162,7 @@ class JobRow(Standing):
 
     @property
     def lease(self) -> Lease:
+        """What its attempt speaks with; only a claimed job has one."""
         assert self.token is not None, "only a claimed job has a lease"
         return Lease(self.id, self.fence, self.token)
 
@@ -163,6 +178,7 @@ class JobRow(Standing):
 
     @property
     def can_resume(self) -> bool:
+        """Whether it ended without success, and after a step that need not be done again."""
         return self.state in {State.FAILED, State.CANCELED} and self.last_step is not None
 
 

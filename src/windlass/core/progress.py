@@ -53,6 +53,7 @@ class StageMap:
         return StageMap(MappingProxyType(phases))
 
     def phase(self, stage: str) -> Phase:
+        """What people are shown for a stage; `processing` for one that is unknown."""
         return self.phases.get(stage.casefold(), PROCESSING)
 
     def percent(self, stage: str, within: float) -> int | None:
@@ -84,3 +85,14 @@ def eta_seconds(*, started_at: Instant, now: Instant, base: int, percent: int) -
     if gained <= 0 or elapsed <= 0:
         return None
     return elapsed * (COMPLETE - percent) / gained
+
+
+def eta(elapsed: float, begun_at: int, percent: int) -> int | None:
+    """Seconds to go if the rest takes as long as what this attempt did; None if that says nothing.
+
+    `begun_at` is the percent the attempt started from, `elapsed` the seconds since.
+    """
+    done = percent - begun_at
+    if done <= 0 or elapsed <= 0:
+        return None
+    return round(elapsed * (COMPLETE - percent) / done)

@@ -8,18 +8,21 @@ from types import MappingProxyType
 
 
 class State(StrEnum):
+    """Where a job stands; the last three are final, and nothing leads out of them."""
+
     __hash__ = str.__hash__  # the enum's own is written in Python: 0.15 µs for each look-up
 
-    CREATED = "created"
-    QUEUED = "queued"
-    RUNNING = "running"
-    RETRYING = "retrying"
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-    CANCELED = "canceled"
+    CREATED = "created"  # stored, not in line: it is held, or its time has not come
+    QUEUED = "queued"  # in line for a worker
+    RUNNING = "running"  # a worker holds its lease
+    RETRYING = "retrying"  # between two attempts: after an error, a snooze, a lost lease
+    SUCCEEDED = "succeeded"  # its result is stored
+    FAILED = "failed"  # its last error is stored; it can be retried or resumed as a new job
+    CANCELED = "canceled"  # somebody canceled it, or its task did
 
     @property
     def final(self) -> bool:
+        """Whether it is over: succeeded, failed or canceled."""
         return self in FINAL
 
 
@@ -33,20 +36,20 @@ class Trigger(StrEnum):
 
     __hash__ = str.__hash__
 
-    ENQUEUE = "enqueue"
+    ENQUEUE = "enqueue"  # it was stored
     SUBMIT = "submit"  # an operator queues what was held
     PROMOTE = "promote"  # its time came
-    CLAIM = "claim"
-    SUCCEED = "succeed"
+    CLAIM = "claim"  # a worker takes it, with a lease
+    SUCCEED = "succeed"  # the task returned
     RETRY = "retry"  # a retryable error, retries left
     FAIL = "fail"  # a terminal error, or retries exhausted
-    RELEASE = "release"
-    SNOOZE = "snooze"
-    SUSPEND = "suspend"
+    RELEASE = "release"  # a stopping worker gives it back, uncounted
+    SNOOZE = "snooze"  # the task raised Snooze: later, uncounted
+    SUSPEND = "suspend"  # it waits for something without a slot, uncounted
     ABORT = "abort"  # the task raised Cancel
     CRASH = "crash"  # the lease expired, below the crash cap
     GIVE_UP = "give-up"  # the lease expired, at the crash cap
-    CANCEL = "cancel"
+    CANCEL = "cancel"  # somebody asked for it
     EXPIRE = "expire"  # expires_at passed before the first start
     PARENT_CANCEL = "parent-cancel"  # a parent ended without success; policy cancel
     PARENT_FAIL = "parent-fail"  # the same; policy fail

@@ -15,23 +15,25 @@ from windlass.core.worker import LiveWorker
 
 
 class Because(StrEnum):
-    FINISHED = "finished"
-    RUNNING = "running"
+    """The sorts of reasons."""
+
+    FINISHED = "finished"  # it has ended
+    RUNNING = "running"  # it does run
     CANCELING = "canceling"  # it runs, and was asked to stop
     LEASE_LOST = "lease_lost"  # its worker no longer answers
     EXPIRED = "expired"  # it waited past its expiry
-    HELD = "held"
-    DEPENDENCIES = "dependencies"
-    SCHEDULED = "scheduled"
-    BACKING_OFF = "backing_off"
-    SNOOZED = "snoozed"
+    HELD = "held"  # until somebody submits it
+    DEPENDENCIES = "dependencies"  # it waits for other jobs
+    SCHEDULED = "scheduled"  # its time has not come
+    BACKING_OFF = "backing_off"  # it failed, and waits for its next attempt
+    SNOOZED = "snoozed"  # it asked to come back later
     DUE = "due"  # its time came, and nobody has queued it yet
-    PAUSED = "paused"
-    NO_WORKER = "no_worker"
-    UNKNOWN_TASK = "unknown_task"
+    PAUSED = "paused"  # its queue hands out no jobs
+    NO_WORKER = "no_worker"  # no live worker takes its queue
+    UNKNOWN_TASK = "unknown_task"  # no live worker of its queue knows its task
     BUSY = "busy"  # every slot of its queue is taken
-    BEHIND = "behind"
-    READY = "ready"
+    BEHIND = "behind"  # others are before it in line
+    READY = "ready"  # it is next
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +64,8 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Why:
+    """Its reasons come the weightiest first; as text, it is all of them in one line."""
+
     job_id: UUID
     state: State
     reasons: tuple[Reason, ...]

@@ -122,6 +122,7 @@ class Drainer:
             name=life.name,
             sweep=_LONG,  # time does not pass by itself here
             retention=_FOR_GOOD,
+            isolate=False,  # nobody really died, and another process has nothing of the test
         )
         if life.doom is not None:
             config = replace(config, release=_LAST_BREATH)

@@ -1,9 +1,11 @@
 """Removes workspaces whose jobs no longer need them.
 
-Waits for: jobs that a sweep has canceled, and once a minute for orphans. Guarantees: the workspace
-of an active job stays; what cannot be removed is a warning, never a failure of the job; however
-long a deletion takes, no rescue waits for it. Stops: when cancelled. A crash leaves directories
-behind, which the search for orphans, of any worker on this host, removes when they are old.
+Waits for: jobs that a sweep has canceled, and its interval, to look for what else can go: the
+directories of jobs that were canceled between two attempts, and old ones that nobody needs.
+Guarantees: the workspace of an active job stays, that of a failed one until it is old; what cannot
+be removed is a warning, never a failure of the job; however long a deletion takes, no rescue waits
+for it. Stops: when cancelled. A crash leaves directories behind, for the next look of any worker on
+this host.
 """
 
 from __future__ import annotations
@@ -17,13 +19,13 @@ from uuid import UUID
 from windlass.core.errors import WindlassError
 from windlass.core.job import JobRow
 from windlass.core.query import Query
-from windlass.core.state import ACTIVE
+from windlass.core.state import ACTIVE, State
 from windlass.store import Store
 from windlass.workspace import Found, Workspaces
 
 log = logging.getLogger("windlass.worker")
 BATCH = 500
-ORPHANS_EVERY = 60.0  # seconds
+_OVER = frozenset({State.SUCCEEDED, State.CANCELED})
 
 
 class Cleaner:
@@ -31,16 +33,17 @@ class Cleaner:
         self._store = store
         self._workspaces = workspaces
         self._wanted: asyncio.Queue[JobRow] = asyncio.Queue()
+        self._failed: set[UUID] = set()  # lineages not worth a look before they are old
 
-    async def run(self) -> None:
+    async def run(self, interval: float) -> None:
         clock = asyncio.get_running_loop().time
-        orphans_at = clock()
+        look_at = clock()
         while self._workspaces is not None:
             try:
-                if clock() >= orphans_at:
-                    orphans_at = clock() + ORPHANS_EVERY
+                if clock() >= look_at:
+                    look_at = clock() + interval
                     await self.orphans()
-                await self.next(orphans_at - clock())
+                await self.next(look_at - clock())
             except (WindlassError, OSError) as error:
                 log.warning("cleaning up failed, trying again: %s", error)
             except Exception:
@@ -69,20 +72,25 @@ class Cleaner:
             return [f"the workspace of job {job.id} was not removed: {error}"]
 
     async def orphans(self) -> int:
-        """Remove what is old and belongs to no active job; answers how many directories."""
+        """Remove what belongs to no active job and is over or old; answers how many directories."""
         if self._workspaces is None:
             return 0
         found = await asyncio.to_thread(self._workspaces.list, time.time())
-        old = [place for place in found if place.old]
+        self._failed &= {place.lineage for place in found}
+        asked = [place for place in found if place.old or place.lineage not in self._failed]
         gone = 0
-        for start in range(0, len(old), BATCH):
-            gone += await self._judge(self._workspaces, old[start : start + BATCH])
+        for start in range(0, len(asked), BATCH):
+            gone += await self._judge(self._workspaces, asked[start : start + BATCH])
         return gone
 
     async def _judge(self, workspaces: Workspaces, places: list[Found]) -> int:
         rows = await self._store.get([place.lineage for place in places])
         gone = 0
         for place, row in zip(places, rows, strict=True):
+            if not place.old and (row is None or row.state not in _OVER):
+                if row is not None and row.state is State.FAILED:
+                    self._failed.add(place.lineage)
+                continue
             if await self._active(place.lineage, row):
                 continue
             for warning in await asyncio.to_thread(workspaces.remove, place.lineage, (place.kind,)):

@@ -23,7 +23,8 @@ class WorkerConfig:
 
     `lease` overrules what the tasks say about theirs; None leaves it to them. `follow` is how
     often, in seconds, running attempts look whether they are canceled. A stop waits for running
-    tasks for `grace` seconds, and then for what it told to end for `release` seconds.
+    tasks for `grace` seconds, and then for what it told to end for `release` seconds. With
+    `isolate`, a job that was running when a worker died runs in a process of its own.
     """
 
     queues: Mapping[str, int] = field(default_factory=lambda: {DEFAULT_QUEUE: 10})
@@ -35,6 +36,7 @@ class WorkerConfig:
     grace: float = 10.0
     release: float = 5.0
     burst: bool = False
+    isolate: bool = True
     retention: Retention = field(default_factory=Retention)
 
     def __post_init__(self) -> None:

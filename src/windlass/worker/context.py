@@ -23,7 +23,7 @@ from windlass.core.errors import (
 from windlass.core.event import LIFECYCLE, EventType, Record
 from windlass.core.job import CORRELATION_ID, JobRow, NewJob
 from windlass.core.limits import KIB
-from windlass.core.progress import DEFAULT_STAGES, StageMap, advance
+from windlass.core.progress import DEFAULT_STAGES, StageMap, advance, eta
 from windlass.core.transition import Status, check_records
 from windlass.store import Saying, Store
 from windlass.worker.kit import Kit
@@ -56,9 +56,9 @@ class Context:
     """One attempt, as its task sees it. Works from the task's own thread, whichever that is."""
 
     __slots__ = (
-        "_children", "_codec", "_flag", "_flushing", "_kit", "_lock", "_loop", "_n", "_pending",
-        "_percent", "_stage", "_stages", "_steps", "_store", "cancelled", "current_step",
-        "flushed_at", "job", "state", "used_workspace",
+        "_began", "_children", "_codec", "_flag", "_flushing", "_kit", "_lock", "_loop", "_n",
+        "_pending", "_percent", "_stage", "_stages", "_steps", "_store", "cancelled",
+        "current_step", "flushed_at", "job", "state", "used_workspace",
     )  # fmt: skip
 
     def __init__(
@@ -80,6 +80,7 @@ class Context:
         self._store = store
         self._codec = codec
         self._loop = loop
+        self._began = loop.time()
         self._stages = stages
         self._lock = Lock()  # a sync task speaks from its own thread
         self._flushing: asyncio.Lock | None = None  # made by the first who stores what was said
@@ -201,14 +202,22 @@ class Context:
         stage = self._stage
         whole = percent if stage is None else self._stages.percent(stage, percent)
         self._percent = advance(self._percent, whole)
+        said: dict[str, Any] = {} if message is None else {"message": storable(message)}
+        left = eta(self._loop.time() - self._began, self.job.percent, self._percent)
+        if left is not None:
+            said["etaSeconds"] = left
         self._add(
             EventType.STEP_PROGRESS,
-            None if message is None else {"message": storable(message)},
+            said or None,
             percent=self._percent,
             stage=stage,
-            phase=None if stage is None else self._stages.phase(stage).name,
+            phase=self._phase,
             step=self.current_step,
         )
+
+    @property
+    def _phase(self) -> str | None:
+        return None if self._stage is None else self._stages.phase(self._stage).name
 
     def log(self, message: str, level: str = "info") -> None:
         said = {"level": level, "message": storable(message)}
@@ -248,28 +257,63 @@ class Context:
     # -- steps
 
     async def astep(
-        self, name: str, function: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any
+        self,
+        name: str,
+        function: Callable[..., Awaitable[T]],
+        *args: Any,
+        resumable: bool = True,
+        **kwargs: Any,
     ) -> T:
-        """Run a piece of the task once: its result is recorded, and later attempts get that."""
-        if (kept := await self._kept(name)) is not None:
+        """Run a piece of the task once: its result is recorded, and later attempts get that.
+
+        With `resumable=False` it is done whole in each attempt, and nobody resumes after it.
+        """
+        if resumable and (kept := await self._kept(name)) is not None:
             return cast("T", self._codec.decode(kept, Purpose.CHECKPOINT))
         outer, self.current_step = self.current_step, name
         value = await function(*args, **kwargs)
-        kept = await self._keep(name, value)
+        value = await self._completed(name, value, resumable=resumable)
         self.current_step = outer
-        return cast("T", self._codec.decode(kept, Purpose.CHECKPOINT))
+        return value
 
-    def step(self, name: str, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    def step(
+        self,
+        name: str,
+        function: Callable[..., T],
+        *args: Any,
+        resumable: bool = True,
+        **kwargs: Any,
+    ) -> T:
         """The same for a sync task; the function runs here, on the task's own thread."""
         self._refuse_loop("step", "astep")
-        kept = asyncio.run_coroutine_threadsafe(self._kept(name), self._loop).result()
-        if kept is not None:
-            return cast("T", self._codec.decode(kept, Purpose.CHECKPOINT))
+        if resumable:
+            kept = asyncio.run_coroutine_threadsafe(self._kept(name), self._loop).result()
+            if kept is not None:
+                return cast("T", self._codec.decode(kept, Purpose.CHECKPOINT))
         outer, self.current_step = self.current_step, name
         value = function(*args, **kwargs)
-        kept = asyncio.run_coroutine_threadsafe(self._keep(name, value), self._loop).result()
+        ended = self._completed(name, value, resumable=resumable)
+        value = asyncio.run_coroutine_threadsafe(ended, self._loop).result()
         self.current_step = outer
+        return value
+
+    async def _completed(self, name: str, value: T, *, resumable: bool) -> T:
+        """What is kept is what this attempt, too, goes on with."""
+        if not resumable:
+            self.note_step(name)
+            return value
+        kept = await self._keep(name, value)
         return cast("T", self._codec.decode(kept, Purpose.CHECKPOINT))
+
+    def note_step(self, name: str, checkpoint: bytes | None = None) -> None:
+        """Say that a step is completed."""
+        self._add(
+            EventType.STEP_STATUS,
+            step=name,
+            status="completed",
+            phase=self._phase,
+            checkpoint=checkpoint,
+        )
 
     async def _kept(self, name: str) -> bytes | None:
         if self._steps is None:
@@ -278,9 +322,8 @@ class Context:
         return self._steps.get(name)
 
     async def _keep(self, name: str, value: Any) -> bytes:
-        """Record it; what is kept is what this attempt, too, goes on with."""
         data = self._codec.encode(value, Purpose.CHECKPOINT)
-        self._add(EventType.STEP_STATUS, step=name, status="completed", checkpoint=data)
+        self.note_step(name, data)
         await self._insist(self.flush)
         assert self._steps is not None
         self._steps[name] = data

@@ -1,8 +1,10 @@
 """Run one claimed job and say how its attempt ended. Raises nothing of the task's own.
 
-Async tasks run on the worker's loop, sync ones on a thread. A timeout ends an async task; a thread
-cannot be stopped, so it is asked (`ctx.cancelled`) and keeps its slot until it returns. Middleware
-is part of the attempt: its time counts, and what it raises is the outcome.
+Async tasks run on the worker's loop, sync ones on a thread, those of the executor "process" in a
+child; so does a job that was running when a worker died, whatever its executor is. A timeout ends
+an async task, and a child with all it started; a thread cannot be stopped, so it is asked
+(`ctx.cancelled`) and keeps its slot until it returns. A child that dies is a crash of its own job
+and no other. Middleware is part of the attempt: its time counts, what it raises is the outcome.
 """
 
 from __future__ import annotations
@@ -11,36 +13,32 @@ import asyncio
 import contextlib
 import json
 import logging
-import traceback
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Any, ClassVar, TypeAlias
 
 from windlass.core import failure as failures
 from windlass.core.clock import SECOND, Instant
 from windlass.core.codec import Codec, Purpose
-from windlass.core.errors import (
-    Cancel,
-    RetryAfter,
-    Snooze,
-    StoreError,
-    TerminalError,
-    WindlassError,
-)
+from windlass.core.errors import Cancel, Snooze, StoreError
 from windlass.core.failure import ErrorKind, Failure
 from windlass.core.job import JobRow
-from windlass.core.limits import KIB, MAX_BLOB, MAX_EVENT, MAX_NAME, MAX_TRACEBACK, check_size
-from windlass.core.outcome import Aborted, Failed, Outcome, Snoozed, Succeeded
+from windlass.core.limits import MAX_BLOB, MAX_EVENT, check_size
+from windlass.core.outcome import Aborted, Crashed, Failed, Outcome, Snoozed, Succeeded
 from windlass.core.records import Put
+from windlass.process import ProcessDiedError, importable
 from windlass.store import DAY, Store
-from windlass.task import Registry, TaskSpec
+from windlass.task import Registry, TaskOptions, TaskSpec
+from windlass.worker.children import Children
 from windlass.worker.context import Context, storable
 from windlass.worker.kit import Kit
+from windlass.worker.raised import MAX_MESSAGE, Raised, RemoteError
 
 log = logging.getLogger("windlass.worker")
 UNKNOWN_TASK_DELAY = 60.0
 UNKNOWN_TASK_PATIENCE = DAY
-_MAX_MESSAGE = 4 * KIB
+_Here: TypeAlias = Callable[[TaskSpec, Context, Any, asyncio.Timeout], Awaitable[Any]]
 
 
 class UnknownTaskError(Exception):
@@ -55,9 +53,19 @@ class AttemptTimeoutError(TimeoutError):
 
 class TaskRunner:
     def __init__(
-        self, tasks: Registry, codec: Codec, threads: Executor, store: Store, kit: Kit | None = None
+        self,
+        tasks: Registry,
+        codec: Codec,
+        threads: Executor,
+        store: Store,
+        *,
+        kit: Kit,
+        children: Children,
+        isolate: bool = True,
     ) -> None:
-        self._kit = kit or Kit()
+        self._kit = kit
+        self._children = children
+        self._isolate = isolate
         self._tasks = tasks
         self._codec = codec
         self._threads = threads
@@ -68,7 +76,11 @@ class TaskRunner:
         if spec is None:
             return await self._unknown(job, context)
         try:
-            arguments = spec.signature.restore(self._codec.decode(job.payload, Purpose.PAYLOAD))
+            stored = self._codec.decode(job.payload, Purpose.PAYLOAD)
+            if self._apart(spec, job):
+                value = await self._call(spec, job, context, stored, self._in_child)
+                return self._success(value)
+            arguments = spec.signature.restore(stored)
             if (
                 spec.is_async
                 and job.policy.timeout is None
@@ -77,56 +89,96 @@ class TaskRunner:
                 given = (context,) if spec.signature.takes_context else ()
                 value = await spec.function(*given, **arguments)  # nothing around it
             else:
-                value = await self._call(spec, job, context, arguments)
-            result = self._codec.encode(spec.signature.result(value), Purpose.RESULT)
-            check_size("the result", result, MAX_BLOB)
-            return Succeeded(result=result)
+                here = self._on_loop if spec.is_async else self._on_thread
+                value = await self._call(spec, job, context, arguments, here)
+            return self._success(spec.signature.result(value))
         except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:  # noqa: BLE001 - whatever a task raises is its outcome
             return self._failed(error, spec, context)
 
+    def _success(self, value: Any) -> Succeeded:
+        result = self._codec.encode(value, Purpose.RESULT)
+        check_size("the result", result, MAX_BLOB)
+        return Succeeded(result=result)
+
+    def _apart(self, spec: TaskSpec, job: JobRow) -> bool:
+        """Whether it runs in a child process."""
+        if spec.options.executor == "process":
+            return True
+        if not (job.isolated and self._isolate):
+            return False
+        reason = importable(spec.function)
+        if reason is not None:
+            log.warning(
+                "job %s was running when a worker died, and runs here again: its task "
+                "cannot run in a process of its own: %s",
+                job.id,
+                reason,
+            )
+        return reason is None
+
     async def _call(
-        self, spec: TaskSpec, job: JobRow, context: Context, arguments: dict[str, Any]
+        self, spec: TaskSpec, job: JobRow, context: Context, arguments: Any, here: _Here
     ) -> Any:
-        given = (context,) if spec.signature.takes_context else ()
         timeout = job.policy.timeout
-        middleware = self._kit.middleware
         limit = asyncio.timeout(timeout)
         over = AttemptTimeoutError(f"ran longer than its timeout of {timeout} s")
 
         async def task() -> Any:
-            if spec.is_async:
-                return await spec.function(*given, **arguments)
-            running = asyncio.get_running_loop().run_in_executor(
-                self._threads, _whole, lambda: spec.function(*given, **arguments)
-            )
-            try:
-                await asyncio.wait({running})
-            except asyncio.CancelledError:
-                if limit.expired():
-                    context.warn(
-                        f"still running after its timeout of {timeout} s; a thread must return"
-                    )
-                await _returned(running, context)
-                if limit.expired():
-                    raise over from None
-                raise  # it was asked to stop: what it returned may be half of the work
-            return running.result()
+            return await here(spec, context, arguments, limit)
 
         try:
             async with limit:
-                return await middleware.run(context, task)
+                return await self._kit.middleware.run(context, task)
         except TimeoutError as error:
             if limit.expired() and error is not over:
                 raise over from error
             raise
 
+    async def _in_child(
+        self,
+        spec: TaskSpec,
+        context: Context,
+        stored: Any,
+        limit: asyncio.Timeout,  # noqa: ARG002
+    ) -> Any:
+        return await self._children.run(spec, context, stored)
+
+    async def _on_loop(
+        self,
+        spec: TaskSpec,
+        context: Context,
+        arguments: Any,
+        limit: asyncio.Timeout,  # noqa: ARG002
+    ) -> Any:
+        given = (context,) if spec.signature.takes_context else ()
+        return await spec.function(*given, **arguments)
+
+    async def _on_thread(
+        self, spec: TaskSpec, context: Context, arguments: Any, limit: asyncio.Timeout
+    ) -> Any:
+        given = (context,) if spec.signature.takes_context else ()
+        running = asyncio.get_running_loop().run_in_executor(
+            self._threads, _whole, lambda: spec.function(*given, **arguments)
+        )
+        try:
+            await asyncio.wait({running})
+        except asyncio.CancelledError:
+            if limit.expired():
+                timeout = context.job.policy.timeout
+                context.warn(
+                    f"still running after its timeout of {timeout} s; a thread must return"
+                )
+            await _returned(running, context)
+            raise  # it was asked to stop: what it returned may be half of the work
+        return running.result()
+
     async def _unknown(self, job: JobRow, context: Context) -> Outcome:
         """A newer deploy may know it: wait a day before giving up."""
         if job.updated_at - await self._unknown_since(job) > UNKNOWN_TASK_PATIENCE * SECOND:
             error = UnknownTaskError(f"no worker knew the task {job.task!r} for a day")
-            return Failed(failure=describe(error, self._codec, kind=ErrorKind.TERMINAL))
+            return Failed(failure=describe(error, self._codec, terminal=True))
         problem = f"this worker does not know the task {job.task!r}; looking again later"
         log.warning("job %s: %s", job.id, problem)
         context.warn(problem)
@@ -149,49 +201,49 @@ class TaskRunner:
         return since
 
     def _failed(self, error: BaseException, spec: TaskSpec, context: Context) -> Outcome:
+        job, step = context.job, context.current_step
         match error:
             case Snooze(delay=delay):
                 return Snoozed(delay=delay)
             case Cancel(reason=reason):
-                return Aborted(reason=storable(reason, _MAX_MESSAGE) or None)
-        options = spec.options
-        retryable = not isinstance(error, (TerminalError, *options.terminal_on))
-        if options.retry_on and not isinstance(error, (RetryAfter, *options.retry_on)):
-            retryable = False
-        kind = ErrorKind.RETRYABLE if retryable else ErrorKind.TERMINAL
-        failure = describe(error, self._codec, kind=kind, step=context.current_step)
-        job = context.job
+                return Aborted(reason=storable(reason, MAX_MESSAGE) or None)
+            case ProcessDiedError():
+                log.warning("job %s (%s), attempt %d: %s", job.id, job.task, job.attempt, error)
+                return Crashed(body=_body(Raised.of(error, spec.options), self._codec))
+        raised = error.raised if isinstance(error, RemoteError) else raised_by(error, spec.options)
+        failure = _failure(raised, self._codec, step)
         log.warning(
             "job %s (%s), attempt %d: %s", job.id, job.task, job.attempt, failure.code,
             exc_info=(type(error), error, error.__traceback__) if log.isEnabledFor(10) else None,
         )  # fmt: skip
-        return Failed(failure=failure, delay=error.delay if isinstance(error, RetryAfter) else None)
+        return Failed(failure=failure, delay=raised.delay)
+
+
+def raised_by(error: BaseException, options: TaskOptions | None = None) -> Raised:
+    raised = Raised.of(error, options or TaskOptions())
+    ours = AttemptTimeoutError | UnknownTaskError
+    return replace(raised, code=error.code) if isinstance(error, ours) else raised
 
 
 def describe(
-    error: BaseException,
-    codec: Codec,
-    *,
-    kind: ErrorKind = ErrorKind.RETRYABLE,
-    step: str | None = None,
+    error: BaseException, codec: Codec, *, terminal: bool = False, step: str | None = None
 ) -> Failure:
     """An error as it is stored. Never raises, and always fits: else the job could not be ended."""
-    name = type(error).__name__
-    try:
-        message = str(error) or name
-    except Exception:  # noqa: BLE001 - a message that cannot be made hides no error
-        message = name
-    said = {
-        "type": storable(name),
-        "message": storable(message, _MAX_MESSAGE),
-        "traceback": _trace(error),
-    }
+    raised = raised_by(error)
+    return _failure(replace(raised, retryable=raised.retryable and not terminal), codec, step)
+
+
+def _failure(raised: Raised, codec: Codec, step: str | None) -> Failure:
+    kind = ErrorKind.RETRYABLE if raised.retryable else ErrorKind.TERMINAL
+    return Failure(code=raised.code, kind=kind, step=step, body=_body(raised, codec))
+
+
+def _body(raised: Raised, codec: Codec) -> bytes:
+    said = {"type": raised.type, "message": raised.message, "traceback": raised.traceback}
     body = codec.encode(said, Purpose.ERROR)
     if len(body) > MAX_EVENT:  # a text full of what must be escaped
         body = codec.encode(said | {"traceback": None}, Purpose.ERROR)
-    ours = WindlassError | AttemptTimeoutError | UnknownTaskError
-    code = error.code if isinstance(error, ours) else name
-    return Failure(code=storable(code, MAX_NAME), kind=kind, step=step, body=body)
+    return body
 
 
 def _whole(call: Callable[[], Any]) -> Any:
@@ -210,10 +262,3 @@ async def _returned(running: asyncio.Future[Any], context: Context) -> None:
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.wait({running})
     running.exception()
-
-
-def _trace(error: BaseException) -> str:
-    """The end of the traceback, where the news is."""
-    text = "".join(traceback.format_exception(error))
-    data = text.encode("utf-8", "replace")
-    return data[-MAX_TRACEBACK:].decode("utf-8", "ignore")

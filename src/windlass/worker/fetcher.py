@@ -140,8 +140,9 @@ class Fetcher:
                 limits[queue] -= 1
             self._lanes[queue].ready.append(attempt)
             self._waiting_here += 1
-        for queue, _ in wanted:
-            self._fill(self._lanes[queue])
+        if not self._stopping.is_set():  # else they are given back as they are
+            for queue, _ in wanted:
+                self._fill(self._lanes[queue])
         self._note_lull()
         return any(left <= 0 for left in limits.values())
 

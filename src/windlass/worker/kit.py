@@ -28,11 +28,13 @@ Enqueue: TypeAlias = Callable[[list[NewJob]], Awaitable[list[Any]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kit:
-    """`enqueue` stores jobs at once and answers with handles on them.
+    """`app` is what the tasks belong to; child processes look for the same one.
 
+    `enqueue` stores jobs at once and answers with handles on them.
     `on_loop` surrounds a worker's life on its event loop, on which nothing may block.
     """
 
+    app: Any = None
     stages: StageMap = DEFAULT_STAGES
     lifespan: Lifespan | None = None
     middleware: Middleware = field(default_factory=Middleware)

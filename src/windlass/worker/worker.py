@@ -25,6 +25,7 @@ from windlass.core.state import State
 from windlass.store import Store
 from windlass.task import Registry
 from windlass.worker.attempt import Attempt, Why
+from windlass.worker.children import Children
 from windlass.worker.cleaner import Cleaner
 from windlass.worker.config import WorkerConfig
 from windlass.worker.context import Context
@@ -39,6 +40,7 @@ from windlass.worker.speaker import Speaker
 from windlass.worker.sweeper import Sweeper
 
 log = logging.getLogger("windlass.worker")
+CLEAN_EVERY = 5  # sweeps
 
 
 class Worker:
@@ -69,6 +71,11 @@ class Worker:
             begin=self._begin,
             give_back=self._give_back,
             busy=lambda: bool(self._attempts),
+        )
+        self._children = Children(
+            limit=sum(config.queues.values()),
+            app=self._kit.app,
+            lifespan=self._kit.lifespan is not None,
         )
         self._settler = Settler(store, tasks, codec, self._cleaner, self._done)
 
@@ -104,7 +111,15 @@ class Worker:
         )
         self._keeper.start()
         threads = ThreadPoolExecutor(sum(self.config.queues.values()), "windlass-task")
-        self._runner = TaskRunner(self._tasks, self._codec, threads, self._store, self._kit)
+        self._runner = TaskRunner(
+            self._tasks,
+            self._codec,
+            threads,
+            self._store,
+            kit=self._kit,
+            children=self._children,
+            isolate=self.config.isolate,
+        )
         beside = [loop.create_task(work) for work in self._beside()]
         try:
             await self._fetcher.run()
@@ -118,6 +133,7 @@ class Worker:
         patience = self.config.release
         await self._release()
         await self._settler.finish(patience)
+        await self._children.aclose()
         for work in beside:
             work.cancel()
         for ended in await asyncio.gather(*beside, return_exceptions=True):
@@ -146,8 +162,9 @@ class Worker:
             last_claim=lambda: self._fetcher.last_claim,
         )
         settling = self._settler.run(self._fetcher.lull)
-        others = (sweeper, follower, speaker, registrar, self._cleaner)
-        return [settling, *(loop.run() for loop in others)]
+        cleaning = self._cleaner.run(CLEAN_EVERY * config.sweep)
+        others = (sweeper, follower, speaker, registrar)
+        return [settling, cleaning, *(loop.run() for loop in others)]
 
     # -- an attempt, from claim to settle
 

@@ -190,8 +190,8 @@ class Engine:
         if tx is not None:
             if tx.work or tx.elsewhere:
                 self.work.notify()
-            if tx.elsewhere:
-                self.news.tell_all()
+            if tx.elsewhere or (tx.touched is None and self.news.followed):
+                self.news.tell_all()  # also for whoever began to follow while this was written
             elif tx.touched:
                 self.news.tell(tx.touched)
         deliver(group)  # last: the loop that wakes then finds the interpreter free

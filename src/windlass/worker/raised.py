@@ -1,0 +1,92 @@
+"""What an attempt raised, told so that its outcome can be decided where the error is not at hand.
+
+In a child process the error's class and the task's own lists of errors are there; in the worker
+they may not be. So the child judges (`Raised.of`), and the worker raises a `RemoteError` with that.
+"""
+
+from __future__ import annotations
+
+import traceback
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from windlass.core.errors import Cancel, RetryAfter, Snooze, TerminalError, WindlassError
+from windlass.core.limits import KIB, MAX_NAME, MAX_TRACEBACK
+from windlass.task import TaskOptions
+from windlass.worker.context import storable
+
+MAX_MESSAGE = 4 * KIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Raised:
+    """An error as it is stored, and whether it is worth another attempt. Always fits.
+
+    `code` is an error's own, or its type's name. `delay` is what a RetryAfter asks for.
+    """
+
+    type: str
+    message: str
+    traceback: str
+    code: str
+    retryable: bool = True
+    delay: float | None = None
+
+    @staticmethod
+    def of(error: BaseException, options: TaskOptions) -> Raised:
+        name = type(error).__name__
+        return Raised(
+            type=storable(name, MAX_NAME),
+            message=message_of(error),
+            traceback=trace(error),
+            code=storable(error.code if isinstance(error, WindlassError) else name, MAX_NAME),
+            retryable=retryable(error, options),
+            delay=error.delay if isinstance(error, RetryAfter) else None,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class RemoteError(Exception):
+    """Raised in the worker for what a task raised in its child process."""
+
+    def __init__(self, raised: Raised) -> None:
+        super().__init__(f"{raised.type}: {raised.message}")
+        self.raised = raised
+
+
+def retryable(error: BaseException, options: TaskOptions) -> bool:
+    if isinstance(error, (TerminalError, *options.terminal_on)):
+        return False
+    return not options.retry_on or isinstance(error, (RetryAfter, *options.retry_on))
+
+
+def message_of(error: BaseException) -> str:
+    try:
+        message = str(error)
+    except Exception:  # noqa: BLE001 - a message that cannot be made hides no error
+        message = ""
+    return storable(message or type(error).__name__, MAX_MESSAGE)
+
+
+def trace(error: BaseException) -> str:
+    """The end of the traceback, where the news is."""
+    data = "".join(traceback.format_exception(error)).encode("utf-8", "replace")
+    return data[-MAX_TRACEBACK:].decode("utf-8", "ignore")
+
+
+def ending_of(error: BaseException) -> dict[str, Any] | None:
+    """A Snooze or a Cancel: no error, but the task's own word on how its attempt ends."""
+    match error:
+        case Snooze(delay=delay):
+            return {"snooze": delay, "message": message_of(error)}
+        case Cancel(reason=reason):
+            return {"cancel": storable(reason, MAX_MESSAGE)}
+    return None
+
+
+def ending_from(told: dict[str, Any]) -> Snooze | Cancel:
+    if "snooze" in told:
+        return Snooze(told["snooze"], told["message"])
+    return Cancel(told["cancel"])

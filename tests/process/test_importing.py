@@ -1,0 +1,88 @@
+"""How another process finds a function."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from windlass.process.importing import Address, address_of, find, holder, importable
+
+THING = object()
+
+
+class Box:
+    @staticmethod
+    def inside() -> None: ...
+
+
+def test_what_a_module_holds_is_found_by_its_name() -> None:
+    for function in (test_what_a_module_holds_is_found_by_its_name, Box.inside):
+        assert importable(function) is None
+        assert find(address_of(function))[1] is function
+    address = holder(THING)
+    assert address == Address(module=__name__, name="THING")
+    assert find(address)[1] is THING
+    assert holder(object()) is None
+
+
+def test_what_no_name_leads_to_is_refused_with_the_reason() -> None:
+    def local() -> None: ...
+
+    for function, reason in (
+        (local, "defined inside 'test_what_no_name_leads_to_is_refused_with_the_reason'"),
+        (lambda: None, "is a lambda"),
+    ):
+        assert reason in str(importable(function))
+
+
+def run(*arguments: str, cwd: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=cwd, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_what_was_typed_in_is_refused(tmp_path: Path) -> None:
+    code = (
+        "from windlass.process.importing import importable\n"
+        "def typed(): ...\n"
+        "print(importable(typed))\n"
+    )
+    assert "typed in at a prompt" in run("-c", code, cwd=tmp_path)
+
+
+MAIN = """
+import sys
+from dataclasses import asdict
+from windlass.process.importing import Address, address_of, find, holder, loading_main
+{more}
+def function():
+    return __name__, __package__, getattr(__spec__, "name", None), MARK
+
+if __name__ == "__main__":
+    address = address_of(function)
+    assert not loading_main()
+    module, found = find(Address(**asdict(address)))
+    assert found is not function
+    assert find(address)[1] is found, "read twice"
+    assert sys.modules["__main__"] is module
+    assert holder(found).module == "__main__"
+    print(*found())
+else:
+    assert loading_main()
+"""
+
+
+def test_the_main_script_is_read_again_under_another_name(tmp_path: Path) -> None:
+    (tmp_path / "script").write_text(MAIN.format(more="MARK = 1"))
+    assert run("script", cwd=tmp_path) == "__mp_main__ None None 1"
+
+
+def test_a_main_module_of_a_package_keeps_its_place_there(tmp_path: Path) -> None:
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "near.py").write_text("MARK = 7")
+    (tmp_path / "shop" / "tool.py").write_text(MAIN.format(more="from .near import MARK"))
+    assert run("-W", "error", "-m", "shop.tool", cwd=tmp_path) == "__mp_main__ shop shop.tool 7"

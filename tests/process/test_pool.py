@@ -1,0 +1,198 @@
+"""Real child processes: warm, alone with their work, and gone with all they started."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from tests.process.watching import (
+    PATIENCE,
+    alive,
+    children,
+    descriptors,
+    kill,
+    until_gone,
+    wait_for,
+)
+
+from windlass.process import Pool, Process, ProcessDiedError
+from windlass.process.groups import Groups
+
+MODULE = "tests.process.speaker"
+
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def pool() -> AsyncIterator[Pool]:
+    """Shared, so that most tests find a warm child."""
+    pool = Pool(MODULE, limit=2, grace=PATIENCE)
+    yield pool
+    await asyncio.wait_for(pool.aclose(), 2 * PATIENCE)
+
+
+async def hear(process: Process) -> Any:
+    return await asyncio.wait_for(process.channel.receive(), PATIENCE)
+
+
+async def tell(process: Process, what: str, given: Any = None) -> Any:
+    process.channel.send({"do": what, "with": given})
+    return (await hear(process)).get("said")
+
+
+async def test_a_warm_child_is_used_again_and_never_shared(pool: Pool) -> None:
+    async with pool.take() as one, pool.take() as two:
+        assert await tell(one, "repeat", ["é", 1, None]) == ["é", 1, None]
+        pids = [await tell(one, "pid"), await tell(two, "pid")]
+        assert pids == [one.pid, two.pid]
+        third = asyncio.ensure_future(take_pid(pool))
+        done, _ = await asyncio.wait({third}, timeout=0.05)
+        assert not done  # the limit is two
+    assert await asyncio.wait_for(third, PATIENCE) in pids
+    assert sorted(pool.pids) == sorted(pids)
+    with pytest.raises(LookupError):
+        async with pool.take() as failed:
+            raise LookupError
+    assert not alive(failed.pid)
+    assert failed.pid not in pool.pids
+
+
+async def take_pid(pool: Pool) -> int:
+    async with pool.take() as process:
+        return process.pid
+
+
+async def test_a_child_that_died_while_idle_is_replaced(pool: Pool) -> None:
+    pid = await take_pid(pool)
+    async with pool.take() as process:
+        assert process.pid == pid
+    kill(pid)
+    await asyncio.wait_for(process.ended, PATIENCE)
+    assert pid not in pool.pids
+    assert await take_pid(pool) != pid
+
+
+async def test_idle_children_beyond_the_spare_ones_are_ended() -> None:
+    pool = Pool(MODULE, limit=2, spare=1, idle=0.05)
+    async with pool.take() as one, pool.take() as two:
+        await tell(one, "pid")
+        await tell(two, "pid")
+        pids = {one.pid, two.pid}
+    ends = {one.ended, two.ended}
+    await asyncio.wait(ends, timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+    [left] = pool.pids
+    await until_gone(*(pids - {left}))
+    assert await take_pid(pool) == left
+    await pool.aclose()
+
+
+async def test_a_child_asks_and_is_answered(pool: Pool) -> None:
+    async with pool.take() as process:
+        process.channel.send({"do": "ask", "with": "time"})
+        question = await hear(process)
+        assert question["want"] == "time"
+        process.channel.send({"answer": question["number"], "value": "late"})
+        assert (await hear(process))["said"] == "late"
+
+
+async def test_stopping_is_asked_for_and_takes_the_grandchildren_along(pool: Pool) -> None:
+    async with pool.take() as process:
+        grandchild = await tell(process, "start")
+        process.channel.send({"do": "sleep"})
+        assert await hear(process) == {"at": "sleep"}
+        assert alive(grandchild)
+        await process.stop(PATIENCE)
+        assert process.ended.result() == 0
+        assert await hear(process) == {"did": "stop"}
+        await until_gone(grandchild)
+
+
+async def test_a_child_that_cannot_listen_is_killed_after_the_grace(
+    pool: Pool, tmp_path: Path
+) -> None:
+    mark = tmp_path / "mark"
+    async with pool.take() as process:
+        grandchild = await tell(process, "start")
+        process.channel.send({"do": "hold", "with": str(mark)})
+        await asyncio.to_thread(wait_for, mark)
+        await process.stop(0.1)
+        assert process.ended.result() == -signal.SIGKILL
+        await until_gone(process.pid, grandchild)
+
+
+async def test_only_the_parent_may_stop_a_child(pool: Pool) -> None:
+    """A service manager signals every process of a service; the worker wants to finish first."""
+    async with pool.take() as process:
+        await tell(process, "pid")
+        os.killpg(process.pid, signal.SIGTERM)
+        assert await tell(process, "repeat", "still here") == "still here"
+
+
+async def test_a_dead_child_takes_its_grandchildren_along(pool: Pool) -> None:
+    """Also one that was forked, and holds the channel open."""
+    async with pool.take() as process:
+        grandchild = await tell(process, "start")
+        fork = await tell(process, "fork")
+        process.channel.send({"do": "die", "with": signal.SIGSEGV})
+        assert await asyncio.wait_for(process.ended, PATIENCE) == -signal.SIGSEGV
+        with pytest.raises(EOFError):
+            await hear(process)
+        await until_gone(grandchild, fork)
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "died_of", "exit_code"),
+    [
+        (-11, "its process (pid 7) died of SIGSEGV", signal.SIGSEGV, None),
+        (-9, "died of SIGKILL; perhaps the system was out of memory", signal.SIGKILL, None),
+        (3, "its process (pid 7) exited with code 3", None, 3),
+        (-99, "died of signal 99", None, None),
+    ],
+)
+async def test_how_a_process_died_is_said(
+    status: int, message: str, died_of: int | None, exit_code: int | None
+) -> None:
+    error = ProcessDiedError(7, status)
+    assert message in str(error)
+    assert (error.signal, error.exit_code, error.code) == (died_of, exit_code, "crashed")
+
+
+async def test_closing_leaves_neither_processes_nor_descriptors() -> None:
+    before, had = descriptors(), children()
+    pool = Pool(MODULE, limit=3)
+    async with pool.take() as one:
+        await tell(one, "pid")
+        async with pool.take() as two:
+            await tell(two, "pid")
+    with pytest.raises(LookupError):
+        async with pool.take():
+            raise LookupError
+    assert pool.groups.warden is not None
+    assert children() > had
+    await pool.aclose()
+    assert children() == had
+    assert descriptors() == before
+    with pytest.raises(RuntimeError, match="closed"):
+        await take_pid(pool)
+
+
+async def test_a_warden_that_was_killed_is_replaced() -> None:
+    groups = Groups()
+    groups.add(2**22 - 1)
+    first = groups.warden
+    assert first is not None
+    kill(first)
+    await until_gone(first)
+    groups.remove(2**22 - 1)
+    assert groups.warden is None  # there is nothing to watch
+    groups.add(2**22 - 2)
+    assert groups.warden not in (None, first)
+    groups.close()
+    assert groups.warden is None

@@ -1,0 +1,490 @@
+"""The rules of the runner's queue: the verbs of its job store, and the stream of events."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random
+from uuid import UUID, uuid4
+
+import pytest
+from tests.specs.build import (
+    FOREVER,
+    PATIENCE,
+    SECOND,
+    Spy,
+    end,
+    ended,
+    events_of,
+    eventually,
+    pass_time,
+    reach,
+    story,
+    until,
+    working,
+)
+
+from windlass import (
+    ConflictError,
+    Context,
+    InvalidArgumentError,
+    InvalidInput,
+    Job,
+    NewJob,
+    NotFoundError,
+    State,
+    Windlass,
+    fixed,
+)
+from windlass.core.errors import StoreUnavailableError, TooLargeError
+from windlass.core.event import EventType
+from windlass.core.job import JobRow
+from windlass.store import DAY, Retention
+from windlass.testing import FaultyStore, VirtualClock
+
+# -- enqueue
+
+
+async def test_an_enqueued_job_is_stored_and_scheduled_under_an_id_that_sorts_by_time(
+    app: Windlass, clock: VirtualClock
+) -> None:
+    @app.task(queue="priority")
+    async def task() -> None: ...
+
+    jobs = [await task.aenqueue() for _ in range(3)]
+    for job in jobs:
+        row = (await app.ajob(job.id)).row
+        assert (row.id.version, row.queue, row.state) == (7, "priority", State.QUEUED)
+        assert row.created_at == clock.now()
+    assert sorted(job.id for job in jobs) == [job.id for job in jobs]
+
+
+async def test_the_same_request_is_answered_with_the_job_it_made_the_first_time(
+    app: Windlass, clock: VirtualClock
+) -> None:
+    @app.task
+    async def task(n: int) -> int:
+        return n
+
+    job = await task.options(request_id="request-1").aenqueue(1)
+    created = job.row.created_at
+    for _ in range(2):  # while it waits, and when it is done
+        clock.advance(60)
+        again = await task.options(request_id="request-1").aenqueue(1)
+        assert (again.id, again.row.created_at, again.duplicate) == (job.id, created, True)
+        await end(app, job)
+    assert (await task.options(request_id="request-1").aenqueue(1)).state is State.SUCCEEDED
+
+
+async def test_the_same_request_id_for_something_else_is_a_conflict(app: Windlass) -> None:
+    @app.task
+    async def task(n: int) -> None: ...
+
+    await task.options(request_id="request-1").aenqueue(1)
+    with pytest.raises(ConflictError, match="different arguments"):
+        await task.options(request_id="request-1").aenqueue(2)
+    other = await task.options(request_id="request-1", owner="somebody else").aenqueue(2)
+    assert not other.duplicate
+
+
+async def test_one_request_sent_many_times_at_once_makes_one_job(app: Windlass) -> None:
+    @app.task
+    async def task() -> None: ...
+
+    asked = task.options(request_id="request-1")
+    jobs = await asyncio.gather(*(asked.aenqueue() for _ in range(20)))
+    assert len({job.id for job in jobs}) == 1
+    assert sum(not job.duplicate for job in jobs) == 1
+
+
+async def test_parameters_that_are_too_large_are_refused_with_the_way_out(app: Windlass) -> None:
+    @app.task
+    async def task(text: str) -> None: ...
+
+    with pytest.raises(TooLargeError, match="object store"):
+        await task.aenqueue("x" * 2**20)
+
+
+async def test_a_job_that_is_not_there_is_not_found(app: Windlass) -> None:
+    with pytest.raises(NotFoundError, match="no job"):
+        await app.ajob(uuid4())
+    with pytest.raises(InvalidArgumentError, match="is not a job id"):
+        await app.ajob("job-1")
+
+
+# -- dequeue
+
+
+async def test_a_dequeued_job_is_running_and_its_lease_is_as_long_as_it_was_asked_for(
+    app: Windlass,
+) -> None:
+    @app.task
+    async def task() -> None:
+        await asyncio.sleep(FOREVER)
+
+    job = await task.aenqueue()
+    async with working(app, lease=300):
+        row = await reach(job, State.RUNNING)
+    assert row.lease_until == (row.started_at or 0) + 300 * SECOND
+
+
+async def test_a_worker_takes_no_more_jobs_than_it_has_room_for(
+    app: Windlass, clock: VirtualClock
+) -> None:
+    go = asyncio.Event()
+
+    @app.task
+    async def task() -> None:
+        await go.wait()
+
+    jobs = await app.aenqueue_many([task.new_job() for _ in range(5)])
+    async with working(app, slots=2):
+        for job in jobs[:2]:
+            await reach(job, State.RUNNING)
+        await pass_time(app, clock, 1)
+        states = [(await job.arefresh()).state for job in jobs]
+        assert states == [State.RUNNING] * 2 + [State.QUEUED] * 3
+        go.set()
+        for job in jobs:
+            await job.await_end(PATIENCE)
+
+
+async def test_a_job_that_cannot_be_read_does_not_stop_those_behind_it(app: Windlass) -> None:
+    @app.task
+    async def task(n: int) -> int:
+        return n
+
+    poison = NewJob(id=uuid4(), task=task.name, payload=b"\xff not even JSON")
+    bad, good = await app.aenqueue_many([poison, task.new_job(1)])
+    await end(app, good, slots=1)
+    assert await good.aresult() == 1
+    assert (await bad.arefresh()).row.error is not None
+
+
+async def test_a_job_of_which_this_worker_knows_nothing_waits_for_one_that_does(
+    app: Windlass, clock: VirtualClock
+) -> None:
+    [job] = await app.aenqueue_many([NewJob(id=uuid4(), task="of a newer release", payload=b"{}")])
+    async with working(app):
+        row = await reach(job, State.RETRYING)
+        assert (row.retry_count, row.crash_count) == (0, 0)
+
+        @app.task(name="of a newer release")
+        async def task() -> str:
+            return "known now"
+
+        clock.advance(60)
+        assert await job.aresult(PATIENCE) == "known now"
+    [warning] = await events_of(job, EventType.WARNING)
+    assert "does not know the task" in warning.data["message"]
+
+
+# -- the lease
+
+
+@asynccontextmanager
+async def taken_over(app: Windlass, clock: VirtualClock) -> AsyncIterator[Job[str]]:
+    """A job that one worker still runs when its lease has run out and another one has it."""
+    finish = threading.Event()
+
+    @app.task(name="taken over")
+    def task(ctx: Context) -> str:
+        if ctx.attempt == 1:
+            assert finish.wait(PATIENCE)
+        return f"by attempt {ctx.attempt}"
+
+    job = await task.aenqueue()
+    async with working(app, slots=1, sweep=FOREVER):
+        await reach(job, State.RUNNING)
+        async with working(app):
+            clock.advance(31)
+            await job.await_end(PATIENCE)
+            try:
+                yield job
+            finally:
+                finish.set()
+
+
+async def test_a_job_whose_worker_fell_silent_is_delivered_again(
+    app: Windlass, clock: VirtualClock
+) -> None:
+    async with taken_over(app, clock) as job:
+        assert await job.aresult() == "by attempt 2"
+    assert await story(job) == [
+        *["created", "queued", "running", "retrying"],
+        *["queued", "running", "succeeded"],
+    ]
+
+
+async def test_a_job_that_was_completed_does_not_come_back_when_a_lease_runs_out(
+    app: Windlass, clock: VirtualClock
+) -> None:
+    async with taken_over(app, clock) as job:
+        done = job.row
+        await pass_time(app, clock, 60)
+    async with working(app):
+        await pass_time(app, clock, 60)
+    assert (await job.arefresh()).row == done
+
+
+async def test_only_one_worker_has_a_job_at_a_time(app: Windlass) -> None:
+    now: dict[UUID, int] = {}
+    most = 0
+
+    @app.task(max_retries=2, backoff=fixed(0))
+    async def task(ctx: Context) -> None:
+        nonlocal most
+        now[ctx.job.id] = now.get(ctx.job.id, 0) + 1
+        most = max(most, now[ctx.job.id])
+        await asyncio.sleep(0.001)
+        now[ctx.job.id] -= 1
+        if ctx.attempt < 3:
+            raise OSError
+
+    jobs = await app.aenqueue_many([task.new_job() for _ in range(10)])
+    async with working(app), working(app), working(app):
+        for job in jobs:
+            assert (await job.await_end(PATIENCE)).state is State.SUCCEEDED
+    assert most == 1
+
+
+async def test_visibility_is_lengthened_while_a_job_runs(
+    app: Windlass, clock: VirtualClock
+) -> None:
+    @app.task
+    async def task() -> None:
+        await asyncio.sleep(FOREVER)
+
+    job = await task.aenqueue()
+    async with working(app, lease=0.3):
+        first = (await reach(job, State.RUNNING)).lease_until or 0
+        at = clock.advance(0.25)
+
+        async def longer() -> bool:
+            return ((await job.arefresh()).row.lease_until or 0) > first
+
+        await eventually(longer)
+        assert job.row.lease_until == at + round(0.3 * SECOND)
+
+
+# -- complete
+
+
+async def completed(app: Windlass, how: State) -> JobRow:
+    @app.task(name=f"ends {how}", max_retries=0)
+    async def task() -> dict[str, int]:
+        if how is State.FAILED:
+            raise OSError("exit code 1")
+        if how is State.CANCELED:
+            await asyncio.sleep(FOREVER)
+        return {"exitCode": 0}
+
+    job = await task.aenqueue()
+    async with working(app):
+        if how is State.CANCELED:
+            await reach(job, State.RUNNING)
+            await job.acancel()
+        return (await job.await_end(PATIENCE)).row
+
+
+@pytest.mark.parametrize("how", [State.SUCCEEDED, State.FAILED, State.CANCELED])
+async def test_completing_a_job_sets_its_state_and_its_result_at_once(
+    app: Windlass, how: State
+) -> None:
+    row = await completed(app, how)
+    assert row.state is how
+    assert (row.result is not None) is (how is State.SUCCEEDED)
+    assert (row.error is not None) is (how is State.FAILED)
+    assert row.updated_at == row.ended_at
+
+
+async def test_a_completion_whose_answer_is_lost_is_asked_again_and_counts_once(
+    app: Windlass,
+) -> None:
+    runs: list[int] = []
+
+    @app.task(max_retries=0)
+    async def task(ctx: Context, n: int) -> int:
+        runs.append(n)
+        ctx.log(f"job {n}")
+        return n
+
+    jobs = await app.aenqueue_many([task.new_job(n) for n in range(12)])
+    bad = FaultyStore(
+        app.client().store.twin(), Random(5).random, lose=0.2, repeat=0.3, raise_lost=True
+    )
+    rows = await ended(app, *jobs, store=bad)
+    assert {(row.state, row.attempt) for row in rows} == {(State.SUCCEEDED, 1)}
+    assert sorted(runs) == list(range(12))
+    for n, job in enumerate(jobs):  # and what was said again is not heard twice
+        said = [event.data["message"] for event in await events_of(job, EventType.LOG)]
+        assert said == [f"job {n}"]
+
+
+# -- events
+
+
+async def talkative(app: Windlass, lines: int = 5) -> Job[None]:
+    @app.task(name=f"says {lines} lines")
+    async def task(ctx: Context) -> None:
+        for n in range(lines):
+            ctx.emit("output", {"stream": "stdout", "text": f"line {n}", "offset": n})
+
+    job = await task.aenqueue()
+    await end(app, job)
+    return job
+
+
+async def test_events_of_each_job_are_numbered_from_one_without_gaps(app: Windlass) -> None:
+    jobs = {lines: await talkative(app, lines) for lines in (3, 1, 7)}
+    for lines, job in jobs.items():  # created, queued, running, the lines, completed
+        numbers = [event.seq for event in await events_of(job)]
+        assert numbers == list(range(1, 4 + lines + 1))
+
+
+async def test_events_come_in_the_order_in_which_they_were_said(app: Windlass) -> None:
+    job = await talkative(app, 40)
+    told = [event.data["text"] for event in await events_of(job, EventType.OUTPUT)]
+    assert told == [f"line {n}" for n in range(40)]
+
+
+async def test_an_event_has_the_instant_of_the_store(app: Windlass, clock: VirtualClock) -> None:
+    @app.task
+    async def task(ctx: Context) -> None:
+        clock.advance(60)
+        ctx.log("a minute later")
+
+    job = await task.aenqueue()
+    await end(app, job)
+    [said] = await events_of(job, EventType.LOG)
+    assert said.at == job.row.created_at + 60 * SECOND
+
+
+async def test_a_stream_replays_what_was_and_goes_on_with_what_comes(app: Windlass) -> None:
+    go = asyncio.Event()
+
+    @app.task
+    async def task(ctx: Context) -> None:
+        async def first() -> None:
+            ctx.log("before")
+
+        await ctx.astep("first", first)
+        await go.wait()
+        ctx.log("after")
+
+    job = await task.aenqueue()
+    async with working(app), asyncio.timeout(PATIENCE):
+        await until(job, lambda event: event.type is EventType.STEP_STATUS)
+        told = []
+        async for event in job.aevents():  # comes when half of it is over
+            told.append(event)
+            if event.type is EventType.STEP_STATUS:
+                go.set()
+    assert [event.seq for event in told] == list(range(1, len(told) + 1))
+    said = [event.data["message"] for event in told if event.type is EventType.LOG]
+    assert said == ["before", "after"]
+
+
+async def test_a_stream_from_a_number_starts_behind_it(app: Windlass) -> None:
+    job = await talkative(app)
+    everything = await events_of(job)
+    late = [event async for event in job.aevents(after=4)]
+    assert [event.seq for event in late] == [event.seq for event in everything if event.seq > 4]
+
+
+async def test_two_readers_are_told_the_same(app: Windlass) -> None:
+    @app.task
+    async def task(ctx: Context) -> None:
+        ctx.log("for both")
+
+    job = await task.aenqueue()
+    readers = [asyncio.create_task(events_of(job)) for _ in range(2)]
+    await end(app, job)
+    first, second = await asyncio.gather(*readers)
+    assert first == second
+    assert EventType.LOG in {event.type for event in first}
+
+
+async def test_old_events_of_ended_jobs_go_and_a_reader_is_told_where_the_job_stands(
+    app: Windlass, clock: VirtualClock
+) -> None:
+    @app.task
+    async def waiting() -> None: ...
+
+    old, active = await talkative(app), await waiting.options(hold=True).aenqueue()
+    for_good = Retention(log=0)
+    a_week = Retention(log=7 * DAY)
+    clock.advance(8 * DAY)
+    async with working(app, retention=for_good):
+        await pass_time(app, clock, 0)
+    assert len(await events_of(old, EventType.OUTPUT)) == 5
+    async with working(app, retention=a_week):
+        await eventually(lambda: pruned(old))
+    resync, *rest = await events_of(old)
+    assert (resync.type, resync.data["state"]) == (EventType.RESYNC, State.SUCCEEDED)
+    assert not [event for event in rest if event.type is EventType.OUTPUT]
+    assert (await active.arefresh()).row.log_floor == 0
+
+
+async def pruned(job: Job[None]) -> bool:
+    return (await job.arefresh()).row.log_floor > 0
+
+
+# -- which events matter
+
+
+class Deaf:
+    """A store that takes in nothing of what tasks say while they run."""
+
+    def __call__(self, verb: str) -> None:
+        if verb == "record":
+            raise StoreUnavailableError("throttled")
+
+
+async def test_output_that_cannot_be_stored_does_not_fail_the_job(app: Windlass) -> None:
+    @app.task(max_retries=0)
+    async def task(ctx: Context) -> str:
+        ctx.emit("output", {"stream": "stdout", "text": "hello", "offset": 0})
+        ctx.progress(50)
+        await asyncio.sleep(0.6)  # longer than what is said may wait to be stored
+        return "done all the same"
+
+    job = await task.aenqueue()
+    await end(app, job, store=Spy(app.client().store.twin(), Deaf()))
+    assert await job.aresult() == "done all the same"
+
+
+async def test_an_event_told_while_an_error_is_handled_never_hides_the_error(
+    app: Windlass,
+) -> None:
+    @app.task(max_retries=0)
+    async def task(ctx: Context) -> None:
+        try:
+            raise InvalidInput("the real one")
+        finally:
+            ctx.emit("process-error", {"message": "exit code 1"})
+
+    job = await task.aenqueue()
+    await end(app, job, store=Spy(app.client().store.twin(), Deaf()))
+    [last] = await events_of(job, EventType.JOB_FAILED)
+    assert last.data["errorMessage"] == "the real one"
+
+
+async def test_throttled_workers_try_again_and_no_attempt_is_lost(app: Windlass) -> None:
+    left = {"claim": 2}
+
+    def throttle(verb: str) -> None:
+        if left.get(verb, 0):
+            left[verb] -= 1
+            raise StoreUnavailableError("throttled")
+
+    @app.task(max_retries=0)
+    async def task() -> int:
+        left["apply"] = 2  # from now on: nobody but the settler writes any more
+        return 1
+
+    job = await task.aenqueue()
+    await end(app, job, sweep=FOREVER, store=Spy(app.client().store.twin(), throttle))
+    assert (await job.aresult(), job.row.attempt, left) == (1, 1, {"claim": 0, "apply": 0})

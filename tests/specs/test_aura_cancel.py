@@ -1,0 +1,476 @@
+"""The rules of the job queue with live progress: cancel, cleanup, and the events of a job."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import threading
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from tests.specs.build import (
+    FOREVER,
+    PATIENCE,
+    age,
+    end,
+    events_of,
+    eventually,
+    fill,
+    pass_time,
+    places,
+    reach,
+    until,
+    working,
+)
+
+from windlass import (
+    Cancel,
+    Context,
+    InvalidInput,
+    Job,
+    NotFoundError,
+    State,
+    Windlass,
+    fixed,
+)
+from windlass.core.event import EventType
+from windlass.testing import VirtualClock
+
+# -- cancel
+
+
+async def test_a_cancel_stops_an_async_task_before_its_next_stage(app: Windlass) -> None:
+    stages: list[str] = []
+
+    @app.task
+    async def task(ctx: Context) -> None:
+        async def work(name: str) -> None:
+            stages.append(name)
+            if name == "voice":
+                await asyncio.sleep(FOREVER)
+
+        for name in ("script", "voice", "visuals"):
+            await ctx.astep(name, work, name)
+
+    job = await task.aenqueue()
+    async with working(app):
+        await eventually(lambda: stages == ["script", "voice"])
+        assert await job.acancel("enough") is State.RUNNING  # it is asked for; cleanup follows
+        await job.await_end(PATIENCE)
+    assert stages == ["script", "voice"]
+    assert (job.state, job.row.cancel_reason) == (State.CANCELED, "enough")
+
+
+async def test_a_cancel_tells_a_thread_which_stops_by_itself(app: Windlass) -> None:
+    stages: list[str] = []
+    voice = threading.Event()
+
+    @app.task
+    def task(ctx: Context) -> None:
+        for name in ("script", "voice", "visuals"):
+            if ctx.cancelled:
+                return
+            stages.append(name)
+            if name == "voice":
+                voice.set()
+                assert ctx.cancel_flag.wait(PATIENCE)
+
+    job = await task.aenqueue()
+    async with working(app):
+        assert await asyncio.to_thread(voice.wait, PATIENCE)
+        await job.acancel()
+        await job.await_end(PATIENCE)
+    assert (stages, job.state) == (["script", "voice"], State.CANCELED)
+
+
+async def test_an_accepted_cancel_wins_over_a_success_that_comes_after_it(app: Windlass) -> None:
+    begun, go = threading.Event(), threading.Event()
+
+    @app.task
+    def task() -> str:
+        begun.set()
+        assert go.wait(PATIENCE)
+        return "done all the same"
+
+    job = await task.aenqueue()
+    async with working(app):
+        assert await asyncio.to_thread(begun.wait, PATIENCE)
+        await job.acancel()
+        go.set()
+        row = (await job.await_end(PATIENCE)).row
+    assert (row.state, row.result) == (State.CANCELED, None)
+
+
+async def test_a_canceled_job_starts_no_work_downstream(app: Windlass) -> None:
+    ran: list[int] = []
+    begun, go = threading.Event(), threading.Event()
+    child: list[UUID] = []
+
+    @app.task
+    async def downstream() -> None:
+        ran.append(1)
+
+    @app.task
+    def task(ctx: Context) -> None:
+        child.append(ctx.then(downstream))
+        begun.set()
+        assert go.wait(PATIENCE)
+
+    job = await task.aenqueue()
+    async with working(app):
+        assert await asyncio.to_thread(begun.wait, PATIENCE)
+        await job.acancel()
+        go.set()
+        await job.await_end(PATIENCE)
+    with pytest.raises(NotFoundError):
+        await app.ajob(child[0])
+    assert not ran
+
+
+async def test_a_cancel_is_told_when_it_is_asked_for_and_when_it_is_done(app: Windlass) -> None:
+    @app.task
+    async def task(ctx: Context) -> None:
+        ctx.stage("Voice")
+        await asyncio.sleep(FOREVER)
+
+    job = await task.aenqueue()
+    async with working(app):
+        await reach(job, State.RUNNING)
+        await job.acancel("the customer left")
+        await job.await_end(PATIENCE)
+    asked, done = [e for e in await events_of(job) if e.type.startswith(("cancel", "job-can"))]
+    assert (asked.type, asked.data["reason"]) == (EventType.CANCEL_REQUESTED, "the customer left")
+    assert done.type is EventType.JOB_CANCELLED
+    told = {key: done.data[key] for key in ("status", "jobId", "stage", "message")}
+    assert told == {
+        "status": "canceled",
+        "jobId": str(job.id),
+        "stage": "Voice",
+        "message": "the customer left",
+    }
+    assert done.at == job.row.ended_at
+
+
+# -- cleanup
+
+
+async def test_each_job_has_its_own_temp_and_proxy_directories(app: Windlass, data: Path) -> None:
+    @app.task
+    async def task(ctx: Context) -> list[str]:
+        return [str(ctx.workspace), str(ctx.proxy)]
+
+    job = await task.aenqueue()
+    await end(app, job)
+    assert await job.aresult() == [f"{data}/temp/{job.id}", f"{data}/proxy/{job.id}"]
+
+
+async def test_the_files_of_a_canceled_job_go_before_it_is_canceled(
+    app: Windlass, data: Path
+) -> None:
+    filled = asyncio.Event()
+
+    @app.task
+    async def task(ctx: Context) -> None:
+        fill(ctx)
+        filled.set()
+        await asyncio.sleep(FOREVER)
+
+    job = await task.aenqueue()
+    async with working(app):
+        await asyncio.wait_for(filled.wait(), PATIENCE)
+        assert places(data) == ["proxy", "temp"]
+        await job.acancel()
+        await until(job, lambda event: event.final)
+        assert places(data) == []
+
+
+async def test_the_files_of_a_job_that_cancels_itself_go(app: Windlass, data: Path) -> None:
+    @app.task
+    async def task(ctx: Context) -> None:
+        fill(ctx)
+        raise Cancel("not needed any more")
+
+    job = await task.aenqueue()
+    assert (await end(app, job)).state is State.CANCELED
+    assert places(data) == []
+
+
+async def test_the_files_of_a_job_canceled_between_two_attempts_go(
+    app: Windlass, data: Path
+) -> None:
+    @app.task(backoff=fixed(60))
+    async def task(ctx: Context) -> None:
+        fill(ctx)
+        raise OSError
+
+    job = await task.aenqueue()
+    async with working(app):
+        await reach(job, State.RETRYING)
+        assert await job.acancel() is State.CANCELED
+        await eventually(lambda: places(data) == [], patience=5)
+
+
+async def test_the_files_of_a_job_that_is_done_go(app: Windlass, data: Path) -> None:
+    @app.task
+    async def task(ctx: Context) -> None:
+        fill(ctx)
+
+    await end(app, await task.aenqueue())
+    assert places(data) == []
+
+
+async def test_the_files_of_a_failed_job_stay_and_are_there_when_it_is_resumed(
+    app: Windlass, data: Path
+) -> None:
+    @app.task(max_retries=0)
+    def task(ctx: Context) -> str:
+        ctx.step("voice", lambda: fill(ctx))
+        if ctx.job.retry_of is None:
+            raise OSError("no space")
+        return (ctx.workspace / "part").read_text() + (ctx.proxy / "small").read_text()
+
+    job = await task.aenqueue()
+    await end(app, job)
+    assert places(data) == ["proxy", "temp"]
+    again = await job.aresume()
+    await end(app, again)
+    assert (await again.aresult(), places(data)) == ("halffilm", [])
+
+
+async def test_a_canceled_job_of_a_dead_worker_is_cleaned_by_another(
+    app: Windlass, data: Path, clock: VirtualClock
+) -> None:
+    """The first worker never hears of it: its machine sleeps, and its next look is far off."""
+    filled, go = threading.Event(), threading.Event()
+
+    @app.task
+    def task(ctx: Context) -> None:
+        fill(ctx)
+        filled.set()
+        go.wait(PATIENCE)
+
+    job = await task.aenqueue()
+    async with working(app, slots=1, follow=FOREVER, sweep=FOREVER):
+        assert await asyncio.to_thread(filled.wait, PATIENCE)
+        await job.acancel()
+        async with working(app):
+            clock.advance(31)
+            await job.await_end(PATIENCE)
+            await eventually(lambda: places(data) == [])
+        go.set()
+    assert job.state is State.CANCELED
+
+
+async def test_what_cannot_be_removed_is_a_warning_and_no_failure(
+    app: Windlass, data: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    @app.task
+    async def task(ctx: Context) -> None:
+        fill(ctx)
+        (data / "temp").rename(data / "elsewhere")
+        (data / "temp").symlink_to(data / "elsewhere")  # never followed
+
+    with caplog.at_level(logging.WARNING, "windlass.worker"):
+        row = await end(app, job := await task.aenqueue())
+    assert row.state is State.SUCCEEDED
+    assert f"the workspace of job {job.id} was not removed" in caplog.text
+    assert (data / "elsewhere" / str(job.id) / "part").exists()
+
+
+async def test_cleanup_that_takes_long_holds_up_no_other_job(
+    app: Windlass, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go = threading.Event(), threading.Event()
+    remove = shutil.rmtree
+
+    def slowly(*args: Any, **kwargs: Any) -> None:
+        begun.set()
+        assert go.wait(PATIENCE)
+        remove(*args, **kwargs)
+
+    monkeypatch.setattr(shutil, "rmtree", slowly)
+
+    @app.task
+    async def task(ctx: Context, files: bool) -> None:
+        if files:
+            fill(ctx)
+
+    async with working(app):
+        await task.aenqueue(files=True)
+        assert await asyncio.to_thread(begun.wait, PATIENCE)
+        other = await task.aenqueue(files=False)
+        assert (await other.await_end(PATIENCE)).state is State.SUCCEEDED
+        go.set()
+        await eventually(lambda: places(data) == [])
+
+
+async def test_temp_is_an_orphan_after_a_day_and_proxy_after_two(app: Windlass, data: Path) -> None:
+    hours = {"temp": (23, 25), "proxy": (25, 47, 49)}
+    made = {
+        (kind, old): age(data / kind / str(uuid4()), old) for kind in hours for old in hours[kind]
+    }
+    async with working(app):
+        await eventually(lambda: not made["temp", 25].exists() and not made["proxy", 49].exists())
+    left = {which for which, place in made.items() if place.exists()}
+    assert left == {("temp", 23), ("proxy", 25), ("proxy", 47)}
+
+
+async def test_the_directory_of_a_job_that_is_not_over_is_no_orphan(
+    app: Windlass, data: Path
+) -> None:
+    @app.task
+    async def task() -> None: ...
+
+    job = await task.options(hold=True).aenqueue()
+    mine = age(data / "temp" / str(job.id), 1000)
+    orphan = age(data / "temp" / str(uuid4()), 1000)
+    async with working(app):
+        await eventually(lambda: not orphan.exists())
+    assert mine.exists()
+
+
+async def test_cleanup_touches_nothing_but_the_directories_of_the_job(
+    app: Windlass, data: Path, tmp_path: Path
+) -> None:
+    outside = tmp_path / "precious"
+    outside.mkdir()
+    (outside / "letter").write_text("dear")
+    other = age(data / "temp" / str(uuid4()), 0)  # another job's
+    strange = age(data / "temp" / "..not-a-job", 1000)
+
+    @app.task
+    async def task(ctx: Context) -> None:
+        (ctx.workspace / "way out").symlink_to(outside)
+        (ctx.workspace / ".." / "..not-a-job" / "file").write_text("not ours")
+
+    job = await task.aenqueue()
+    await end(app, job)
+    assert not (data / "temp" / str(job.id)).exists()
+    assert (outside / "letter").read_text() == "dear"
+    assert (other.exists(), (strange / "file").exists()) == (True, True)
+
+
+# -- the events of a job
+
+
+async def eventful(app: Windlass) -> Job[str]:
+    """A job that says something of every sort and is done."""
+
+    @app.task(name="eventful", backoff=fixed(0))
+    async def task(ctx: Context) -> str:
+        async def speak() -> int:
+            ctx.progress(50, "half way")
+            ctx.warn("the sound is quiet")
+            ctx.emit("error", {"message": "one voice is missing"})
+            return 1
+
+        ctx.stage("Voice")
+        await ctx.astep("speak", speak)
+        ctx.artifact("sound", "file:///sound.wav", size=3)
+        if ctx.attempt == 1:
+            raise OSError("again")
+        return "sound.wav"
+
+    job = await task.options(headers={"correlation-id": "request-7"}).aenqueue()
+    await end(app, job)
+    return job
+
+
+KEYS = {
+    EventType.JOB_STATUS: {"status", "stage", "phase", "percent", "attempt"},
+    EventType.STEP_STATUS: {"step", "status"},
+    EventType.STEP_PROGRESS: {"step", "phase", "progressPct", "message"},
+    EventType.WARNING: {"message", "step"},
+    EventType.ERROR: {"message", "step"},
+    EventType.JOB_COMPLETED: {"status", "jobId", "artifacts", "output"},
+}
+
+
+async def test_every_sort_of_event_says_what_it_must(app: Windlass) -> None:
+    events = await events_of(await eventful(app))
+    told: dict[EventType, set[str]] = {}
+    for event in events:
+        told[event.type] = told.get(event.type, set()) | set(event.data)
+    assert told.keys() >= KEYS.keys()
+    assert {kind: keys - told[kind] for kind, keys in KEYS.items()} == {k: set() for k in KEYS}
+    last = events[-1]
+    assert (last.data["status"], last.data["output"]) == ("succeeded", "sound.wav")
+    assert last.data["artifacts"][0]["uri"] == "file:///sound.wav"
+
+
+async def test_a_step_that_is_completed_says_in_which_phase(app: Windlass) -> None:
+    steps = await events_of(await eventful(app), EventType.STEP_STATUS)
+    assert [(event.data["step"], event.data.get("phase")) for event in steps] == [("speak", "tts")]
+
+
+async def test_every_event_carries_the_correlation_id(app: Windlass) -> None:
+    events = await events_of(await eventful(app))
+    assert {event.correlation_id for event in events} == {"request-7"}
+
+
+async def test_a_correlation_id_is_made_if_none_is_given_and_goes_on_to_children(
+    app: Windlass,
+) -> None:
+    @app.task
+    async def child() -> None: ...
+
+    @app.task
+    async def task(ctx: Context) -> str:
+        return str(ctx.then(child))
+
+    job = await task.aenqueue()
+    await end(app, job)
+    mine = job.row.correlation_id
+    assert mine
+    assert (await app.ajob(await job.aresult())).row.correlation_id == mine
+
+
+async def test_event_ids_are_milliseconds_and_a_number_that_grows(
+    app: Windlass, clock: VirtualClock
+) -> None:
+    @app.task
+    async def task() -> None:
+        clock.advance(60)
+
+    job = await task.aenqueue()
+    await end(app, job)
+    events = await events_of(job)
+    ids = [event.wire_id for event in events]
+    assert ids == [f"{event.at // 1000}-{event.seq}" for event in events]
+    assert len(set(ids)) == len(ids)
+    parts = [tuple(map(int, text.split("-"))) for text in ids]
+    assert all(a < b for a, b in pairwise(parts))
+
+
+async def test_a_reader_that_comes_back_gets_only_what_it_has_not_seen(app: Windlass) -> None:
+    job = await eventful(app)
+    events = await events_of(job)
+    for seen in range(len(events) + 1):
+        rest = [event.seq async for event in job.aevents(after=seen)]
+        assert rest == [event.seq for event in events[seen:]]
+
+
+async def test_a_reader_is_told_live_and_its_stream_ends_with_the_job(
+    app: Windlass, clock: VirtualClock
+) -> None:
+    go = asyncio.Event()
+
+    @app.task
+    async def task() -> None:
+        await go.wait()
+        raise InvalidInput
+
+    job = await task.aenqueue()
+    told: list[str] = []
+    async with working(app), asyncio.timeout(PATIENCE):
+        async for event in job.aevents():
+            told.append(event.data["status"])
+            if told[-1] == "running":
+                await pass_time(app, clock, 1)
+                assert told[-1] == "running"
+                go.set()
+    assert told == ["created", "queued", "running", "failed"]
