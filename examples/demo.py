@@ -1,4 +1,4 @@
-"""A small story on SQLite: progress, a retry, a worker killed in the middle, a cancel.
+"""A small story on SQLite: live progress, a retry, a worker killed in the middle, a cancel.
 
 make demo
 """
@@ -7,38 +7,74 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
 from windlass import Context, Job, Windlass, WorkerConfig, fixed
 from windlass.core.event import Event, EventType
 
-# The workers below are processes of their own: they find the file by this variable.
+# The workers are processes of their own: they find the file by this variable.
 PLACE = Path(os.environ.get("WINDLASS_DEMO") or tempfile.mkdtemp(prefix="windlass-"))
 os.environ["WINDLASS_DEMO"] = str(PLACE)
-app = Windlass(f"sqlite:///{PLACE}/demo.db")
-LEASE = 2.0
-BAR = 30
+LEASE = 2.0  # short, so that nobody has to wait for a dead worker: the default is 30 s
+SIZE = 160  # of a frame, in dots
+ENOUGH = 40  # percent, to cancel at
+console = Console(highlight=False)
+app = Windlass(
+    f"sqlite:///{PLACE}/demo.db",
+    data=PLACE / "data",
+    stages={
+        "plan": ("planning", (0, 5)),
+        "draw": ("drawing", (5, 90)),
+        "pack": ("packing", (90, 100)),
+    },
+)
+
+
+# -- the tasks: plain functions
+
+
+def draw(number: int) -> bytes:
+    """One frame of waves that run outward, as a grey picture."""
+    middle = SIZE / 2
+    rows = range(SIZE)
+    dots = bytes(
+        int(127 + 127 * math.sin(math.hypot(x - middle, y - middle) / 4 - number / 3))
+        for y in rows
+        for x in rows
+    )
+    return b"P5 %d %d 255\n" % (SIZE, SIZE) + dots
 
 
 @app.task
-async def make_video(ctx: Context, title: str) -> dict[str, str]:
-    for stage in ("script", "voice", "visuals", "compose", "render"):
-        ctx.stage(stage)
-        for percent in range(25, 101, 25):
-            await asyncio.sleep(0.05)
-            ctx.progress(percent, f"{stage} of {title!r}")
-        await ctx.flush()
-    return {"file": f"{title}.mp4"}
+def make_film(ctx: Context, title: str, frames: int) -> dict[str, Any]:
+    """Draw frames into the job's own directory, and pack them into one file."""
+    ctx.stage("plan")
+    ctx.stage("draw")
+    for number in range(frames):
+        (ctx.workspace / f"{number:03}.pgm").write_bytes(draw(number))
+        ctx.progress(100 * (number + 1) / frames, f"frame {number + 1} of {frames}")
+    ctx.stage("pack")
+    film = PLACE / f"{title}.film"
+    pictures = sorted(ctx.workspace.glob("*.pgm"))
+    film.write_bytes(zlib.compress(b"".join(picture.read_bytes() for picture in pictures)))
+    ctx.artifact(title, film.as_uri(), film.stat().st_size)
+    return {"file": film.name, "bytes": film.stat().st_size}
 
 
-@app.task(max_retries=3, backoff=fixed(0.2))
+@app.task(max_retries=3, backoff=fixed("200ms"))
 async def fetch(ctx: Context, url: str) -> str:
     if ctx.attempt == 1:
         raise ConnectionError(f"{url} did not answer")
@@ -46,18 +82,26 @@ async def fetch(ctx: Context, url: str) -> str:
 
 
 @app.task
-async def long_work(ctx: Context) -> list[str]:
-    async def piece(name: str) -> str:
-        await asyncio.sleep(0.1 if ctx.attempt > 1 or name != "third" else 60)
+async def chapters(ctx: Context) -> list[str]:
+    """Three steps; the first attempt never gets through the third."""
+
+    async def write(name: str) -> str:
+        await asyncio.sleep(60 if name == "third" and ctx.attempt == 1 else 0.2)
         return f"{name} by attempt {ctx.attempt}"
 
-    return [await ctx.astep(name, piece, name) for name in ("first", "second", "third")]
+    return [await ctx.astep(name, write, name) for name in ("first", "second", "third")]
 
 
 @app.task
-async def endless(ctx: Context) -> None:
-    ctx.log("running until somebody cancels me")
-    await asyncio.sleep(3600)
+async def long_copy(ctx: Context) -> None:
+    """Long enough to be canceled on the way."""
+    for number in range(100):
+        (ctx.workspace / f"{number:04}.tmp").write_bytes(b"x" * 1000)
+        ctx.progress(number, f"{number + 1} files written")
+        await asyncio.sleep(0.05)
+
+
+# -- a worker, as a process that can be killed
 
 
 def start_worker() -> subprocess.Popen[bytes]:
@@ -71,16 +115,14 @@ async def work() -> None:
     await worker.run()
 
 
-def bar(percent: int) -> str:
-    full = percent * BAR // 100
-    return "█" * full + "░" * (BAR - full)
+# -- the story
 
 
-def line(event: Event) -> str:
+def words(event: Event) -> str:
     data = event.data
     if event.type is EventType.STEP_PROGRESS:
-        return f"  {bar(data['progressPct'])} {data['progressPct']:3}%  {data.get('stage') or ''}"
-    parts = [str(data.get("status") or event.type)]
+        return f"  {data['progressPct']:3}%  {data.get('phase') or ''}  {data.get('message', '')}"
+    parts = [str(data.get("status") or data.get("name") or data.get("reason"))]
     if data.get("attempt"):
         parts.append(f"attempt {data['attempt']}")
     if data.get("error"):
@@ -90,59 +132,90 @@ def line(event: Event) -> str:
     return f"  {event.seq:3}  {event.type}: {', '.join(parts)}"
 
 
-async def follow(job: Job[Any]) -> None:
-    async for event in job.aevents():
-        print(line(event), flush=True)
+async def follow(
+    job: Job[Any], after: int = 0, until: Callable[[Event], bool] = lambda _: False
+) -> int:
+    """Show its events as they come: progress as a bar where there is a terminal."""
+    bars = Progress(
+        TextColumn(" "), BarColumn(36), TaskProgressColumn(), TextColumn("{task.description}"),
+        console=console, transient=False, disable=not console.is_terminal,
+    )  # fmt: skip
+    seen = after
+    with bars:
+        bar: Any = None
+        async for event in job.aevents(after=after):
+            seen = event.seq
+            if event.type is EventType.STEP_PROGRESS and console.is_terminal:
+                bar = bars.add_task("", total=100) if bar is None else bar
+                said = f"{event.data.get('phase') or ''} {event.data.get('message', '')}"
+                bars.update(bar, completed=event.data["progressPct"], description=said)
+            else:
+                console.print(words(event), soft_wrap=True)
+            if bar is not None and event.type is EventType.JOB_COMPLETED:
+                bars.update(bar, completed=100, description="done")
+            if until(event):
+                break
+    return seen
 
 
-async def killed_worker(first: subprocess.Popen[bytes]) -> None:
-    job = await long_work.aenqueue()
-    seen = 0
-    async for event in job.aevents():
-        print(line(event), flush=True)
-        seen = event.seq
-        if event.data.get("step") == "second":
-            break
-    print("  … kill -9 of the worker, and another one started", flush=True)
-    first.kill()
-    first.wait()
+def heading(text: str) -> None:
+    console.print(f"\n[bold]{text}[/]")
+
+
+async def staged_job() -> None:
+    heading("1. A job with stages, followed live while a worker in another process runs it")
+    film = await make_film.aenqueue("waves", frames=120)
+    await follow(film)
+    console.print(f"  result: {await film.aresult()}")
+
+
+async def retried_job() -> None:
+    heading("2. A job that fails at first, and is retried by its policy")
+    await follow(await fetch.aenqueue("example.org"))
+
+
+async def killed_worker(worker: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
+    heading("3. A worker killed in the middle; another resumes after the last finished step")
+    job = await chapters.aenqueue()
+    seen = await follow(job, until=lambda event: event.data.get("step") == "second")
+    console.print(f"  … kill -9 of worker {worker.pid}, and another one started", soft_wrap=True)
+    worker.kill()
+    worker.wait()
     second = start_worker()
-    try:
-        async for event in job.aevents(after=seen):
-            print(line(event), flush=True)
-        print("  result:", await job.aresult())
-        await canceled_job()
-    finally:
-        second.terminate()
-        second.wait()
+    await follow(job, after=seen)
+    console.print(f"  result: {await job.aresult()}", soft_wrap=True)
+    return second
 
 
 async def canceled_job() -> None:
-    print("\n4. A job is canceled while it runs")
-    job = await endless.aenqueue()
-    async for event in job.aevents():
-        print(line(event), flush=True)
-        if event.data.get("status") == "running":
-            await job.acancel("the demo is over")
+    heading("4. A job is canceled while it runs, and its files are cleaned up")
+    job = await long_copy.aenqueue()
+    place = PLACE / "data" / "temp" / str(job.id)
+    seen = await follow(job, until=lambda event: event.data.get("progressPct", 0) >= ENOUGH)
+    console.print(f"  its workspace holds {len(list(place.iterdir()))} files; canceling it")
+    await job.acancel("the demo is over")
+    await follow(job, after=seen)
+    console.print(f"  its workspace is {'still there' if place.exists() else 'gone'}")
 
 
 async def story() -> None:
     worker = start_worker()
     try:
-        print("1. A job with stages, followed live")
-        video = await make_video.aenqueue(title="holiday")
-        await follow(video)
-        print("  result:", await video.aresult())
-        print("\n2. A job that fails at first, and is retried")
-        await follow(await fetch.aenqueue(url="example.org"))
-        print("\n3. A worker killed in the middle; another resumes after the last finished step")
-        await killed_worker(worker)
+        await staged_job()
+        await retried_job()
+        worker = await killed_worker(worker)
+        await canceled_job()
     finally:
-        worker.kill()
+        worker.terminate()
         worker.wait()
-    await app.aclose()
-    print("\nAll of it was in one file: jobs, attempts, events. Nothing was lost.")
-    print("Next: read examples/demo.py (the tasks are plain functions), then the README.")
+        await app.aclose()
+    console.print(
+        "\nAll of it was in one SQLite file: jobs, attempts, steps, events. Nothing was lost.\n"
+        "Nothing was finished twice, and a worker's death cost one step.\n\n"
+        "[bold]Next:[/] read examples/demo.py: the tasks are plain functions. Then\n"
+        "docs/tutorial.md, or see a live view in this terminal: .venv/bin/windlass dev",
+        soft_wrap=True,
+    )
 
 
 def main() -> None:

@@ -61,14 +61,15 @@ def test_the_demo_tells_its_story_to_the_end(demo: Demo) -> None:
     staged, retried, killed, canceled = (
         told[start:end] for start, end in zip(places, [*places[1:], None], strict=True)
     )
-    assert "100%  render" in staged
-    assert "result: {'file': 'holiday.mp4'}" in staged
+    assert re.search(r"\d+%  drawing  frame \d+ of 120", staged)
+    assert "result: {'file': 'waves.film'" in staged
     assert "retrying, attempt 1, after ConnectionError" in retried
     assert "job-completed: succeeded, attempt 2" in retried
     assert "retrying, attempt 1, after crashed" in killed
     assert "['first by attempt 1', 'second by attempt 1', 'third by attempt 2']" in killed
-    assert "cancel-requested" in canceled
+    assert "cancel-requested: the demo is over" in canceled
     assert "job-cancelled: canceled" in canceled
+    assert "its workspace is gone" in canceled
     assert "Nothing was lost." in told
 
 

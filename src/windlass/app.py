@@ -12,7 +12,7 @@ from threading import Lock
 from typing import Any, TypeVar
 from uuid import UUID
 
-from windlass.client import Client, EnqueueOptions, accepted
+from windlass.client import Client, EnqueueOptions, check_accepted
 from windlass.config import data_directory, store_url
 from windlass.core.clock import Clock
 from windlass.core.codec import Codec, JsonCodec
@@ -154,7 +154,7 @@ class Windlass(TaskHome):
 
     async def aenqueue_many(self, jobs: list[NewJob]) -> list[Job[Any]]:
         """Enqueue jobs in one write. The first that is refused raises; the others are stored."""
-        jobs = [self._middleware.enqueue(job) for job in jobs]
+        jobs = self._middleware.enqueue_all(jobs)
         transaction = self._transaction.get()
         if transaction is not None:  # it holds the writer: a write beside it would wait for its end
             return self._jobs(transaction.enqueue(jobs))
@@ -163,12 +163,13 @@ class Windlass(TaskHome):
     def enqueue_many(self, jobs: list[NewJob]) -> list[Job[Any]]:
         transaction = self._transaction.get()
         if transaction is not None:
-            return self._jobs(transaction.enqueue([self._middleware.enqueue(job) for job in jobs]))
+            return self._jobs(transaction.enqueue(self._middleware.enqueue_all(jobs)))
         return self.sync.call(self.aenqueue_many(jobs))
 
     def _jobs(self, answers: list[Enqueued]) -> list[Job[Any]]:
-        rows = [(answer, accepted(answer)) for answer in answers]
-        return [Job(self, row, duplicate=row.id != answer.new.id) for answer, row in rows]
+        for answer in answers:
+            check_accepted(answer)
+        return [Job(self, answer) for answer in answers]
 
     async def ajob(self, job_id: UUID | str) -> Job[Any]:
         """The job with this id, whoever enqueued it."""

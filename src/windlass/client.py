@@ -63,6 +63,23 @@ class EnqueueOptions:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
+NO_OPTIONS = EnqueueOptions()
+
+
+def _plain(task: TaskSpec, payload: bytes) -> NewJob:
+    """A job with nothing of its own, as nearly all are that come in bulk."""
+    settings = task.options
+    return NewJob(
+        id=uuid7(),
+        task=task.name,
+        queue=settings.queue,
+        payload=payload,
+        priority=settings.priority,
+        policy=settings.policy,
+        lease=settings.lease,
+    )
+
+
 class Client:
     """Speaks to one store handle, on the event loop that owns it."""
 
@@ -80,6 +97,8 @@ class Client:
         """The job that a call of the task stands for; its arguments are checked here."""
         stored = task.signature.store(args, kwargs)
         payload = self.codec.encode(stored, Purpose.PAYLOAD)
+        if options is NO_OPTIONS:
+            return _plain(task, payload)
         job_id = options.id or uuid7()
         settings = task.options
         keyed = options.request_id is not None or options.id is not None
@@ -229,10 +248,15 @@ def again(row: JobRow, *, resume: bool = False) -> NewJob:
     )
 
 
-def accepted(answer: Enqueued) -> JobRow:
-    """The job that stands for the request, or the reason why there is none."""
+def check_accepted(answer: Enqueued) -> None:
+    """Raise the reason why no job stands for the request."""
     if answer.status is EnqueueStatus.CONFLICT or answer.status is EnqueueStatus.REFUSED:
         raise answer.error or ConflictError(f"job {answer.new.id} was refused")
+
+
+def accepted(answer: Enqueued) -> JobRow:
+    """The job that stands for the request, or the reason why there is none."""
+    check_accepted(answer)
     row = answer.row
     assert row is not None
     return row

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, Generic, Protocol, TypeVar, cast
 from uuid import UUID
 
-from windlass.client import Client, accepted
+from windlass.client import Client, accepted, check_accepted
 from windlass.core.clock import to_datetime
 from windlass.core.codec import Codec, Purpose
 from windlass.core.duration import Duration, seconds
@@ -44,14 +44,24 @@ class Home(Protocol):
 class Job(Generic[R]):
     """`R` is its task's result."""
 
-    def __init__(self, app: Home, row: JobRow, *, duplicate: bool = False) -> None:
+    def __init__(self, app: Home, known: JobRow | Enqueued) -> None:
+        """From its row, or from an enqueue that was accepted: its row is then made on demand."""
         self._app = app
-        self.row = row
-        self.duplicate = duplicate
+        self._known = known
+        self.duplicate = False  # whether another job, enqueued before, stands for this request
+        if isinstance(known, Enqueued):
+            asked = known.new.id
+            self.id: UUID = asked if known.existing is None else known.existing.id
+            self.duplicate = self.id != asked
+        else:
+            self.id = known.id
 
     @property
-    def id(self) -> UUID:
-        return self.row.id
+    def row(self) -> JobRow:
+        """The whole row, as last seen."""
+        if isinstance(self._known, Enqueued):
+            self._known = accepted(self._known)
+        return self._known
 
     @property
     def state(self) -> State:
@@ -96,7 +106,7 @@ class Job(Generic[R]):
         return self.row.last_step
 
     async def arefresh(self) -> Job[R]:
-        self.row = await self._app.client().get(self.id)
+        self._known = await self._app.client().get(self.id)
         return self
 
     def refresh(self) -> Job[R]:
@@ -107,7 +117,7 @@ class Job(Generic[R]):
         limit = None if timeout is None else seconds(timeout, "timeout")
         try:
             async with asyncio.timeout(limit):
-                self.row = await self._app.client().wait(self.id)
+                self._known = await self._app.client().wait(self.id)
         except TimeoutError:
             await self.arefresh()
             raise TimeoutError(
@@ -172,8 +182,8 @@ class Job(Generic[R]):
         return self._app.sync.call(self.awhy())
 
     def _again(self, answer: Enqueued) -> Job[R]:
-        row = accepted(answer)
-        return Job(self._app, row, duplicate=row.id != answer.new.id)
+        check_accepted(answer)
+        return Job(self._app, answer)
 
     async def aevents(self, after: int = 0) -> AsyncGenerator[Event]:
         """Every event, then live ones until the last, each with all it says in its `data`.

@@ -19,10 +19,10 @@ from typing import (
     overload,
 )
 
-from windlass.client import EnqueueOptions
+from windlass.client import NO_OPTIONS, EnqueueOptions
 from windlass.core.duration import Duration, seconds
 from windlass.core.errors import ConfigurationError
-from windlass.core.job import DEFAULT_QUEUE, NewJob
+from windlass.core.job import DEFAULT_POLICY, DEFAULT_QUEUE, NewJob
 from windlass.core.progress import StageMap
 from windlass.core.retry import Backoff, Exponential, Policy
 from windlass.job import Job
@@ -54,7 +54,7 @@ class Task(Generic[P, R]):
     ) -> None:
         self._home = home
         self.spec = spec
-        self._options = options or EnqueueOptions()
+        self._options = options or NO_OPTIONS
 
     @property
     def name(self) -> str:
@@ -248,7 +248,7 @@ def task_options(
     return TaskOptions(
         queue=queue,
         priority=priority,
-        policy=policy,
+        policy=DEFAULT_POLICY if policy == DEFAULT_POLICY else policy,  # stores know it by sight
         lease=None if lease is None else seconds(lease, "lease"),
         retry_on=_errors("retry_on", retry_on),
         terminal_on=_errors("terminal_on", terminal_on),

@@ -47,6 +47,9 @@ class Middleware:
         if enqueue is not None:
             self._enqueues.append(enqueue)
 
+    def enqueue_all(self, jobs: list[NewJob]) -> list[NewJob]:
+        return [self.enqueue(job) for job in jobs] if self._enqueues else jobs
+
     def enqueue(self, new: NewJob) -> NewJob:
         for hook in self._enqueues:
             try:

@@ -12,7 +12,7 @@ from windlass.core.clock import SECOND, Instant
 from windlass.core.event import LogRow
 from windlass.core.failure import Failure
 from windlass.core.ids import uuid_of
-from windlass.core.job import DEFAULT_POLICY, JobRow, NewJob, Standing, opening
+from windlass.core.job import DEFAULT_POLICY, JobRow, NewJob, Opening, Standing, opening
 from windlass.core.retry import Policy
 from windlass.core.state import State, Trigger
 from windlass.core.transition import Changes
@@ -51,11 +51,25 @@ def _uuid(value: bytes | None) -> UUID | None:
     return None if value is None else UUID(bytes=value)
 
 
+_NOW = Opening(State.QUEUED, 2, None, None, None)  # all of it that does not depend on the time
+
+
+def _at_once(new: NewJob) -> bool:
+    """Whether it begins in line, with nothing to work out."""
+    return not (
+        new.hold
+        or new.delay
+        or new.run_at is not None
+        or new.expires_in is not None
+        or new.expires_at is not None
+    )
+
+
 def insertion(
     new: NewJob, now: Instant, serial: int, root_id: UUID | None, last_step: str | None
 ) -> Row:
     """The parameters of `insert_job`."""
-    start = opening(new, now)
+    start = _NOW if _at_once(new) else opening(new, now)
     queued = start.state is State.QUEUED
     policy = new.policy
     return (
@@ -68,11 +82,12 @@ def insertion(
         None if new.retry_of is None else new.retry_of.bytes,
         None if root_id is None else root_id.bytes,
         now, start.expires_at, start.state, new.hold, serial if queued else None, start.due_at,
-        start.queued_at, now, start.seq, start.seq if queued else 0, last_step,
+        now if queued else None, now, start.seq, start.seq if queued else 0, last_step,
         None if len(new.payload) > INLINE_PAYLOAD else new.payload,
     )  # fmt: skip
 
 
+@lru_cache(maxsize=256)
 def _policy_text(policy: Policy) -> str | None:
     text = policy.encode()
     return None if text == _DEFAULT_POLICY_TEXT else text

@@ -1,0 +1,7 @@
+"""`windlass bench`: Windlass and its peers on SQLite, measured side by side in one run.
+
+Every side does the same: no-op jobs with the same payload, on the same disk, each commit synced,
+producers and workers in fresh processes, the sides taking turns round by round. `peers/` has one
+file per side; `child` is the program that each process runs; `rounds` is one round of one side;
+`figures` are the medians, the ratios and the targets.
+"""

@@ -1,0 +1,52 @@
+"""huey on SQLite: its own consumer with one worker thread, as quick as its delays allow."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from windlass.bench.ledger import Ledger
+from windlass.bench.side import POLL, Side
+
+
+class Huey(Side):
+    library = "huey"
+    package = "huey"
+    durability = "WAL, synchronous=FULL (fsync=True); a job is deleted before it runs"
+    bulk = None
+
+    def __init__(self, directory: Path) -> None:
+        self._ledger: Ledger | None = None
+        huey = importlib.import_module("huey")
+        self._huey = huey.SqliteHuey(
+            filename=str(directory / "huey.db"), fsync=True, journal_mode="wal", results=False
+        )
+
+        @self._huey.task()  # type: ignore[untyped-decorator]
+        def noop(payload: str) -> None:
+            assert self._ledger is not None
+            self._ledger.ran(payload)
+            self._ledger.settled()
+
+        self._noop = noop
+
+    def put(self, payload: str) -> None:
+        self._noop(payload)
+
+    def put_many(self, payloads: Sequence[str]) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        self._huey.storage.close()
+
+    def work(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        consumer = self._huey.create_consumer(
+            workers=1, periodic=False, initial_delay=POLL, backoff=1, max_delay=POLL
+        )
+        ledger.begin()
+        consumer.run()  # it handles SIGTERM itself
+
+
+side = Huey

@@ -1,0 +1,49 @@
+"""litequeue: a table with put, pop and done; its users write the loop of a worker themselves."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from windlass.bench.ledger import Ledger
+from windlass.bench.side import POLL, Side
+
+
+class LiteQueue(Side):
+    library = "litequeue"
+    package = "litequeue"
+    durability = "WAL, synchronous=FULL (its own default is NORMAL)"
+    bulk = "put in one transaction()"
+
+    def __init__(self, directory: Path) -> None:
+        litequeue = importlib.import_module("litequeue")
+        self._queue = litequeue.LiteQueue(str(directory / "litequeue.db"), timeout=30)
+        self._queue.conn.execute("PRAGMA synchronous=FULL")
+
+    def put(self, payload: str) -> None:
+        self._queue.put(payload)
+
+    def put_many(self, payloads: Sequence[str]) -> None:
+        with self._queue.transaction(mode="IMMEDIATE"):
+            for payload in payloads:
+                self._queue.put(payload)
+
+    def close(self) -> None:
+        self._queue.close()
+
+    def work(self, ledger: Ledger) -> None:
+        queue = self._queue
+        ledger.begin()
+        while True:
+            message = queue.pop()
+            if message is None:
+                time.sleep(POLL)
+                continue
+            ledger.ran(message.data)
+            queue.done(message.message_id)
+            ledger.settled()
+
+
+side = LiteQueue

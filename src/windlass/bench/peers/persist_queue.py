@@ -1,0 +1,49 @@
+"""persist-queue's SQLiteAckQueue: get and ack; its own waiting does not see other processes."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from windlass.bench.ledger import Ledger
+from windlass.bench.side import POLL, Side
+
+
+class PersistQueue(Side):
+    library = "persistqueue"
+    package = "persist-queue"
+    durability = "WAL, synchronous=FULL"
+    bulk = None
+
+    def __init__(self, directory: Path) -> None:
+        self._library = importlib.import_module("persistqueue")
+        self._queue = self._library.SQLiteAckQueue(str(directory), timeout=30)
+        # It has no setting for this, and where Python's SQLite was built otherwise, no FULL.
+        self._queue._putter.execute("PRAGMA synchronous=FULL")  # noqa: SLF001
+
+    def put(self, payload: str) -> None:
+        self._queue.put(payload)
+
+    def put_many(self, payloads: Sequence[str]) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        self._queue.close()
+
+    def work(self, ledger: Ledger) -> None:
+        queue, empty = self._queue, self._library.exceptions.Empty
+        ledger.begin()
+        while True:
+            try:
+                item = queue.get(block=False, raw=True)
+            except empty:
+                time.sleep(POLL)
+                continue
+            ledger.ran(item["data"])
+            queue.ack(id=item["pqid"])
+            ledger.settled()
+
+
+side = PersistQueue

@@ -1,0 +1,90 @@
+"""What is to be measured, and how much of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, TypeAlias
+
+from windlass.core.errors import InvalidArgumentError
+
+BULK = 1_000  # jobs a call
+THROUGHPUT = ("single", "bulk", "drain", "memory")
+WAITING = ("latency", "idle")
+GROUPS = (*THROUGHPUT, *WAITING)
+Told: TypeAlias = Callable[[str, int, int], None]  # what comes next; how many of how many are done
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """`jobs` are worked off in a drain, a tenth of them put in one by one, the others in bulk.
+
+    An idle worker is left alone for `pause` seconds, its CPU time read over the last `idle` of
+    them; then `starts` jobs come, `gap` seconds apart.
+    """
+
+    jobs: int
+    rounds: int = 3
+    pause: float = 60.0
+    gap: float = 2.0
+    starts: int = 20
+    idle: float = 20.0
+    quick: bool = False
+    only: tuple[str, ...] = GROUPS
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        quick: bool = False,
+        jobs: int | None = None,
+        rounds: int | None = None,
+        only: Sequence[str] = (),
+    ) -> Plan:
+        for what, number in (("--jobs", jobs), ("--rounds", rounds)):
+            if number is not None and number < 1:
+                raise InvalidArgumentError(f"{what} is {number}; it must be 1 or more")
+        unknown = sorted(set(only) - set(GROUPS))
+        if unknown:
+            raise InvalidArgumentError(
+                f"--only names {', '.join(unknown)}; what can be measured is {', '.join(GROUPS)}"
+            )
+        chosen = tuple(group for group in GROUPS if group in only) or GROUPS
+        if quick:
+            return cls(
+                jobs=jobs or 5_000,
+                rounds=rounds or 3,
+                pause=4.0,
+                gap=0.2,
+                idle=3.0,
+                quick=True,
+                only=chosen,
+            )
+        return cls(jobs=jobs or 50_000, rounds=rounds or 3, only=chosen)
+
+    @property
+    def singles(self) -> int:
+        """Put in one by one; the first of them warms up and is not timed."""
+        return max(2, self.jobs // 10) if "single" in self.only else 1
+
+    @property
+    def others(self) -> int:
+        if set(self.only) & {"bulk", "drain", "memory"}:
+            return max(1, self.jobs - self.singles)
+        return 0
+
+    @property
+    def total(self) -> int:
+        """All the jobs of a round."""
+        return self.singles + self.others
+
+    @property
+    def throughput(self) -> bool:
+        return bool(set(self.only) & set(THROUGHPUT))
+
+    @property
+    def waiting(self) -> bool:
+        return bool(set(self.only) & set(WAITING))
+
+    def settings(self) -> dict[str, Any]:
+        return asdict(self) | {"bulk_call": BULK}

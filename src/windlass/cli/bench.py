@@ -1,0 +1,117 @@
+"""`windlass bench`: figures for Windlass and its peers on this machine, in one run."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, NoReturn
+
+import typer
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from windlass.bench.peers import OURS, PEERS
+from windlass.bench.plan import GROUPS, Plan, Told
+from windlass.cli import terminal
+from windlass.core.errors import InvalidArgumentError
+
+TERMINATED = 128 + signal.SIGTERM
+
+
+def bench(
+    *,
+    quick: Annotated[bool, typer.Option("--quick", help="Few jobs, short pauses.")] = False,
+    only: Annotated[
+        str | None, typer.Option(help=f"What to measure, of {','.join(GROUPS)}.")
+    ] = None,
+    peers: Annotated[
+        str | None, typer.Option(help=f"Whom to measure beside us, of {','.join(list(PEERS)[1:])}.")
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option(help="Jobs to work off in a drain (50000; quick: 5000).")
+    ] = None,
+    rounds: Annotated[
+        int | None, typer.Option(help="Rounds, of which the median counts (3).")
+    ] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write every figure to this file, too.")
+    ] = None,
+    directory: Annotated[
+        Path | None,
+        typer.Option(help="Where to keep the databases meanwhile: a real disk (here)."),
+    ] = None,
+) -> None:
+    """Measure Windlass and its peers (those installed) side by side, each commit synced.
+
+    All of it takes about half an hour, --quick about three minutes. It measures, it does not
+    judge: the exit code is 0 whatever the figures are.
+    """
+    # What only this command needs is loaded here: other commands start without it.
+    from windlass.bench.run import measure  # noqa: PLC0415
+    from windlass.cli.benched import show  # noqa: PLC0415
+
+    plan = Plan.of(quick=quick, jobs=jobs, rounds=rounds, only=_words(only))
+    chosen = _peers(peers)
+    if json_file is not None and not json_file.absolute().parent.is_dir():
+        raise InvalidArgumentError(f"--json {json_file}: there is no such directory; make it first")
+    with _place(directory or Path.cwd()) as place, _shown() as told:
+        result = measure(plan, place, told, chosen)
+    if json_file is not None:
+        json_file.write_text(json.dumps(result.to_json(), indent=2) + "\n", encoding="utf-8")
+    show(result)
+
+
+def _words(given: str | None) -> list[str]:
+    return [word.strip() for word in (given or "").split(",") if word.strip()]
+
+
+def _peers(given: str | None) -> dict[str, str]:
+    names = list(PEERS) if given is None else _words(given)
+    unknown = sorted(set(names) - set(PEERS))
+    if unknown:
+        raise InvalidArgumentError(
+            f"--peers names {', '.join(unknown)}; known are {', '.join(list(PEERS)[1:])}"
+        )
+    return {name: module for name, module in PEERS.items() if name == OURS or name in names}
+
+
+@contextlib.contextmanager
+def _place(where: Path) -> Iterator[Path]:
+    """A directory of our own there, removed at the end, also when we are told to end."""
+
+    def end(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001
+        raise typer.Exit(TERMINATED)
+
+    try:
+        where.mkdir(parents=True, exist_ok=True)
+        made = tempfile.TemporaryDirectory(prefix="windlass-bench-", dir=where)
+    except OSError as error:
+        raise InvalidArgumentError(
+            f"nothing can be written in {where}: {error}; name a --directory"
+        ) from None
+    with made as name:
+        before = signal.signal(signal.SIGTERM, end)
+        try:
+            yield Path(name)
+        finally:
+            signal.signal(signal.SIGTERM, before)
+
+
+@contextlib.contextmanager
+def _shown() -> Iterator[Told]:
+    """A bar in a terminal, a line per step elsewhere."""
+    console = terminal.err()
+    if not console.is_terminal:
+        yield lambda text, done, total: terminal.say(f"[{done}/{total}] {text}")
+        return
+    columns = (BarColumn(20), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda text, done, total: bar.update(
+            task, description=escape(text), completed=done, total=total
+        )

@@ -1,0 +1,28 @@
+"""The bench, measuring sides of the tests; the processes that it starts find them, too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from windlass.bench.figures import Result
+from windlass.bench.plan import Plan
+from windlass.bench.run import measure
+
+ROOT = Path(__file__).parents[2]
+Run: TypeAlias = Callable[..., Result]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Measure these sides of `tests/bench/sides`."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+
+    def measured(plan: Plan, *sides: str) -> Result:
+        modules = {name: f"tests.bench.sides.{name}" for name in sides}
+        return measure(plan, tmp_path, lambda *_: None, modules)
+
+    return measured

@@ -1,0 +1,13 @@
+"""Its library is nowhere."""
+
+from __future__ import annotations
+
+from tests.bench.sides.files import Files
+
+
+class Absent(Files):
+    library = "no_such_library"
+    package = "no-such-package"
+
+
+side = Absent

@@ -1,0 +1,48 @@
+"""A queue in a text file, for tests of the bench: nothing to install, nothing to wait for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from windlass.bench.ledger import Ledger
+from windlass.bench.side import POLL, Side
+
+
+class Files(Side):
+    library = "json"
+    package = "none"
+    durability = "none"
+    bulk: ClassVar[str | None] = "one write"
+
+    def __init__(self, directory: Path) -> None:
+        self._file = directory / "queue.txt"
+        self._file.touch()
+
+    def put(self, payload: str) -> None:
+        self.put_many([payload])
+
+    def put_many(self, payloads: Sequence[str]) -> None:
+        with self._file.open("a") as file:
+            file.writelines(f"{payload}\n" for payload in payloads)
+
+    def close(self) -> None: ...
+
+    def work(self, ledger: Ledger) -> None:
+        ledger.begin()
+        with self._file.open() as file:
+            while True:
+                payload = file.readline()
+                if not payload:
+                    time.sleep(POLL)
+                    continue
+                self.run(ledger, payload)
+                ledger.settled()
+
+    def run(self, ledger: Ledger, payload: str) -> None:
+        ledger.ran(payload)
+
+
+side = Files

@@ -1,0 +1,12 @@
+"""Cannot take many jobs at once."""
+
+from __future__ import annotations
+
+from tests.bench.sides.files import Files
+
+
+class Singly(Files):
+    bulk = None
+
+
+side = Singly

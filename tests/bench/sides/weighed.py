@@ -1,0 +1,18 @@
+"""Says what its process has loaded, as its last words."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from tests.bench.sides.files import Files
+
+from windlass.bench.ledger import Ledger
+
+
+class Weighed(Files):
+    def work(self, ledger: Ledger) -> None:
+        raise RuntimeError(f"loaded {json.dumps(sorted(sys.modules))}")
+
+
+side = Weighed

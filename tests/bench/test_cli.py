@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from windlass.bench.figures import Result, SideResult, targets
+from windlass.bench.plan import Plan
+from windlass.bench.rounds import Check, Round
+from windlass.cli import cli
+from windlass.cli.benched import show
+
+QUICK = ["bench", "--quick", "--jobs", "200", "--only", "drain,bulk", "--rounds", "1"]
+
+
+def test_a_run_gives_a_table_and_json_with_every_figure(tmp_path: Path) -> None:
+    file = tmp_path / "figures.json"
+    words = ["--peers", "litequeue", "--json", str(file), "--directory", str(tmp_path / "disk")]
+    done = CliRunner().invoke(cli, [*QUICK, *words])
+    assert done.exit_code == 0, done.output
+    assert "enqueue in bulk" in done.stdout
+    found = json.loads(file.read_text())
+    assert set(found) == {"machine", "settings", "sides", "skipped", "ratios", "targets"}
+    assert {"python", "sqlite", "cores", "uvloop", "at"} <= set(found["machine"])
+    assert found["settings"]["jobs"] == 200
+    assert set(found["sides"]) | set(found["skipped"]) == {"windlass", "litequeue"}
+    ours = found["sides"]["windlass"]
+    assert ours["exactly_once"] is True
+    assert "FULL" in ours["durability"]
+    assert set(ours["figures"]) == {"bulk", "drain"}
+    assert ours["figures"]["drain"]["rounds"] == [ours["figures"]["drain"]["median"]]
+    [noted] = ours["rounds"]
+    assert noted["check"] == {"jobs": 200, "missing": 0, "twice": 0, "unfinished": 0}
+    if "litequeue" in found["sides"]:
+        assert set(found["ratios"]["bulk"]) == {"litequeue"}
+    assert list((tmp_path / "disk").iterdir()) == []
+
+
+def result_of(ours: Round, theirs: Round) -> Result:
+    plan = Plan.of(quick=True)
+    machine = {"cores": 2, "python": "3", "uvloop": None}
+    sides = {
+        name: SideResult("1", "FULL", None, [each])
+        for name, each in (("windlass", ours), ("huey", theirs))
+    }
+    return Result(plan, machine, sides, {"litequeue": "not installed"})
+
+
+def test_a_target_is_reached_missed_or_not_measured() -> None:
+    result = result_of(Round({"drain": 70.0, "idle": 0.5}), Round({"drain": 10.0}))
+    found = {target.text.split()[0]: target.reached for target in targets(result)}
+    assert found == {"drain": False, "idle": True, "bulk": None, "latency": None, "worker": None}
+
+
+def test_the_table_shows_ratios_targets_problems_and_who_was_skipped(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    check = Check(jobs=5, missing=0, twice=2)
+    show(result_of(Round({"drain": 90.0}), Round({"drain": 10.0}, check=check)))
+    shown = capsys.readouterr().out
+    assert "9.0x" in shown
+    assert "reached" in shown
+    assert "of 5 jobs 2 ran twice" in shown
+    assert "litequeue skipped: not installed" in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--only", "drain,speed"], "--only names speed; what can be measured is single"),
+        (["--peers", "celery"], "--peers names celery; known are huey"),
+        (["--jobs", "0"], "--jobs is 0"),
+        (["--rounds", "-1"], "--rounds is -1"),
+        (["--json", "/no/such/place/file"], "there is no such directory"),
+        (["--directory", "/proc/nothing"], "name a --directory"),
+    ],
+)
+def test_a_wrong_option_is_explained_before_anything_runs(words: list[str], told: str) -> None:
+    done = CliRunner().invoke(cli, ["bench", *words])
+    assert done.exit_code == 2
+    assert told in " ".join(done.stderr.split())
+
+
+def workers_in(place: Path) -> list[int]:
+    """The processes whose working directory is somewhere below this one."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdecimal() and (entry / "cwd").readlink().is_relative_to(place):
+                found.append(int(entry.name))
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="needs /proc")
+@pytest.mark.parametrize(
+    ("number", "code", "tidy"),
+    [(signal.SIGINT, 130, True), (signal.SIGTERM, 143, True), (signal.SIGKILL, -9, False)],
+)
+def test_however_a_run_ends_no_process_of_it_is_left(
+    number: signal.Signals, code: int, tidy: bool, tmp_path: Path
+) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    words = ["--only", "idle", "--peers", "", "--directory", str(disk)]
+    bench = subprocess.Popen(
+        [sys.executable, "-m", "windlass", "bench", *words],
+        cwd=tmp_path,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        deadline = time.monotonic() + 60
+        while len(pids := workers_in(disk)) < 2 and time.monotonic() < deadline:
+            time.sleep(0.05)  # nothing tells of a process that another one starts
+        assert len(pids) == 2  # a worker and a producer
+        handles = [os.pidfd_open(pid) for pid in pids]
+        bench.send_signal(number)
+        assert bench.wait(60) == code
+        for handle in handles:
+            assert select.select([handle], [], [], 60)[0]
+            os.close(handle)
+        assert workers_in(disk) == []
+        assert (list(disk.iterdir()) == []) is tidy
+    finally:
+        bench.kill()
+        bench.wait()
