@@ -22,6 +22,7 @@ from windlass.core.errors import (
     ConfigurationError,
     InvalidArgumentError,
     InvalidInput,
+    InvalidResult,
     TooLargeError,
 )
 from windlass.core.limits import MAX_BLOB
@@ -272,7 +273,7 @@ def test_a_task_that_returns_nothing_gives_none() -> None:
 def test_a_result_that_cannot_be_stored_says_whose_it_is(value: Any) -> None:
     def task() -> Any: ...
 
-    with pytest.raises(CodecError, match="the result of task 't' cannot be stored"):
+    with pytest.raises(InvalidResult, match="the result of task 't' cannot be stored"):
         Signature(task, "t").result(value)
 
 

@@ -12,8 +12,17 @@ from pydantic import ConfigDict, TypeAdapter
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic_core import PydanticSerializationError
 
-from windlass.core.errors import CodecError, ConfigurationError, InvalidArgumentError, InvalidInput
+from windlass.core.codec import Codec, Purpose
+from windlass.core.errors import (
+    CodecError,
+    ConfigurationError,
+    InvalidArgumentError,
+    InvalidInput,
+    InvalidResult,
+    TooLargeError,
+)
 from windlass.core.job import DEFAULT_POLICY, DEFAULT_QUEUE
+from windlass.core.limits import check_size
 from windlass.core.progress import StageMap
 from windlass.core.retry import Backoff, Policy
 
@@ -129,10 +138,11 @@ class Signature:
         return checked, problems
 
     def result(self, value: Any) -> Any:
+        """What is stored for a result, as plain data."""
         try:
             return self._result.serializer.to_python(value, **_AS_JSON, warnings=False)
         except (PydanticSerializationError, ValueError) as error:
-            raise CodecError(
+            raise InvalidResult(
                 f"the result of task {self._name!r} cannot be stored: {error}"
             ) from None
 
@@ -141,6 +151,16 @@ class Signature:
             return self._result.validate_python(stored, strict=False)
         except pydantic.ValidationError:
             return stored  # the task's type has changed since; the value itself is still true
+
+
+def encode_result(value: Any, codec: Codec) -> bytes:
+    """The bytes of a result. To do the work again would make it no better: what fails is final."""
+    try:
+        data = codec.encode(value, Purpose.RESULT)
+        check_size("the result", data)
+    except (CodecError, TooLargeError) as error:
+        raise InvalidResult(str(error)) from error
+    return data
 
 
 def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:

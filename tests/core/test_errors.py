@@ -15,6 +15,7 @@ CODES = {
     "TaskError": "task_error",
     "TerminalError": "terminal",
     "InvalidInput": "invalid_input",
+    "InvalidResult": "invalid_result",
     "MissingInput": "missing_input",
     "ConfigurationError": "configuration",
     "AuthenticationError": "authentication",

@@ -142,8 +142,8 @@ async def test_bad_arguments_and_results_say_what_is_wrong(
 ) -> None:
     for task, code, message in (
         (sample.double, "invalid_input", "argument 'order': missing"),
-        (sample.unfit_result, "codec", "unfit_result"),
-        (sample.large_result, "TooLargeError", "the limit is 1,048,576"),
+        (sample.unfit_result, "invalid_result", "unfit_result"),
+        (sample.large_result, "invalid_result", "the limit is 1,048,576"),
     ):
         with pytest.raises(RemoteError, match=message) as caught:
             await run(children, task, await begin(store))

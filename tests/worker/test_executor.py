@@ -140,15 +140,17 @@ async def test_arguments_that_no_longer_fit_end_the_job_at_once(app: Windlass) -
 @pytest.mark.parametrize(
     "result", [object(), float("nan"), "x" * MAX_BLOB], ids=["odd", "nan", "big"]
 )
-async def test_a_result_that_cannot_be_stored_is_a_failure_that_says_so(
+async def test_a_result_that_cannot_be_stored_is_the_end_and_says_so(
     app: Windlass, result: Any
 ) -> None:
-    @app.task(max_retries=0)
+    @app.task(max_retries=3)
     async def task() -> Any:
         return result
 
     row = await run_one(app, await task.aenqueue())
-    assert row.state is State.FAILED
+    assert (row.state, row.attempt) == (State.FAILED, 1)  # to do it again would not help
+    assert row.error is not None
+    assert row.error.code == "invalid_result"
     assert "result" in said(app, row)["message"]
 
 

@@ -4,6 +4,7 @@
     ├── TaskError                 raised by a task, to say how its attempt ends
     │   ├── TerminalError           never retry
     │   │   ├── InvalidInput          the arguments cannot be worked with
+    │   │   ├── InvalidResult         what the task returned cannot be stored
     │   │   ├── MissingInput          something the arguments point to is gone
     │   │   ├── ConfigurationError    the worker is set up wrongly
     │   │   ├── AuthenticationError   the outside system refused us
@@ -57,6 +58,10 @@ class TerminalError(TaskError):
 
 class InvalidInput(TerminalError):  # noqa: N818 - tasks raise these words, users read them
     code: ClassVar[str] = "invalid_input"
+
+
+class InvalidResult(TerminalError):  # noqa: N818
+    code: ClassVar[str] = "invalid_result"
 
 
 class MissingInput(TerminalError):  # noqa: N818

@@ -89,6 +89,10 @@ _ADVICE = {
     ),
     PARENT_FAILED: ("a job it depends on failed", "see to the parent, then retry the flow"),
     "invalid_input": ("its arguments cannot be worked with", "enqueue a corrected job"),
+    "invalid_result": (
+        "what it returned cannot be stored",
+        "return plain data, or keep large data in a file and return its address; then retry",
+    ),
     "missing_input": ("something it needs is gone", "restore what is missing, then retry the job"),
     "configuration": ("the worker is set up wrongly", "correct the setting, then retry the job"),
     "authentication": ("an outside system refused access", "renew the credentials, then retry"),

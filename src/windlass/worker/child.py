@@ -18,14 +18,13 @@ from socket import socket
 from types import ModuleType
 from typing import Any
 
-from windlass.core.codec import JsonCodec, Purpose
+from windlass.core.codec import JsonCodec
 from windlass.core.errors import ConfigurationError
 from windlass.core.job import JobRow, NewJob
-from windlass.core.limits import check_size
 from windlass.process.channel import Message
 from windlass.process.importing import Address, find
 from windlass.process.parent import Parent, Stopped
-from windlass.task import TaskOptions, TaskSpec, where
+from windlass.task import TaskOptions, TaskSpec, encode_result, where
 from windlass.worker import wire
 from windlass.worker.childcontext import ChildContext
 from windlass.worker.kit import Kit, Lifespan
@@ -92,7 +91,7 @@ class _Child:
         else:
             value = spec.function(*given, **arguments)
         result = spec.signature.result(value)
-        check_size("the result", JsonCodec().encode(result, Purpose.RESULT))
+        encode_result(result, JsonCodec())  # so that it is refused here, where it was made
         children = [wire.to_json(new) for new in context.children]
         return {"say": "end", "result": result, "children": children}
 

@@ -24,12 +24,12 @@ from windlass.core.codec import Codec, Purpose
 from windlass.core.errors import Cancel, Snooze, StoreError
 from windlass.core.failure import ErrorKind, Failure
 from windlass.core.job import JobRow
-from windlass.core.limits import MAX_BLOB, MAX_EVENT, check_size
+from windlass.core.limits import MAX_EVENT
 from windlass.core.outcome import Aborted, Crashed, Failed, Outcome, Snoozed, Succeeded
 from windlass.core.records import Put
 from windlass.process import ProcessDiedError, importable
 from windlass.store import DAY, Store
-from windlass.task import Registry, TaskOptions, TaskSpec
+from windlass.task import Registry, TaskOptions, TaskSpec, encode_result
 from windlass.worker.children import Children
 from windlass.worker.context import Context, storable
 from windlass.worker.kit import Kit
@@ -98,9 +98,7 @@ class TaskRunner:
             return self._failed(error, spec, context)
 
     def _success(self, value: Any) -> Succeeded:
-        result = self._codec.encode(value, Purpose.RESULT)
-        check_size("the result", result, MAX_BLOB)
-        return Succeeded(result=result)
+        return Succeeded(result=encode_result(value, self._codec))
 
     def _apart(self, spec: TaskSpec, job: JobRow) -> bool:
         """Whether it runs in a child process."""
