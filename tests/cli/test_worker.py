@@ -70,7 +70,7 @@ def test_a_worker_ends_after_so_many_jobs(call: Any, put: Any, ask: Any) -> None
     assert states == ["succeeded", "succeeded", "queued"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_stopped_worker_lets_its_running_job_finish(
     start: Any, put: Any, ask: Any, place: Path, number: int
 ) -> None:

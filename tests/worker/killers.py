@@ -47,6 +47,12 @@ async def where() -> int:
     return os.getpid()
 
 
+@tasks.task
+async def where_by_context(ctx: Context) -> int:
+    assert ctx.state == "state"
+    return os.getpid()
+
+
 @tasks.task(backoff=fixed(0))
 async def kill_my_process() -> None:
     os.kill(os.getpid(), signal.SIGKILL)

@@ -32,7 +32,7 @@ from windlass import (
 )
 from windlass.core import errors
 from windlass.core.clock import SECOND
-from windlass.core.codec import Purpose
+from windlass.core.codec import JsonCodec, Purpose
 from windlass.core.event import EventType
 from windlass.core.failure import CRASHED, TIMEOUT, UNKNOWN_TASK, ErrorKind
 from windlass.core.job import JobRow
@@ -618,3 +618,35 @@ def test_a_worker_needs_a_slot_and_lengths_of_time() -> None:
     for values in wrong():
         with pytest.raises(errors.ConfigurationError, match=next(iter(values))):
             config(**values)
+
+
+async def test_an_error_that_the_codec_cannot_write_is_stored_by_its_code() -> None:
+    class Picky(JsonCodec):
+        def encode(self, value: Any, purpose: Purpose) -> bytes:
+            if purpose is Purpose.ERROR:
+                raise RuntimeError("no key")
+            return super().encode(value, purpose)
+
+    app = Windlass("memory:", codec=Picky())
+
+    @app.task(max_retries=0)
+    async def task() -> None:
+        raise LookupError("gone")
+
+    row = await run_one(app, await task.aenqueue())
+    await app.aclose()
+    assert row.state is State.FAILED
+    assert row.error is not None
+    assert (row.error.code, row.error.body) == ("LookupError", None)
+
+
+async def test_an_error_that_is_named_crashed_is_an_error_like_any(app: Windlass) -> None:
+    class crashed(Exception):  # noqa: N801, N818
+        pass
+
+    @app.task(max_retries=1, backoff=fixed(0))
+    async def task() -> None:
+        raise crashed
+
+    row = await run_one(app, await task.aenqueue())
+    assert (row.state, row.retry_count, row.crash_count, row.attempt) == (State.FAILED, 1, 0, 2)

@@ -7,13 +7,27 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TypeVar
 
 import pytest
-from tests.worker.build import PATIENCE, Spy, eventually, make_worker, until, work_off, working
+from tests.worker.build import (
+    PATIENCE,
+    Spy,
+    config,
+    eventually,
+    make_worker,
+    until,
+    work_off,
+    working,
+)
 from tests.worker.build import running as is_running
 
 from windlass import Context, Job, Windlass
 from windlass.core.errors import StoreUnavailableError
+from windlass.core.ids import uuid7
+from windlass.core.job import JobRow
+from windlass.core.lease import Claim
 from windlass.core.state import State
+from windlass.testing.factories import make_job
 from windlass.worker import fetcher
+from windlass.worker.attempt import Attempt
 
 T = TypeVar("T")
 HOUR = 3600.0
@@ -202,3 +216,129 @@ async def test_a_claim_whose_answer_was_lost_is_repeated_with_its_token(app: Win
     async with working(app, Deaf(store, lambda _: None)):
         row = (await job.await_end(PATIENCE)).row
     assert (row.state, row.attempt, lost) == (State.SUCCEEDED, 1, 0)
+
+
+async def test_a_slot_that_comes_free_during_a_claim_is_not_overlooked(app: Windlass) -> None:
+    go = asyncio.Event()
+
+    @app.task(queue="mixed")
+    async def task(slow: bool) -> None:
+        if slow:
+            await go.wait()
+
+    long = await task.aenqueue(slow=True)
+    quick = [await task.aenqueue(slow=False) for _ in range(8)]
+    async with working(app, queues={"idle": 1, "mixed": 2}, poll=HOUR):
+        for job in quick:
+            assert (await job.await_end(PATIENCE)).state is State.SUCCEEDED
+        go.set()
+        await long.await_end(PATIENCE)
+
+
+async def test_any_number_of_jobs_may_end_as_soon_as_they_begin(app: Windlass) -> None:
+    """As those do that were canceled, or lost, while they waited for a slot."""
+
+    @app.task
+    async def task() -> None: ...
+
+    await app.aenqueue_many([task.new_job() for _ in range(3000)])
+    begun = 0
+
+    def begin(attempt: Attempt) -> None:
+        nonlocal begun
+        begun += 1
+        fetching.freed(attempt.job.queue)
+
+    fetching = fetcher.Fetcher(
+        app.client().store,
+        config(queues={"default": 3000}, burst=True),
+        claimed=lambda rows, asked: [Attempt(row, row.lease, asked) for row in rows],
+        begin=begin,
+        give_back=lambda _: None,
+        busy=lambda: False,
+        knows=lambda _: False,
+    )
+    await asyncio.wait_for(fetching.run(), PATIENCE)
+    assert begun == 3000
+
+
+async def test_a_repeated_claim_counts_its_leases_from_the_first_call(app: Windlass) -> None:
+    @app.task
+    async def task() -> None: ...
+
+    await task.aenqueue()
+    first: list[float] = []
+    told: list[float] = []
+    loop = asyncio.get_running_loop()
+
+    def look(verb: str) -> None:
+        if verb == "claim" and not first:
+            first.append(loop.time())
+            raise StoreUnavailableError("the answer was lost")
+
+    def claimed(rows: list[JobRow], asked: float) -> list[Attempt]:
+        told.append(asked)
+        return [Attempt(row, row.lease, asked) for row in rows]
+
+    fetching = fetcher.Fetcher(
+        Spy(app.client().store, look),
+        config(burst=True),
+        claimed=claimed,
+        begin=lambda attempt: fetching.freed(attempt.job.queue),
+        give_back=lambda _: None,
+        busy=lambda: False,
+        knows=lambda _: False,
+    )
+    await asyncio.wait_for(fetching.run(), PATIENCE)
+    assert told[0] <= first[0]
+
+
+async def test_what_a_claim_brings_while_the_worker_is_cancelled_is_given_back(
+    app: Windlass,
+) -> None:
+    @app.task
+    async def task() -> None: ...
+
+    job = await task.aenqueue()
+    asked, go = asyncio.Event(), asyncio.Event()
+
+    class Slow(Spy):
+        async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
+            answer = await call()
+            if verb == "claim":
+                asked.set()
+                await go.wait()
+            return answer
+
+    worker = make_worker(app, Slow(app.client().store.twin(), lambda _: None))
+    running = asyncio.create_task(worker.run())
+    await asyncio.wait_for(asked.wait(), PATIENCE)
+    running.cancel()
+    await asyncio.sleep(0)
+    go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(asyncio.shield(running), PATIENCE)
+    assert (await job.arefresh()).state is State.QUEUED
+    assert job.row.crash_count == 0
+
+
+async def test_a_burst_waits_for_the_jobs_of_a_worker_that_may_be_dead(app: Windlass) -> None:
+    @app.task
+    async def task() -> None: ...
+
+    job = await task.aenqueue()
+    dead = Claim(token=uuid7(), worker="dead", queues=[("default", 1)], lease=0.2)
+    await app.client().store.claim(dead)
+    await work_off(app)
+    assert (await job.arefresh()).state is State.SUCCEEDED
+
+
+async def test_a_burst_does_not_wait_for_tasks_that_it_does_not_know(app: Windlass) -> None:
+    @app.task
+    async def known() -> None: ...
+
+    store = app.client().store
+    await store.enqueue([make_job(task="of another deploy")])
+    job = await known.aenqueue()
+    await work_off(app)
+    assert (await job.arefresh()).state is State.SUCCEEDED

@@ -96,6 +96,24 @@ async def test_a_killer_ends_at_its_cap_and_its_neighbours_succeed(app: Windlass
     assert (row.state, row.crash_count) == (State.FAILED, 3)
 
 
+async def test_an_innocent_whose_child_cannot_begin_runs_in_the_worker(
+    app: Windlass, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No module holds this app, so that no child can find the lifespan that its tasks expect."""
+
+    @app.lifespan
+    async def life() -> AsyncIterator[str]:
+        yield "state"
+
+    job = await killers.where_by_context.aenqueue()
+    store = app.client().store
+    await store.claim(Claim(token=uuid7(), worker="dead", queues=[("default", 1)], lease=0.01))
+    row = await run_one(app, job)
+    assert (row.state, row.retry_count) == (State.SUCCEEDED, 0)
+    assert await job.aresult(PATIENCE) == os.getpid()
+    assert "cannot run in a process of its own" in caplog.text
+
+
 async def test_a_process_task_must_be_one_that_a_child_can_find(app: Windlass) -> None:
     with pytest.raises(ConfigurationError, match="move it to the top of its module"):
 
@@ -108,7 +126,7 @@ async def test_a_process_task_must_be_one_that_a_child_can_find(app: Windlass) -
 
 async def test_a_worker_that_stops_gives_back_what_its_children_do(app: Windlass) -> None:
     job = await killers.stuck.aenqueue()
-    async with working(app, grace=0.0, release=LONG):
+    async with working(app, grace=0.0):
         await until(job, is_running)
     await job.arefresh()
     assert (job.state, job.row.retry_count, job.row.crash_count) == (State.QUEUED, 0, 0)

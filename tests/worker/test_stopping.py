@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
 from tests.worker.build import PATIENCE, Spy, make_worker
@@ -12,6 +13,8 @@ from tests.worker.build import PATIENCE, Spy, make_worker
 from windlass import Context, Windlass
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.state import State
+from windlass.core.transition import Answer, Transition
+from windlass.worker.attempt import Attempt, Why
 
 
 @pytest.fixture
@@ -114,3 +117,133 @@ async def test_a_worker_that_is_cancelled_again_and_again_leaves_nothing_behind(
     assert (await job.arefresh()).state is State.QUEUED  # given back, not left to its lease
     assert asyncio.all_tasks() == before
     assert not [thread for thread in threading.enumerate() if thread.name == "windlass-keeper"]
+
+
+async def test_a_patient_stop_waits_for_as_long_as_it_takes(app: Windlass) -> None:
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    @app.task
+    async def long() -> None:
+        begun.set()
+        await go.wait()
+
+    job = await long.aenqueue()
+    later = await long.aenqueue()
+    worker = make_worker(app, grace=0.0, queues={"default": 1})
+    running = asyncio.create_task(worker.run())
+    await begun.wait()
+    worker.stop(patient=True)
+    done, _ = await asyncio.wait({running}, timeout=0.2)
+    assert not done
+    go.set()
+    await asyncio.wait_for(running, PATIENCE)
+    assert (await job.arefresh()).state is State.SUCCEEDED
+    assert (await later.arefresh()).state is State.QUEUED
+
+
+async def test_another_stop_ends_the_patience(app: Windlass) -> None:
+    begun = asyncio.Event()
+
+    @app.task
+    async def endless() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    job = await endless.aenqueue()
+    worker = make_worker(app, grace=0.0)
+    running = asyncio.create_task(worker.run())
+    await begun.wait()
+    worker.stop(patient=True)
+    worker.stop()
+    await asyncio.wait_for(running, PATIENCE)
+    assert (await job.arefresh()).state is State.QUEUED
+
+
+async def test_a_task_that_swallowed_its_cancel_is_told_again_when_the_worker_stops(
+    app: Windlass,
+) -> None:
+    begun, swallowed = asyncio.Event(), asyncio.Event()
+
+    @app.task
+    async def deaf() -> None:
+        begun.set()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        swallowed.set()
+        await asyncio.Event().wait()
+
+    job = await deaf.aenqueue()
+    worker = make_worker(app, grace=0.0, follow=0.01)
+    running = asyncio.create_task(worker.run())
+    await begun.wait()
+    await job.acancel()
+    await asyncio.wait_for(swallowed.wait(), PATIENCE)
+    worker.stop()
+    await asyncio.wait_for(running, PATIENCE)
+    assert (await job.arefresh()).state is State.CANCELED
+
+
+async def test_an_attempt_told_to_end_before_its_first_step_ends(app: Windlass) -> None:
+    ran = False
+
+    @app.task
+    async def task() -> None:
+        nonlocal ran
+        ran = True
+
+    job = await task.aenqueue()
+    worker = make_worker(app, queues={"default": 1})
+    begin = worker._begin
+
+    def begin_and_end(attempt: Attempt) -> None:
+        begin(attempt)
+        worker._end(attempt.lease, Why.CANCEL)  # in the same turn of the loop
+
+    worker._fetcher._begin = begin_and_end
+    await job.acancel()
+    again = await task.aenqueue()
+    running = asyncio.create_task(worker.run())
+    await again.await_end(PATIENCE)
+    worker.stop()
+    await asyncio.wait_for(running, PATIENCE)
+    assert not ran
+
+
+async def test_one_job_that_cannot_be_settled_keeps_no_other_from_it(
+    app: Windlass, caplog: pytest.LogCaptureFixture
+) -> None:
+    @app.task
+    async def task() -> None: ...
+
+    jobs = await app.aenqueue_many([task.new_job() for _ in range(5)])
+    bad = jobs[2].id
+
+    class Picky(Spy):
+        async def apply(self, transitions: Sequence[Transition]) -> list[Answer]:
+            if any(wish.job_id == bad for wish in transitions):
+                raise ZeroDivisionError("a bug")
+            return await super().apply(transitions)
+
+    worker = make_worker(app, Picky(app.client().store.twin(), lambda _: None))
+    running = asyncio.create_task(worker.run())
+    for job in jobs:
+        if job.id != bad:
+            assert (await job.await_end(PATIENCE)).state is State.SUCCEEDED
+    worker.stop()
+    await asyncio.wait_for(running, PATIENCE)
+    assert (await jobs[2].arefresh()).state is State.RUNNING  # left to its lease
+    assert "could not be settled" in caplog.text
+
+
+async def test_a_worker_whose_loop_broke_stops_and_says_so(app: Windlass) -> None:
+    @app.task
+    async def task() -> None: ...
+
+    worker = make_worker(app)
+
+    async def broken(lull: asyncio.Event) -> None:
+        raise ZeroDivisionError("a bug")
+
+    worker._settler.run = broken  # type: ignore[method-assign]
+    with pytest.raises(ZeroDivisionError):
+        await asyncio.wait_for(worker.run(), PATIENCE)

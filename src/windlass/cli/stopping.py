@@ -27,18 +27,30 @@ from windlass.core.state import State
 from windlass.worker import Worker
 from windlass.worker.supervisor import LAST
 
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+ECHO = 1.0  # seconds
 ASK_STORE = 1.0
 MANY = 5
 SHOW_CURSOR = "\x1b[?25h"
 
 
 class Stopper:
-    """Runs one worker, and ends it when signals come; `say` tells the user so."""
+    """Runs one worker, and ends it when signals come; `say` tells the user so.
+
+    A supervised one may hear the same signal twice, from a service manager that tells every process
+    and from its supervisor: what comes within `ECHO` of another is the same.
+    """
 
     def __init__(
-        self, app: Windlass, worker: Worker, say: Callable[[str], None] = terminal.say
+        self,
+        app: Windlass,
+        worker: Worker,
+        say: Callable[[str], None] = terminal.say,
+        *,
+        supervised: bool = False,
     ) -> None:
+        self._supervised = supervised
+        self._heard = -ECHO
         self._app = app
         self._worker = worker
         self._told = say
@@ -65,16 +77,15 @@ class Stopper:
                 if self._asked < 2:  # noqa: PLR2004 - else it watches on until the process is gone
                     self._asks.put(False)
 
-    def ask(self) -> None:
-        """As the first signal does."""
-        self._asks.put(True)
-
     @contextlib.contextmanager
     def _handling(self) -> Iterator[None]:
         """Handlers of Python's own: those of a loop wait for it, and a task may block it."""
 
         def on_signal(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-            self._asks.put(True)
+            echo = self._supervised and time.monotonic() < self._heard + ECHO
+            self._heard = time.monotonic()
+            if not echo:
+                self._asks.put(True)
 
         before = {number: signal.signal(number, on_signal) for number in SIGNALS}
         try:
@@ -96,11 +107,11 @@ class Stopper:
             if self._asked == 1:
                 grace = self._worker.config.grace
                 self._say(f"stopping: running jobs have {grace:g} s to end; once more: at once")
-                deadline = time.monotonic() + grace + LAST
+                deadline = time.monotonic() + grace + self._worker.config.release + LAST
                 self._tell(self._worker.stop)
             elif self._asked == 2:  # noqa: PLR2004
                 self._say("stopping at once: what still runs is given back, uncounted")
-                deadline = time.monotonic() + LAST
+                deadline = time.monotonic() + self._worker.config.release + LAST
                 assert self._running is not None
                 self._tell(self._running.cancel)
             else:

@@ -134,14 +134,13 @@ async def serve(app: Windlass, config: WorkerConfig, limits: Limits, *, quiet: b
         await app.client().store.ping()  # a store that cannot be had is told at once
         limits.count(app)
         worker = app.worker(config)
-        stopper = Stopper(app, worker, _silence if quiet else terminal.say)
+        stopper = Stopper(app, worker, _silence if quiet else terminal.say, supervised=quiet)
 
         def reached(what: str) -> None:
             nonlocal recycled
             recycled = True
             terminal.say(f"worker {config.name} ends: {what}")
-            worker.stop()  # before another job begins
-            stopper.ask()
+            worker.stop(patient=True)  # before another job begins; what runs is not cut short
 
         watching = asyncio.create_task(limits.run(worker, reached))
         watching.add_done_callback(lambda _: worker.stop())  # if it was too large to begin with

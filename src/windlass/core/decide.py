@@ -109,11 +109,7 @@ def _queue_or_expire(row: Standing, trigger: Trigger, at: Instant) -> Decision:
 
 def _crashed(wish: Transition) -> bool:
     """Whether its process died: the lease ran out, or the holder saw a child of its own die."""
-    seen = wish.error is not None and wish.error.code == failures.CRASHED
-    return wish.trigger in RESCUING or (wish.trigger in _FAILING and seen)
-
-
-_FAILING = frozenset({Trigger.RETRY, Trigger.FAIL})
+    return wish.crash or wish.trigger in RESCUING
 
 
 class _Change:

@@ -90,9 +90,10 @@ def settle(
             return succeed(job, outcome, records, children)
         case Failed() | Crashed():
             failure, delay = _error(job, outcome, random, backoff)
+            fails = partial(ends, error=failure, crash=isinstance(outcome, Crashed))
             if delay is None:
-                return ends(trigger=Trigger.FAIL, error=failure)
-            return ends(trigger=Trigger.RETRY, error=failure, delay=delay)
+                return fails(trigger=Trigger.FAIL)
+            return fails(trigger=Trigger.RETRY, delay=delay)
         case Released():
             return ends(trigger=Trigger.RELEASE, delay=0.0)
         case Snoozed(delay=delay):

@@ -50,7 +50,7 @@ class Transition:
     """A wish about one job, by someone who saw it under this fence (and, for its holder, token).
 
     `delay` is in seconds; with SUSPEND, None means until something wakes it. `children` are written
-    with the success that carries them or not at all.
+    with the success that carries them or not at all. `crash` says that the process it ran in died.
     """
 
     job_id: UUID
@@ -63,6 +63,7 @@ class Transition:
     reason: str | None = None
     records: tuple[Record, ...] = ()
     children: tuple[NewJob, ...] = ()
+    crash: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ _SET_PARENT_DEATH_SIGNAL = 1
 
 def main(descriptor: int, parent: int) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the module decides, once it is loaded
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # meant for the worker, who decides for us
     _die_with(parent)
     end = socket(fileno=descriptor)
     end.set_inheritable(False)

@@ -92,8 +92,10 @@ class Process:
         self._loop.remove_reader(self._watch)
         os.close(self._watch)
         self._signal(signal.SIGKILL)
-        self._groups.remove(self.pid)
-        self.ended.set_result(self._process.wait())
+        try:
+            self._groups.remove(self.pid)
+        finally:
+            self.ended.set_result(self._process.wait())
 
     def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):

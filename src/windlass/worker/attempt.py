@@ -22,7 +22,9 @@ class Why(StrEnum):
 class Attempt:
     """`task` and `context` are there once it has begun, `wish` once it has ended."""
 
-    __slots__ = ("claimed", "context", "job", "lease", "refused", "task", "why", "wish")
+    __slots__ = (
+        "claimed", "context", "job", "lease", "refused", "started", "task", "why", "wish"
+    )  # fmt: skip
 
     def __init__(self, job: JobRow, lease: Lease, claimed: float) -> None:
         self.job = job
@@ -31,6 +33,7 @@ class Attempt:
         self.context: Context | None = None
         self.task: asyncio.Task[None] | None = None
         self.why: Why | None = None
+        self.started = False  # a task that is cancelled before its first step would never end
         self.wish: Transition | None = None  # how it ended, on its way to the store
         self.refused = False  # what its task wanted could not be
 
@@ -39,10 +42,14 @@ class Attempt:
         return self.why is Why.LOST
 
     def end(self, why: Why) -> None:
-        """Tell its task to stop, once; that it is lost overrules what was said before."""
-        first = self.why is None
-        if first or why is Why.LOST:
+        """Tell its task to stop, once for each reason: it may have swallowed the one before.
+
+        The first reason stands, but for a lost lease, which overrules all.
+        """
+        before = self.why
+        if before is None or why is Why.LOST:
             self.why = why
-        if first and self.task is not None and self.context is not None:
+        if self.started and before is not why and self.task is not None:
+            assert self.context is not None
             self.context.ask_to_stop()
             self.task.cancel()

@@ -34,7 +34,7 @@ from windlass.worker.raised import Raised, ending_of
 def main(end: socket) -> None:
     if sys.stderr is not None:
         faulthandler.enable()
-    with Parent(end) as parent, contextlib.suppress(Stopped), asyncio.Runner() as runner:
+    with contextlib.suppress(Stopped), Parent(end) as parent, asyncio.Runner() as runner:
         _Child(parent, runner).serve()
 
 

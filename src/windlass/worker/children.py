@@ -23,7 +23,7 @@ from windlass.process.spawn import Process, ProcessDiedError
 from windlass.task import TaskSpec
 from windlass.worker import wire
 from windlass.worker.context import Context
-from windlass.worker.raised import Raised, RemoteError, ending_from, message_of
+from windlass.worker.raised import Raised, RemoteError, UnfitError, ending_from, message_of
 from windlass.workspace import Kind
 
 _LAST_WORDS = 1.0  # seconds for a child that closed its channel to end by itself
@@ -68,7 +68,7 @@ class Children:
         async with self.pool.take() as process:
             end = await _Service(process, context, self.pool.grace).run(work)
             if end["say"] == "unfit":
-                raise RemoteError(Raised(**end["raised"]))  # in here: the child is not used again
+                raise UnfitError(Raised(**end["raised"]))  # in here: the child is not used again
         return _outcome(end, context)
 
     def _app_address(self) -> Address | None:

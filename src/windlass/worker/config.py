@@ -12,6 +12,8 @@ from windlass.core.ids import uuid7
 from windlass.core.job import DEFAULT_QUEUE
 from windlass.store import Retention
 
+RELEASE = 6.0
+
 
 def worker_name() -> str:
     return f"{socket.gethostname()}-{os.getpid()}-{uuid7().hex[-6:]}"
@@ -34,7 +36,7 @@ class WorkerConfig:
     sweep: float = 1.0
     follow: float = 0.25
     grace: float = 10.0
-    release: float = 5.0
+    release: float = RELEASE
     burst: bool = False
     isolate: bool = True
     retention: Retention = field(default_factory=Retention)

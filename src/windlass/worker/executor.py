@@ -33,7 +33,7 @@ from windlass.task import Registry, TaskOptions, TaskSpec, encode_result
 from windlass.worker.children import Children
 from windlass.worker.context import Context, storable
 from windlass.worker.kit import Kit
-from windlass.worker.raised import MAX_MESSAGE, Raised, RemoteError
+from windlass.worker.raised import MAX_MESSAGE, Raised, RemoteError, UnfitError
 
 log = logging.getLogger("windlass.worker")
 UNKNOWN_TASK_DELAY = 60.0
@@ -78,8 +78,13 @@ class TaskRunner:
         try:
             stored = self._codec.decode(job.payload, Purpose.PAYLOAD)
             if self._apart(spec, job):
-                value = await self._call(spec, job, context, stored, self._in_child)
-                return self._success(value)
+                try:
+                    value = await self._call(spec, job, context, stored, self._in_child)
+                    return self._success(value)
+                except UnfitError as error:
+                    if spec.options.executor == "process":
+                        raise
+                    self._warn_not_apart(job, str(error))
             arguments = spec.signature.restore(stored)
             if (
                 spec.is_async
@@ -108,13 +113,14 @@ class TaskRunner:
             return False
         reason = importable(spec.function)
         if reason is not None:
-            log.warning(
-                "job %s was running when a worker died, and runs here again: its task "
-                "cannot run in a process of its own: %s",
-                job.id,
-                reason,
-            )
+            self._warn_not_apart(job, reason)
         return reason is None
+
+    def _warn_not_apart(self, job: JobRow, reason: str) -> None:
+        log.warning(
+            "job %s was running when a worker died, and runs here again: its task cannot run in a "
+            "process of its own: %s", job.id, reason,
+        )  # fmt: skip
 
     async def _call(
         self, spec: TaskSpec, job: JobRow, context: Context, arguments: Any, here: _Here
@@ -236,11 +242,15 @@ def _failure(raised: Raised, codec: Codec, step: str | None) -> Failure:
     return Failure(code=raised.code, kind=kind, step=step, body=_body(raised, codec))
 
 
-def _body(raised: Raised, codec: Codec) -> bytes:
+def _body(raised: Raised, codec: Codec) -> bytes | None:
     said = {"type": raised.type, "message": raised.message, "traceback": raised.traceback}
-    body = codec.encode(said, Purpose.ERROR)
-    if len(body) > MAX_EVENT:  # a text full of what must be escaped
-        body = codec.encode(said | {"traceback": None}, Purpose.ERROR)
+    try:
+        body = codec.encode(said, Purpose.ERROR)
+        if len(body) > MAX_EVENT:  # a text full of what must be escaped
+            body = codec.encode(said | {"traceback": None}, Purpose.ERROR)
+    except Exception:
+        log.exception("the codec could not write an error (%s); its code alone is stored", said)
+        return None
     return body
 
 

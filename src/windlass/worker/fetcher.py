@@ -23,7 +23,7 @@ from windlass.core.ids import uuid7
 from windlass.core.job import JobRow
 from windlass.core.lease import Claim
 from windlass.core.query import Query
-from windlass.core.state import State
+from windlass.core.state import ACTIVE
 from windlass.store import Store
 from windlass.worker.attempt import Attempt
 from windlass.worker.config import WorkerConfig
@@ -38,7 +38,7 @@ PATIENCE = 1.0  # seconds
 class _Lane:
     """One queue's slots, and what is claimed for them."""
 
-    __slots__ = ("asked", "ended", "free", "queue", "ready", "target")
+    __slots__ = ("asked", "ended", "filling", "free", "queue", "ready", "target")
 
     def __init__(self, queue: str, slots: int) -> None:
         self.queue = queue
@@ -47,6 +47,7 @@ class _Lane:
         self.target = 0  # how many to claim ahead
         self.asked = 0.0  # when it last claimed
         self.ended = 0  # since then
+        self.filling = False
 
     @property
     def wants(self) -> int:
@@ -66,7 +67,7 @@ class _Lane:
 class Fetcher:
     """`claimed` takes what a claim answered; `begin` starts one of them; `give_back` releases.
 
-    `busy` tells whether anything claimed is still to be settled.
+    `busy` tells whether anything claimed is still to be settled, `knows` whether a task is ours.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class Fetcher:
         begin: Callable[[Attempt], None],
         give_back: Callable[[Attempt], None],
         busy: Callable[[], bool],
+        knows: Callable[[str], bool],
     ) -> None:
         self._store = store
         self._config = config
@@ -85,6 +87,7 @@ class Fetcher:
         self._begin = begin
         self._give_back = give_back
         self._busy = busy
+        self._knows = knows
         self._lanes = {queue: _Lane(queue, slots) for queue, slots in config.queues.items()}
         self._stopping = asyncio.Event()
         self._room = asyncio.Event()
@@ -99,7 +102,7 @@ class Fetcher:
 
     async def run(self) -> None:
         """Until told to stop, or (in a burst) until nothing is left to do."""
-        token = uuid7()
+        token, asked = uuid7(), None
         tidying = asyncio.create_task(self._tidy())
         try:
             while not self._stopping.is_set():
@@ -108,10 +111,12 @@ class Fetcher:
                     self._room.clear()
                     await self._room.wait()
                     continue
+                # The token stays until an answer came: what a lost answer claimed is not lost. Its
+                # leases may have begun with the first of these calls.
+                asked = asyncio.get_running_loop().time() if asked is None else asked
                 try:
-                    more = await self._claim(token, wanted)
-                    # The token stays until an answer came: what a lost answer claimed is not lost.
-                    token = uuid7()
+                    more = await self._claim(token, asked, wanted)
+                    token, asked = uuid7(), None
                     if not more:
                         if self._config.burst and await self._done():
                             return
@@ -124,33 +129,52 @@ class Fetcher:
             tidying.cancel()
             self.drop(attempt for lane in self._lanes.values() for attempt in lane.ready)
 
-    async def _claim(self, token: UUID, wanted: list[tuple[str, int]]) -> bool:
+    async def _claim(self, token: UUID, asked: float, wanted: list[tuple[str, int]]) -> bool:
         """Whether there may be more to claim: the line of a queue gave all that was asked for."""
         config = self._config
-        asked = asyncio.get_running_loop().time()
+        now = asyncio.get_running_loop().time()
         for queue, _ in wanted:
-            self._lanes[queue].pace(asked)
+            self._lanes[queue].pace(now)
         claim = Claim(token=token, worker=config.name, queues=wanted, lease=config.lease)
-        jobs = await self._store.claim(claim)
+        claiming = asyncio.ensure_future(self._store.claim(claim))
+        try:
+            jobs = await asyncio.shield(claiming)
+        except asyncio.CancelledError:
+            # What it brings all the same is ours, and is given back like all that waits here.
+            await asyncio.wait({claiming}, timeout=config.release)
+            if claiming.done() and not claiming.cancelled() and not claiming.exception():
+                self._take(claiming.result(), asked)
+            raise
         self.last_claim = asyncio.get_running_loop().time()
         limits = dict(wanted)
-        for attempt in self._claimed(jobs, asked):
+        for attempt in self._take(jobs, asked):
             queue = attempt.job.queue
             if queue in limits:  # a repeat answers what was asked for before
                 limits[queue] -= 1
-            self._lanes[queue].ready.append(attempt)
-            self._waiting_here += 1
         if not self._stopping.is_set():  # else they are given back as they are
             for queue, _ in wanted:
                 self._fill(self._lanes[queue])
         self._note_lull()
         return any(left <= 0 for left in limits.values())
 
+    def _take(self, jobs: list[JobRow], asked: float) -> list[Attempt]:
+        attempts = self._claimed(jobs, asked)
+        for attempt in attempts:
+            self._lanes[attempt.job.queue].ready.append(attempt)
+        self._waiting_here += len(attempts)
+        return attempts
+
     def _fill(self, lane: _Lane) -> None:
-        while lane.free > 0 and lane.ready:
-            lane.free -= 1
-            self._waiting_here -= 1
-            self._begin(lane.ready.popleft())
+        if lane.filling:  # what ends as soon as it begins comes back here: the loop below goes on
+            return
+        lane.filling = True
+        try:
+            while lane.free > 0 and lane.ready:
+                lane.free -= 1
+                self._waiting_here -= 1
+                self._begin(lane.ready.popleft())
+        finally:
+            lane.filling = False
 
     def freed(self, queue: str) -> None:
         """A job of this queue no longer needs its slot."""
@@ -177,7 +201,10 @@ class Fetcher:
     async def _wait(self, queues: list[str]) -> None:
         """For news of work, for room in a queue that had none, or to be stopped."""
         self._room.clear()
-        look = self._config.burst or len(queues) < len(self._lanes)
+        others = [lane for lane in self._lanes.values() if lane.queue not in queues]
+        if any(lane.wants for lane in others):
+            return  # a slot came free while the claim was under way
+        look = self._config.burst or others
         either = {
             asyncio.ensure_future(self._store.wait(queues, self._config.poll)),
             asyncio.ensure_future((self._room if look else self._stopping).wait()),
@@ -214,23 +241,25 @@ class Fetcher:
     # -- a burst
 
     async def _done(self) -> bool:
-        """Whether nothing runs, and no job of our queues can become claimable by nobody's doing."""
+        """Whether nothing runs, and no job of our queues can become claimable by nobody's doing.
+
+        One that runs elsewhere may: its worker may be dead. One whose task is unknown here waits
+        for another worker.
+        """
         return not self._busy() and not await self._waiting()
 
     async def _waiting(self) -> bool:
         stats = await self._store.stats()
-        ours = {queue for queue in self._lanes if queue in stats and not stats[queue].paused}
-        moving = (State.QUEUED, State.RETRYING)
-        if any(stats[queue].counts.get(state) for queue in ours for state in moving):
-            return True
-        created = {queue for queue in ours if stats[queue].counts.get(State.CREATED)}
+        ours = {
+            queue
+            for queue in self._lanes
+            if queue in stats and not stats[queue].paused and any(stats[queue].counts.values())
+        }
         cursor: str | None = None
-        while created:
-            query = Query(
-                states=frozenset({State.CREATED}), queues=frozenset(created), cursor=cursor
-            )
+        while ours:
+            query = Query(states=ACTIVE, queues=frozenset(ours), cursor=cursor)
             page = await self._store.find(query)
-            if any(not row.held for row in page.rows):
+            if any(not row.held and self._knows(row.task) for row in page.rows):
                 return True
             if (cursor := page.cursor) is None:
                 break

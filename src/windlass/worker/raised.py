@@ -56,6 +56,10 @@ class RemoteError(Exception):
         self.raised = raised
 
 
+class UnfitError(RemoteError):
+    """The child could not begin: it found no task, or its app could not be had there."""
+
+
 def retryable(error: BaseException, options: TaskOptions) -> bool:
     if isinstance(error, (TerminalError, *options.terminal_on)):
         return False

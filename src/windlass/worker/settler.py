@@ -122,6 +122,10 @@ class Settler:
                 log.warning("settling %d jobs failed, trying again: %s", len(batch), error)
                 await asyncio.sleep(RETRY_STORE)
                 continue
+            except Exception:
+                log.exception("%d jobs could not be settled", len(batch))
+                await self._one_by_one(batch)
+                return
             ended = [
                 attempt
                 for attempt, answer in zip(batch, answers, strict=True)
@@ -129,6 +133,14 @@ class Settler:
             ]
             self._on_settled(ended)
             return
+
+    async def _one_by_one(self, batch: Sequence[Attempt]) -> None:
+        """Whatever is wrong with one of them, the others are settled; it is left to its lease."""
+        if len(batch) == 1:
+            self._on_settled(batch)
+            return
+        for attempt in batch:
+            await self._write([attempt])
 
     def _still_ours(self, batch: Sequence[Attempt]) -> Sequence[Attempt]:
         lost = [attempt for attempt in batch if attempt.why is Why.LOST]

@@ -20,6 +20,8 @@ from asyncio.subprocess import Process
 from collections.abc import Callable, Sequence
 from threading import Thread
 
+from windlass.worker.config import RELEASE
+
 LAST = 5.0  # seconds that a worker has to end once it was told to stop at once
 MARGIN = 2.0  # seconds beyond which it is not trusted to end by itself
 FIRST_DELAY, MAX_DELAY = 0.5, 30.0
@@ -78,10 +80,10 @@ class Supervisor:
                 f"stopping all workers: running jobs have {self._grace:g} s to end; "
                 "once more: at once"
             )
-            self._signal(signal.SIGTERM, self._grace + 2 * LAST + MARGIN)
+            self._signal(signal.SIGTERM, self._grace + RELEASE + 2 * LAST + MARGIN)
         elif self._asked == 2:  # noqa: PLR2004 - the second signal
             self._say("stopping at once: what still runs is given back, uncounted")
-            self._signal(signal.SIGTERM, LAST + MARGIN)
+            self._signal(signal.SIGTERM, RELEASE + LAST + MARGIN)
         else:
             self._kill()
 

@@ -63,7 +63,8 @@ class Worker:
         self._attempts: dict[Lease, Attempt] = {}
         self._settled = asyncio.Event()  # set while there are none
         self._settled.set()
-        self._stopping = False
+        self._hurry = asyncio.Event()  # set when a stop is to end within the grace
+        self._broken: BaseException | None = None
         self._fetcher = Fetcher(
             store,
             config,
@@ -71,11 +72,13 @@ class Worker:
             begin=self._begin,
             give_back=self._give_back,
             busy=lambda: bool(self._attempts),
+            knows=lambda task: tasks.get(task) is not None,
         )
         self._children = Children(
             limit=sum(config.queues.values()),
             app=self._kit.app,
             lifespan=self._kit.lifespan is not None,
+            grace=max(config.release / 2, config.release - 2),  # then killed, and given back in time
         )
         self._settler = Settler(store, tasks, codec, self._cleaner, self._done)
 
@@ -89,9 +92,13 @@ class Worker:
         """How many attempts it holds."""
         return len(self._attempts)
 
-    def stop(self) -> None:
-        """Claim no more; end when the running tasks have, or after the grace period."""
-        self._stopping = True
+    def stop(self, *, patient: bool = False) -> None:
+        """Claim no more; end when the running tasks have, or after the grace period.
+
+        With `patient` there is no such period, unless another stop begins it.
+        """
+        if not patient:
+            self._hurry.set()
         self._fetcher.stop()
 
     async def run(self) -> None:
@@ -121,12 +128,23 @@ class Worker:
             isolate=self.config.isolate,
         )
         beside = [loop.create_task(work) for work in self._beside()]
+        for work in beside:
+            work.add_done_callback(self._ended_beside)
         try:
             await self._fetcher.run()
             await self._drain()
         finally:
             # Also when this is cancelled, and cancelled again: nothing runs on without its lease.
             await _whole(loop.create_task(self._wind_up(beside, threads)))
+        if self._broken is not None:
+            raise self._broken
+
+    def _ended_beside(self, work: asyncio.Task[None]) -> None:
+        """A worker that claims and cannot settle, or is never swept, is worse than none."""
+        if not work.cancelled() and (error := work.exception()) is not None:
+            log.error("a loop of this worker broke; it stops", exc_info=error)
+            self._broken = error
+            self.stop()
 
     async def _wind_up(self, beside: list[asyncio.Task[None]], threads: ThreadPoolExecutor) -> None:
         """Each part has its own bound, so that the whole has one."""
@@ -136,9 +154,7 @@ class Worker:
         await self._children.aclose()
         for work in beside:
             work.cancel()
-        for ended in await asyncio.gather(*beside, return_exceptions=True):
-            if isinstance(ended, Exception):
-                log.error("a loop beside the claiming broke", exc_info=ended)
+        await asyncio.gather(*beside, return_exceptions=True)
         threads.shutdown(wait=False, cancel_futures=True)
         stopping = asyncio.get_running_loop().run_in_executor(None, self._keeper.stop, patience)
         await stopping
@@ -202,7 +218,10 @@ class Worker:
 
     async def _run(self, attempt: Attempt, context: Context) -> None:
         outcome: Outcome | None = None
+        attempt.started = True
         try:
+            if attempt.why is not None:
+                return  # it was told to end in the moment between
             outcome = await self._runner.run(attempt.job, context)
         except asyncio.CancelledError:
             pass  # it was told to stop, or something that it awaited was cancelled under it
@@ -263,6 +282,12 @@ class Worker:
     # -- the end
 
     async def _drain(self) -> None:
+        waiting = [asyncio.ensure_future(it.wait()) for it in (self._settled, self._hurry)]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for either in waiting:
+                either.cancel()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._settled.wait(), self.config.grace)
 
