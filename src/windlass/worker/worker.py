@@ -78,7 +78,8 @@ class Worker:
             limit=sum(config.queues.values()),
             app=self._kit.app,
             lifespan=self._kit.lifespan is not None,
-            grace=max(config.release / 2, config.release - 2),  # then killed, and given back in time
+            # Shorter than the patience of a stop: what had to be killed is given back in time.
+            grace=max(config.release / 2, config.release - 2),
         )
         self._settler = Settler(store, tasks, codec, self._cleaner, self._done)
 
