@@ -357,3 +357,10 @@ async def test_a_payload_that_is_too_large_says_so_and_what_to_do() -> None:
 
     with pytest.raises(TooLargeError, match=r"payload is .* the limit is .* object store"):
         await task.aenqueue("x" * MAX_BLOB)
+
+
+def test_an_argument_that_the_task_does_not_have_is_named_with_those_it_has() -> None:
+    def task(path: str, size: int = 1) -> None: ...
+
+    with pytest.raises(InvalidArgumentError, match=r"no argument 'pth'; it takes 'path', 'size'"):
+        Signature(task, "t").store((), {"pth": "x"})

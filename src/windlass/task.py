@@ -107,6 +107,12 @@ class Signature:
             and all(key in given or key in kwargs for key in self._needed)
         ):
             return {**given, **kwargs} if kwargs else given
+        unknown = ", ".join(repr(key) for key in kwargs if key not in self._known)
+        if unknown:
+            takes = ", ".join(repr(key) for key in self._known) or "none"
+            raise InvalidArgumentError(
+                f"task {self._name!r} has no argument {unknown}; it takes {takes}"
+            )
         try:  # slow, and good at saying what is wrong
             return self._bound.bind(*args, **kwargs).arguments
         except TypeError as error:

@@ -26,7 +26,7 @@ from windlass.core.job import DEFAULT_POLICY, DEFAULT_QUEUE, NewJob
 from windlass.core.progress import StageMap
 from windlass.core.retry import Backoff, Exponential, Policy
 from windlass.job import Job
-from windlass.process.importing import MAIN, MAIN_AGAIN, importable
+from windlass.process.importing import importable, module_name
 from windlass.task import Registry, TaskOptions, TaskSpec
 from windlass.worker import Context
 
@@ -157,9 +157,7 @@ class TaskHome(ABC):
         reason = importable(function) if options.executor == "process" else None
         if reason is not None:
             raise ConfigurationError(f"a child process could not find this task: {reason}")
-        # A child process runs the main script under another name; its tasks are the same tasks.
-        module = MAIN if function.__module__ == MAIN_AGAIN else function.__module__
-        name = name or f"{module}.{function.__qualname__}"
+        name = name or f"{module_name(function)}.{function.__qualname__}"
         spec = TaskSpec(name, function, options, aliases)
         self.add([spec])
         return Task(self, spec)

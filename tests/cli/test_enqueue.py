@@ -34,7 +34,7 @@ def test_what_is_no_json_is_text_and_the_app_may_be_a_setting(call: Any, ask: An
     [
         (["add", "a=x"], "argument 'a': Input should be a valid integer"),
         (["add"], "missing a required argument: 'a'"),
-        (["add", "a=1", "c=2"], "unexpected keyword argument 'c'"),
+        (["add", "a=1", "c=2"], "has no argument 'c'; it takes 'a', 'b'"),
         (["add", "1"], "write name=value"),
         (["greet", "name=5"], """needs quotes of its own: name='"5"'"""),
         (["gret", "name=x"], "did you mean 'greet'?"),

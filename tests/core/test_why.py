@@ -59,7 +59,7 @@ def test_without_a_worker_of_its_queue_there_is_nobody_to_take_it() -> None:
     nobody = why(row(), seen(workers=[]))
     assert [reason.because for reason in nobody.reasons] == [Because.NO_WORKER]
     assert "no worker takes queue 'default': none is live" in str(nobody)
-    assert nobody.reasons[0].advice == "windlass worker module:app -Q default"
+    assert nobody.reasons[0].advice == "start one: windlass worker … -Q default"
     others = why(row(), seen(workers=[worker(queues={"media": 1})]))
     assert "none of the 1 live ones does" in str(others)
 

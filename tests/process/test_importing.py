@@ -86,3 +86,20 @@ def test_a_main_module_of_a_package_keeps_its_place_there(tmp_path: Path) -> Non
     (tmp_path / "shop" / "near.py").write_text("MARK = 7")
     (tmp_path / "shop" / "tool.py").write_text(MAIN.format(more="from .near import MARK"))
     assert run("-W", "error", "-m", "shop.tool", cwd=tmp_path) == "__mp_main__ shop shop.tool 7"
+
+
+def test_a_task_of_a_script_has_the_name_that_others_import_it_by(tmp_path: Path) -> None:
+    script = tmp_path / "film.py"
+    script.write_text(
+        "from windlass import Windlass\n"
+        "app = Windlass('memory:')\n"
+        "@app.task\n"
+        "def cut() -> None: ...\n"
+        "if __name__ == '__main__':\n"
+        "    print(cut.name)\n"
+    )
+    for words in ([str(script)], ["-m", "film"]):
+        done = subprocess.run(
+            [sys.executable, *words], cwd=tmp_path, capture_output=True, text=True, check=True
+        )
+        assert done.stdout.strip() == "film.cut"

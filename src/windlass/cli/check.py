@@ -130,7 +130,7 @@ def _version(package: str) -> str:
 def _app(app: Windlass) -> Iterator[Finding]:
     specs = list(app.tasks)
     if specs:
-        yield Finding("app", Verdict.FINE, f"{len(specs)} tasks")
+        yield Finding("app", Verdict.FINE, "1 task" if len(specs) == 1 else f"{len(specs)} tasks")
     else:
         mend = "import the modules that define them where the app is made"
         yield Finding("app", Verdict.WARNING, "it has no tasks", mend)

@@ -145,7 +145,7 @@ def words(client: Client, line: Event) -> str:
         if data.get("error"):
             said = data.get("errors")
             message = said.get("message") if isinstance(said, dict) else said
-            parts.append(escape(f"{data['error']['code']}: {message or 'no message'}"))
+            parts.append(escape(f"{data['error']['code']}{f': {message}' if message else ''}"))
         if data.get("delay") is not None:
             parts.append(f"(again in {data['delay']:.1f} s)")
         if status is State.CANCELED and data.get("message"):

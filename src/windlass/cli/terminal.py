@@ -25,6 +25,7 @@ FAILED = 1
 USAGE = 2
 UNAVAILABLE = 3
 NARROW = 80
+RICH_PIPE, PIPE = 80, 200  # columns
 COLOURS = {
     State.CREATED: "dim",
     State.QUEUED: "cyan",
@@ -38,8 +39,14 @@ _STEPS = (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1))
 
 
 def out() -> Console:
-    """Made when asked, because a test or a pipe may have replaced the stream."""
-    return Console(file=sys.stdout, highlight=False, soft_wrap=False)
+    """Made when asked, because a test or a pipe may have replaced the stream.
+
+    A pipe has no width, for which rich takes 80; nothing that goes into one needs to be cut.
+    """
+    console = Console(file=sys.stdout, highlight=False, soft_wrap=False)
+    if not console.is_terminal and console.width == RICH_PIPE:
+        console.width = PIPE
+    return console
 
 
 def err() -> Console:

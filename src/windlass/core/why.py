@@ -196,7 +196,7 @@ def _queued(row: JobRow, seen: Seen) -> Iterator[Reason]:
         yield Reason(
             because=Because.NO_WORKER,
             text=f"no worker takes queue {row.queue!r}: {live}",
-            advice=f"windlass worker module:app -Q {row.queue}",
+            advice=f"start one: windlass worker … -Q {row.queue}",
         )
     elif not able:
         any_told = True
@@ -235,7 +235,7 @@ def _sweepers(seen: Seen) -> Iterator[Reason]:
         yield Reason(
             because=Because.NO_WORKER,
             text="no worker is live",
-            advice="windlass worker module:app",
+            advice="start one that has it: windlass worker …",
         )
 
 

@@ -46,6 +46,19 @@ def importable(function: Callable[..., Any]) -> str | None:
     return None
 
 
+def module_name(function: Callable[..., Any]) -> str:
+    """The module, by the name that others import it by, also where it is the main script."""
+    name = function.__module__
+    if name not in {MAIN, MAIN_AGAIN}:
+        return name
+    module = sys.modules.get(name)
+    spec = getattr(module, "__spec__", None)
+    if spec is not None and spec.name not in {MAIN, MAIN_AGAIN}:
+        return str(spec.name)  # python -m package.module
+    file = getattr(module, "__file__", None)
+    return Path(file).stem if file else MAIN
+
+
 def address_of(function: Callable[..., Any]) -> Address:
     return _address(function.__module__, function.__qualname__)
 

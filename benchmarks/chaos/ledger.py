@@ -1,0 +1,54 @@
+"""What producers, tasks and the driver saw, one fsynced line of JSON at a time.
+
+Each process has a file of its own, so that no line depends on another process. A line that was cut
+short by a kill is left out when the ledger is read: nobody was told of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeAlias
+
+PLACE = "CHAOS_PLACE"  # the environment variable that names the directory of a storm
+Line: TypeAlias = dict[str, Any]
+
+
+def place() -> Path:
+    return Path(os.environ[PLACE])
+
+
+@lru_cache(maxsize=8)
+def _file(where: Path, role: str, pid: int) -> int:
+    path = where / "ledger" / f"{role}-{pid}-{time.time_ns()}.jsonl"
+    return os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+
+def note(role: str, where: Path | None = None, **facts: Any) -> None:
+    """Append a line, with the time in microseconds. When this returns, it is on disk."""
+    line = json.dumps({**facts, "at": time.time_ns() // 1000}) + "\n"
+    file = _file(where or place(), role, os.getpid())
+    os.write(file, line.encode())
+    os.fsync(file)
+
+
+def read(where: Path, role: str) -> list[Line]:
+    """All lines of that role, in the order of their time."""
+    lines = [
+        line
+        for path in sorted((where / "ledger").glob(f"{role}-*.jsonl"))
+        for text in path.read_text("utf-8").split("\n")
+        if (line := _parsed(text)) is not None
+    ]
+    return sorted(lines, key=lambda line: int(line["at"]))
+
+
+def _parsed(text: str) -> Line | None:
+    try:
+        line = json.loads(text)
+    except ValueError:
+        return None
+    return line if isinstance(line, dict) else None

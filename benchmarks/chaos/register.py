@@ -1,0 +1,30 @@
+"""An outside system that tasks write to: it remembers the highest fence, and refuses a lower one.
+
+One file per job, a line for each write that was accepted.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+
+def put(where: Path, job: str, fence: int) -> bool:
+    """Whether the write was accepted: its fence is higher than any before."""
+    with (where / "register" / job).open("a+b", buffering=0) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        if any(int(seen) >= fence for seen in file.read().split()):
+            return False
+        file.write(b"%d\n" % fence)
+        os.fsync(file.fileno())
+    return True
+
+
+def read(where: Path) -> dict[str, list[int]]:
+    """The fences of the accepted writes of each job, in order."""
+    return {
+        path.name: [int(fence) for fence in path.read_bytes().split()]
+        for path in (where / "register").iterdir()
+    }

@@ -1,0 +1,79 @@
+"""The tasks of a storm: each attempt says when it starts, writes to the register, and ends.
+
+They never raise: whatever goes wrong with their jobs came from outside.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from typing import Any
+
+from benchmarks.chaos import register
+from benchmarks.chaos.ledger import note, place
+from windlass import Context, Windlass, fixed
+
+app = Windlass()
+ENDURING = 1000  # the crash cap of jobs whose workers are killed all the time
+
+
+def _say(ctx: Context, phase: str, **more: Any) -> None:
+    facts: dict[str, Any] = {"job": str(ctx.job.id), "attempt": ctx.attempt, "fence": ctx.fence}
+    note("task", **facts, pid=os.getpid(), phase=phase, **more)
+
+
+def _finish(ctx: Context) -> dict[str, object]:
+    applied = register.put(place(), str(ctx.job.id), ctx.fence)
+    _say(ctx, "end", applied=applied)
+    return {"job": str(ctx.job.id), "fence": ctx.fence}
+
+
+async def _work(ctx: Context, seconds: float) -> dict[str, object]:
+    _say(ctx, "start")
+    (ctx.workspace / "half-done").write_text(str(ctx.fence))
+    await asyncio.sleep(seconds)
+    return _finish(ctx)
+
+
+@app.task(crash_cap=ENDURING, backoff=fixed(0.1))
+async def work(ctx: Context, seconds: float) -> dict[str, object]:
+    return await _work(ctx, seconds)
+
+
+@app.task
+async def innocent(ctx: Context, seconds: float) -> dict[str, object]:
+    """The same with the crash cap that users have."""
+    return await _work(ctx, seconds)
+
+
+@app.task(crash_cap=ENDURING, backoff=fixed(0.1))
+def stepped(ctx: Context, seconds: float) -> dict[str, object]:
+    """On a thread, in two steps that are not repeated once they are recorded."""
+
+    def step(name: str) -> int:
+        _say(ctx, "step", step=name)
+        time.sleep(seconds / 2)
+        return ctx.fence
+
+    _say(ctx, "start")
+    for name in ("first", "second"):
+        ctx.step(name, step, name)
+    return _finish(ctx)
+
+
+@app.task(crash_cap=ENDURING, backoff=fixed(0.1))
+async def blunt(ctx: Context, seconds: float) -> dict[str, object]:
+    """Blocks its worker's loop, so that it comes to its end before it can be told of anything."""
+    _say(ctx, "start")
+    time.sleep(seconds)  # noqa: ASYNC251 - the mistake is the point
+    return _finish(ctx)
+
+
+@app.task(backoff=fixed(0.1))
+async def killer(ctx: Context, seconds: float) -> None:
+    """Takes along the process that it runs in."""
+    _say(ctx, "start")
+    await asyncio.sleep(seconds)
+    os.kill(os.getpid(), signal.SIGKILL)
