@@ -26,9 +26,11 @@ def main() -> None:
     names = given.faults.split(",")
     if unknown := sorted({*names} - {*STORMS}):
         parser.error(f"unknown faults: {', '.join(unknown)}; known are {', '.join(STORMS)}")
+    if given.keep and (there := [name for name in names if (given.keep / name).exists()]):
+        parser.error(f"{given.keep} holds a run of {', '.join(there)}; name another directory")
     plan = Plan(jobs=given.jobs, seconds=60 * given.minutes, seed=given.seed)
     verdicts = []
-    with tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".chaos-") as scratch:
+    with tempfile.TemporaryDirectory() as scratch:
         for name in names:
             print(f"{name}: {plan.jobs} jobs, seed {plan.seed} …", file=sys.stderr, flush=True)
             verdicts.append(run(STORMS[name], plan, (given.keep or Path(scratch)) / name))

@@ -34,12 +34,14 @@ class Fleet:
         workers: int,
         producers: int,
         words: list[str],
+        plant: str | None = None,
     ) -> None:
         self.place = place
         self.random = random
         self._mix = mix
         self._wanted = workers
         self._words = words
+        self._plant = plant
         self.workers: list[ForkServerProcess] = []
         self.stopping: list[ForkServerProcess] = []
         share = -(-jobs // producers)
@@ -50,7 +52,7 @@ class Fleet:
         """Replace what died; a producer goes on with what was not yet acknowledged."""
         self.workers = [worker for worker in self.workers if worker.is_alive()]
         while len(self.workers) < self._wanted:
-            worker = _CONTEXT.Process(target=work, args=(self.place, self._words))
+            worker = _CONTEXT.Process(target=work, args=(self.place, self._words, self._plant))
             worker.start()
             self.workers.append(worker)
         for number, share in self._shares.items():

@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 from dataclasses import dataclass
+from importlib import import_module
 from multiprocessing import parent_process
 from pathlib import Path
 from random import Random
@@ -52,9 +53,15 @@ def _die_with_driver() -> None:
         os._exit(1)
 
 
-def work(place: Path, words: list[str]) -> None:
-    """The command line's worker, in a process that has imported it already."""
+def work(place: Path, words: list[str], plant: str | None) -> None:
+    """The command line's worker, in a process that has imported it already.
+
+    `plant` is module:function, called first: a mistake that the storm must show.
+    """
     _settle_in(place, "worker")
+    if plant is not None:
+        module, _, name = plant.partition(":")
+        getattr(import_module(module), name)()
     from windlass.cli import main  # noqa: PLC0415 - reads the environment
 
     sys.argv = ["windlass", "worker", APP, *words]

@@ -27,7 +27,10 @@ SWEEP = 1.0  # how often a worker looks for lost leases
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How large a run is. `seconds` bounds the faults, `calm` the time to come to an end after."""
+    """How large a run is. `seconds` bounds the faults, `calm` the time to come to an end after.
+
+    `plant` names a mistake to be made by every worker, to see whether the storm shows it.
+    """
 
     jobs: int
     seconds: float
@@ -35,6 +38,7 @@ class Plan:
     workers: int = 4
     slots: int = 4
     calm: float = 120.0
+    plant: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +65,7 @@ def _kill_all(fleet: Fleet, _: float) -> None:
             fleet.hurt(process, SIGKILL)
     for process in (*fleet.workers, *fleet.producers.values()):
         process.join()
+    note("driver", fleet.place, fault="of everything")
 
 
 def _freeze(fleet: Fleet, lease: float) -> None:
@@ -125,6 +130,7 @@ def run(storm: Storm, plan: Plan, place: Path) -> Verdict:
         workers=plan.workers,
         producers=storm.producers,
         words=[f"-Qdefault={plan.slots}", f"--lease={storm.lease}s", f"--grace={storm.grace}s"],
+        plant=plan.plant,
     )
     began = time.monotonic()
     try:
