@@ -102,11 +102,11 @@ def attempts_do_not_overlap(it: Evidence) -> Iterator[str]:
                 yield f"{what} was not over when the next began"
             if outcome in _LOST and ended < earlier["facts"]["started_at"] + lease:
                 yield f"{what} was taken before its lease ran out"
-            if outcome not in _LOST and spoke_after(it, row["id"], earlier["fence"]):
+            if outcome not in _LOST and _spoke_after(it, row["id"], earlier["fence"]):
                 yield f"{what} ran on after {outcome}"
 
 
-def spoke_after(it: Evidence, job: str, fence: int) -> bool:
+def _spoke_after(it: Evidence, job: str, fence: int) -> bool:
     """Whether an attempt wrote to the ledger after a later one had begun."""
     lines = it.runs.get(job, ())
     begun = [line["at"] for line in lines if line["fence"] > fence and line["phase"] == "start"]

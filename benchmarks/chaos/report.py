@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmarks.chaos.checker import spoke_after
 from benchmarks.chaos.evidence import Evidence
 
 _REFUSED = ("was lost to another worker", "is another worker's now", "settle was answered stale")
+
+_NEVER = float("inf")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +28,7 @@ class Verdict:
     rescued_within: float | None  # seconds from a worker's death to the last rescue of its jobs
     resumed_steps: int
     ghosts: int  # attempts that ran to their end after their job had been taken from them
-    refused_effects: int  # of those, by the register
+    refused_effects: int  # by the register: a later attempt had written there
     refused_settles: int  # by the store, as the workers' logs tell
     cancels: dict[str, int]
     violations: list[str]
@@ -42,6 +43,8 @@ def verdict(it: Evidence, violations: list[str], seconds: float) -> Verdict:
     ends = [line for line in it.ran if line["phase"] == "end"]
     kept = {(row["id"], step["step"]) for row in it.jobs for step in it.steps.get(row["n"], ())
             if step["attempt"] < row["attempt"]}  # fmt: skip
+    taken = {(row["id"], past["fence"]): past["at"] for row in it.jobs for past in it.attempts(row)
+             if past["facts"]["outcome"] == "crash"}  # fmt: skip
     logs = [path.read_text(errors="replace") for path in (it.place / "log").glob("worker-*.log")]
     return Verdict(
         storm=it.plan["storm"],
@@ -54,7 +57,7 @@ def verdict(it: Evidence, violations: list[str], seconds: float) -> Verdict:
         crashes=sum(row["crash_count"] for row in it.jobs),
         rescued_within=_rescued_within(it),
         resumed_steps=len(kept),
-        ghosts=sum(spoke_after(it, line["job"], line["fence"]) for line in ends),
+        ghosts=sum(line["at"] > taken.get((line["job"], line["fence"]), _NEVER) for line in ends),
         refused_effects=sum(not line["applied"] for line in ends),
         refused_settles=sum(text.count(words) for text in logs for words in _REFUSED),
         cancels=dict(Counter(answer or "unanswered" for answer in it.cancels.values())),
@@ -101,7 +104,7 @@ def _figures(it: Verdict) -> dict[str, str]:
         "rescued after a kill within": "none" if within is None else f"{within:g} s",
         "steps not done again": f"{it.resumed_steps:,}",
         "ghosts that ran to their end": f"{it.ghosts:,}",
-        "effects of ghosts refused": f"{it.refused_effects:,}",
+        "of those, effects refused by the register": f"{it.refused_effects:,}",
         "settles refused or dropped": f"{it.refused_settles:,}",
         "cancels answered": _counts(it.cancels),
         "seconds": f"{it.seconds:g}",

@@ -147,7 +147,8 @@ def words(client: Client, line: Event) -> str:
             message = said.get("message") if isinstance(said, dict) else said
             parts.append(escape(f"{data['error']['code']}{f': {message}' if message else ''}"))
         if data.get("delay") is not None:
-            parts.append(f"(again in {data['delay']:.1f} s)")
+            wait = data["delay"]
+            parts.append(f"(again in {wait:.1f} s)" if wait else "(again at once)")
         if status is State.CANCELED and data.get("message"):
             parts.append(escape(str(data["message"])))
         return f"{when} {' '.join(parts)}"
