@@ -1,0 +1,52 @@
+"""Mistakes, made in a worker's process before it begins. A storm that shows none proves nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeAlias
+
+import apsw
+
+from windlass.core import decide
+from windlass.core.clock import SECOND, Instant
+from windlass.core.job import JobRow, Standing
+from windlass.core.state import RESCUING, Trigger
+from windlass.core.transition import Decision, PastOutcome, Transition
+from windlass.stores.sqlite import reads
+
+_Seen: TypeAlias = tuple[Standing, Transition]
+_true_decide, _true_expired = decide.decide, reads.expired
+
+
+def _decide_after(change: Callable[[Standing, Transition], _Seen]) -> None:
+    def planted(row: Standing, wish: Transition, now: Instant, past: PastOutcome) -> Decision:
+        return _true_decide(*change(row, wish), now, past)
+
+    vars(decide)["decide"] = planted
+
+
+def release_burns_an_attempt() -> None:
+    def change(row: Standing, wish: Transition) -> _Seen:
+        burns = wish.trigger is Trigger.RELEASE
+        return row, replace(wish, trigger=Trigger.RETRY) if burns else wish
+
+    _decide_after(change)
+
+
+def success_overrules_a_cancel() -> None:
+    def change(row: Standing, wish: Transition) -> _Seen:
+        return replace(row, cancel_at=None), wish
+
+    _decide_after(change)
+
+
+def rescue_does_not_wait_for_the_lease() -> None:
+    def change(row: Standing, wish: Transition) -> _Seen:
+        return replace(row, lease_until=0) if wish.trigger in RESCUING else row, wish
+
+    def expired(connection: apsw.Connection, now: Instant, limit: int) -> list[JobRow]:
+        return _true_expired(connection, now + 3600 * SECOND, limit)
+
+    _decide_after(change)
+    vars(reads)["expired"] = expired
