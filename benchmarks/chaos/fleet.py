@@ -48,13 +48,33 @@ class Fleet:
         self._shares = {n: min(share, jobs - n * share) for n in range(producers)}
         self.producers: dict[int, ForkServerProcess] = {}
 
+    def begin(self) -> None:
+        """Start the workers, and when they have said that they are there, the producers."""
+        self._fill_workers()
+        deadline = time.monotonic() + PATIENCE
+        while not all(self._is_there(worker) for worker in self.workers):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"the workers do not begin; see {self.place / 'log'}")
+            time.sleep(0.01)
+        self.fill()
+
+    def _is_there(self, worker: ForkServerProcess) -> bool:
+        log = self.place / "log" / f"worker-{worker.pid}.log"
+        return log.exists() and log.stat().st_size > 0
+
     def fill(self) -> None:
         """Replace what died; a producer goes on with what was not yet acknowledged."""
+        self._fill_workers()
+        self._fill_producers()
+
+    def _fill_workers(self) -> None:
         self.workers = [worker for worker in self.workers if worker.is_alive()]
         while len(self.workers) < self._wanted:
             worker = _CONTEXT.Process(target=work, args=(self.place, self._words, self._plant))
             worker.start()
             self.workers.append(worker)
+
+    def _fill_producers(self) -> None:
         for number, share in self._shares.items():
             producer = self.producers.get(number)
             if producer is None or producer.exitcode not in {None, 0}:

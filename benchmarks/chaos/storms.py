@@ -88,7 +88,12 @@ _BOTH = {"work": 3, "stepped": 1}
 STORMS = {
     storm.name: storm
     for storm in (
-        Storm(name="kill", mix=Mix(tasks=_BOTH), strike=_kill, every=0.2),
+        Storm(
+            name="kill",
+            mix=Mix(tasks=_BOTH, seconds=(0.0, 0.3), pause=0.2),
+            strike=_kill,
+            every=0.2,
+        ),
         Storm(
             name="tree",
             mix=Mix(tasks=_BOTH, seconds=(0.0, 0.2), pause=0.3),
@@ -145,8 +150,8 @@ def run(storm: Storm, plan: Plan, place: Path) -> Verdict:
 
 def _rage(storm: Storm, plan: Plan, fleet: Fleet) -> None:
     """Strike while jobs are left and there is time. What a strike killed is replaced at once."""
+    fleet.begin()
     end = time.monotonic() + plan.seconds
-    fleet.fill()
     while time.monotonic() < end and not _done(fleet):
         struck = time.monotonic()
         while time.monotonic() < min(end, struck + max(storm.every, TICK)):
