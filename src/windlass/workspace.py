@@ -12,7 +12,7 @@ import os
 import shutil
 import stat
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -95,7 +95,9 @@ class Workspaces:
             with self._root(kind) as root, os.scandir(root) as entries:
                 for entry in entries:
                     lineage = _uuid(entry.name)
-                    if lineage is not None and entry.is_dir(follow_symlinks=False):
+                    if lineage is None or not entry.is_dir(follow_symlinks=False):
+                        continue
+                    with suppress(FileNotFoundError):  # another worker has just removed it
                         written = entry.stat(follow_symlinks=False).st_mtime
                         found.append(Found(kind, lineage, now - written))
         return found

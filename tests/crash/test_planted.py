@@ -18,6 +18,6 @@ from benchmarks.chaos.storms import STORMS, Plan, run
 )
 def test_the_mistake_is_seen(tmp_path: Path, storm: str, mistake: str, said: str) -> None:
     plant = f"tests.crash.planted:{mistake}"
-    plan = Plan(jobs=60, seconds=3, seed=11, workers=3, calm=5, plant=plant)
+    plan = Plan(jobs=40, seconds=2, seed=11, workers=3, calm=1, plant=plant)
     violations = run(STORMS[storm], plan, tmp_path / storm).violations
     assert any(said in violation for violation in violations), violations

@@ -342,3 +342,35 @@ async def test_a_burst_does_not_wait_for_tasks_that_it_does_not_know(app: Windla
     job = await known.aenqueue()
     await work_off(app)
     assert (await job.arefresh()).state is State.SUCCEEDED
+
+
+async def test_a_job_that_was_running_when_a_worker_died_is_never_held_in_waiting(
+    app: Windlass, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetcher, "PATIENCE", HOUR)
+    go = asyncio.Event()
+
+    @app.task
+    async def task() -> None:
+        await go.wait()
+
+    jobs = [await task.aenqueue() for _ in range(6)]
+    dead = Claim(token=uuid7(), worker="dead", queues=[("default", 6)], lease=0.01)
+    await app.client().store.claim(dead)
+
+    def look_far_ahead(lane: fetcher._Lane, now: float) -> None:
+        lane.target = 100
+
+    monkeypatch.setattr(fetcher._Lane, "pace", look_far_ahead)
+
+    async def begun() -> bool:
+        now = await states(jobs)
+        given_back = [job.row.attempt > 1 for job in jobs if job.state is State.QUEUED]
+        return now.count(State.RUNNING) == 1 and any(given_back)
+
+    async with working(app, queues={"default": 1}):
+        await eventually(begun)
+        go.set()
+        for job in jobs:
+            ended = await job.await_end(PATIENCE)
+            assert (ended.state, ended.row.crash_count) == (State.SUCCEEDED, 1)

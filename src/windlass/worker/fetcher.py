@@ -4,9 +4,10 @@ Waits for: room (free slots, or few jobs claimed ahead), then for news of work o
 Guarantees: a queue never runs more jobs than it has slots; it claims as many as are free, and ahead
 of them what its slots would end within `AHEAD` at the pace just seen, so that quick jobs come in
 large batches and slow ones one by one. What waits here for longer than `PATIENCE`, because its
-neighbours turned out slow, is given back for others to run. A claim whose answer was lost is
-repeated with its token. Stops: when told; what was claimed ahead is given back at once. A crash
-leaves leases to run out.
+neighbours turned out slow, is given back for others to run. A job that was running when a worker
+died never waits here: if this one dies, too, it would have counted for nothing. A claim whose
+answer was lost is repeated with its token. Stops: when told; what was claimed ahead is given back
+at once. A crash leaves leases to run out.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ PATIENCE = 1.0  # seconds
 class _Lane:
     """One queue's slots, and what is claimed for them."""
 
-    __slots__ = ("asked", "ended", "filling", "free", "queue", "ready", "target")
+    __slots__ = ("asked", "careful", "ended", "filling", "free", "queue", "ready", "target")
 
     def __init__(self, queue: str, slots: int) -> None:
         self.queue = queue
@@ -48,6 +49,7 @@ class _Lane:
         self.asked = 0.0  # when it last claimed
         self.ended = 0  # since then
         self.filling = False
+        self.careful = False  # whether the last claim brought jobs that a worker may have died of
 
     @property
     def wants(self) -> int:
@@ -60,7 +62,7 @@ class _Lane:
     def pace(self, now: float) -> None:
         """Look ahead as far as the ends since the last claim allow."""
         elapsed = max(now - self.asked, 1e-6)
-        self.target = min(MAX_AHEAD, int(self.ended / elapsed * AHEAD))
+        self.target = 0 if self.careful else min(MAX_AHEAD, int(self.ended / elapsed * AHEAD))
         self.asked, self.ended = now, 0
 
 
@@ -153,14 +155,22 @@ class Fetcher:
                 limits[queue] -= 1
         if not self._stopping.is_set():  # else they are given back as they are
             for queue, _ in wanted:
-                self._fill(self._lanes[queue])
+                lane = self._lanes[queue]
+                self._fill(lane)
+                if lane.careful:
+                    self.drop(attempt for attempt in lane.ready if attempt.job.isolated)
         self._note_lull()
         return any(left <= 0 for left in limits.values())
 
     def _take(self, jobs: list[JobRow], asked: float) -> list[Attempt]:
         attempts = self._claimed(jobs, asked)
+        for lane in self._lanes.values():
+            lane.careful = False
         for attempt in attempts:
-            self._lanes[attempt.job.queue].ready.append(attempt)
+            lane = self._lanes[attempt.job.queue]
+            lane.ready.append(attempt)
+            if attempt.job.crash_count:
+                lane.careful = True
         self._waiting_here += len(attempts)
         return attempts
 

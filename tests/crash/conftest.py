@@ -1,0 +1,10 @@
+"""The laboratory is in `benchmarks/chaos`: found from here, whoever runs pytest."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+ROOT = str(Path(__file__).parents[2])
+if ROOT not in sys.path:
+    sys.path.append(ROOT)
