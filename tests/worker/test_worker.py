@@ -271,16 +271,17 @@ async def test_a_thread_that_lost_its_job_does_not_disturb_the_next_attempt(
 
 
 async def test_a_stop_lets_running_tasks_finish_and_claims_no_more(app: Windlass) -> None:
-    go = asyncio.Event()
+    begun, go = asyncio.Event(), asyncio.Event()
 
     @app.task
     async def task() -> str:
+        begun.set()
         await go.wait()
         return "finished"
 
     first, second = [await task.aenqueue() for _ in range(2)]
     async with working(app, queues={"default": 1}, grace=PATIENCE) as worker:
-        await until(first, running)
+        await asyncio.wait_for(begun.wait(), PATIENCE)
         worker.stop()
         go.set()
     assert await first.aresult(PATIENCE) == "finished"
