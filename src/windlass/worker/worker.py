@@ -22,6 +22,7 @@ from windlass.core.job import JobRow
 from windlass.core.lease import DEFAULT_LEASE, Lease
 from windlass.core.outcome import Aborted, Failed, Outcome, Released
 from windlass.core.state import State
+from windlass.process.pool import through
 from windlass.store import Store
 from windlass.task import Registry
 from windlass.worker.attempt import Attempt, Why
@@ -136,7 +137,7 @@ class Worker:
             await self._drain()
         finally:
             # Also when this is cancelled, and cancelled again: nothing runs on without its lease.
-            await _whole(loop.create_task(self._wind_up(beside, threads)))
+            await through(self._wind_up(beside, threads))
         if self._broken is not None:
             raise self._broken
 
@@ -300,16 +301,3 @@ class Worker:
         if self._attempts:
             left = ", ".join(str(attempt.job.id) for attempt in self._attempts.values())
             log.error("these jobs are left to their leases, for they did not let go: %s", left)
-
-
-async def _whole(task: asyncio.Task[None]) -> None:
-    """Wait to the end of what must not be cut in the middle; a cancel meanwhile comes after it."""
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait({task})
-        except asyncio.CancelledError as error:
-            cancelled = error
-    task.result()
-    if cancelled is not None:
-        raise cancelled

@@ -13,6 +13,7 @@ import pytest_asyncio
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.outcome import Succeeded
 from windlass.core.query import Query
+from windlass.stores.signal import Signal
 from windlass.stores.sqlite import SqliteConfig, SqliteStore
 from windlass.stores.sqlite.transaction import Tx
 from windlass.testing.factories import claim_all, make_job, settle_one
@@ -238,3 +239,21 @@ async def test_closing_leaves_one_file_and_no_thread(tmp_path: Path) -> None:
     assert not thread.is_alive()
     names = await asyncio.to_thread(lambda: [path.name for path in tmp_path.iterdir()])
     assert names == ["jobs.db"]
+
+
+async def test_whoever_begins_to_follow_while_a_write_is_under_way_is_told(
+    store: SqliteStore,
+) -> None:
+    """Else they would wait for the poll: what they read before was from before the commit."""
+    engine = store._engine
+    job = make_job()
+    following = engine.news.follow(job.id)
+
+    def write(tx: Tx) -> Signal:
+        signal = following.__enter__()
+        tx.touch(job.id)
+        return signal
+
+    signal = await engine.write(write)
+    following.__exit__(None, None, None)
+    assert signal.count == 1
