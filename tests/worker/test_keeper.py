@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -49,21 +49,21 @@ class Heard:
         self.something.set()
 
 
-@contextmanager
-def keeping(store: Store) -> Iterator[tuple[Keeper, Heard]]:
+@asynccontextmanager
+async def keeping(store: Store) -> AsyncIterator[tuple[Keeper, Heard]]:
     heard = Heard()
     keeper = Keeper(store, on_lost=heard.on_lost, on_cancel=heard.on_cancel)
     keeper.start()
     try:
         yield keeper, heard
     finally:
-        keeper.stop()
+        await keeper.stop()
 
 
 async def test_a_lease_is_kept_for_as_long_as_it_is_held() -> None:
     store = MemoryStore()
     row = await start_one(store, lease=LEASE)
-    with keeping(store.twin()) as (keeper, heard):
+    async with keeping(store.twin()) as (keeper, heard):
         keeper.hold(row.lease, LEASE)
         await asyncio.sleep(3 * LEASE)
         assert await store.expired(10) == []
@@ -83,7 +83,7 @@ async def test_a_short_lease_that_joins_a_long_one_is_kept_as_well() -> None:
                 done.set()
 
     long, short = await start_one(store), await start_one(store)
-    with keeping(Spy(store.twin(), look)) as (keeper, _):
+    async with keeping(Spy(store.twin(), look)) as (keeper, _):
         keeper.hold(long.lease, 3600)
         keeper.hold(short.lease, 0.1)
         assert await asyncio.to_thread(done.wait, PATIENCE)
@@ -97,7 +97,7 @@ async def test_a_lost_lease_is_told_once_and_let_go() -> None:
     row = await start_one(store)
     clock.advance(3600)
     await sweep_all(store)
-    with keeping(store.twin()) as (keeper, heard):
+    async with keeping(store.twin()) as (keeper, heard):
         keeper.hold(row.lease, 0.05)
         assert await asyncio.to_thread(heard.something.wait, PATIENCE)
         await asyncio.sleep(0.1)
@@ -108,7 +108,7 @@ async def test_a_cancel_is_told_with_the_extension() -> None:
     store = MemoryStore()
     row = await start_one(store)
     await cancel_one(store, row.id)
-    with keeping(store.twin()) as (keeper, heard):
+    async with keeping(store.twin()) as (keeper, heard):
         keeper.hold(row.lease, 0.05)
         assert await asyncio.to_thread(heard.something.wait, PATIENCE)
     assert heard.cancels[0] == row.lease
@@ -129,7 +129,7 @@ async def test_a_store_that_fails_is_asked_again_before_the_lease_is_lost(
             raise error
 
     row = await start_one(store, lease=LEASE)
-    with keeping(Spy(store.twin(), look)) as (keeper, heard):
+    async with keeping(Spy(store.twin(), look)) as (keeper, heard):
         keeper.hold(row.lease, LEASE)
         await asyncio.sleep(3 * LEASE)
         assert await store.expired(10) == []
@@ -140,7 +140,7 @@ async def test_it_stops_at_once_however_long_the_leases_are() -> None:
     store = MemoryStore()
     row = await start_one(store)
     began = time.monotonic()
-    with keeping(store.twin()) as (keeper, _):
+    async with keeping(store.twin()) as (keeper, _):
         keeper.hold(row.lease, 3600)
     assert time.monotonic() - began < 5
 

@@ -9,29 +9,44 @@ A crash leaves leases to run out, and rescue takes the jobs back.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from threading import Condition, Thread
+from threading import Lock, Thread
+from typing import Any, TypeAlias
 
 from windlass.core.lease import Lease
 from windlass.store import Store
 
 log = logging.getLogger("windlass.worker")
+Join: TypeAlias = Callable[[float | None], Awaitable[None]]
+Apart: TypeAlias = Callable[[str, Coroutine[Any, Any, None]], Join]
+"""Begins some work on an event loop of its own; what it answers waits for its end, or so long."""
+
+
+def on_a_thread(name: str, work: Coroutine[Any, Any, None]) -> Join:
+    thread = Thread(target=asyncio.run, args=(work,), name=name, daemon=True)
+    thread.start()
+
+    async def join(timeout: float | None) -> None:
+        await asyncio.get_running_loop().run_in_executor(None, thread.join, timeout)
+
+    return join
 
 
 @dataclass(slots=True)
 class _Held:
     lease: Lease
     seconds: float
-    due: float  # when to extend it, on this machine's monotonic clock
+    due: float  # when to extend it, by the keeper's clock
 
 
 class Keeper:
-    """`on_lost` and `on_cancel` are called on the keeper's thread."""
+    """`on_lost` and `on_cancel` are called on the keeper's thread, the others from any."""
 
     def __init__(
         self,
@@ -39,73 +54,90 @@ class Keeper:
         *,
         on_lost: Callable[[Lease], object],
         on_cancel: Callable[[Lease], object],
+        apart: Apart = on_a_thread,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
         self._on_lost = on_lost
         self._on_cancel = on_cancel
-        self._changed = Condition()
+        self._apart = apart
+        self._clock = clock
+        self._lock = Lock()
         self._held: dict[Lease, _Held] = {}
-        self._wakes = math.inf  # when the thread looks again by itself
+        self._wakes = math.inf  # when it looks again by itself
         self._stopped = False
-        self._thread = Thread(target=self._run, name="windlass-keeper", daemon=True)
+        self._changed = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def start(self) -> None:
-        self._thread.start()
+        self._join = self._apart("windlass-keeper", self._run())
 
-    def stop(self, timeout: float | None = None) -> None:
+    async def stop(self, timeout: float | None = None) -> None:
         """With a timeout, a call that the store does not answer is left behind."""
-        with self._changed:
+        with self._lock:
             self._stopped = True
-            self._changed.notify()
-        self._thread.join(timeout)
+            self._wake()
+        await self._join(timeout)
 
-    def hold(self, lease: Lease, seconds: float, since: float | None = None) -> None:
-        """`since` is when the lease was asked for, by the monotonic clock: it began no earlier."""
-        self.hold_all([(lease, seconds)], since)
+    def hold(self, lease: Lease, seconds: float, ago: float = 0.0) -> None:
+        """`ago` is how long ago, in seconds, the lease was asked for: it began no earlier."""
+        self.hold_all([(lease, seconds)], ago)
 
-    def hold_all(self, leases: Iterable[tuple[Lease, float]], since: float | None = None) -> None:
-        start = time.monotonic() if since is None else since
-        with self._changed:
+    def hold_all(self, leases: Iterable[tuple[Lease, float]], ago: float = 0.0) -> None:
+        start = self._clock() - ago
+        with self._lock:
             for lease, seconds in leases:
                 due = start + seconds / 3
                 self._held[lease] = _Held(lease, seconds, due)
                 if due < self._wakes:  # only then: to wake a thread for each job would cost more
                     self._wakes = due
-                    self._changed.notify()
+                    self._wake()
 
     def let_go(self, *leases: Lease) -> None:
-        with self._changed:
+        with self._lock:
             for lease in leases:
                 self._held.pop(lease, None)
 
-    def _run(self) -> None:
-        with asyncio.Runner() as runner:
-            while (due := self._next()) is not None:
-                for seconds, group in groupby(due, key=lambda held: held.seconds):
-                    runner.run(self._extend(list(group), seconds))
-            runner.run(self._store.close())
+    def _wake(self) -> None:
+        if self._loop is not None:  # else it has not looked yet
+            with contextlib.suppress(RuntimeError):  # its loop is closed: nobody looks any more
+                self._loop.call_soon_threadsafe(self._changed.set)
 
-    def _next(self) -> list[_Held] | None:
+    # -- on its own loop
+
+    async def _run(self) -> None:
+        with self._lock:
+            self._loop = asyncio.get_running_loop()
+        while (due := await self._next()) is not None:
+            for seconds, group in groupby(due, key=lambda held: held.seconds):
+                await self._extend(list(group), seconds)
+        await self._store.close()
+
+    async def _next(self) -> list[_Held] | None:
         """Wait until one is due; the others that soon will be go with it. None: stop."""
-        with self._changed:
-            while not self._stopped:
-                first = min((held.due for held in self._held.values()), default=None)
-                now = time.monotonic()
-                if first is not None and first <= now:
+        while True:
+            with self._lock:
+                if self._stopped:
+                    return None
+                now = self._clock()
+                first = min((held.due for held in self._held.values()), default=math.inf)
+                if first <= now:
                     soon = [h for h in self._held.values() if h.due <= now + h.seconds / 6]
                     return sorted(soon, key=lambda held: held.seconds)
-                self._wakes = math.inf if first is None else first
-                self._changed.wait(None if first is None else first - now)
-        return None
+                self._wakes = first
+                self._changed.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(None if first == math.inf else first - now):
+                    await self._changed.wait()
 
     async def _extend(self, group: Sequence[_Held], seconds: float) -> None:
-        asked = time.monotonic()
+        asked = self._clock()
         try:
             answers = await self._store.extend([held.lease for held in group], seconds)
         except Exception as error:  # noqa: BLE001 - a keeper that dies takes every lease along
             log.warning("could not extend %d leases, trying again: %s", len(group), error)
             for held in group:
-                held.due = time.monotonic() + seconds / 10
+                held.due = self._clock() + seconds / 10
             return
         for held, answer in zip(group, answers, strict=True):
             held.due = asked + seconds / 3

@@ -12,8 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -52,8 +51,11 @@ class Worker:
         codec: Codec,
         config: WorkerConfig,
         kit: Kit | None = None,
+        *,
+        keeper: Callable[..., Keeper] = Keeper,
     ) -> None:
         self.config = config
+        self._make_keeper = keeper
         self._store = store
         self._tasks = tasks
         self._codec = codec
@@ -113,7 +115,7 @@ class Worker:
 
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
-        self._keeper = Keeper(
+        self._keeper = self._make_keeper(
             self._store.twin(),
             on_lost=lambda lease: loop.call_soon_threadsafe(self._end, lease, Why.LOST),
             on_cancel=lambda lease: loop.call_soon_threadsafe(self._end, lease, Why.CANCEL),
@@ -158,8 +160,7 @@ class Worker:
             work.cancel()
         await asyncio.gather(*beside, return_exceptions=True)
         threads.shutdown(wait=False, cancel_futures=True)
-        stopping = asyncio.get_running_loop().run_in_executor(None, self._keeper.stop, patience)
-        await stopping
+        await self._keeper.stop(patience)
 
     def _beside(self) -> list[Coroutine[Any, Any, None]]:
         """The loops that go on beside the claiming, on the same event loop."""
@@ -193,7 +194,7 @@ class Worker:
         attempts = [Attempt(job, job.lease, asked + ago) for job in jobs]
         self._keeper.hold_all(
             [(it.lease, given or it.job.lease_seconds or DEFAULT_LEASE) for it in attempts],
-            time.monotonic() - ago,
+            ago,
         )
         for attempt in attempts:
             self._attempts[attempt.lease] = attempt
