@@ -23,10 +23,10 @@ class Uuid7Source:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._forget()
-        os.register_at_fork(after_in_child=self._forget)
+        self.forget()
+        os.register_at_fork(after_in_child=self.forget)
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
         self._lock = Lock()
         self._entropy: Iterator[int] = iter(())
         self._milliseconds = 0

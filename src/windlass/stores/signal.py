@@ -16,7 +16,7 @@ class Signal:
     def __init__(self) -> None:
         self.count = 0
         self._lock = Lock()
-        self._waiters: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = set()
+        self._waiters: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}  # first come, first told
 
     def notify(self) -> None:
         """From any thread; never raises."""
@@ -24,19 +24,18 @@ class Signal:
             self.count += 1
             if not self._waiters:
                 return
-            waiters, self._waiters = self._waiters, set()
-        for loop, event in waiters:
+            waiters, self._waiters = self._waiters, {}
+        for event, loop in waiters.items():
             with contextlib.suppress(RuntimeError):  # a loop that is closed waits for nothing
                 loop.call_soon_threadsafe(event.set)
 
     async def wait(self, since: int, timeout: float) -> bool:
         """Whether there was news after `since`; returns at once if there already is."""
         event = asyncio.Event()
-        waiter = (asyncio.get_running_loop(), event)
         with self._lock:
             if self.count != since:
                 return True
-            self._waiters.add(waiter)
+            self._waiters[event] = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(timeout):
                 await event.wait()
@@ -44,7 +43,7 @@ class Signal:
             return False
         finally:
             with self._lock:
-                self._waiters.discard(waiter)
+                self._waiters.pop(event, None)
         return True
 
 

@@ -1,0 +1,208 @@
+"""Whether what clients were told about one job can have happened in some order. No Windlass code.
+
+A history is a set of calls, each with the moments it began and was answered. It is linearizable if
+every call can be given one moment between those two, so that a single machine doing them one by one
+would have given those answers. The machine is `_moves`: a job in thirty lines, written apart from
+the rules that the stores use. A call whose answer nobody heard may have happened at any moment
+since it began, or never.
+
+The search goes through the orders that time allows, remembers where it has been, and stops at the
+first that fits (Wing and Gong, with the memory that Lowe added).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from math import inf
+from typing import Any, NamedTuple, TypeAlias
+
+
+class Kind(StrEnum):
+    ENQUEUE = "enqueue"
+    CLAIM = "claim"
+    EXTEND = "extend"
+    SETTLE = "settle"
+    RESCUE = "rescue"
+    PROMOTE = "promote"
+    CANCEL = "cancel"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """`word` is the trigger of a settle or rescue; an `answer` of None was never heard.
+
+    `fence` 0 is a claim whose answer was lost, so that nobody knows what it would have been.
+    """
+
+    kind: Kind
+    began: float
+    ended: float = inf
+    by: str = ""
+    fence: int = 0
+    token: Any = None
+    word: str = ""
+    seconds: float = 0.0  # of the lease that is asked for
+    answer: str | None = None
+    state: str | None = None  # as answered
+    cancel: bool | None = None  # as answered to an extension
+
+
+class Where(NamedTuple):
+    """Where a job stands. `soonest` and `latest` bound the end of its lease."""
+
+    state: str = "none"
+    fence: int = 0
+    token: Any = None
+    cancel: bool = False
+    soonest: float = 0.0
+    latest: float = 0.0
+    ends: frozenset[tuple[int, Any, str]] = frozenset()  # how attempts ended: a repeat is known
+
+
+Told: TypeAlias = tuple[str, str | None]  # the answer and the state that it tells; None is any
+Move: TypeAlias = tuple[Told, Where]
+_WAITING = {"created", "queued", "retrying"}
+_END = {"succeed": "succeeded", "fail": "failed", "abort": "canceled", "give-up": "failed"}
+
+
+def _moves(at: Where, call: Call) -> Iterator[Move]:
+    """All that the machine may do with this call here."""
+    held = at.state == "running" and (at.fence, at.token) == (call.fence, call.token)
+    return _MACHINE[call.kind](at, call, held)
+
+
+def _enqueue(at: Where, _: Call, __: bool) -> Iterator[Move]:
+    if at.state != "none":
+        yield ("applied", None), at
+        return
+    for state in ("queued", "created"):
+        yield ("applied", None), at._replace(state=state)
+
+
+def _claim(at: Where, call: Call, held: bool) -> Iterator[Move]:
+    if at.state == "queued" and call.fence in {0, at.fence + 1}:
+        running = at._replace(state="running", fence=at.fence + 1, token=call.token)
+        yield ("applied", "running"), _leased(running, call)
+    if held:
+        yield ("applied", "running"), at  # again, for the answer was lost
+
+
+def _extend(at: Where, call: Call, held: bool) -> Iterator[Move]:
+    if held:
+        yield ("applied", str(at.cancel)), _leased(at, call)
+    else:
+        yield ("stale", None), at
+
+
+def _rescue(at: Where, call: Call, held: bool) -> Iterator[Move]:
+    if not held or call.ended >= at.soonest:
+        yield from _end(at, call, held)
+    if not held or call.began < at.latest:  # it is not what it was, or somebody extended it
+        yield ("stale", None), at
+        yield ("conflict", at.state), at
+
+
+def _promote(at: Where, call: Call, _: bool) -> Iterator[Move]:
+    if at.state in {"created", "retrying"} and at.fence == call.fence:
+        yield ("applied", "queued"), at._replace(state="queued")
+    if at.state == "queued":
+        yield ("applied", "queued"), at
+    for answer in ("stale", "conflict"):
+        yield (answer, None), at
+
+
+def _mark(call: Call) -> tuple[int, Any, str]:
+    return call.fence, call.token, call.word
+
+
+def _leased(at: Where, call: Call) -> Where:
+    return at._replace(soonest=call.began + call.seconds, latest=call.ended + call.seconds)
+
+
+def _end(at: Where, call: Call, held: bool) -> Iterator[Move]:
+    if held:
+        after = at._replace(token=None, ends=at.ends | {_mark(call)})
+        ends = "canceled" if at.cancel else _END.get(call.word)
+        for state in (ends,) if ends else ("retrying", "queued"):
+            yield ("applied", state), after._replace(state=state)
+    elif _mark(call) in at.ends:
+        yield ("applied", None), at
+    else:
+        yield ("stale", None), at
+
+
+def _cancel(at: Where, _: Call, __: bool) -> Iterator[Move]:
+    if at.state in _WAITING:
+        yield ("applied", "canceled"), at._replace(state="canceled")
+    elif at.state == "running":
+        yield ("applied", "running"), at._replace(cancel=True)
+    elif at.state == "canceled":
+        yield ("applied", "canceled"), at
+        yield ("conflict", "canceled"), at
+    elif at.state == "none":
+        yield ("missing", None), at
+    else:
+        yield ("conflict", at.state), at
+
+
+_MACHINE: dict[Kind, Callable[[Where, Call, bool], Iterator[Move]]] = {
+    Kind.ENQUEUE: _enqueue,
+    Kind.CLAIM: _claim,
+    Kind.EXTEND: _extend,
+    Kind.SETTLE: _end,
+    Kind.RESCUE: _rescue,
+    Kind.PROMOTE: _promote,
+    Kind.CANCEL: _cancel,
+}
+
+
+def _fits(call: Call, told: Told) -> bool:
+    answer, state = told
+    if call.answer is None:
+        return True
+    heard = str(call.cancel) if call.kind is Kind.EXTEND else call.state
+    return call.answer == answer and (state is None or heard is None or heard == state)
+
+
+def explain(history: Sequence[Call]) -> str | None:
+    """None if the history can have happened; else the story so far as it can be told."""
+    calls = sorted(history, key=lambda call: (call.began, call.ended))
+    needed = sum(1 << n for n, call in enumerate(calls) if call.answer is not None)
+    todo: list[tuple[int, Where]] = [(0, Where())]
+    seen = {todo[0]}
+    furthest = todo[0]
+    while todo:
+        done, at = todo.pop()
+        if done & needed == needed:
+            return None
+        if (done & needed).bit_count() > (furthest[0] & needed).bit_count():
+            furthest = done, at
+        for n in _next(calls, done):
+            for told, after in _moves(at, calls[n]):
+                step = (done | 1 << n, after)
+                if _fits(calls[n], told) and step not in seen:
+                    seen.add(step)
+                    todo.append(step)
+    return _story(calls, *furthest)
+
+
+def _next(calls: Sequence[Call], done: int) -> Iterator[int]:
+    """The calls that may come next: none was answered before they began."""
+    bar = inf
+    for n, call in enumerate(calls):
+        if call.began > bar:
+            return
+        if not done >> n & 1:
+            yield n
+            bar = min(bar, call.ended)
+
+
+def _story(calls: Sequence[Call], done: int, at: Where) -> str:
+    lines = [f"after {at.state!r} with fence {at.fence} nothing fits; * can have happened:"]
+    for n, call in enumerate(calls):
+        mark = "*" if done >> n & 1 else " "
+        what = f"{call.kind} {call.word} fence {call.fence} by {call.by}"
+        lines.append(f"{mark} {call.began:.6f}-{call.ended:.6f} {what}: {call.answer} {call.state}")
+    return "\n".join(lines)

@@ -1,0 +1,180 @@
+"""What must hold after a simulated life. Each check yields a sentence for each violation."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from benchmarks.chaos.simulation.life import Life
+from benchmarks.chaos.simulation.tasks import ERRORS, Line
+from windlass.core.clock import SECOND
+from windlass.core.event import Attempt, Event, fold, snapshot
+from windlass.core.job import JobRow
+from windlass.core.state import State, Trigger
+from windlass.core.transition import Checkpoint
+from windlass.testing.clock import START
+from windlass.testing.factories import read_events
+
+PATIENCE = 2.0  # seconds beyond the lease
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One job: how it stands, and all that is known of its way there."""
+
+    life: Life
+    row: JobRow
+    task: str
+    events: Sequence[Event]
+    attempts: Sequence[Attempt]
+    lines: Sequence[Line]
+    steps: Mapping[str, Checkpoint]
+
+    def said(self, phase: str) -> list[Line]:
+        return [line for line in self.lines if line.phase == phase]
+
+
+async def check(life: Life) -> list[str]:
+    """Every violation there is; an empty list is a sound life."""
+    found = [*life.problems]
+    lines: dict[UUID, list[Line]] = defaultdict(list)
+    for line in life.script.ledger:
+        lines[line.job].append(line)
+    ids = [*life.acknowledged]
+    children = {UUID(line.step) for line in life.script.ledger if line.phase == "child"}
+    rows = await life.store.get([*ids, *children])
+    for job, row in zip([*ids, *children], rows, strict=True):
+        if row is None:
+            if job in life.acknowledged:
+                found.append(f"job {job} was acknowledged and is lost")
+            continue
+        task = life.acknowledged.get(job, "plain")
+        events = await read_events(life.store, job)
+        attempts = await life.store.attempts(job) or []
+        [steps] = await life.store.checkpoints([job])
+        case = Case(life, row, task, events, attempts, lines[job], steps)
+        found += [f"job {job} ({task}): {wrong}" for one in CHECKS for wrong in one(case)]
+    found += _children_came_with_success(life, dict(zip([*ids, *children], rows, strict=True)))
+    return found
+
+
+def it_ended_as_it_must(case: Case) -> Iterator[str]:
+    """No task raises more than its retries allow: a job succeeds, unless somebody cancels it."""
+    row = case.row
+    if row.state not in {State.SUCCEEDED, State.CANCELED}:
+        yield f"it is {row.state}: {row.error}"
+    if row.state is State.CANCELED and row.id not in case.life.cancels:
+        yield "it was canceled and nobody asked for it"
+    if row.final and (row.ended_at is None or row.lease_until is not None):
+        yield "it ended without an instant, or with a lease"
+
+
+def the_result_is_of_the_last_attempt(case: Case) -> Iterator[str]:
+    row = case.row
+    if row.state is not State.SUCCEEDED:
+        return
+    fence = json.loads(row.result or b"null")
+    if fence != row.fence:
+        yield f"its result is of fence {fence}, its last is {row.fence}"
+    if [line.fence for line in case.said("end")].count(row.fence) != 1:
+        yield f"it succeeded with fence {row.fence}, which did not end once in the ledger"
+
+
+def fences_rise(case: Case) -> Iterator[str]:
+    fences = [attempt.fence for attempt in case.attempts]
+    if fences != list(range(1, case.row.fence + 1)) and case.row.state is State.SUCCEEDED:
+        yield f"its attempts have the fences {fences}"
+    begun = Counter(line.fence for line in case.said("start"))
+    if twice := [fence for fence, times in begun.items() if times > 1]:
+        yield f"it began twice with the fences {twice}"
+
+
+def the_log_is_dense_and_adds_up(case: Case) -> Iterator[str]:
+    numbers = [event.seq for event in case.events]
+    if numbers != list(range(1, case.row.seq + 1)):
+        yield f"its events are {numbers}, its last is {case.row.seq}"
+    elif fold(case.events) != snapshot(case.row):
+        yield f"its events add up to {fold(case.events)}, its row is {snapshot(case.row)}"
+
+
+def attempts_do_not_overlap(case: Case) -> Iterator[str]:
+    for before, after in zip(case.attempts, case.attempts[1:], strict=False):
+        if before.ended_at is None or before.ended_at > after.started_at:
+            yield f"fence {before.fence} was not over when {after.fence} began"
+
+
+def nothing_is_counted_that_did_not_happen(case: Case) -> Iterator[str]:
+    """Errors are those its task raised; a crash needs a process that was hurt."""
+    outcomes = Counter(attempt.outcome for attempt in case.attempts)
+    raised = len(case.said("raise"))
+    told = outcomes[Trigger.RETRY]
+    canceled = case.row.state is State.CANCELED and case.attempts[-1:]
+    if case.row.retry_count > min(raised, ERRORS):
+        yield f"it counts {case.row.retry_count} errors; its task raised {raised}"
+    # An error that came after an accepted cancel is how that cancel was obeyed.
+    if case.row.retry_count not in {told, told - bool(canceled)}:
+        yield f"it counts {case.row.retry_count} errors; its attempts ended {dict(outcomes)}"
+    if case.row.crash_count and not case.life.faults:
+        yield f"it counts {case.row.crash_count} crashes in a life without a fault"
+
+
+def it_came_back_in_time(case: Case) -> Iterator[str]:
+    """Where no fault but a kill can be the reason, a dead worker's job waits a lease and 2 s."""
+    if not {*case.life.plan.faults} <= {"kill", "stop"}:
+        return
+    for attempt in case.attempts:
+        killed = case.life.killed.get(attempt.worker or "")
+        if attempt.outcome is Trigger.CRASH and attempt.ended_at and killed is not None:
+            waited = (attempt.ended_at - START) / SECOND - killed
+            if waited > case.life.plan.lease + PATIENCE:
+                yield f"it was claimable again {waited:.2f} s after its worker was killed"
+
+
+def cancels_were_answered_truly(case: Case) -> Iterator[str]:
+    answer, state = case.life.cancels.get(case.row.id), case.row.state
+    if answer in {"applied canceled", "applied running"} and state is not State.CANCELED:
+        yield f"its cancel was answered {answer!r}; it ended {state}"
+    if answer in {"conflict succeeded", "conflict failed"} and f"conflict {state}" != answer:
+        yield f"its cancel was answered {answer!r}; it ended {state}"
+
+
+def steps_are_not_repeated(case: Case) -> Iterator[str]:
+    """A step that a later attempt did again was not recorded by the earlier one."""
+    for name, kept in case.steps.items():
+        did = [line.fence for line in case.said("step") if line.step == name]
+        if kept.attempt not in did or max(did) > kept.attempt:
+            yield f"step {name!r} was recorded by attempt {kept.attempt} and done by {did}"
+
+
+def it_can_have_happened(case: Case) -> Iterator[str]:
+    """What all clients were told, claim by claim and settle by settle, has some order."""
+    holders = {attempt.fence: attempt.worker or "" for attempt in case.attempts}
+    if (story := case.life.history.judge(case.row.id, holders)) is not None:
+        yield f"what was answered cannot have happened: {story}"
+
+
+def _children_came_with_success(life: Life, rows: dict[UUID, JobRow | None]) -> Iterator[str]:
+    """Of each parent's attempts, the one that succeeded has its child there, the others none."""
+    for line in life.script.ledger:
+        if line.phase == "child":
+            parent, child = rows[line.job], rows[UUID(line.step)]
+            won = parent is not None and parent.state is State.SUCCEEDED
+            if (child is not None) != (won and parent is not None and parent.fence == line.fence):
+                yield f"job {line.job}: the child of fence {line.fence} is {child and child.state}"
+
+
+CHECKS = (
+    it_ended_as_it_must,
+    the_result_is_of_the_last_attempt,
+    fences_rise,
+    the_log_is_dense_and_adds_up,
+    attempts_do_not_overlap,
+    nothing_is_counted_that_did_not_happen,
+    it_came_back_in_time,
+    cancels_were_answered_truly,
+    steps_are_not_repeated,
+    it_can_have_happened,
+)

@@ -1,0 +1,165 @@
+"""Event loops in virtual time, and who of them goes next.
+
+Each loop stands for one thread of one simulated process. One step of one loop at a time, chosen by
+the seed among those that have something to do; when none has, time jumps to the next timer. Nothing
+here reads a real clock, a socket or an object's address, so a seed gives the same history always.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio.events import _get_running_loop, _set_running_loop
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from contextvars import Context
+from itertools import count
+from random import Random
+from typing import Any, NoReturn, TypeVar
+
+T = TypeVar("T")
+NEVER = float("inf")
+BURIAL = 60.0
+
+
+class _Future(asyncio.Future[Any]):
+    """Sets of futures are gone through in an order that is the same in each run."""
+
+    def __init__(self, *, loop: Loop) -> None:
+        super().__init__(loop=loop)
+        self._number = loop.number()
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+class _Task(asyncio.Task[Any]):
+    def __init__(self, work: Coroutine[Any, Any, Any], *, loop: Loop, **more: Any) -> None:
+        self.number = loop.number()
+        super().__init__(work, loop=loop, **more)
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+class _NoSelector:
+    """There is no outside world to hear from."""
+
+    def select(self, _: float | None) -> list[Any]:
+        return []
+
+
+class Loop(asyncio.BaseEventLoop):
+    """`frozen_until` is when it may go on; infinity, when it is dead."""
+
+    _selector = _NoSelector()
+    # Of the base class, for the type checker.
+    _ready: deque[asyncio.Handle]
+    _scheduled: list[asyncio.TimerHandle]
+    _run_once: Callable[[], None]
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self._world = world
+        self.number = world.number
+        self.frozen_until = 0.0
+        self.errors: list[dict[str, Any]] = []
+        self.set_task_factory(self._make_task)
+        self.set_exception_handler(lambda _, context: self.errors.append(context))
+
+    def _make_task(
+        self, _: object, work: Any, context: Context | None = None, **more: Any
+    ) -> asyncio.Task[Any]:
+        return _Task(work, loop=self, context=context, **more)
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return _Future(loop=self)
+
+    def time(self) -> float:
+        return self._world.now
+
+    def run_in_executor(self, *_: Any) -> NoReturn:  # type: ignore[override]
+        raise RuntimeError("a simulated process has no threads: the seed could not order them")
+
+    def _write_to_self(self) -> None:
+        """Nobody sleeps in a system call here."""
+
+    def _process_events(self, _: object) -> None:
+        """There are none."""
+
+    @property
+    def next_at(self) -> float:
+        """When it next has something to do; infinity, if never."""
+        if self._ready:
+            return self.frozen_until
+        return max(self._scheduled[0].when(), self.frozen_until) if self._scheduled else NEVER
+
+    def is_due(self, now: float) -> bool:
+        if self.frozen_until > now:
+            return False
+        timers = self._scheduled
+        return bool(self._ready) or (bool(timers) and timers[0].when() <= now)
+
+    def step(self) -> None:
+        """One turn: what is ready now runs, what it makes ready waits for the next."""
+        outer = _get_running_loop()
+        _set_running_loop(self)
+        try:
+            self._run_once()
+        finally:
+            _set_running_loop(outer)
+
+
+class World:
+    """All loops there are, and the time."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.random = Random(seed)
+        self.now = 0.0
+        self.steps = 0
+        self.loops: list[Loop] = []
+        self.number = count().__next__
+
+    def loop(self) -> Loop:
+        made = Loop(self)
+        self.loops.append(made)
+        return made
+
+    def run(self, work: Coroutine[Any, Any, T], loop: Loop) -> T:
+        """Go on until this work is done; all other loops go on meanwhile."""
+        task = loop.create_task(work)
+        while not task.done():
+            self._turn(self.loops)
+        return task.result()
+
+    def _turn(self, loops: Sequence[Loop]) -> None:
+        ready = [loop for loop in loops if loop.is_due(self.now)]
+        if not ready:
+            soonest = min(loop.next_at for loop in loops)
+            if soonest == NEVER:
+                raise RuntimeError("nothing will ever happen again: everybody waits for everybody")
+            self.now = max(self.now, soonest)
+            ready = [loop for loop in loops if loop.is_due(self.now)]
+        self.steps += 1
+        self.random.choice(ready).step()
+
+    def bury(self, loops: Sequence[Loop]) -> None:
+        """Let dead loops come to their end apart from the rest, in a moment that nobody sees.
+
+        A process that is killed runs no such end, so it must be without effect: whoever calls this
+        has cut their lines. It is for the sake of this process, where nothing may be left half run.
+        """
+        self.loops = [loop for loop in self.loops if loop not in loops]
+        before = self.now, self.random.getstate()
+        for loop in loops:
+            loop.frozen_until = 0.0
+            for task in sorted(asyncio.all_tasks(loop), key=hash):
+                task.cancel()
+        while any(asyncio.all_tasks(loop) for loop in loops):
+            self._turn(loops)
+            if self.now > before[0] + BURIAL:
+                raise RuntimeError(f"a dead process is still busy after {BURIAL:g} s")
+        for loop in loops:
+            loop.close()
+        self.now = before[0]
+        self.random.setstate(before[1])

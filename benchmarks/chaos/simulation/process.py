@@ -1,0 +1,74 @@
+"""A simulated worker process: the real `Worker` on one loop, its keeper on another."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Coroutine
+from functools import partial
+from typing import Any
+
+from benchmarks.chaos.history import History, Recorded
+from benchmarks.chaos.simulation.network import Line, Network, RemoteStore
+from windlass import Windlass, Worker, WorkerConfig
+from windlass.store import Store
+from windlass.worker import Kit
+from windlass.worker.keeper import Join, Keeper
+
+
+class Process:
+    def __init__(
+        self, network: Network, store: Store, app: Windlass, history: History, config: WorkerConfig
+    ) -> None:
+        self._world = world = network.world
+        self._line = Line()
+        self._main, self._side = world.loop(), world.loop()
+        handle = Recorded(RemoteStore(store.twin(), network, self._line), history, config.name)
+        keeper = partial(Keeper, apart=self._apart, clock=lambda: world.now)
+        self.name = config.name
+        self.worker = Worker(handle, app.tasks, app.codec, config, Kit(), keeper=keeper)
+        self.running = self._main.create_task(self.worker.run())
+
+    def _apart(self, _: str, work: Coroutine[Any, Any, None]) -> Join:
+        task = self._side.create_task(work)
+        done = asyncio.Event()
+        task.add_done_callback(lambda _: self._main.call_soon_threadsafe(done.set))
+
+        async def join(timeout: float | None) -> None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout):
+                    await done.wait()
+
+        return join
+
+    @property
+    def ended(self) -> bool:
+        return self.running.done()
+
+    def problems(self) -> list[str]:
+        """What went wrong inside that nobody caught."""
+        found = [str(error) for loop in (self._main, self._side) for error in loop.errors]
+        if self.running.done() and not self.running.cancelled():
+            error = self.running.exception()
+            found += [f"the worker ended with {error!r}"] if error else []
+        return [f"{self.name}: {problem}" for problem in found]
+
+    def kill(self) -> None:
+        """As by -9: not one step more. What it sent before is still carried out."""
+        self._line.cut = True
+        self._world.bury([self._main, self._side])
+
+    def freeze(self, seconds: float) -> None:
+        """As by SIGSTOP: neither of its threads goes on, and time does."""
+        self._main.frozen_until = self._side.frozen_until = self._world.now + seconds
+
+    def block(self, seconds: float) -> None:
+        """As by a task that calculates on the event loop: the keeper goes on."""
+        self._main.frozen_until = self._world.now + seconds
+
+    def thaw(self) -> None:
+        self._main.frozen_until = self._side.frozen_until = 0.0
+
+    def stop(self) -> None:
+        """As by SIGTERM."""
+        self._main.call_soon_threadsafe(self.worker.stop)

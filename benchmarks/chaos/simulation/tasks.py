@@ -1,0 +1,126 @@
+"""The tasks of a simulated life, and what their attempts did, as seen from outside the store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from benchmarks.chaos.simulation.loops import World
+from windlass import Context, RetryAfter, Snooze, Windlass, fixed
+
+CAP = 1000  # of crashes, where processes are killed all the time
+ERRORS = 2
+SNOOZES = 2
+
+
+class HiccupError(Exception):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """An attempt that started, ended, raised or was told to stop; `step` names what it did."""
+
+    at: float
+    job: UUID
+    fence: int
+    phase: str
+    step: str = ""
+
+
+class Script:
+    """An application whose tasks write to one ledger, for as long as their process lives.
+
+    Each returns the fence of its attempt: `failing` after its errors, `shy` after its snoozes.
+    """
+
+    def __init__(self, app: Windlass, world: World) -> None:
+        self.ledger: list[Line] = []
+        self._snoozed: Counter[UUID] = Counter()
+        self._world = world
+        kind = app.task(crash_cap=CAP, max_retries=5, backoff=fixed(0.2))
+        self.tasks = {
+            name: kind(getattr(self, name))
+            for name in ("plain", "failing", "stubborn", "stepped", "talking", "parent", "shy")
+        }
+        self.weights = {"plain": 6, "failing": 2, "stubborn": 2, "stepped": 2, "talking": 2,
+                        "parent": 1, "shy": 1}  # fmt: skip
+
+    def _note(self, ctx: Context, phase: str, step: str = "") -> None:
+        if asyncio.get_running_loop() in self._world.loops:  # else its process is dead
+            self.ledger.append(Line(self._world.now, ctx.job.id, ctx.fence, phase, step))
+
+    def _end(self, ctx: Context) -> int:
+        self._note(ctx, "end")
+        return ctx.fence
+
+    async def plain(self, ctx: Context, seconds: float) -> int:
+        self._note(ctx, "start")
+        await asyncio.sleep(seconds)
+        return self._end(ctx)
+
+    async def failing(self, ctx: Context, seconds: float) -> int:
+        """Raises twice; the second time it says when to come again."""
+        self._note(ctx, "start")
+        await asyncio.sleep(seconds)
+        errors = ctx.job.retry_count
+        if errors < ERRORS:
+            self._note(ctx, "raise")
+            if errors:
+                raise RetryAfter(0.3)
+            raise HiccupError("on purpose")
+        return self._end(ctx)
+
+    async def stubborn(self, ctx: Context, seconds: float) -> int:
+        """Does not stop when it is told, and comes to its end all the same."""
+        self._note(ctx, "start")
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        while (left := until - loop.time()) > 0:
+            try:
+                await asyncio.sleep(left)
+            except asyncio.CancelledError:
+                self._note(ctx, "told")
+                if ctx.cancelled and left > 5:
+                    raise
+        return self._end(ctx)
+
+    async def stepped(self, ctx: Context, seconds: float) -> int:
+        self._note(ctx, "start")
+
+        async def step(name: str) -> str:
+            self._note(ctx, "step", name)
+            await asyncio.sleep(seconds / 2)
+            return name
+
+        for name in ("first", "second"):
+            await ctx.astep(name, step, name)
+        return self._end(ctx)
+
+    async def talking(self, ctx: Context, seconds: float) -> int:
+        self._note(ctx, "start")
+        for part in range(4):
+            ctx.progress(25 * part)
+            ctx.log(f"part {part}")
+            await asyncio.sleep(seconds / 4)
+        return self._end(ctx)
+
+    async def parent(self, ctx: Context, seconds: float) -> int:
+        """Hands over a child with its success."""
+        self._note(ctx, "start")
+        await asyncio.sleep(seconds)
+        child: Any = self.tasks["plain"]
+        self._note(ctx, "child", str(ctx.then(child, seconds)))
+        return self._end(ctx)
+
+    async def shy(self, ctx: Context, seconds: float) -> int:
+        """Snoozes twice; that counts nowhere."""
+        self._note(ctx, "start")
+        self._snoozed[ctx.job.id] += 1
+        if self._snoozed[ctx.job.id] <= SNOOZES:
+            self._note(ctx, "snooze")
+            raise Snooze(seconds)
+        return self._end(ctx)
