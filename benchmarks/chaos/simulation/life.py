@@ -96,7 +96,7 @@ def _seeded(seed: int, world: World) -> Iterator[None]:
 
 
 def live(seed: int, plan: Plan, store: Callable[..., Store] = MemoryStore) -> Life:
-    """Run it. `store` makes another one with this clock, to see whether its mistakes are noticed."""
+    """Run it. `store` makes another one, with this clock: to see whether its mistakes show."""
     world = World(seed)
     with _seeded(seed, world):
         return _Director(world, plan, store(clock=_Clock(world))).run()
@@ -119,6 +119,7 @@ class _Director:
         self._handle = Recorded(producer, history, "producer")
         self._workers: list[Process] = []
         self._leaving: list[Process] = []
+        self._deck: list[str] = []
         self._hired = 0
 
     def run(self) -> Life:
@@ -183,9 +184,15 @@ class _Director:
         while self._world.now < end:
             await asyncio.sleep(self._random.uniform(0, self._plan.pause))
             if self._plan.faults:
-                self._strike(self._random.choice(self._plan.faults))
+                self._strike(self._draw())
             self._see_off()
             self._fill()
+
+    def _draw(self) -> str:
+        """From a deck of all kinds, so that no life is without one of them."""
+        if not self._deck:
+            self._deck = self._random.sample(self._plan.faults, len(self._plan.faults))
+        return self._deck.pop()
 
     def _strike(self, fault: str) -> None:
         self.life.faults[fault] += 1

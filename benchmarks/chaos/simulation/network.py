@@ -44,6 +44,10 @@ class Network:
             return self.world.random.uniform(0, self.weather.late)
         return self.world.random.uniform(0, QUICK)
 
+    def later(self, do: Callable[..., None], *args: object) -> None:
+        """When a message that is sent now has arrived."""
+        self.loop.call_later(self.delay(), do, *args)
+
     def loses(self) -> bool:
         return self.world.random.random() < self.weather.lost
 
@@ -71,39 +75,64 @@ class RemoteStore(WrappedStore):
             raise StoreUnavailableError(f"{verb}: this process is dead")
         here = asyncio.get_running_loop()
         answer: asyncio.Future[T] = here.create_future()
-        self._network.loop.create_task(self._carry(verb, call, here, answer))
+        tell = partial(self._send_back, verb, here, answer)
+        self._network.later(self._arrive, verb, call, tell)
         return await answer
 
-    async def _carry(
+    # -- on the store's loop
+
+    def _arrive(
         self,
         verb: str,
         call: Callable[[], Awaitable[T]],
+        tell: Callable[[T | None, BaseException | None], None],
+    ) -> None:
+        network = self._network
+        if verb not in _HARMLESS and network.loses():
+            tell(None, StoreUnavailableError(f"{verb}: the request was lost"))
+            return
+        task: asyncio.Task[T] = network.loop.create_task(_made(call))
+        task.add_done_callback(lambda done: tell(*_outcome(done)))
+
+    def _send_back(
+        self,
+        verb: str,
         there: asyncio.AbstractEventLoop,
         answer: asyncio.Future[T],
+        result: T | None,
+        error: BaseException | None,
     ) -> None:
-        """On the store's loop. A lost message costs its sender a timeout, not an answer."""
-        network = self._network
-        await asyncio.sleep(network.delay())
-        arrives = verb in _HARMLESS or not network.loses()
-        lost = partial(_fail, StoreUnavailableError(f"{verb}: no answer came"))
-        tell: Callable[[asyncio.Future[T]], None] = lost
-        if arrives:
-            try:
-                tell = partial(_succeed, await call())
-            except Exception as error:  # noqa: BLE001 - it is the caller's
-                tell = partial(_fail, error)
-        await asyncio.sleep(network.delay())
-        if verb not in _HARMLESS and network.loses():
-            tell = lost
+        """A lost message costs its sender time, for it has to ask again."""
+        if verb not in _HARMLESS and self._network.loses():
+            error = StoreUnavailableError(f"{verb}: the answer was lost")
+        self._network.later(self._hear, there, answer, result, error)
+
+    def _hear(
+        self,
+        there: asyncio.AbstractEventLoop,
+        answer: asyncio.Future[T | None],
+        result: T | None,
+        error: BaseException | None,
+    ) -> None:
         if not self._line.cut:
-            there.call_soon_threadsafe(tell, answer)
+            there.call_soon_threadsafe(_settle, answer, result, error)
 
 
-def _succeed(result: T, answer: asyncio.Future[T]) -> None:
-    if not answer.done():
-        answer.set_result(result)
+async def _made(call: Callable[[], Awaitable[T]]) -> T:
+    return await call()
 
 
-def _fail(error: Exception, answer: asyncio.Future[T]) -> None:
-    if not answer.done():
+def _outcome(done: asyncio.Task[T]) -> tuple[T | None, BaseException | None]:
+    error = done.exception()
+    return (None, error) if error is not None else (done.result(), None)
+
+
+def _settle(
+    answer: asyncio.Future[T | None], result: T | None, error: BaseException | None
+) -> None:
+    if answer.done():
+        return  # nobody waits for it any more
+    if error is not None:
         answer.set_exception(error)
+    else:
+        answer.set_result(result)
