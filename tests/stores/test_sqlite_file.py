@@ -15,7 +15,7 @@ from windlass.core.errors import InvalidArgumentError, StoreUnavailableError
 from windlass.core.query import Query
 from windlass.stores import open_store
 from windlass.stores.sqlite import Session, SqliteStore, engine
-from windlass.stores.sqlite.connection import WAL_LIMIT
+from windlass.stores.sqlite.connection import WAL_LIMIT, SqliteConfig
 from windlass.testing import claim_all, make_job
 from windlass.testing.factories import enqueue_one
 
@@ -31,6 +31,16 @@ async def test_a_relative_path_stays_where_it_was_opened(
         assert [row and row.id for row in await store.get([job.id])] == [job.id]
         assert len(await claim_all(store)) == 1
     assert not list((tmp_path / "elsewhere").iterdir())
+
+
+async def test_a_file_behind_a_link_is_watched_where_sqlite_writes(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link.db").symlink_to(tmp_path / "real" / "jobs.db")
+    async with open_store(f"sqlite:///{tmp_path}/link.db?durability=off") as store:
+        await enqueue_one(store)
+        wal = SqliteConfig(path=str(tmp_path / "link.db")).wal
+        assert wal.exists()
+        assert wal.parent == tmp_path / "real"
 
 
 @pytest.mark.parametrize("path", [":memory:", "", "file:x?mode=memory"])

@@ -78,14 +78,15 @@ def plan(known: Sequence[Migration], applied: Iterable[Applied], where: str) -> 
     return [migration for migration in known if migration.version not in done]
 
 
-def script(todo: Sequence[Migration], schema: str, now: str) -> str:
+def script(todo: Sequence[Migration], schema: str, now: str, *, begin: str) -> str:
     """The migrations as one script that may be run by hand: `migrate` then finds nothing to do.
 
-    `schema` makes the table of what was applied; `now` is the store's own word for this instant.
+    `schema` makes the table of what was applied; `now` is the store's own word for this instant,
+    and `begin` for the start of a transaction.
     """
     if not todo:
         return ""
-    parts = ["BEGIN IMMEDIATE;", f"{schema};"]
+    parts = [f"{begin};", f"{schema};"]
     for migration in todo:
         name = f"{migration.version:04d}_{migration.name}"
         line = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -65,7 +66,7 @@ class SqliteConfig:
 
     @property
     def wal(self) -> Path:
-        return Path(self.path + "-wal")
+        return Path(os.path.realpath(self.path) + "-wal")  # SQLite puts it beside the file itself
 
 
 def connect(config: SqliteConfig) -> apsw.Connection:
@@ -224,7 +225,7 @@ def script(path: Path) -> str:
                 let_go(connection)
         except apsw.Error as error:
             raise translate(error, str(path)) from error
-    return migrations.script(todo, _SCHEMA, _NOW)
+    return migrations.script(todo, _SCHEMA, _NOW, begin="BEGIN IMMEDIATE")
 
 
 def _pending(connection: apsw.Connection, where: str) -> bool:
