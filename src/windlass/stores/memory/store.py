@@ -138,6 +138,8 @@ class MemoryStore(MemoryReads):
     async def claim(self, claim: Claim) -> list[JobRow]:
         data = self._data
         self._seen = data.work.count
+        if not any(limit for _, limit in claim.queues):
+            return []
         with data.lock:
             now = self._now()
             held = [

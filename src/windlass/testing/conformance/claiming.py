@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 from uuid import UUID
 
 from windlass.core.clock import after
@@ -68,6 +69,13 @@ class TestClaiming:
         await enqueue_one(store)
         assert await store.claim(claim_of(("default", 0))) == []
         assert len(await claim_all(store)) == 1
+
+    async def test_a_repeat_for_none_gives_nothing(self, store: Store) -> None:
+        """Empty in, empty out: not even what the token holds."""
+        await enqueue_one(store)
+        claim = claim_of(("default", 1))
+        assert len(await store.claim(claim)) == 1
+        assert await store.claim(replace(claim, queues=[("default", 0)])) == []
 
     async def test_only_what_is_queued_is_handed_out(self, store: Store) -> None:
         await enqueue_one(store, hold=True)
