@@ -7,7 +7,7 @@ large batches and slow ones one by one. What waits here for longer than `PATIENC
 neighbours turned out slow, is given back for others to run. A job that was running when a worker
 died never waits here: if this one dies, too, it would have counted for nothing. A claim whose
 answer was lost is repeated with its token. Stops: when told; what was claimed ahead is given back
-at once. A crash leaves leases to run out.
+at once, and so is what a claim took that was not answered yet. A crash leaves leases to run out.
 """
 
 from __future__ import annotations
@@ -94,6 +94,7 @@ class Fetcher:
         self._stopping = asyncio.Event()
         self._room = asyncio.Event()
         self.last_claim: float | None = None  # by the loop's clock
+        self._asked: float | None = None  # when a claim was first made that is not answered yet
         self._waiting_here = 0  # jobs claimed ahead, in all lanes
         self.lull = asyncio.Event()  # set while nothing claimed waits for a slot
         self.lull.set()
@@ -104,7 +105,7 @@ class Fetcher:
 
     async def run(self) -> None:
         """Until told to stop, or (in a burst) until nothing is left to do."""
-        token, asked = uuid7(), None
+        token = uuid7()
         tidying = asyncio.create_task(self._tidy())
         try:
             while not self._stopping.is_set():
@@ -115,10 +116,10 @@ class Fetcher:
                     continue
                 # The token stays until an answer came: what a lost answer claimed is not lost. Its
                 # leases may have begun with the first of these calls.
-                asked = asyncio.get_running_loop().time() if asked is None else asked
+                if self._asked is None:
+                    token, self._asked = uuid7(), asyncio.get_running_loop().time()
                 try:
-                    more = await self._claim(token, asked, wanted)
-                    token, asked = uuid7(), None
+                    more = await self._claim(token, wanted)
                     if not more:
                         if self._config.burst and await self._done():
                             return
@@ -129,9 +130,13 @@ class Fetcher:
                         await asyncio.wait_for(self._stopping.wait(), RETRY_STORE)
         finally:
             tidying.cancel()
-            self.drop(attempt for lane in self._lanes.values() for attempt in lane.ready)
+            try:
+                if self._asked is not None:
+                    await self._hear_out(token)
+            finally:
+                self.drop(attempt for lane in self._lanes.values() for attempt in lane.ready)
 
-    async def _claim(self, token: UUID, asked: float, wanted: list[tuple[str, int]]) -> bool:
+    async def _claim(self, token: UUID, wanted: list[tuple[str, int]]) -> bool:
         """Whether there may be more to claim: the line of a queue gave all that was asked for."""
         config = self._config
         now = asyncio.get_running_loop().time()
@@ -144,12 +149,14 @@ class Fetcher:
         except asyncio.CancelledError:
             # What it brings all the same is ours, and is given back like all that waits here.
             await asyncio.wait({claiming}, timeout=config.release)
-            if claiming.done() and not claiming.cancelled() and not claiming.exception():
-                self._take(claiming.result(), asked)
+            if not claiming.done():
+                self._asked = None  # there is no time to ask again
+            elif not claiming.cancelled() and not claiming.exception():
+                self._take(claiming.result())
             raise
         self.last_claim = asyncio.get_running_loop().time()
         limits = dict(wanted)
-        for attempt in self._take(jobs, asked):
+        for attempt in self._take(jobs):
             queue = attempt.job.queue
             if queue in limits:  # a repeat answers what was asked for before
                 limits[queue] -= 1
@@ -162,8 +169,23 @@ class Fetcher:
         self._note_lull()
         return any(left <= 0 for left in limits.values())
 
-    def _take(self, jobs: list[JobRow], asked: float) -> list[Attempt]:
-        attempts = self._claimed(jobs, asked)
+    async def _hear_out(self, token: UUID) -> None:
+        """Take what the last claim took, to give it back; if it took nothing, that is one job."""
+        one = [(queue, 1) for queue in self._lanes][:1]  # a claim for none need not be answered
+        claim = Claim(token=token, worker=self._config.name, queues=one, lease=self._config.lease)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._config.release):
+                while self._asked is not None:
+                    try:
+                        self._take(await self._store.claim(claim))
+                    except StoreError as error:
+                        log.warning("a claim is still unanswered, trying again: %s", error)
+                        await asyncio.sleep(RETRY_STORE)
+
+    def _take(self, jobs: list[JobRow]) -> list[Attempt]:
+        assert self._asked is not None
+        attempts = self._claimed(jobs, self._asked)
+        self._asked = None
         for lane in self._lanes.values():
             lane.careful = False
         for attempt in attempts:
