@@ -40,7 +40,7 @@ bench: $(READY)  ## speed, as ratios to the bare engine
 
 chaos: $(READY)  ## the long runs: the model, the power cuts, the storms
 	@WINDLASS_EFFORT=50 $(BIN)/python -m pytest -q tests/stores/test_model.py tests/stores/sqlite --timeout=7200
-	@$(BIN)/python -m benchmarks.chaos --jobs 10000 --minutes 10
+	@$(BIN)/python -m benchmarks.chaos --asked
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,4 +1,4 @@
-"""Storms of faults over real processes on SQLite, and what the independent checker says of them."""
+"""Storms of faults over real processes, and what an independent checker says of them."""
 
 from __future__ import annotations
 
@@ -6,39 +6,153 @@ import argparse
 import json
 import sys
 import tempfile
-from dataclasses import asdict
+from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import SystemRandom
 
-from benchmarks.chaos.report import markdown
-from benchmarks.chaos.storms import STORMS, Plan, run
+from benchmarks.chaos.bases import BASES
+from benchmarks.chaos.progress import Progress
+from benchmarks.chaos.report import Verdict, markdown
+from benchmarks.chaos.storms import ASKED, HOUR, STORMS, Plan, run
+
+MOST_WORKERS = 64
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.chaos", description=__doc__)
-    parser.add_argument("--faults", default=",".join(STORMS), help="which storms, in this order")
-    parser.add_argument("--jobs", type=int, default=1000, help="of each storm")
-    parser.add_argument("--minutes", type=float, default=1.0, help="of faults, for each storm")
-    parser.add_argument("--seed", type=int, default=SystemRandom().getrandbits(32))
-    parser.add_argument("--json", type=Path, metavar="FILE", help="the figures for programs")
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="leave tables and ledgers there")
-    given = parser.parse_args()
-    names = given.faults.split(",")
-    if unknown := sorted({*names} - {*STORMS}):
-        parser.error(f"unknown faults: {', '.join(unknown)}; known are {', '.join(STORMS)}")
-    if given.keep and (there := [name for name in names if (given.keep / name).exists()]):
-        parser.error(f"{given.keep} holds a run of {', '.join(there)}; name another directory")
-    plan = Plan(jobs=given.jobs, seconds=60 * given.minutes, seed=given.seed)
+def main(words: Sequence[str] | None = None) -> None:
+    parser = _parser()
+    given = parser.parse_args(words)
+    plans = _plans(parser, given)
     verdicts = []
-    with tempfile.TemporaryDirectory() as scratch:
-        for name in names:
-            print(f"{name}: {plan.jobs} jobs, seed {plan.seed} …", file=sys.stderr, flush=True)
-            verdicts.append(run(STORMS[name], plan, (given.keep or Path(scratch)) / name))
+    with tempfile.TemporaryDirectory(prefix="chaos-") as scratch:
+        place = given.keep or Path(scratch)
+        for name, plan in plans.items():
+            verdicts.append(_run(name, plan, place / name))
+            _write(given.json, verdicts)  # a run that is broken off leaves what it has
     print(markdown(verdicts))
-    if given.json:
-        given.json.write_text(json.dumps([asdict(verdict) for verdict in verdicts], indent=2))
     if any(verdict.violations for verdict in verdicts):
         sys.exit(1)
+
+
+def _run(name: str, plan: Plan, place: Path) -> Verdict:
+    faults = "" if plan.faults is None else f", {plan.faults:,} faults"
+    print(f"{name}: {plan.jobs:,} jobs{faults}, seed {plan.seed}", file=sys.stderr, flush=True)
+    progress = Progress(STORMS[name], plan)
+    found = run(STORMS[name], plan, place, progress)
+    progress.end()
+    said = f"{name}: {len(found.violations)} violations after {found.seconds:g} s"
+    print(said, file=sys.stderr, flush=True)
+    return found
+
+
+def _write(path: Path | None, verdicts: list[Verdict]) -> None:
+    if path is not None:
+        path.write_text(json.dumps([verdict.facts() for verdict in verdicts], indent=2) + "\n")
+
+
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser(prog="python -m benchmarks.chaos", description=__doc__)
+    parser.add_argument("--store", default="sqlite", choices=[*BASES], help="where the jobs are")
+    parser.add_argument(
+        "--faults",
+        type=_names,
+        metavar="STORM,…",
+        help=f"which storms, in this order: {', '.join(STORMS)}",
+    )
+    parser.add_argument(
+        "--asked", action="store_true", help="the sizes that the proof report is made of"
+    )
+    parser.add_argument(
+        "--part", type=_part, metavar="0.1", help="with --asked: this part of each size"
+    )
+    parser.add_argument("--jobs", type=_number, help="of each storm (1000)")
+    parser.add_argument(
+        "--kills",
+        type=_number,
+        metavar="N",
+        help="end the faults of each storm after so many (kills, freezes, replacements), "
+        "spread over its jobs",
+    )
+    parser.add_argument("--minutes", type=_minutes, help="of faults, for each storm (1)")
+    parser.add_argument("--workers", type=_number, help="at a time (4)")
+    parser.add_argument(
+        "--seed", type=int, default=SystemRandom().getrandbits(32), help="repeats the choices"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="the figures for programs")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="leave tables and ledgers there")
+    return parser
+
+
+def _plans(parser: ArgumentParser, given: Namespace) -> dict[str, Plan]:
+    """What is to be run, by the storm's name; ends the program if the options do not fit."""
+    sizes = {"jobs": given.jobs, "kills": given.kills, "minutes": given.minutes}
+    sized = [f"--{name}" for name, value in sizes.items() if value is not None]
+    if given.asked and sized:
+        parser.error(f"--asked has sizes of its own: leave out {', '.join(sized)}, or --asked")
+    if given.part is not None and not given.asked:
+        parser.error("--part is a part of what is --asked; else say --jobs and --kills")
+    if given.workers is not None and not 2 <= given.workers <= MOST_WORKERS:
+        parser.error(f"--workers is {given.workers}; it must be from 2 to {MOST_WORKERS}")
+    fit = [name for name, storm in STORMS.items() if storm.only in {None, given.store}]
+    if misfits := [name for name in given.faults or () if name not in fit]:
+        only = STORMS[misfits[0]].only
+        parser.error(f"{misfits[0]} is a storm of {only}; with --store {given.store}, leave it out")
+    given.faults = given.faults or fit
+    if given.keep and (there := [name for name in given.faults if (given.keep / name).exists()]):
+        parser.error(f"{given.keep} holds a run of {', '.join(there)}; name another directory")
+    if given.json and not given.json.absolute().parent.is_dir():
+        parser.error(f"--json {given.json}: there is no directory {given.json.absolute().parent}")
+    common = {"seed": given.seed, "store": given.store}
+    if given.workers is not None:
+        common["workers"] = given.workers
+    return {name: replace(_size(name, given), **common) for name in given.faults}
+
+
+def _size(name: str, given: Namespace) -> Plan:
+    if given.asked:
+        return ASKED[name] if given.part is None else ASKED[name].part(given.part)
+    counted = given.kills if STORMS[name].strike is not None else None
+    seconds = 60 * (given.minutes or 1) if counted is None or given.minutes else HOUR
+    workers = ASKED[name].workers
+    return Plan(
+        jobs=given.jobs or 1000, seconds=seconds, faults=counted, workers=workers, seed=given.seed
+    )
+
+
+def _names(text: str) -> list[str]:
+    names = list(dict.fromkeys(text.split(",")))
+    if unknown := [name for name in names if name not in STORMS]:
+        known = ", ".join(STORMS)
+        raise argparse.ArgumentTypeError(f"no storm is called {unknown[0]!r}; known are {known}")
+    return names
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 on")
+    return int(text)
+
+
+def _minutes(text: str) -> float:
+    return _positive(text, "minutes")
+
+
+def _part(text: str) -> float:
+    part = _positive(text, "part")
+    if part > 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is more than all; give a part like 0.1")
+    return part
+
+
+def _positive(text: str, what: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no {what} more than 0")
+    return value
 
 
 if __name__ == "__main__":

@@ -1,26 +1,18 @@
 """All that is known about a storm: the ledgers, the register and the raw tables.
 
-Imports no Windlass code, and opens the file read-only with Python's own SQLite.
+Imports no Windlass code.
 """
 
 from __future__ import annotations
 
 import json
-import sqlite3
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeAlias
-from uuid import UUID
 
 from benchmarks.chaos import ledger, register
+from benchmarks.chaos.bases import BASES, Base, Row
 from benchmarks.chaos.ledger import Line
-
-Row: TypeAlias = dict[str, Any]
-_FINAL = ("succeeded", "failed", "canceled")
-_OVER = ("succeeded", "canceled")
 
 
 @dataclass(frozen=True)
@@ -31,6 +23,7 @@ class Evidence:
     plan: Row
     produced: list[Line]
     ran: list[Line]
+    settled: list[Line]
     faults: list[Line]
     register: dict[str, list[int]]
     jobs: list[Row]
@@ -64,6 +57,16 @@ class Evidence:
         }
 
     @cached_property
+    def settles(self) -> list[Row]:
+        """What workers said of attempts, each with the store's answer, in order of time."""
+        names = ("job", "fence", "trigger", "status", "state")
+        return [
+            {**dict(zip(names, answer, strict=True)), "pid": line["pid"], "at": line["at"]}
+            for line in self.settled
+            for answer in line["answers"]
+        ]
+
+    @cached_property
     def runs(self) -> dict[str, list[Line]]:
         """What the attempts of each job wrote, in order of time."""
         found: dict[str, list[Line]] = {}
@@ -77,68 +80,29 @@ class Evidence:
 
 
 def gather(place: Path) -> Evidence:
-    with _opened(place) as base:
-        return Evidence(
-            place=place,
-            plan=json.loads((place / "plan.json").read_text()),
-            produced=ledger.read(place, "producer"),
-            ran=ledger.read(place, "task"),
-            faults=ledger.read(place, "driver"),
-            register=register.read(place),
-            jobs=[_job(row) for row in base.execute("SELECT * FROM windlass_job ORDER BY n")],
-            log=_by_job(base, "SELECT * FROM windlass_log ORDER BY n, seq"),
-            steps=_by_job(base, "SELECT * FROM windlass_step"),
-            outcomes={
-                row[0]: row[1]
-                for row in base.execute(
-                    "SELECT outcome, sum(count) FROM windlass_rollup GROUP BY outcome"
-                )
-            },
-            leftovers=leftovers(place),
-        )
+    plan = json.loads((place / "plan.json").read_text())
+    tables = _base(plan).read(place)
+    return Evidence(
+        place=place,
+        plan=plan,
+        produced=ledger.read(place, "producer"),
+        ran=ledger.read(place, "task"),
+        settled=ledger.read(place, "settle"),
+        faults=ledger.read(place, "driver"),
+        register=register.read(place),
+        jobs=tables.jobs,
+        log=tables.log,
+        steps=tables.steps,
+        outcomes=tables.outcomes,
+        leftovers=leftovers(place, _base(plan)),
+    )
 
 
-def unfinished(place: Path) -> int | None:
-    """How many jobs have not ended; None while there is no table."""
-    try:
-        with _opened(place) as base:
-            marks = ", ".join("?" * len(_FINAL))
-            query = f"SELECT count(*) FROM windlass_job WHERE state NOT IN ({marks})"
-            return int(base.execute(query, _FINAL).fetchone()[0])
-    except sqlite3.OperationalError:
-        return None
-
-
-def leftovers(place: Path) -> set[str]:
+def leftovers(place: Path, base: Base) -> set[str]:
     """The jobs that succeeded or were canceled, and whose workspace is still there."""
     there = {path.name for path in (place / "data").glob("*/*")}
-    if not there:
-        return there
-    with _opened(place) as base:
-        over = base.execute("SELECT id FROM windlass_job WHERE state IN (?, ?)", _OVER)
-        return there & {str(UUID(bytes=row[0])) for row in over}
+    return base.over(place, there) if there else there
 
 
-@contextmanager
-def _opened(place: Path) -> Iterator[sqlite3.Connection]:
-    with closing(sqlite3.connect(f"file:{place}/jobs.db?mode=ro", uri=True, timeout=30)) as base:
-        base.row_factory = sqlite3.Row
-        yield base
-
-
-def _by_job(base: sqlite3.Connection, query: str) -> dict[int, list[Row]]:
-    found: dict[int, list[Row]] = {}
-    for values in base.execute(query):
-        row: Row = dict(values)
-        row["facts"] = json.loads(row.get("facts") or "{}")
-        found.setdefault(row["n"], []).append(row)
-    return found
-
-
-def _job(row: sqlite3.Row) -> Row:
-    job = dict(row)
-    job["id"] = str(UUID(bytes=job["id"]))
-    job["policy"] = (
-        json.loads(job["policy"]) if job["policy"] else {"crash_cap": 3, "max_retries": 3}
-    )
-    return job
+def _base(plan: Row) -> Base:
+    return BASES[plan["store"]]

@@ -11,42 +11,60 @@ import multiprocessing
 import os
 import signal
 import time
+from collections import Counter
+from collections.abc import Callable
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from random import Random
 
+from benchmarks.chaos.bases import BASES
 from benchmarks.chaos.ledger import PLACE, note, read
-from benchmarks.chaos.processes import Mix, produce, work
+from benchmarks.chaos.processes import Orders, allow, produce, sweep, work
+from benchmarks.chaos.storm import Plan, Storm
 
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["windlass.cli", "windlass.testing", "benchmarks.chaos.processes"])
+_CONTEXT.set_forkserver_preload(  # all that a worker imports, but for what reads the environment
+    [
+        "windlass.cli",
+        *(base.driver for base in BASES.values()),
+        "pydantic.types",
+        "uvloop",
+        "benchmarks.chaos.processes",
+        "benchmarks.chaos.line",
+    ]
+)
 PATIENCE = 60.0
+SWEEP = 1.0  # how often a worker looks for lost leases
 
 
 class Fleet:
-    def __init__(
-        self,
-        place: Path,
-        random: Random,
-        mix: Mix,
-        *,
-        jobs: int,
-        workers: int,
-        producers: int,
-        words: list[str],
-        plant: str | None = None,
-    ) -> None:
+    """`faults` counts what was done to it, by name."""
+
+    def __init__(self, place: Path, storm: Storm, plan: Plan) -> None:
         self.place = place
-        self.random = random
-        self._mix = mix
-        self._wanted = workers
-        self._words = words
-        self._plant = plant
+        self.base = BASES[plan.store]
+        self.random = Random(plan.seed)
+        self.hits = min(storm.hits, plan.workers - 1)  # somebody must go on
+        self.faults: Counter[str] = Counter()
         self.workers: list[ForkServerProcess] = []
+        self.sweepers: list[ForkServerProcess] = []
         self.stopping: list[ForkServerProcess] = []
-        share = -(-jobs // producers)
-        self._shares = {n: min(share, jobs - n * share) for n in range(producers)}
         self.producers: dict[int, ForkServerProcess] = {}
+        self._plan = plan
+        self._storm = storm
+        share = -(-plan.jobs // storm.producers)
+        self._shares = {n: min(share, plan.jobs - n * share) for n in range(storm.producers)}
+        leases = (f"--lease={storm.lease}s", f"--grace={storm.grace}s")
+        self._orders = Orders(
+            place=place,
+            url=self.base.url(place),
+            mix=storm.mix,
+            words=(f"-Qdefault={plan.slots}", *leases, *storm.words),
+            plant=plan.plant,
+            lost_calls=storm.lost_calls,
+            sweep=SWEEP,
+            producers=storm.producers,
+        )
 
     def begin(self) -> None:
         """Start the workers, and when they have said that they are there, the producers."""
@@ -68,20 +86,27 @@ class Fleet:
         self._fill_producers()
 
     def _fill_workers(self) -> None:
-        self.workers = [worker for worker in self.workers if worker.is_alive()]
-        while len(self.workers) < self._wanted:
-            worker = _CONTEXT.Process(target=work, args=(self.place, self._words, self._plant))
-            worker.start()
-            self.workers.append(worker)
+        self.workers = self._filled(self.workers, self._plan.workers, work)
+        self.sweepers = self._filled(self.sweepers, self._storm.sweepers, sweep)
+
+    def _filled(
+        self, there: list[ForkServerProcess], wanted: int, target: Callable[[Orders, int], None]
+    ) -> list[ForkServerProcess]:
+        alive = [process for process in there if process.is_alive()]
+        while len(alive) < wanted:
+            seed = self.random.getrandbits(32)
+            process = _CONTEXT.Process(target=target, args=(self._orders, seed))
+            process.start()
+            alive.append(process)
+        return alive
 
     def _fill_producers(self) -> None:
         for number, share in self._shares.items():
             producer = self.producers.get(number)
             if producer is None or producer.exitcode not in {None, 0}:
-                left = share - self._answered(number)
-                seed = self.random.getrandbits(32)
+                given = (number, share, self._answered(number), self.random.getrandbits(32))
                 self.producers[number] = _CONTEXT.Process(
-                    target=produce, args=(self.place, number, left, seed, self._mix)
+                    target=produce, args=(self._orders, *given)
                 )
                 self.producers[number].start()
 
@@ -89,19 +114,34 @@ class Fleet:
         lines = [line for line in read(self.place, "producer") if line.get("producer") == number]
         return sum(len(line.get("answered", ())) for line in lines)
 
+    def allow(self, jobs: int) -> None:
+        """Let the producers go on until there are so many jobs in all."""
+        allow(self.place, jobs)
+
     @property
     def produced(self) -> bool:
         """Whether every producer has done its share."""
         return all(producer.exitcode == 0 for producer in self.producers.values())
 
-    def any_worker(self) -> ForkServerProcess:
-        return self.random.choice(self.workers)
+    @property
+    def everything(self) -> list[ForkServerProcess]:
+        return [*self.workers, *self.sweepers, *self.producers.values()]
 
-    def hurt(self, process: ForkServerProcess, number: signal.Signals) -> None:
+    def any_worker(self) -> ForkServerProcess:
+        alive = [worker for worker in self.workers if worker.is_alive()]
+        return self.random.choice(alive or self.workers)
+
+    def hurt(
+        self, process: ForkServerProcess, number: signal.Signals, name: str | None = None
+    ) -> None:
         assert process.pid is not None
         with contextlib.suppress(ProcessLookupError):
             os.kill(process.pid, number)
-            note("driver", self.place, fault=number.name, pid=process.pid)
+            self.struck(name or number.name, process.pid)
+
+    def struck(self, fault: str, pid: int | None = None) -> None:
+        self.faults[fault] += 1
+        note("driver", self.place, fault=fault, pid=pid)
 
     def stop(self, worker: ForkServerProcess) -> None:
         """Ask it to end; `fill` starts another at once."""
@@ -123,7 +163,7 @@ class Fleet:
 
     def abandon(self) -> None:
         """Kill whatever is left of our own; for the end of a storm that broke off."""
-        for process in (*self.workers, *self.stopping, *self.producers.values()):
+        for process in (*self.everything, *self.stopping):
             process.kill()
             process.join(PATIENCE)
 

@@ -1,21 +1,30 @@
-"""What runs in the processes of a storm: `windlass worker`, and producers."""
+"""What runs in the processes of a storm: `windlass worker`, sweepers, and producers."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import sys
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from importlib import import_module
 from multiprocessing import parent_process
 from pathlib import Path
 from random import Random
 from threading import Thread
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from benchmarks.chaos.ledger import PLACE, note
 
+if TYPE_CHECKING:
+    from windlass import Job, NewJob
+
+T = TypeVar("T")
 APP = "benchmarks.chaos.tasks:app"
+ROOT = str(Path(__file__).parents[2])
+BYTECODE = str(Path(ROOT) / "build" / "bytecode")
 BATCH = 20
+AGAIN = 0.05  # seconds until a call that raised is repeated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,21 +38,44 @@ class Mix:
     once: tuple[str, ...] = ()  # tasks of which there is one job each, somewhere among the rest
 
 
-def environment(place: Path) -> dict[str, str]:
-    return {
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orders:
+    """What every process of a storm is told."""
+
+    place: Path
+    url: str
+    mix: Mix
+    words: tuple[str, ...] = ()
+    plant: str | None = None
+    lost_calls: float = 0.0
+    sweep: float = 1.0
+    producers: int = 1
+
+
+def _settle_in(orders: Orders, role: str) -> None:
+    place = orders.place
+    os.environ |= {
         PLACE: str(place),
-        "WINDLASS_URL": f"sqlite:///{place}/jobs.db",
+        "WINDLASS_URL": orders.url,
         "WINDLASS_DATA": str(place / "data"),
+        "PYTHONPATH": ROOT,  # for what workers start themselves
     }
-
-
-def _settle_in(place: Path, role: str) -> None:
-    os.environ.update(environment(place))
+    _keep_bytecode()
     os.chdir(place)
     log = os.open(place / "log" / f"{role}-{os.getpid()}.log", os.O_CREAT | os.O_WRONLY, 0o600)
     os.dup2(log, 1)
     os.dup2(log, 2)
     Thread(target=_die_with_driver, daemon=True).start()
+    if (place / "disk").exists():  # a storm of the disk: lead SQLite through it
+        import_module("benchmarks.chaos.disk.entering").enter(place)
+
+
+def _keep_bytecode() -> None:
+    """Where Python is told to keep none, every child would compile all that it imports anew."""
+    if sys.dont_write_bytecode:
+        sys.dont_write_bytecode, sys.pycache_prefix = False, BYTECODE
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        os.environ["PYTHONPYCACHEPREFIX"] = BYTECODE
 
 
 def _die_with_driver() -> None:
@@ -53,56 +85,134 @@ def _die_with_driver() -> None:
         os._exit(1)
 
 
-def work(place: Path, words: list[str], plant: str | None) -> None:
+def _listen_in(orders: Orders, seed: int) -> None:
+    """Stand between the app and its store; the environment must name it already."""
+    from benchmarks.chaos import line, tasks  # noqa: PLC0415 - reads the environment
+
+    store = tasks.app._root  # noqa: SLF001 - nothing in between is meant for users
+    if orders.lost_calls:
+        store = line.BadLine(store, Random(seed), orders.lost_calls)
+    tasks.app._root = line.Witness(store)  # noqa: SLF001
+
+
+def work(orders: Orders, seed: int) -> None:
     """The command line's worker, in a process that has imported it already.
 
     `plant` is module:function, called first: a mistake that the storm must show.
     """
-    _settle_in(place, "worker")
-    if plant is not None:
-        module, _, name = plant.partition(":")
+    _settle_in(orders, "worker")
+    if orders.plant is not None:
+        module, _, name = orders.plant.partition(":")
         getattr(import_module(module), name)()
+    _listen_in(orders, seed)
     from windlass.cli import main  # noqa: PLC0415 - reads the environment
 
-    sys.argv = ["windlass", "worker", APP, *words]
+    sys.argv = ["windlass", "worker", APP, *orders.words]
     main()
 
 
-def produce(place: Path, number: int, jobs: int, seed: int, mix: Mix) -> None:
-    """Enqueue so many jobs; each call is noted before it is made and after it is answered."""
-    _settle_in(place, "producer")
-    asyncio.run(_produce(number, jobs, Random(seed), mix))
+def sweep(orders: Orders, seed: int) -> None:
+    """The worker's own loop for lost leases, alone in a process."""
+    _settle_in(orders, "sweeper")
+    _listen_in(orders, seed)
+    asyncio.run(_sweep(orders.sweep))
 
 
-async def _produce(number: int, jobs: int, random: Random, mix: Mix) -> None:
+async def _sweep(interval: float) -> None:
     from benchmarks.chaos import tasks  # noqa: PLC0415 - reads the environment
+    from windlass.store import Retention  # noqa: PLC0415
+    from windlass.worker.sweeper import Sweeper  # noqa: PLC0415
 
-    names = random.choices([*mix.tasks], [*mix.tasks.values()], k=jobs - len(mix.once))
-    for name in mix.once:
-        names.insert(random.randrange(len(names)), name)
-    while names:
-        chosen = [names.pop() for _ in range(min(len(names), random.randint(1, BATCH)))]
-        new = [getattr(tasks, name).new_job(random.uniform(*mix.seconds)) for name in chosen]
-        ids = [str(job.id) for job in new]
-        note("producer", asks=ids, tasks=chosen, producer=number)
-        made = await tasks.app.aenqueue_many(new)
-        note("producer", answered=[str(job.id) for job in made], producer=number)
-        await asyncio.gather(
-            *(_cancel(job, random.uniform(0, 2 * mix.seconds[1]))
-              for job in made if random.random() < mix.cancels)
-        )  # fmt: skip
-        await asyncio.sleep(mix.pause)
-    await tasks.app.aclose()
+    await Sweeper(tasks.app.client().store, interval, Retention()).run()
 
 
-async def _cancel(job: object, wait: float) -> None:
-    from windlass import ConflictError, Job  # noqa: PLC0415
+# -- producers
 
-    assert isinstance(job, Job)
-    await asyncio.sleep(wait)
-    note("producer", cancels=str(job.id))
-    try:
-        answer = str(await job.acancel("chaos"))
-    except ConflictError:
-        answer = "conflict"
-    note("producer", canceled=str(job.id), answer=answer)
+
+def produce(orders: Orders, number: int, share: int, answered: int, seed: int) -> None:
+    """Enqueue what is left of a share; each call is noted before it is made and when answered."""
+    _settle_in(orders, "producer")
+    _listen_in(orders, seed)
+    producer = _Producer(orders, number, answered, Random(seed))
+    asyncio.run(producer.run(share - answered))
+
+
+@dataclass(slots=True)
+class _Producer:
+    orders: Orders
+    number: int
+    answered: int
+    random: Random
+    aim: float = field(default=0.02)  # seconds from an answer to the cancel of its jobs
+
+    async def run(self, jobs: int) -> None:
+        from benchmarks.chaos import tasks  # noqa: PLC0415 - reads the environment
+
+        mix, random = self.orders.mix, self.random
+        names = random.choices([*mix.tasks], [*mix.tasks.values()], k=jobs - len(mix.once))
+        for name in mix.once:
+            names.insert(random.randrange(len(names)), name)
+        while names:
+            most = min(len(names), random.randint(1, BATCH), await self._room())
+            chosen = [names.pop() for _ in range(most)]
+            new = [getattr(tasks, name).new_job(random.uniform(*mix.seconds)) for name in chosen]
+            made = await self._enqueue(new, chosen, tasks.app.aenqueue_many)
+            await asyncio.gather(
+                *(self._cancel(job) for job in made if random.random() < mix.cancels)
+            )
+            await asyncio.sleep(mix.pause)
+        await tasks.app.aclose()
+
+    async def _room(self) -> int:
+        """The driver lets the jobs out by and by, so that they last for all of its faults."""
+        while (room := self._allowed() - self.answered) < 1:  # noqa: ASYNC110 - another process
+            await asyncio.sleep(AGAIN)
+        return room
+
+    def _allowed(self) -> int:
+        return -(-allowed(self.orders.place) // self.orders.producers)
+
+    async def _enqueue(
+        self, new: list[NewJob], names: list[str], call: Callable[..., Awaitable[list[Job[Any]]]]
+    ) -> list[Job[Any]]:
+        note("producer", asks=[str(job.id) for job in new], tasks=names, producer=self.number)
+        made = await self._insist(lambda: call(new))
+        ids = [str(job.id) for job in made]
+        note("producer", answered=ids, producer=self.number)
+        self.answered += len(ids)
+        return made
+
+    async def _insist(self, call: Callable[[], Awaitable[T]]) -> T:
+        """What the store could not answer has happened or not; ids are ours, so ask again."""
+        from windlass.core.errors import StoreUnavailableError  # noqa: PLC0415
+
+        while True:
+            try:
+                return await call()
+            except StoreUnavailableError as error:
+                note("producer", refused=str(error), producer=self.number)
+                await asyncio.sleep(AGAIN)
+
+    async def _cancel(self, job: Job[Any]) -> None:
+        """Aimed at the moment at which as many come too late as come in time."""
+        from windlass import ConflictError  # noqa: PLC0415
+
+        await asyncio.sleep(self.aim * self.random.uniform(0.5, 1.5))
+        note("producer", cancels=str(job.id))
+        try:
+            answer = str(await self._insist(lambda: job.acancel("chaos")))
+        except ConflictError:
+            answer = "conflict"
+        note("producer", canceled=str(job.id), answer=answer)
+        self.aim = min(max(self.aim * (0.9 if answer == "conflict" else 1.1), 0.001), 5.0)
+
+
+def allow(place: Path, jobs: int) -> None:
+    """How many jobs all producers together may have enqueued by now."""
+    draft = place / "allowed.new"
+    draft.write_text(str(jobs))
+    draft.replace(place / "allowed")
+
+
+def allowed(place: Path) -> int:
+    return int((place / "allowed").read_text())

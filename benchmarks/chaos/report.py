@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from benchmarks.chaos.evidence import Evidence
+from benchmarks.chaos.rescues import SLACK, Waits, waits
 
-_REFUSED = ("was lost to another worker", "is another worker's now", "settle was answered stale")
-
+_DROPPED = ("was lost to another worker", "is another worker's now")
+_RECYCLED = "is replaced by a fresh one"
 _NEVER = float("inf")
 
 
@@ -25,11 +26,17 @@ class Verdict:
     ended: dict[str, int]
     faults: dict[str, int]
     crashes: int
-    rescued_within: float | None  # seconds from a worker's death to the last rescue of its jobs
+    rescues: Waits | None  # of jobs whose worker was killed
+    lease: float
     resumed_steps: int
     ghosts: int  # attempts that ran to their end after their job had been taken from them
     refused_effects: int  # by the register: a later attempt had written there
-    refused_settles: int  # by the store, as the workers' logs tell
+    taken_settles: int
+    refused_settles: int  # by the store: the lease was lost
+    late_workers: int  # that were frozen, woke up, and were refused
+    dropped_settles: int  # by the worker itself, as its log tells: it knew of the lost lease
+    recycled: int  # workers that had grown too large and were replaced
+    repeated_calls: int  # of producers: refused, or not answered
     cancels: dict[str, int]
     violations: list[str]
 
@@ -37,6 +44,10 @@ class Verdict:
     def bound(self) -> float:
         """The rate of broken jobs that no violation in so many still allows, at 95 %."""
         return 3 / self.jobs
+
+    def facts(self) -> dict[str, object]:
+        """For programs."""
+        return {**asdict(self), "bound": None if self.violations else self.bound}
 
 
 def verdict(it: Evidence, violations: list[str], seconds: float) -> Verdict:
@@ -55,28 +66,34 @@ def verdict(it: Evidence, violations: list[str], seconds: float) -> Verdict:
         ended=dict(Counter(row["state"] for row in it.jobs)),
         faults=dict(Counter(line["fault"] for line in it.faults)),
         crashes=sum(row["crash_count"] for row in it.jobs),
-        rescued_within=_rescued_within(it),
+        rescues=waits(it),
+        lease=it.plan["lease"],
         resumed_steps=len(kept),
         ghosts=sum(line["at"] > taken.get((line["job"], line["fence"]), _NEVER) for line in ends),
         refused_effects=sum(not line["applied"] for line in ends),
-        refused_settles=sum(text.count(words) for text in logs for words in _REFUSED),
+        taken_settles=sum(said["status"] == "applied" for said in it.settles),
+        refused_settles=sum(said["status"] == "stale" for said in it.settles),
+        late_workers=_late_workers(it),
+        dropped_settles=sum(text.count(words) for text in logs for words in _DROPPED),
+        recycled=sum(text.count(_RECYCLED) for text in logs),
+        repeated_calls=sum("refused" in line for line in it.produced),
         cancels=dict(Counter(answer or "unanswered" for answer in it.cancels.values())),
         violations=violations,
     )
 
 
-def _rescued_within(it: Evidence) -> float | None:
-    """By the pid in the worker's name; numbers that were used twice are left out."""
-    killed = {line["pid"]: line["at"] for line in it.faults if line["fault"] == "SIGKILL"}
-    waits = [
-        past["at"] - killed[pid]
-        for row in it.jobs
-        for past in it.attempts(row)
-        if past["facts"]["outcome"] == "crash"
-        and (pid := int(past["facts"]["worker"].split("-")[-2])) in killed
-        and past["facts"]["started_at"] <= killed[pid] <= past["at"]
-    ]
-    return round(max(waits) / 1e6, 2) if waits else None
+def _late_workers(it: Evidence) -> int:
+    """How often a worker was frozen and then refused, before it was frozen again."""
+    refused = [said for said in it.settles if said["status"] == "stale"]
+    found = 0
+    for number, line in enumerate(it.faults):
+        if line["fault"] == "SIGCONT":
+            later = (other for other in it.faults[number + 1 :] if other.get("pid") == line["pid"])
+            until = next((other["at"] for other in later), _NEVER)
+            found += any(
+                said["pid"] == line["pid"] and line["at"] <= said["at"] < until for said in refused
+            )
+    return found
 
 
 def markdown(verdicts: Sequence[Verdict]) -> str:
@@ -94,23 +111,39 @@ def markdown(verdicts: Sequence[Verdict]) -> str:
 
 
 def _figures(it: Verdict) -> dict[str, str]:
-    within = it.rescued_within
+    found = it.rescues
     return {
         "jobs": f"{it.jobs:,}",
         "ended": _counts(it.ended),
         "faults": _counts(it.faults),
         "attempts": f"{it.attempts:,}",
         "attempts lost with their process": f"{it.crashes:,}",
-        "rescued after a kill within": "none" if within is None else f"{within:g} s",
+        "leases": f"{it.lease:g} s",
+        "claimable after a kill": "" if found is None else _seconds(found),
+        f"later than a lease and {SLACK:g} s": "" if found is None else str(found.late),
+        "claimed again within": "" if found is None else f"{found.claimed:g} s",
         "steps not done again": f"{it.resumed_steps:,}",
         "ghosts that ran to their end": f"{it.ghosts:,}",
         "of those, effects refused by the register": f"{it.refused_effects:,}",
-        "settles refused or dropped": f"{it.refused_settles:,}",
+        "settles taken": f"{it.taken_settles:,}",
+        "late settles, refused by the store": f"{it.refused_settles:,}",
+        "frozen workers whose late settle was refused": f"{it.late_workers:,}",
+        "late settles, dropped by the worker": f"{it.dropped_settles:,}",
+        "workers replaced for their size": f"{it.recycled:,}",
+        "calls of producers that were refused, and repeated": f"{it.repeated_calls:,}",
         "cancels answered": _counts(it.cancels),
         "seconds": f"{it.seconds:g}",
         "violations": str(len(it.violations)),
         "bound (3/n)": "broken" if it.violations else f"{it.bound:.1e}",
     }
+
+
+def _seconds(found: Waits) -> str:
+    said = f"{found.median:g} s (median), {found.most:g} s (99 %), {found.longest:g} s (longest)"
+    if found.unwatched:
+        longest = f"{found.unwatched_longest:g} s (longest)"
+        said += f"; {found.unwatched} across a further kill of everything: {longest}"
+    return said
 
 
 def _counts(counts: dict[str, int]) -> str:

@@ -1,4 +1,4 @@
-"""The storms: which fault, how often, over what kind of jobs; and the run of one of them.
+"""The storms by name, the sizes that were asked of them, and the run of one of them.
 
 A run has two parts: faults for as long as jobs are left (or until its time is up), then calm, in
 which everything must come to its end. Then every process is stopped, and the checker looks.
@@ -7,172 +7,213 @@ which everything must come to its end. Then every process is stopped, and the ch
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, replace
 from pathlib import Path
-from random import Random
-from signal import SIGCONT, SIGKILL, SIGSTOP
 
-from benchmarks.chaos import checker
-from benchmarks.chaos.evidence import gather, leftovers, unfinished
+from benchmarks.chaos import checker, strikes
+from benchmarks.chaos.bases import BASES
+from benchmarks.chaos.disk.storms import DISK_ASKED, DISK_STORMS
+from benchmarks.chaos.evidence import gather, leftovers
 from benchmarks.chaos.fleet import Fleet
-from benchmarks.chaos.ledger import note
 from benchmarks.chaos.processes import Mix
 from benchmarks.chaos.report import Verdict, verdict
+from benchmarks.chaos.storm import Plan, Storm
 
+__all__ = ["ASKED", "STORMS", "Plan", "Storm", "run"]
 TICK = 0.05
-SWEEP = 1.0  # how often a worker looks for lost leases
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """How large a run is. `seconds` bounds the faults, `calm` the time to come to an end after.
-
-    `plant` names a mistake to be made by every worker, to see whether the storm shows it.
-    """
-
-    jobs: int
-    seconds: float
-    seed: int
-    workers: int = 4
-    slots: int = 4
-    calm: float = 120.0
-    plant: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Storm:
-    """`strike` does one fault, `every` so many seconds. `burns` says that attempts may be lost."""
-
-    name: str
-    mix: Mix
-    strike: Callable[[Fleet, float], None] | None = None
-    every: float = 0.0
-    lease: float = 1.5
-    grace: float = 1.0
-    producers: int = 2
-    burns: bool = True
-
-
-def _kill(fleet: Fleet, _: float) -> None:
-    fleet.hurt(fleet.any_worker(), SIGKILL)
-
-
-def _kill_all(fleet: Fleet, _: float) -> None:
-    for process in (*fleet.workers, *fleet.producers.values()):
-        if process.is_alive():
-            fleet.hurt(process, SIGKILL)
-    for process in (*fleet.workers, *fleet.producers.values()):
-        process.join()
-    note("driver", fleet.place, fault="of everything")
-
-
-def _freeze(fleet: Fleet, lease: float) -> None:
-    """Half of the workers sleep until the others have their jobs, and then go on as if nothing."""
-    frozen = fleet.random.sample(fleet.workers, len(fleet.workers) // 2)
-    for worker in frozen:
-        fleet.hurt(worker, SIGSTOP)
-    time.sleep(lease + 1.5 * SWEEP)
-    for worker in frozen:
-        fleet.hurt(worker, SIGCONT)
-
-
-def _replace(fleet: Fleet, _: float) -> None:
-    worker = fleet.any_worker()
-    fleet.stop(worker)
-    note("driver", fleet.place, fault="SIGTERM", pid=worker.pid)
-
-
+HOUR = 3600.0
 _BOTH = {"work": 3, "stepped": 1}
+_AMONG = {"innocent": 24, "apart": 6}
+
 STORMS = {
     storm.name: storm
     for storm in (
         Storm(
             name="kill",
-            mix=Mix(tasks=_BOTH, seconds=(0.0, 0.3), pause=0.2),
-            strike=_kill,
-            every=0.2,
+            mix=Mix(tasks=_BOTH),
+            strike=strikes.kill,
+            counts="SIGKILL",
+            every=0.1,
+            sweepers=1,
         ),
         Storm(
             name="tree",
-            mix=Mix(tasks=_BOTH, seconds=(0.0, 0.2), pause=0.3),
-            strike=_kill_all,
-            every=1.5,
+            mix=Mix(tasks=_BOTH, seconds=(0.0, 0.2)),
+            strike=strikes.kill_all,
+            counts=strikes.TREE,
+            every=0.5,
+            sweepers=1,
         ),
         Storm(
             name="freeze",
-            mix=Mix(tasks={"work": 2, "stepped": 1, "blunt": 1}, seconds=(0.1, 0.4)),
-            strike=_freeze,
-            every=0.7,
+            mix=Mix(tasks={"work": 2, "stepped": 1, "blunt": 1}, seconds=(0.05, 0.2)),
+            strike=strikes.freeze,
+            counts="SIGSTOP",
+            hits=3,
+            every=0.2,
+            lease=1.0,
+            sweepers=1,
         ),
         Storm(
             name="term",
             mix=Mix(tasks=_BOTH, seconds=(0.0, 0.4)),
-            strike=_replace,
-            every=0.4,
+            strike=strikes.replace,
+            counts="SIGTERM",
+            every=0.2,
             lease=30.0,  # so that a machine that is slow burns nothing, either
             grace=0.1,
             burns=False,
         ),
-        Storm(name="cancel", mix=Mix(tasks=_BOTH, cancels=0.7), lease=30.0),
+        Storm(name="cancel", mix=Mix(tasks=_BOTH, cancels=0.7), lease=30.0, burns=False),
+        Storm(
+            name="lost-answers",
+            mix=Mix(tasks={"work": 1, "stepped": 2}, cancels=0.1),
+            strike=strikes.replace,
+            counts="SIGTERM",
+            every=0.2,
+            lost_calls=0.05,
+            lease=30.0,
+            sweepers=1,
+            burns=False,
+        ),
         Storm(name="killer", mix=Mix(tasks={"innocent": 1}, once=("killer",)), producers=1),
+        Storm(
+            name="segfault",
+            mix=Mix(tasks=_AMONG | {"segfault": 1}, once=("segfault",)),
+            lease=30.0,
+            burns=False,
+        ),
+        Storm(
+            name="oom",
+            mix=Mix(tasks=_AMONG | {"glutton": 1}, once=("glutton",)),
+            lease=30.0,
+            burns=False,
+        ),
+        Storm(
+            name="leak",
+            mix=Mix(tasks={"innocent": 1, "leaky": 1}),
+            lease=30.0,
+            burns=False,
+            words=("--processes=1", "--max-memory=160M"),
+        ),
+        Storm(
+            name="all",
+            mix=Mix(tasks={"work": 3, "stepped": 3, "blunt": 1}, seconds=(0.0, 0.2), cancels=0.2),
+            strike=strikes.any_of_them,
+            every=0.2,
+            sweepers=1,
+            lost_calls=0.05,
+        ),
+        *(replace(storm, only="sqlite") for storm in DISK_STORMS.values()),
     )
 }
 
+# What must be shown of each, on a machine of two cores in half an hour.
+ASKED = {
+    "kill": Plan(jobs=50_000, faults=1000, seconds=HOUR, seed=0, slots=2),
+    "tree": Plan(jobs=5000, faults=100, seconds=HOUR, seed=0),
+    "freeze": Plan(jobs=10_000, faults=300, seconds=HOUR, seed=0, workers=6),
+    "term": Plan(jobs=5000, faults=200, seconds=HOUR, seed=0),
+    "cancel": Plan(jobs=7500, seconds=HOUR, seed=0),
+    "lost-answers": Plan(jobs=10_000, faults=100, seconds=HOUR, seed=0),
+    "killer": Plan(jobs=1001, seconds=HOUR, seed=0),
+    "segfault": Plan(jobs=1000, seconds=HOUR, seed=0),
+    "oom": Plan(jobs=1000, seconds=HOUR, seed=0),
+    "leak": Plan(jobs=500, seconds=HOUR, seed=0, workers=2),
+    "all": Plan(jobs=5000, faults=150, seconds=HOUR, seed=0),
+    **DISK_ASKED,
+}
 
-def run(storm: Storm, plan: Plan, place: Path) -> Verdict:
-    """One storm in an empty directory, from the first process to the verdict."""
-    for name in ("ledger", "register", "log", "data"):
+
+def run(
+    storm: Storm, plan: Plan, place: Path, show: Callable[[Fleet], None] = lambda _: None
+) -> Verdict:
+    """One storm in an empty directory, from the first process to the verdict.
+
+    `show` is called many times a second, for whoever wants to see how far it is.
+    """
+    for name in ("ledger", "register", "log", "data", "freeze"):
         (place / name).mkdir(parents=True)
+    BASES[plan.store].prepare(place)
     facts = {"storm": storm.name, "lease": storm.lease, "burns": storm.burns, **asdict(plan)}
     (place / "plan.json").write_text(json.dumps(facts))
-    fleet = Fleet(
-        place,
-        Random(plan.seed),
-        storm.mix,
-        jobs=plan.jobs,
-        workers=plan.workers,
-        producers=storm.producers,
-        words=[f"-Qdefault={plan.slots}", f"--lease={storm.lease}s", f"--grace={storm.grace}s"],
-        plant=plan.plant,
-    )
+    fleet = Fleet(place, storm, plan)
     began = time.monotonic()
-    try:
-        _rage(storm, plan, fleet)
-        complaints = _calm(fleet, plan.calm)
-        complaints += fleet.end()
-    finally:
-        fleet.abandon()
+    with storm.around(place) as complaints:
+        try:
+            _rage(storm, plan, fleet, show)
+            complaints.extend(_calm(fleet, plan.calm, show))
+            complaints.extend(fleet.end())
+        finally:
+            fleet.abandon()
     evidence = gather(place)
     return verdict(evidence, complaints + checker.check(evidence), time.monotonic() - began)
 
 
-def _rage(storm: Storm, plan: Plan, fleet: Fleet) -> None:
-    """Strike while jobs are left and there is time. What a strike killed is replaced at once."""
-    fleet.begin()
+def _rage(storm: Storm, plan: Plan, fleet: Fleet, show: Callable[[Fleet], None]) -> None:
+    """Strike while jobs are left and there is time. What a strike killed is replaced at once.
+
+    If the faults are counted, each has its share of the jobs, and the last share comes after them.
+    """
     end = time.monotonic() + plan.seconds
+    share = 0.0 if plan.faults is None else plan.jobs / (-(-plan.faults // fleet.hits) + 2)
+    struck = 0
+    fleet.allow(int(2 * share) if share else plan.jobs)
+    fleet.begin()
+    while _dealt(storm, fleet, struck) < (plan.faults or math.inf):
+        if not _until_turn(storm, fleet, end, int(share * (struck + 0.5)), show):
+            break
+        assert storm.strike is not None
+        storm.strike(fleet, storm.lease)
+        struck += 1
+        fleet.allow(int(share * (struck + 2)) if share else plan.jobs)
+        fleet.fill()
+    fleet.allow(plan.jobs)
+
+
+def _dealt(storm: Storm, fleet: Fleet, struck: int) -> int:
+    return fleet.faults[storm.counts] if storm.counts else struck
+
+
+def _until_turn(
+    storm: Storm, fleet: Fleet, end: float, needed: int, show: Callable[[Fleet], None]
+) -> bool:
+    """Wait for the next strike; False when there is none: all jobs have ended, or time is up."""
+    turn = time.monotonic() + storm.every
     while time.monotonic() < end and not _done(fleet):
-        struck = time.monotonic()
-        while time.monotonic() < min(end, struck + max(storm.every, TICK)):
-            time.sleep(TICK)
-            fleet.fill()
-        if storm.strike is not None and not _done(fleet):
-            storm.strike(fleet, storm.lease)
-            fleet.fill()
-
-
-def _calm(fleet: Fleet, patience: float) -> list[str]:
-    """Wait until every job has ended and left no workspace; answers what did not come."""
-    deadline = time.monotonic() + patience
-    while not _done(fleet) or leftovers(fleet.place):
-        if time.monotonic() > deadline:
-            what = "workspaces" if _done(fleet) else "jobs"
-            return [f"{what} were left {patience:g} s after the last fault"]
         time.sleep(TICK)
         fleet.fill()
+        show(fleet)
+        if (
+            storm.strike is not None
+            and time.monotonic() >= turn
+            and fleet.base.ended(fleet.place) >= needed
+        ):
+            return not _done(fleet)
+    return False
+
+
+def _calm(fleet: Fleet, patience: float, show: Callable[[Fleet], None]) -> list[str]:
+    """Wait until every job has ended and left no workspace; answers what did not come.
+
+    As long as jobs end, it waits on.
+    """
+    ended, deadline = -1, 0.0
+    while not _done(fleet) or leftovers(fleet.place, fleet.base):
+        before, ended = ended, fleet.base.ended(fleet.place)
+        if ended > before:
+            deadline = time.monotonic() + patience
+        if time.monotonic() > deadline:
+            what = "workspaces" if _done(fleet) else "jobs"
+            return [f"{what} were left {patience:g} s after the last fault, or the last end"]
+        time.sleep(TICK)
+        fleet.fill()
+        show(fleet)
     return []
 
 
 def _done(fleet: Fleet) -> bool:
-    return fleet.produced and unfinished(fleet.place) == 0
+    return fleet.produced and fleet.base.unfinished(fleet.place) == 0

@@ -6,7 +6,9 @@ They never raise: whatever goes wrong with their jobs came from outside.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
+import resource
 import signal
 import time
 from typing import Any
@@ -16,6 +18,8 @@ from benchmarks.chaos.ledger import note, place
 from windlass import Context, Windlass, fixed
 
 app = Windlass()
+MIB = 1024 * 1024
+ENOUGH = 48  # MiB
 ENDURING = 1000  # the crash cap of jobs whose workers are killed all the time
 
 
@@ -77,3 +81,44 @@ async def killer(ctx: Context, seconds: float) -> None:
     _say(ctx, "start")
     await asyncio.sleep(seconds)
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+@app.task(executor="process")
+def apart(ctx: Context, seconds: float) -> dict[str, object]:
+    """An innocent one in a child process, with the crash cap that users have."""
+    _say(ctx, "start")
+    (ctx.workspace / "half-done").write_text(str(ctx.fence))
+    time.sleep(seconds)
+    return _finish(ctx)
+
+
+@app.task(executor="process", backoff=fixed(0.1))
+def segfault(ctx: Context, seconds: float) -> None:
+    """Reads where there is no memory: a bug in a C library."""
+    _say(ctx, "start")
+    time.sleep(seconds)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    note("driver", fault="SIGSEGV", pid=os.getpid())
+    ctypes.string_at(0)
+
+
+@app.task(executor="process", backoff=fixed(0.1))
+def glutton(ctx: Context, seconds: float) -> None:
+    """Takes memory up to a limit, at which it is killed as the kernel kills: without a word."""
+    _say(ctx, "start")
+    held = [bytearray(os.urandom(MIB)) for _ in range(ENOUGH)]
+    time.sleep(seconds)
+    note("driver", fault="out of memory", pid=os.getpid(), held=len(held))
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+_leak: list[bytearray] = []
+
+
+@app.task
+async def leaky(ctx: Context, seconds: float) -> dict[str, object]:
+    """Never gives back what it took from its worker's memory."""
+    _say(ctx, "start")
+    _leak.append(bytearray(os.urandom(8 * MIB)))
+    await asyncio.sleep(seconds)
+    return _finish(ctx)

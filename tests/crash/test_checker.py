@@ -20,6 +20,7 @@ from benchmarks.chaos.fleet import left_behind
 from benchmarks.chaos.ledger import PLACE, note
 from benchmarks.chaos.processes import Mix
 from benchmarks.chaos.report import markdown, verdict
+from benchmarks.chaos.rescues import waits
 from benchmarks.chaos.storms import Plan, Storm, run
 
 MIXED = Storm(
@@ -176,6 +177,41 @@ def repeat_a_step(place: Path, job: str) -> None:
     say(place, kept["id"], fence=9, attempt=9, phase="step", step="first")
 
 
+def settle(place: Path, job: str, fence: int, trigger: str, status: str) -> None:
+    answers = [(job, fence, trigger, status, "succeeded")]
+    note("settle", place, answers=answers, pid=1)
+
+
+def take_a_late_settle(place: Path, job: str) -> None:
+    settle(place, crashed_job(place), 1, "succeed", "applied")
+
+
+def take_another_settle(place: Path, job: str) -> None:
+    settle(place, job, 1, "release", "applied")
+
+
+def take_a_settle_of_nobody(place: Path, job: str) -> None:
+    settle(place, job, 7, "succeed", "applied")
+
+
+def refuse_the_holder(place: Path, job: str) -> None:
+    settle(place, job, 1, "succeed", "stale")
+
+
+def answer_a_settle_with_a_conflict(place: Path, job: str) -> None:
+    settle(place, job, 1, "succeed", "conflict")
+
+
+def crashed_job(place: Path) -> str:
+    """One whose first lease was lost."""
+    evidence = gather(place)
+    return next(
+        str(row["id"])
+        for row in evidence.jobs
+        if [past["facts"]["outcome"] for past in evidence.attempts(row)][:1] == ["crash"]
+    )
+
+
 def forbid_crashes(place: Path, job: str) -> None:
     plan = json.loads((place / "plan.json").read_text())
     (place / "plan.json").write_text(json.dumps(plan | {"burns": False}))
@@ -197,6 +233,11 @@ def forbid_crashes(place: Path, job: str) -> None:
         (promise_a_cancel, "was answered running; it ended succeeded"),
         (run_on, "ran on after retry"),
         (repeat_a_step, "is kept from fence"),
+        (take_a_late_settle, "was taken; that attempt ended by crash"),
+        (take_another_settle, "was taken; that attempt ended by succeed"),
+        (take_a_settle_of_nobody, "was taken; that attempt ended by None"),
+        (refuse_the_holder, "was refused as stale; that attempt ended by succeed"),
+        (answer_a_settle_with_a_conflict, "was answered conflict"),
         (forbid_crashes, "where none may be lost"),
     ],
 )
@@ -209,6 +250,11 @@ def test_it_sees_what_does_not_fit_the_ledgers(
     change(place, job_at(place, quiet))
     with pytest.raises(AssertionError, match=said):
         assert complaints(place) == ""
+
+
+def test_a_settle_that_is_refused_for_its_lost_lease_is_as_it_must_be(place: Path) -> None:
+    settle(place, crashed_job(place), 1, "succeed", "stale")
+    assert complaints(place) == ""
 
 
 def test_a_line_that_a_kill_cut_short_is_left_out(place: Path) -> None:
@@ -234,9 +280,41 @@ def test_the_report_names_what_is_broken_and_bounds_what_is_not(place: Path) -> 
     evidence: Evidence = gather(place)
     well, ill = verdict(evidence, [], 1.0), verdict(evidence, ["job 7 is lost"], 1.0)
     assert f"{3 / well.jobs:.1e}" in markdown([well])
+    assert json.loads(json.dumps(well.facts()))["bound"] == 3 / well.jobs
+    assert ill.facts()["bound"] is None
     assert "0 violations" in markdown([well])
     assert "- mixed: job 7 is lost" in markdown([well, ill])
     assert "3/n, 95" not in markdown([well, ill])
+
+
+def lost(worker: int, at: float) -> dict[str, object]:
+    """An attempt that began at 0 and was taken back then, in seconds."""
+    facts = {"outcome": "crash", "worker": f"host-{worker}-f00", "started_at": 0}
+    return {"type": "attempt", "at": round(at * 1e6), "facts": facts}
+
+
+def test_the_report_tells_how_long_the_jobs_of_the_dead_waited(tmp_path: Path) -> None:
+    """With leases of 1.5 s: one in time, one late, and one that nobody was left to rescue."""
+    moments = [("SIGKILL", 1, 0.5), ("SIGKILL", 2, 0.5), ("SIGKILL", 3, 9.0)]
+    moments += [("of everything", 0, 9.1), ("of everything", 0, 10.0)]
+    evidence = Evidence(
+        place=tmp_path,
+        plan={"lease": 1.5},
+        faults=[{"fault": name, "pid": pid, "at": at * 1e6} for name, pid, at in moments],
+        jobs=[{"id": str(n), "n": n, "started_at": 20e6} for n in (1, 2, 3)],
+        log={n: [lost(n, at)] for n, at in ((1, 2.5), (2, 4.5), (3, 14.0))},
+        produced=[],
+        ran=[],
+        settled=[],
+        register={},
+        steps={},
+        outcomes={},
+        leftovers=set(),
+    )
+    found = waits(evidence)
+    assert found is not None
+    assert (found.number, found.late, found.longest, found.claimed) == (2, 1, 4.0, 19.5)
+    assert (found.unwatched, found.unwatched_longest) == (1, 5.0)
 
 
 def test_the_checker_imports_no_windlass_code() -> None:

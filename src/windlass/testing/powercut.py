@@ -46,14 +46,16 @@ class _Inode:
 
 
 @dataclass(frozen=True, slots=True)
-class _Frozen:
+class Content:
+    """A file at one moment: what was synced, and what was only written since."""
+
     lasting: bytes
     pending: Sequence[Op]
 
-    def content(self, kept: Sequence[Op]) -> bytes:
+    def after(self, kept: Sequence[Op]) -> bytes:
         content = bytearray(self.lasting)
         for op in kept:
-            _apply(content, op)
+            apply(content, op)
         return bytes(content)
 
 
@@ -63,7 +65,7 @@ class State:
 
     names: Mapping[str, int]  # the names that are safe, and whose content they lead to
     changes: Sequence[tuple[str, int | None]]  # names made and removed since, not yet safe
-    contents: Mapping[int, _Frozen]
+    contents: Mapping[int, Content]
 
     def images(self, seed: int, parts: int) -> Iterator[Image]:
         """Nothing unsynced, then all of it, then `parts` seeded mixtures."""
@@ -83,10 +85,11 @@ class State:
             else:
                 names[name] = number
         found = {name: self.contents[number] for name, number in names.items()}
-        return {name: file.content(keep(file.pending)) for name, file in found.items()}
+        return {name: file.after(keep(file.pending)) for name, file in found.items()}
 
 
-def _apply(content: bytearray, op: Op) -> None:
+def apply(content: bytearray, op: Op) -> None:
+    """Do to a file's content what an operation does."""
     offset, data = op
     if data is None:
         del content[offset:]
@@ -151,7 +154,7 @@ class PowerCutDisk(apsw.VFS):
                 names={name: id(inode) for name, inode in self._safe.items()},
                 changes=[(name, id(inode) if inode else None) for name, inode in self._changes],
                 contents={
-                    id(inode): _Frozen(inode.lasting, tuple(inode.pending)) for inode in inodes
+                    id(inode): Content(inode.lasting, tuple(inode.pending)) for inode in inodes
                 },
             )
 
@@ -229,7 +232,7 @@ class _File(apsw.VFSFile):
             if self.disk.honest:
                 content = bytearray(self.inode.lasting)
                 for op in self.inode.pending:
-                    _apply(content, op)
+                    apply(content, op)
                 self.inode.lasting = bytes(content)
                 self.inode.pending.clear()
             if self.syncs_directory:

@@ -1,0 +1,147 @@
+"""What all processes did to the files, in order; and what of it a power cut would leave.
+
+One file that every process appends to. A change is written down after it was made, inside the very
+call, so while SQLite's locks are held: two changes of one place are here in their true order, and
+what is here was truly done. A sync is written down after it returned, with the length that the
+journal had before it began: only what was written down by then is taken for synced. A change that a
+process did not come to write down was known to nobody, and is as good as made after the cut.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from struct import Struct
+from typing import Literal, NamedTuple, TypeAlias
+
+import apsw
+
+from benchmarks.chaos.disk.seam import Disk, Go
+from windlass.testing.powercut import Content, Op, State, apply
+
+Kind: TypeAlias = Literal["open", "write", "truncate", "sync", "delete"]
+_KINDS: tuple[Kind, ...] = ("open", "write", "truncate", "sync", "delete")
+_HEAD = Struct("<BBqI")  # kind, length of the name, number, length of the data
+
+
+class Entry(NamedTuple):
+    at: int  # where it is in the journal
+    kind: Kind
+    name: str
+    number: int  # offset of a write, new size, what a sync covers, whether a delete is synced
+    data: bytes
+
+
+class JournaledDisk(Disk):
+    """The disk as it is, and a journal of what is done to it. Not `honest`, it forgets syncs."""
+
+    def __init__(self, path: Path, *, honest: bool = True) -> None:
+        self._honest = honest
+        self._file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+    def opened(self, name: str) -> None:
+        self._note("open", name)
+
+    def write(self, name: str, data: bytes, offset: int, go: Go) -> int:
+        return self._done(go(), "write", name, offset, data)
+
+    def truncate(self, name: str, size: int, go: Go) -> int:
+        return self._done(go(), "truncate", name, size)
+
+    def sync(self, name: str, go: Go) -> int:
+        covered = os.fstat(self._file).st_size if self._honest else 0
+        return self._done(go(), "sync", name, covered)
+
+    def delete(self, name: str, syncs: bool, go: Go) -> int:
+        return self._done(go(), "delete", name, int(syncs and self._honest))
+
+    def _done(self, code: int, kind: Kind, name: str, number: int = 0, data: bytes = b"") -> int:
+        if code == apsw.SQLITE_OK:
+            self._note(kind, name, number, data)
+        return code
+
+    def _note(self, kind: Kind, name: str, number: int = 0, data: bytes = b"") -> None:
+        """One write at the end of the file: entries of two processes do not mix."""
+        head = _HEAD.pack(_KINDS.index(kind), len(name), number, len(data))
+        entry = head + name.encode() + data
+        if os.write(self._file, entry) != len(entry):
+            raise OSError("no room for the journal of the disk")
+
+
+def read(path: Path) -> Iterator[Entry]:
+    content, at = path.read_bytes(), 0
+    while at < len(content):
+        kind, name_size, number, size = _HEAD.unpack_from(content, at)
+        begin = at + _HEAD.size
+        name, data = begin + name_size, begin + name_size + size
+        yield Entry(at, _KINDS[kind], content[begin:name].decode(), number, content[name:data])
+        at = data
+
+
+class _File:
+    def __init__(self, lasting: bytes = b"") -> None:
+        self.lasting = bytearray(lasting)
+        self.pending: deque[tuple[int, Op]] = deque()
+
+    def sync(self, covered: int) -> None:
+        while self.pending and self.pending[0][0] < covered:
+            apply(self.lasting, self.pending.popleft()[1])
+
+
+class Replay:
+    """Follows a journal from the files that were there when it began.
+
+    The directory is that of a journaling file system (ext4, XFS, btrfs): what is synced is found
+    again under its name, and of what came after, some first part.
+    """
+
+    def __init__(self, files: dict[str, bytes]) -> None:
+        self._live = {name: _File(content) for name, content in files.items()}
+        self._safe = dict(self._live)
+        self._changes: deque[tuple[int, str, _File | None]] = deque()
+
+    def follow(self, entries: Iterator[Entry]) -> State:
+        for entry in entries:
+            match entry.kind:
+                case "sync":
+                    self._file(entry).sync(entry.number)
+                    self._sync_directory(entry.number)
+                case "delete":
+                    if self._live.pop(entry.name, None) is not None:
+                        self._changes.append((entry.at, entry.name, None))
+                    if entry.number:
+                        self._sync_directory(entry.at + 1)
+                case "open":
+                    self._file(entry)
+                case "write":
+                    self._file(entry).pending.append((entry.at, (entry.number, entry.data)))
+                case "truncate":
+                    self._file(entry).pending.append((entry.at, (entry.number, None)))
+        return self._state()
+
+    def _file(self, entry: Entry) -> _File:
+        if entry.name not in self._live:
+            made = self._live[entry.name] = _File()
+            self._changes.append((entry.at, entry.name, made))
+        return self._live[entry.name]
+
+    def _sync_directory(self, covered: int) -> None:
+        while self._changes and self._changes[0][0] < covered:
+            _, name, file = self._changes.popleft()
+            if file is None:
+                self._safe.pop(name, None)
+            else:
+                self._safe[name] = file
+
+    def _state(self) -> State:
+        files = [*self._safe.values(), *(file for _, _, file in self._changes if file)]
+        return State(
+            names={name: id(file) for name, file in self._safe.items()},
+            changes=[(name, id(file) if file else None) for _, name, file in self._changes],
+            contents={
+                id(file): Content(bytes(file.lasting), [op for _, op in file.pending])
+                for file in files
+            },
+        )

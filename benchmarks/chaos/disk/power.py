@@ -1,0 +1,114 @@
+"""The power goes: every process stops in one moment, and the files hold what a disk could hold.
+
+That is all that was synced, and of the rest any part, torn at sectors: chosen by the seed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+from benchmarks.chaos import ledger
+from benchmarks.chaos.disk.entering import BASE, PAGES, Sort, prepare
+from benchmarks.chaos.disk.journal import Replay, read
+from benchmarks.chaos.disk.living import stir
+from benchmarks.chaos.fleet import PATIENCE, Fleet
+from windlass.testing.powercut import Image, write_image
+
+CUT = "power cut"
+_ENDED = frozenset("TtZX")  # how the kernel calls what is stopped or dead
+
+
+@contextmanager
+def powered(
+    place: Path, *, sort: Sort = "journaled", durability: str = "full", pages: int = PAGES
+) -> Iterator[list[str]]:
+    disk = prepare(place, sort, durability=durability, pages=pages)
+    (disk / "lasting").mkdir()
+    complaints: list[str] = []
+    yield complaints
+    if not complaints and _replayed(disk)[1] != _there(place):
+        complaints.append("the journal of the disk does not lead to what the disk holds")
+    complaints += [
+        f"after a power cut: {problem}"
+        for line in ledger.read(place, "disk")
+        for problem in line["broken"]
+    ]
+
+
+def cut(fleet: Fleet, _: float, *, harsh: bool = False) -> None:
+    """Stop all, keep what the disk has, start again from that. If `harsh`, nothing unsynced."""
+    stir(fleet)
+    living = [one for one in (*fleet.everything, *fleet.stopping) if one.is_alive()]
+    _stop_at_once([process.pid for process in living if process.pid is not None])
+    for process in living:
+        process.kill()
+    for process in living:
+        process.join(PATIENCE)
+    nothing, everything, part = _replayed(fleet.place / "disk", fleet.random.getrandbits(32))
+    image = nothing if harsh else fleet.random.choice((nothing, everything, part, part))
+    _lay_out(fleet.place, image)
+    ledger.note("disk", fleet.place, broken=_broken(fleet.place, image))
+    fleet.struck(CUT)
+
+
+def _stop_at_once(pids: list[int]) -> None:
+    """No process goes on while another is dead already and has lost its locks."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGSTOP)
+    deadline = time.monotonic() + PATIENCE
+    while not all(_stands_still(pid) for pid in pids):
+        if time.monotonic() > deadline:
+            raise TimeoutError("a process cannot be stopped")
+        time.sleep(0.001)
+
+
+def _stands_still(pid: int) -> bool:
+    try:
+        threads = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/stat")]
+    except OSError:
+        return False  # one just ended: look again
+    return all(stat.rpartition(")")[2].split()[0] in _ENDED for stat in threads)
+
+
+def _replayed(disk: Path, seed: int = 0) -> Sequence[Image]:
+    """What the disk could hold by now: nothing unsynced, all of it, or a part."""
+    files = {path.name: path.read_bytes() for path in (disk / "lasting").iterdir()}
+    return list(Replay(files).follow(read(disk / "journal")).images(seed, 1))
+
+
+def _there(place: Path) -> Image:
+    files = {path.name: path.read_bytes() for path in place.glob(f"{BASE}*")}
+    files.pop(f"{BASE}-shm", None)
+    return files
+
+
+def _lay_out(place: Path, image: Image) -> None:
+    """From here on this is what the disk has; the memory that processes shared is no more."""
+    for path in (*place.glob(f"{BASE}*"), *(place / "disk" / "lasting").iterdir()):
+        path.unlink()
+    write_image(image, place)
+    write_image(image, place / "disk" / "lasting")
+    os.truncate(place / "disk" / "journal", 0)
+
+
+def _broken(place: Path, image: Image) -> list[str]:
+    """What SQLite has to say of a copy: to ask the files themselves would mend them."""
+    copy = place / "disk" / "copy"
+    copy.mkdir()
+    write_image(image, copy)
+    try:
+        with closing(sqlite3.connect(copy / BASE)) as base:
+            said = [str(row[0]) for row in base.execute("PRAGMA integrity_check")]
+    except sqlite3.DatabaseError as error:
+        said = [str(error)]
+    finally:
+        shutil.rmtree(copy)
+    return [] if said == ["ok"] else said

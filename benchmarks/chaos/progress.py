@@ -1,0 +1,43 @@
+"""How far a storm is, for whoever waits at the terminal."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from benchmarks.chaos.fleet import Fleet
+from benchmarks.chaos.storm import Plan, Storm
+
+
+class Progress:
+    """On a terminal one line that changes; else, for logs, a line now and then."""
+
+    def __init__(self, storm: Storm, plan: Plan) -> None:
+        self._storm = storm
+        self._plan = plan
+        self._live = sys.stderr.isatty()
+        self._began = time.monotonic()
+        self._every = 1.0 if self._live else 20.0
+        self._shown = self._began if not self._live else 0.0
+
+    def __call__(self, fleet: Fleet) -> None:
+        now = time.monotonic()
+        if now >= self._shown + self._every:
+            self._shown = now
+            self._say(self._line(fleet))
+
+    def end(self) -> None:
+        if self._live:
+            self._say("")
+
+    def _line(self, fleet: Fleet) -> str:
+        plan, storm = self._plan, self._storm
+        ended = f"{fleet.base.ended(fleet.place):,} of {plan.jobs:,} jobs"
+        dealt = fleet.faults[storm.counts] if storm.counts else sum(fleet.faults.values())
+        of = f" of {plan.faults:,}" if plan.faults and storm.counts else ""
+        hurt = f", {dealt:,}{of} {storm.counts or 'faults'}" if storm.strike else ""
+        return f"{storm.name}: {ended}{hurt}, {time.monotonic() - self._began:.0f} s"
+
+    def _say(self, line: str) -> None:
+        end = "" if self._live else "\n"
+        print(f"\r\x1b[K{line}" if self._live else line, end=end, file=sys.stderr, flush=True)

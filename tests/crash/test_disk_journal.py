@@ -1,0 +1,102 @@
+"""What a power cut leaves, by the journal of what was done to the disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import apsw
+import pytest
+from benchmarks.chaos.disk.journal import JournaledDisk, Replay, read
+
+from windlass.testing.powercut import Image
+
+OK = apsw.SQLITE_OK
+
+
+def done() -> int:
+    return OK
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "journal"
+
+
+@pytest.fixture
+def disk(path: Path) -> JournaledDisk:
+    return JournaledDisk(path)
+
+
+def left(path: Path, **files: bytes) -> tuple[Image, Image]:
+    """The least and the most that a power cut leaves."""
+    least, most = Replay(files).follow(read(path)).images(seed=0, parts=0)
+    return least, most
+
+
+def test_what_was_synced_is_there_and_what_was_not_may_be(disk: JournaledDisk, path: Path) -> None:
+    disk.opened("a")
+    disk.write("a", b"one", 0, done)
+    disk.sync("a", done)
+    disk.write("a", b"two", 3, done)
+    assert left(path) == ({"a": b"one"}, {"a": b"onetwo"})
+
+
+def test_a_write_that_is_made_during_a_sync_is_not_covered_by_it(
+    disk: JournaledDisk, path: Path
+) -> None:
+    other = JournaledDisk(path)  # another process
+    disk.write("a", b"one", 0, done)
+    disk.sync("a", lambda: other.write("a", b"two", 3, done))
+    assert left(path) == ({"a": b"one"}, {"a": b"onetwo"})
+
+
+def test_a_sync_of_one_process_covers_what_another_wrote_before(
+    disk: JournaledDisk, path: Path
+) -> None:
+    JournaledDisk(path).write("a", b"one", 0, done)
+    disk.sync("a", done)
+    assert left(path)[0] == {"a": b"one"}
+
+
+def test_a_sync_covers_its_own_file_only(disk: JournaledDisk, path: Path) -> None:
+    disk.write("a", b"one", 0, done)
+    disk.write("b", b"two", 0, done)
+    disk.sync("b", done)
+    assert left(path)[0] == {"a": b"", "b": b"two"}
+
+
+def test_what_failed_was_not_done(disk: JournaledDisk, path: Path) -> None:
+    disk.write("a", b"one", 0, done)
+    disk.write("a", b"two", 0, lambda: apsw.SQLITE_IOERR_WRITE)
+    disk.sync("a", lambda: apsw.SQLITE_IOERR_FSYNC)
+    assert left(path) == ({}, {"a": b"one"})
+
+
+def test_a_disk_that_lies_has_synced_nothing(path: Path) -> None:
+    disk = JournaledDisk(path, honest=False)
+    disk.write("a", b"one", 0, done)
+    disk.sync("a", done)
+    assert left(path, a=b"old") == ({"a": b"old"}, {"a": b"one"})
+
+
+def test_a_file_that_was_cut_off_or_removed_may_come_back_until_that_is_synced(
+    disk: JournaledDisk, path: Path
+) -> None:
+    files = {"a": b"long", "b": b"gone", "c": b"gone"}
+    disk.truncate("a", 2, done)
+    disk.delete("b", False, done)
+    assert left(path, **files) == (files, {"a": b"lo", "c": b"gone"})
+    disk.delete("c", True, done)
+    assert left(path, **files)[0] == {"a": b"long"}
+    disk.sync("a", done)
+    assert left(path, **files)[0] == {"a": b"lo"}
+
+
+def test_a_removed_file_that_is_made_anew_holds_nothing_old(
+    disk: JournaledDisk, path: Path
+) -> None:
+    disk.delete("a", True, done)
+    disk.opened("a")
+    disk.write("a", b"x", 1, done)
+    disk.sync("a", done)
+    assert left(path, a=b"old")[0] == {"a": b"\0x"}

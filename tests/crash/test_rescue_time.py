@@ -1,0 +1,69 @@
+"""A dead worker's job is claimable again within its lease and two seconds, in virtual time.
+
+The sweeper's real loop runs with its default interval; when the worker dies, and where in its
+interval the sweeper is then, is the seed's choice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+import pytest
+from benchmarks.chaos.simulation.loops import World
+
+from windlass import WorkerConfig
+from windlass.core.clock import Instant
+from windlass.core.ids import uuid7
+from windlass.core.lease import Claim
+from windlass.store import Retention
+from windlass.stores.memory import MemoryStore
+from windlass.testing.clock import START
+from windlass.testing.factories import make_job
+from windlass.worker.sweeper import Sweeper
+
+SLACK = 2.0
+LOOK = 0.05
+
+
+@dataclass
+class WorldClock:
+    world: World
+
+    def now(self) -> Instant:
+        return START + round(self.world.now * 1_000_000)
+
+
+async def seconds_until_claimable(world: World, lease: float) -> float:
+    """From the death of a worker that held a job to the moment at which another has it."""
+    random = world.random
+    store = MemoryStore(clock=WorldClock(world))
+    sweeping = asyncio.create_task(Sweeper(store, WorkerConfig().sweep, Retention()).run())
+    await asyncio.sleep(random.uniform(0, 5))
+    await store.enqueue([make_job()])
+    [job] = await store.claim(claim_by("dead", lease))
+    for _ in range(random.randrange(4)):
+        await asyncio.sleep(lease / 3)
+        await store.extend([job.lease], lease)
+    await asyncio.sleep(random.uniform(0, lease / 3))
+    died = world.now
+    await asyncio.sleep(lease / 2)
+    while not await store.claim(claim_by("heir", lease)):  # noqa: ASYNC110 - virtual time
+        await asyncio.sleep(LOOK)
+    sweeping.cancel()
+    return world.now - died
+
+
+def claim_by(worker: str, lease: float) -> Claim:
+    return Claim(token=uuid7(), worker=worker, queues=[("default", 1)], lease=lease)
+
+
+@pytest.mark.parametrize("lease", [1.5, 30.0])
+def test_a_dead_workers_job_is_claimable_within_its_lease_and_two_seconds(lease: float) -> None:
+    waits = []
+    for seed in range(100):
+        world = World(seed)
+        waits.append(world.run(seconds_until_claimable(world, lease), world.loop()))
+        world.bury(world.loops)
+    assert max(waits) <= lease + SLACK
+    assert min(waits) >= lease * 2 / 3  # nobody took it from a worker that may have been alive
