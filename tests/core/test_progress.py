@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from windlass.core.clock import SECOND
 from windlass.core.errors import InvalidArgumentError
 from windlass.core.progress import (
     COMPLETE,
@@ -15,7 +14,7 @@ from windlass.core.progress import (
     StageMap,
     advance,
     clamp,
-    eta_seconds,
+    eta,
 )
 
 AURA = [
@@ -140,13 +139,13 @@ def test_a_report_of_no_number_moves_nothing() -> None:
 
 
 def test_an_eta_goes_by_the_pace_of_this_attempt() -> None:
-    assert eta_seconds(started_at=0, now=30 * SECOND, base=0, percent=25) == 90
-    assert eta_seconds(started_at=0, now=30 * SECOND, base=50, percent=75) == 30
-    assert eta_seconds(started_at=0, now=30 * SECOND, base=0, percent=100) == 0
+    assert eta(elapsed=30, begun_at=0, percent=25) == 90
+    assert eta(elapsed=30, begun_at=50, percent=75) == 30
+    assert eta(elapsed=30, begun_at=0, percent=100) == 0
 
 
 @pytest.mark.parametrize(
-    ("now", "base", "percent"), [(10, 20, 20), (10, 30, 20), (0, 0, 50), (-5, 0, 50)]
+    ("elapsed", "begun_at", "percent"), [(10, 20, 20), (10, 30, 20), (0, 0, 50), (-5, 0, 50)]
 )
-def test_there_is_no_eta_without_a_pace(now: int, base: int, percent: int) -> None:
-    assert eta_seconds(started_at=0, now=now * SECOND, base=base, percent=percent) is None
+def test_there_is_no_eta_without_a_pace(elapsed: int, begun_at: int, percent: int) -> None:
+    assert eta(elapsed, begun_at, percent) is None

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from windlass.core.clock import SECOND, Instant
 from windlass.core.errors import InvalidArgumentError
 
 COMPLETE = 100
@@ -76,15 +75,6 @@ _DEFAULT = {
 DEFAULT_STAGES = StageMap.of(
     {stage: phase for phase, stages in _DEFAULT.items() for stage in stages.split()}
 )
-
-
-def eta_seconds(*, started_at: Instant, now: Instant, base: int, percent: int) -> float | None:
-    """Seconds left at the pace of this attempt so far; None while there is no pace to go by."""
-    gained = percent - base
-    elapsed = (now - started_at) / SECOND
-    if gained <= 0 or elapsed <= 0:
-        return None
-    return elapsed * (COMPLETE - percent) / gained
 
 
 def eta(elapsed: float, begun_at: int, percent: int) -> int | None:

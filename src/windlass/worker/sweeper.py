@@ -57,6 +57,8 @@ class Sweeper:
         for read in (self._store.due, self._store.expired):
             while True:
                 rows = await read(BATCH)
+                if not rows:
+                    break
                 wishes = [sweep(row, random=random.random) for row in rows]
                 answers = await self._store.apply(wishes)
                 applied = sum(answer.applied for answer in answers)
