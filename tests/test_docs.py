@@ -20,6 +20,15 @@ def test_every_test_that_a_page_names_exists(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_test_that_a_page_names_by_its_file_is_there(page: Path) -> None:
+    named = re.findall(r"`(tests/[\w/]+\.py)`: ((?:`test_\w+`(?:, )?)+)", page.read_text())
+    for file, names in named:
+        text = (ROOT / file).read_text()
+        for name in re.findall(r"test_\w+", names):
+            assert f"def {name}(" in text, f"{file}: {name}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_file_that_a_page_points_to_exists(page: Path) -> None:
     text = page.read_text()
     for target in re.findall(r"\]\(([^)#:]+)\)", text):

@@ -191,3 +191,30 @@ def test_a_directory_swapped_for_a_link_during_removal_leads_nowhere(
             racer.communicate()
         assert all(file.read_text() == "keep me" for file in kept)
         assert not any(path.is_symlink() for path in precious.iterdir())
+
+
+def test_a_directory_swapped_for_a_link_while_it_is_emptied_leads_nowhere(
+    spaces: Workspaces, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same with no luck needed: it is swapped right before its first file goes."""
+    precious, job = tmp_path / "precious", uuid7()
+    victim = spaces.path(Kind.TEMP, job) / "victim"
+    names = [f"file-{n}" for n in range(5)]
+    for place in (precious, victim):
+        place.mkdir()
+        for name in names:
+            (place / name).write_text("keep me")
+    unlink = os.unlink
+
+    def swap_first(path: str | Path, *, dir_fd: int | None = None) -> None:
+        monkeypatch.undo()
+        victim.rename(tmp_path / "aside")
+        victim.symlink_to(precious)
+        unlink(path, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "unlink", swap_first)
+
+    spaces.remove(job)
+
+    assert (tmp_path / "aside").is_dir()
+    assert sorted(path.name for path in precious.iterdir()) == names

@@ -7,17 +7,22 @@ from pathlib import Path
 import pytest
 from benchmarks.chaos.storms import STORMS, Plan, run
 
+BURNED = "(innocent) ended failed"
+
 
 @pytest.mark.parametrize(
     ("storm", "mistake", "said"),
     [
-        ("term", "release_burns_an_attempt", "its task raises none"),
-        ("term", "rescue_does_not_wait_for_the_lease", "was taken before its lease ran out"),
-        ("cancel", "success_overrules_a_cancel", "was answered running; it ended succeeded"),
+        ("term", "crash.planted:release_burns_an_attempt", "its task raises none"),
+        ("term", "crash.planted:rescue_does_not_wait_for_the_lease", "before its lease ran out"),
+        ("cancel", "crash.planted:success_overrules_a_cancel", "was answered running; it ended"),
+        ("kill", "teeth.settling:a_job_is_settled_before_its_task_has_run", "did not end once in"),
+        ("killer", "teeth.tasks:a_suspect_runs_beside_its_neighbours", BURNED),
     ],
 )
 def test_the_mistake_is_seen(tmp_path: Path, storm: str, mistake: str, said: str) -> None:
-    plant = f"tests.crash.planted:{mistake}"
-    plan = Plan(jobs=40, seconds=2, seed=11, workers=3, calm=1, plant=plant)
+    jobs = 150 if storm == "term" else 40  # there must be some left when a worker is replaced
+    calm = 30.0 if said == BURNED else 1.0  # until the innocent have died three times with it
+    plan = Plan(jobs=jobs, seconds=10, seed=11, workers=3, calm=calm, plant=f"tests.{mistake}")
     violations = run(STORMS[storm], plan, tmp_path / storm).violations
     assert any(said in violation for violation in violations), violations

@@ -6,17 +6,27 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
-from tests.worker.build import PATIENCE, events_of, run_one, running, until, work_off, working
+from tests.worker.build import (
+    PATIENCE,
+    Spy,
+    events_of,
+    run_one,
+    running,
+    until,
+    work_off,
+    working,
+)
 
 from windlass import Cancel, Context, Job, Snooze, State, Windlass, fixed
 from windlass.core.event import EventType
 from windlass.core.ids import uuid7
 from windlass.core.lease import Claim
-from windlass.core.transition import CancelRequest
+from windlass.core.state import Trigger
+from windlass.core.transition import Answer, CancelRequest, Transition
 from windlass.store import Retention
 from windlass.stores.memory import MemoryStore
 from windlass.testing.clock import VirtualClock
@@ -75,6 +85,26 @@ async def test_a_workspace_is_kept_between_attempts_and_removed_with_the_success
     job = await task.aenqueue()
     await work_off(app)
     assert await job.aresult() == "half"
+    assert places(data) == []
+
+
+async def test_a_workspace_stays_until_the_success_is_stored(app: Windlass, data: Path) -> None:
+    """If the worker dies before that, the next attempt needs what is there."""
+    seen: list[list[str]] = []
+
+    class Watching(Spy):
+        async def apply(self, transitions: Sequence[Transition]) -> list[Answer]:
+            if any(wish.trigger is Trigger.SUCCEED for wish in transitions):
+                seen.append(places(data))
+            return await super().apply(transitions)
+
+    @app.task
+    async def task(ctx: Context) -> None:
+        fill(ctx)
+
+    await task.aenqueue()
+    await work_off(app, Watching(app.client().store.twin(), lambda _: None))
+    assert seen == [["proxy", "temp"]]
     assert places(data) == []
 
 

@@ -436,6 +436,19 @@ async def test_a_timeout_ends_an_async_task_and_is_retried(app: Windlass) -> Non
     assert (first.error.code, first.error.kind) == (TIMEOUT, ErrorKind.RETRYABLE)
 
 
+async def test_a_timeout_begins_with_the_attempt_and_not_with_the_enqueue(
+    timed: Windlass, clock: VirtualClock
+) -> None:
+    @timed.task(timeout=PATIENCE, max_retries=0)
+    async def waits_for_hours() -> None:
+        for _ in range(10):
+            await asyncio.sleep(0)  # so that a timeout could strike
+
+    job = await waits_for_hours.aenqueue()
+    clock.advance(3600)
+    assert (await run_one(timed, job)).state is State.SUCCEEDED
+
+
 async def test_a_timeout_may_be_declared_terminal(app: Windlass) -> None:
     @app.task(timeout=0.05, terminal_on=(TimeoutError,))
     async def slow() -> None:

@@ -118,6 +118,7 @@ class TestCancel:
         ended = await get_one(store, row.id)
         assert (ended.state, ended.ended_at) == (State.CANCELED, clock.now())
         assert (ended.result, ended.cancel_by, ended.cancel_reason) == (None, "ada", "too dear")
+        assert ended.error is None, "nor does an attempt that failed meanwhile leave its error"
         assert (await read_events(store, row.id))[-1].type is EventType.JOB_CANCELLED
         clock.advance(100)
         await sweep_all(store)

@@ -242,6 +242,24 @@ class TestCounting:
         assert (told.outcome, told.count) == (State.CANCELED, 1)
         assert (told.wait, told.run) == (7 * SECOND, 0)
 
+    async def test_a_job_canceled_out_of_line_waited_since_it_was_put_in_or_last_queued(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        held = await enqueue_one(store, queue="held", hold=True)
+        late = await enqueue_one(store, queue="late", delay=60.0)
+        clock.advance(60)
+        await sweep_all(store)
+        clock.advance(5)
+        again = await start_one(store, queue="again")
+        await settle_one(store, again, Failed(failure=make_failure(), delay=10))
+        clock.advance(2)
+        await store.cancel([CancelRequest(job_id=job.id) for job in (held, late, again)])
+
+        ended = [each for each in await settled(store) if each.outcome is State.CANCELED]
+
+        told = [(each.queue, each.wait // SECOND, each.run) for each in ended]
+        assert told == [("again", 2, 0), ("held", 67, 0), ("late", 7, 0)]
+
     async def test_a_dead_workers_attempt_counts_when_it_is_rescued(
         self, store: Store, clock: VirtualClock
     ) -> None:

@@ -226,6 +226,13 @@ class TestEnqueue:
         )
         assert [answer.status for answer in answers] == [CREATED] * 3
 
+    async def test_every_request_id_has_a_job_of_its_own(self, store: Store) -> None:
+        first = await enqueue_one(store, owner="ada", request_id="r-1")
+        [second] = await store.enqueue([make_job(owner="ada", request_id="r-2")])
+        assert second.status is CREATED
+        assert second.row is not None
+        assert second.row.id != first.id
+
     async def test_an_empty_request_id_is_a_request_id_too(self, store: Store) -> None:
         first, other, again = await store.enqueue(
             [make_job(request_id=""), make_job(request_id=None), make_job(request_id="")]

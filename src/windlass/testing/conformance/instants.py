@@ -162,6 +162,7 @@ class TestInstants:
         assert row.started_at is not None
         assert row.ended_at is not None
         assert row.created_at <= row.queued_at <= row.started_at <= row.ended_at == row.updated_at
+        assert row.first_started_at == row.started_at
         told = [event.at for event in await read_events(store, job.id)]
         assert told == sorted(told)
 

@@ -225,6 +225,15 @@ class TestLeases:
         assert answer.status is Status.STALE
         assert await get_one(store, again.id) == again
 
+    async def test_a_rescue_names_the_very_lease_that_it_saw(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        row = await lose_lease(store, clock)
+        wish = rescue(row, random=even)
+        for other in (replace(wish, token=uuid7()), replace(wish, fence=row.fence + 1)):
+            assert (await apply_one(store, other)).status is Status.STALE
+        assert await get_one(store, row.id) == row
+
     async def test_a_rescue_does_not_take_a_lease_that_was_extended_meanwhile(
         self, store: Store, clock: VirtualClock
     ) -> None:

@@ -74,6 +74,15 @@ class TestProgress:
         now = await get_one(store, job.id)
         assert (now.percent, now.stage) == (60, "images")
 
+    async def test_a_report_that_names_no_stage_leaves_it(self, store: Store) -> None:
+        job = await start_one(store)
+        await say(store, job, progress(1, 10, stage="voice", phase="tts"))
+
+        await say(store, job, progress(2, 20))
+
+        now = await get_one(store, job.id)
+        assert (now.percent, now.stage, now.phase) == (20, "voice", "tts")
+
     async def test_a_record_that_is_no_report_leaves_it(self, store: Store) -> None:
         job = await start_one(store)
         await say(store, job, progress(1, 60))

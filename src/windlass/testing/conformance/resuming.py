@@ -82,6 +82,14 @@ class TestResuming:
         assert answer.row is not None
         assert answer.row.id == third.id
 
+    async def test_the_retry_of_another_job_is_in_nobodys_way(self, store: Store) -> None:
+        one, other = await finished(store), await finished(store)
+        await enqueue_one(store, retry_of=one.id)
+
+        [answer] = await store.enqueue([make_job(retry_of=other.id)])
+
+        assert answer.status is EnqueueStatus.CREATED
+
     async def test_it_has_at_most_one_in_bulk_too(self, store: Store) -> None:
         old = await finished(store)
 

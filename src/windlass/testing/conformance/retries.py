@@ -8,6 +8,7 @@ from windlass.core.clock import after
 from windlass.core.failure import CRASHED, ErrorKind
 from windlass.core.job import JobRow
 from windlass.core.outcome import (
+    Crashed,
     Failed,
     Outcome,
     Released,
@@ -212,6 +213,19 @@ class TestRetries:
         assert (waiting.retry_count, waiting.crash_count) == (1, 1)
         last = await come_back(store, clock, row)
         assert (await settle_one(store, last, Succeeded())).state is State.SUCCEEDED
+        ended = await get_one(store, row.id)
+        assert (ended.retry_count, ended.crash_count) == (1, 1)
+
+    async def test_a_crash_that_its_worker_saw_counts_like_a_lease_that_ran_out(
+        self, store: Store
+    ) -> None:
+        row = await start_one(store, policy=Policy(backoff=Fixed(seconds=0), crash_cap=2))
+        assert (await settle_one(store, row, Crashed())).state is State.QUEUED
+        again = await claim_one(store)
+        assert (again.crash_count, again.retry_count, again.isolated) == (1, 0, True)
+        assert (await settle_one(store, again, Crashed())).state is State.FAILED
+        ended = await get_one(store, row.id)
+        assert (ended.crash_count, ended.retry_count) == (2, 0)
 
     # -- uncounted
 

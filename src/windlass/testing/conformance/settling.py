@@ -22,7 +22,7 @@ from windlass.core.outcome import (
     settle,
 )
 from windlass.core.retry import Fixed, Policy
-from windlass.core.state import State
+from windlass.core.state import State, Trigger
 from windlass.core.transition import Status, Transition
 from windlass.store import Store
 from windlass.testing.clock import VirtualClock
@@ -35,6 +35,8 @@ from windlass.testing.factories import (
     get_one,
     make_failure,
     make_job,
+    note,
+    say,
     settle_one,
     start_one,
     sweep_all,
@@ -219,6 +221,20 @@ class TestSettling:
         assert (answer.status, answer.state) == (Status.APPLIED, State.SUCCEEDED)
         assert (await get_one(store, row.id)).result == b'"done"'
 
+    async def test_a_repeated_settle_is_told_from_those_of_other_attempts(
+        self, store: Store
+    ) -> None:
+        row = await start_one(store)
+        wishes = []
+        for _ in range(3):
+            await say(store, row, note(1, "at it"))
+            wishes.append(ending(row, Released()))
+            await apply_one(store, wishes[-1])
+            row = await claim_one(store)
+        for wish in wishes:
+            assert (await apply_one(store, wish)).status is Status.APPLIED
+        assert await get_one(store, row.id) == row
+
     async def test_a_second_thought_is_stale(self, store: Store) -> None:
         row = await start_one(store)
         await settle_one(store, row, Succeeded(result=b'"done"'))
@@ -285,6 +301,12 @@ class TestSettling:
         row = await start_one(store)
         answer = await apply_one(store, replace(ending(row, Succeeded()), job_id=uuid7()))
         assert (answer.status, answer.state) == (Status.MISSING, None)
+
+    async def test_to_claim_has_a_verb_of_its_own(self, store: Store) -> None:
+        row = await enqueue_one(store)
+        claim = Transition(job_id=row.id, fence=row.fence, trigger=Trigger.CLAIM)
+        assert (await apply_one(store, claim)).status is Status.CONFLICT
+        assert await get_one(store, row.id) == row
 
     async def test_what_the_state_forbids_is_a_conflict(self, store: Store) -> None:
         early = await enqueue_one(store, delay=60.0)

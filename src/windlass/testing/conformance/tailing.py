@@ -16,6 +16,7 @@ from windlass.testing.clock import VirtualClock
 from windlass.testing.conformance.fixtures import OpenStore
 from windlass.testing.conformance.lives import ENDS, chatter, lived, rich_life
 from windlass.testing.factories import (
+    cancel_one,
     get_one,
     note,
     read_events,
@@ -124,6 +125,20 @@ class TestTailing:
         await settle_one(store, job, Succeeded())
 
         assert [event.seq for event in await following] == list(range(1, 3 + 100 + 2))
+
+    async def test_a_tail_misses_nothing_while_two_write_at_once(self, store: Store) -> None:
+        """Whoever took the lower number is never seen after the one who took the higher."""
+        job = await start_one(store)
+        following = asyncio.ensure_future(follow(store, job.id))
+        async with store.twin() as operator:
+            await asyncio.sleep(0)
+            await asyncio.gather(say(store, job, note(1, "at it")), cancel_one(operator, job.id))
+        await settle_one(store, job, Succeeded())
+
+        told = await following
+
+        assert [event.seq for event in told] == [1, 2, 3, 4, 5, 6]
+        assert told == await read_events(store, job.id)
 
     async def test_the_tail_of_an_unknown_job_ends_at_once(self, store: Store) -> None:
         assert await follow(store, uuid7()) == []

@@ -9,7 +9,7 @@ import pytest
 from windlass.core.clock import after
 from windlass.core.failure import EXPIRED
 from windlass.core.ids import uuid7
-from windlass.core.outcome import Succeeded, promote, submit
+from windlass.core.outcome import Released, Succeeded, promote, submit
 from windlass.core.retry import Fixed, Policy
 from windlass.core.state import State
 from windlass.core.transition import Status
@@ -18,6 +18,7 @@ from windlass.testing.clock import VirtualClock
 from windlass.testing.factories import (
     apply_one,
     claim_all,
+    claim_one,
     enqueue_one,
     get_one,
     settle_one,
@@ -99,6 +100,7 @@ class TestTiming:
         assert await claim_all(store) == []
         late = await enqueue_one(store, hold=True, delay=60.0)
         clock.advance(60)
+        assert [job.id for job in await store.due(10)] == [early.id]
         assert (await apply_one(store, promote(late))).status is Status.CONFLICT
         await sweep_all(store)
         assert [job.id for job in await claim_all(store)] == [early.id]
@@ -122,6 +124,15 @@ class TestTiming:
         assert ended.error is not None
         assert ended.error.code == EXPIRED
 
+    async def test_a_held_job_that_expired_cannot_be_submitted(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        row = await enqueue_one(store, hold=True, expires_in=10.0)
+        clock.advance(10)
+        await sweep_all(store)
+        answer = await apply_one(store, submit(row.id))
+        assert (answer.status, answer.state) == (Status.CONFLICT, State.FAILED)
+
     async def test_an_expiry_may_be_an_instant(self, store: Store, clock: VirtualClock) -> None:
         instant = after(clock.now(), 5)
         row = await enqueue_one(store, expires_at=instant)
@@ -133,5 +144,7 @@ class TestTiming:
         row = await start_one(store, expires_in=10.0, policy=Policy(backoff=Fixed(seconds=1)))
         clock.advance(20)
         assert await store.due(10) == []
-        answer = await settle_one(store, row, Succeeded())
+        await settle_one(store, row, Released())
+        assert await store.due(10) == [], "nor when it waits in line again"
+        answer = await settle_one(store, await claim_one(store), Succeeded())
         assert (answer.status, answer.state) == (Status.APPLIED, State.SUCCEEDED)

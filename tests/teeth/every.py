@@ -1,0 +1,8 @@
+"""All mistakes that are planted in the process of a test."""
+
+from __future__ import annotations
+
+from tests.teeth import settling, sql, stores, tasks, worker
+from tests.teeth.mistake import mistakes_in
+
+MISTAKES = mistakes_in(worker, settling, tasks, stores, sql)
