@@ -22,7 +22,7 @@ from windlass.worker import settler, sweeper
 from windlass.worker.keeper import Keeper
 
 SMALL = Plan(jobs=120, seconds=15.0)
-TINY = Plan(jobs=50, seconds=8.0)
+TINY = Plan(jobs=50, seconds=8.0, quick=0.3, cancels=0.3)
 
 
 @pytest.fixture(autouse=True)

@@ -18,7 +18,7 @@ from random import SystemRandom
 from benchmarks.chaos.simulation.check import check
 from benchmarks.chaos.simulation.life import FAULTS, Plan, live
 
-EACH = 500  # jobs of one life
+EACH = 1000  # jobs of one life
 SHOWN = 5  # violations of one life
 
 

@@ -31,6 +31,7 @@ from windlass.store import Store
 from windlass.stores.memory import MemoryStore
 from windlass.testing.clock import START
 
+BATCH = 20
 FAULTS = ("kill", "freeze", "block", "stop", "weather")
 SKY = (Weather(), Weather(lost=0.1), Weather(slow=0.1, late=3.0), Weather(0.2, 0.2, 5.0))
 
@@ -39,13 +40,14 @@ SKY = (Weather(), Weather(lost=0.1), Weather(slow=0.1, late=3.0), Weather(0.2, 0
 class Plan:
     """`seconds` of faults, `pause` between two of them at most; `calm` bounds what comes after."""
 
-    jobs: int = 500
+    jobs: int = 1000
     workers: int = 3
     slots: int = 8
     seconds: float = 30.0
     pause: float = 1.5
     lease: float = 2.0
     longest: float = 1.5  # that a task takes
+    quick: float = 0.8  # the part of all jobs that take next to nothing
     cancels: float = 0.15
     calm: float = 120.0
     faults: tuple[str, ...] = FAULTS
@@ -220,10 +222,11 @@ class _Director:
 
     async def _produce(self) -> None:
         script, left = self.life.script, self._plan.jobs
-        pause = 2 * self._plan.seconds * 5 / max(left, 1)
+        hurry = self._random.uniform(0.2, 1.0)  # all at once, or little by little
+        pause = hurry * self._plan.seconds * BATCH / max(left, 1)
         async with asyncio.TaskGroup() as canceling:
             while left > 0:
-                some = min(left, self._random.randint(1, 10))
+                some = min(left, self._random.randint(1, BATCH))
                 left -= some
                 names = self._random.choices([*script.weights], [*script.weights.values()], k=some)
                 jobs = [self._new(name) for name in names]
@@ -234,7 +237,7 @@ class _Director:
                 await asyncio.sleep(self._random.uniform(0, pause))
 
     def _new(self, name: str) -> NewJob:
-        quick = self._random.random() < 0.5
+        quick = self._random.random() < self._plan.quick
         longest = 0.05 if quick else self._plan.longest
         return self.life.script.tasks[name].new_job(self._random.uniform(0, longest))
 

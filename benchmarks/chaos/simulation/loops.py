@@ -93,12 +93,6 @@ class Loop(asyncio.BaseEventLoop):
             return self.frozen_until
         return max(self._scheduled[0].when(), self.frozen_until) if self._scheduled else NEVER
 
-    def is_due(self, now: float) -> bool:
-        if self.frozen_until > now:
-            return False
-        timers = self._scheduled
-        return bool(self._ready) or (bool(timers) and timers[0].when() <= now)
-
     def step(self) -> None:
         """One turn: what is ready now runs, what it makes ready waits for the next."""
         outer = _get_running_loop()
@@ -133,15 +127,25 @@ class World:
         return task.result()
 
     def _turn(self, loops: Sequence[Loop]) -> None:
-        ready = [loop for loop in loops if loop.is_due(self.now)]
+        ready = self._due(loops)
         if not ready:
             soonest = min(loop.next_at for loop in loops)
             if soonest == NEVER:
                 raise RuntimeError("nothing will ever happen again: everybody waits for everybody")
             self.now = max(self.now, soonest)
-            ready = [loop for loop in loops if loop.is_due(self.now)]
+            ready = self._due(loops)
         self.steps += 1
         self.random.choice(ready).step()
+
+    def _due(self, loops: Sequence[Loop]) -> list[Loop]:
+        """Those that have something to do now; in one breath, for it is asked at every step."""
+        now = self.now
+        return [
+            loop
+            for loop in loops
+            if loop.frozen_until <= now
+            and (loop._ready or (loop._scheduled and loop._scheduled[0]._when <= now))  # type: ignore[attr-defined]  # noqa: SLF001
+        ]
 
     def bury(self, loops: Sequence[Loop]) -> None:
         """Let dead loops come to their end apart from the rest, in a moment that nobody sees.
