@@ -22,7 +22,7 @@ from windlass.worker import settler, sweeper
 from windlass.worker.keeper import Keeper
 
 SMALL = Plan(jobs=120, seconds=15.0)
-TINY = Plan(jobs=50, seconds=8.0, quick=0.3, cancels=0.3)
+TINY = Plan(jobs=60, seconds=10.0, quick=0.3, cancels=0.3, lease=1.0, pause=0.7)
 
 
 @pytest.fixture(autouse=True)
@@ -80,7 +80,7 @@ def test_a_dead_workers_jobs_are_claimable_within_a_lease_and_two_seconds() -> N
     ],
 )
 def test_a_mistake_of_the_store_shows(store: Callable[..., Store]) -> None:
-    assert any(violations(live(seed, TINY, store)) for seed in range(8))
+    assert any(violations(live(seed, TINY, store)) for seed in range(12))
 
 
 def _release_counts(patch: pytest.MonkeyPatch) -> None:
@@ -128,4 +128,4 @@ def test_a_mistake_of_the_worker_shows(
     plan = replace(TINY, faults=faults, lease=1.0, calm=60.0)
     assert all(violations(live(seed, plan)) == [] for seed in range(2))
     plant(monkeypatch)
-    assert any(violations(live(seed, plan)) for seed in range(8))
+    assert any(violations(live(seed, plan)) for seed in range(12))
