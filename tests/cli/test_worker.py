@@ -173,7 +173,7 @@ def test_a_store_that_cannot_be_reached_is_exit_code_three(call: Any) -> None:
 # -- a shutdown that is bounded
 
 STUBBORN = """
-import asyncio, time
+import asyncio, hashlib, time
 from pathlib import Path
 from windlass import Context, Windlass
 from windlass.cli import stopping
@@ -185,6 +185,11 @@ app = Windlass()
 async def blocks() -> None:
     Path("started").touch()
     time.sleep(600)
+
+@app.task
+async def calculates() -> None:
+    Path("started").touch()
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)  # one call, for half an hour
 
 @app.task
 def sleeps() -> None:
@@ -203,7 +208,15 @@ async def refuses() -> None:
 
 
 @pytest.mark.parametrize(
-    "case", [("blocks", 1), ("blocks", 2), ("blocks", 3), ("sleeps", 2), ("refuses", 2)]
+    "case",
+    [
+        ("blocks", 1),
+        ("blocks", 2),
+        ("blocks", 3),
+        ("calculates", 2),
+        ("sleeps", 2),
+        ("refuses", 2),
+    ],
 )
 def test_a_worker_ends_whatever_its_tasks_do_and_names_what_it_leaves(
     start: Any, call: Any, ask: Any, place: Path, case: tuple[str, int]
@@ -229,9 +242,9 @@ def test_a_worker_ends_whatever_its_tasks_do_and_names_what_it_leaves(
         assert state == "running"
     else:  # the worker itself gave up on the task
         assert state in {"queued", "running"}
-    if task == "blocks":
+    if task in {"blocks", "calculates"}:
         assert worker.returncode == 1
-        assert f"left to their leases: {job} (stubborn.blocks)" in said[-1]
+        assert f"left to their leases: {job} (stubborn.{task})" in said[-1]
 
 
 LASTING = """
