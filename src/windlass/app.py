@@ -28,8 +28,8 @@ from windlass.core.job import NewJob
 from windlass.core.progress import DEFAULT_STAGES
 from windlass.job import Job
 from windlass.store import Store
-from windlass.stores import open_store
-from windlass.stores.transacting import Transacting, Transaction
+from windlass.stores import open_store, public_url
+from windlass.stores.transacting import Joined, Joining, Transacting, Transaction
 from windlass.sync import LoopThread
 from windlass.task import TaskSpec, where
 from windlass.tasks import Stages, TaskHome, Tasks, stage_map
@@ -71,7 +71,7 @@ class Windlass(TaskHome):
         self._closed = False
         self._workers = 0
         self._handles: dict[asyncio.AbstractEventLoop, Store] = {}
-        self._transaction: ContextVar[Transaction | None] = ContextVar("transaction", default=None)
+        self._joined: ContextVar[Joined | None] = ContextVar("joined", default=None)
 
     # -- tasks, and what is around them
 
@@ -155,15 +155,15 @@ class Windlass(TaskHome):
     async def aenqueue_many(self, jobs: list[NewJob]) -> list[Job[Any]]:
         """Enqueue jobs in one write. The first that is refused raises; the others are stored."""
         jobs = self._middleware.enqueue_all(jobs)
-        transaction = self._transaction.get()
-        if transaction is not None:  # it holds the writer: a write beside it would wait for its end
-            return self._jobs(transaction.enqueue(jobs))
+        joined = self._joined.get()
+        if joined is not None:  # a write beside it might have to wait for its end
+            return self._jobs(await joined.aenqueue(jobs))
         return self._jobs(await self.client().enqueue(jobs))
 
     def enqueue_many(self, jobs: list[NewJob]) -> list[Job[Any]]:
-        transaction = self._transaction.get()
-        if transaction is not None:
-            return self._jobs(transaction.enqueue(self._middleware.enqueue_all(jobs)))
+        joined = self._joined.get()
+        if joined is not None:
+            return self._jobs(joined.enqueue(self._middleware.enqueue_all(jobs)))
         return self.sync.call(self.aenqueue_many(jobs))
 
     def _jobs(self, answers: list[Enqueued]) -> list[Job[Any]]:
@@ -190,22 +190,49 @@ class Windlass(TaskHome):
         """
         if not isinstance(self._root, Transacting):
             raise ConfigurationError(
-                f"{self.url} has no transactions of its own; only SQLite stores do"
+                f"{public_url(self.url)} has no transactions of its own, only SQLite stores do; "
+                "for PostgreSQL, write `with app.within(connection):`"
             )
         self._check_open()
-        if self._transaction.get() is not None:
+        if self._joined.get() is not None:
             raise ConflictError("a transaction is open here already; use that one")
         transaction = self._root.transaction(seconds(timeout, "timeout"))
-        token = self._transaction.set(transaction)
+        with self._joining(transaction):
+            try:
+                yield transaction
+            except BaseException:
+                transaction.rollback()
+                raise
+            else:
+                transaction.commit()
+
+    @contextlib.contextmanager
+    def within(self, connection: Any) -> Iterator[None]:
+        """Jobs enqueued inside the block become real with your PostgreSQL transaction, or never.
+
+        `connection` is yours, on the database of the app: of asyncpg, psycopg 3, SQLAlchemy 2 (a
+        session, too) or Django. Begin and commit it as always; the block does neither.
+        """
+        if not isinstance(self._root, Joining):
+            raise ConfigurationError(
+                f"jobs of {public_url(self.url)} cannot join a transaction of yours, only those of "
+                "a PostgreSQL store can; for SQLite, write `with app.transaction() as tx:`"
+            )
+        self._check_open()
+        guest = self._root.within(connection)
+        with self._joining(guest):
+            try:
+                yield
+            finally:
+                guest.end()
+
+    @contextlib.contextmanager
+    def _joining(self, joined: Joined) -> Iterator[None]:
+        token = self._joined.set(joined)
         try:
-            yield transaction
-        except BaseException:
-            transaction.rollback()
-            raise
-        else:
-            transaction.commit()
+            yield
         finally:
-            self._transaction.reset(token)
+            self._joined.reset(token)
 
     # -- running
 
@@ -245,7 +272,7 @@ class Windlass(TaskHome):
     def _check_idle(self, when: str) -> None:
         if self._workers:
             raise ConflictError(f"a worker of this app runs: stop it, and await its end, {when}")
-        if self._transaction.get() is not None:
+        if self._joined.get() is not None:
             raise ConflictError(f"a transaction is open: end it {when}")
 
     async def aclose(self) -> None:

@@ -7,18 +7,22 @@ import json
 import signal
 import tempfile
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, NoReturn
+from urllib.parse import urlsplit
 
 import typer
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from windlass.bench.peers import OURS, PEERS
+from windlass.bench.peers import OURS, OURS_ON_POSTGRES, PEERS
 from windlass.bench.plan import GROUPS, Plan, Told
+from windlass.bench.server import Server
 from windlass.cli import terminal
 from windlass.core.errors import InvalidArgumentError
+from windlass.stores import public_url
 
 TERMINATED = 128 + signal.SIGTERM
 
@@ -38,6 +42,10 @@ def bench(
     rounds: Annotated[
         int | None, typer.Option(help="Rounds, of which the median counts (3).")
     ] = None,
+    url: Annotated[
+        str | None,
+        typer.Option(help="Measure us on this PostgreSQL server, in databases made for it."),
+    ] = None,
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Write every figure to this file, too.")
     ] = None,
@@ -52,15 +60,17 @@ def bench(
     judge: the exit code is 0 whatever the figures are.
     """
     # What only this command needs is loaded here: other commands start without it.
+    from windlass.bench.figures import SQLITE  # noqa: PLC0415
     from windlass.bench.run import measure  # noqa: PLC0415
     from windlass.cli.benched import show  # noqa: PLC0415
 
     plan = Plan.of(quick=quick, jobs=jobs, rounds=rounds, only=_words(only))
-    chosen = _peers(peers)
+    chosen = _peers(peers) if url is None else _alone(peers)
     if json_file is not None and not json_file.absolute().parent.is_dir():
         raise InvalidArgumentError(f"--json {json_file}: there is no such directory; make it first")
+    servers, goals = _servers(url), SQLITE if url is None else ()
     with _place(directory or Path.cwd()) as place, _shown() as told:
-        result = measure(plan, place, told, chosen)
+        result = measure(plan, place, told, chosen, servers=servers, goals=goals)
     if json_file is not None:
         json_file.write_text(json.dumps(result.to_json(), indent=2) + "\n", encoding="utf-8")
     show(result)
@@ -78,6 +88,29 @@ def _peers(given: str | None) -> dict[str, str]:
             f"--peers names {', '.join(unknown)}; known are {', '.join(list(PEERS)[1:])}"
         )
     return {name: module for name, module in PEERS.items() if name == OURS or name in names}
+
+
+def _alone(peers: str | None) -> dict[str, str]:
+    """On PostgreSQL, for which the package has no peers."""
+    if peers:
+        raise InvalidArgumentError(
+            "--peers are those on SQLite, and --url measures on PostgreSQL; "
+            "leave one of them out (the project's repository has peers on PostgreSQL, too)"
+        )
+    return {OURS: OURS_ON_POSTGRES}
+
+
+def _servers(url: str | None) -> dict[str, Server]:
+    if url is None:
+        return {}
+    if urlsplit(url).scheme not in {"postgres", "postgresql"} or find_spec("asyncpg") is None:
+        raise InvalidArgumentError(
+            f"--url {public_url(url)}: write postgresql://user@host/database, "
+            "and have asyncpg: pip install 'windlass[postgres]'"
+        )
+    from windlass.bench.postgres import Postgres  # noqa: PLC0415 - only where it is named
+
+    return {"postgresql": Postgres(url)}
 
 
 @contextlib.contextmanager

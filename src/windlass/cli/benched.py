@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.markup import escape
 
-from windlass.bench.figures import FIGURES, Figure, Result, SideResult, Target, targets
+from windlass.bench.figures import FIGURES, Figure, Result, SideResult, Target
 from windlass.bench.peers import OURS
 from windlass.bench.plan import BULK, Plan
 from windlass.bench.side import PAYLOAD
@@ -18,8 +18,6 @@ _VERDICTS = {
 
 
 def show(result: Result) -> None:
-    console = terminal.out()
-    plan, machine = result.plan, result.machine
     table = terminal.table("", *result.sides)
     for column in table.columns[1:]:
         column.justify = "right"
@@ -27,13 +25,19 @@ def show(result: Result) -> None:
         if any(side.values(figure.key) for side in result.sides.values()):
             cells = [_cell(result, figure, name) for name in result.sides]
             table.add_row(f"{figure.label} [dim]{figure.unit}[/]", *cells)
-    console.print(table)
-    console.print(
+    terminal.out().print(table)
+    show_notes(result)
+
+
+def show_notes(result: Result) -> None:
+    """What belongs beneath the figures: how they came about, the targets, and who took part."""
+    plan, machine = result.plan, result.machine
+    terminal.out().print(
         f"[dim]x: ours as a multiple of theirs. {_how(plan)} "
         f"{machine['cores']} cores, Python {machine['python']}, uvloop {machine['uvloop'] or 'no'}."
         f"{' Quick: for a look, not to be quoted.' if plan.quick else ''}[/]\n"
     )
-    _show_targets(targets(result))
+    _show_targets(result.targets())
     _show_sides(result)
 
 
@@ -61,6 +65,8 @@ def _times(ratio: float) -> str:
 
 
 def _show_targets(found: list[Target]) -> None:
+    if not found:
+        return
     table = terminal.table("target", "here", "")
     table.columns[1].justify = "right"
     for target in found:

@@ -6,8 +6,7 @@ import importlib.metadata
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from enum import StrEnum
+from dataclasses import asdict
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -22,7 +21,7 @@ from windlass.config import settings
 from windlass.core.clock import SECOND, SystemClock
 from windlass.core.errors import StoreError, WindlassError
 from windlass.core.query import Query
-from windlass.stores import file_of, open_store
+from windlass.stores import Finding, Verdict, checkup, file_of, open_store, public_url
 
 MIB = 1024 * 1024
 LITTLE_DISK = 1024 * MIB
@@ -39,20 +38,6 @@ _NETWORKED = {
     "ceph",
     "glusterfs",
 }
-
-
-class Verdict(StrEnum):
-    FINE = "fine"
-    WARNING = "warning"
-    WRONG = "wrong"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    what: str
-    verdict: Verdict
-    found: str
-    mend: str = ""
 
 
 _MARKS = {Verdict.FINE: "[green]✓[/]", Verdict.WARNING: "[yellow]![/]", Verdict.WRONG: "[red]✗[/]"}
@@ -92,12 +77,16 @@ async def _check(url: str | None, app_path: str | None) -> tuple[list[Finding], 
             if url is None:
                 place, origin = app.url, f"the app {found['app'].value}"
             await app.aclose()
-    findings.insert(0, Finding("settings", Verdict.FINE, f"url is {place} ({origin})"))
-    findings.append(_durability(place))
+    findings.insert(0, Finding("settings", Verdict.FINE, f"url is {public_url(place)} ({origin})"))
     try:
         path = file_of(place)
+        said = await checkup(place)
     except WindlassError as error:
-        return [*findings, Finding("store", Verdict.WRONG, str(error))], False
+        lost = Finding("store", Verdict.WRONG, str(error))
+        return [*findings, lost], isinstance(error, StoreError)
+    if said is not None:
+        return [*findings, *said], False
+    findings.append(_durability(place))
     if path is not None:
         findings.append(Finding("driver", Verdict.FINE, f"SQLite of apsw {_version('apsw')}"))
         findings += _disk(path)

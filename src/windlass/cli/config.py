@@ -10,6 +10,7 @@ from rich.markup import escape
 from windlass.cli import terminal
 from windlass.cli.opening import AppPath, AsJson, Url
 from windlass.config import settings
+from windlass.stores import public_url
 
 commands = typer.Typer(no_args_is_help=True, help="See the settings.")
 
@@ -24,14 +25,19 @@ def show(url: Url = None, app: AppPath = None, as_json: AsJson = False) -> None:
     """Show each setting, with its origin."""
     found = settings({"url": url, "app": app})
     if as_json:
-        terminal.print_json({one.name: {"value": one.value, "origin": one.origin} for one in found})
+        told = {one.name: {"value": _open(one.value), "origin": one.origin} for one in found}
+        terminal.print_json(told)
         return
     console = terminal.out()
     for one in found:
-        line = (
-            f"{one.name:<14} {escape(_plain(one.name, one.value))}  [dim]← {escape(one.origin)}[/]"
-        )
+        value = escape(_plain(one.name, _open(one.value)))
+        line = f"{one.name:<14} {value}  [dim]← {escape(one.origin)}[/]"
         console.print(line, soft_wrap=True)
+
+
+def _open(value: Any) -> Any:
+    """What may be shown to anybody: no password of a URL."""
+    return public_url(value) if isinstance(value, str) else value
 
 
 def _plain(name: str, value: Any) -> str:

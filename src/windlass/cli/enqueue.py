@@ -16,6 +16,7 @@ from windlass.client import EnqueueOptions
 from windlass.core.duration import seconds
 from windlass.core.errors import InvalidArgumentError
 from windlass.core.job import NewJob
+from windlass.stores import public_url
 from windlass.task import TaskSpec
 
 
@@ -120,4 +121,4 @@ def _task(app: Windlass, name: str) -> TaskSpec:
         raise InvalidArgumentError(f"task {name!r} may be {names}; give its whole name")
     close = difflib.get_close_matches(name, [*known, *(n.rpartition(".")[2] for n in known)], 1)
     hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(known) or 'none'}"
-    raise InvalidArgumentError(f"the app on {app.url} has no task {name!r}; {hint}")
+    raise InvalidArgumentError(f"the app on {public_url(app.url)} has no task {name!r}; {hint}")

@@ -18,7 +18,7 @@ from windlass.cli.stopping import Stopper
 from windlass.config import Settings, settings
 from windlass.core.state import State
 from windlass.store import Retention
-from windlass.stores import file_of
+from windlass.stores import file_of, public_url
 from windlass.worker import WorkerConfig
 from windlass.worker.supervisor import RECYCLED, Supervisor, follow, this_program
 
@@ -165,7 +165,7 @@ def _silence(message: str) -> None:
 def introduce(app: Windlass, config: WorkerConfig, *, whole: bool = True) -> None:
     """What it is and takes, and what looks wrong; of several alike, one tells the whole story."""
     path = file_of(app.url)
-    terminal.say(f"worker {config.name} on {app.url if path is None else path}")
+    terminal.say(f"worker {config.name} on {public_url(app.url) if path is None else path}")
     if not whole:
         return
     terminal.say(f"  queues  {', '.join(f'{name}={n}' for name, n in config.queues.items())}")

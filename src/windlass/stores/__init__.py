@@ -2,6 +2,23 @@
 
 from __future__ import annotations
 
-from windlass.stores.opening import file_of, migration_script, open_store
+from windlass.stores.finding import Finding, Verdict
+from windlass.stores.opening import (
+    checkup,
+    file_of,
+    migration_script,
+    open_store,
+    public_url,
+    roles_script,
+)
 
-__all__ = ["file_of", "migration_script", "open_store"]
+__all__ = [
+    "Finding",
+    "Verdict",
+    "checkup",
+    "file_of",
+    "migration_script",
+    "open_store",
+    "public_url",
+    "roles_script",
+]

@@ -23,7 +23,7 @@ class Attempt:
     """`task` and `context` are there once it has begun, `wish` once it has ended."""
 
     __slots__ = (
-        "claimed", "context", "job", "lease", "refused", "started", "task", "why", "wish"
+        "claimed", "context", "doubt", "job", "lease", "refused", "started", "task", "why", "wish"
     )  # fmt: skip
 
     def __init__(self, job: JobRow, lease: Lease, claimed: float) -> None:
@@ -33,6 +33,7 @@ class Attempt:
         self.context: Context | None = None
         self.task: asyncio.Task[None] | None = None
         self.why: Why | None = None
+        self.doubt: asyncio.Task[None] | None = None  # whether its lease is lost, or done with
         self.started = False  # a task that is cancelled before its first step would never end
         self.wish: Transition | None = None  # how it ended, on its way to the store
         self.refused = False  # what its task wanted could not be

@@ -24,6 +24,7 @@ from windlass.core.job import JobRow, NewJob
 from windlass.process.channel import Message
 from windlass.process.importing import Address, find
 from windlass.process.parent import Parent, Stopped
+from windlass.stores import public_url
 from windlass.task import TaskOptions, TaskSpec, encode_result, where
 from windlass.worker import wire
 from windlass.worker.childcontext import ChildContext
@@ -65,6 +66,7 @@ class _Child:
                 self._parent,
                 kit=Kit() if app is None else Kit(enqueue=_enqueue(app, work["url"])),
                 state=self._state(spec, app, work["lifespan"]),
+                spec=spec,
             )
         except BaseException as error:  # noqa: BLE001 - the worker is told, and starts another child
             self._parent.check_stop()
@@ -194,9 +196,10 @@ def _enqueue(app: Any, url: str | None) -> Callable[[list[NewJob]], Awaitable[li
 
     async def enqueue(jobs: list[NewJob]) -> list[Any]:
         if app.url != url or not app.client().store.capabilities.durable:
+            ours, theirs = public_url(app.url), public_url(url or "none")
             raise ConfigurationError(
-                f"ctx.enqueue in a child process would store jobs in {app.url}, which is not the "
-                f"store of its worker ({url}); use ctx.then, or give the task another executor"
+                f"ctx.enqueue in a child process would store jobs in {ours}, which is not the "
+                f"store of its worker ({theirs}); use ctx.then, or give the task another executor"
             )
         stored: list[Any] = await app.aenqueue_many(jobs)
         return stored

@@ -20,6 +20,8 @@ from windlass.core.job import JobRow
 from windlass.process.channel import Message
 from windlass.process.parent import Parent, RefusedError
 from windlass.store import Store
+from windlass.task import TaskSpec, encode_result
+from windlass.worker import wire
 from windlass.worker.context import Context
 from windlass.worker.kit import Kit
 from windlass.workspace import Kind
@@ -28,8 +30,10 @@ _NOT_HERE = cast("Store", None)  # all that would touch the store is asked of th
 
 
 class ChildContext(Context):
-    def __init__(self, job: JobRow, parent: Parent, *, kit: Kit, state: Any) -> None:
-        super().__init__(job, _NOT_HERE, JsonCodec(), parent.loop, kit=kit, state=state)
+    def __init__(
+        self, job: JobRow, parent: Parent, *, kit: Kit, state: Any, spec: TaskSpec
+    ) -> None:
+        super().__init__(job, _NOT_HERE, JsonCodec(), parent.loop, kit=kit, state=state, spec=spec)
         self._parent = parent
         self._directories: dict[Kind, Path] = {}
         self._over = False
@@ -71,6 +75,12 @@ class ChildContext(Context):
 
     async def flush(self) -> None:
         await self._ask({"say": "flush"})
+
+    async def _settlement(self, result: Any) -> tuple[str, str]:
+        encode_result(result, self._codec)  # so that it is refused here, where it was made
+        children = [wire.to_json(new) for new in self.children]
+        sql, text = await self._ask({"say": "settle", "result": result, "children": children})
+        return sql, text
 
     def _directory(self, kind: Kind) -> Path:
         if kind not in self._directories:

@@ -176,6 +176,9 @@ class _Service:
                 self._steps[name].popleft().set_result((number, value))
             case {"say": "flush", "number": number}:
                 self._begin(self._answer(context.flush(), lambda: number))
+            case {"say": "settle", "result": result, "children": told, "number": number}:
+                children = [context.adopt(wire.from_json(NewJob, child)) for child in told]
+                self._begin(self._answer(context.settlement(result, children), lambda: number))
             case {"say": "directory", "kind": kind, "number": number}:
                 self._begin(self._answer(self._directory(kind), lambda: number))
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from threading import Event as Flag
@@ -23,17 +22,21 @@ from windlass.core.errors import (
 from windlass.core.event import LIFECYCLE, EventType, Record
 from windlass.core.job import CORRELATION_ID, JobRow, NewJob
 from windlass.core.limits import KIB
+from windlass.core.outcome import Succeeded, succeed
 from windlass.core.progress import DEFAULT_STAGES, StageMap, advance, eta
-from windlass.core.transition import Status, check_records
+from windlass.core.transition import Status, check, check_records
 from windlass.store import Saying, Store
+from windlass.stores.connections import borrow
+from windlass.stores.transacting import Joining
+from windlass.task import TaskSpec, encode_result
 from windlass.worker.kit import Kit
+from windlass.worker.trouble import Trouble
 from windlass.workspace import Kind
 
 P = ParamSpec("P")
 T = TypeVar("T")
 J = TypeVar("J")
 J_co = TypeVar("J_co", covariant=True)
-log = logging.getLogger("windlass.worker")
 MAX_MESSAGE = 8 * KIB  # characters; they fit into an event however they are encoded
 RETRY_STORE = 0.25
 
@@ -57,8 +60,8 @@ class Context:
 
     __slots__ = (
         "_began", "_children", "_codec", "_flag", "_flushing", "_kit", "_lock", "_loop", "_n",
-        "_pending", "_percent", "_stage", "_stages", "_steps", "_store", "cancelled",
-        "current_step", "flushed_at", "job", "state", "used_workspace",
+        "_pending", "_percent", "_spec", "_stage", "_stages", "_steps", "_store", "cancelled",
+        "current_step", "flushed_at", "job", "settling", "state", "used_workspace",
     )  # fmt: skip
 
     def __init__(
@@ -71,8 +74,11 @@ class Context:
         *,
         kit: Kit | None = None,
         state: Any = None,
+        spec: TaskSpec | None = None,
     ) -> None:
         self.job = job
+        self._spec = spec
+        self.settling = False  # its success may be stored before the task returns
         self.state = state  # what the worker's lifespan yielded
         self._kit = kit or Kit()
         self._children: list[NewJob] = []
@@ -141,7 +147,7 @@ class Context:
 
     def then(self, task: Enqueueable[P, Any], *args: P.args, **kwargs: P.kwargs) -> UUID:
         """Enqueue a job that becomes real with this attempt's success, or not at all."""
-        child = self._kit.middleware.enqueue(self._child(task.new_job(*args, **kwargs)))
+        child = self.adopt(task.new_job(*args, **kwargs))
         with self._lock:
             self._children.append(child)
         return child.id
@@ -167,6 +173,10 @@ class Context:
                     f"ctx.{name} would block the worker: write `await ctx.{instead}(…)`"
                 )
 
+    def adopt(self, new: NewJob) -> NewJob:
+        """A child as it is handed over."""
+        return self._kit.middleware.enqueue(self._child(new))
+
     def _child(self, new: NewJob) -> NewJob:
         """One correlation id for all that comes of one job, unless the child has its own."""
         if CORRELATION_ID in new.headers:
@@ -176,6 +186,42 @@ class Context:
     @property
     def children(self) -> tuple[NewJob, ...]:
         return tuple(self._children) if self._children else ()
+
+    # -- a success in the task's own transaction
+
+    def settle_within(self, connection: Any, result: Any = None) -> None:
+        """Store this attempt's success, with `result`, in a PostgreSQL transaction of your own.
+
+        Your writes and the success are then there together or not at all. Make it the last
+        statement, commit at once, and return the same result. Raises StaleLeaseError, and the
+        transaction can only roll back, if the lease was lost or a cancel accepted.
+        """
+        self._refuse_loop("settle_within", "asettle_within")
+        asked = self._settlement(self._plain(result))
+        borrow(connection).call(*asyncio.run_coroutine_threadsafe(asked, self._loop).result())
+
+    async def asettle_within(self, connection: Any, result: Any = None) -> None:
+        """The same for an async task, and an async connection."""
+        await borrow(connection).acall(*await self._settlement(self._plain(result)))
+
+    def _plain(self, result: Any) -> Any:
+        return result if self._spec is None else self._spec.signature.result(result)
+
+    async def _settlement(self, result: Any) -> tuple[str, str]:
+        return await self.settlement(result, self.children)
+
+    async def settlement(self, result: Any, children: Sequence[NewJob]) -> tuple[str, str]:
+        """The statement for the task's connection, and its text. What was said is stored first."""
+        if not isinstance(self._store, Joining):
+            raise ConfigurationError(
+                "settle_within is for jobs in PostgreSQL, beside the rows that a task writes there"
+            )
+        ended = Succeeded(result=encode_result(result, self._codec))
+        wish = succeed(self.job, ended, children=children)
+        check(wish)
+        await self.flush()
+        self.settling = True
+        return self._store.settlement(wish)
 
     # -- saying
 
@@ -331,12 +377,16 @@ class Context:
 
     async def _insist(self, call: Callable[[], Awaitable[T]]) -> T:
         """A store that is away for a while is no failure of the task."""
+        trouble = Trouble(f"a step of job {self.job.id}")
         while True:
             try:
-                return await call()
+                done = await call()
             except StoreError as error:
-                log.warning("a step of job %s waits for the store: %s", self.job.id, error)
+                trouble.met(error)
                 await asyncio.sleep(RETRY_STORE)
+            else:
+                trouble.over()
+                return done
 
     @property
     def has_said(self) -> bool:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 from uuid import UUID
@@ -29,8 +28,8 @@ from windlass.store import Store
 from windlass.worker.attempt import Attempt
 from windlass.worker.config import WorkerConfig
 from windlass.worker.context import RETRY_STORE
+from windlass.worker.trouble import Trouble
 
-log = logging.getLogger("windlass.worker")
 AHEAD = 0.1  # seconds of work
 MAX_AHEAD = 1000  # jobs of one queue
 PATIENCE = 1.0  # seconds
@@ -93,6 +92,7 @@ class Fetcher:
         self._lanes = {queue: _Lane(queue, slots) for queue, slots in config.queues.items()}
         self._stopping = asyncio.Event()
         self._room = asyncio.Event()
+        self._trouble = Trouble("claiming")
         self.last_claim: float | None = None  # by the loop's clock
         self._asked: float | None = None  # when a claim was first made that is not answered yet
         self._waiting_here = 0  # jobs claimed ahead, in all lanes
@@ -125,7 +125,7 @@ class Fetcher:
                             return
                         await self._wait([queue for queue, _ in wanted])
                 except StoreError as error:
-                    log.warning("claiming failed, trying again: %s", error)
+                    self._trouble.met(error)
                     with contextlib.suppress(TimeoutError):
                         await asyncio.wait_for(self._stopping.wait(), RETRY_STORE)
         finally:
@@ -155,6 +155,7 @@ class Fetcher:
                 self._take(claiming.result())
             raise
         self.last_claim = asyncio.get_running_loop().time()
+        self._trouble.over()
         limits = dict(wanted)
         for attempt in self._take(jobs):
             queue = attempt.job.queue
@@ -179,7 +180,7 @@ class Fetcher:
                     try:
                         self._take(await self._store.claim(claim))
                     except StoreError as error:
-                        log.warning("a claim is still unanswered, trying again: %s", error)
+                        self._trouble.met(error)
                         await asyncio.sleep(RETRY_STORE)
 
     def _take(self, jobs: list[JobRow]) -> list[Attempt]:

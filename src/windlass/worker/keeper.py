@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import math
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
@@ -21,8 +20,8 @@ from typing import Any, TypeAlias
 
 from windlass.core.lease import Lease
 from windlass.store import Store
+from windlass.worker.trouble import Trouble
 
-log = logging.getLogger("windlass.worker")
 Join: TypeAlias = Callable[[float | None], Awaitable[None]]
 Apart: TypeAlias = Callable[[str, Coroutine[Any, Any, None]], Join]
 """Begins some work on an event loop of its own; what it answers waits for its end, or so long."""
@@ -63,6 +62,7 @@ class Keeper:
         self._apart = apart
         self._clock = clock
         self._lock = Lock()
+        self._trouble = Trouble("extending leases", clock=clock)
         self._held: dict[Lease, _Held] = {}
         self._wakes = math.inf  # when it looks again by itself
         self._stopped = False
@@ -135,10 +135,11 @@ class Keeper:
         try:
             answers = await self._store.extend([held.lease for held in group], seconds)
         except Exception as error:  # noqa: BLE001 - a keeper that dies takes every lease along
-            log.warning("could not extend %d leases, trying again: %s", len(group), error)
+            self._trouble.met(error, f"extending {len(group)} leases")
             for held in group:
                 held.due = self._clock() + seconds / 10
             return
+        self._trouble.over()
         for held, answer in zip(group, answers, strict=True):
             held.due = asked + seconds / 3
             if answer.stale:

@@ -34,6 +34,7 @@ from windlass.worker.attempt import Attempt, Why
 from windlass.worker.cleaner import Cleaner
 from windlass.worker.context import RETRY_STORE
 from windlass.worker.executor import describe
+from windlass.worker.trouble import Trouble
 
 log = logging.getLogger("windlass.worker")
 WINDOW = 0.01  # seconds
@@ -59,6 +60,7 @@ class Settler:
         self._on_settled = on_settled
         self._pending: list[Attempt] = []
         self._some = asyncio.Event()
+        self._trouble = Trouble("settling")
         self._beside: set[asyncio.Task[None]] = set()
         self.settled: dict[State, int] = {}
 
@@ -119,13 +121,14 @@ class Settler:
             try:
                 answers = await self._store.apply([attempt.wish for attempt in batch])  # type: ignore[misc]
             except StoreError as error:
-                log.warning("settling %d jobs failed, trying again: %s", len(batch), error)
+                self._trouble.met(error, f"settling {len(batch)} jobs")
                 await asyncio.sleep(RETRY_STORE)
                 continue
             except Exception:
                 log.exception("%d jobs could not be settled", len(batch))
                 await self._one_by_one(batch)
                 return
+            self._trouble.over()
             ended = [
                 attempt
                 for attempt, answer in zip(batch, answers, strict=True)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from windlass.core.errors import RequestError, StaleLeaseError, StoreError
 from windlass.worker.attempt import Attempt
 from windlass.worker.context import Context
+from windlass.worker.trouble import Trouble
 
 log = logging.getLogger("windlass.worker")
 TICK = 0.1
@@ -31,6 +32,7 @@ class Speaker:
     ) -> None:
         self._attempts = attempts
         self._on_lost = on_lost
+        self._trouble = Trouble("storing what jobs say")
 
     async def run(self) -> None:
         clock = asyncio.get_running_loop().time
@@ -52,5 +54,9 @@ class Speaker:
             await context.flush()
         except StaleLeaseError:
             self._on_lost(attempt)
-        except (StoreError, RequestError) as error:
+        except StoreError as error:
+            self._trouble.met(error)
+        except RequestError as error:
             log.warning("could not store what job %s says: %s", attempt.job.id, error)
+        else:
+            self._trouble.over()

@@ -16,6 +16,7 @@ from windlass.core.outcome import sweep
 from windlass.core.state import State
 from windlass.store import Retention, Store
 from windlass.worker.cleaner import Cleaner
+from windlass.worker.trouble import Trouble
 
 log = logging.getLogger("windlass.worker")
 BATCH = 500
@@ -33,13 +34,15 @@ class Sweeper:
 
     async def run(self) -> None:
         count = 0
+        trouble = Trouble("sweeping")
         while True:
             try:
                 await self.once()
                 if count % PRUNE_EVERY == 0:
                     await self._prune()
+                trouble.over()
             except StoreError as error:
-                log.warning("sweeping failed, trying again: %s", error)
+                trouble.met(error)
             except Exception:
                 log.exception("sweeping failed, trying again")  # rescue must never stop for good
             count += 1

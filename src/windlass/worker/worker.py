@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from windlass.core.codec import Codec
+from windlass.core.errors import StoreError
 from windlass.core.job import JobRow
 from windlass.core.lease import DEFAULT_LEASE, Lease
 from windlass.core.outcome import Aborted, Failed, Outcome, Released
@@ -117,7 +118,7 @@ class Worker:
         loop = asyncio.get_running_loop()
         self._keeper = self._make_keeper(
             self._store.twin(),
-            on_lost=lambda lease: loop.call_soon_threadsafe(self._end, lease, Why.LOST),
+            on_lost=lambda lease: loop.call_soon_threadsafe(self._lost, lease),
             on_cancel=lambda lease: loop.call_soon_threadsafe(self._end, lease, Why.CANCEL),
         )
         self._keeper.start()
@@ -172,7 +173,7 @@ class Worker:
             running=lambda: self._attempts,
             on_cancel=lambda lease: self._end(lease, Why.CANCEL),
         )
-        speaker = Speaker(self._attempts.values, on_lost=lambda attempt: attempt.end(Why.LOST))
+        speaker = Speaker(self._attempts.values, on_lost=lambda it: self._lost(it.lease))
         registrar = Registrar(
             self._store,
             self._tasks,
@@ -213,6 +214,7 @@ class Worker:
             (spec.options.stages if spec else None) or self._kit.stages,
             kit=self._kit,
             state=self._state,
+            spec=spec,
         )
         if attempt.why is not None:  # it ended before it began
             self._finish(attempt, None)
@@ -281,6 +283,22 @@ class Worker:
         attempt = self._attempts.get(lease)
         if attempt is not None:
             attempt.end(why)
+
+    def _lost(self, lease: Lease) -> None:
+        attempt = self._attempts.get(lease)
+        context = attempt.context if attempt is not None else None
+        if attempt is None or context is None or not context.settling:
+            self._end(lease, Why.LOST)
+        elif attempt.doubt is None:
+            attempt.doubt = asyncio.create_task(self._ask_whether_lost(attempt))
+
+    async def _ask_whether_lost(self, attempt: Attempt) -> None:
+        """A success that its task stored by itself ends the lease, too: then it may go on."""
+        with contextlib.suppress(StoreError):
+            [row] = await self._store.get([attempt.job.id])
+            if row is not None and row.state is State.SUCCEEDED and row.lease == attempt.lease:
+                return
+        attempt.end(Why.LOST)
 
     # -- the end
 

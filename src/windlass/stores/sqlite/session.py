@@ -137,6 +137,10 @@ class Session:
 
         return self._do(run)
 
+    async def aenqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """The same: the block holds the writer already, so that this waits for nobody."""
+        return self.enqueue(jobs)
+
     def commit(self) -> None:
         self._check_process()
         self._commands.put(True)

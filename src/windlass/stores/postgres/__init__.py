@@ -1,0 +1,8 @@
+"""A PostgreSQL database: for many machines."""
+
+from __future__ import annotations
+
+from windlass.stores.postgres.connection import PostgresConfig
+from windlass.stores.postgres.store import PostgresStore
+
+__all__ = ["PostgresConfig", "PostgresStore"]

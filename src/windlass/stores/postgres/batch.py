@@ -1,0 +1,172 @@
+"""Many decisions in one transaction: rows locked and read together, decided, written together.
+
+A decision about a job that comes twice sees what the first one changed, though nothing is written
+before the end. Whatever else reads these jobs in the transaction has to call `flush` before.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+from windlass.core.clock import Instant, minute_of
+from windlass.core.event import ATTEMPT
+from windlass.core.state import FINAL, State, Trigger
+from windlass.core.transition import Answer, Decision
+from windlass.stores.postgres import rows
+from windlass.stores.postgres.connection import Connection, Row
+from windlass.stores.postgres.queries import SQL
+
+
+class Kept:
+    """A job in the batch: as it was found, and as it stands by now."""
+
+    __slots__ = ("before", "logged", "n", "owner", "priority", "requeued", "row", "unique_key")
+
+    def __init__(self, record: Row) -> None:
+        self.row = self.before = rows.standing(record)
+        self.n, self.priority, self.owner, self.unique_key, self.logged = tuple(record)[39:44]
+        self.requeued = False
+
+
+class Batch:
+    def __init__(self, connection: Connection, now: Instant, shard: int) -> None:
+        self.now = now
+        self.work = False  # something may have become claimable
+        self.touched: list[UUID] = []
+        self._connection = connection
+        self._shard = shard
+        self._kept: dict[UUID, Kept] = {}
+        self._changed: dict[UUID, Kept] = {}  # in the order in which they were queued
+        self._log: list[Row] = []
+        self._steps: dict[tuple[int, str], Row] = {}
+        self._tallies: dict[tuple[Any, ...], list[int]] = {}
+        self._past: dict[tuple[int, int], tuple[UUID, Trigger]] = {}
+
+    async def load(self, ids: Iterable[UUID]) -> None:
+        """Lock these jobs, as far as they are not yet, in the order of their ids."""
+        wanted = sorted(set(ids) - self._kept.keys())
+        if wanted:
+            for record in await self._connection.fetch(SQL.standings, wanted):
+                self._kept[record[0]] = Kept(record)
+
+    def find(self, job_id: UUID) -> Kept | None:
+        return self._kept.get(job_id)
+
+    async def look_back(self, wanted: Collection[tuple[int, int]]) -> None:
+        """Read how these past attempts, by job and fence, ended."""
+        if not wanted:
+            return
+        found = await self._connection.fetch(SQL.past_outcomes, *rows.columns(wanted))
+        for n, fence, facts in found:
+            self._remember(n, fence, json.loads(facts))
+
+    def _remember(self, n: int, fence: int, facts: dict[str, Any]) -> None:
+        self._past[n, fence] = UUID(facts["token"]), Trigger(facts["outcome"])
+
+    def past(self, n: int, fence: int) -> tuple[UUID, Trigger] | None:
+        return self._past.get((n, fence))
+
+    def write(self, kept: Kept, decision: Decision) -> Answer:
+        """Note what was decided; `flush` writes it."""
+        if decision.changes:
+            self._change(kept, decision)
+        tally = decision.tally
+        if tally is not None:
+            row = kept.row
+            key = (minute_of(self.now), row.queue, row.task, tally.outcome.value)
+            sums = self._tallies.setdefault(key, [0, 0, 0])
+            for place, number in enumerate((1, tally.wait, tally.run)):
+                sums[place] += number
+        return decision.answer
+
+    def _change(self, kept: Kept, decision: Decision) -> None:
+        kept.row = replace(kept.row, **decision.changes)
+        if decision.queue:
+            kept.requeued = self.work = True
+            self._changed.pop(kept.row.id, None)  # the last to be queued is the last in line
+        self._changed[kept.row.id] = kept
+        for line in decision.log:
+            kept.logged = True
+            self._log.append(rows.log_insertion(kept.n, line))
+            if line.type == ATTEMPT:
+                self._remember(kept.n, line.fence, dict(line.facts))
+        for point in decision.checkpoints:
+            values = (kept.n, point.step, point.value, point.attempt, point.at)
+            self._steps[kept.n, point.step] = values
+        self.touched.append(kept.row.id)
+
+    async def flush(self) -> None:
+        """Write what was decided so far."""
+        changed, self._changed = list(self._changed.values()), {}
+        if not changed:
+            return
+        for piece in rows.portions([_saved(kept) for kept in changed], 28):
+            await self._execute(SQL.save, piece)
+        await self._execute(SQL.leave_line, _left_line(changed))
+        await self._execute(SQL.leave_waiting, _left_waiting(changed))
+        await self._execute(SQL.list_ended, _ended(changed))
+        log, self._log = self._log, []
+        for piece in rows.portions(log, 8):
+            await self._execute(SQL.insert_log, piece)
+        steps, self._steps = self._steps, {}
+        for piece in rows.portions(list(steps.values()), 2):
+            await self._execute(SQL.put_steps, piece)
+        for kept in changed:
+            if kept.requeued:  # the server gave its place: whoever needs it, reads it
+                del self._kept[kept.row.id]
+            kept.before = kept.row
+
+    async def finish(self) -> None:
+        await self.flush()
+        tallies = sorted((*key, *sums) for key, sums in self._tallies.items())
+        await self._execute(SQL.add_rollups, tallies, self._shard)
+
+    async def _execute(self, sql: str, values: Sequence[Row], *first: object) -> None:
+        if values:
+            await self._connection.execute(sql, *first, *rows.columns(values))
+
+
+def _saved(kept: Kept) -> Row:
+    row, before = kept.row, kept.before
+    kept.requeued = kept.requeued and row.state is State.QUEUED
+    waits, at = rows.waiting(row)
+    freed = before.token if before.state is State.RUNNING is not row.state else None
+    return (kept.n, *rows.saved(row), kept.logged, kept.requeued, freed, waits, at)
+
+
+def _left_line(changed: list[Kept]) -> list[Row]:
+    return [
+        (kept.row.queue, kept.priority, kept.before.position)
+        for kept in changed
+        if kept.before.state is State.QUEUED and kept.row.state is not State.QUEUED
+    ]
+
+
+def _left_waiting(changed: list[Kept]) -> list[Row]:
+    """Rows of the table that `save` did not replace."""
+    return [
+        (kept.row.queue, kept.before.state, kept.n)
+        for kept in changed
+        if rows.waiting(kept.before)[0]
+        and not (rows.waiting(kept.row)[0] and kept.row.state is kept.before.state)
+    ]
+
+
+def _ended(changed: list[Kept]) -> list[Row]:
+    return [
+        (
+            kept.n,
+            kept.row.state,
+            kept.row.ended_at,
+            kept.logged,
+            kept.owner,
+            kept.row.task,
+            kept.unique_key,
+        )
+        for kept in changed
+        if kept.row.state in FINAL and kept.before.state not in FINAL
+    ]

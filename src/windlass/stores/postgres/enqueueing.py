@@ -1,0 +1,256 @@
+"""Putting in: plain jobs in one statement, jobs with keys one after the other under their keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from hashlib import sha256
+from itertools import chain
+from uuid import UUID
+
+from windlass.core import decide
+from windlass.core import job as jobs
+from windlass.core.clock import Instant
+from windlass.core.enqueue import (
+    Admission,
+    Enqueued,
+    EnqueueStatus,
+    Rivals,
+    admit,
+    give_way,
+)
+from windlass.core.errors import RequestError
+from windlass.core.job import JobRow, NewJob
+from windlass.stores.postgres import rows
+from windlass.stores.postgres.batch import Batch
+from windlass.stores.postgres.connection import Connection, Row
+from windlass.stores.postgres.errors import Overtaken
+from windlass.stores.postgres.queries import SQL
+
+
+def number_of(*parts: str) -> int:
+    """A key as the number of an advisory lock. Two keys that share one wait for each other.
+
+    The server's `windlass_number` makes the same: both ways to enqueue meet at one lock.
+    """
+    digest = sha256("\x1f".join(parts).encode()).digest()
+    return int.from_bytes(digest[:8], "big", signed=True)
+
+
+def check(new: NewJob) -> Enqueued | None:
+    """The refusal of a request that is wrong in itself."""
+    try:
+        jobs.check(new)
+    except RequestError as error:
+        return Enqueued(EnqueueStatus.REFUSED, new, error=error)
+    return None
+
+
+async def _insert(
+    connection: Connection, sql: str, values: Sequence[Row], now: Instant | None
+) -> dict[UUID, tuple[int, Instant]]:
+    """Serial and instant of each job that was stored; whoever is missing met another one."""
+    if not values:
+        return {}
+    stored: dict[UUID, tuple[int, Instant]] = {}
+    for piece in rows.portions(values, rows.PAYLOAD):
+        for job_id, n, at in await connection.fetch(sql, now, *rows.columns(piece)):
+            stored.setdefault(job_id, (n, at))
+    return stored
+
+
+async def plain(
+    connection: Connection, wanted: Sequence[NewJob], now: Instant | None
+) -> list[Enqueued]:
+    """Jobs that only their ids can stand in the way of; nothing is looked up unless one does."""
+    answers = [check(new) for new in wanted]
+    sound = [new for new, no in zip(wanted, answers, strict=True) if no is None]
+    if all(map(rows.at_once, sound)):
+        values = [rows.insertion_at_once(new) for new in sound]
+        stored = await _insert(connection, SQL.insert_at_once, values, now)
+    else:
+        values = [rows.insertion(new) for new in sound]
+        stored = await _insert(connection, SQL.insert_jobs, values, now)
+    taken: list[int] = []
+    for place, new in enumerate(wanted):
+        if answers[place] is None:
+            given = stored.pop(new.id, None)
+            if given is None:
+                taken.append(place)
+            else:
+                answers[place] = Enqueued(EnqueueStatus.CREATED, new, given[1], given[0])
+    if taken:
+        found = await _by_id(connection, [wanted[place].id for place in taken])
+        for place in taken:
+            answers[place] = _met(wanted[place], found.get(wanted[place].id))
+    return [answer for answer in answers if answer is not None]
+
+
+def _met(new: NewJob, row: JobRow | None) -> Enqueued:
+    if row is None:
+        raise Overtaken  # it was deleted since
+    return _answer(new, admit(new, Rivals(same_id=row)))
+
+
+def _answer(new: NewJob, verdict: Admission) -> Enqueued:
+    return Enqueued(verdict.status, new, existing=verdict.existing, error=verdict.error)
+
+
+async def _by_id(connection: Connection, ids: Iterable[UUID]) -> dict[UUID, JobRow]:
+    found = [rows.job_row(record) for record in await connection.fetch(SQL.get_jobs, list(ids))]
+    return {row.id: row for row in found}
+
+
+async def lock(connection: Connection, wanted: Iterable[NewJob]) -> None:
+    """Wait for everybody who enqueues under the same keys. Comes before any other lock."""
+    numbers: set[int] = set()
+    for new in wanted:
+        if new.request_id is not None:
+            numbers.add(number_of("request", new.owner, new.request_id))
+        if new.unique_key is not None:
+            numbers.add(number_of("unique", new.owner, new.task, new.unique_key))
+        if new.retry_of is not None:
+            numbers.add(number_of("retry", str(new.retry_of)))
+    if numbers:
+        await connection.execute(SQL.lock_keys, sorted(numbers))
+
+
+class Desk:
+    """Admits jobs one after the other, each meeting those before it, and writes them in runs."""
+
+    def __init__(self, connection: Connection, batch: Batch) -> None:
+        self._connection = connection
+        self._batch = batch
+        self._ids: dict[UUID, JobRow] = {}
+        self._requests: dict[tuple[str, str], JobRow] = {}
+        self._keys: dict[tuple[str, str, str], JobRow] = {}
+        self._retries: dict[UUID, JobRow] = {}  # the active job of each lineage
+        self._run: list[tuple[JobRow, NewJob, JobRow | None]] = []  # admitted, not yet written
+        self._stored: dict[UUID, JobRow] = {}  # as they came to be
+
+    async def look_up(self, wanted: Sequence[NewJob]) -> None:
+        """Read every job that these could meet; those that may have to give way are locked."""
+        fetch = self._connection.fetch
+        origins = [new.retry_of for new in wanted if new.retry_of is not None]
+        self._ids |= await _by_id(self._connection, chain((new.id for new in wanted), origins))
+        requests = {(new.owner, new.request_id) for new in wanted if new.request_id is not None}
+        if requests:
+            for record in await fetch(SQL.jobs_by_request, *rows.columns(requests)):
+                self._remember(rows.job_row(record))
+        keys = {(n.owner, n.task, n.unique_key) for n in wanted if n.unique_key is not None}
+        if keys:
+            found = await fetch(SQL.active_by_key, *rows.columns(keys))
+            if found and any(new.debounce for new in wanted):
+                await self._batch.load(record[0] for record in found)
+                found = await fetch(SQL.active_by_key, *rows.columns(keys))
+            for record in found:
+                self._remember(rows.job_row(record))
+        lineages = {self._ids[origin].lineage for origin in origins if origin in self._ids}
+        if lineages:
+            for record in await fetch(SQL.active_of_lineage, sorted(lineages)):
+                self._remember(rows.job_row(record))
+
+    def _remember(self, row: JobRow) -> None:
+        self._ids[row.id] = row
+        if row.request_id is not None:
+            self._requests[row.owner, row.request_id] = row
+        if row.final:
+            return
+        if row.unique_key is not None:
+            self._keys[row.owner, row.task, row.unique_key] = row
+        if row.root_id is not None:
+            self._retries[row.root_id] = row
+
+    def rivals(self, new: NewJob) -> Rivals:
+        request, key = new.request_id, new.unique_key
+        origin = self._ids.get(new.retry_of) if new.retry_of is not None else None
+        return Rivals(
+            same_id=self._ids.get(new.id),
+            same_request=None if request is None else self._requests.get((new.owner, request)),
+            same_key=None if key is None else self._keys.get((new.owner, new.task, key)),
+            origin=origin,
+            active_retry=None if origin is None else self._retries.get(origin.lineage),
+        )
+
+    async def enqueue(self, wanted: Sequence[NewJob]) -> list[Enqueued]:
+        """Jobs of which nothing is wrong in itself."""
+        answers: list[Enqueued | None] = []
+        for new in wanted:
+            rivals = self.rivals(new)
+            verdict = admit(new, rivals)
+            if verdict.status is not EnqueueStatus.CREATED or verdict.existing is not None:
+                await self._flush()
+                known = verdict.existing and self._ids[verdict.existing.id]
+                answers.append(_answer(new, replace(verdict, existing=known)))
+                continue
+            if verdict.displace is not None:
+                await self._displace(verdict.displace)
+            origin = rivals.origin if new.retry_of is not None else None
+            row = jobs.birth(new, self._batch.now, 0, origin.lineage if origin else None)
+            if origin is not None and new.resume:
+                row = replace(row, last_step=origin.last_step)
+            self._run.append((row, new, origin))
+            self._remember(row)
+            answers.append(None)
+        await self._flush()
+        return [
+            Enqueued(EnqueueStatus.CREATED, new, existing=self._stored[new.id])
+            if answer is None
+            else answer
+            for new, answer in zip(wanted, answers, strict=True)
+        ]
+
+    async def _displace(self, row: JobRow) -> None:
+        """A waiting job, locked when it was looked up or stored just now, gives way."""
+        await self._flush()
+        await self._batch.load([row.id])
+        kept = self._batch.find(row.id)
+        assert kept is not None
+        self._batch.write(kept, decide.cancel(kept.row, give_way(row), self._batch.now))
+        await self._batch.flush()
+        for fresh in (await _by_id(self._connection, [row.id])).values():
+            self._remember(fresh)
+
+    async def _flush(self) -> None:
+        """Write the jobs admitted so far, with their keys, and what retries copy and mark."""
+        run, self._run = self._run, []
+        if not run:
+            return
+        connection = self._connection
+        given = [rows.insertion(new, row.root_id, row.last_step) for row, new, _ in run]
+        numbers = await _insert(connection, SQL.insert_jobs, given, self._batch.now)
+        if len(numbers) < len(run):
+            raise Overtaken
+        for row, new, origin in run:
+            stored = replace(row, serial=(n := numbers[row.id][0]))
+            if row.position is not None:
+                stored = replace(stored, position=n)
+            self._stored[row.id] = stored
+            self._remember(stored)
+            if origin is not None:
+                await connection.execute(SQL.set_retried_as, origin.serial, row.id)
+                if new.resume:
+                    await connection.execute(SQL.copy_steps, n, origin.serial)
+        keys = [
+            (row.owner, row.task, row.unique_key, numbers[row.id][0])
+            for row, _, _ in run
+            if row.unique_key is not None
+        ]
+        if keys:
+            await connection.execute(SQL.insert_keys, *rows.columns(keys))
+        self._batch.work = True
+
+
+async def keyed(
+    connection: Connection, wanted: Sequence[NewJob], given: Instant | None, shard: int
+) -> tuple[list[Enqueued], Batch]:
+    """In one transaction, in order: a later job meets the keys of an earlier one."""
+    refused = [check(new) for new in wanted]
+    sound = [new for new, no in zip(wanted, refused, strict=True) if no is None]
+    await lock(connection, sound)
+    batch = Batch(connection, await connection.fetchval(SQL.now, given), shard)
+    desk = Desk(connection, batch)
+    await desk.look_up(sound)
+    admitted = iter(await desk.enqueue(sound))
+    await batch.finish()
+    return [next(admitted) if answer is None else answer for answer in refused], batch

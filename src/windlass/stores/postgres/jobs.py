@@ -1,0 +1,241 @@
+"""The writes about jobs that are there, as functions of a connection."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from uuid import UUID
+
+from windlass.core import decide, transition
+from windlass.core.clock import SECOND, Instant
+from windlass.core.enqueue import refusal
+from windlass.core.errors import RequestError
+from windlass.core.job import JobRow
+from windlass.core.lease import DEFAULT_LEASE, Claim, Extended, Lease
+from windlass.core.records import PAUSED
+from windlass.core.state import State, Trigger
+from windlass.core.transition import Answer, CancelRequest, Decision, Status, Transition
+from windlass.store import Saying
+from windlass.stores.postgres import enqueueing, rows, upkeep
+from windlass.stores.postgres.batch import Batch, Kept
+from windlass.stores.postgres.connection import Connection, Row
+from windlass.stores.postgres.enqueueing import Desk
+from windlass.stores.postgres.queries import SQL
+
+TRIES = 3  # of a claim that finds nothing though there is something
+MISSING = Answer(Status.MISSING)
+SUCCEEDED = Answer(Status.APPLIED, State.SUCCEEDED)
+
+
+async def claim(connection: Connection, wish: Claim, now: Instant | None) -> list[JobRow]:
+    limits: dict[str, int] = {}
+    for queue, limit in wish.queues:
+        limits[queue] = limits.get(queue, 0) + limit
+    queues = [queue for queue, limit in limits.items() if limit]
+    found: list[Row] = []
+    for _ in range(TRIES):
+        found = await connection.fetch(
+            SQL.claim,
+            now,
+            wish.token,
+            wish.worker,
+            None if wish.lease is None else round(wish.lease * SECOND),
+            round(DEFAULT_LEASE * SECOND),
+            queues,
+            [limits[queue] for queue in queues],
+            PAUSED,
+        )
+        if found or not await claimable(connection, queues, now):
+            break
+    place = {queue: index for index, queue in enumerate(limits)}
+    taken = [rows.job_row(record) for record in found]
+    taken.sort(key=lambda row: (place.get(row.queue, 0), -row.priority, row.position or 0))
+    return taken
+
+
+async def claimable(connection: Connection, queues: Sequence[str], now: Instant | None) -> bool:
+    found: bool = await connection.fetchval(SQL.claimable, now, list(queues), PAUSED)
+    return found
+
+
+async def extend(
+    connection: Connection, leases: Sequence[Lease], seconds: float, now: Instant | None
+) -> list[Extended]:
+    wanted = sorted({(lease.job_id, lease.fence, lease.token) for lease in leases})
+    found = await connection.fetch(SQL.extend, now, round(seconds * SECOND), *rows.columns(wanted))
+    lasts = {
+        Lease(job_id, fence, token): Extended(lease_until=until, cancel_requested=canceled)
+        for job_id, fence, token, until, canceled in found
+    }
+    return [lasts.get(lease) or Extended(lease_until=None) for lease in leases]
+
+
+# -- settling
+
+
+def check(wishes: Sequence[Transition]) -> dict[int, Answer]:
+    """The refusals, by place, of wishes that are wrong in themselves."""
+    refused: dict[int, Answer] = {}
+    for place, wish in enumerate(wishes):
+        try:
+            transition.check(wish)
+        except RequestError as error:
+            refused[place] = Answer(Status.REFUSED, error=error)
+    return refused
+
+
+def plain_successes(wishes: Mapping[int, Transition]) -> list[Transition]:
+    """Those that `succeed` may settle: nobody else in the batch depends on their turn."""
+    if len({wish.job_id for wish in wishes.values()}) < len(wishes):
+        return []  # a job that comes twice needs its order
+    if any(wish.children for wish in wishes.values()):
+        return []  # and so do children, who may meet it
+    return [
+        wish
+        for wish in wishes.values()
+        if wish.trigger is Trigger.SUCCEED and wish.token is not None and not wish.records
+    ]
+
+
+async def succeed(
+    connection: Connection, wishes: Sequence[Transition], now: Instant | None, shard: int
+) -> set[UUID]:
+    """Settle what still holds; the rest is for `apply` to decide about."""
+    values = [
+        (wish.job_id, wish.fence, wish.token, wish.result)
+        for wish in sorted(wishes, key=lambda wish: wish.job_id)
+    ]
+    done: set[UUID] = set()
+    for piece in rows.portions(values, 3):
+        found = await connection.fetch(SQL.succeed, now, *rows.columns(piece), shard)
+        done.update(record[0] for record in found)
+    return done
+
+
+async def apply(
+    connection: Connection, wishes: Sequence[Transition], given: Instant | None, shard: int
+) -> tuple[list[Answer], Batch]:
+    """In one transaction, in order, each decided by the core under its job's lock."""
+    await enqueueing.lock(connection, (child for wish in wishes for child in wish.children))
+    batch = Batch(connection, await connection.fetchval(SQL.now, given), shard)
+    await batch.load(wish.job_id for wish in wishes)
+    await _look_back(batch, wishes)
+    answers = []
+    for wish in wishes:
+        kept = await _found(batch, wish.job_id)
+        if kept is None:
+            answers.append(MISSING)
+            continue
+        past = partial(batch.past, kept.n)
+        decision = decide.decide(kept.row, wish, batch.now, past)
+        if decision.children:
+            answers.append(await _hand_over(connection, batch, kept, decision))
+        else:
+            answers.append(batch.write(kept, decision))
+    await batch.finish()
+    return answers, batch
+
+
+async def _found(batch: Batch, job_id: UUID) -> Kept | None:
+    kept = batch.find(job_id)
+    if kept is None:
+        await batch.load([job_id])
+        kept = batch.find(job_id)
+    return kept
+
+
+async def _look_back(batch: Batch, wishes: Sequence[Transition]) -> None:
+    """Whoever settles late may only be repeating what the log already has."""
+    late = set()
+    for wish in wishes:
+        kept = batch.find(wish.job_id)
+        if kept is not None and wish.trigger.settles:
+            row = kept.row
+            if row.fence != wish.fence or row.state is not State.RUNNING:
+                late.add((kept.n, wish.fence))
+    await batch.look_back(late)
+
+
+async def _hand_over(
+    connection: Connection, batch: Batch, kept: Kept, decision: Decision
+) -> Answer:
+    """A success with its children: all of it or nothing."""
+    await batch.flush()
+    desk = Desk(connection, batch)
+    await desk.look_up(decision.children)
+    error = refusal(decision.children, desk.rivals)
+    if error is not None:
+        return Answer(Status.REFUSED, kept.row.state, error)
+    answer = batch.write(kept, decision)
+    await batch.flush()
+    desk = Desk(connection, batch)  # the parent is over by now, and so is its key
+    await desk.look_up(decision.children)
+    await desk.enqueue(decision.children)
+    return answer
+
+
+async def record(
+    connection: Connection, sayings: Sequence[Saying], given: Instant | None, shard: int
+) -> tuple[list[Answer], Batch]:
+    batch = Batch(connection, await connection.fetchval(SQL.now, given), shard)
+    await batch.load(saying.lease.job_id for saying in sayings)
+    answers = []
+    for saying in sayings:
+        try:
+            transition.check_records(saying.records)
+        except RequestError as error:
+            answers.append(Answer(Status.REFUSED, error=error))
+            continue
+        lease = saying.lease
+        kept = batch.find(lease.job_id)
+        if kept is None:
+            answers.append(MISSING)
+            continue
+        said = decide.record(kept.row, lease.fence, lease.token, saying.records, batch.now)
+        answers.append(batch.write(kept, said))
+    await batch.finish()
+    return answers, batch
+
+
+# -- operators
+
+
+async def cancel(
+    connection: Connection, requests: Sequence[CancelRequest], given: Instant | None, shard: int
+) -> tuple[list[Answer], Batch]:
+    batch = Batch(connection, await connection.fetchval(SQL.now, given), shard)
+    await batch.load(request.job_id for request in requests)
+    answers = []
+    for request in requests:
+        try:
+            transition.check_cancel(request)
+        except RequestError as error:
+            answers.append(Answer(Status.REFUSED, error=error))
+            continue
+        kept = batch.find(request.job_id)
+        if kept is None or request.owner not in {None, kept.owner}:
+            answers.append(MISSING)
+            continue
+        answers.append(batch.write(kept, decide.cancel(kept.row, request, batch.now)))
+    await batch.finish()
+    return answers, batch
+
+
+async def delete(
+    connection: Connection, ids: Sequence[UUID], owner: str | None
+) -> tuple[list[Answer], Batch]:
+    batch = Batch(connection, 0, 0)
+    await batch.load(ids)
+    answers, gone = [], set()
+    for job_id in ids:
+        kept = batch.find(job_id)
+        if kept is None or owner not in {None, kept.owner} or kept.n in gone:
+            answers.append(MISSING)
+        elif not kept.row.final:
+            answers.append(Answer(Status.CONFLICT, kept.row.state))
+        else:
+            gone.add(kept.n)
+            batch.touched.append(job_id)
+            answers.append(Answer(Status.APPLIED, kept.row.state))
+    await upkeep.forget(connection, sorted(gone))
+    return answers, batch

@@ -1,0 +1,62 @@
+"""The statements of `queries.sql`, as attributes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from windlass.stores.sql import named
+
+
+@dataclass(frozen=True, slots=True)
+class Queries:
+    insert_jobs: str
+    insert_at_once: str
+    insert_keys: str
+    lock_keys: str
+    now: str
+    get_jobs: str
+    jobs_by_request: str
+    active_by_key: str
+    active_of_lineage: str
+    set_retried_as: str
+    copy_steps: str
+    claim: str
+    claimable: str
+    extend: str
+    succeed: str
+    standings: str
+    save: str
+    leave_waiting: str
+    leave_line: str
+    list_ended: str
+    insert_log: str
+    past_outcomes: str
+    put_steps: str
+    get_steps: str
+    add_rollups: str
+    rollups: str
+    due: str
+    expired: str
+    lock_upkeep: str
+    past_keeping: str
+    unlist: str
+    drop_unlisted: str
+    forget_logs: str
+    delete_jobs: str
+    delete_old_rollups: str
+    events: str
+    attempts: str
+    stretch: str
+    stretch_of_trouble: str
+    stretch_of_lineage: str
+    find: str
+    stats: str
+    get_records: str
+    put_records: str
+    list_records: str
+    delete_records: str
+    delete_dead_records: str
+    notify: str
+
+
+SQL = named.load("windlass.stores.postgres", Queries)

@@ -1,0 +1,581 @@
+-- Plans are kept (see connection.py), and one that was made while a table was empty would go on to
+-- read all of it when it is full: so each statement is written to have one plan only. A table that
+-- grows is reached by a key, inside a LATERAL with a LIMIT or as `key = ANY (ARRAY[value])`, which no
+-- planner can turn round as it could a join; or it is read in the order of an index up to a limit.
+
+-- name: insert_jobs
+-- All of an enqueue in one statement: the rows, their places in line, and who waits outside of it.
+-- The rule is core's `job.opening`, and the model compares the two. A job whose id or request id is
+-- taken is left out, and the answer shows it. Numbers are given in the order of the call.
+WITH clock AS MATERIALIZED (SELECT windlass_now($1) AS now),
+new AS MATERIALIZED (
+    SELECT nextval('windlass_serial') AS n, clock.now,
+        coalesce(given.run_at, clock.now + given.delay) AS due,
+        coalesce(given.expires_at, clock.now + given.expires_in) AS expires, given.*
+    FROM clock, unnest(
+        $2::uuid[], $3::text[], $4::text[], $5::bytea[], $6::integer[], $7::text[], $8::bigint[],
+        $9::text[], $10::text[], $11::text[], $12::text[], $13::bytea[], $14::text[], $15::text[],
+        $16::uuid[], $17::uuid[], $18::text[], $19::boolean[], $20::bigint[], $21::bigint[],
+        $22::bigint[], $23::bigint[]
+    ) AS given (
+        id, queue, task, payload, priority, policy, lease, owner, team, tags, headers, digest,
+        request_id, unique_key, retry_of, root_id, last_step, hold, delay, run_at, expires_in,
+        expires_at
+    )
+),
+job AS (
+    INSERT INTO windlass_job (
+        id, queue, task, created_at, expires_at, state, trigger, held, position, due_at, queued_at,
+        updated_at, seq, queued_seq, last_step, n, payload, priority, policy, lease, owner, team,
+        tags, headers, request_id, digest, unique_key, retry_of, root_id
+    )
+    SELECT
+        id, queue, task, now, expires,
+        CASE WHEN later THEN 'created' ELSE 'queued' END, 'enqueue', hold,
+        CASE WHEN NOT later THEN n END, CASE WHEN due > now THEN due END,
+        CASE WHEN NOT later THEN now END, now,
+        CASE WHEN later THEN 1 ELSE 2 END, CASE WHEN later THEN 0 ELSE 2 END,
+        last_step, n, payload, priority, policy, lease, owner, team, tags::text[], headers,
+        request_id, digest, unique_key, retry_of, root_id
+    FROM (SELECT *, hold OR due > now AS later FROM new) AS opened
+    ON CONFLICT DO NOTHING
+    RETURNING id, n, queue, priority, state, held, position, queued_at, due_at, expires_at
+),
+line AS (
+    INSERT INTO windlass_line (queue, priority, position, id, queued_at, expires_at)
+    SELECT queue, priority, position, id, queued_at, expires_at FROM job WHERE state = 'queued'
+),
+aside AS (
+    INSERT INTO windlass_waiting (queue, state, n, at)
+    SELECT queue, state, n, least(CASE WHEN NOT held THEN due_at END, expires_at)
+    FROM job WHERE state = 'created' OR expires_at IS NOT NULL
+)
+SELECT job.id, job.n, clock.now FROM job, clock
+
+-- name: insert_at_once
+-- The same for jobs that can run at once and have no keys, which nearly all are: half the columns.
+WITH clock AS MATERIALIZED (SELECT windlass_now($1) AS now),
+job AS (
+    INSERT INTO windlass_job (
+        id, queue, task, created_at, state, trigger, position, queued_at, updated_at, seq,
+        queued_seq, n, payload, priority, policy, lease, owner, team, tags, headers, digest
+    )
+    SELECT
+        id, queue, task, now, 'queued', 'enqueue', n, now, now, 2, 2, n, payload, priority, policy,
+        lease, owner, team, tags::text[], headers, digest
+    FROM (
+        SELECT nextval('windlass_serial') AS n, clock.now, given.*
+        FROM clock, unnest(
+            $2::uuid[], $3::text[], $4::text[], $5::bytea[], $6::integer[], $7::text[],
+            $8::bigint[], $9::text[], $10::text[], $11::text[], $12::text[], $13::bytea[]
+        ) AS given (
+            id, queue, task, payload, priority, policy, lease, owner, team, tags, headers, digest
+        )
+        OFFSET 0
+    ) AS new
+    ON CONFLICT DO NOTHING
+    RETURNING id, n, queue, priority, created_at
+),
+line AS (
+    INSERT INTO windlass_line (queue, priority, position, id, queued_at)
+    SELECT queue, priority, n, id, created_at FROM job
+)
+SELECT id, n, created_at FROM job
+
+-- name: insert_keys
+INSERT INTO windlass_key (owner, task, unique_key, n)
+SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[])
+
+-- name: lock_keys
+-- Whoever enqueues under a key waits here for whoever does the same, in one order for all; what is
+-- looked up afterwards holds until the commit. The constraints stand behind it. The same for records,
+-- which cannot be locked as rows before they exist.
+SELECT pg_advisory_xact_lock(key) FROM unnest($1::bigint[]) AS wanted (key)
+
+-- name: now
+SELECT windlass_now($1)
+
+-- name: get_jobs
+-- A star, here and below, is safe: migrations only ever append columns, and rows are read by place.
+SELECT * FROM windlass_job WHERE id = ANY ($1::uuid[])
+
+-- name: jobs_by_request
+SELECT job.* FROM unnest($1::text[], $2::text[]) AS wanted (owner, request_id), LATERAL (
+    SELECT * FROM windlass_job AS job
+    WHERE job.owner = wanted.owner AND job.request_id = wanted.request_id
+        AND job.request_id IS NOT NULL
+    LIMIT 1
+) AS job
+
+-- name: active_by_key
+SELECT job.* FROM unnest($1::text[], $2::text[], $3::text[]) AS wanted (owner, task, unique_key),
+LATERAL (
+    SELECT n FROM windlass_key AS key
+    WHERE key.owner = wanted.owner AND key.task = wanted.task
+        AND key.unique_key = wanted.unique_key
+    LIMIT 1
+) AS key,
+LATERAL (SELECT * FROM windlass_job AS job WHERE job.n = key.n LIMIT 1) AS job
+
+-- name: active_of_lineage
+SELECT * FROM windlass_job
+WHERE root_id = ANY ($1::uuid[]) AND root_id IS NOT NULL
+    AND state IN ('created', 'queued', 'running', 'retrying')
+
+-- name: set_retried_as
+UPDATE windlass_job SET retried_as = $2 WHERE n = $1
+
+-- name: copy_steps
+INSERT INTO windlass_step (n, step, value, attempt, at)
+SELECT $1::bigint, step, value, attempt, at FROM windlass_step WHERE n = $2::bigint
+
+-- name: claim
+-- One range scan of the line per queue; the rule is core's `decide.claim`, and the model compares
+-- the two. Materialized, because a planner that ran the scan again would take more than the limit.
+-- What somebody else is taking is stepped over, and so is an expired job, which the sweeper ends.
+-- Job rows are locked by id, as everywhere. A row of the line whose job was ended meanwhile goes
+-- without a trace. A repeat finds its own leases, and takes nothing more; one that comes while the
+-- first call is under way waits for it at the key of the first lease, and is then made again.
+WITH clock AS MATERIALIZED (SELECT windlass_now($1) AS now),
+before AS MATERIALIZED (SELECT n FROM windlass_lease WHERE token = $2),
+wanted AS MATERIALIZED (
+    SELECT wanted.* FROM clock, unnest($6::text[], $7::bigint[]) AS wanted (queue, most)
+    WHERE NOT EXISTS (SELECT FROM before) AND NOT EXISTS (
+        SELECT FROM windlass_record AS record
+        WHERE record.kind = $8 AND record.key = wanted.queue
+            AND (record.expires_at IS NULL OR record.expires_at > clock.now)
+    )
+),
+left_line AS (
+    DELETE FROM windlass_line WHERE ctid = ANY (ARRAY(
+        SELECT line.ctid FROM clock, wanted, LATERAL (
+            SELECT ctid FROM windlass_line
+            WHERE queue = wanted.queue AND (expires_at IS NULL OR expires_at > clock.now)
+            ORDER BY queue, priority DESC, position
+            LIMIT wanted.most
+            FOR UPDATE SKIP LOCKED
+        ) AS line
+    ))
+    RETURNING id, position, CASE WHEN expires_at IS NOT NULL THEN 'queued' END AS listed
+),
+taken AS MATERIALIZED (SELECT * FROM left_line ORDER BY id),
+job AS (
+    UPDATE windlass_job AS job SET
+        state = 'running', trigger = 'claim', attempt = job.attempt + 1, fence = job.fence + 1,
+        token = $2, worker = $3,
+        lease_until = greatest(clock.now, job.updated_at) + coalesce($4, job.lease, $5),
+        started_at = greatest(clock.now, job.updated_at),
+        first_started_at = coalesce(job.first_started_at, greatest(clock.now, job.updated_at)),
+        updated_at = greatest(clock.now, job.updated_at),
+        seq = job.seq + 1, started_seq = job.seq + 1, said = 0
+    FROM clock, taken
+    WHERE job.id = ANY (ARRAY[taken.id]) AND job.state = 'queued'
+        AND job.position = taken.position
+    RETURNING job.*, taken.listed
+),
+lease AS (
+    INSERT INTO windlass_lease (token, n, first)
+    SELECT $2, n, row_number() OVER () = 1 FROM job
+),
+started AS (
+    DELETE FROM windlass_waiting AS waiting USING job
+    WHERE job.listed IS NOT NULL AND waiting.queue = ANY (ARRAY[job.queue])
+        AND waiting.state = ANY (ARRAY[job.listed]) AND waiting.n = ANY (ARRAY[job.n])
+)
+SELECT * FROM job
+UNION ALL
+SELECT job.*, NULL FROM before,
+    LATERAL (SELECT * FROM windlass_job AS job WHERE job.n = before.n LIMIT 1) AS job
+
+-- name: claimable
+-- Whether there is anything for a claim that came back empty: it looked at the line as it was when
+-- it began, and what it found there may have been taken while more was put in.
+WITH clock AS MATERIALIZED (SELECT windlass_now($1) AS now)
+SELECT EXISTS (
+    SELECT FROM clock, unnest($2::text[]) AS wanted (queue), LATERAL (
+        SELECT FROM windlass_line
+        WHERE queue = wanted.queue AND (expires_at IS NULL OR expires_at > clock.now)
+        ORDER BY queue, priority DESC, position
+        LIMIT 1
+    ) AS line
+    WHERE NOT EXISTS (
+        SELECT FROM windlass_record AS record
+        WHERE record.kind = $3 AND record.key = wanted.queue
+            AND (record.expires_at IS NULL OR record.expires_at > clock.now)
+    )
+)
+
+-- name: extend
+-- Never shortens: a slow call must not take back what a later one gave.
+WITH clock AS MATERIALIZED (SELECT windlass_now($1) AS now)
+UPDATE windlass_job AS job
+SET lease_until = greatest(job.lease_until, clock.now + $2)
+FROM clock, unnest($3::uuid[], $4::bigint[], $5::uuid[]) AS lease (id, fence, token)
+WHERE job.id = ANY (ARRAY[lease.id]) AND job.state = 'running' AND job.fence = lease.fence
+    AND job.token = lease.token
+RETURNING job.id, job.fence, job.token, job.lease_until, job.cancel_at IS NOT NULL
+
+-- name: succeed
+-- The one outcome that is nearly all of them, settled without a look first, in one round trip. The
+-- rule is core's `decide`, which decides whatever is not found here; the model compares the two.
+WITH clock AS MATERIALIZED (SELECT windlass_now($1) AS now),
+done AS (
+    UPDATE windlass_job AS job SET
+        state = 'succeeded', trigger = 'succeed', held = false, position = NULL, due_at = NULL,
+        lease_until = NULL, ended_at = greatest(clock.now, job.updated_at),
+        updated_at = greatest(clock.now, job.updated_at), percent = 100, result = wish.result,
+        error = NULL, error_body = NULL, seq = job.seq + 1
+    FROM clock, unnest($2::uuid[], $3::bigint[], $4::uuid[], $5::bytea[])
+        AS wish (id, fence, token, result)
+    WHERE job.id = ANY (ARRAY[wish.id]) AND job.state = 'running' AND job.fence = wish.fence
+        AND job.token = wish.token AND job.cancel_at IS NULL
+    RETURNING job.id, job.n, job.token, job.queue, job.task, job.owner, job.unique_key, job.logged,
+        job.ended_at, job.started_at - job.queued_at AS wait, job.ended_at - job.started_at AS run
+),
+freed AS (
+    DELETE FROM windlass_lease AS lease USING done
+    WHERE lease.token = ANY (ARRAY[done.token]) AND lease.n = ANY (ARRAY[done.n])
+),
+freed_keys AS (
+    DELETE FROM windlass_key AS key USING done
+    WHERE done.unique_key IS NOT NULL AND key.owner = ANY (ARRAY[done.owner])
+        AND key.task = ANY (ARRAY[done.task]) AND key.unique_key = ANY (ARRAY[done.unique_key])
+),
+listed AS (
+    INSERT INTO windlass_ended (kind, ended_at, jobs)
+    SELECT 'succeeded', ended_at, array_agg(n ORDER BY n) FROM done GROUP BY ended_at
+    UNION ALL
+    SELECT 'log', ended_at, array_agg(n ORDER BY n) FROM done WHERE logged GROUP BY ended_at
+),
+counted AS (
+    INSERT INTO windlass_rollup AS rollup (minute, queue, task, outcome, shard, count, wait, run)
+    SELECT clock.now / 60000000 * 60000000, queue, task, 'succeeded', $6,
+        count(*), sum(wait)::bigint, sum(run)::bigint
+    FROM done, clock GROUP BY clock.now, queue, task ORDER BY queue, task
+    ON CONFLICT ON CONSTRAINT windlass_rollup_key DO UPDATE SET
+        count = rollup.count + excluded.count, wait = rollup.wait + excluded.wait,
+        run = rollup.run + excluded.run
+)
+SELECT id FROM done
+
+-- name: standings
+-- What decisions look at, under the rows' locks; the locks are taken in the order of the call, which
+-- is that of the ids.
+SELECT job.* FROM unnest($1::uuid[]) AS wanted (id), LATERAL (SELECT
+    id, queue, task, created_at, expires_at, state, trigger, held, waiting_for, position, due_at,
+    attempt, fence, token, worker, lease_until, queued_at, started_at, first_started_at, ended_at,
+    updated_at, seq, queued_seq, started_seq, said, percent, stage, phase, base_percent, base_stage,
+    base_phase, retry_count, crash_count, cancel_at, cancel_by, cancel_reason, error, error_body,
+    last_step, n, priority, owner, unique_key, logged
+FROM windlass_job AS job WHERE job.id = wanted.id LIMIT 1 FOR UPDATE) AS job
+
+-- name: save
+-- What decisions changed, and with it the places that go by those values: a place in line, the
+-- lease, and who waits outside of the line. Positions are given in the order of the call.
+WITH new AS MATERIALIZED (
+    SELECT * FROM unnest(
+        $1::bigint[], $2::text[], $3::text[], $4::boolean[], $5::bigint[], $6::bigint[],
+        $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[],
+        $13::bigint[], $14::bigint[], $15::bigint[], $16::smallint[], $17::text[], $18::text[],
+        $19::smallint[], $20::text[], $21::text[], $22::bigint[], $23::bigint[], $24::bigint[],
+        $25::text[], $26::text[], $27::text[], $28::bytea[], $29::bytea[], $30::text[],
+        $31::boolean[], $32::boolean[], $33::uuid[], $34::boolean[], $35::bigint[]
+    ) AS new (
+        n, state, trigger, held, position, due_at, lease_until, queued_at, started_at, ended_at,
+        updated_at, seq, queued_seq, started_seq, said, percent, stage, phase, base_percent,
+        base_stage, base_phase, retry_count, crash_count, cancel_at, cancel_by, cancel_reason,
+        error, error_body, result, last_step, logged, requeued, freed, waits, at
+    )
+),
+job AS (
+    UPDATE windlass_job AS job SET
+        state = new.state, trigger = new.trigger, held = new.held,
+        position = CASE WHEN new.requeued THEN nextval('windlass_serial') ELSE new.position END,
+        due_at = new.due_at, lease_until = new.lease_until, queued_at = new.queued_at,
+        started_at = new.started_at, ended_at = new.ended_at, updated_at = new.updated_at,
+        seq = new.seq, queued_seq = new.queued_seq, started_seq = new.started_seq, said = new.said,
+        percent = new.percent, stage = new.stage, phase = new.phase,
+        base_percent = new.base_percent, base_stage = new.base_stage, base_phase = new.base_phase,
+        retry_count = new.retry_count, crash_count = new.crash_count, cancel_at = new.cancel_at,
+        cancel_by = new.cancel_by, cancel_reason = new.cancel_reason, error = new.error,
+        error_body = new.error_body, result = new.result, last_step = new.last_step,
+        logged = new.logged
+    FROM new WHERE job.n = ANY (ARRAY[new.n])
+    RETURNING job.n, job.id, job.queue, job.priority, job.position, job.queued_at, job.state,
+        job.expires_at, job.first_started_at, new.requeued, new.freed, new.waits, new.at
+),
+line AS (
+    INSERT INTO windlass_line (queue, priority, position, id, queued_at, expires_at)
+    SELECT queue, priority, position, id, queued_at,
+        CASE WHEN first_started_at IS NULL THEN expires_at END
+    FROM job WHERE requeued
+),
+lease AS (
+    DELETE FROM windlass_lease AS lease USING job
+    WHERE lease.token = ANY (ARRAY[job.freed]) AND lease.n = ANY (ARRAY[job.n])
+)
+INSERT INTO windlass_waiting (queue, state, n, at)
+SELECT queue, state, n, at FROM job WHERE waits
+ON CONFLICT ON CONSTRAINT windlass_waiting_key DO UPDATE SET at = excluded.at
+
+-- name: leave_waiting
+DELETE FROM windlass_waiting AS waiting
+USING unnest($1::text[], $2::text[], $3::bigint[]) AS gone (queue, state, n)
+WHERE waiting.queue = ANY (ARRAY[gone.queue]) AND waiting.state = ANY (ARRAY[gone.state])
+    AND waiting.n = ANY (ARRAY[gone.n])
+
+-- name: leave_line
+-- Never waits: whoever has locked a row of the line is a claim that waits for the job, and will
+-- find it ended. If that claim fails after all, the row stays until the next one steps on it.
+DELETE FROM windlass_line WHERE ctid = ANY (ARRAY(
+    SELECT line.ctid FROM unnest($1::text[], $2::integer[], $3::bigint[])
+        AS gone (queue, priority, position), LATERAL (
+        SELECT ctid FROM windlass_line AS line
+        WHERE line.queue = gone.queue AND line.priority = gone.priority
+            AND line.position = gone.position
+        LIMIT 1 FOR UPDATE SKIP LOCKED
+    ) AS line
+))
+
+-- name: list_ended
+WITH over AS MATERIALIZED (
+    SELECT * FROM unnest(
+        $1::bigint[], $2::text[], $3::bigint[], $4::boolean[], $5::text[], $6::text[], $7::text[]
+    ) AS over (n, state, ended_at, logged, owner, task, unique_key)
+),
+listed AS (
+    INSERT INTO windlass_ended (kind, ended_at, jobs)
+    SELECT state, ended_at, array_agg(n ORDER BY n) FROM over GROUP BY state, ended_at
+    UNION ALL
+    SELECT 'log', ended_at, array_agg(n ORDER BY n) FROM over WHERE logged GROUP BY ended_at
+),
+trouble AS (INSERT INTO windlass_trouble (n) SELECT n FROM over WHERE state <> 'succeeded')
+DELETE FROM windlass_key AS key USING over
+WHERE over.unique_key IS NOT NULL AND key.owner = ANY (ARRAY[over.owner])
+    AND key.task = ANY (ARRAY[over.task]) AND key.unique_key = ANY (ARRAY[over.unique_key])
+
+-- name: insert_log
+INSERT INTO windlass_log (n, seq, at, type, attempt, fence, said, facts, body)
+SELECT * FROM unnest(
+    $1::bigint[], $2::bigint[], $3::bigint[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[],
+    $8::text[], $9::bytea[]
+)
+
+-- name: past_outcomes
+SELECT log.* FROM unnest($1::bigint[], $2::bigint[]) AS wanted (n, fence), LATERAL (
+    SELECT log.n, log.fence, log.facts FROM windlass_log AS log
+    WHERE log.n = wanted.n AND log.fence = wanted.fence AND log.type = 'attempt'
+    LIMIT 1
+) AS log
+
+-- name: put_steps
+INSERT INTO windlass_step (n, step, value, attempt, at)
+SELECT * FROM unnest($1::bigint[], $2::text[], $3::bytea[], $4::bigint[], $5::bigint[])
+ON CONFLICT ON CONSTRAINT windlass_step_key DO UPDATE SET
+    value = excluded.value, attempt = excluded.attempt, at = excluded.at
+
+-- name: get_steps
+SELECT job.id, step.step, step.value, step.attempt, step.at
+FROM unnest($1::uuid[]) AS wanted (id),
+LATERAL (SELECT id, n FROM windlass_job AS job WHERE job.id = wanted.id LIMIT 1) AS job,
+LATERAL (SELECT * FROM windlass_step AS step WHERE step.n = job.n OFFSET 0) AS step
+
+-- name: add_rollups
+INSERT INTO windlass_rollup AS rollup (minute, queue, task, outcome, shard, count, wait, run)
+SELECT minute, queue, task, outcome, $1, count, wait, run FROM unnest(
+    $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::bigint[]
+) AS given (minute, queue, task, outcome, count, wait, run)
+ON CONFLICT ON CONSTRAINT windlass_rollup_key DO UPDATE SET
+    count = rollup.count + excluded.count, wait = rollup.wait + excluded.wait,
+    run = rollup.run + excluded.run
+
+-- name: rollups
+SELECT minute, queue, task, outcome, sum(count)::bigint, sum(wait)::bigint, sum(run)::bigint
+FROM windlass_rollup WHERE minute >= $1 AND minute < $2
+GROUP BY minute, queue, task, outcome
+ORDER BY minute, queue, task, outcome
+
+-- name: due
+WITH clock AS MATERIALIZED (SELECT windlass_now($1) AS now)
+SELECT job.* FROM clock, LATERAL (
+    SELECT at, n FROM windlass_waiting WHERE at IS NOT NULL AND at <= clock.now
+    ORDER BY at, n LIMIT $2
+) AS waiting, LATERAL (SELECT * FROM windlass_job AS job WHERE job.n = waiting.n LIMIT 1) AS job
+ORDER BY waiting.at, waiting.n
+
+-- name: expired
+-- Reads all running jobs; they are as many as there are slots, not as many as there are jobs.
+WITH clock AS MATERIALIZED (SELECT windlass_now($1) AS now)
+SELECT job.* FROM clock, (SELECT n FROM windlass_lease ORDER BY token, n) AS lease,
+LATERAL (SELECT * FROM windlass_job AS job WHERE job.n = lease.n LIMIT 1) AS job
+WHERE job.state = 'running' AND job.lease_until <= clock.now
+ORDER BY job.lease_until, job.n
+LIMIT $2
+
+-- name: lock_upkeep
+-- One at a time is enough: whoever finds another pruning leaves it to them.
+SELECT pg_try_advisory_xact_lock($1), windlass_now($2)
+
+-- name: past_keeping
+-- The first rows hold the first jobs: each row's jobs are in order, and rows are by their first.
+SELECT ended.ended_at, job.n FROM (
+    SELECT ended_at, jobs FROM windlass_ended WHERE kind = $1 AND ended_at <= $2
+    ORDER BY ended_at, (jobs[1]) LIMIT $3
+) AS ended, unnest(ended.jobs) AS job (n)
+ORDER BY ended.ended_at, job.n
+LIMIT $3
+
+-- name: unlist
+WITH gone AS MATERIALIZED (
+    SELECT kind, ended_at, array_agg(n) AS jobs
+    FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS gone (kind, ended_at, n)
+    GROUP BY kind, ended_at
+)
+UPDATE windlass_ended AS ended
+SET jobs = ARRAY(SELECT n FROM unnest(ended.jobs) AS n WHERE n <> ALL (gone.jobs) ORDER BY n)
+FROM gone
+WHERE ended.kind = ANY (ARRAY[gone.kind]) AND ended.ended_at = ANY (ARRAY[gone.ended_at])
+    AND ended.jobs && gone.jobs
+
+-- name: drop_unlisted
+DELETE FROM windlass_ended AS ended USING unnest($1::text[], $2::bigint[]) AS gone (kind, ended_at)
+WHERE ended.kind = ANY (ARRAY[gone.kind]) AND ended.ended_at = ANY (ARRAY[gone.ended_at])
+    AND ended.jobs = '{}'
+
+-- name: forget_logs
+WITH log AS (DELETE FROM windlass_log WHERE n = ANY ($1::bigint[]))
+UPDATE windlass_job SET logged = false, log_floor = seq - 1 WHERE n = ANY ($1::bigint[])
+
+-- name: delete_jobs
+WITH log AS (DELETE FROM windlass_log WHERE n = ANY ($1::bigint[])),
+step AS (DELETE FROM windlass_step WHERE n = ANY ($1::bigint[])),
+trouble AS (DELETE FROM windlass_trouble WHERE n = ANY ($1::bigint[]))
+DELETE FROM windlass_job WHERE n = ANY ($1::bigint[]) RETURNING n, state, ended_at, logged
+
+-- name: delete_old_rollups
+WITH gone AS (
+    DELETE FROM windlass_rollup WHERE minute < $1 RETURNING minute, queue, task, outcome
+)
+SELECT count(*) FROM (SELECT DISTINCT minute, queue, task, outcome FROM gone) AS counted
+
+-- name: events
+-- One statement, so that the row and its log are of one moment. The first lines of either sort:
+-- `event.page` stops where the numbers are no longer dense.
+SELECT job.*, ARRAY(
+    SELECT ROW(seq, at, type, attempt, fence, said, facts, body) FROM windlass_log AS log
+    WHERE log.n = job.n AND seq > $2 AND type <> 'attempt' ORDER BY seq LIMIT $3
+), ARRAY(
+    SELECT ROW(seq, at, type, attempt, fence, said, facts, body) FROM windlass_log AS log
+    WHERE log.n = job.n AND seq > $2 AND type = 'attempt' ORDER BY fence LIMIT $3
+)
+FROM windlass_job AS job WHERE id = $1
+
+-- name: attempts
+SELECT job.*, ARRAY(
+    SELECT ROW(seq, at, type, attempt, fence, said, facts, body) FROM windlass_log AS log
+    WHERE log.n = job.n AND type = 'attempt' ORDER BY fence
+)
+FROM windlass_job AS job WHERE id = $1
+
+-- name: stretch
+-- The jobs a page looks at: a bounded stretch, newest first, so that a page costs the same however
+-- many jobs there are. It may then be short, and its cursor leads on.
+SELECT n FROM windlass_job WHERE n < $1 ORDER BY n DESC LIMIT $2
+
+-- name: stretch_of_trouble
+-- The same among failed and canceled jobs: they are rare, and a table holds them together.
+SELECT n FROM windlass_trouble WHERE n < $1 ORDER BY n DESC LIMIT $2
+
+-- name: stretch_of_lineage
+-- The same among the retries of one first job.
+SELECT n FROM windlass_job
+WHERE root_id IS NOT NULL AND root_id = $3 AND n < $1 ORDER BY root_id DESC, n DESC LIMIT $2
+
+-- name: find
+SELECT * FROM windlass_job
+WHERE n = ANY ($1::bigint[])
+    AND ($2::text[] IS NULL OR state = ANY ($2))
+    AND ($3::text[] IS NULL OR queue = ANY ($3))
+    AND ($4::text[] IS NULL OR task = ANY ($4))
+    AND ($5::text[] IS NULL OR tags @> $5)
+    AND ($6::text IS NULL OR owner = $6)
+    AND ($7::text IS NULL OR team = $7)
+    AND ($8::text IS NULL OR worker = $8)
+    AND ($9::text IS NULL OR error::json ->> 'code' = $9)
+    AND ($10::text IS NULL OR request_id = $10)
+    AND ($11::text IS NULL OR unique_key = $11)
+    AND ($12::uuid IS NULL OR retry_of = $12)
+    AND ($13::uuid IS NULL OR root_id = $13)
+    AND ($14::bigint IS NULL OR created_at >= $14)
+    AND ($15::bigint IS NULL OR created_at < $15)
+ORDER BY n DESC
+LIMIT $16
+
+-- name: stats
+-- Queues are found by hopping from one to the next, and counted up to a cap.
+WITH RECURSIVE queues AS (
+    (SELECT queue FROM windlass_line ORDER BY queue LIMIT 1)
+    UNION ALL
+    SELECT (
+        SELECT line.queue FROM windlass_line AS line WHERE line.queue > queues.queue
+        ORDER BY line.queue LIMIT 1
+    ) FROM queues WHERE queues.queue IS NOT NULL
+),
+asides AS (
+    (SELECT queue, state FROM windlass_waiting ORDER BY queue, state LIMIT 1)
+    UNION ALL
+    SELECT next.queue, next.state FROM asides, LATERAL (
+        SELECT waiting.queue, waiting.state FROM windlass_waiting AS waiting
+        WHERE (waiting.queue, waiting.state) > (asides.queue, asides.state)
+        ORDER BY waiting.queue, waiting.state LIMIT 1
+    ) AS next
+)
+SELECT queue, 'queued' AS state,
+    (SELECT count(*) FROM (
+        SELECT FROM windlass_line AS line WHERE line.queue = queues.queue LIMIT $1 + 1) AS counted),
+    (SELECT min(queued_at) FROM (
+        SELECT queued_at FROM windlass_line AS line WHERE line.queue = queues.queue
+        ORDER BY queue, priority DESC, position LIMIT $1) AS counted)
+FROM queues WHERE queue IS NOT NULL
+UNION ALL
+SELECT queue, state,
+    (SELECT count(*) FROM (
+        SELECT FROM windlass_waiting AS waiting
+        WHERE waiting.queue = asides.queue AND waiting.state = asides.state LIMIT $1 + 1
+    ) AS counted), NULL
+FROM asides WHERE state <> 'queued'
+UNION ALL
+SELECT job.queue, 'running', count(*), NULL
+FROM (SELECT n FROM windlass_lease ORDER BY token, n) AS lease,
+LATERAL (SELECT queue FROM windlass_job AS job WHERE job.n = lease.n LIMIT 1) AS job
+GROUP BY job.queue
+
+-- name: get_records
+SELECT kind, key, value, version, expires_at
+FROM unnest($1::text[], $2::text[]) AS wanted (kind, key), LATERAL (
+    SELECT record.value, record.version, record.expires_at FROM windlass_record AS record
+    WHERE record.kind = wanted.kind AND record.key = wanted.key LIMIT 1
+) AS record
+
+-- name: put_records
+INSERT INTO windlass_record (kind, key, value, version, expires_at)
+SELECT * FROM unnest($1::text[], $2::text[], $3::bytea[], $4::bigint[], $5::bigint[])
+ON CONFLICT ON CONSTRAINT windlass_record_key DO UPDATE SET
+    value = excluded.value, version = excluded.version, expires_at = excluded.expires_at
+
+-- name: list_records
+WITH clock AS MATERIALIZED (SELECT windlass_now($1) AS now)
+SELECT kind, key, value, version, expires_at FROM clock, windlass_record
+WHERE kind = $2 AND key > $3 AND (expires_at IS NULL OR expires_at > clock.now)
+ORDER BY key LIMIT $4
+
+-- name: delete_records
+DELETE FROM windlass_record WHERE kind = $1 AND key = ANY ($2::text[])
+
+-- name: delete_dead_records
+WITH gone AS (DELETE FROM windlass_record WHERE expires_at <= $1 RETURNING 1)
+SELECT count(*) FROM gone
+
+-- name: notify
+-- Nothing is lost with a hint, so nobody waits for the disk.
+SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)

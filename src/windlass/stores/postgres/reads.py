@@ -1,0 +1,167 @@
+"""The reads, as functions of a connection, and the small data."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from uuid import UUID
+
+from windlass.core import event, query, records
+from windlass.core.clock import Instant
+from windlass.core.event import Attempt
+from windlass.core.job import JobRow
+from windlass.core.query import Page, Query
+from windlass.core.records import PAUSED, Entry, Put, PutAnswer
+from windlass.core.state import State
+from windlass.core.transition import Checkpoint
+from windlass.store import COUNT_CAP, EventPage, QueueStats, Rollup
+from windlass.stores.postgres import rows
+from windlass.stores.postgres.connection import Connection, Row
+from windlass.stores.postgres.enqueueing import number_of
+from windlass.stores.postgres.queries import SQL
+
+STRETCH = 5_000  # jobs that one page of a filtered search looks at
+_TROUBLE = frozenset({State.FAILED, State.CANCELED})
+_NEWEST = 2**63 - 1
+
+
+async def get(
+    connection: Connection, ids: Sequence[UUID], owner: str | None
+) -> list[JobRow | None]:
+    found = [rows.job_row(record) for record in await connection.fetch(SQL.get_jobs, list(ids))]
+    known = {row.id: row for row in found if owner in {None, row.owner}}
+    return [known.get(job_id) for job_id in ids]
+
+
+async def find(connection: Connection, wanted: Query) -> Page:
+    before = query.decode_cursor(wanted) or _NEWEST
+    trouble = bool(wanted.states) and wanted.states <= _TROUBLE
+    if wanted.root_id is not None:
+        among = await connection.fetch(SQL.stretch_of_lineage, before, STRETCH, wanted.root_id)
+    else:
+        sql = SQL.stretch_of_trouble if trouble else SQL.stretch
+        among = await connection.fetch(sql, before, STRETCH)
+    stretch: list[int] = [n for (n,) in among]
+    matches = await connection.fetch(SQL.find, stretch, *_filters(wanted), wanted.limit + 1)
+    page = [rows.job_row(record) for record in matches[: wanted.limit]]
+    if len(matches) > wanted.limit:
+        last: int | None = page[-1].serial
+    else:
+        last = stretch[-1] if len(stretch) == STRETCH else None
+    return Page(page, query.encode_cursor(wanted, last) if last is not None else None)
+
+
+def _filters(wanted: Query) -> Row:
+    def among(values: Iterable[str]) -> list[str] | None:
+        return sorted(values) or None
+
+    return (
+        among(wanted.states), among(wanted.queues), among(wanted.tasks), among(wanted.tags),
+        wanted.owner, wanted.team, wanted.worker, wanted.error, wanted.request_id,
+        wanted.unique_key, wanted.retry_of, wanted.root_id, wanted.created_from, wanted.created_to,
+    )  # fmt: skip
+
+
+async def stats(connection: Connection, now: Instant | None) -> Mapping[str, QueueStats]:
+    counts: dict[str, dict[State, int]] = defaultdict(dict)
+    oldest: dict[str, Instant | None] = {}
+    for queue, state, number, since in await connection.fetch(SQL.stats, COUNT_CAP):
+        counts[queue][State(state)] = number
+        if since is not None:
+            oldest[queue] = since
+    paused = {entry.key for entry in await list_records(connection, PAUSED, "", COUNT_CAP, now)}
+    return {
+        queue: QueueStats(
+            counts={state: min(n, COUNT_CAP) for state, n in counts[queue].items()},
+            capped=frozenset(state for state, n in counts[queue].items() if n > COUNT_CAP),
+            oldest_queued_at=oldest.get(queue),
+            paused=queue in paused,
+        )
+        for queue in sorted({*counts, *paused})
+    }
+
+
+async def rollups(connection: Connection, since: Instant, until: Instant) -> list[Rollup]:
+    return [
+        Rollup(minute=m, queue=q, task=t, outcome=State(o), count=count, wait=wait, run=run)
+        for m, q, t, o, count, wait, run in await connection.fetch(SQL.rollups, since, until)
+    ]
+
+
+async def events(connection: Connection, job_id: UUID, after: int, limit: int) -> EventPage | None:
+    after = max(after, 0)
+    found = await connection.fetchrow(SQL.events, job_id, after, limit)
+    if found is None:
+        return None
+    row = rows.job_row(found)
+    *_, said, past = found
+    log = [rows.log_row(line) for line in (*said, *past)]
+    events = event.page(row, log, after, limit)
+    last = events[-1].seq if events else after
+    return EventPage(events, row.final and last >= row.seq)
+
+
+async def attempts(connection: Connection, job_id: UUID) -> list[Attempt] | None:
+    found = await connection.fetchrow(SQL.attempts, job_id)
+    if found is None:
+        return None
+    *_, past = found
+    return event.attempts(rows.job_row(found), [rows.log_row(line) for line in past])
+
+
+async def checkpoints(
+    connection: Connection, ids: Sequence[UUID]
+) -> list[Mapping[str, Checkpoint]]:
+    found: dict[UUID, dict[str, Checkpoint]] = {job_id: {} for job_id in ids}
+    for job_id, step, value, attempt, at in await connection.fetch(SQL.get_steps, list(ids)):
+        found[job_id][step] = Checkpoint(step, value, attempt, at)
+    return [dict(found[job_id]) for job_id in ids]
+
+
+# -- small data
+
+
+def _entry(record: Row) -> Entry:
+    kind, key, value, version, expires_at = tuple(record)[:5]
+    return Entry(kind=kind, key=key, value=value, version=version, expires_at=expires_at)
+
+
+async def put_records(
+    connection: Connection, puts: Sequence[Put], given: Instant | None
+) -> list[PutAnswer]:
+    """In one transaction, under locks on the keys, for a record that is not there has no row."""
+    keys = sorted({(put.kind, put.key) for put in puts})
+    locks = sorted({number_of("record", *key) for key in keys})
+    await connection.execute(SQL.lock_keys, locks)
+    now: Instant = await connection.fetchval(SQL.now, given)
+    found = await connection.fetch(SQL.get_records, *rows.columns(keys))
+    known = {(record[0], record[1]): _entry(record) for record in found}
+    written: dict[tuple[str, str], Row] = {}
+    answers = []
+    for put in puts:
+        answer = records.put(put, records.alive(known.get((put.kind, put.key)), now), now)
+        entry = answer.entry
+        if answer.applied and entry is not None:
+            known[put.kind, put.key] = entry
+            values = (entry.kind, entry.key, entry.value, entry.version, entry.expires_at)
+            written[put.kind, put.key] = values
+        answers.append(answer)
+    if written:
+        await connection.execute(SQL.put_records, *rows.columns(written.values()))
+    return answers
+
+
+async def get_records(
+    connection: Connection, kind: str, keys: Sequence[str], given: Instant | None
+) -> list[Entry | None]:
+    now: Instant = await connection.fetchval(SQL.now, given)
+    found = await connection.fetch(SQL.get_records, [kind] * len(keys), list(keys))
+    known = {record[1]: records.alive(_entry(record), now) for record in found}
+    return [known.get(key) for key in keys]
+
+
+async def list_records(
+    connection: Connection, kind: str, after: str, limit: int, now: Instant | None
+) -> list[Entry]:
+    found = await connection.fetch(SQL.list_records, now, kind, after, limit)
+    return [_entry(record) for record in found]

@@ -1,0 +1,100 @@
+"""The schema: made and brought up to date under a lock, and looked at before it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from windlass.core.errors import SchemaError
+from windlass.stores.postgres.connection import (
+    Connection,
+    PostgresConfig,
+    connect,
+    transaction,
+)
+from windlass.stores.postgres.errors import FOREIGN, translate
+from windlass.stores.sql import migrations
+from windlass.stores.sql.migrations import Applied, Migration
+
+MIGRATIONS = migrations.read("windlass.stores.postgres.migrations")
+MIN_SERVER = 150_000
+_LOCK = 0x77696E646C617373  # "windlass"
+_SCHEMA = (
+    "CREATE TABLE IF NOT EXISTS windlass_schema (version bigint PRIMARY KEY, "
+    "name text NOT NULL, checksum text NOT NULL, breaking integer NOT NULL, "
+    "applied_at bigint NOT NULL)"
+)
+_NOW = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+_SERVER = (
+    "SELECT current_setting('server_version_num')::bigint, current_setting('server_encoding'), "
+    "to_regclass('windlass_schema') IS NOT NULL"
+)
+_APPLIED = "SELECT version, name, checksum, breaking FROM windlass_schema"
+_APPLY = (
+    "INSERT INTO windlass_schema (version, name, checksum, breaking, applied_at) "
+    "VALUES ($1, $2, $3, $4, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)"
+)
+
+
+async def _pending(connection: Connection, where: str) -> list[Migration]:
+    """What is still to be run; raises when this server or its schema cannot be used."""
+    found = await connection.fetchrow(_SERVER)
+    assert found is not None
+    version, encoding, made = found
+    if version < MIN_SERVER:
+        raise SchemaError(f"{where} is PostgreSQL {version // 10_000}; Windlass needs 15 or newer")
+    if encoding != "UTF8":
+        raise SchemaError(
+            f"{where} keeps text as {encoding}, which cannot hold every job: "
+            "create the database with ENCODING 'UTF8'"
+        )
+    lines = await connection.fetch(_APPLIED) if made else []
+    applied = [Applied(v, name, checksum, bool(breaking)) for v, name, checksum, breaking in lines]
+    return migrations.plan(MIGRATIONS, applied, where)
+
+
+async def check(connection: Connection, where: str) -> None:
+    """Refuse an old schema, and a newer one that says so."""
+    todo = await _pending(connection, where)
+    if not todo:
+        return
+    if len(todo) == len(MIGRATIONS):
+        raise SchemaError(
+            f"{where} has no Windlass schema: run windlass migrate "
+            "(or, in development, put migrate=true into the URL)"
+        )
+    raise SchemaError(
+        f"{where} has an older schema, {todo[0].version - 1} of {MIGRATIONS[-1].version}: "
+        "run windlass migrate"
+    )
+
+
+async def migrate(connection: Connection, where: str) -> Sequence[str]:
+    """Bring the schema up to date. Several processes may try at once: a lock sorts them."""
+    if not await _pending(connection, where):
+        return []
+    async with transaction(connection):
+        await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
+        await connection.execute(_SCHEMA)
+        todo = await _pending(connection, where)
+        for migration in todo:
+            await connection.execute(migration.sql)
+            await connection.execute(
+                _APPLY,
+                migration.version,
+                migration.name,
+                migration.checksum,
+                int(migration.breaking),
+            )
+    return [f"{migration.version:04d}_{migration.name}" for migration in todo]
+
+
+async def script(config: PostgresConfig) -> str:
+    """The SQL that `migrate` would run there. The database is only read."""
+    connection = await connect(config)
+    try:
+        todo = await _pending(connection, config.where)
+    except FOREIGN as error:
+        raise translate(error, config.where) from error
+    finally:
+        await connection.close()
+    return migrations.script(todo, _SCHEMA, _NOW, begin="BEGIN")

@@ -1,0 +1,190 @@
+"""Jobs in the caller's own transaction, by the functions of migration 2."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from base64 import b64encode
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+from uuid import UUID
+
+from windlass.core.clock import Instant
+from windlass.core.enqueue import Enqueued, EnqueueStatus
+from windlass.core.errors import ConflictError, InvalidArgumentError
+from windlass.core.job import DEFAULT_POLICY, JobRow, NewJob
+from windlass.core.transition import Transition
+from windlass.stores.connections import Borrowed
+from windlass.stores.postgres import enqueueing, rows
+from windlass.stores.postgres.connection import PostgresConfig, connect
+from windlass.stores.postgres.errors import FOREIGN, translate
+from windlass.stores.sql import named
+
+Now: TypeAlias = Callable[[], Instant | None]
+Statements: TypeAlias = Generator[tuple[str, str], list[str], list[Enqueued]]
+"""What is to be run, with its text; gets the answers, and returns what became of the jobs."""
+_UUIDS = frozenset({"id", "root_id", "token", "retry_of", "retried_as"})
+_BYTES = frozenset({"payload", "result", "digest", "error_body"})
+
+
+@dataclass(frozen=True, slots=True)
+class Queries:
+    enqueue: str
+    standing: str
+    succeed: str
+    place: str
+
+
+SQL = named.load("windlass.stores.postgres", Queries, "within.sql")
+
+
+class Place:
+    """Which data the app's URL leads to, asked once: so that jobs never go to another database."""
+
+    def __init__(self, config: PostgresConfig) -> None:
+        self._config = config
+        self._known: str | None = None
+
+    def get(self) -> str:
+        if self._known is None:
+            with ThreadPoolExecutor(1) as apart:  # an event loop may run on this thread
+                return apart.submit(asyncio.run, self.aget()).result()
+        return self._known
+
+    async def aget(self) -> str:
+        if self._known is None:
+            connection = await connect(self._config)
+            try:
+                self._known = str(await connection.fetchval(SQL.place))
+            except FOREIGN as error:
+                raise translate(error, self._config.where) from error
+            finally:
+                await connection.close()
+        return self._known
+
+
+class Within:
+    """Enqueues through a connection of the caller's, until the block around it ends."""
+
+    def __init__(self, borrowed: Borrowed, place: Place, now: Now) -> None:
+        self._borrowed = borrowed
+        self._place = place
+        self._now = now
+        self._over = False
+
+    def end(self) -> None:
+        """Whoever was started inside the block enqueues nothing more through it."""
+        self._over = True
+
+    def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        statements = self._enqueue(jobs, self._place.get())
+        try:
+            wanted = next(statements)
+            while True:
+                wanted = statements.send(self._borrowed.call(*wanted))
+        except StopIteration as done:
+            return list(done.value)
+
+    async def aenqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        statements = self._enqueue(jobs, await self._place.aget())
+        try:
+            wanted = next(statements)
+            while True:
+                wanted = statements.send(await self._borrowed.acall(*wanted))
+        except StopIteration as done:
+            return list(done.value)
+
+    def _enqueue(self, jobs: Sequence[NewJob], place: str) -> Statements:
+        if self._over:
+            raise ConflictError("the block of `within` is over; enqueue inside it, or without it")
+        answers = [_check(new) for new in jobs]
+        sound = [index for index, answer in enumerate(answers) if answer is None]
+        texts = [(json.dumps(_asked(jobs[index])),) for index in sound]
+        told: list[Any] = []
+        for piece in rows.portions(texts, 0) if texts else ():
+            now = json.dumps(self._now())
+            wanted = ",".join(text for (text,) in piece)
+            given = f'{{"jobs":[{wanted}],"now":{now},"place":{json.dumps(place)}}}'
+            told += map(json.loads, (yield SQL.enqueue, given))
+        others = [answer["job_id"] for answer in told if answer["n"] is None and answer["job_id"]]
+        found = {}
+        if others:
+            for text in (yield SQL.standing, json.dumps(others)):
+                row = _row(json.loads(text))
+                found[str(row.id)] = row
+        for index, answer in zip(sound, told, strict=True):
+            answers[index] = _answer(jobs[index], answer, found)
+        return [answer for answer in answers if answer is not None]
+
+
+def settlement(wish: Transition, now: Instant | None) -> tuple[str, str]:
+    """A success as a statement for a connection of the task's own, and its text."""
+    told = {
+        "id": str(wish.job_id),
+        "fence": wish.fence,
+        "token": str(wish.token),
+        "result": _base64(wish.result),
+        "children": [_asked(child) for child in wish.children],
+    }
+    return SQL.succeed, json.dumps({"wish": told, "now": now})
+
+
+def _check(new: NewJob) -> Enqueued | None:
+    if new.retry_of is not None:
+        error = InvalidArgumentError("a retry cannot join a transaction; use job.retry()")
+        return Enqueued(EnqueueStatus.REFUSED, new, error=error)
+    return enqueueing.check(new)
+
+
+def _base64(data: bytes | None) -> str | None:
+    return None if data is None else b64encode(data).decode()
+
+
+def _asked(new: NewJob) -> dict[str, Any]:
+    """An item of `windlass_enqueue`; what is as usual is left out."""
+    item = {
+        "id": str(new.id),
+        "task": new.task,
+        "queue": new.queue,
+        "payload_base64": _base64(new.payload),
+        "priority": new.priority or None,
+        "delay": new.delay or None,
+        "run_at": new.run_at,
+        "hold": new.hold or None,
+        "expires_in": new.expires_in,
+        "expires_at": new.expires_at,
+        "policy": None if new.policy is DEFAULT_POLICY else json.loads(new.policy.encode()),
+        "lease": new.lease,
+        "owner": new.owner or None,
+        "team": new.team,
+        "tags": list(new.tags) or None,
+        "headers": dict(new.headers) or None,
+        "request_id": new.request_id,
+        "digest": _base64(new.digest),
+        "unique_key": new.unique_key,
+        "debounce": new.debounce or None,
+    }
+    return {name: value for name, value in item.items() if value is not None}
+
+
+def _answer(new: NewJob, told: dict[str, Any], found: dict[str, JobRow]) -> Enqueued:
+    status = EnqueueStatus(told["status"])
+    if told["n"] is not None:
+        return Enqueued(status, new, told["created_at"], told["n"])
+    error = ConflictError(told["error"]) if told["error"] else None
+    return Enqueued(status, new, existing=found.get(told["job_id"]), error=error)
+
+
+def _row(told: dict[str, Any]) -> JobRow:
+    """From JSON, in the order of the table's columns."""
+    return rows.job_row([_value(name, value) for name, value in told.items()])
+
+
+def _value(name: str, value: Any) -> Any:
+    if value is not None and name in _UUIDS:
+        return UUID(value)
+    if value is not None and name in _BYTES:
+        return bytes.fromhex(value[2:])  # \x…
+    return value

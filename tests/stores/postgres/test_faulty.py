@@ -1,0 +1,42 @@
+"""PostgreSQL on a bad line keeps the contract too, because a repeated write is answered alike."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from windlass.store import Store
+from windlass.stores.postgres import PostgresStore
+from windlass.testing.clock import VirtualClock
+from windlass.testing.conformance.batches import TestBatches
+from windlass.testing.conformance.claiming import TestClaiming
+from windlass.testing.conformance.fixtures import OpenStore, clock, store
+from windlass.testing.conformance.handover import TestHandover
+from windlass.testing.conformance.leases import TestLeases
+from windlass.testing.conformance.recording import TestRecording
+from windlass.testing.conformance.settling import TestSettling
+from windlass.testing.conformance.uniqueness import TestUniqueness
+from windlass.testing.faults import FaultyStore
+
+__all__ = [
+    "TestBatches",
+    "TestClaiming",
+    "TestHandover",
+    "TestLeases",
+    "TestRecording",
+    "TestSettling",
+    "TestUniqueness",
+    "clock",
+    "store",
+]
+
+
+@pytest.fixture
+def open_store(clock: VirtualClock, postgres_url: str) -> OpenStore:
+    random = Random(1).random
+
+    async def open_it() -> Store:
+        return FaultyStore(PostgresStore(postgres_url, clock=clock), random, lose=0.1, repeat=0.4)
+
+    return open_it

@@ -1,0 +1,123 @@
+"""Every statement has one plan, whatever the sizes of the tables and whatever the server knows."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any
+
+import asyncpg
+import pytest
+from tests.stores.postgres.server import CLEAN, execute
+
+from windlass.core.ids import uuid7
+from windlass.core.job import NewJob
+from windlass.core.outcome import Succeeded
+from windlass.stores.postgres import PostgresStore
+from windlass.stores.postgres.connection import SETTINGS
+from windlass.stores.postgres.queries import SQL, Queries
+from windlass.testing.factories import claim_all, make_job, settle_one
+
+STATEMENTS = sorted(item.name for item in fields(Queries))
+# What is read whole, on purpose: running jobs, and the few records.
+WHOLE = {
+    "expired": {"windlass_lease"},
+    "stats": {"windlass_lease"},
+    "delete_dead_records": {"windlass_record"},
+}
+SITUATIONS = ["never analyzed", "analyzed when empty", "grown since", "analyzed when full"]
+
+
+def nodes(plan: dict[str, Any], *, limited: bool = False) -> Iterator[tuple[dict[str, Any], bool]]:
+    """Every node of a plan, and whether a LIMIT stands above it."""
+    limited = limited or plan["Node Type"] == "Limit"
+    yield plan, limited
+    for child in plan.get("Plans", []):
+        yield from nodes(child, limited=limited)
+
+
+def unbounded(plan: dict[str, Any]) -> set[str]:
+    """The tables that a plan reads from one end to the other."""
+    found = set()
+    for node, limited in nodes(plan):
+        kind, table = node["Node Type"], node.get("Relation Name")
+        if table is None or not (kind.endswith("Scan") or kind == "Index Only Scan"):
+            continue
+        by_key = kind.startswith("Index") and (limited or "Index Cond" in node)
+        if not (by_key or kind == "Tid Scan"):
+            found.add(table)
+    return found
+
+
+async def plan_of(connection: Any, name: str) -> dict[str, Any]:
+    sql = getattr(SQL, name)
+    count = max((int(n) for n in re.findall(r"\$(\d+)", sql)), default=0)
+    await connection.execute(f"PREPARE asked AS {sql}")
+    values = f"({', '.join(['NULL'] * count)})" if count else ""
+    explained = await connection.fetchval(f"EXPLAIN (FORMAT JSON) EXECUTE asked{values}")
+    await connection.execute("DEALLOCATE asked")
+    plan: dict[str, Any] = json.loads(explained)[0]["Plan"]
+    return plan
+
+
+async def fill(url: str) -> None:
+    """Some thousands of jobs: in line, later, expiring, with keys, running, done, failed."""
+    async with PostgresStore(url) as store:
+        for _ in range(5):
+            await store.enqueue([make_job() for _ in range(1000)])
+        await store.enqueue([make_job(delay=60.0, expires_in=90.0) for _ in range(500)])
+        keyed = [make_job(request_id=str(uuid7()), unique_key=str(uuid7())) for _ in range(500)]
+        await store.enqueue(keyed)
+        for row in (await claim_all(store, limit=500))[:20]:
+            await settle_one(store, row, Succeeded())
+        await store.enqueue([NewJob(id=uuid7(), task="t", retry_of=row.id) for row in keyed[:5]])
+
+
+@pytest.fixture(scope="module", params=SITUATIONS)
+def situation(request: pytest.FixtureRequest, postgres_database: str) -> str:
+    url = postgres_database
+    tables = [name.split()[-1] for name in CLEAN.split(";")]
+    asyncio.run(execute(url, f"TRUNCATE {', '.join(tables)}"))
+    if request.param in {"analyzed when empty", "grown since"}:
+        asyncio.run(execute(url, "VACUUM ANALYZE"))
+    if request.param in {"grown since", "analyzed when full"}:
+        asyncio.run(fill(url))
+    if request.param == "analyzed when full":
+        asyncio.run(execute(url, "VACUUM ANALYZE"))
+    return url
+
+
+async def test_no_statement_reads_a_table_from_end_to_end(situation: str) -> None:
+    connection: Any = await asyncpg.connect(
+        situation, server_settings={**SETTINGS, "plan_cache_mode": "force_generic_plan"}
+    )
+    wrong = {}
+    for name in STATEMENTS:
+        read = unbounded(await plan_of(connection, name)) - WHOLE.get(name, set())
+        if read:
+            wrong[name] = read
+    await connection.close()
+
+    assert not wrong
+
+
+async def test_the_line_is_read_by_one_range_scan_up_to_the_limit(situation: str) -> None:
+    connection: Any = await asyncpg.connect(
+        situation, server_settings={**SETTINGS, "plan_cache_mode": "force_generic_plan"}
+    )
+    plan = await plan_of(connection, "claim")
+    await connection.close()
+
+    scans = [
+        (node["Node Type"], node.get("Index Name"), limited)
+        for node, limited in nodes(plan)
+        if node.get("Relation Name") == "windlass_line" and node["Node Type"].endswith("Scan")
+    ]
+    assert sorted(scans, key=str) == [
+        ("Index Scan", "windlass_line_order", True),
+        ("Tid Scan", None, False),
+    ]
+    assert not [node for node, limited in nodes(plan) if node["Node Type"] == "Sort" and limited]
