@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+PEERS := $(VENV)/.peers
 
-.PHONY: demo test check fix docs bench chaos clean
+.PHONY: demo test check fix docs bench peers chaos clean
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -18,8 +19,8 @@ $(READY): pyproject.toml
 demo: $(READY)  ## a small story on SQLite: progress, a retry, a killed worker
 	@$(BIN)/python examples/demo.py
 
-test: $(READY)  ## every test
-	@$(BIN)/python -m pytest -q
+test: $(READY)  ## every test, on up to four cores
+	@$(BIN)/python -m pytest -q --numprocesses=auto --maxprocesses=4 --dist=loadfile
 
 check: $(READY)  ## style, types, layers
 	@$(BIN)/ruff format --check --quiet .
@@ -37,9 +38,18 @@ bench: $(READY)  ## speed, as ratios to the bare engine
 	@$(BIN)/python -m benchmarks.store_sqlite
 	@$(BIN)/python -m benchmarks.wakeup
 	@$(BIN)/windlass bench --quick
+	@$(BIN)/python -m benchmarks.peers --quick
 
-chaos: $(READY)  ## the long runs: the model, the power cuts, the storms
+$(PEERS): $(READY)
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --editable '.[peers]'
+	@touch $@
+
+peers: $(PEERS)  ## speed beside other queues on PostgreSQL and Redis: an hour, or ARGS=--quick
+	@$(BIN)/python -m benchmarks.peers $(ARGS)
+
+chaos: $(READY)  ## the long runs: the model, the power cuts, a million simulated jobs, the storms
 	@WINDLASS_EFFORT=50 $(BIN)/python -m pytest -q tests/stores/test_model.py tests/stores/sqlite --timeout=7200
+	@$(BIN)/python -m benchmarks.chaos.simulation --jobs 1000000
 	@$(BIN)/python -m benchmarks.chaos --asked
 
 clean:

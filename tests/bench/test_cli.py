@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from windlass.bench.figures import Result, SideResult, targets
+from windlass.bench.figures import SQLITE, Result, SideResult
 from windlass.bench.plan import Plan
 from windlass.bench.rounds import Check, Round
 from windlass.cli import cli
@@ -39,7 +39,7 @@ def test_a_run_gives_a_table_and_json_with_every_figure(tmp_path: Path) -> None:
     assert set(ours["figures"]) == {"bulk", "drain"}
     assert ours["figures"]["drain"]["rounds"] == [ours["figures"]["drain"]["median"]]
     [noted] = ours["rounds"]
-    assert noted["check"] == {"jobs": 200, "missing": 0, "twice": 0, "unfinished": 0}
+    assert noted["check"] == {"jobs": 200, "missing": 0, "twice": 0}
     if "litequeue" in found["sides"]:
         assert set(found["ratios"]["bulk"]) == {"litequeue"}
     assert list((tmp_path / "disk").iterdir()) == []
@@ -49,15 +49,15 @@ def result_of(ours: Round, theirs: Round) -> Result:
     plan = Plan.of(quick=True)
     machine = {"cores": 2, "python": "3", "uvloop": None}
     sides = {
-        name: SideResult("1", "FULL", None, [each])
+        name: SideResult("1", "FULL", None, rounds=[each])
         for name, each in (("windlass", ours), ("huey", theirs))
     }
-    return Result(plan, machine, sides, {"litequeue": "not installed"})
+    return Result(plan, machine, SQLITE, sides, {"litequeue": "not installed"})
 
 
 def test_a_target_is_reached_missed_or_not_measured() -> None:
     result = result_of(Round({"drain": 70.0, "idle": 0.5}), Round({"drain": 10.0}))
-    found = {target.text.split()[0]: target.reached for target in targets(result)}
+    found = {target.text.split()[0]: target.reached for target in result.targets()}
     assert found == {"drain": False, "idle": True, "bulk": None, "latency": None, "worker": None}
 
 
@@ -78,6 +78,8 @@ def test_the_table_shows_ratios_targets_problems_and_who_was_skipped(
     [
         (["--only", "drain,speed"], "--only names speed; what can be measured is single"),
         (["--peers", "celery"], "--peers names celery; known are huey"),
+        (["--url", "sqlite:///jobs.db"], "write postgresql://user@host/database"),
+        (["--url", "postgresql:///x", "--peers", "huey"], "--peers are those on SQLite"),
         (["--jobs", "0"], "--jobs is 0"),
         (["--rounds", "-1"], "--rounds is -1"),
         (["--json", "/no/such/place/file"], "there is no such directory"),
@@ -88,6 +90,12 @@ def test_a_wrong_option_is_explained_before_anything_runs(words: list[str], told
     done = CliRunner().invoke(cli, ["bench", *words])
     assert done.exit_code == 2
     assert told in " ".join(done.stderr.split())
+
+
+def test_a_server_that_does_not_answer_is_named() -> None:
+    done = CliRunner().invoke(cli, ["bench", "--url", "postgresql://127.0.0.1:1/x"])
+    assert done.exit_code == 3
+    assert "no PostgreSQL server answers at 127.0.0.1" in " ".join(done.stderr.split())
 
 
 def workers_in(place: Path) -> list[int]:

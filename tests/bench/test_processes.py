@@ -3,15 +3,15 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from tests.bench.conftest import ROOT
 
-from windlass.bench.ledger import Ledger
 from windlass.bench.peers import PEERS
-from windlass.bench.processes import BOOT, cpu_seconds, memory
+from windlass.bench.place import Place
+from windlass.bench.processes import cpu_seconds, memory
+from windlass.bench.side import in_python
 
 FILES = "tests.bench.sides.files"
 
@@ -20,17 +20,17 @@ FILES = "tests.bench.sides.files"
     ("module", "words", "event"),
     [
         (FILES, ["trickle", "1", "600", "0"], "pausing"),
-        (FILES, ["work"], "begun"),
-        (PEERS["windlass"], ["work"], "begun"),
+        (FILES, ["work"], "ready"),
+        (PEERS["windlass"], ["work"], "ready"),
     ],
 )
 def test_a_process_ends_when_the_bench_is_gone(
     module: str, words: list[str], event: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    Ledger.prepare(tmp_path, 2, stamps=False)
+    Place(tmp_path, 2).prepare()
     child = subprocess.Popen(
-        [sys.executable, "-P", str(BOOT), module, *words],
+        [*in_python(module), *words],
         cwd=tmp_path,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

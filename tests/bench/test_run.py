@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from tests.bench.conftest import Run
 
-from windlass.bench.peers import PEERS, load
+from windlass.bench.peers import OURS_ON_POSTGRES, PEERS, load
 from windlass.bench.plan import Plan
 from windlass.bench.run import measure
 
-DRAIN = Plan(jobs=20, rounds=1, only=("single", "bulk", "drain", "memory"))
+DRAIN = Plan(jobs=20, rounds=1, only=("single", "together", "bulk", "drain", "memory"))
 WAIT = Plan(
     jobs=1, rounds=1, only=("latency", "idle"), pause=0.3, idle=0.2, gap=0.02, starts=3, quick=True
 )
@@ -56,6 +56,36 @@ def test_a_peer_that_is_not_installed_is_skipped_with_a_word_about_it(run: Run) 
     assert result.skipped == {"absent": "not installed: pip install no-such-package"}
 
 
+def test_a_side_whose_server_does_not_run_is_skipped_with_a_word_about_it(tmp_path: Path) -> None:
+    result = measure(DRAIN, tmp_path, lambda *_: None, {"windlass": OURS_ON_POSTGRES})
+    assert result.skipped == {"windlass": "no postgresql server"}
+
+
+def test_a_job_that_two_workers_run_is_caught(run: Run) -> None:
+    plan = Plan(jobs=20, rounds=1, only=("pair",))
+    assert run(plan, "files").sides["files"].problems == ["of 20 jobs 20 ran twice"]
+
+
+def test_two_workers_share_their_jobs(tmp_path: Path) -> None:
+    plan = Plan(jobs=50, rounds=1, only=("pair",))
+    result = measure(plan, tmp_path, lambda *_: None, {"windlass": PEERS["windlass"]})
+    assert result.sides["windlass"].exactly_once
+    assert set(result.sides["windlass"].rounds[0].figures) == {"pair"}
+
+
+def test_a_drain_lasts_until_every_job_is_settled(run: Run) -> None:
+    """Its worker settles half a second after the last job, and of that the queue knows."""
+    side = run(Plan(jobs=40, rounds=1, only=("drain",)), "tardy").sides["tardy"]
+    assert side.exactly_once
+    assert 0 < (side.median("drain") or 0) <= 20 / 0.5
+
+
+def test_a_slow_side_gets_a_share_of_the_jobs(run: Run) -> None:
+    [noted] = run(Plan(jobs=40, rounds=1, only=("drain",)), "tardy").sides["tardy"].rounds
+    assert noted.check is not None
+    assert noted.check.jobs == 20
+
+
 def test_the_sides_take_turns_and_nobody_is_always_first(run: Run, tmp_path: Path) -> None:
     told: list[str] = []
     modules = dict.fromkeys(("one", "two"), "tests.bench.sides.files")
@@ -90,7 +120,7 @@ def test_each_side_runs_its_jobs_once_and_gives_every_figure(name: str, tmp_path
     side = load(PEERS[name])
     pytest.importorskip(side.library)
     for plan, keys in (
-        (DRAIN, {"single", "drain"} | ({"bulk"} if side.bulk else set())),
+        (DRAIN, {"single", "drain"} | {way for way in ("bulk", "together") if getattr(side, way)}),
         (WAIT, {"latency_p50", "latency_p99"}),
     ):
         place = tmp_path / str(plan.waiting)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from windlass.bench.peers import OURS
 from windlass.bench.plan import Plan
 from windlass.bench.rounds import Round
+from windlass.bench.side import EACH_COMMIT
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +23,14 @@ class Figure:
 
 FIGURES = (
     Figure("single", "enqueue one by one", "/s"),
+    Figure("together", "100 enqueues at a time", "/s"),
     Figure("bulk", "enqueue in bulk", "/s"),
     Figure("drain", "drain, one worker", "/s"),
+    Figure("pair", "drain, two workers", "/s"),
     Figure("latency_p50", "start latency p50", "ms", 2),
     Figure("latency_p99", "start latency p99", "ms", 2),
     Figure("idle", "idle worker", "% core", 2),
+    Figure("idle_server", "its server", "% core", 2),
     Figure("memory_rss", "worker memory, RSS", "MB"),
     Figure("memory_pss", "worker memory, PSS", "MB"),
 )
@@ -37,7 +41,9 @@ class SideResult:
     version: str | None
     durability: str
     bulk: str | None
+    server: str | None = None
     rounds: list[Round] = field(default_factory=list)
+    synced: str = EACH_COMMIT
 
     def values(self, key: str) -> list[float]:
         return [each.figures[key] for each in self.rounds if key in each.figures]
@@ -68,6 +74,8 @@ class SideResult:
             "version": self.version,
             "durability": self.durability,
             "bulk": self.bulk,
+            "server": self.server,
+            "synced": self.synced,
             "exactly_once": self.exactly_once,
             "figures": figures,
             "rounds": [asdict(each) for each in self.rounds],
@@ -80,6 +88,7 @@ class Result:
 
     plan: Plan
     machine: Mapping[str, Any]
+    goals: Sequence[Goal] = ()
     sides: dict[str, SideResult] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
 
@@ -104,8 +113,26 @@ class Result:
             "sides": {name: side.to_json() for name, side in self.sides.items()},
             "skipped": self.skipped,
             "ratios": {key: found for key, found in ratios.items() if found},
-            "targets": [asdict(target) for target in targets(self)],
+            "targets": [asdict(target) for target in self.targets()],
         }
+
+    def targets(self) -> list[Target]:
+        found = []
+        for goal in self.goals:
+            value = goal.value(self)
+            reached = None if value is None else goal.reached(value)
+            found.append(Target(goal.text, value, goal.unit, reached))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """`value` finds in a result what the goal is about; None if that was not measured."""
+
+    text: str
+    unit: str
+    value: Callable[[Result], float | None]
+    reached: Callable[[float], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,19 +145,20 @@ class Target:
     reached: bool | None
 
 
-_TARGETS: tuple[tuple[str, str, str | None, str, Callable[[float], bool]], ...] = (
-    ("drain at least 8x huey's", "drain", "huey", "x", lambda it: it >= 8),  # noqa: PLR2004
-    ("bulk at least 1.5x litequeue's", "bulk", "litequeue", "x", lambda it: it >= 1.5),  # noqa: PLR2004
-    ("latency p50 at most litequeue's", "latency_p50", "litequeue", "x", lambda it: it <= 1),
-    ("idle worker at most 1 % of a core", "idle", None, "%", lambda it: it <= 1),
-    ("worker under 80 MB (RSS)", "memory_rss", None, "MB", lambda it: it < 80),  # noqa: PLR2004
+def at_least(text: str, factor: float, value: Callable[[Result], float | None]) -> Goal:
+    return Goal(text, "x", value, lambda it: it >= factor)
+
+
+def at_most(
+    text: str, limit: float, value: Callable[[Result], float | None], unit: str = "x"
+) -> Goal:
+    return Goal(text, unit, value, lambda it: it <= limit)
+
+
+SQLITE = (
+    at_least("drain at least 8x huey's", 8, lambda it: it.ratio("drain", "huey")),
+    at_least("bulk at least 1.5x litequeue's", 1.5, lambda it: it.ratio("bulk", "litequeue")),
+    at_most("latency p50 at most litequeue's", 1, lambda it: it.ratio("latency_p50", "litequeue")),
+    at_most("idle worker at most 1 % of a core", 1, lambda it: it.own("idle"), "%"),
+    Goal("worker under 80 MB (RSS)", "MB", lambda it: it.own("memory_rss"), lambda it: it < 80),  # noqa: PLR2004
 )
-
-
-def targets(result: Result) -> list[Target]:
-    """Each is about our own figure, or about its ratio to a peer's."""
-    found = []
-    for text, key, peer, unit, reached in _TARGETS:
-        value = result.own(key) if peer is None else result.ratio(key, peer)
-        found.append(Target(text, value, unit, None if value is None else reached(value)))
-    return found

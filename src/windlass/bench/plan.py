@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeAlias
 
 from windlass.core.errors import InvalidArgumentError
 
 BULK = 1_000  # jobs a call
-THROUGHPUT = ("single", "bulk", "drain", "memory")
+TOGETHER = 100  # single calls under way at once
+THROUGHPUT = ("single", "together", "bulk", "drain", "memory")
+PAIR = ("pair",)
 WAITING = ("latency", "idle")
-GROUPS = (*THROUGHPUT, *WAITING)
+GROUPS = ("single", "together", "bulk", "drain", "pair", "memory", *WAITING)
 Told: TypeAlias = Callable[[str, int, int], None]  # what comes next; how many of how many are done
 
 
@@ -19,8 +21,9 @@ Told: TypeAlias = Callable[[str, int, int], None]  # what comes next; how many o
 class Plan:
     """`jobs` are worked off in a drain, a tenth of them put in one by one, the others in bulk.
 
-    An idle worker is left alone for `pause` seconds, its CPU time read over the last `idle` of
-    them; then `starts` jobs come, `gap` seconds apart.
+    Where calls made together are measured, they put in another tenth. An idle worker is left alone
+    for `pause` seconds, its CPU time read over the last `idle` of them; then `starts` jobs come,
+    `gap` seconds apart.
     """
 
     jobs: int
@@ -68,23 +71,35 @@ class Plan:
         return max(2, self.jobs // 10) if "single" in self.only else 1
 
     @property
+    def together(self) -> int:
+        return max(2, self.jobs // 10) if "together" in self.only else 0
+
+    @property
     def others(self) -> int:
-        if set(self.only) & {"bulk", "drain", "memory"}:
-            return max(1, self.jobs - self.singles)
+        if set(self.only) & {"bulk", "drain", "pair", "memory"}:
+            return max(1, self.jobs - self.singles - self.together)
         return 0
 
     @property
     def total(self) -> int:
         """All the jobs of a round."""
-        return self.singles + self.others
+        return self.singles + self.together + self.others
+
+    def shared(self, share: float) -> Plan:
+        """For a side that gets only a share of the jobs."""
+        return replace(self, jobs=max(1, round(self.jobs * share)))
 
     @property
     def throughput(self) -> bool:
         return bool(set(self.only) & set(THROUGHPUT))
 
     @property
+    def pair(self) -> bool:
+        return bool(set(self.only) & set(PAIR))
+
+    @property
     def waiting(self) -> bool:
         return bool(set(self.only) & set(WAITING))
 
     def settings(self) -> dict[str, Any]:
-        return asdict(self) | {"bulk_call": BULK}
+        return asdict(self) | {"bulk_call": BULK, "calls_together": TOGETHER}

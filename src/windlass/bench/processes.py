@@ -7,8 +7,8 @@ import json
 import os
 import signal
 import subprocess
-import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -17,9 +17,9 @@ from typing import IO, Any, Self
 from windlass.core.errors import WindlassError
 
 PROC = Path("/proc")
-STOPPING = 15.0  # seconds that a process has to end once it is asked to
+STOPPING = 15.0  # seconds that a producer has to end once it is done
 MB = 1_000_000
-BOOT = Path(__file__).with_name("boot.py")
+GLANCE = 0.25  # seconds between two looks at whether the others still live
 
 
 class BenchError(WindlassError):
@@ -27,17 +27,20 @@ class BenchError(WindlassError):
 
 
 class Child:
-    """One process, started by `boot`; to be used as a block, at whose end it is gone."""
+    """One process of a side; to be used as a block, at whose end it is gone.
 
-    def __init__(self, directory: Path, module: str, *words: str) -> None:
+    Nobody asks a worker to end: what it did is in its ledger, and its queue is thrown away.
+    """
+
+    def __init__(self, directory: Path, program: Sequence[str], *words: str) -> None:
         self._what = " ".join(words)
-        self._complaints = directory / f"{words[0]}.err"
+        self._complaints = directory / f"{words[0]}-{time.monotonic_ns()}.err"
         self._said: SimpleQueue[dict[str, Any] | None] = SimpleQueue()
         # What a user has set for Windlass is not to be measured: the defaults are.
         environment = {k: v for k, v in os.environ.items() if not k.startswith("WINDLASS_")}
         with self._complaints.open("wb") as complaints:
-            self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and script
-                [sys.executable, "-P", str(BOOT), module, *words],
+            self._process = subprocess.Popen(  # noqa: S603 - a program of our own
+                [*program, *words],
                 cwd=directory,
                 env=environment,
                 stdin=subprocess.PIPE,  # by its end the child learns of ours, however it comes
@@ -71,24 +74,34 @@ class Child:
                         self._said.put(said)
         self._said.put(None)
 
-    def expect(self, event: str, timeout: float) -> Mapping[str, Any]:
-        """Wait until it tells this."""
-        try:
-            while (said := self._said.get(timeout=timeout)) is not None:
+    def expect(self, event: str, timeout: float, beside: Sequence[Child] = ()) -> Mapping[str, Any]:
+        """Wait until it tells this; in vain, if one of those beside it ends meanwhile."""
+        deadline = time.monotonic() + timeout
+        while (left := deadline - time.monotonic()) > 0:
+            with contextlib.suppress(Empty):
+                said = self._said.get(timeout=min(left, GLANCE))
+                if said is None:
+                    raise self._ended(event)
                 if said.get("event") == event:
                     return said
-        except Empty:
-            raise BenchError(
-                f"{self._what!r} did not come to be {event} within {timeout:,.0f} s"
-            ) from None
-        raise BenchError(f"{self._what!r} ended before it was {event}: {self._last_words()}")
+            for other in beside:
+                other.check(event)
+        raise BenchError(f"{self._what!r} did not come to be {event} within {timeout:,.0f} s")
 
-    def stop(self) -> Mapping[str, Any]:
-        """Ask the worker to end; what it tells at its end."""
-        self._process.send_signal(signal.SIGTERM)
-        tally = self.expect("tally", STOPPING)
-        self.wait()
-        return tally
+    def go(self) -> None:
+        """Let the worker begin; it waits for this."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # its end is told of where it is waited for
+            self._process.stdin.write(b"g")
+            self._process.stdin.flush()
+
+    def check(self, event: str) -> None:
+        """It is still there, as it must be until this comes to be."""
+        if self._process.poll() is not None:
+            raise self._ended(event)
+
+    def _ended(self, event: str) -> BenchError:
+        return BenchError(f"{self._what!r} ended before it was {event}: {self._last_words()}")
 
     def wait(self) -> None:
         """For its own end, which comes soon."""
@@ -100,8 +113,10 @@ class Child:
         return lines[-1] if lines else f"exit code {self._process.wait()}"
 
 
-def cpu_seconds(pid: int) -> float | None:
+def cpu_seconds(pid: int | None) -> float | None:
     """What the process and its descendants have used; None where the system does not tell."""
+    if pid is None:
+        return None
     with contextlib.suppress(OSError, ValueError, IndexError):
         ticks = 0
         for one in _family(pid):

@@ -5,18 +5,23 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from windlass.bench.figures import Result, SideResult
+from windlass.bench.figures import SQLITE, Goal, Result, SideResult
 from windlass.bench.peers import PEERS, load
 from windlass.bench.plan import Plan, Told
-from windlass.bench.rounds import attempt
-from windlass.bench.side import PAYLOAD, POLL
+from windlass.bench.rounds import Round, Setting, attempt
+from windlass.bench.server import Server
+from windlass.bench.side import PAYLOAD, POLL, Side, installed
+
+_WORDS = {
+    "throughput": "works off {jobs:,} jobs",
+    "pair": "works off {jobs:,} jobs by two workers",
+    "waiting": "waits for work",
+}
 
 
 def measure(
@@ -24,35 +29,63 @@ def measure(
     directory: Path,
     progress: Told,
     peers: Mapping[str, str] = PEERS,
+    *,
+    servers: Mapping[str, Server] | None = None,
+    goals: Sequence[Goal] = SQLITE,
 ) -> Result:
     """Measure these peers (names and their modules) in an empty directory of the disk that counts.
 
-    `progress` is told what comes next, and how many of how many steps are done.
+    `progress` is told what comes next, and how many of how many steps are done. `servers` are those
+    that run, by their kind; sides that need another are skipped.
     """
-    result = Result(plan, machine())
+    servers = servers or {}
+    result = Result(plan, machine(), goals)
     for name, module in peers.items():
         side = load(module)
-        if find_spec(side.library) is None:
-            result.skipped[name] = f"not installed: pip install {side.package}"
+        reason = side.missing()
+        if reason is None and side.server is not None and side.server not in servers:
+            reason = f"no {side.server} server"
+        if reason is None:
+            result.sides[name] = _entrant(side, servers)
         else:
-            result.sides[name] = SideResult(_version(side.package), side.durability, side.bulk)
+            result.skipped[name] = reason
     steps = list(_steps(plan, list(result.sides)))
-    for done, (number, wait, name) in enumerate(steps):
-        what = "waits for work" if wait else f"works off {plan.total:,} jobs"
+    for done, (number, kind, name) in enumerate(steps):
+        mine = plan.shared(load(peers[name]).share)
+        what = _WORDS[kind].format(jobs=mine.total)
         progress(f"round {number + 1} of {plan.rounds}: {name} {what}", done, len(steps))
         place = directory / f"{done}-{name}"
-        result.sides[name].rounds.append(attempt(peers[name], plan, place, wait=wait))
+        result.sides[name].rounds.append(_round(kind, peers[name], mine, place, servers))
         shutil.rmtree(place)
     progress("done", len(steps), len(steps))
     return result
 
 
-def _steps(plan: Plan, names: list[str]) -> list[tuple[int, bool, str]]:
+def _entrant(side: type[Side], servers: Mapping[str, Server]) -> SideResult:
+    result = SideResult(side.version(), side.durability, side.bulk, side.server)
+    if side.server is not None:
+        server = servers[side.server]
+        result.durability, result.synced = f"{side.durability}; {server.durability}", server.synced
+    return result
+
+
+def _round(kind: str, module: str, plan: Plan, place: Path, servers: Mapping[str, Server]) -> Round:
+    needed = load(module).server
+    if needed is None:
+        return attempt(kind, Setting(module, plan, place, None, ""))
+    server = servers[needed]
+    with server.fresh() as url:
+        server.rest(url)
+        return attempt(kind, Setting(module, plan, place, server, url))
+
+
+def _steps(plan: Plan, names: list[str]) -> list[tuple[int, str, str]]:
     """Turn by turn, and every other round backwards: nobody is always the first."""
-    kinds = [kind for kind, wanted in ((False, plan.throughput), (True, plan.waiting)) if wanted]
+    wanted = {"throughput": plan.throughput, "pair": plan.pair, "waiting": plan.waiting}
     return [
-        (number, wait, name)
-        for wait in kinds
+        (number, kind, name)
+        for kind in wanted
+        if wanted[kind]
         for number in range(plan.rounds)
         for name in (reversed(names) if number % 2 else names)
     ]
@@ -67,18 +100,11 @@ def machine() -> dict[str, Any]:
         "processor": _processor(),
         "cores": os.cpu_count(),
         "python": platform.python_version(),
-        "sqlite": {"windlass (apsw)": _version("apsw"), "peers (sqlite3)": sqlite3.sqlite_version},
-        "uvloop": _version("uvloop"),
+        "sqlite": {"windlass (apsw)": installed("apsw"), "peers (sqlite3)": sqlite3.sqlite_version},
+        "uvloop": installed("uvloop"),
         "payload_bytes": PAYLOAD,
         "poll_seconds": POLL,
     }
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
 
 
 def _processor() -> str:

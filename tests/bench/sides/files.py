@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import ClassVar
 
 from windlass.bench.ledger import Ledger
+from windlass.bench.place import Place
 from windlass.bench.side import POLL, Side
 
 
@@ -17,8 +17,8 @@ class Files(Side):
     durability = "none"
     bulk: ClassVar[str | None] = "one write"
 
-    def __init__(self, directory: Path) -> None:
-        self._file = directory / "queue.txt"
+    def __init__(self, place: Place) -> None:
+        self._file = place.directory / "queue.txt"
         self._file.touch()
 
     def put(self, payload: str) -> None:
@@ -39,10 +39,12 @@ class Files(Side):
                     time.sleep(POLL)
                     continue
                 self.run(ledger, payload)
-                ledger.settled()
 
     def run(self, ledger: Ledger, payload: str) -> None:
         ledger.ran(payload)
+
+    def unfinished(self) -> int:
+        return 0
 
 
 side = Files

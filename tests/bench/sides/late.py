@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from tests.bench.sides.files import Files
 
 from windlass.bench.ledger import Ledger
@@ -11,8 +13,8 @@ from windlass.bench.side import payload
 class Late(Files):
     def run(self, ledger: Ledger, text: str) -> None:
         ledger.ran(text)
-        if not ledger.left:
-            ledger.settled()
+        if text.startswith(payload(19)):  # the last of the tests' twenty
+            time.sleep(0.05)  # the watch has seen the end by now, or soon will
             ledger.ran(payload(0))
 
 

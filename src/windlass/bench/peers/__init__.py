@@ -11,6 +11,7 @@ import importlib
 from windlass.bench.side import Side
 
 OURS = "windlass"
+OURS_ON_POSTGRES = "windlass.bench.peers.ours_postgres"
 PEERS = {
     OURS: "windlass.bench.peers.ours",
     "huey": "windlass.bench.peers.huey",

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
-from pathlib import Path
 
 from windlass.bench.ledger import Ledger
+from windlass.bench.place import Place
 from windlass.bench.side import POLL, Side
 
 
@@ -16,26 +15,22 @@ class Huey(Side):
     durability = "WAL, synchronous=FULL (fsync=True); a job is deleted before it runs"
     bulk = None
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, place: Place) -> None:
         self._ledger: Ledger | None = None
         huey = importlib.import_module("huey")
         self._huey = huey.SqliteHuey(
-            filename=str(directory / "huey.db"), fsync=True, journal_mode="wal", results=False
+            filename=str(place.directory / "huey.db"), fsync=True, journal_mode="wal", results=False
         )
 
         @self._huey.task()  # type: ignore[untyped-decorator]
         def noop(payload: str) -> None:
             assert self._ledger is not None
             self._ledger.ran(payload)
-            self._ledger.settled()
 
         self._noop = noop
 
     def put(self, payload: str) -> None:
         self._noop(payload)
-
-    def put_many(self, payloads: Sequence[str]) -> None:
-        raise NotImplementedError
 
     def close(self) -> None:
         self._huey.storage.close()
@@ -47,6 +42,10 @@ class Huey(Side):
         )
         ledger.begin()
         consumer.run()  # it handles SIGTERM itself
+
+    def unfinished(self) -> int:
+        left: int = self._huey.pending_count()
+        return left
 
 
 side = Huey

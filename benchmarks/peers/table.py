@@ -1,0 +1,36 @@
+"""The figures, for people: a line per side, our figure as a multiple of theirs beneath theirs."""
+
+from __future__ import annotations
+
+from rich.table import Table
+
+from windlass.bench.figures import FIGURES, Figure, Result
+from windlass.bench.peers import OURS
+from windlass.cli import terminal
+from windlass.cli.benched import show_notes
+
+
+def show(result: Result) -> None:
+    figures = [
+        figure
+        for figure in FIGURES
+        if any(side.values(figure.key) for side in result.sides.values())
+    ]
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("")
+    for figure in figures:
+        table.add_column(f"{figure.label}\n{figure.unit}", justify="right")
+    table.add_column("synced")
+    for name, side in result.sides.items():
+        cells = [_cell(result, figure, name) for figure in figures]
+        table.add_row(f"[bold]{name}[/]", *cells, side.synced)
+    terminal.out().print(table)
+    show_notes(result)
+
+
+def _cell(result: Result, figure: Figure, name: str) -> str:
+    value = result.sides[name].median(figure.key)
+    if value is None:
+        return "[dim]-[/]"
+    ratio = None if name == OURS else result.ratio(figure.key, name)
+    return f"{value:,.{figure.digits}f}\n[dim]{'' if ratio is None else f'{ratio:.2f}x'}[/]"

@@ -1,0 +1,57 @@
+"""taskiq on a Redis stream: 10 tasks at a time, 100 fetched ahead, acknowledged after each."""
+
+from __future__ import annotations
+
+import importlib
+
+from windlass.bench.ledger import Ledger
+from windlass.bench.looped import AsyncSide
+from windlass.bench.place import Place
+
+STREAM = GROUP = "taskiq"
+
+
+class Taskiq(AsyncSide):
+    library = "taskiq_redis"
+    package = "taskiq-redis"
+    server = "redis"
+    durability = "keeps the entries of finished jobs in the stream"
+    bulk = None
+    together = "100 awaited task.kiq at once"
+    share = 0.2
+
+    async def open(self, place: Place) -> None:
+        library = importlib.import_module("taskiq_redis")
+        self._redis = importlib.import_module("redis.asyncio").Redis.from_url(place.url)
+        self._broker = library.RedisStreamBroker(place.url, consumer_id="0")
+        self._ledger: Ledger | None = None
+
+        @self._broker.task(task_name="noop")  # type: ignore[untyped-decorator]
+        async def noop(payload: str) -> None:
+            assert self._ledger is not None
+            self._ledger.ran(payload)
+
+        self._noop = noop
+        await self._broker.startup()
+
+    async def aput(self, payload: str) -> None:
+        await self._noop.kiq(payload)
+
+    async def aclose(self) -> None:
+        await self._broker.shutdown()
+
+    async def serve(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        run = importlib.import_module("taskiq.api").run_receiver_task
+        ledger.begin()
+        await run(self._broker, max_async_tasks=10, max_prefetch=100)
+
+    async def left(self) -> int:
+        """Those not yet handed out, and those handed out but not acknowledged."""
+        for group in await self._redis.xinfo_groups(STREAM):
+            if group["name"] == GROUP.encode():
+                return int(group["pending"]) + int(group["lag"] or 0)
+        return 1
+
+
+side = Taskiq

@@ -1,0 +1,58 @@
+"""Windlass itself on PostgreSQL: its API on an event loop, and `windlass worker` as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+
+from windlass.app import Windlass
+from windlass.bench.ledger import Ledger
+from windlass.bench.looped import AsyncSide
+from windlass.bench.peers.ours import TASK, UNFINISHED, become_worker
+from windlass.bench.place import Place
+
+
+class OursOnPostgres(AsyncSide):
+    library = "windlass"
+    package = "windlass"
+    server = "postgresql"
+    durability = "leases, fences and log on, rows kept"
+    bulk = "app.aenqueue_many of task.new_job(…)"
+    together = "100 awaited task.aenqueue(…) at once"
+
+    @classmethod
+    def missing(cls) -> str | None:
+        if find_spec("asyncpg") is None:
+            return "not installed: pip install 'windlass[postgres]'"
+        return None
+
+    async def open(self, place: Place) -> None:
+        self._app = Windlass(place.url, data=place.directory / "data")
+
+        @self._app.task(name=TASK)
+        async def noop(payload: str) -> None: ...
+
+        self._noop = noop
+        await self._app.client().store.migrate()
+
+    async def aput(self, payload: str) -> None:
+        await self._noop.aenqueue(payload)
+
+    async def aput_many(self, payloads: Sequence[str]) -> None:
+        await self._app.aenqueue_many([self._noop.new_job(payload) for payload in payloads])
+
+    async def aclose(self) -> None:
+        await self._app.aclose()
+
+    def work(self, ledger: Ledger) -> None:  # noqa: ARG002 - the program has its own
+        self.close()
+        become_worker()
+
+    async def serve(self, ledger: Ledger) -> None:
+        raise NotImplementedError
+
+    async def left(self) -> int:
+        return len((await self._app.client().store.find(UNFINISHED)).rows)
+
+
+side = OursOnPostgres
