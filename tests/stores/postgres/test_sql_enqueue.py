@@ -209,7 +209,7 @@ WRONG = [
     ({"task": "t", "payload_base64": "%"}, "base64"),
     ({"task": "t", "payload": "x" * 2**20}, "the limit is 1,048,576"),
     ({"task": "t", "payload": 1, "payload_base64": "MQ=="}, "both given"),
-    ({"task": "t", "retry_of": str(IDS[0])}, "retry a job by job.retry()"),
+    ({"task": "t", "retry_of": str(UUID(int=7))}, "retry a job by job.retry()"),
     ({"task": "t", "policy": {"retries": 3}}, "policy may have backoff"),
     ({"task": "t", "policy": {"max_retries": -1}}, "max_retries cannot be negative"),
     ({"task": "t", "policy": {"timeout": 0}}, "timeout must be positive"),
