@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import signal
 import sys
 import tempfile
 from argparse import ArgumentParser, Namespace
@@ -13,26 +15,35 @@ from pathlib import Path
 from random import SystemRandom
 
 from benchmarks.chaos.bases import BASES
+from benchmarks.chaos.bases.server import NoServerError
 from benchmarks.chaos.progress import Progress
 from benchmarks.chaos.report import Verdict, markdown
 from benchmarks.chaos.storms import ASKED, HOUR, STORMS, Plan, run
 
 MOST_WORKERS = 64
+URL = "WINDLASS_TEST_POSTGRES_URL"
 
 
 def main(words: Sequence[str] | None = None) -> None:
     parser = _parser()
     given = parser.parse_args(words)
     plans = _plans(parser, given)
-    verdicts = []
+    verdicts: list[Verdict] = []
+    try:
+        _run_all(given, plans, verdicts)
+    except NoServerError as error:
+        parser.error(str(error))
+    print(markdown(verdicts))
+    if any(verdict.violations for verdict in verdicts):
+        sys.exit(1)
+
+
+def _run_all(given: Namespace, plans: dict[str, Plan], verdicts: list[Verdict]) -> None:
     with tempfile.TemporaryDirectory(prefix="chaos-") as scratch:
         place = given.keep or Path(scratch)
         for name, plan in plans.items():
             verdicts.append(_run(name, plan, place / name))
             _write(given.json, verdicts)  # a run that is broken off leaves what it has
-    print(markdown(verdicts))
-    if any(verdict.violations for verdict in verdicts):
-        sys.exit(1)
 
 
 def _run(name: str, plan: Plan, place: Path) -> Verdict:
@@ -54,6 +65,11 @@ def _write(path: Path | None, verdicts: list[Verdict]) -> None:
 def _parser() -> ArgumentParser:
     parser = ArgumentParser(prog="python -m benchmarks.chaos", description=__doc__)
     parser.add_argument("--store", default="sqlite", choices=[*BASES], help="where the jobs are")
+    parser.add_argument(
+        "--url",
+        help="with --store postgresql: a server on which databases may be made, instead of one "
+        f"that is started here (also {URL})",
+    )
     parser.add_argument(
         "--faults",
         type=_names,
@@ -94,19 +110,37 @@ def _plans(parser: ArgumentParser, given: Namespace) -> dict[str, Plan]:
         parser.error("--part is a part of what is --asked; else say --jobs and --kills")
     if given.workers is not None and not 2 <= given.workers <= MOST_WORKERS:
         parser.error(f"--workers is {given.workers}; it must be from 2 to {MOST_WORKERS}")
-    fit = [name for name, storm in STORMS.items() if storm.only in {None, given.store}]
-    if misfits := [name for name in given.faults or () if name not in fit]:
-        only = STORMS[misfits[0]].only
-        parser.error(f"{misfits[0]} is a storm of {only}; with --store {given.store}, leave it out")
-    given.faults = given.faults or fit
+    given.url = _server(parser, given)
+    given.faults = _fitting(parser, given)
     if given.keep and (there := [name for name in given.faults if (given.keep / name).exists()]):
         parser.error(f"{given.keep} holds a run of {', '.join(there)}; name another directory")
     if given.json and not given.json.absolute().parent.is_dir():
         parser.error(f"--json {given.json}: there is no directory {given.json.absolute().parent}")
-    common = {"seed": given.seed, "store": given.store}
+    common = {"seed": given.seed, "store": given.store, "server": given.url}
     if given.workers is not None:
         common["workers"] = given.workers
     return {name: replace(_size(name, given), **common) for name in given.faults}
+
+
+def _server(parser: ArgumentParser, given: Namespace) -> str | None:
+    if given.store == "postgresql":
+        return given.url or os.environ.get(URL) or None
+    if given.url is not None:
+        parser.error(f"--url names a PostgreSQL server, and the store is {given.store}")
+    return None
+
+
+def _fitting(parser: ArgumentParser, given: Namespace) -> list[str]:
+    """The storms that were named, or all; ends the program if one cannot be here."""
+    of_store = [name for name, storm in STORMS.items() if storm.only in {None, given.store}]
+    fit = [name for name in of_store if given.url is None or not STORMS[name].own_server]
+    for name in given.faults or ():
+        if name not in of_store:
+            only = STORMS[name].only
+            parser.error(f"{name} is a storm of {only}; with --store {given.store}, leave it out")
+        if name not in fit:
+            parser.error(f"{name} crashes its server: leave out --url ({URL}), or the storm")
+    return given.faults or fit
 
 
 def _size(name: str, given: Namespace) -> Plan:
@@ -156,4 +190,5 @@ def _positive(text: str, what: str) -> float:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # its processes and servers end with it
     main()

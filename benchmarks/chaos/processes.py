@@ -111,6 +111,15 @@ def work(orders: Orders, seed: int) -> None:
     main()
 
 
+def migrate(url: str) -> None:
+    """Make the tables, as users do."""
+    from windlass.cli import main  # noqa: PLC0415 - this process is for nothing else
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    sys.argv = ["windlass", "migrate", "--url", url]
+    main()
+
+
 def sweep(orders: Orders, seed: int) -> None:
     """The worker's own loop for lost leases, alone in a process."""
     _settle_in(orders, "sweeper")

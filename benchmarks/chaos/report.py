@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 from benchmarks.chaos.evidence import Evidence
@@ -97,10 +97,9 @@ def _late_workers(it: Evidence) -> int:
 
 
 def markdown(verdicts: Sequence[Verdict]) -> str:
-    """A column for each storm, what is broken, and what it all allows to say."""
+    """A row for each storm, what is broken, and what it all allows to say."""
     shown = [_figures(it) for it in verdicts]
-    lines = [["storm", *(it.storm for it in verdicts)], ["---"] * (len(verdicts) + 1)]
-    lines += [[name, *(figures[name] for figures in shown)] for name in shown[0]]
+    lines = [[*shown[0]], ["---"] * len(shown[0]), *([*figures.values()] for figures in shown)]
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     said = [f"- {it.storm}: {problem}" for it in verdicts for problem in it.violations]
     jobs = sum(it.jobs for it in verdicts)
@@ -111,35 +110,44 @@ def markdown(verdicts: Sequence[Verdict]) -> str:
 
 
 def _figures(it: Verdict) -> dict[str, str]:
-    found = it.rescues
     return {
-        "jobs": f"{it.jobs:,}",
-        "ended": _counts(it.ended),
+        "storm": f"`{it.storm}`",
+        "jobs": f"{it.jobs:,}: {_counts(it.ended)}",
         "faults": _counts(it.faults),
         "attempts": f"{it.attempts:,}",
-        "attempts lost with their process": f"{it.crashes:,}",
-        "leases": f"{it.lease:g} s",
-        "claimable after a kill": "" if found is None else _seconds(found),
-        f"later than a lease and {SLACK:g} s": "" if found is None else str(found.late),
-        "claimed again within": "" if found is None else f"{found.claimed:g} s",
-        "steps not done again": f"{it.resumed_steps:,}",
-        "ghosts that ran to their end": f"{it.ghosts:,}",
-        "of those, effects refused by the register": f"{it.refused_effects:,}",
-        "settles taken": f"{it.taken_settles:,}",
-        "late settles, refused by the store": f"{it.refused_settles:,}",
-        "frozen workers whose late settle was refused": f"{it.late_workers:,}",
-        "late settles, dropped by the worker": f"{it.dropped_settles:,}",
-        "workers replaced for their size": f"{it.recycled:,}",
-        "calls of producers that were refused, and repeated": f"{it.repeated_calls:,}",
-        "cancels answered": _counts(it.cancels),
-        "seconds": f"{it.seconds:g}",
+        "lost with their process": f"{it.crashes:,}",
+        "what was seen": "; ".join(_seen(it)),
+        "lease": f"{it.lease:g} s",
+        "took": f"{it.seconds:,.0f} s",
         "violations": str(len(it.violations)),
         "bound (3/n)": "broken" if it.violations else f"{it.bound:.1e}",
     }
 
 
+def _seen(it: Verdict) -> Iterator[str]:
+    """What else happened, as far as it did."""
+    if it.rescues is not None:
+        yield _seconds(it.rescues)
+    counted = {
+        "steps not done again": it.resumed_steps,
+        "ghosts ran to their end": it.ghosts,
+        "of their effects refused by the register": it.refused_effects,
+        "late settles refused by the store": it.refused_settles,
+        "times a frozen worker woke up and was refused": it.late_workers,
+        "late results dropped by the worker itself": it.dropped_settles,
+        "workers replaced for their size": it.recycled,
+        "calls of producers refused, and repeated": it.repeated_calls,
+    }
+    yield from (f"{count:,} {what}" for what, count in counted.items() if count)
+    if it.cancels:
+        yield f"cancels answered: {_counts(it.cancels)}"
+
+
 def _seconds(found: Waits) -> str:
-    said = f"{found.median:g} s (median), {found.most:g} s (99 %), {found.longest:g} s (longest)"
+    said = (
+        f"claimable {found.median:g} s after the kill (median), {found.most:g} s (99 %), "
+        f"{found.longest:g} s (longest), {found.late} later than a lease and {SLACK:g} s"
+    )
     if found.unwatched:
         longest = f"{found.unwatched_longest:g} s (longest)"
         said += f"; {found.unwatched} across a further kill of everything: {longest}"

@@ -31,6 +31,7 @@ class Plan:
     slots: int = 4
     calm: float = 120.0
     store: str = "sqlite"
+    server: str | None = None  # where the store is, if it is not started here
     plant: str | None = None
 
     def part(self, of: float) -> Plan:
@@ -51,7 +52,8 @@ class Storm:
     that attempts may be lost by jobs that are not to blame. `lost_calls` is the part of all calls
     of the store that raise, half of them after they were executed. `around` prepares the place
     before the first process and tidies up after the last; the list that it gives holds in the end
-    what it has to complain of. `only` is the one store that it is a storm of.
+    what it has to complain of. `only` is the one store that it is a storm of; `own_server` says
+    that it breaks a server which must be our own.
     """
 
     name: str
@@ -67,5 +69,6 @@ class Storm:
     burns: bool = True
     lost_calls: float = 0.0
     only: str | None = None
+    own_server: bool = False
     around: Callable[[Path], AbstractContextManager[list[str]]] = _nothing
     words: tuple[str, ...] = ()  # further words on the worker's command line

@@ -27,6 +27,7 @@ TICK = 0.05
 HOUR = 3600.0
 _BOTH = {"work": 3, "stepped": 1}
 _AMONG = {"innocent": 24, "apart": 6}
+_SERVED = Mix(tasks={"work": 2, "stepped": 1}, seconds=(0.0, 0.2), cancels=0.1)
 
 STORMS = {
     storm.name: storm
@@ -107,6 +108,29 @@ STORMS = {
             sweepers=1,
             lost_calls=0.05,
         ),
+        Storm(
+            name="restart",
+            mix=_SERVED,
+            strike=strikes.crash_server,
+            counts=strikes.CRASH,
+            every=3.0,
+            lease=30.0,  # outlasts the recovery: then it may cost no attempt
+            sweepers=1,
+            burns=False,
+            only="postgresql",
+            own_server=True,
+        ),
+        Storm(
+            name="backends",
+            mix=_SERVED,
+            strike=strikes.end_backends,
+            counts=strikes.BACKEND,
+            every=0.2,
+            lease=30.0,
+            sweepers=1,
+            burns=False,
+            only="postgresql",
+        ),
         *(replace(storm, only="sqlite") for storm in DISK_STORMS.values()),
     )
 }
@@ -124,6 +148,8 @@ ASKED = {
     "oom": Plan(jobs=1000, seconds=HOUR, seed=0),
     "leak": Plan(jobs=500, seconds=HOUR, seed=0, workers=2),
     "all": Plan(jobs=5000, faults=150, seconds=HOUR, seed=0),
+    "restart": Plan(jobs=6000, faults=60, seconds=HOUR, seed=0),
+    "backends": Plan(jobs=5000, faults=500, seconds=HOUR, seed=0),
     **DISK_ASKED,
 }
 
@@ -137,19 +163,26 @@ def run(
     """
     for name in ("ledger", "register", "log", "data", "freeze"):
         (place / name).mkdir(parents=True)
-    BASES[plan.store].prepare(place)
     facts = {"storm": storm.name, "lease": storm.lease, "burns": storm.burns, **asdict(plan)}
     (place / "plan.json").write_text(json.dumps(facts))
-    fleet = Fleet(place, storm, plan)
+    base = BASES[plan.store]
+    base.prepare(place, plan.server)
+    try:
+        return _run(storm, plan, Fleet(place, storm, plan), show)
+    finally:
+        base.forget(place)
+
+
+def _run(storm: Storm, plan: Plan, fleet: Fleet, show: Callable[[Fleet], None]) -> Verdict:
     began = time.monotonic()
-    with storm.around(place) as complaints:
+    with storm.around(fleet.place) as complaints:
         try:
             _rage(storm, plan, fleet, show)
             complaints.extend(_calm(fleet, plan.calm, show))
             complaints.extend(fleet.end())
         finally:
             fleet.abandon()
-    evidence = gather(place)
+    evidence = gather(fleet.place)
     return verdict(evidence, complaints + checker.check(evidence), time.monotonic() - began)
 
 

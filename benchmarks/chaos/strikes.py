@@ -7,15 +7,20 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
 
+from benchmarks.chaos.bases import Postgres
 from benchmarks.chaos.fleet import SWEEP, Fleet
 from benchmarks.chaos.line import freeze_at_settle
+from benchmarks.chaos.processes import AGAIN, allowed
 
 TREE = "of everything"
 SWEEPER = "SIGKILL of a sweeper"
 STUCK = "frozen with the write lock"
+CRASH = "crash of the server"
+BACKEND = "backend ended"
 _MOMENT = 5.0  # seconds in which a worker that is at work settles something
 _SWEEPER_TOO = 0.2
 _AT_SETTLE = 0.8
+_MOST_BACKENDS = 4  # ended at once
 
 
 def kill(fleet: Fleet, _: float) -> None:
@@ -83,3 +88,27 @@ def replace(fleet: Fleet, _: float) -> None:
 def any_of_them(fleet: Fleet, lease: float) -> None:
     one = fleet.random.choices((kill, replace, freeze, kill_all), (4, 4, 1, 1))[0]
     one(fleet, lease)
+
+
+# -- of a server
+
+
+def crash_server(fleet: Fleet, _: float) -> None:
+    """All backends die in the middle of what they do, and the server recovers from its log.
+
+    The next share of the jobs is let out just before, so that it meets producers, too.
+    """
+    assert isinstance(fleet.base, Postgres)
+    shares = fleet.faults[CRASH] + 2  # that are out by now
+    fleet.allow(allowed(fleet.place) * (shares + 1) // shares)
+    time.sleep(fleet.random.uniform(0, 2 * AGAIN))
+    fleet.base.crash()
+    fleet.struck(CRASH)
+
+
+def end_backends(fleet: Fleet, _: float) -> None:
+    """A few connections are cut off by the server, whatever they are doing."""
+    assert isinstance(fleet.base, Postgres)
+    most, seed = fleet.random.randint(1, _MOST_BACKENDS), fleet.random.getrandbits(32)
+    for pid in fleet.base.end_backends(fleet.place, most, seed):
+        fleet.struck(BACKEND, pid)

@@ -24,6 +24,12 @@ from benchmarks.chaos.storms import ASKED, STORMS
         ("--asked --part 3", "'3' is more than all"),
         ("--workers 1", "--workers is 1; it must be from 2 to"),
         ("--json nowhere/figures.json", "there is no directory"),
+        ("--faults restart", "restart is a storm of postgresql; with --store sqlite, leave it out"),
+        ("--url postgresql://here/", "--url names a PostgreSQL server, and the store is sqlite"),
+        (
+            "--store postgresql --url postgresql://here/ --faults restart",
+            "restart crashes its server: leave out --url",
+        ),
     ],
 )
 def test_a_wrong_option_is_named(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:

