@@ -13,7 +13,7 @@ first that fits (Wing and Gong, with the memory that Lowe added).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import inf
 from typing import Any, NamedTuple, TypeAlias
@@ -68,7 +68,7 @@ _END = {"succeed": "succeeded", "fail": "failed", "abort": "canceled", "give-up"
 
 
 def _moves(at: Where, call: Call) -> Iterator[Move]:
-    """All that the machine may do with this call here."""
+    """All that the machine may do with this call here; its moment is within `began` and `ended`."""
     held = at.state == "running" and (at.fence, at.token) == (call.fence, call.token)
     return _MACHINE[call.kind](at, call, held)
 
@@ -180,12 +180,19 @@ def explain(history: Sequence[Call]) -> str | None:
         if (done & needed).bit_count() > (furthest[0] & needed).bit_count():
             furthest = done, at
         for n in _next(calls, done):
-            for told, after in _moves(at, calls[n]):
+            for told, after in _moves(at, _narrowed(calls, done, n)):
                 step = (done | 1 << n, after)
                 if _fits(calls[n], told) and step not in seen:
                     seen.add(step)
                     todo.append(step)
     return _story(calls, *furthest)
+
+
+def _narrowed(calls: Sequence[Call], done: int, n: int) -> Call:
+    """The call with the moments that are left to it: after those before it, before the others."""
+    began = max(call.began for m, call in enumerate(calls) if m == n or done >> m & 1)
+    ended = min(call.ended for m, call in enumerate(calls) if m == n or not done >> m & 1)
+    return replace(calls[n], began=began, ended=ended)
 
 
 def _next(calls: Sequence[Call], done: int) -> Iterator[int]:

@@ -118,6 +118,12 @@ FALSE = {
     "a rescue although it was extended": (
         *BEGUN, extend(11, 1, "applied"), ends(14, 1, "applied", "queued", word="crash"),
     ),
+    "a rescue that nobody heard, before the lease ran out": (
+        *BEGUN, ends(4, 1, None, word="crash", lasts=inf), claim(6, 2, token="b"),
+    ),
+    "a rescue that was answered late, and cannot have waited for the lease": (
+        *BEGUN, ends(4, 1, "applied", "queued", word="crash", lasts=40), claim(6, 2, token="b"),
+    ),
     "an extension after the rescue": (*CRASHED, extend(22, 1, "applied")),
     "an accepted cancel that is overruled": (
         *BEGUN, cancel(4, "applied", "running"), ends(6, 1, "applied", "succeeded"),

@@ -34,10 +34,6 @@ MANY = 5
 SHOW_CURSOR = "\x1b[?25h"
 
 
-def _nothing(number: int, frame: FrameType | None) -> None:
-    """That a signal does not end the process; who hears it is the listener."""
-
-
 class Stopper:
     """Runs one worker, and ends it when signals come; `say` tells the user so.
 
@@ -59,7 +55,7 @@ class Stopper:
         self._worker = worker
         self._told = say
         self._asked = 0
-        self._asks: SimpleQueue[bool] = SimpleQueue()
+        self._asks: SimpleQueue[bool] = SimpleQueue()  # safe to fill in a signal's handler
         self._loop = asyncio.get_running_loop()
         self._running: asyncio.Task[None] | None = None
 
@@ -83,38 +79,20 @@ class Stopper:
 
     @contextlib.contextmanager
     def _handling(self) -> Iterator[None]:
-        """Hear signals on a thread.
+        """Handlers of Python's own: those of a loop wait for it, and a task may block it."""
 
-        A loop's handlers wait for the loop, and Python's for the main thread: a task may hold both.
-        The byte that a signal writes waits for nobody. The loop's own is passed on to it.
-        """
-        reader, writer = os.pipe()
-        os.set_blocking(writer, False)
-        before = {number: signal.signal(number, _nothing) for number in SIGNALS}
-        outer = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-        Thread(target=self._listen, args=(reader, outer), daemon=True).start()
+        def on_signal(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+            echo = self._supervised and time.monotonic() < self._heard + ECHO
+            self._heard = time.monotonic()
+            if not echo:
+                self._asks.put(True)
+
+        before = {number: signal.signal(number, on_signal) for number in SIGNALS}
         try:
             yield
         finally:
-            signal.set_wakeup_fd(outer)
-            os.close(writer)  # the listener reads to the end, and ends
             for number, handler in before.items():
                 signal.signal(number, handler)
-
-    def _listen(self, reader: int, outer: int) -> None:
-        with open(reader, "rb", buffering=0) as signals:
-            while heard := signals.read(1):
-                if outer >= 0:
-                    with contextlib.suppress(OSError):  # nobody reads it any more
-                        os.write(outer, heard)
-                if heard[0] in SIGNALS:
-                    self._hear()
-
-    def _hear(self) -> None:
-        echo = self._supervised and time.monotonic() < self._heard + ECHO
-        self._heard = time.monotonic()
-        if not echo:
-            self._asks.put(True)
 
     # -- on its own thread
 

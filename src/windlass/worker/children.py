@@ -177,8 +177,7 @@ class _Service:
             case {"say": "flush", "number": number}:
                 self._begin(self._answer(context.flush(), lambda: number))
             case {"say": "settle", "result": result, "children": told, "number": number}:
-                children = [context.adopt(wire.from_json(NewJob, child)) for child in told]
-                self._begin(self._answer(context.settlement(result, children), lambda: number))
+                self._begin(self._answer(self._settlement(result, told), lambda: number))
             case {"say": "directory", "kind": kind, "number": number}:
                 self._begin(self._answer(self._directory(kind), lambda: number))
 
@@ -193,6 +192,10 @@ class _Service:
         except Exception as error:  # noqa: BLE001 - raised over there
             answer = {"error": {"kind": type(error).__name__, "message": message_of(error)}}
         self._channel.send({"answer": number(), **answer})
+
+    async def _settlement(self, result: Any, told: list[Any]) -> tuple[str, str]:
+        children = [self._context.adopt(wire.from_json(NewJob, child)) for child in told]
+        return await self._context.settlement(result, children)
 
     async def _directory(self, kind: str) -> str:
         return str(self._context.workspace if kind == Kind.TEMP else self._context.proxy)

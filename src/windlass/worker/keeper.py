@@ -28,11 +28,24 @@ Apart: TypeAlias = Callable[[str, Coroutine[Any, Any, None]], Join]
 
 
 def on_a_thread(name: str, work: Coroutine[Any, Any, None]) -> Join:
-    thread = Thread(target=asyncio.run, args=(work,), name=name, daemon=True)
+    here, ended = asyncio.get_running_loop(), asyncio.Event()
+
+    def run() -> None:
+        try:
+            asyncio.run(work)
+        finally:
+            with contextlib.suppress(RuntimeError):  # nobody waits any more
+                here.call_soon_threadsafe(ended.set)
+
+    thread = Thread(target=run, name=name, daemon=True)
     thread.start()
 
     async def join(timeout: float | None) -> None:
-        await asyncio.get_running_loop().run_in_executor(None, thread.join, timeout)
+        """Without the executor's help: tasks that were left behind may hold all its threads."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await ended.wait()
+            thread.join(1)  # it has nothing left to do
 
     return join
 

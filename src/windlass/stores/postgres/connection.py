@@ -30,6 +30,8 @@ SETTINGS = {
     "enable_mergejoin": "off",
     "jit": "off",
     "idle_in_transaction_session_timeout": "30s",
+    # A backend that waits for a lock would not notice that its client gave up, and act later.
+    "client_connection_check_interval": "5s",
     "tcp_keepalives_idle": "15",
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "3",

@@ -102,15 +102,21 @@ async def _by_id(connection: Connection, ids: Iterable[UUID]) -> dict[UUID, JobR
 
 
 async def lock(connection: Connection, wanted: Iterable[NewJob]) -> None:
-    """Wait for everybody who enqueues under the same keys. Comes before any other lock."""
+    """Wait for everybody who enqueues under the same keys. Comes before any other lock.
+
+    Retries go by the first job of their lineage, which never changes: one of them may be active.
+    """
+    wanted = list(wanted)
     numbers: set[int] = set()
+    origins = [new.retry_of for new in wanted if new.retry_of is not None]
+    if origins:
+        for row in (await _by_id(connection, origins)).values():
+            numbers.add(number_of("retry", str(row.lineage)))
     for new in wanted:
         if new.request_id is not None:
             numbers.add(number_of("request", new.owner, new.request_id))
         if new.unique_key is not None:
             numbers.add(number_of("unique", new.owner, new.task, new.unique_key))
-        if new.retry_of is not None:
-            numbers.add(number_of("retry", str(new.retry_of)))
     if numbers:
         await connection.execute(SQL.lock_keys, sorted(numbers))
 

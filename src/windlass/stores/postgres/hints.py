@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Awaitable, Callable, Iterable
 from uuid import UUID, uuid4
@@ -35,6 +36,7 @@ class Hub:
         self.work = Signal()
         self.news = Bulletin()
         self.name = uuid4().hex[:12]
+        self.pid = os.getpid()  # a forked child needs one of its own: it is another process
 
 
 class Speaker:
@@ -196,5 +198,8 @@ async def _let_go(connection: Connection) -> None:
     try:
         async with asyncio.timeout(1):
             await connection.close()
-    except (*FOREIGN, asyncio.CancelledError):
+    except FOREIGN:
         connection.terminate()
+    except asyncio.CancelledError:
+        connection.terminate()
+        raise  # whoever closes waits for the end

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -97,7 +98,8 @@ class PostgresStore(Store):
         return found
 
     def twin(self) -> PostgresStore:
-        return PostgresStore(self._config, clock=self._clock, _hub=self._hub)
+        ours = self._hub.pid == os.getpid()  # else this is a child of the process that made it
+        return PostgresStore(self._config, clock=self._clock, _hub=self._hub if ours else None)
 
     async def close(self) -> None:
         if self._closing is None:
