@@ -125,8 +125,21 @@ class Network:
         self.deaf = False
         self.loses = 0.0
         self.lost = 0
+        self._open: set[asyncio.Task[None]] = set()
 
-    async def connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.ensure_future(self._connect(reader, writer))
+        self._open.add(task)
+        task.add_done_callback(self._open.discard)
+
+    async def close(self) -> None:
+        """Those of a time when nothing came through would never end by themselves."""
+        for task in (left := list(self._open)):
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        await asyncio.sleep(0)  # transports close in the next turn
+
+    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there, back = await asyncio.open_unix_connection(str(self._socket))
         ways = [
             asyncio.ensure_future(self._carry(reader, back, lossy=False)),
@@ -139,6 +152,7 @@ class Network:
                 way.cancel()
             for end in (writer, back):
                 end.transport.abort()
+            await asyncio.gather(*ways, return_exceptions=True)
 
     async def _carry(
         self, source: asyncio.StreamReader, to: asyncio.StreamWriter, *, lossy: bool
@@ -164,3 +178,4 @@ async def network(server: Breakable, database: str) -> AsyncIterator[tuple[Netwo
         yield between, f"postgresql://postgres@127.0.0.1:{port}/{database}?sslmode=disable"
     finally:
         listening.close()
+        await between.close()

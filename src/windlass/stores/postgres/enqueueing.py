@@ -235,6 +235,7 @@ class Desk:
             self._remember(stored)
             if origin is not None:
                 await connection.execute(SQL.set_retried_as, origin.serial, row.id)
+                self._remember(replace(self._ids[origin.id], retried_as=row.id))
                 if new.resume:
                     await connection.execute(SQL.copy_steps, n, origin.serial)
         keys = [

@@ -90,6 +90,16 @@ class TestResuming:
 
         assert answer.status is EnqueueStatus.CREATED
 
+    async def test_a_later_item_of_the_call_sees_that_it_was_retried(self, store: Store) -> None:
+        old = await finished(store, request_id="r")
+
+        retry, again = await store.enqueue([make_job(retry_of=old.id), make_job(request_id="r")])
+
+        assert again.status is EnqueueStatus.DUPLICATE
+        assert retry.row is not None
+        assert again.row is not None
+        assert again.row.retried_as == retry.row.id
+
     async def test_it_has_at_most_one_in_bulk_too(self, store: Store) -> None:
         old = await finished(store)
 
