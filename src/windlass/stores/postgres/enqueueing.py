@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from itertools import chain
+from typing import TypeVar
 from uuid import UUID
 
 from windlass.core import decide
@@ -26,6 +27,8 @@ from windlass.stores.postgres.batch import Batch
 from windlass.stores.postgres.connection import Connection, Row
 from windlass.stores.postgres.errors import Overtaken
 from windlass.stores.postgres.queries import SQL
+
+K = TypeVar("K")
 
 
 def number_of(*parts: str) -> int:
@@ -121,6 +124,14 @@ async def lock(connection: Connection, wanted: Iterable[NewJob]) -> None:
         await connection.execute(SQL.lock_keys, sorted(numbers))
 
 
+def _hold(places: dict[K, JobRow], place: K, row: JobRow) -> None:
+    """An active job has this place to itself; one that ended leaves it."""
+    if not row.final:
+        places[place] = row
+    elif place in places and places[place].id == row.id:
+        del places[place]
+
+
 class Desk:
     """Admits jobs one after the other, each meeting those before it, and writes them in runs."""
 
@@ -160,12 +171,10 @@ class Desk:
         self._ids[row.id] = row
         if row.request_id is not None:
             self._requests[row.owner, row.request_id] = row
-        if row.final:
-            return
         if row.unique_key is not None:
-            self._keys[row.owner, row.task, row.unique_key] = row
+            _hold(self._keys, (row.owner, row.task, row.unique_key), row)
         if row.root_id is not None:
-            self._retries[row.root_id] = row
+            _hold(self._retries, row.root_id, row)
 
     def rivals(self, new: NewJob) -> Rivals:
         request, key = new.request_id, new.unique_key

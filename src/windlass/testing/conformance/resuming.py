@@ -100,6 +100,16 @@ class TestResuming:
         assert again.row is not None
         assert again.row.retried_as == retry.row.id
 
+    async def test_one_that_gave_way_within_the_call_leaves_its_place(self, store: Store) -> None:
+        old = await finished(store)
+        key = {"unique_key": "k", "debounce": True}
+
+        answers = await store.enqueue(
+            [make_job(retry_of=old.id, **key), make_job(**key), make_job(retry_of=old.id)]
+        )
+
+        assert [answer.status for answer in answers] == [EnqueueStatus.CREATED] * 3
+
     async def test_it_has_at_most_one_in_bulk_too(self, store: Store) -> None:
         old = await finished(store)
 
