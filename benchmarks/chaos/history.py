@@ -1,20 +1,24 @@
-"""A store that writes down what it was asked and answered, job by job, for `linear` to judge."""
+"""A store that writes down what it was asked and answered, job by job, for `linear` to judge.
+
+On the client's side of a line it knows what was heard. On the store's side it knows every answer,
+also those to requests that came late and to senders who died: that is where the simulation has it.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeVar
 from uuid import UUID
 
-from benchmarks.chaos.linear import Call, Kind, explain
+from benchmarks.chaos.linear import Call, Kind, explain, shown
 from windlass.core.enqueue import Enqueued
 from windlass.core.job import JobRow, NewJob
 from windlass.core.lease import DEFAULT_LEASE, Claim, Extended, Lease
-from windlass.core.state import RESCUING, SETTLING, Trigger
+from windlass.core.state import RESCUING, SETTLING, State, Trigger
 from windlass.core.transition import Answer, CancelRequest, Transition
-from windlass.store import Store
+from windlass.store import Saying, Store
 from windlass.testing.wrapping import WrappedStore
 
 T = TypeVar("T")
@@ -28,18 +32,9 @@ class History:
     calls: dict[UUID, list[Call]] = field(default_factory=lambda: defaultdict(list))
     lost_claims: list[Call] = field(default_factory=list)  # nobody knows of which jobs
 
-    def judge(self, job: UUID, claimed_by: dict[int, str]) -> str | None:
-        """None if all that was heard of the job can have happened.
-
-        `claimed_by` says who held each fence, as the store tells in the end. A claim whose answer
-        was lost is taken into account if it was repeated, or if a fence is missing from what was
-        heard: then it was that worker's.
-        """
-        claims = [call for call in self.calls[job] if call.kind is Kind.CLAIM]
-        heard, tokens = {call.fence for call in claims}, {call.token for call in claims}
-        missing = {by for fence, by in claimed_by.items() if fence not in heard}
-        lost = [it for it in self.lost_claims if it.by in missing or it.token in tokens]
-        return explain([*self.calls[job], *lost])
+    def judge(self, job: UUID) -> str | None:
+        """None if all that was answered about the job can have happened."""
+        return explain([*self.calls[job], *self.lost_claims])
 
 
 class Recorded(WrappedStore):
@@ -65,29 +60,43 @@ class Recorded(WrappedStore):
 
     async def claim(self, claim: Claim) -> list[JobRow]:
         seconds = claim.lease or DEFAULT_LEASE
-        call = self._call(Kind.CLAIM, token=claim.token, by=claim.worker, seconds=seconds)
+        call = self._call(Kind.CLAIM, token=claim.token)._replace(by=claim.worker, seconds=seconds)
         try:
             rows = await self.store.claim(claim)
         except BaseException:
             self._history.lost_claims.append(call)
             raise
         for row in rows:
-            self._heard(row.id, replace(call, fence=row.fence), "applied", "running")
+            self._heard(row.id, call._replace(fence=row.fence), "applied", "running")
         return rows
 
     async def extend(self, leases: Sequence[Lease], seconds: float) -> list[Extended]:
-        asked = [(lease.job_id, self._of(lease, seconds)) for lease in leases]
+        asked = [
+            (it.job_id, self._call(Kind.EXTEND, it.fence, it.token)._replace(seconds=seconds))
+            for it in leases
+        ]
         answers = await self._note(asked, self.store.extend(leases, seconds))
         for (job, call), answer in zip(asked, answers, strict=True):
-            told = replace(call, cancel=answer.cancel_requested)
+            told = call._replace(cancel=answer.cancel_requested)
             self._heard(job, told, "stale" if answer.stale else "applied")
         return answers
 
     async def apply(self, transitions: Sequence[Transition]) -> list[Answer]:
         asked = [(wish.job_id, self._wish(wish)) for wish in transitions]
-        for child in (child for wish in transitions for child in wish.children):
-            self._history.calls[child.id].append(self._call(Kind.ENQUEUE))
-        answers = await self._note(asked, self.store.apply(transitions))
+        born = self._call(Kind.ENQUEUE)
+        children = [(child.id, born) for wish in transitions for child in wish.children]
+        answers = await self._note([*asked, *children], self.store.apply(transitions))
+        for (job, call), wish, answer in zip(asked, transitions, answers, strict=True):
+            self._heard(job, call, answer.status, answer.state)
+            if answer.applied and answer.state is State.SUCCEEDED:
+                for child in wish.children:
+                    self._heard(child.id, born, "applied")
+        return answers
+
+    async def record(self, sayings: Sequence[Saying]) -> list[Answer]:
+        leases = [saying.lease for saying in sayings]
+        asked = [(it.job_id, self._call(Kind.RECORD, it.fence, it.token)) for it in leases]
+        answers = await self._note(asked, self.store.record(sayings))
         for (job, call), answer in zip(asked, answers, strict=True):
             self._heard(job, call, answer.status, answer.state)
         return answers
@@ -99,13 +108,19 @@ class Recorded(WrappedStore):
             self._heard(job, call, answer.status, answer.state)
         return answers
 
+    async def get(self, ids: Sequence[UUID], owner: str | None = None) -> list[JobRow | None]:
+        call = self._call(Kind.READ)
+        rows = await self.store.get(ids, owner)
+        if owner is None:  # else a row that is not shown may be there all the same
+            for job, row in zip(ids, rows, strict=True):
+                self._heard(job, call, "seen", _shown(row))
+        return rows
+
     # -- how a call becomes a line
 
-    def _call(self, kind: Kind, **more: object) -> Call:
-        return Call(**{"kind": kind, "began": self._history.clock(), "by": self._by, **more})  # type: ignore[arg-type]
-
-    def _of(self, lease: Lease, seconds: float) -> Call:
-        return self._call(Kind.EXTEND, fence=lease.fence, token=lease.token, seconds=seconds)
+    def _call(self, kind: Kind, fence: int = 0, token: UUID | None = None, word: str = "") -> Call:
+        now = self._history.clock()
+        return Call(kind=kind, began=now, by=self._by, fence=fence, token=token, word=word)
 
     def _wish(self, wish: Transition) -> Call:
         if wish.trigger in SETTLING:
@@ -116,7 +131,8 @@ class Recorded(WrappedStore):
             kind = Kind.PROMOTE
         else:
             raise NotImplementedError(f"histories do not tell of {wish.trigger}")
-        return self._call(kind, fence=wish.fence, token=wish.token, word=str(wish.trigger))
+        call = self._call(kind, wish.fence, wish.token, wish.trigger.value)
+        return call._replace(crash=True) if wish.crash else call
 
     async def _note(self, asked: Sequence[tuple[UUID, Call]], answer: Awaitable[T]) -> T:
         try:
@@ -127,5 +143,19 @@ class Recorded(WrappedStore):
             raise
 
     def _heard(self, job: UUID, call: Call, answer: str, state: str | None = None) -> None:
-        heard = replace(call, ended=self._history.clock(), answer=str(answer))
-        self._history.calls[job].append(replace(heard, state=None if state is None else str(state)))
+        ended = self._history.clock()
+        told = None if state is None else str(state)
+        self._history.calls[job].append(call._replace(ended=ended, answer=str(answer), state=told))
+
+
+def _shown(row: JobRow | None) -> str:
+    if row is None:
+        return shown(state="none", fence=0, attempt=0, errors=0, crashes=0, cancel=False)
+    return shown(
+        state=str(row.state),
+        fence=row.fence,
+        attempt=row.attempt,
+        errors=row.retry_count,
+        crashes=row.crash_count,
+        cancel=row.cancel_requested,
+    )

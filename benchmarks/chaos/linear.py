@@ -2,9 +2,9 @@
 
 A history is a set of calls, each with the moments it began and was answered. It is linearizable if
 every call can be given one moment between those two, so that a single machine doing them one by one
-would have given those answers. The machine is `_moves`: a job in thirty lines, written apart from
-the rules that the stores use. A call whose answer nobody heard may have happened at any moment
-since it began, or never.
+would have given those answers. The machine is `_moves`: a job in a hundred lines, written apart
+from the rules that the stores use. A call whose answer nobody heard may have happened at any moment
+since it began, also long after its sender gave up, or never.
 
 The search goes through the orders that time allows, remembers where it has been, and stops at the
 first that fits (Wing and Gong, with the memory that Lowe added).
@@ -13,27 +13,32 @@ first that fits (Wing and Gong, with the memory that Lowe added).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import inf
 from typing import Any, NamedTuple, TypeAlias
 
+_HAIR = 2e-6  # seconds: a store's clock may round
+
 
 class Kind(StrEnum):
+    __hash__ = str.__hash__  # the enum's own is written in Python, and it is asked at every move
+
     ENQUEUE = "enqueue"
     CLAIM = "claim"
     EXTEND = "extend"
+    RECORD = "record"
     SETTLE = "settle"
     RESCUE = "rescue"
     PROMOTE = "promote"
     CANCEL = "cancel"
+    READ = "read"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class Call(NamedTuple):
     """`word` is the trigger of a settle or rescue; an `answer` of None was never heard.
 
     `fence` 0 is a claim whose answer was lost, so that nobody knows what it would have been.
+    A read is answered `seen` with the row in the words of `shown`.
     """
 
     kind: Kind
@@ -47,6 +52,7 @@ class Call:
     answer: str | None = None
     state: str | None = None  # as answered
     cancel: bool | None = None  # as answered to an extension
+    crash: bool = False  # whether a settle says that the process died
 
 
 class Where(NamedTuple):
@@ -59,6 +65,14 @@ class Where(NamedTuple):
     soonest: float = 0.0
     latest: float = 0.0
     ends: frozenset[tuple[int, Any, str]] = frozenset()  # how attempts ended: a repeat is known
+    errors: int = 0
+    crashes: int = 0
+
+
+def shown(*, state: str, fence: int, attempt: int, errors: int, crashes: int, cancel: bool) -> str:
+    """A row in words: what a read answers."""
+    asked = ", asked to stop" if cancel else ""
+    return f"{state}: fence {fence}, attempt {attempt}, {errors} errors, {crashes} crashes{asked}"
 
 
 Told: TypeAlias = tuple[str, str | None]  # the answer and the state that it tells; None is any
@@ -83,8 +97,8 @@ def _enqueue(at: Where, _: Call, __: bool) -> Iterator[Move]:
 
 def _claim(at: Where, call: Call, held: bool) -> Iterator[Move]:
     if at.state == "queued" and call.fence in {0, at.fence + 1}:
-        running = at._replace(state="running", fence=at.fence + 1, token=call.token)
-        yield ("applied", "running"), _leased(running, call)
+        began = at._replace(state="running", fence=at.fence + 1, token=call.token)
+        yield ("applied", "running"), _leased(began._replace(soonest=0.0, latest=0.0), call)
     if held:
         yield ("applied", "running"), at  # again, for the answer was lost
 
@@ -94,6 +108,14 @@ def _extend(at: Where, call: Call, held: bool) -> Iterator[Move]:
         yield ("applied", str(at.cancel)), _leased(at, call)
     else:
         yield ("stale", None), at
+
+
+def _record(at: Where, _: Call, held: bool) -> Iterator[Move]:
+    """Only the holder of the lease has a say; what it says moves nothing."""
+    if at.state == "none":
+        yield ("missing", None), at
+    else:
+        yield ("applied" if held else "stale", at.state), at
 
 
 def _rescue(at: Where, call: Call, held: bool) -> Iterator[Move]:
@@ -118,12 +140,21 @@ def _mark(call: Call) -> tuple[int, Any, str]:
 
 
 def _leased(at: Where, call: Call) -> Where:
-    return at._replace(soonest=call.began + call.seconds, latest=call.ended + call.seconds)
+    """Nothing shortens a lease."""
+    soonest, latest = call.began + call.seconds - _HAIR, call.ended + call.seconds + _HAIR
+    return at._replace(soonest=max(at.soonest, soonest), latest=max(at.latest, latest))
 
 
 def _end(at: Where, call: Call, held: bool) -> Iterator[Move]:
     if held:
-        after = at._replace(token=None, ends=at.ends | {_mark(call)})
+        crashed = call.crash or call.kind is Kind.RESCUE
+        failed = call.word == "retry" and not (crashed or at.cancel)
+        after = at._replace(
+            token=None,
+            ends=at.ends | {_mark(call)},
+            errors=at.errors + failed,
+            crashes=at.crashes + crashed,
+        )
         ends = "canceled" if at.cancel else _END.get(call.word)
         for state in (ends,) if ends else ("retrying", "queued"):
             yield ("applied", state), after._replace(state=state)
@@ -147,15 +178,30 @@ def _cancel(at: Where, _: Call, __: bool) -> Iterator[Move]:
         yield ("conflict", at.state), at
 
 
+def _read(at: Where, _: Call, __: bool) -> Iterator[Move]:
+    row = shown(
+        state=at.state,
+        fence=at.fence,
+        attempt=at.fence,  # each claim is one
+        errors=at.errors,
+        crashes=at.crashes,
+        cancel=at.cancel,
+    )
+    yield ("seen", row), at
+
+
 _MACHINE: dict[Kind, Callable[[Where, Call, bool], Iterator[Move]]] = {
     Kind.ENQUEUE: _enqueue,
     Kind.CLAIM: _claim,
     Kind.EXTEND: _extend,
+    Kind.RECORD: _record,
     Kind.SETTLE: _end,
     Kind.RESCUE: _rescue,
     Kind.PROMOTE: _promote,
     Kind.CANCEL: _cancel,
+    Kind.READ: _read,
 }
+_TIMED = {Kind.CLAIM, Kind.EXTEND, Kind.RESCUE}  # where the machine looks at the clock
 
 
 def _fits(call: Call, told: Told) -> bool:
@@ -190,9 +236,11 @@ def explain(history: Sequence[Call]) -> str | None:
 
 def _narrowed(calls: Sequence[Call], done: int, n: int) -> Call:
     """The call with the moments that are left to it: after those before it, before the others."""
+    if calls[n].kind not in _TIMED:
+        return calls[n]
     began = max(call.began for m, call in enumerate(calls) if m == n or done >> m & 1)
     ended = min(call.ended for m, call in enumerate(calls) if m == n or not done >> m & 1)
-    return replace(calls[n], began=began, ended=ended)
+    return calls[n]._replace(began=began, ended=ended)
 
 
 def _next(calls: Sequence[Call], done: int) -> Iterator[int]:

@@ -3,26 +3,47 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
-from collections.abc import Callable
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
+from benchmarks.chaos.history import History, Recorded
+from benchmarks.chaos.linear import Call, Kind
+from benchmarks.chaos.simulation import __main__ as command
 from benchmarks.chaos.simulation.check import check
 from benchmarks.chaos.simulation.life import FAULTS, Life, Plan, live
+from benchmarks.chaos.simulation.loops import World
+from benchmarks.chaos.simulation.network import LATE, Line, Network, RemoteStore
 from tests.testing import broken
 
+from windlass.core.errors import StoreUnavailableError
+from windlass.core.ids import uuid7
 from windlass.core.job import JobRow
+from windlass.core.lease import Claim, Lease
 from windlass.core.outcome import Failed, Outcome, Released, settle
-from windlass.core.transition import Transition
-from windlass.store import Store
-from windlass.testing.factories import make_failure
+from windlass.core.state import Trigger
+from windlass.core.transition import Answer, CancelRequest, Transition
+from windlass.store import Saying, Store
+from windlass.stores.memory import MemoryStore
+from windlass.testing.factories import make_failure, make_job
 from windlass.worker import settler, sweeper
 from windlass.worker.keeper import Keeper
 
 SMALL = Plan(jobs=120, seconds=15.0)
 TINY = Plan(jobs=60, seconds=10.0, quick=0.3, cancels=0.3, lease=1.0, pause=0.7)
+# They wake up, and go on talking.
+GHOSTS = replace(
+    TINY, jobs=100, quick=0.0, cancels=0.0, workers=4, lease=0.5, pause=0.4, faults=("freeze",)
+)
+TARDY = replace(TINY, jobs=150, workers=2, slots=2, faults=("late",))
 
 
 @pytest.fixture(autouse=True)
@@ -32,6 +53,10 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
 
 def violations(life: Life) -> list[str]:
     return asyncio.run(check(life))
+
+
+def calls(life: Life, kind: Kind) -> Iterator[Call]:
+    return (call for its in life.history.calls.values() for call in its if call.kind is kind)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -66,7 +91,98 @@ def test_a_dead_workers_jobs_are_claimable_within_a_lease_and_two_seconds() -> N
     assert life.faults["kill"] > 10
 
 
+def test_the_figures_of_all_lives_are_written_for_programs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "figures.json"
+    monkeypatch.setattr(command, "one", lambda *_: command.Sum(20, 1, faults=Counter(late=3)))
+    monkeypatch.setattr(command, "ProcessPoolExecutor", lambda *_, **__: ThreadPoolExecutor(1))
+    monkeypatch.setattr(sys, "argv", ["simulation", "--lives", "2", "--json", str(place)])
+    command.main()
+    figures = json.loads(place.read_text())
+    assert (figures["jobs"], figures["lives"], figures["faults"]) == (40, 2, {"late": 6})
+
+
+# -- what only a few attempts meet: mistakes that these must show are in tests/teeth/simulated.py
+
+
+def test_a_ghost_that_speaks_is_not_heard() -> None:
+    lives = [live(seed, GHOSTS) for seed in range(4)]
+    assert [wrong for life in lives for wrong in violations(life)] == []
+    assert any(call.answer == "stale" for life in lives for call in calls(life, Kind.RECORD))
+
+
+def test_the_last_row_of_each_job_is_what_the_answers_led_to() -> None:
+    life = live(7, TINY)
+    assert violations(life) == []
+    assert all(its[-1].kind is Kind.READ for its in life.history.calls.values())
+
+
+def test_requests_that_arrive_after_their_sender_gave_up_lose_nothing() -> None:
+    lives = [live(seed, TARDY) for seed in range(3)]
+    assert [wrong for life in lives for wrong in violations(life)] == []
+    assert any(leased_to_nobody(life) for life in lives)
+
+
+def leased_to_nobody(life: Life) -> set[tuple[UUID, int]]:
+    """What claims took so late that no worker heard of it, until its lease ran out."""
+    begun = {(line.job, line.fence) for line in life.script.ledger}
+    rescued = {
+        (job, call.fence)
+        for job, its in life.history.calls.items()
+        for call in its
+        if call.kind is Kind.RESCUE and call.answer == "applied"
+    }
+    return rescued - begun
+
+
+def test_a_late_request_arrives_after_its_sender_was_told_that_it_timed_out() -> None:
+    """Whatever the verb. The history has the answer that nobody heard, and it is judged, too."""
+    world = World(1)
+    network, history = Network(world), History(lambda: world.now)
+    network.late = 1.0
+    store = RemoteStore(Recorded(MemoryStore(), history), network, Line())
+    job, token = make_job(), uuid7()
+    lease = Lease(job.id, 1, token)
+    done = Transition(job_id=job.id, fence=1, token=token, trigger=Trigger.SUCCEED)
+    known = history.calls[job.id]
+
+    async def play() -> None:
+        for number, call in enumerate(
+            (
+                store.enqueue([job]),
+                store.claim(Claim(token=token, worker="w", queues=[("default", 1)])),
+                store.extend([lease], 10),
+                store.record([Saying(lease, [])]),
+                store.cancel([CancelRequest(job_id=job.id)]),
+                store.apply([done]),
+            )
+        ):
+            with pytest.raises(StoreUnavailableError, match="timed out"):
+                await call
+            assert len(known) == number
+            await asyncio.sleep(LATE + 1)
+            assert len(known) == number + 1
+
+    world.run(play(), world.loop())
+    world.bury(world.loops)
+    assert [call.kind for call in known] == [
+        *(Kind.ENQUEUE, Kind.CLAIM, Kind.EXTEND, Kind.RECORD, Kind.CANCEL, Kind.SETTLE)
+    ]
+    assert [call.answer for call in known] == 6 * ["applied"]
+    assert history.judge(job.id) is None
+
+
 # -- teeth
+
+
+class ForgetsWhatWasSaid(broken.Broken):
+    """What is said again, because the answer was lost, is written down again."""
+
+    def _record(self, saying: Saying) -> Answer:
+        row = self._data.jobs[saying.lease.job_id]
+        self._data.jobs[row.id] = replace(row, said=0)
+        return super()._record(saying)
 
 
 @pytest.mark.parametrize(
@@ -77,6 +193,7 @@ def test_a_dead_workers_jobs_are_claimable_within_a_lease_and_two_seconds() -> N
         broken.SkipsNumbers,
         broken.LetsSuccessWin,
         broken.DisownsRepeats,
+        ForgetsWhatWasSaid,
     ],
 )
 def test_a_mistake_of_the_store_shows(store: Callable[..., Store]) -> None:

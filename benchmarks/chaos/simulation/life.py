@@ -32,8 +32,9 @@ from windlass.stores.memory import MemoryStore
 from windlass.testing.clock import START
 
 BATCH = 20
-FAULTS = ("kill", "freeze", "block", "stop", "weather")
-SKY = (Weather(), Weather(lost=0.1), Weather(slow=0.1, late=3.0), Weather(0.2, 0.2, 5.0))
+FAULTS = ("kill", "freeze", "block", "stop", "weather", "late")
+SKY = (Weather(), Weather(lost=0.1), Weather(slow=0.1, seconds=3.0), Weather(0.2, 0.2, 5.0))
+LATE = (0.0, 0.05, 0.3)  # the chances of a request to be late
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,8 +118,8 @@ class _Director:
         self._network = Network(world)
         history = History(lambda: world.now)
         self.life = Life(plan, world, store, Script(self._app, world), history)
-        producer = RemoteStore(store.twin(), self._network, Line())
-        self._handle = Recorded(producer, history, "producer")
+        self._seen = Recorded(store.twin(), history, "producer")
+        self._handle = RemoteStore(self._seen, self._network, Line())
         self._workers: list[Process] = []
         self._leaving: list[Process] = []
         self._deck: list[str] = []
@@ -137,11 +138,13 @@ class _Director:
         await self._rage()
         self.life.quiet_at = self._world.now
         self._network.weather = Weather()
+        self._network.late = 0.0
         for process in self._workers + self._leaving:
             process.thaw()
         await producing
         await self._calm()
         await self._dismiss()
+        await self._seen.get([*self.life.history.calls])  # the judge explains the rows, too
 
     # -- workers
 
@@ -200,6 +203,9 @@ class _Director:
         self.life.faults[fault] += 1
         if fault == "weather":
             self._network.weather = self._random.choice(SKY)
+            return
+        if fault == "late":
+            self._network.late = self._random.choice(LATE)
             return
         process = self._random.choice(self._workers)
         long = self._random.uniform(0, 3 * self._plan.lease)
@@ -269,9 +275,14 @@ class _Director:
 
     async def _calm(self) -> None:
         deadline = self._world.now + self._plan.calm
-        while (await self.life.store.find(Query(states=ACTIVE, limit=1))).rows:
+        while await self._is_busy():
             if self._world.now > deadline:
                 self.life.problems.append(f"jobs are left {self._plan.calm:g} s after the storm")
                 break
             await asyncio.sleep(0.1)
         self.life.done_at = self._world.now
+
+    async def _is_busy(self) -> bool:
+        """Whether a job is not over, or a late request is still to come that could change one."""
+        active = await self.life.store.find(Query(states=ACTIVE, limit=1))
+        return bool(active.rows) or self._network.under_way > 0

@@ -2,6 +2,8 @@
 
 A request travels, is carried out on the store's own loop, and its answer travels back. What a
 process has sent is carried out even if the process died in the meantime: that is how ghosts write.
+So is a late request: its sender was told that it timed out, has perhaps asked again and gone on to
+other things, lost the lease, or died, and then it arrives.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from benchmarks.chaos.simulation.loops import World
 from windlass.core.errors import StoreUnavailableError
@@ -20,15 +22,17 @@ from windlass.testing.wrapping import WrappedStore
 T = TypeVar("T")
 _HARMLESS = frozenset({"wait", "close"})
 QUICK = 0.001  # seconds, at most, that a message travels in good weather
+PATIENCE = 0.5  # seconds, at most, after which a sender gives up a late request
+LATE = 8.0  # seconds, at most, until it arrives then
 
 
 @dataclass
 class Weather:
-    """Chances of a message to be lost or late; `late` is how many seconds that may be."""
+    """Chances of a message to be lost or slow; a slow one may take so many seconds."""
 
     lost: float = 0.0
     slow: float = 0.0
-    late: float = 0.0
+    seconds: float = 0.0
 
 
 class Network:
@@ -38,10 +42,12 @@ class Network:
         self.world = world
         self.loop = world.loop()
         self.weather = Weather()
+        self.late = 0.0  # the chance of a request to be late, whatever the weather
+        self.under_way = 0  # of those that are late
 
     def delay(self) -> float:
         if self.world.random.random() < self.weather.slow:
-            return self.world.random.uniform(0, self.weather.late)
+            return self.world.random.uniform(0, self.weather.seconds)
         return self.world.random.uniform(0, QUICK)
 
     def later(self, do: Callable[..., None], *args: object) -> None:
@@ -50,6 +56,15 @@ class Network:
 
     def loses(self) -> bool:
         return self.world.random.random() < self.weather.lost
+
+    def comes_late(self) -> bool:
+        return self.late > 0 and self.world.random.random() < self.late
+
+    def lateness(self) -> tuple[float, float]:
+        """When its sender gives it up, and when it arrives: often soon after, sometimes long."""
+        draw = self.world.random.random
+        gives_up = PATIENCE * draw()
+        return gives_up, gives_up + LATE * draw() ** 3
 
 
 class Line:
@@ -75,9 +90,25 @@ class RemoteStore(WrappedStore):
             raise StoreUnavailableError(f"{verb}: this process is dead")
         here = asyncio.get_running_loop()
         answer: asyncio.Future[T] = here.create_future()
-        tell = partial(self._send_back, verb, here, answer)
-        self._network.later(self._arrive, verb, call, tell)
+        if verb not in _HARMLESS and self._network.comes_late():
+            self._send_late(verb, call, partial(self._hear, here, answer))
+        else:
+            tell = partial(self._send_back, verb, here, answer)
+            self._network.later(self._arrive, verb, call, tell)
         return await answer
+
+    def _send_late(
+        self,
+        verb: str,
+        call: Callable[[], Awaitable[T]],
+        hear: Callable[[T | None, BaseException | None], None],
+    ) -> None:
+        network = self._network
+        network.under_way += 1
+        gives_up, arrives = network.lateness()
+        timed_out = StoreUnavailableError(f"{verb}: timed out")
+        network.loop.call_later(gives_up, hear, None, timed_out)
+        network.loop.call_later(arrives, self._arrive, verb, call, self._unheard)
 
     # -- on the store's loop
 
@@ -107,11 +138,17 @@ class RemoteStore(WrappedStore):
             error = StoreUnavailableError(f"{verb}: the answer was lost")
         self._network.later(self._hear, there, answer, result, error)
 
+    def _unheard(self, _: object, error: BaseException | None) -> None:
+        """The end of a late request. Only an error that no store may raise is for anybody."""
+        self._network.under_way -= 1
+        if error is not None and not isinstance(error, StoreUnavailableError):
+            raise error
+
     def _hear(
         self,
         there: asyncio.AbstractEventLoop,
-        answer: asyncio.Future[T | None],
-        result: T | None,
+        answer: asyncio.Future[Any],
+        result: object,
         error: BaseException | None,
     ) -> None:
         if not self._line.cut:
@@ -127,9 +164,7 @@ def _outcome(done: asyncio.Task[T]) -> tuple[T | None, BaseException | None]:
     return (None, error) if error is not None else (done.result(), None)
 
 
-def _settle(
-    answer: asyncio.Future[T | None], result: T | None, error: BaseException | None
-) -> None:
+def _settle(answer: asyncio.Future[Any], result: object, error: BaseException | None) -> None:
     if answer.done():
         return  # nobody waits for it any more
     if error is not None:

@@ -23,7 +23,8 @@ class Process:
         self._world = world = network.world
         self._line = Line()
         self._main, self._side = world.loop(), world.loop()
-        handle = Recorded(RemoteStore(store.twin(), network, self._line), history, config.name)
+        there = Recorded(store.twin(), history, config.name)
+        handle = RemoteStore(there, network, self._line)
         keeper = partial(Keeper, apart=self._apart, clock=lambda: world.now)
         self.name = config.name
         self.worker = Worker(handle, app.tasks, app.codec, config, Kit(), keeper=keeper)

@@ -104,7 +104,7 @@ class Script:
         self._note(ctx, "start")
         for part in range(4):
             ctx.progress(25 * part)
-            ctx.log(f"part {part}")
+            ctx.log(f"part {part} of fence {ctx.fence}")
             await asyncio.sleep(seconds / 4)
         return self._end(ctx)
 
