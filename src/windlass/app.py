@@ -142,7 +142,7 @@ class Windlass(TaskHome):
 
     def _check_open(self) -> None:
         if self._closed:
-            raise StoreUnavailableError(f"the app on {self.url} is closed")
+            raise StoreUnavailableError(f"the app on {public_url(self.url)} is closed")
 
     def _own_handles(self) -> dict[asyncio.AbstractEventLoop, Store]:
         if self._pid != os.getpid():  # the loops of the process that forked run only there

@@ -253,6 +253,84 @@ async def test_a_claim_that_was_never_answered_leaves_no_job_behind(
     assert (job.row.retry_count, job.row.crash_count) == (0, 0)
 
 
+async def test_the_question_that_a_stop_asks_of_a_lost_claim_takes_no_job(app: Windlass) -> None:
+    """Even if it is carried out, and never answered."""
+
+    @app.task
+    async def task() -> None: ...
+
+    job = await task.aenqueue()
+    asked, go = 0, asyncio.Event()
+
+    class Mute(Spy):
+        async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
+            nonlocal asked
+            if verb != "claim":
+                return await call()
+            asked += 1
+            if asked == 1:
+                worker.stop()
+                raise StoreUnavailableError("it never arrived")
+            answer = await call()
+            await go.wait()
+            return answer
+
+    worker = make_worker(app, Mute(app.client().store.twin(), lambda _: None), release=0.1)
+    await asyncio.wait_for(worker.run(), PATIENCE)
+    go.set()
+    assert asked == 2
+    assert ((await job.arefresh()).state, job.row.attempt) == (State.QUEUED, 0)
+
+
+async def test_an_answer_that_comes_while_others_still_run_is_given_back(app: Windlass) -> None:
+    begun, asked, go, gate = (asyncio.Event() for _ in range(4))
+
+    @app.task(queue="slow")
+    async def slow() -> None:
+        begun.set()
+        await gate.wait()
+
+    @app.task
+    async def task() -> None: ...
+
+    running = await slow.aenqueue()
+    lose = False
+
+    class Late(Spy):
+        async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
+            nonlocal lose
+            answer = await call()
+            if verb == "claim" and lose and not asked.is_set():
+                if not answer:
+                    return answer
+                asked.set()
+                worker.stop()
+                raise StoreUnavailableError("the answer was lost")
+            if verb == "claim" and asked.is_set():
+                await go.wait()
+            return answer
+
+    store = Late(app.client().store.twin(), lambda _: None)
+    worker = make_worker(app, store, queues={"slow": 1, "default": 1}, release=0.05, grace=HOUR)
+    working = asyncio.create_task(worker.run())
+    await asyncio.wait_for(begun.wait(), PATIENCE)
+    lose = True
+    job = await task.aenqueue()
+    await asyncio.wait_for(asked.wait(), PATIENCE)
+    done, _ = await asyncio.wait({working}, timeout=0.5)  # much longer than the patience at the end
+    assert not done
+    go.set()
+
+    async def given_back() -> bool:
+        return (await job.arefresh()).state is State.QUEUED
+
+    await eventually(given_back)
+    gate.set()
+    await asyncio.wait_for(working, PATIENCE)
+    assert (job.row.attempt, job.row.retry_count, job.row.crash_count) == (1, 0, 0)
+    assert (await running.arefresh()).state is State.SUCCEEDED
+
+
 async def test_a_slot_that_comes_free_during_a_claim_is_not_overlooked(app: Windlass) -> None:
     go = asyncio.Event()
 

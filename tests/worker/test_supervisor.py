@@ -22,14 +22,17 @@ PATIENCE = 30.0
 CHILD = """
 import os, signal, sys, time
 from pathlib import Path
-from windlass.worker.supervisor import follow
-_, place = sys.argv[-1].removeprefix("--supervised=").split(":")
-follow(int(sys.argv[-1].removeprefix("--supervised=").split(":")[0]))
+from windlass.worker.lifeline import follow
+pipe, place = sys.argv[-1].removeprefix("--supervised=").split(":")
 asked = 0
 def on_signal(number, frame):
     global asked
-    asked += 1
+    asked = max(asked, 1)
+def at_once():
+    global asked
+    asked = 2
 signal.signal(signal.SIGTERM, on_signal)
+follow(int(pipe), at_once)
 number = len(list(Path(".").glob(f"{place}.*"))) + 1
 Path(f"{place}.{number}.tmp").write_text(str(os.getpid()))
 Path(f"{place}.{number}.tmp").rename(f"{place}.{number}")
@@ -158,6 +161,30 @@ async def test_the_second_stop_reaches_the_workers_as_their_second_signal(keep: 
         kept.supervisor.stop()
         await until(lambda: all((kept.place / f"asked{n}").exists() for n in (1, 2)))
         assert not ended.done()
+        kept.supervisor.stop()
+        assert await asyncio.wait_for(ended, PATIENCE) == 0
+
+
+async def test_two_stops_at_once_are_two(keep: Any) -> None:
+    kept = keep("until(2)")
+    async with running(kept.supervisor.run()) as ended:
+        await kept.pid(1)
+        await kept.pid(2)
+        kept.supervisor.stop()
+        kept.supervisor.stop()
+        assert await asyncio.wait_for(ended, PATIENCE) == 0
+    assert not any("killed" in line for line in kept.said)
+
+
+async def test_what_a_service_manager_sends_to_every_process_is_no_second_stop(keep: Any) -> None:
+    kept = keep("until(1); Path('asked').touch(); until(2)", number=1)
+    async with running(kept.supervisor.run()) as ended:
+        pid = await kept.pid(1)
+        kept.supervisor.stop()
+        await until((kept.place / "asked").exists)
+        os.kill(pid, signal.SIGTERM)
+        done, _ = await asyncio.wait({ended}, timeout=0.5)
+        assert not done
         kept.supervisor.stop()
         assert await asyncio.wait_for(ended, PATIENCE) == 0
 

@@ -11,7 +11,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, NoReturn
-from urllib.parse import urlsplit
 
 import typer
 from rich.markup import escape
@@ -23,6 +22,7 @@ from windlass.bench.server import Server
 from windlass.cli import terminal
 from windlass.core.errors import InvalidArgumentError
 from windlass.stores import public_url
+from windlass.stores.urls import POSTGRES, split
 
 TERMINATED = 128 + signal.SIGTERM
 
@@ -103,7 +103,7 @@ def _alone(peers: str | None) -> dict[str, str]:
 def _servers(url: str | None) -> dict[str, Server]:
     if url is None:
         return {}
-    if urlsplit(url).scheme not in {"postgres", "postgresql"} or find_spec("asyncpg") is None:
+    if split(url).scheme not in POSTGRES or find_spec("asyncpg") is None:
         raise InvalidArgumentError(
             f"--url {public_url(url)}: write postgresql://user@host/database, "
             "and have asyncpg: pip install 'windlass[postgres]'"

@@ -145,8 +145,11 @@ def _durability(url: str) -> Finding:
             mend = "take durability=normal out of the URL, if that matters"
             found = "a power cut may lose the last moments"
             return Finding("durability", Verdict.WARNING, found, mend)
-        case _:
+        case None | "full":
             return Finding("durability", Verdict.FINE, "full: accepted jobs survive a power cut")
+        case other:
+            mend = "take it out of the URL: full is the default"
+            return Finding("durability", Verdict.WRONG, f"there is no durability {other!r}", mend)
 
 
 def _disk(path: Path) -> Iterator[Finding]:

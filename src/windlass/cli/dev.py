@@ -15,11 +15,12 @@ from windlass.cli.live import View
 from windlass.cli.loading import load_app
 from windlass.cli.opening import run
 from windlass.cli.reloading import reload_on_change
-from windlass.cli.stopping import Stopper
+from windlass.cli.stopping import Asks, Stopper, asks_of
+from windlass.cli.voice import Voice
 from windlass.cli.worker import introduce, worker_config
 from windlass.config import DEFAULT_SLOTS, Settings, settings
 from windlass.worker import WorkerConfig
-from windlass.worker.supervisor import follow, this_program
+from windlass.worker.supervisor import this_program
 
 
 def dev(
@@ -43,8 +44,7 @@ def dev(
         if code:
             raise typer.Exit(code)
         return
-    if supervised is not None:
-        follow(int(supervised.partition(":")[0]))
+    asks = None if supervised is None else asks_of(supervised)
     path = given["app"].value
     application = demo_app() if path is None else load_app(path)
     config = _config(application, given)
@@ -52,7 +52,7 @@ def dev(
         terminal.say(WELCOME)
     else:
         introduce(application, config)
-    run(_serve(application, config, demo=path is None), quick=True)
+    run(_serve(application, config, asks, demo=path is None), quick=True)
 
 
 def _config(app: Windlass, given: Settings) -> WorkerConfig:
@@ -65,7 +65,7 @@ def _config(app: Windlass, given: Settings) -> WorkerConfig:
     return replace(config, queues=queues)
 
 
-async def _serve(app: Windlass, config: WorkerConfig, *, demo: bool) -> None:
+async def _serve(app: Windlass, config: WorkerConfig, asks: Asks | None, *, demo: bool) -> None:
     try:
         client = app.client()
         await client.store.ping()
@@ -75,7 +75,7 @@ async def _serve(app: Windlass, config: WorkerConfig, *, demo: bool) -> None:
             logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", force=True)
             if demo:
                 await enqueue_demo(app)
-            await Stopper(app, app.worker(config), view.say).run()
+            await Stopper(app, app.worker(config), Voice(view.say), asks=asks).run()
     finally:
         await app.aclose()
     terminal.say("stopped")

@@ -103,12 +103,12 @@ async def opened(
 
 
 def _must_exist(url: str, *, make: bool) -> None:
+    path = file_of(url)  # which refuses a URL that is none
     if urlsplit(url).scheme == "memory":
         raise InvalidArgumentError(
             "jobs in memory: are seen only by the process that holds them; "
             "name a file: --url sqlite:///jobs.db"
         )
-    path = file_of(url)
     if path is not None and not make and not path.exists():
         raise StoreUnavailableError(
             f"no jobs are kept in {path}: there is no such file. Go to the directory that has it, "

@@ -12,11 +12,11 @@ import asyncio
 import contextlib
 import os
 import signal
-from asyncio.subprocess import Process
 from collections.abc import Sequence
 from pathlib import Path
 
 from windlass.cli import terminal
+from windlass.worker.lifeline import HeldProcess
 from windlass.worker.supervisor import LAST, MARGIN
 
 LOOK = 0.5  # seconds
@@ -27,8 +27,7 @@ Snapshot = dict[str, int]
 async def reload_on_change(command: Sequence[str]) -> int:
     """Run the command again and again; answers the exit code."""
     loop = asyncio.get_running_loop()
-    watched, held = os.pipe()
-    worker = _Worker(command, watched)
+    worker = _Worker(command)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, worker.ask)
     try:
@@ -36,8 +35,6 @@ async def reload_on_change(command: Sequence[str]) -> int:
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
-        os.close(watched)
-        os.close(held)
 
 
 async def _again_and_again(worker: _Worker) -> int:
@@ -66,45 +63,37 @@ async def _again_and_again(worker: _Worker) -> int:
 class _Worker:
     """The process that does the work, one after another."""
 
-    def __init__(self, command: Sequence[str], watched: int) -> None:
+    def __init__(self, command: Sequence[str]) -> None:
         self._command = command
-        self._watched = watched
-        self._process: Process | None = None
+        self._process: HeldProcess | None = None
         self.asked = 0
         self.stopped = asyncio.Event()
 
     async def run(self) -> int:
-        process = self._process = await asyncio.create_subprocess_exec(
-            *self._command,
-            f"--supervised={self._watched}:1",
-            pass_fds=(self._watched,),
-            start_new_session=True,
-        )
+        process = self._process = await HeldProcess.start(self._command, 1)
         if self.asked:  # while it was starting
-            process.terminate()
+            process.finish()
         return await process.wait()
 
     def ask(self) -> None:
         """As the signals that came: they are passed on, and the third kills."""
         self.asked += 1
         self.stopped.set()
-        self._send(signal.SIGTERM if self.asked < 3 else signal.SIGKILL)  # noqa: PLR2004
+        if self._process is None:
+            return
+        if self.asked == 1:
+            self._process.finish()
+        elif self.asked == 2:  # noqa: PLR2004 - the second signal
+            self._process.stop_at_once()
+        else:
+            self._process.kill()
 
     def end_at_once(self) -> None:
-        """Two signals, of two kinds because one kind twice may arrive as one; then by force."""
-        self._send(signal.SIGTERM)
-        self._send(signal.SIGINT)
-        process = self._process
-        asyncio.get_running_loop().call_later(LAST + MARGIN, self._send, signal.SIGKILL, process)
-
-    def _send(self, number: int, process: Process | None = None) -> None:
-        target = process or self._process
-        if target is not None and target.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                if number == signal.SIGKILL:
-                    os.killpg(target.pid, number)  # it leads a group: its children, too
-                else:
-                    target.send_signal(number)
+        """In order if it can, and then by force."""
+        if self._process is not None:
+            self._process.finish()  # which ends one that has not begun
+            self._process.stop_at_once()
+            asyncio.get_running_loop().call_later(LAST + MARGIN, self._process.kill)
 
 
 async def _change(seen: Snapshot) -> str:

@@ -14,13 +14,14 @@ from windlass.app import Windlass
 from windlass.cli import terminal
 from windlass.cli.limits import Limits
 from windlass.cli.opening import run, the_app
-from windlass.cli.stopping import Stopper
+from windlass.cli.stopping import Asks, Stopper, asks_of
+from windlass.cli.voice import Voice
 from windlass.config import Settings, settings
 from windlass.core.state import State
 from windlass.store import Retention
 from windlass.stores import file_of, public_url
 from windlass.worker import WorkerConfig
-from windlass.worker.supervisor import RECYCLED, Supervisor, follow, this_program
+from windlass.worker.supervisor import RECYCLED, Supervisor, this_program
 
 _ENDS = {State.RETRYING: "to be tried again", State.QUEUED: "given back"}
 
@@ -70,22 +71,27 @@ def worker(
     given = settings(arguments | {"app": app, "processes": processes})
     if supervised is None and given["processes"].given:
         _supervise(given, arguments, burst=burst)
-        return
-    pipe, _, place = (supervised or "").partition(":")
-    if pipe:
-        follow(int(pipe))
+    else:
+        _work(given, supervised, burst=burst)
+
+
+def _work(given: Settings, supervised: str | None, *, burst: bool) -> None:
+    """Be a worker until told to stop; `supervised` is what a supervisor gave along."""
+    asks = None if supervised is None else asks_of(supervised)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    application = the_app(app)
+    application = the_app(given["app"].value)
     config = worker_config(given, burst=burst)
-    introduce(application, config, whole=place in {"", "1"})
+    introduce(application, config, whole=supervised is None or supervised.endswith(":1"))
     limits = Limits(given["max_jobs"].value, given["max_memory"].value)
     # A job leaves a few dozen objects behind and no cycle: to look for one every 700 objects takes
     # a tenth of a busy worker's time (2026-11).
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
-    recycled = run(serve(application, config, limits, quiet=supervised is not None), quick=True)
-    if recycled and supervised is not None:
-        raise typer.Exit(RECYCLED)
+    voice = Voice()
+    recycled = run(serve(application, config, limits, voice, asks), quick=True)
+    code = RECYCLED if recycled and supervised is not None else 0
+    voice.leave(code)
+    raise typer.Exit(code)
 
 
 def worker_config(given: Settings, *, burst: bool = False) -> WorkerConfig:
@@ -114,36 +120,39 @@ def _supervise(given: Settings, arguments: Mapping[str, object], *, burst: bool)
     ]
     kept = "1 worker" if number == 1 else f"{number} workers"
     terminal.say(f"keeping {kept} of {app or 'the app'} alive, each a process of its own")
+    voice = Voice()
     supervisor = Supervisor(
         [*this_program(), "worker", *words],
         number,
         grace=given["grace"].value,
         burst=burst,
-        say=terminal.say,
+        say=voice.say,
     )
     code = run(supervisor.run())
-    if code:
-        raise typer.Exit(code)
-    terminal.say("all workers have ended")
+    if not code:
+        voice.say("all workers have ended")
+    voice.leave(code)
+    raise typer.Exit(code)
 
 
-async def serve(app: Windlass, config: WorkerConfig, limits: Limits, *, quiet: bool) -> bool:
+async def serve(
+    app: Windlass, config: WorkerConfig, limits: Limits, voice: Voice, asks: Asks | None
+) -> bool:
     """Run a worker, and tell what happens to it; answers whether it ended by a limit."""
     recycled = False
     try:
-        await app.client().store.ping()  # a store that cannot be had is told at once
         limits.count(app)
         worker = app.worker(config)
-        stopper = Stopper(app, worker, _silence if quiet else terminal.say, supervised=quiet)
+        stopper = Stopper(app, worker, voice, asks=asks, quiet=asks is not None)
 
         def reached(what: str) -> None:
             nonlocal recycled
             recycled = True
-            terminal.say(f"worker {config.name} ends: {what}")
             worker.stop(patient=True)  # before another job begins; what runs is not cut short
+            voice.say(f"worker {config.name} ends: {what}")
 
         watching = asyncio.create_task(limits.run(worker, reached))
-        watching.add_done_callback(lambda _: worker.stop())  # if it was too large to begin with
+        watching.add_done_callback(lambda _: stopper.finish())  # if too large to begin with
         try:
             await stopper.run()
         finally:
@@ -154,12 +163,8 @@ async def serve(app: Windlass, config: WorkerConfig, limits: Limits, *, quiet: b
     finally:
         await app.aclose()
     ended = ", ".join(f"{n:,} {_ENDS.get(state, state)}" for state, n in worker.settled.items())
-    terminal.say(f"worker {config.name} stopped; attempts ended: {ended or 'none'}")
+    voice.say(f"worker {config.name} stopped; attempts ended: {ended or 'none'}")
     return recycled
-
-
-def _silence(message: str) -> None:
-    """For one of several workers: the supervisor has said it for all."""
 
 
 def introduce(app: Windlass, config: WorkerConfig, *, whole: bool = True) -> None:

@@ -6,17 +6,19 @@ from windlass.stores.finding import Finding, Verdict
 from windlass.stores.opening import (
     checkup,
     file_of,
+    may_pass,
     migration_script,
     open_store,
-    public_url,
     roles_script,
 )
+from windlass.stores.urls import public_url
 
 __all__ = [
     "Finding",
     "Verdict",
     "checkup",
     "file_of",
+    "may_pass",
     "migration_script",
     "open_store",
     "public_url",

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from importlib.util import find_spec
 from pathlib import Path
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote
 
 from windlass.core.clock import Clock
-from windlass.core.errors import InvalidArgumentError
+from windlass.core.errors import InvalidArgumentError, StoreError
 from windlass.store import Store
 from windlass.stores.finding import Finding
+from windlass.stores.urls import CONTROL, POSTGRES, split, wrong
 
 DEFAULT_URL = "sqlite:///windlass.db"
-_FORMS = "memory: or sqlite:///path/to/file.db or postgresql://user@host/database"
-_POSTGRES = ("postgresql", "postgres")
-_PASSWORD = re.compile(r"(://[^:/@]*):.+@", re.DOTALL)
-_OPTION = re.compile(r"(?<=password=)[^&]*", re.DOTALL)
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_PASSING = {"08", "53", "57"}  # classes: connections, resources, what an operator does
+_OPTIONS = {"memory": set[str](), "sqlite": {"durability"}}  # those of a server are its driver's
 
 
 def open_store(url: str = DEFAULT_URL, *, clock: Clock | None = None) -> Store:
@@ -28,24 +25,18 @@ def open_store(url: str = DEFAULT_URL, *, clock: Clock | None = None) -> Store:
         case "memory":
             from windlass.stores.memory import MemoryStore  # noqa: PLC0415 - only what is named
 
-            _nothing_left(url, options)
             return MemoryStore(clock=clock)
         case "sqlite":
             from windlass.stores.sqlite import SqliteStore  # noqa: PLC0415 - only what is named
 
             path = _file(url, parts)
-            durability = options.pop("durability", "full")
-            _nothing_left(url, options)
+            durability = options.get("durability", "full")
             return SqliteStore(path, durability=durability, clock=clock)
-        case "postgresql" | "postgres":
+        case _:
             _need_asyncpg()
             from windlass.stores.postgres import PostgresStore  # noqa: PLC0415 - only what is named
 
             return PostgresStore(url, clock=clock)
-        case scheme:
-            known = f"expected {_FORMS}"
-            problem = f"has the unknown scheme {scheme!r}" if scheme else "has no scheme"
-            raise InvalidArgumentError(f"the store URL {public_url(url)!r} {problem}; {known}")
 
 
 def file_of(url: str) -> Path | None:
@@ -56,7 +47,7 @@ def file_of(url: str) -> Path | None:
 
 def migration_script(url: str) -> str:
     """The SQL that `migrate` would run on what the URL names; empty when there is nothing to do."""
-    if _parts(url)[0].scheme in _POSTGRES:
+    if _parts(url)[0].scheme in POSTGRES:
         _need_asyncpg()
         from windlass.stores.postgres import PostgresConfig, schema  # noqa: PLC0415 - the same
 
@@ -71,7 +62,7 @@ def migration_script(url: str) -> str:
 
 def roles_script(url: str) -> str:
     """The SQL that makes least-privilege roles for what the URL names."""
-    if _parts(url)[0].scheme not in _POSTGRES:
+    if _parts(url)[0].scheme not in POSTGRES:
         raise InvalidArgumentError(
             "there are roles on PostgreSQL only: name a database, --url postgresql://host/database"
         )
@@ -83,7 +74,7 @@ def roles_script(url: str) -> str:
 
 async def checkup(url: str, *, clock: Clock | None = None) -> list[Finding] | None:
     """What is wrong there, and how to mend it; None of a store that can say nothing of itself."""
-    if _parts(url)[0].scheme not in _POSTGRES:
+    if _parts(url)[0].scheme not in POSTGRES:
         return None
     _need_asyncpg()
     from windlass.stores.postgres import PostgresConfig  # noqa: PLC0415 - only what is named
@@ -92,9 +83,13 @@ async def checkup(url: str, *, clock: Clock | None = None) -> list[Finding] | No
     return await look(PostgresConfig.of(url), clock)
 
 
-def public_url(url: str) -> str:
-    """A URL as it may be shown to anybody: without its password, however wrong it is."""
-    return _OPTION.sub("***", _PASSWORD.sub(r"\1:***@", url))
+def may_pass(error: StoreError) -> bool:
+    """Whether waiting may mend it: a server is away, starts, or is full; nothing is set up wrongly.
+
+    The driver's error tells: it has a SQLSTATE if the server spoke, else it is an OSError.
+    """
+    state = getattr(error.__cause__, "sqlstate", None)
+    return state[:2] in _PASSING if state else isinstance(error.__cause__, OSError)
 
 
 def _need_asyncpg() -> None:
@@ -105,33 +100,23 @@ def _need_asyncpg() -> None:
 
 
 def _parts(url: str) -> tuple[SplitResult, dict[str, str]]:
-    """A URL and its options; what would be cut off without a word is refused."""
-    if _CONTROL.search(url):
-        raise InvalidArgumentError(f"the store URL {public_url(url)!r} holds a control character")
-    parts = urlsplit(url)
-    if "#" in url:
-        raise InvalidArgumentError(
-            f"the store URL {public_url(url)!r} holds a '#', which ends a URL; "
-            "in a file's name, write %23"
-        )
-    return parts, dict(parse_qsl(parts.query, keep_blank_values=True))
+    """A URL and its options; raises when no store can be meant by it."""
+    parts = split(url)
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    if unknown := sorted(set(options) - _OPTIONS.get(parts.scheme, set(options))):
+        names = ", ".join(unknown)
+        raise wrong(url, f"has unknown options: {names} (a '?' in a file's name is written %3F)")
+    return parts, options
 
 
 def _file(url: str, parts: SplitResult) -> str:
     path = unquote(parts.path.removeprefix("/"))
     if parts.netloc or not path.strip("/"):
-        raise InvalidArgumentError(
-            f"{url!r} names no file: write sqlite:///file.db (relative, three slashes) "
-            "or sqlite:////path/file.db (absolute, four)"
+        raise wrong(
+            url,
+            "names no file: write sqlite:///file.db (relative, three slashes) "
+            "or sqlite:////path/file.db (absolute, four)",
         )
-    if _CONTROL.search(path):
-        raise InvalidArgumentError(f"the store URL {public_url(url)!r} holds a control character")
+    if CONTROL.search(path):
+        raise wrong(url, "holds a control character")
     return path
-
-
-def _nothing_left(url: str, options: dict[str, str]) -> None:
-    if options:
-        raise InvalidArgumentError(
-            f"the store URL {url!r} has unknown options: {', '.join(sorted(options))} "
-            "(a '?' in a file's name is written %3F)"
-        )

@@ -21,6 +21,7 @@ from windlass.core.job import JobRow
 from windlass.core.query import Query
 from windlass.core.state import ACTIVE, State
 from windlass.store import Store
+from windlass.worker.trouble import Trouble
 from windlass.workspace import Found, Workspaces
 
 log = logging.getLogger("windlass.worker")
@@ -38,14 +39,16 @@ class Cleaner:
     async def run(self, interval: float) -> None:
         clock = asyncio.get_running_loop().time
         look_at = clock()
+        trouble = Trouble("cleaning up")
         while self._workspaces is not None:
             try:
                 if clock() >= look_at:
                     look_at = clock() + interval
                     await self.orphans()
                 await self.next(look_at - clock())
+                trouble.over()
             except (WindlassError, OSError) as error:
-                log.warning("cleaning up failed, trying again: %s", error)
+                trouble.met(error)
             except Exception:
                 log.exception("cleaning up failed, trying again")
 

@@ -1,51 +1,39 @@
-"""What a task holds while it runs: who it is, and how it says what it is doing."""
+"""What a task holds while it runs: who it is, and what it may do.
+
+How it says what it is doing is in `speech`.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from threading import Event as Flag
-from threading import Lock
 from typing import Any, ParamSpec, Protocol, TypeVar, cast
 from uuid import UUID
 
 from windlass.core.codec import Codec, Purpose
-from windlass.core.errors import (
-    ConfigurationError,
-    InvalidArgumentError,
-    StaleLeaseError,
-    StoreError,
-)
-from windlass.core.event import LIFECYCLE, EventType, Record
+from windlass.core.errors import ConfigurationError, StoreError
+from windlass.core.event import EventType
 from windlass.core.job import CORRELATION_ID, JobRow, NewJob
-from windlass.core.limits import KIB
 from windlass.core.outcome import Succeeded, succeed
-from windlass.core.progress import DEFAULT_STAGES, StageMap, advance, eta
-from windlass.core.transition import Status, check, check_records
-from windlass.store import Saying, Store
+from windlass.core.progress import DEFAULT_STAGES, StageMap
+from windlass.core.transition import check
+from windlass.store import Store
 from windlass.stores.connections import borrow
 from windlass.stores.transacting import Joining
 from windlass.task import TaskSpec, encode_result
 from windlass.worker.kit import Kit
-from windlass.worker.trouble import Trouble
+from windlass.worker.speech import Speech
 from windlass.workspace import Kind
 
 P = ParamSpec("P")
 T = TypeVar("T")
 J = TypeVar("J")
 J_co = TypeVar("J_co", covariant=True)
-MAX_MESSAGE = 8 * KIB  # characters; they fit into an event however they are encoded
 RETRY_STORE = 0.25
-
-
-def storable(text: str, limit: int = MAX_MESSAGE) -> str:
-    """Text as it can be stored: what is said in passing is cut short rather than refused."""
-    if len(text) > limit:
-        text = text[: limit - 1] + "…"
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 class Enqueueable(Protocol[P, J_co]):
@@ -55,13 +43,12 @@ class Enqueueable(Protocol[P, J_co]):
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> J_co: ...
 
 
-class Context:
+class Context(Speech):
     """One attempt, as its task sees it. Works from the task's own thread, whichever that is."""
 
     __slots__ = (
-        "_began", "_children", "_codec", "_flag", "_flushing", "_kit", "_lock", "_loop", "_n",
-        "_pending", "_percent", "_spec", "_stage", "_stages", "_steps", "_store", "cancelled",
-        "current_step", "flushed_at", "job", "settling", "state", "used_workspace",
+        "_children", "_flag", "_kit", "_spec", "_steps", "cancelled", "settling", "state",
+        "used_workspace",
     )  # fmt: skip
 
     def __init__(
@@ -76,29 +63,16 @@ class Context:
         state: Any = None,
         spec: TaskSpec | None = None,
     ) -> None:
-        self.job = job
+        super().__init__(job, store, codec, loop, stages)
         self._spec = spec
         self.settling = False  # its success may be stored before the task returns
         self.state = state  # what the worker's lifespan yielded
         self._kit = kit or Kit()
         self._children: list[NewJob] = []
         self.used_workspace = False
-        self._store = store
-        self._codec = codec
-        self._loop = loop
-        self._began = loop.time()
-        self._stages = stages
-        self._lock = Lock()  # a sync task speaks from its own thread
-        self._flushing: asyncio.Lock | None = None  # made by the first who stores what was said
-        self._n = 0
-        self._stage: str | None = None  # where an earlier attempt was says nothing about this one
-        self._percent = job.percent
-        self._pending: list[Record] = []
         self._steps: dict[str, bytes] | None = None
-        self.current_step: str | None = None
         self.cancelled = False  # whether it was asked to stop: threads look at this
         self._flag: Flag | None = None  # made for whoever wants to wait for it
-        self.flushed_at = 0.0  # by the loop's clock
 
     @property
     def attempt(self) -> int:
@@ -223,83 +197,6 @@ class Context:
         self.settling = True
         return self._store.settlement(wish)
 
-    # -- saying
-
-    def _add(self, kind: EventType, data: dict[str, Any] | None = None, **values: Any) -> None:
-        body = None if data is None else self._codec.encode(data, Purpose.EVENT)
-        with self._lock:
-            record = Record(n=self._n + 1, type=kind, body=body, **values)
-            check_records([record])
-            self._n += 1
-            last = self._pending[-1] if self._pending else None
-            if last is not None and last.type is kind is EventType.STEP_PROGRESS:
-                # Nobody has seen the last one yet: only the newest counts.
-                self._pending[-1] = record
-            else:
-                self._pending.append(record)
-
-    def stage(self, name: str) -> None:
-        """Say what the task is doing from now on."""
-        self._stage = name
-        self.progress(0)
-
-    def progress(self, percent: float, message: str | None = None) -> None:
-        """How far the current stage is; without a stage, the whole job. Never blocks."""
-        stage = self._stage
-        whole = percent if stage is None else self._stages.percent(stage, percent)
-        self._percent = advance(self._percent, whole)
-        said: dict[str, Any] = {} if message is None else {"message": storable(message)}
-        left = eta(self._loop.time() - self._began, self.job.percent, self._percent)
-        if left is not None:
-            said["etaSeconds"] = left
-        self._add(
-            EventType.STEP_PROGRESS,
-            said or None,
-            percent=self._percent,
-            stage=stage,
-            phase=self._phase,
-            step=self.current_step,
-        )
-
-    @property
-    def _phase(self) -> str | None:
-        return None if self._stage is None else self._stages.phase(self._stage).name
-
-    def log(self, message: str, level: str = "info") -> None:
-        said = {"level": level, "message": storable(message)}
-        self._add(EventType.LOG, said, step=self.current_step)
-
-    def warn(self, message: str) -> None:
-        self._add(EventType.WARNING, {"message": storable(message)}, step=self.current_step)
-
-    def artifact(self, name: str, uri: str, size: int | None = None) -> None:
-        """Say what was made and where it is; the job's last event lists all of them."""
-        made = {"name": storable(name), "uri": storable(uri), "size": size}
-        self._add(EventType.ARTIFACT, made, step=self.current_step)
-
-    def emit(self, kind: EventType | str, data: Mapping[str, Any]) -> None:
-        """Add an event of any kind that is a task's to tell."""
-        try:
-            known = EventType(kind)
-        except ValueError:
-            theirs = ", ".join(sorted(set(EventType) - LIFECYCLE))
-            raise InvalidArgumentError(
-                f"{kind!r} is no kind of event; a task may emit {theirs}"
-            ) from None
-        self._add(known, dict(data), step=self.current_step)
-
-    def take(self) -> tuple[Record, ...]:
-        """What was said since this was last asked."""
-        if not self._pending:
-            return ()
-        with self._lock:
-            taken, self._pending = tuple(self._pending), []
-        return taken
-
-    def put_back(self, records: tuple[Record, ...]) -> None:
-        with self._lock:
-            self._pending[:0] = records
-
     # -- steps
 
     async def astep(
@@ -377,46 +274,12 @@ class Context:
 
     async def _insist(self, call: Callable[[], Awaitable[T]]) -> T:
         """A store that is away for a while is no failure of the task."""
-        trouble = Trouble(f"a step of job {self.job.id}")
         while True:
             try:
                 done = await call()
             except StoreError as error:
-                trouble.met(error)
+                self._kit.trouble.met(error, f"a step of job {self.job.id}")
                 await asyncio.sleep(RETRY_STORE)
             else:
-                trouble.over()
+                self._kit.trouble.over()
                 return done
-
-    @property
-    def has_said(self) -> bool:
-        return bool(self._pending)
-
-    @property
-    def flushing(self) -> bool:
-        return self._flushing is not None and self._flushing.locked()
-
-    async def quiet(self) -> None:
-        """Return when no write is under way."""
-        if self._flushing is not None:
-            async with self._flushing:
-                pass
-
-    async def flush(self) -> None:
-        """Store what was said so far; raises when this attempt no longer holds its lease."""
-        if self._flushing is None:
-            self._flushing = asyncio.Lock()
-        async with self._flushing:  # one at a time: the store drops what is older than what it has
-            records = self.take()
-            if not records:
-                return
-            self.flushed_at = self._loop.time()
-            try:
-                [answer] = await self._store.record([Saying(self.job.lease, records)])
-            except BaseException:
-                self.put_back(records)  # repeated later; the store drops what it already has
-                raise
-        if answer.status is Status.REFUSED and answer.error is not None:
-            raise answer.error
-        if not answer.applied:
-            raise StaleLeaseError(f"job {self.job.id} is no longer held by this attempt")

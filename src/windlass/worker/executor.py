@@ -31,9 +31,10 @@ from windlass.process import ProcessDiedError, importable
 from windlass.store import DAY, Store
 from windlass.task import Registry, TaskOptions, TaskSpec, encode_result
 from windlass.worker.children import Children
-from windlass.worker.context import Context, storable
+from windlass.worker.context import Context
 from windlass.worker.kit import Kit
 from windlass.worker.raised import MAX_MESSAGE, Raised, RemoteError, UnfitError
+from windlass.worker.speech import storable
 
 log = logging.getLogger("windlass.worker")
 UNKNOWN_TASK_DELAY = 60.0

@@ -7,13 +7,15 @@ large batches and slow ones one by one. What waits here for longer than `PATIENC
 neighbours turned out slow, is given back for others to run. A job that was running when a worker
 died never waits here: if this one dies, too, it would have counted for nothing. A claim whose
 answer was lost is repeated with its token. Stops: when told; what was claimed ahead is given back
-at once, and so is what a claim took that was not answered yet. A crash leaves leases to run out.
+at once. A claim that is not answered yet is heard out beside the rest of the stop, by a question
+that takes nothing; what it took is given back. A crash leaves leases to run out.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 from uuid import UUID
@@ -30,6 +32,7 @@ from windlass.worker.config import WorkerConfig
 from windlass.worker.context import RETRY_STORE
 from windlass.worker.trouble import Trouble
 
+log = logging.getLogger("windlass.worker")
 AHEAD = 0.1  # seconds of work
 MAX_AHEAD = 1000  # jobs of one queue
 PATIENCE = 1.0  # seconds
@@ -38,14 +41,14 @@ PATIENCE = 1.0  # seconds
 class _Lane:
     """One queue's slots, and what is claimed for them."""
 
-    __slots__ = ("asked", "careful", "ended", "filling", "free", "queue", "ready", "target")
+    __slots__ = ("careful", "ended", "filling", "free", "queue", "ready", "since", "target")
 
     def __init__(self, queue: str, slots: int) -> None:
         self.queue = queue
         self.free = slots
         self.ready: deque[Attempt] = deque()
         self.target = 0  # how many to claim ahead
-        self.asked = 0.0  # when it last claimed
+        self.since = 0.0  # when it last looked how many it ends
         self.ended = 0  # since then
         self.filling = False
         self.careful = False  # whether the last claim brought jobs that a worker may have died of
@@ -59,10 +62,19 @@ class _Lane:
         return self.free + self.target - waiting
 
     def pace(self, now: float) -> None:
-        """Look ahead as far as the ends since the last claim allow."""
-        elapsed = max(now - self.asked, 1e-6)
-        self.target = 0 if self.careful else min(MAX_AHEAD, int(self.ended / elapsed * AHEAD))
-        self.asked, self.ended = now, 0
+        """Look ahead as far as the ends of late allow.
+
+        A look that is too short tells nothing: right after a claim that came when all slots were
+        empty, hardly any job can have ended.
+        """
+        elapsed = max(now - self.since, 1e-6)
+        if self.careful:
+            self.target = 0
+        elif elapsed < AHEAD and self.ended < self.target:
+            return
+        else:
+            self.target = min(MAX_AHEAD, int(self.ended / elapsed * AHEAD))
+        self.since, self.ended = now, 0
 
 
 class Fetcher:
@@ -95,6 +107,8 @@ class Fetcher:
         self._trouble = Trouble("claiming")
         self.last_claim: float | None = None  # by the loop's clock
         self._asked: float | None = None  # when a claim was first made that is not answered yet
+        self._asking: asyncio.Future[list[JobRow]] | None = None  # its call, while under way
+        self._hearing: asyncio.Task[None] | None = None
         self._waiting_here = 0  # jobs claimed ahead, in all lanes
         self.lull = asyncio.Event()  # set while nothing claimed waits for a slot
         self.lull.set()
@@ -125,16 +139,16 @@ class Fetcher:
                             return
                         await self._wait([queue for queue, _ in wanted])
                 except StoreError as error:
+                    self._asking = None
                     self._trouble.met(error)
                     with contextlib.suppress(TimeoutError):
                         await asyncio.wait_for(self._stopping.wait(), RETRY_STORE)
         finally:
             tidying.cancel()
-            try:
-                if self._asked is not None:
-                    await self._hear_out(token)
-            finally:
-                self.drop(attempt for lane in self._lanes.values() for attempt in lane.ready)
+            self._trouble.done()
+            self._drop_all()
+            if self._asked is not None:
+                self._hearing = asyncio.create_task(self._hear_out(token))
 
     async def _claim(self, token: UUID, wanted: list[tuple[str, int]]) -> bool:
         """Whether there may be more to claim: the line of a queue gave all that was asked for."""
@@ -143,17 +157,9 @@ class Fetcher:
         for queue, _ in wanted:
             self._lanes[queue].pace(now)
         claim = Claim(token=token, worker=config.name, queues=wanted, lease=config.lease)
-        claiming = asyncio.ensure_future(self._store.claim(claim))
-        try:
-            jobs = await asyncio.shield(claiming)
-        except asyncio.CancelledError:
-            # What it brings all the same is ours, and is given back like all that waits here.
-            await asyncio.wait({claiming}, timeout=config.release)
-            if not claiming.done():
-                self._asked = None  # there is no time to ask again
-            elif not claiming.cancelled() and not claiming.exception():
-                self._take(claiming.result())
-            raise
+        # Cut off, it goes on: what it brings is ours, and is given back like all that waits here.
+        self._asking = asyncio.ensure_future(self._store.claim(claim))
+        jobs = await asyncio.shield(self._asking)
         self.last_claim = asyncio.get_running_loop().time()
         self._trouble.over()
         limits = dict(wanted)
@@ -170,23 +176,43 @@ class Fetcher:
         self._note_lull()
         return any(left <= 0 for left in limits.values())
 
+    async def heard_out(self) -> None:
+        """Return when nothing that was claimed is unknown here, for as long as one has patience."""
+        if self._hearing is not None:
+            await asyncio.wait({self._hearing})
+
+    def give_up(self) -> None:
+        """What is not known by now is left to its leases."""
+        if self._hearing is not None:
+            self._hearing.cancel()
+
     async def _hear_out(self, token: UUID) -> None:
-        """Take what the last claim took, to give it back; if it took nothing, that is one job."""
-        one = [(queue, 1) for queue in self._lanes][:1]  # a claim for none need not be answered
-        claim = Claim(token=token, worker=self._config.name, queues=one, lease=self._config.lease)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._config.release):
-                while self._asked is not None:
-                    try:
-                        self._take(await self._store.claim(claim))
-                    except StoreError as error:
-                        self._trouble.met(error)
-                        await asyncio.sleep(RETRY_STORE)
+        """Take what the last claim took, to give it back.
+
+        If it cannot be said by the call under way, the claim is repeated, for a queue in which
+        there is no job: a repeat answers what was taken, and this one can take nothing more.
+        """
+        nowhere = [(f"nothing-{token}", 1)]  # a claim for none need not be answered
+        config = self._config
+        claim = Claim(token=token, worker=config.name, queues=nowhere, lease=config.lease)
+        while self._asked is not None:
+            try:
+                if self._asking is None:
+                    self._asking = asyncio.ensure_future(self._store.claim(claim))
+                self._take(await asyncio.shield(self._asking))
+            except StoreError as error:
+                self._asking = None
+                self._trouble.met(error)
+                await asyncio.sleep(RETRY_STORE)
+            except Exception:
+                log.exception("what the last claim took is left to its leases")
+                return
+        self._drop_all()
 
     def _take(self, jobs: list[JobRow]) -> list[Attempt]:
         assert self._asked is not None
         attempts = self._claimed(jobs, self._asked)
-        self._asked = None
+        self._asked = self._asking = None
         for lane in self._lanes.values():
             lane.careful = False
         for attempt in attempts:
@@ -270,6 +296,9 @@ class Fetcher:
             self._waiting_here -= 1
             self._give_back(attempt)
         self._note_lull()
+
+    def _drop_all(self) -> None:
+        self.drop(attempt for lane in self._lanes.values() for attempt in lane.ready)
 
     # -- a burst
 

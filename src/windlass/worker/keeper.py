@@ -124,6 +124,7 @@ class Keeper:
         while (due := await self._next()) is not None:
             for seconds, group in groupby(due, key=lambda held: held.seconds):
                 await self._extend(list(group), seconds)
+        self._trouble.done()
         await self._store.close()
 
     async def _next(self) -> list[_Held] | None:

@@ -20,6 +20,7 @@ from windlass.core.job import NewJob
 from windlass.core.progress import DEFAULT_STAGES, StageMap
 from windlass.task import where
 from windlass.worker.middleware import Middleware
+from windlass.worker.trouble import Trouble
 from windlass.workspace import Workspaces
 
 Lifespan: TypeAlias = Callable[[], AbstractAsyncContextManager[Any]]
@@ -30,7 +31,7 @@ Enqueue: TypeAlias = Callable[[list[NewJob]], Awaitable[list[Any]]]
 class Kit:
     """`app` is what the tasks belong to; child processes look for the same one.
 
-    `enqueue` stores jobs at once and answers with handles on them.
+    `enqueue` stores jobs at once and answers with handles on them. `trouble` is of all jobs' steps.
     `on_loop` surrounds a worker's life on its event loop, on which nothing may block.
     """
 
@@ -40,6 +41,7 @@ class Kit:
     middleware: Middleware = field(default_factory=Middleware)
     workspaces: Workspaces | None = None
     enqueue: Enqueue | None = None
+    trouble: Trouble = field(default_factory=lambda: Trouble("storing steps"))
     on_loop: Callable[[asyncio.AbstractEventLoop], AbstractContextManager[None]] = lambda _: (
         nullcontext()
     )

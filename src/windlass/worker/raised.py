@@ -13,7 +13,7 @@ from typing import Any
 from windlass.core.errors import Cancel, RetryAfter, Snooze, TerminalError, WindlassError
 from windlass.core.limits import KIB, MAX_NAME, MAX_TRACEBACK
 from windlass.task import TaskOptions
-from windlass.worker.context import storable
+from windlass.worker.speech import storable
 
 MAX_MESSAGE = 4 * KIB
 

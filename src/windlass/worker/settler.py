@@ -110,8 +110,11 @@ class Settler:
 
     async def finish(self, timeout: float) -> None:
         """Wait for what is done beside; what takes longer is left to the sweep for orphans."""
+        self._trouble.done()
         if self._beside:
-            await asyncio.wait(self._beside, timeout=timeout)
+            _, late = await asyncio.wait(self._beside, timeout=timeout)
+            for task in late:
+                task.cancel()
 
     # -- writing
 
@@ -168,6 +171,9 @@ class Settler:
             attempt.refused = True
             self._pending.append(attempt)
             self._some.set()
+            return False
+        elif answer.status is Status.BUSY:  # a transaction has it: the others need not wait
+            self._do_beside(self._write([attempt]))
             return False
         else:
             log.warning("job %s: the settle was answered %s", attempt.job.id, answer.status)

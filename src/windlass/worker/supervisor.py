@@ -2,25 +2,22 @@
 
 Waits for: the end of each process, and signals. Guarantees: what dies is started again, after a
 delay that grows while it dies quickly; one that ended itself to be replaced is replaced at once.
-Each worker has a session of its own, so that Ctrl-C in a terminal reaches it only once, from here.
 Stops: the first signal asks every worker to finish, the second to give its jobs back, the third
-kills; a worker that outstays its time is killed, too. A crash, even `kill -9`, closes a pipe that
-each worker watches: they finish and end by themselves.
+kills; a worker that outstays its time is killed, too. A crash, even `kill -9`, closes the pipe that
+each worker watches (`lifeline`): they finish and end by themselves.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import signal
 import sys
 import time
-from asyncio.subprocess import Process
 from collections.abc import Callable, Sequence
-from threading import Thread
 
 from windlass.worker.config import RELEASE
+from windlass.worker.lifeline import HeldProcess
 
 LAST = 5.0  # seconds that a worker has to end once it was told to stop at once
 MARGIN = 2.0  # seconds beyond which it is not trusted to end by itself
@@ -47,7 +44,7 @@ class Supervisor:
         self._grace = grace
         self._burst = burst
         self._say = say
-        self._alive: dict[int, Process] = {}
+        self._alive: dict[int, HeldProcess] = {}
         self._codes: dict[int, int] = {}
         self._asked = 0
         self._stopping = asyncio.Event()
@@ -56,19 +53,16 @@ class Supervisor:
     async def run(self) -> int:
         """Until all are told to stop, or have nothing left to do; answers the exit code."""
         loop = asyncio.get_running_loop()
-        watched, self._held = os.pipe()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
         try:
             slots = range(1, self._number + 1)
-            await asyncio.gather(*(self._keep(slot, watched) for slot in slots))
+            await asyncio.gather(*(self._keep(slot) for slot in slots))
         finally:
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.remove_signal_handler(number)
             if self._killer is not None:
                 self._killer.cancel()
-            os.close(watched)
-            os.close(self._held)
         return max(self._codes.values(), default=0)
 
     def stop(self) -> None:
@@ -80,17 +74,18 @@ class Supervisor:
                 f"stopping all workers: running jobs have {self._grace:g} s to end; "
                 "once more: at once"
             )
-            self._signal(signal.SIGTERM, self._grace + RELEASE + 2 * LAST + MARGIN)
+            for process in self._alive.values():
+                process.finish()
+            self._kill_in(self._grace + RELEASE + 2 * LAST + MARGIN)
         elif self._asked == 2:  # noqa: PLR2004 - the second signal
             self._say("stopping at once: what still runs is given back, uncounted")
-            self._signal(signal.SIGTERM, RELEASE + LAST + MARGIN)
+            for process in self._alive.values():
+                process.stop_at_once()
+            self._kill_in(RELEASE + LAST + MARGIN)
         else:
             self._kill()
 
-    def _signal(self, number: int, patience: float) -> None:
-        for process in self._alive.values():
-            with contextlib.suppress(ProcessLookupError):
-                process.send_signal(number)
+    def _kill_in(self, patience: float) -> None:
         if self._killer is not None:
             self._killer.cancel()
         self._killer = asyncio.get_running_loop().call_later(patience, self._kill)
@@ -101,15 +96,14 @@ class Supervisor:
                 f"worker {slot} (pid {process.pid}) does not end and is killed; "
                 "its jobs are left to their leases"
             )
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)  # it leads a group: its children, too
+            process.kill()
 
-    async def _keep(self, slot: int, watched: int) -> None:
+    async def _keep(self, slot: int) -> None:
         """One worker after another, in this place."""
         delay = 0.0
         while not self._stopping.is_set():
             began = time.monotonic()
-            who, code = await self._life(slot, watched)
+            who, code = await self._life(slot)
             if self._stopping.is_set() or (self._burst and code == 0):
                 return
             if code == RECYCLED:
@@ -125,20 +119,17 @@ class Supervisor:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), delay)
 
-    async def _life(self, slot: int, watched: int) -> tuple[str, int]:
+    async def _life(self, slot: int) -> tuple[str, int]:
         """Start a worker and wait for its end; answers who it was and its exit code."""
         try:
-            process = self._alive[slot] = await asyncio.create_subprocess_exec(
-                *self._command,
-                f"--supervised={watched}:{slot}",
-                pass_fds=(watched,),
-                start_new_session=True,
-            )
+            process = self._alive[slot] = await HeldProcess.start(self._command, slot)
         except OSError as error:  # no memory or no process left: that may pass
             self._codes[slot] = 1
             return f"worker {slot}, which could not be started ({error}),", 1
         if self._stopping.is_set():  # told while it was starting
-            process.terminate()
+            process.finish()
+            if self._asked > 1:
+                process.stop_at_once()
         code = await process.wait()
         del self._alive[slot]
         self._codes[slot] = _verdict(code, stopping=self._stopping.is_set())
@@ -164,22 +155,6 @@ def how(code: int) -> str:
         return f"was killed by {signal.Signals(-code).name}"
     except ValueError:
         return f"was killed by signal {-code}"
-
-
-def follow(supervisor: int) -> None:
-    """In a worker: end as if by SIGTERM when the supervisor at the other end of this pipe is gone.
-
-    The kernel closes a dead process's files, so this misses no way to die; and who was dead before
-    the worker began to look has closed its end already.
-    """
-    os.set_inheritable(supervisor, False)
-
-    def watch() -> None:
-        with contextlib.suppress(OSError):
-            os.read(supervisor, 1)
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    Thread(target=watch, name="windlass-lifeline", daemon=True).start()
 
 
 def this_program() -> list[str]:

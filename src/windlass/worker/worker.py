@@ -157,6 +157,7 @@ class Worker:
         await self._release()
         await self._settler.finish(patience)
         await self._children.aclose()
+        self._fetcher.give_up()
         for work in beside:
             work.cancel()
         await asyncio.gather(*beside, return_exceptions=True)
@@ -316,7 +317,9 @@ class Worker:
         for attempt in list(self._attempts.values()):
             attempt.end(Why.RELEASE)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._settled.wait(), self.config.release)
+            async with asyncio.timeout(self.config.release):
+                await self._fetcher.heard_out()  # which may bring more to be given back
+                await self._settled.wait()
         if self._attempts:
             left = ", ".join(str(attempt.job.id) for attempt in self._attempts.values())
             log.error("these jobs are left to their leases, for they did not let go: %s", left)

@@ -1,0 +1,232 @@
+"""Signals that come close together, at bad moments, and where nobody reads what is said."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PATIENCE = 30.0
+
+
+def wait_for(path: Path) -> None:
+    """For what another process does, there is nothing to await but its trace."""
+    deadline = time.monotonic() + PATIENCE
+    while not path.exists():
+        assert time.monotonic() < deadline, f"{path} never came"
+        time.sleep(0.01)
+
+
+class Full:
+    """A pipe that somebody writes to and nobody reads."""
+
+    def __init__(self) -> None:
+        self._reader, self.writer = os.pipe()
+
+    def fill(self) -> None:
+        flags = fcntl.fcntl(self.writer, fcntl.F_GETFL)
+        fcntl.fcntl(self.writer, fcntl.F_SETFL, flags | os.O_NONBLOCK)
+        for size in (4096, 1):
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    os.write(self.writer, b"." * size)
+        fcntl.fcntl(self.writer, fcntl.F_SETFL, flags)
+
+    def close(self) -> None:
+        os.close(self._reader)
+        os.close(self.writer)
+
+
+@pytest.fixture
+def full() -> Iterator[Full]:
+    pipe = Full()
+    yield pipe
+    pipe.close()
+
+
+@pytest.fixture
+def start(place: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    started: list[subprocess.Popen[str]] = []
+
+    def run(*words: str, stderr: int = subprocess.PIPE) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "windlass", "worker", *words],
+            cwd=place,
+            env=os.environ.copy(),
+            stderr=stderr,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield run
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("words", [[], ["--processes", "1"]], ids=["alone", "supervised"])
+def test_a_pipe_that_nobody_reads_holds_up_no_stop(
+    start: Any, put: Any, ask: Any, place: Path, *, full: Full, words: list[str]
+) -> None:
+    job = put("until_file", started="started", go="never", run=False)
+    worker = start("tasks:app", "--grace", "100ms", *words, stderr=full.writer)
+    wait_for(place / "started")
+    full.fill()
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(PATIENCE) == 0
+    facts = ask("jobs", "show", job, "--json").json
+    assert (facts["state"], facts["crashCount"]) == ("queued", 0)
+
+
+BLOCKING = """
+import time
+from pathlib import Path
+from windlass import Windlass
+
+app = Windlass()
+
+@app.task
+async def blocks() -> None:
+    Path("started").touch()
+    time.sleep(600)
+"""
+
+
+def test_a_pipe_that_nobody_reads_holds_up_no_end_by_force(
+    start: Any, call: Any, place: Path, full: Full
+) -> None:
+    (place / "blocking.py").write_text(BLOCKING)
+    call("enqueue", "blocks", "-A", "blocking:app")
+    worker = start("blocking:app", "--grace", "1h", stderr=full.writer)
+    wait_for(place / "started")
+    full.fill()
+    deadline = time.monotonic() + PATIENCE
+    while worker.poll() is None:  # nothing tells that a signal was heard, but the end
+        assert time.monotonic() < deadline
+        worker.send_signal(signal.SIGTERM)
+        time.sleep(0.2)
+    assert worker.returncode == 1
+
+
+def test_the_second_stop_of_several_processes_is_heard_however_soon_it_comes(
+    start: Any, put: Any, ask: Any, place: Path
+) -> None:
+    job = put("until_file", started="started", go="never", run=False)
+    supervisor = start("tasks:app", "--processes", "2", "--grace", "1h")
+    wait_for(place / "started")
+    supervisor.send_signal(signal.SIGTERM)
+    said = []
+    for line in supervisor.stderr:
+        said.append(line)
+        if line.startswith("stopping all workers"):
+            supervisor.send_signal(signal.SIGTERM)
+    assert supervisor.wait(PATIENCE) == 0, said
+    facts = ask("jobs", "show", job, "--json").json
+    assert (facts["state"], facts["retryCount"], facts["crashCount"]) == ("queued", 0, 0)
+    assert not any("is killed" in line for line in said)
+
+
+def test_a_signal_that_reaches_every_process_leaves_the_grace_to_running_jobs(
+    start: Any, put: Any, ask: Any, place: Path
+) -> None:
+    """As a service manager sends it, and again when it loses patience with nobody in particular."""
+    job = put("until_file", started="started", go="go", run=False)
+    supervisor = start("tasks:app", "--processes", "1", "--grace", "1h")
+    wait_for(place / "started")
+    [worker] = Path(f"/proc/{supervisor.pid}/task/{supervisor.pid}/children").read_text().split()
+    for pid in (supervisor.pid, int(worker), int(worker)):
+        os.kill(pid, signal.SIGTERM)
+    for line in supervisor.stderr:
+        if line.startswith("stopping all workers"):
+            os.kill(int(worker), signal.SIGTERM)
+            (place / "go").touch()
+    assert supervisor.wait(PATIENCE) == 0
+    facts = ask("jobs", "show", job, "--json").json
+    assert (facts["state"], facts["attempt"]) == ("succeeded", 1)
+
+
+# A signal that another thread takes leaves the main one in its call, as one does that comes in the
+# moment before the call.
+MISSED = """
+import signal, threading, time
+from pathlib import Path
+from windlass import Windlass
+
+app = Windlass()
+
+def takes_a_signal() -> None:
+    while not Path("again").exists():
+        time.sleep(0.01)
+    signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+
+@app.task
+async def blocks() -> None:
+    threading.Thread(target=takes_a_signal, daemon=True).start()
+    Path("started").touch()
+    time.sleep(20)
+    Path("slept").touch()
+"""
+
+
+def test_a_signal_that_came_just_before_a_blocking_call_is_heard_during_it(
+    start: Any, call: Any, place: Path
+) -> None:
+    (place / "missed.py").write_text(MISSED)
+    call("enqueue", "blocks", "-A", "missed:app")
+    worker = start("missed:app", "--grace", "1h")
+    wait_for(place / "started")
+    worker.send_signal(signal.SIGTERM)
+    for line in worker.stderr:
+        if line.startswith("stopping: "):
+            (place / "again").touch()
+        if line.startswith("stopping at once"):
+            assert not (place / "slept").exists()
+            break
+    else:
+        raise AssertionError("the second signal was not heard")
+
+
+IN_C = """
+import hashlib
+from pathlib import Path
+from windlass import Windlass
+from windlass.cli import stopping
+
+stopping.LAST = 0.2  # seconds; the supervisor waits for longer
+app = Windlass()
+
+@app.task
+async def hashes() -> None:
+    Path("started").touch()
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)  # minutes, without a look at signals
+"""
+
+
+def test_a_supervised_worker_hears_each_stop_though_its_task_stays_in_one_call(
+    start: Any, call: Any, place: Path
+) -> None:
+    (place / "deep.py").write_text(IN_C)
+    call("enqueue", "hashes", "-A", "deep:app")
+    supervisor = start("deep:app", "--processes", "1", "--grace", "1h")
+    wait_for(place / "started")
+    supervisor.send_signal(signal.SIGTERM)
+    said = []
+    for line in supervisor.stderr:
+        said.append(line)
+        if line.startswith("stopping all workers"):
+            supervisor.send_signal(signal.SIGTERM)
+    assert supervisor.wait(PATIENCE) == 1
+    told = "".join(said)
+    assert "does not end, so its process does; left to their leases: " in told  # by itself,
+    assert "is killed" not in told  # and not by the supervisor
