@@ -28,6 +28,7 @@ class Status(StrEnum):
     APPLIED = "applied"  # done, now or (for a repeat) before
     STALE = "stale"  # the lease, or what was seen, is gone; nothing changed
     CONFLICT = "conflict"  # the job's state forbids it; nothing changed
+    BUSY = "busy"  # somebody's open transaction has the job; nothing changed, ask again
     MISSING = "missing"  # no such job, or not yours
     REFUSED = "refused"  # the request itself is wrong; the answer's error says how
 
