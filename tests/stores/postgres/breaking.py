@@ -117,6 +117,7 @@ class Network:
 
     While `deaf`, nothing comes through, and nobody is told; a connection of that time is lost for
     good. `loses` is how many of the server's answers are dropped, and the connection with them.
+    After `fail_over`, nothing comes through the connections of before, and new ones are fine.
     """
 
     def __init__(self, socket: Path) -> None:
@@ -125,41 +126,48 @@ class Network:
         self.deaf = False
         self.loses = 0.0
         self.lost = 0
+        self._era = 0
         self._open: set[asyncio.Task[None]] = set()
 
     def connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.ensure_future(self._connect(reader, writer))
         self._open.add(task)
         task.add_done_callback(self._open.discard)
+        task.add_done_callback(lambda _: writer.transport.abort())  # it may not even have begun
+
+    def fail_over(self) -> None:
+        self._era += 1
 
     async def close(self) -> None:
         """Those of a time when nothing came through would never end by themselves."""
-        for task in (left := list(self._open)):
-            task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
-        await asyncio.sleep(0)  # transports close in the next turn
+        for _ in range(3):  # also those that just come, and transports close in the next turn
+            for task in (left := list(self._open)):
+                task.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
+            await asyncio.sleep(0)
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, back = await asyncio.open_unix_connection(str(self._socket))
-        ways = [
-            asyncio.ensure_future(self._carry(reader, back, lossy=False)),
-            asyncio.ensure_future(self._carry(there, writer, lossy=True)),
-        ]
+        ends, ways = [writer], list[asyncio.Future[None]]()
         try:
+            there, back = await asyncio.open_unix_connection(str(self._socket))
+            ends.append(back)
+            ways.append(asyncio.ensure_future(self._carry(reader, back, lossy=False)))
+            ways.append(asyncio.ensure_future(self._carry(there, writer, lossy=True)))
             await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for way in ways:
                 way.cancel()
-            for end in (writer, back):
+            for end in ends:
                 end.transport.abort()
             await asyncio.gather(*ways, return_exceptions=True)
 
     async def _carry(
         self, source: asyncio.StreamReader, to: asyncio.StreamWriter, *, lossy: bool
     ) -> None:
+        era = self._era
         with contextlib.suppress(OSError):
             while data := await source.read(65536):
-                if self.deaf:
+                if self.deaf or era != self._era:
                     await asyncio.Event().wait()
                 if lossy and self._random.random() < self.loses:
                     self.lost += 1

@@ -13,6 +13,7 @@ from uuid import uuid4
 import asyncpg
 import pytest
 from tests.stores.postgres.server import database_url, execute, migrate
+from tests.worker.build import eventually
 
 from windlass.core.errors import InvalidArgumentError, SchemaError, StoreUnavailableError
 from windlass.stores import open_store, public_url
@@ -163,6 +164,25 @@ async def test_killed_connections_are_made_anew(postgres_url: str) -> None:
                 await enqueue_one(store)
             except StoreUnavailableError:  # it was noticed only now: whoever asks again is served
                 await enqueue_one(store)
+
+
+async def test_closing_during_a_claim_leaves_no_connection_behind(postgres_url: str) -> None:
+    others = (
+        "SELECT pid FROM pg_stat_activity WHERE application_name = 'windlass' "
+        "AND datname = current_database()"
+    )
+    store = PostgresStore(postgres_url)
+    await store.enqueue([make_job()])
+    claiming = asyncio.ensure_future(claim_all(store))
+    await asyncio.sleep(0)
+    await store.close()
+    assert len(await claiming) == 1, "a call that is under way is finished"
+    await asyncio.sleep(0.2)  # in which a connection would be made for what it has to tell
+
+    async def gone() -> bool:
+        return not await execute(postgres_url, others)
+
+    await eventually(gone)
 
 
 async def test_a_statement_that_waits_too_long_is_given_up_and_the_store_goes_on(

@@ -108,6 +108,30 @@ async def test_a_listener_that_went_deaf_without_a_word_is_noticed(
         assert await woken(store)
 
 
+async def test_where_no_message_ever_comes_through_it_says_once_what_to_do(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    tries: asyncio.Queue[None] = asyncio.Queue()
+
+    async def connect_and_tell(config: PostgresConfig) -> Connection:
+        tries.put_nowait(None)
+        return await connect(config)
+
+    monkeypatch.setattr(hints, "connect", connect_and_tell)
+    monkeypatch.setattr(hints, "CHANNEL", "elsewhere")  # as behind a pooler
+    monkeypatch.setattr(hints, "PROBE", 0.02)
+    monkeypatch.setattr(hints, "ANSWER", 0.02)
+    async with PostgresStore(postgres_url) as store:
+        await listening(store)
+        async with asyncio.timeout(PATIENCE):
+            for _ in range(4):
+                await tries.get()
+    [line] = caplog.messages
+    assert "no NOTIFY comes through" in line
+    assert "listen=host:port" in line
+    assert "listen=off" in line
+
+
 async def test_a_probe_that_comes_back_keeps_the_connection(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

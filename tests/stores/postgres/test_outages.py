@@ -7,6 +7,7 @@ import contextlib
 import os
 import re
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -34,8 +35,10 @@ from windlass.core.errors import StoreUnavailableError
 from windlass.core.job import JobRow, NewJob
 from windlass.core.query import Query
 from windlass.core.state import State
-from windlass.stores.postgres import PostgresStore, hints
-from windlass.testing.factories import make_job
+from windlass.stores.postgres import PostgresConfig, PostgresStore, hints
+from windlass.stores.postgres import store as store_module
+from windlass.stores.postgres.connection import SOCKET, connect
+from windlass.testing.factories import claim_all, make_job, start_one
 
 PATIENCE = 30.0
 LASTS = 0.6  # seconds of an outage, in which a loop tries more than once
@@ -274,6 +277,51 @@ async def test_a_network_that_swallows_everything_is_left_behind(
             between.deaf = False
             await work.does(1)
     plain(caplog)
+
+
+async def test_a_silent_failover_costs_one_timeout_and_not_one_for_each_connection(
+    server: Breakable, url: str
+) -> None:
+    async with (
+        network(server, urlsplit(url).path[1:]) as (between, through),
+        PostgresStore(with_options(through, timeout=1)) as store,
+    ):
+        await asyncio.gather(*(store.ping() for _ in range(5)))
+        assert len(store._shared._pool._idle) == 5
+        between.fail_over()
+        with pytest.raises(StoreUnavailableError, match="did not answer in time"):
+            await store.ping()
+        await store.ping()
+
+
+async def test_after_a_silent_failover_leases_and_claims_do_not_wait_for_the_usual_timeout(
+    server: Breakable, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "CLAIM", 0.5)
+    async with (
+        network(server, urlsplit(url).path[1:]) as (between, through),
+        PostgresStore(with_options(through, timeout=10 * PATIENCE)) as store,
+    ):
+        row = await start_one(store)
+        async with asyncio.timeout(PATIENCE):
+            between.fail_over()
+            with pytest.raises(StoreUnavailableError, match="did not answer in time"):
+                await store.extend([row.lease], 6.0)
+            assert not (await store.extend([row.lease], 6.0))[0].stale
+            between.fail_over()
+            with pytest.raises(StoreUnavailableError, match="did not answer in time"):
+                await claim_all(store)
+            assert await claim_all(store) == []
+
+
+async def test_the_kernel_watches_connections_that_say_nothing(server: Breakable, url: str) -> None:
+    async with network(server, urlsplit(url).path[1:]) as (_, through):
+        connection: Any = await connect(PostgresConfig(url=through))
+        line = connection._transport.get_extra_info("socket")
+        assert [line.getsockopt(level, getattr(socket, name)) for level, name, _ in SOCKET] == [
+            value for _, _, value in SOCKET
+        ]
+        await connection.close()
 
 
 async def test_commits_whose_answers_are_lost_are_repeated_and_count_once(

@@ -118,7 +118,7 @@ async def test_without_the_option_it_says_what_to_write(bouncer: str) -> None:
 
 
 async def test_news_that_cannot_be_heard_costs_a_poll_and_no_more(
-    pooled: str, monkeypatch: pytest.MonkeyPatch
+    pooled: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A LISTEN stays behind on some connection of the pooler; probes find that out."""
     monkeypatch.setattr(hints, "PROBE", 0.2)
@@ -128,6 +128,9 @@ async def test_news_that_cannot_be_heard_costs_a_poll_and_no_more(
         for number in range(5):
             job = await shop.double.aenqueue(number)
             assert await job.aresult() == 2 * number
+        while not caplog.messages:  # noqa: ASYNC110 - it says so when it found out
+            await asyncio.sleep(0.05)
+    assert "put listen=host:port of the server" in caplog.messages[0]
 
 
 async def test_with_a_way_past_the_pooler_news_is_heard_at_once(

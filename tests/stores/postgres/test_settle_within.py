@@ -16,7 +16,7 @@ import asyncpg
 import psycopg
 import pytest
 from tests.stores.postgres import payers
-from tests.stores.postgres.server import CLEAN, execute
+from tests.stores.postgres.server import CLEAN, execute, migrate
 from tests.stores.postgres.test_sql_enqueue import IDS, LISTS
 from tests.stores.postgres.test_within import ASYNC, SYNC
 from tests.worker.build import PATIENCE, events_of, eventually, run_one, work_off, working
@@ -276,6 +276,27 @@ async def test_an_accepted_cancel_wins(app: Windlass, postgres_url: str) -> None
         assert await _payments(postgres_url) == []
         [answer] = await store.apply([succeed(row, Succeeded(result=b"1"))])
         assert answer.state is State.CANCELED
+
+
+async def test_a_connection_to_other_jobs_is_refused(
+    app: Windlass, postgres_url: str, new_database: str
+) -> None:
+    """A copy of the database has the same job, with the same lease."""
+    await migrate(new_database)
+    async with PostgresStore(postgres_url) as store, PostgresStore(new_database) as copy:
+        row = await enqueue_one(store)
+        await copy.enqueue([NewJob(id=row.id, task=row.task)])
+        claim = Claim(token=uuid4(), worker="w", queues=[("default", 1)])
+        [row], [same] = await store.claim(claim), await copy.claim(claim)
+        assert row.lease == same.lease
+
+        connection = await asyncpg.connect(new_database)
+        async with connection.transaction():
+            with pytest.raises(ConfigurationError, match="other jobs than those of the app"):
+                await _context(row, store).asettle_within(connection, "paid")
+        await connection.close()
+
+        assert {(await it.get([row.id]))[0].state for it in (store, copy)} == {State.RUNNING}  # type: ignore[union-attr]
 
 
 async def test_the_workers_own_settle_is_then_a_repeat(app: Windlass, postgres_url: str) -> None:

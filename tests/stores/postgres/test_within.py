@@ -233,6 +233,22 @@ def test_answers_are_those_of_any_enqueue(
     assert newer.refresh().state is State.QUEUED
 
 
+@pytest.mark.parametrize("opened", SYNC)
+def test_bytes_are_read_whatever_the_session_makes_of_them(
+    app: Windlass, ship: Task[[str], None], postgres_url: str, opened: Any
+) -> None:
+    payload = ship.options(request_id="r").enqueue("añ\\x00").row.payload
+    with opened(postgres_url) as (connection, _), app.within(connection):
+        escape = "SET LOCAL bytea_output = 'escape'"
+        if isinstance(connection, (sqlalchemy.Connection, Session)):
+            connection.execute(sqlalchemy.text(escape))
+        else:
+            connection.cursor().execute(escape)
+        same = ship.options(request_id="r").enqueue("añ\\x00")
+    assert same.duplicate
+    assert same.row.payload == payload
+
+
 # -- what is wrong says so
 
 

@@ -37,6 +37,7 @@ class Batch:
         self.now = now
         self.work = False  # something may have become claimable
         self.touched: list[UUID] = []
+        self.held: set[UUID] = set()  # jobs that somebody else has locked
         self._connection = connection
         self._shard = shard
         self._kept: dict[UUID, Kept] = {}
@@ -46,12 +47,22 @@ class Batch:
         self._tallies: dict[tuple[Any, ...], list[int]] = {}
         self._past: dict[tuple[int, int], tuple[UUID, Trigger]] = {}
 
-    async def load(self, ids: Iterable[UUID]) -> None:
-        """Lock these jobs, as far as they are not yet, in the order of their ids."""
+    async def load(self, ids: Iterable[UUID], *, wait: bool = False) -> None:
+        """Lock these jobs, as far as they are not yet, in the order of their ids.
+
+        Without `wait`, what an open transaction of somebody else's has is `held`.
+        """
         wanted = sorted(set(ids) - self._kept.keys())
-        if wanted:
-            for record in await self._connection.fetch(SQL.standings, wanted):
-                self._kept[record[0]] = Kept(record)
+        if not wanted:
+            return
+        if wait:
+            await self._connection.execute(SQL.lock_jobs, wanted)
+        for record in await self._connection.fetch(SQL.standings, wanted):
+            self._kept[record[0]] = Kept(record)
+        absent = [job_id for job_id in wanted if job_id not in self._kept]
+        if absent:
+            there = await self._connection.fetch(SQL.present, absent)
+            self.held.update(record[0] for record in there)
 
     def find(self, job_id: UUID) -> Kept | None:
         return self._kept.get(job_id)

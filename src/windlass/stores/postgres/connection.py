@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeAlias, cast
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
@@ -13,6 +16,7 @@ import asyncpg
 
 from windlass.core.errors import InvalidArgumentError, StoreUnavailableError
 from windlass.stores.postgres.errors import DOUBTFUL, FOREIGN, translate
+from windlass.stores.urls import public_url, split
 
 Row: TypeAlias = Sequence[Any]
 
@@ -29,19 +33,35 @@ SETTINGS = {
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
     "jit": "off",
+    "plan_cache_mode": "force_generic_plan",
     "idle_in_transaction_session_timeout": "30s",
     # A backend that waits for a lock would not notice that its client gave up, and act later.
     "client_connection_check_interval": "5s",
     "tcp_keepalives_idle": "15",
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "20s",
 }
+# The same on our side: a server that vanished without a word (a failover) is noticed by the kernel,
+# idle connections within 20 s, and those that wait for an answer within 5 s of their last word.
+SOCKET = (
+    (socket.SOL_SOCKET, "SO_KEEPALIVE", 1),
+    (socket.IPPROTO_TCP, "TCP_KEEPIDLE", 15),
+    (socket.IPPROTO_TCP, "TCP_KEEPINTVL", 2),
+    (socket.IPPROTO_TCP, "TCP_KEEPCNT", 3),
+    (socket.IPPROTO_TCP, "TCP_USER_TIMEOUT", 5000),
+)
 
 
 class Connection(Protocol):
     """What we use of asyncpg's connection."""
 
-    async def fetch(self, query: str, *parameters: object) -> list[Row]: ...
+    async def fetch(
+        self,
+        query: str,
+        *parameters: object,
+        timeout: float | None = None,
+    ) -> list[Row]: ...
 
     async def fetchrow(self, query: str, *parameters: object) -> Row | None: ...
 
@@ -75,7 +95,7 @@ class PostgresConfig:
     itself, for development; elsewhere `windlass migrate` does.
     """
 
-    url: str
+    url: str = field(repr=False)  # it may hold a password
     statement_cache_size: int = 100
     pool: int = 5
     timeout: float = 30.0
@@ -92,7 +112,7 @@ class PostgresConfig:
     @staticmethod
     def of(url: str) -> PostgresConfig:
         """From a URL: our own options are taken out of it, the rest is the driver's."""
-        parts = urlsplit(url)
+        parts = split(url)
         options = parse_qsl(parts.query, keep_blank_values=True)
         ours = {name: text for name, text in options if name in _OPTIONS}
         theirs = [(name, text) for name, text in options if name not in _OPTIONS]
@@ -126,12 +146,11 @@ class PostgresConfig:
     @property
     def where(self) -> str:
         """For messages: without the password."""
-        parts = urlsplit(self.url)
-        user, _, place = parts.netloc.rpartition("@")
-        name = user.partition(":")[0]
-        options = dict(parse_qsl(parts.query))
-        host = place or options.get("host", "")
-        return f"postgresql://{f'{name}@' if name else ''}{host}{parts.path}"
+        shown, _, options = public_url(self.url).partition("?")
+        authority, slash, database = shown.partition("://")[2].partition("/")
+        user, at, place = authority.replace(":***", "").rpartition("@")
+        host = place or dict(parse_qsl(options)).get("host", "")
+        return f"postgresql://{user}{at}{host}{slash}{database}"
 
 
 _OPTIONS: dict[str, Callable[[str], object]] = {
@@ -155,11 +174,29 @@ async def connect(config: PostgresConfig) -> Connection:
             max_cached_statement_lifetime=0,
             server_settings=settings,
         )
-    except FOREIGN as error:
+    except (*FOREIGN, ValueError, IndexError) as error:
+        if isinstance(error, ValueError | IndexError) and not isinstance(error, OSError):
+            # The driver could not read the URL. Only of its own words we know what they quote.
+            why = f": {error}" if isinstance(error, asyncpg.InterfaceError) else ""
+            raise InvalidArgumentError(f"the store URL of {config.where} is wrong{why}") from None
         raise translate(error, config.where) from error
-    except ValueError as error:
-        raise InvalidArgumentError(f"the store URL of {config.where} is wrong: {error}") from error
+    _watch(made)
     return cast("Connection", made)
+
+
+def _watch(made: Any) -> None:
+    """Have the kernel watch the line, as far as this system can."""
+    line = made._transport.get_extra_info("socket")  # noqa: SLF001 - there is no other way to it
+    if line is None:
+        return
+    with socket.socket(fileno=os.dup(line.fileno())) as ours:  # some event loops lend only part
+        if ours.family not in {socket.AF_INET, socket.AF_INET6}:
+            return
+        for level, name, value in SOCKET:
+            option = getattr(socket, name, None)
+            if option is not None:
+                with contextlib.suppress(OSError):
+                    ours.setsockopt(level, option, value)
 
 
 @asynccontextmanager
@@ -186,10 +223,13 @@ class Pool:
         self._slots = asyncio.Semaphore(config.pool)
         self._idle: list[Connection] = []
         self._guard: AsyncGenerator[None] | None = None
+        self._closed = False
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
         """One that nobody else uses. After an error that leaves it in doubt it is dropped."""
+        if self._closed:
+            raise StoreUnavailableError(f"the store on {self._config.where} is closed")
         if self._slots.locked():
             await self._wait()
         else:
@@ -202,9 +242,13 @@ class Pool:
                 torn = isinstance(error, (*DOUBTFUL, asyncio.CancelledError))
                 if torn or connection.is_in_transaction():
                     connection.terminate()
+                if isinstance(error, OSError):
+                    self._drop_idle()
                 raise
             finally:
-                if not connection.is_closed():
+                if self._closed:
+                    connection.terminate()
+                elif not connection.is_closed():
                     self._idle.append(connection)
         finally:
             self._slots.release()
@@ -234,11 +278,16 @@ class Pool:
         try:
             yield
         finally:
-            while self._idle:
-                self._idle.pop().terminate()
+            self._drop_idle()
+
+    def _drop_idle(self) -> None:
+        """They led to the same server: to find out about each would cost a timeout for each."""
+        while self._idle:
+            self._idle.pop().terminate()
 
     async def close(self) -> None:
-        """What is in use has to be given back before."""
+        """What is in use should be given back before; what comes later is closed then."""
+        self._closed = True
         idle, self._idle = self._idle, []
         await asyncio.gather(*(self._let_go(connection) for connection in idle))
         if self._guard is not None:

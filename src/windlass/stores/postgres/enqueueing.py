@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from itertools import chain
@@ -22,6 +22,7 @@ from windlass.core.enqueue import (
 )
 from windlass.core.errors import RequestError
 from windlass.core.job import JobRow, NewJob
+from windlass.core.state import State
 from windlass.stores.postgres import rows
 from windlass.stores.postgres.batch import Batch
 from windlass.stores.postgres.connection import Connection, Row
@@ -104,24 +105,39 @@ async def _by_id(connection: Connection, ids: Iterable[UUID]) -> dict[UUID, JobR
     return {row.id: row for row in found}
 
 
-async def lock(connection: Connection, wanted: Iterable[NewJob]) -> None:
-    """Wait for everybody who enqueues under the same keys. Comes before any other lock.
+async def lock(connection: Connection, wanted: Sequence[tuple[UUID, Sequence[NewJob]]]) -> set[int]:
+    """Take the keys of all these jobs, as far as nobody has them; comes before any other lock.
 
-    Retries go by the first job of their lineage, which never changes: one of them may be active.
+    The answer is the places of those that have to wait for somebody's commit, and of those that
+    share a key or a name with one of them: their order stays. Retries go by the first job of their
+    lineage, which never changes: one of them may be active.
     """
-    wanted = list(wanted)
-    numbers: set[int] = set()
-    origins = [new.retry_of for new in wanted if new.retry_of is not None]
-    if origins:
-        for row in (await _by_id(connection, origins)).values():
-            numbers.add(number_of("retry", str(row.lineage)))
-    for new in wanted:
-        if new.request_id is not None:
-            numbers.add(number_of("request", new.owner, new.request_id))
-        if new.unique_key is not None:
-            numbers.add(number_of("unique", new.owner, new.task, new.unique_key))
-    if numbers:
-        await connection.execute(SQL.lock_keys, sorted(numbers))
+    origins = [new.retry_of for _, group in wanted for new in group if new.retry_of is not None]
+    known = await _by_id(connection, origins) if origins else {}
+    numbers = [{n for new in group for n in _numbers(new, known)} for _, group in wanted]
+    every = sorted(set().union(*numbers))
+    if not every:
+        return set()
+    taken: set[object] = {row[0] for row in await connection.fetch(SQL.taken_keys, every)}
+    places = [{name, *keys} for (name, _), keys in zip(wanted, numbers, strict=True)]
+    late: set[int] = set()
+    while more := {
+        place
+        for place, names in enumerate(places)
+        if place not in late and not taken.isdisjoint(names)
+    }:
+        late |= more
+        taken.update(*(places[place] for place in more))
+    return late
+
+
+def _numbers(new: NewJob, origins: Mapping[UUID, JobRow]) -> Iterator[int]:
+    if new.retry_of is not None and new.retry_of in origins:
+        yield number_of("retry", str(origins[new.retry_of].lineage))
+    if new.request_id is not None:
+        yield number_of("request", new.owner, new.request_id)
+    if new.unique_key is not None:
+        yield number_of("unique", new.owner, new.task, new.unique_key)
 
 
 def _hold(places: dict[K, JobRow], place: K, row: JobRow) -> None:
@@ -156,16 +172,23 @@ class Desk:
                 self._remember(rows.job_row(record))
         keys = {(n.owner, n.task, n.unique_key) for n in wanted if n.unique_key is not None}
         if keys:
-            found = await fetch(SQL.active_by_key, *rows.columns(keys))
-            if found and any(new.debounce for new in wanted):
-                await self._batch.load(record[0] for record in found)
-                found = await fetch(SQL.active_by_key, *rows.columns(keys))
-            for record in found:
+            for record in await fetch(SQL.active_by_key, *rows.columns(keys)):
                 self._remember(rows.job_row(record))
+            await self._lock_waiting(wanted)
         lineages = {self._ids[origin].lineage for origin in origins if origin in self._ids}
         if lineages:
             for record in await fetch(SQL.active_of_lineage, sorted(lineages)):
                 self._remember(rows.job_row(record))
+
+    async def _lock_waiting(self, wanted: Sequence[NewJob]) -> None:
+        """Those that may have to give way. One that runs does not: its worker needs the row."""
+        places = {(new.owner, new.task, new.unique_key) for new in wanted if new.debounce}
+        rivals = [row for place, row in self._keys.items() if place in places]
+        waiting = [row.id for row in rivals if row.state is not State.RUNNING]
+        if waiting:
+            await self._batch.load(waiting, wait=True)
+            for row in (await _by_id(self._connection, waiting)).values():
+                self._remember(row)
 
     def _remember(self, row: JobRow) -> None:
         self._ids[row.id] = row
@@ -218,9 +241,10 @@ class Desk:
     async def _displace(self, row: JobRow) -> None:
         """A waiting job, locked when it was looked up or stored just now, gives way."""
         await self._flush()
-        await self._batch.load([row.id])
+        await self._batch.load([row.id], wait=True)
         kept = self._batch.find(row.id)
-        assert kept is not None
+        if kept is None or kept.row.state is State.RUNNING:
+            raise Overtaken
         self._batch.write(kept, decide.cancel(kept.row, give_way(row), self._batch.now))
         await self._batch.flush()
         for fresh in (await _by_id(self._connection, [row.id])).values():
@@ -259,14 +283,20 @@ class Desk:
 
 async def keyed(
     connection: Connection, wanted: Sequence[NewJob], given: Instant | None, shard: int
-) -> tuple[list[Enqueued], Batch]:
-    """In one transaction, in order: a later job meets the keys of an earlier one."""
-    refused = [check(new) for new in wanted]
-    sound = [new for new, no in zip(wanted, refused, strict=True) if no is None]
-    await lock(connection, sound)
+) -> tuple[list[Enqueued | None], Batch]:
+    """In one transaction, in order: a later job meets the keys of an earlier one.
+
+    None: an open transaction of somebody's has a key of this one. Nothing was decided about it.
+    """
+    answers = [check(new) for new in wanted]
+    sound = [place for place, refused in enumerate(answers) if refused is None]
+    late = await lock(connection, [(wanted[place].id, [wanted[place]]) for place in sound])
+    free = [place for index, place in enumerate(sound) if index not in late]
     batch = Batch(connection, await connection.fetchval(SQL.now, given), shard)
     desk = Desk(connection, batch)
-    await desk.look_up(sound)
-    admitted = iter(await desk.enqueue(sound))
+    jobs_ = [wanted[place] for place in free]
+    await desk.look_up(jobs_)
+    for place, answer in zip(free, await desk.enqueue(jobs_), strict=True):
+        answers[place] = answer
     await batch.finish()
-    return [next(admitted) if answer is None else answer for answer in refused], batch
+    return answers, batch

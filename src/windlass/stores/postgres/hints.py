@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Awaitable, Callable, Iterable
@@ -19,6 +20,7 @@ from windlass.stores.postgres.connection import Connection, PostgresConfig, conn
 from windlass.stores.postgres.errors import FOREIGN
 from windlass.stores.signal import Bulletin, Signal
 
+log = logging.getLogger("windlass.stores")
 CHANNEL = "windlass"
 APART = 0.01  # seconds between two messages of one handle
 MOST_JOBS = 200  # named in one message; beyond that, it is news of any job
@@ -36,6 +38,7 @@ class Hub:
         self.work = Signal()
         self.news = Bulletin()
         self.name = uuid4().hex[:12]
+        self.told = False  # that nothing can be heard: once is enough
         self.pid = os.getpid()  # a forked child needs one of its own: it is another process
 
 
@@ -114,6 +117,7 @@ class Listener:
         self._broken = asyncio.Event()
         self._heard = asyncio.Event()
         self._probe = ""
+        self._deaf = 0  # connections, one after the other, through which no message came
         self._any: asyncio.TimerHandle | None = None
         self.ready = asyncio.Event()  # the first attempt to listen is over
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -126,7 +130,8 @@ class Listener:
                 try:
                     await self._listen(connection)
                     failures = 0
-                    await self._watch()
+                    if not await self._watch():
+                        self._went_deaf()
                 finally:
                     await _let_go(connection)
             except (StoreError, *FOREIGN):
@@ -143,13 +148,13 @@ class Listener:
             self._hub.news.tell_all()
         self.ready.set()
 
-    async def _watch(self) -> None:
-        """Return when the connection is lost, or a message of our own does not come back."""
+    async def _watch(self) -> bool:
+        """Until the connection is lost (true), or a message of our own does not come back."""
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(PROBE):
                     await self._broken.wait()
-                return
+                return True
             self._heard.clear()
             self._probe = f"{self._hub.name} probe {uuid4().hex[:12]}"
             try:
@@ -159,8 +164,20 @@ class Listener:
             try:
                 async with asyncio.timeout(ANSWER):
                     await self._heard.wait()
+                self._deaf = 0
             except TimeoutError:
-                return
+                return False
+
+    def _went_deaf(self) -> None:
+        """One connection may have died without a word. If the next hears nothing, it is the way."""
+        self._deaf += 1
+        if self._deaf > 1 and not self._hub.told:
+            self._hub.told = True
+            log.warning(
+                "%s: no NOTIFY comes through, so jobs are found by polling. Is it a pooler "
+                "(pgbouncer)? Then put listen=host:port of the server, or listen=off, into the URL",
+                self._config.where,
+            )
 
     def _hear(self, _: object, __: int, ___: str, message: str) -> None:
         if message == self._probe:

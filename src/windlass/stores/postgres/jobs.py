@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from functools import partial
 from uuid import UUID
+
+from asyncpg.exceptions import LockNotAvailableError
 
 from windlass.core import decide, transition
 from windlass.core.clock import SECOND, Instant
 from windlass.core.enqueue import refusal
 from windlass.core.errors import RequestError
 from windlass.core.job import JobRow
-from windlass.core.lease import DEFAULT_LEASE, Claim, Extended, Lease
+from windlass.core.lease import DEFAULT_LEASE, Claim
 from windlass.core.records import PAUSED
 from windlass.core.state import State, Trigger
 from windlass.core.transition import Answer, CancelRequest, Decision, Status, Transition
@@ -24,10 +27,16 @@ from windlass.stores.postgres.queries import SQL
 
 TRIES = 3  # of a claim that finds nothing though there is something
 MISSING = Answer(Status.MISSING)
+BUSY = Answer(Status.BUSY)
 SUCCEEDED = Answer(Status.APPLIED, State.SUCCEEDED)
 
 
-async def claim(connection: Connection, wish: Claim, now: Instant | None) -> list[JobRow]:
+async def claim(
+    connection: Connection,
+    wish: Claim,
+    now: Instant | None,
+    timeout: float | None = None,
+) -> list[JobRow]:
     limits: dict[str, int] = {}
     for queue, limit in wish.queues:
         limits[queue] = limits.get(queue, 0) + limit
@@ -44,6 +53,7 @@ async def claim(connection: Connection, wish: Claim, now: Instant | None) -> lis
             queues,
             [limits[queue] for queue in queues],
             PAUSED,
+            timeout=timeout,
         )
         if found or not await claimable(connection, queues, now):
             break
@@ -56,18 +66,6 @@ async def claim(connection: Connection, wish: Claim, now: Instant | None) -> lis
 async def claimable(connection: Connection, queues: Sequence[str], now: Instant | None) -> bool:
     found: bool = await connection.fetchval(SQL.claimable, now, list(queues), PAUSED)
     return found
-
-
-async def extend(
-    connection: Connection, leases: Sequence[Lease], seconds: float, now: Instant | None
-) -> list[Extended]:
-    wanted = sorted({(lease.job_id, lease.fence, lease.token) for lease in leases})
-    found = await connection.fetch(SQL.extend, now, round(seconds * SECOND), *rows.columns(wanted))
-    lasts = {
-        Lease(job_id, fence, token): Extended(lease_until=until, cancel_requested=canceled)
-        for job_id, fence, token, until, canceled in found
-    }
-    return [lasts.get(lease) or Extended(lease_until=None) for lease in leases]
 
 
 # -- settling
@@ -106,22 +104,29 @@ async def succeed(
         for wish in sorted(wishes, key=lambda wish: wish.job_id)
     ]
     done: set[UUID] = set()
-    for piece in rows.portions(values, 3):
-        found = await connection.fetch(SQL.succeed, now, *rows.columns(piece), shard)
-        done.update(record[0] for record in found)
+    with contextlib.suppress(LockNotAvailableError):  # somebody has one of them: see there
+        for piece in rows.portions(values, 3):
+            found = await connection.fetch(SQL.succeed, now, *rows.columns(piece), shard)
+            done.update(record[0] for record in found)
     return done
 
 
 async def apply(
     connection: Connection, wishes: Sequence[Transition], given: Instant | None, shard: int
-) -> tuple[list[Answer], Batch]:
-    """In one transaction, in order, each decided by the core under its job's lock."""
-    await enqueueing.lock(connection, (child for wish in wishes for child in wish.children))
+) -> tuple[list[Answer | None], Batch]:
+    """In one transaction, in order, each decided by the core under its job's lock.
+
+    None: an open transaction has the job, or a key that a child of it wants. Nothing was decided.
+    """
+    late = await enqueueing.lock(connection, [(wish.job_id, wish.children) for wish in wishes])
     batch = Batch(connection, await connection.fetchval(SQL.now, given), shard)
-    await batch.load(wish.job_id for wish in wishes)
+    await batch.load(wish.job_id for place, wish in enumerate(wishes) if place not in late)
     await _look_back(batch, wishes)
-    answers = []
-    for wish in wishes:
+    answers: list[Answer | None] = []
+    for place, wish in enumerate(wishes):
+        if place in late or wish.job_id in batch.held:
+            answers.append(None)
+            continue
         kept = await _found(batch, wish.job_id)
         if kept is None:
             answers.append(MISSING)
@@ -176,10 +181,11 @@ async def _hand_over(
 
 async def record(
     connection: Connection, sayings: Sequence[Saying], given: Instant | None, shard: int
-) -> tuple[list[Answer], Batch]:
+) -> tuple[list[Answer | None], Batch]:
+    """None: an open transaction has the job."""
     batch = Batch(connection, await connection.fetchval(SQL.now, given), shard)
     await batch.load(saying.lease.job_id for saying in sayings)
-    answers = []
+    answers: list[Answer | None] = []
     for saying in sayings:
         try:
             transition.check_records(saying.records)
@@ -189,7 +195,7 @@ async def record(
         lease = saying.lease
         kept = batch.find(lease.job_id)
         if kept is None:
-            answers.append(MISSING)
+            answers.append(None if lease.job_id in batch.held else MISSING)
             continue
         said = decide.record(kept.row, lease.fence, lease.token, saying.records, batch.now)
         answers.append(batch.write(kept, said))
@@ -202,15 +208,19 @@ async def record(
 
 async def cancel(
     connection: Connection, requests: Sequence[CancelRequest], given: Instant | None, shard: int
-) -> tuple[list[Answer], Batch]:
+) -> tuple[list[Answer | None], Batch]:
+    """None: an open transaction has the job."""
     batch = Batch(connection, await connection.fetchval(SQL.now, given), shard)
     await batch.load(request.job_id for request in requests)
-    answers = []
+    answers: list[Answer | None] = []
     for request in requests:
         try:
             transition.check_cancel(request)
         except RequestError as error:
             answers.append(Answer(Status.REFUSED, error=error))
+            continue
+        if request.job_id in batch.held:
+            answers.append(None)
             continue
         kept = batch.find(request.job_id)
         if kept is None or request.owner not in {None, kept.owner}:
@@ -225,7 +235,7 @@ async def delete(
     connection: Connection, ids: Sequence[UUID], owner: str | None
 ) -> tuple[list[Answer], Batch]:
     batch = Batch(connection, 0, 0)
-    await batch.load(ids)
+    await batch.load(ids, wait=True)
     answers, gone = [], set()
     for job_id in ids:
         kept = batch.find(job_id)

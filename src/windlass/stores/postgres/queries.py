@@ -12,7 +12,8 @@ class Queries:
     insert_jobs: str
     insert_at_once: str
     insert_keys: str
-    lock_keys: str
+    taken_keys: str
+    lock_records: str
     now: str
     get_jobs: str
     jobs_by_request: str
@@ -23,11 +24,15 @@ class Queries:
     claim: str
     claimable: str
     extend: str
+    held_leases: str
     succeed: str
     standings: str
+    lock_jobs: str
+    present: str
     save: str
     leave_waiting: str
     leave_line: str
+    drop_line: str
     list_ended: str
     insert_log: str
     past_outcomes: str
@@ -41,6 +46,7 @@ class Queries:
     past_keeping: str
     unlist: str
     drop_unlisted: str
+    lock_ended: str
     forget_logs: str
     delete_jobs: str
     delete_old_rollups: str

@@ -86,10 +86,14 @@ SELECT id, n, created_at FROM job
 INSERT INTO windlass_key (owner, task, unique_key, n)
 SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[])
 
--- name: lock_keys
--- Whoever enqueues under a key waits here for whoever does the same, in one order for all; what is
--- looked up afterwards holds until the commit. The constraints stand behind it. The same for records,
--- which cannot be locked as rows before they exist.
+-- name: taken_keys
+-- Whoever enqueues under a key has it to itself until the commit; what is looked up afterwards holds
+-- until then. The constraints stand behind it. Nobody waits here: a caller's transaction that is left
+-- open may have one key of a hundred, and the answer names those.
+SELECT key FROM unnest($1::bigint[]) AS wanted (key) WHERE NOT pg_try_advisory_xact_lock(key)
+
+-- name: lock_records
+-- Records cannot be locked as rows before they exist. In one order for all.
 SELECT pg_advisory_xact_lock(key) FROM unnest($1::bigint[]) AS wanted (key)
 
 -- name: now
@@ -206,19 +210,40 @@ SELECT EXISTS (
 )
 
 -- name: extend
--- Never shortens: a slow call must not take back what a later one gave.
-WITH clock AS MATERIALIZED (SELECT windlass_now($1) AS now)
+-- Never shortens: a slow call must not take back what a later one gave. Never waits: one job that
+-- somebody's open transaction holds must not cost a worker all its leases.
+WITH clock AS MATERIALIZED (SELECT windlass_now($1) AS now),
+free AS MATERIALIZED (
+    SELECT job.n FROM unnest($3::uuid[], $4::bigint[], $5::uuid[]) AS lease (id, fence, token),
+    LATERAL (
+        SELECT n FROM windlass_job AS job
+        WHERE job.id = lease.id AND job.state = 'running' AND job.fence = lease.fence
+            AND job.token = lease.token
+        LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED
+    ) AS job
+)
 UPDATE windlass_job AS job
 SET lease_until = greatest(job.lease_until, clock.now + $2)
-FROM clock, unnest($3::uuid[], $4::bigint[], $5::uuid[]) AS lease (id, fence, token)
-WHERE job.id = ANY (ARRAY[lease.id]) AND job.state = 'running' AND job.fence = lease.fence
-    AND job.token = lease.token
+FROM clock, free WHERE job.n = ANY (ARRAY[free.n])
 RETURNING job.id, job.fence, job.token, job.lease_until, job.cancel_at IS NOT NULL
+
+-- name: held_leases
+-- Of those that were not extended: which are not lost, but held by somebody's open transaction.
+SELECT job.* FROM unnest($1::uuid[], $2::bigint[], $3::uuid[]) AS lease (id, fence, token),
+LATERAL (
+    SELECT id, job.fence, job.token, lease_until, cancel_at IS NOT NULL FROM windlass_job AS job
+    WHERE job.id = lease.id AND job.state = 'running' AND job.fence = lease.fence
+        AND job.token = lease.token
+    LIMIT 1
+) AS job
 
 -- name: succeed
 -- The one outcome that is nearly all of them, settled without a look first, in one round trip. The
--- rule is core's `decide`, which decides whatever is not found here; the model compares the two.
-WITH clock AS MATERIALIZED (SELECT windlass_now($1) AS now),
+-- rule is core's `decide`, which decides whatever is not found here; the model compares the two. If
+-- somebody's open transaction holds one of the jobs, it gives up soon, and all are decided there.
+WITH clock AS MATERIALIZED (
+    SELECT windlass_now($1) AS now, set_config('lock_timeout', '250ms', true)
+),
 done AS (
     UPDATE windlass_job AS job SET
         state = 'succeeded', trigger = 'succeed', held = false, position = NULL, due_at = NULL,
@@ -260,14 +285,23 @@ SELECT id FROM done
 
 -- name: standings
 -- What decisions look at, under the rows' locks; the locks are taken in the order of the call, which
--- is that of the ids.
+-- is that of the ids. What somebody else has locked is left out: their transaction may last.
 SELECT job.* FROM unnest($1::uuid[]) AS wanted (id), LATERAL (SELECT
     id, queue, task, created_at, expires_at, state, trigger, held, waiting_for, position, due_at,
     attempt, fence, token, worker, lease_until, queued_at, started_at, first_started_at, ended_at,
     updated_at, seq, queued_seq, started_seq, said, percent, stage, phase, base_percent, base_stage,
     base_phase, retry_count, crash_count, cancel_at, cancel_by, cancel_reason, error, error_body,
     last_step, n, priority, owner, unique_key, logged
-FROM windlass_job AS job WHERE job.id = wanted.id LIMIT 1 FOR UPDATE) AS job
+FROM windlass_job AS job WHERE job.id = wanted.id LIMIT 1 FOR UPDATE SKIP LOCKED) AS job
+
+-- name: lock_jobs
+-- For those few who wait: in the order of the ids, too.
+SELECT job.* FROM unnest($1::uuid[]) AS wanted (id), LATERAL (
+    SELECT n FROM windlass_job AS job WHERE job.id = wanted.id LIMIT 1 FOR UPDATE
+) AS job
+
+-- name: present
+SELECT id FROM windlass_job WHERE id = ANY ($1::uuid[])
 
 -- name: save
 -- What decisions changed, and with it the places that go by those values: a place in line, the
@@ -326,7 +360,8 @@ WHERE waiting.queue = ANY (ARRAY[gone.queue]) AND waiting.state = ANY (ARRAY[gon
 
 -- name: leave_line
 -- Never waits: whoever has locked a row of the line is a claim that waits for the job, and will
--- find it ended. If that claim fails after all, the row stays until the next one steps on it.
+-- find it ended. If that claim fails after all, the row stays until the next one steps on it, or, if
+-- it expired and claims pass it by, until `drop_line`.
 DELETE FROM windlass_line WHERE ctid = ANY (ARRAY(
     SELECT line.ctid FROM unnest($1::text[], $2::integer[], $3::bigint[])
         AS gone (queue, priority, position), LATERAL (
@@ -335,6 +370,20 @@ DELETE FROM windlass_line WHERE ctid = ANY (ARRAY(
             AND line.position = gone.position
         LIMIT 1 FOR UPDATE SKIP LOCKED
     ) AS line
+))
+
+-- name: drop_line
+-- Places in line of jobs that are not there any more (see above), which no claim will step on.
+DELETE FROM windlass_line WHERE ctid = ANY (ARRAY(
+    SELECT line.ctid FROM (
+        SELECT ctid, id, position FROM windlass_line
+        WHERE expires_at IS NOT NULL AND expires_at <= $1 ORDER BY expires_at LIMIT $2
+        FOR UPDATE SKIP LOCKED
+    ) AS line
+    WHERE (
+        SELECT job.n FROM windlass_job AS job
+        WHERE job.id = line.id AND job.state = 'queued' AND job.position = line.position LIMIT 1
+    ) IS NULL
 ))
 
 -- name: list_ended
@@ -441,6 +490,10 @@ WHERE ended.kind = ANY (ARRAY[gone.kind]) AND ended.ended_at = ANY (ARRAY[gone.e
 DELETE FROM windlass_ended AS ended USING unnest($1::text[], $2::bigint[]) AS gone (kind, ended_at)
 WHERE ended.kind = ANY (ARRAY[gone.kind]) AND ended.ended_at = ANY (ARRAY[gone.ended_at])
     AND ended.jobs = '{}'
+
+-- name: lock_ended
+-- Those of finished jobs that nobody else has locked; the others are for the next time.
+SELECT n FROM windlass_job WHERE n = ANY ($1::bigint[]) FOR UPDATE SKIP LOCKED
 
 -- name: forget_logs
 WITH log AS (DELETE FROM windlass_log WHERE n = ANY ($1::bigint[]))

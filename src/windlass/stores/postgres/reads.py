@@ -132,7 +132,7 @@ async def put_records(
     """In one transaction, under locks on the keys, for a record that is not there has no row."""
     keys = sorted({(put.kind, put.key) for put in puts})
     locks = sorted({number_of("record", *key) for key in keys})
-    await connection.execute(SQL.lock_keys, locks)
+    await connection.execute(SQL.lock_records, locks)
     now: Instant = await connection.fetchval(SQL.now, given)
     found = await connection.fetch(SQL.get_records, *rows.columns(keys))
     known = {(record[0], record[1]): _entry(record) for record in found}

@@ -30,13 +30,16 @@ from windlass.store import (
 )
 from windlass.stores.connections import borrow
 from windlass.stores.postgres import jobs, reads, schema, upkeep
-from windlass.stores.postgres.connection import PostgresConfig
+from windlass.stores.postgres.connection import Connection, PostgresConfig
 from windlass.stores.postgres.engine import Engine
 from windlass.stores.postgres.hints import Hub
+from windlass.stores.postgres.leases import Leases
 from windlass.stores.postgres.queries import SQL
 from windlass.stores.postgres.within import Place, Within, settlement
 from windlass.stores.postgres.writes import Writes
 from windlass.stores.tailing import tail
+
+CLAIM = 10.0  # seconds that a claim may take: on a dead connection it is soon made on another
 
 
 class PostgresStore(Store):
@@ -54,6 +57,7 @@ class PostgresStore(Store):
         self._hub = _hub or Hub()
         self._shared = Engine(self._config, clock)
         self._writes = Writes(self._shared, self._hub)
+        self._leases = Leases(self._shared)
         self._place = Place(self._config)
         self._closing: asyncio.Task[None] | None = None
         self._seen = 0
@@ -107,6 +111,7 @@ class PostgresStore(Store):
         await asyncio.shield(self._closing)  # whoever gives up waiting, it is closed all the same
 
     async def _close(self) -> None:
+        await self._leases.close()
         await self._writes.close()
         await self._shared.close()
 
@@ -122,7 +127,7 @@ class PostgresStore(Store):
 
     def settlement(self, wish: Transition) -> tuple[str, str]:
         """A success as a statement for the task's own connection, and its text."""
-        return settlement(wish, self._shared.now())
+        return settlement(wish, self._shared.now(), self._place.get())
 
     # -- running
 
@@ -131,16 +136,21 @@ class PostgresStore(Store):
         engine = self._engine
         if not any(limit for _, limit in claim.queues):
             return []
-        taken = await engine.call(lambda c: jobs.claim(c, claim, engine.now()))
+        taken = await engine.call(lambda c: self._claim(c, claim))
         self._writes.tell([row.id for row in taken])
         return taken
+
+    async def _claim(self, connection: Connection, claim: Claim) -> list[JobRow]:
+        await self._place.learn(connection)  # for whoever settles in a transaction of the task's
+        timeout = min(self._config.timeout, CLAIM)
+        return await jobs.claim(connection, claim, self._shared.now(), timeout)
 
     async def extend(self, leases: Sequence[Lease], seconds: float) -> list[Extended]:
         check_lease(seconds)
         if not leases:
             return []
-        engine = self._engine
-        return await engine.call(lambda c: jobs.extend(c, leases, seconds, engine.now()))
+        self._check_open()
+        return await self._leases.extend(leases, seconds)
 
     async def apply(self, transitions: Sequence[Transition]) -> list[Answer]:
         return await self._writing.apply(transitions)

@@ -39,8 +39,9 @@ async def prune(
         until = upkeep.kept_until(now, getattr(retention, state.value))
         if until is not None:
             ended += await connection.fetch(SQL.past_keeping, state.value, until, limit)
-    gone = sorted((at, n) for at, n in ended)[:limit]
-    await forget(connection, [n for _, n in gone])
+    gone = await _free(connection, [n for _, n in sorted(map(tuple, ended))[:limit]])
+    await forget(connection, sorted(gone))
+    await connection.execute(SQL.drop_line, now, limit)
     logs = await _forget_logs(connection, upkeep.kept_until(now, retention.log), limit)
     dead: int = await connection.fetchval(SQL.delete_dead_records, now)
     until = upkeep.kept_until(now, retention.rollups)
@@ -54,10 +55,18 @@ async def _forget_logs(connection: Connection, until: Instant | None, limit: int
     if until is None:
         return 0
     found = await connection.fetch(SQL.past_keeping, _LOG, until, limit)
-    if found:
-        await connection.execute(SQL.forget_logs, [n for _, n in found])
-        await _unlist(connection, [(_LOG, at, n) for at, n in found])
-    return len(found)
+    free = await _free(connection, [n for _, n in found])
+    if free:
+        await connection.execute(SQL.forget_logs, sorted(free))
+        await _unlist(connection, [(_LOG, at, n) for at, n in found if n in free])
+    return len(free)
+
+
+async def _free(connection: Connection, numbers: Sequence[int]) -> set[int]:
+    """Those that no open transaction of somebody's holds; now they are ours."""
+    if not numbers:
+        return set()
+    return {record[0] for record in await connection.fetch(SQL.lock_ended, numbers)}
 
 
 async def forget(connection: Connection, numbers: Sequence[int]) -> None:

@@ -18,7 +18,7 @@ from windlass.core.job import DEFAULT_POLICY, JobRow, NewJob
 from windlass.core.transition import Transition
 from windlass.stores.connections import Borrowed
 from windlass.stores.postgres import enqueueing, rows
-from windlass.stores.postgres.connection import PostgresConfig, connect
+from windlass.stores.postgres.connection import Connection, PostgresConfig, connect
 from windlass.stores.postgres.errors import FOREIGN, translate
 from windlass.stores.sql import named
 
@@ -53,15 +53,20 @@ class Place:
                 return apart.submit(asyncio.run, self.aget()).result()
         return self._known
 
+    async def learn(self, connection: Connection) -> None:
+        if self._known is None:
+            self._known = str(await connection.fetchval(SQL.place))
+
     async def aget(self) -> str:
         if self._known is None:
             connection = await connect(self._config)
             try:
-                self._known = str(await connection.fetchval(SQL.place))
+                await self.learn(connection)
             except FOREIGN as error:
                 raise translate(error, self._config.where) from error
             finally:
                 await connection.close()
+        assert self._known is not None
         return self._known
 
 
@@ -119,7 +124,7 @@ class Within:
         return [answer for answer in answers if answer is not None]
 
 
-def settlement(wish: Transition, now: Instant | None) -> tuple[str, str]:
+def settlement(wish: Transition, now: Instant | None, place: str) -> tuple[str, str]:
     """A success as a statement for a connection of the task's own, and its text."""
     told = {
         "id": str(wish.job_id),
@@ -128,7 +133,7 @@ def settlement(wish: Transition, now: Instant | None) -> tuple[str, str]:
         "result": _base64(wish.result),
         "children": [_asked(child) for child in wish.children],
     }
-    return SQL.succeed, json.dumps({"wish": told, "now": now})
+    return SQL.succeed, json.dumps({"wish": told, "now": now, "place": place})
 
 
 def _check(new: NewJob) -> Enqueued | None:

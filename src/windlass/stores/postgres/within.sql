@@ -11,13 +11,12 @@ FROM (SELECT CAST(CAST(:given AS text) AS jsonb) AS it) AS given,
 -- name: standing
 -- The rows of jobs that stand for others, by their ids. Not in one statement with the enqueue, which
 -- would not see what it stored itself.
-SELECT CAST(to_json(job) AS text) FROM windlass_job AS job
-WHERE job.id = ANY (ARRAY(
-    SELECT CAST(jsonb_array_elements_text(CAST(CAST(:given AS text) AS jsonb)) AS uuid)
-))
+SELECT windlass_standing(CAST(CAST(:given AS text) AS jsonb))
 
 -- name: succeed
-SELECT windlass_succeed(given.it -> 'wish', CAST(given.it ->> 'now' AS bigint))
+SELECT windlass_succeed(
+    given.it -> 'wish', CAST(given.it ->> 'now' AS bigint), given.it ->> 'place'
+)
 FROM (SELECT CAST(CAST(:given AS text) AS jsonb) AS it) AS given
 
 -- name: place

@@ -11,7 +11,9 @@ from uuid import UUID
 
 from windlass.core.clock import Instant
 from windlass.core.enqueue import Enqueued
+from windlass.core.errors import StoreUnavailableError
 from windlass.core.job import NewJob
+from windlass.core.state import RESCUING, Trigger
 from windlass.core.transition import Answer, CancelRequest, Transition
 from windlass.store import Saying
 from windlass.stores.postgres import enqueueing, jobs
@@ -20,11 +22,15 @@ from windlass.stores.postgres.connection import Connection
 from windlass.stores.postgres.engine import Engine
 from windlass.stores.postgres.gathering import Gatherer
 from windlass.stores.postgres.hints import CHANNEL, Hub, Listener, Speaker
+from windlass.stores.postgres.holding import Patient
 from windlass.stores.postgres.queries import SQL
 
 S = TypeVar("S")
 T = TypeVar("T")
 Decide = Callable[[Connection, Sequence[S], Instant | None, int], Awaitable[tuple[list[T], Batch]]]
+PATIENCE = 1.0  # seconds that a worker waits for a job which somebody's open transaction holds
+TELLING = 5.0  # seconds that a hint may take: whoever closes waits for it
+SWEEPING = RESCUING | {Trigger.PROMOTE, Trigger.EXPIRE}
 
 
 class Writes:
@@ -34,18 +40,43 @@ class Writes:
         self._speaker = Speaker(hub, self._send)
         self._listener: Listener | None = None
         self._plain = Gatherer[NewJob, Enqueued](self._enqueue_plain)
-        self._keyed = Gatherer[NewJob, Enqueued](partial(self._decide, enqueueing.keyed))
-        self._settle = Gatherer[Transition, Answer](self._apply)
-        self.record = Gatherer[Saying, Answer](partial(self._decide, jobs.record))
-        self.cancel = Gatherer[CancelRequest, Answer](partial(self._decide, jobs.cancel))
-        self.apply = self._settle
+        decide = self._decide
+        self._keyed = Patient[NewJob, Enqueued](partial(decide, enqueueing.keyed))
+        self._settle = Patient[Transition, Answer](self._apply, partial(decide, jobs.apply))
+        self._record = Patient[Saying, Answer](partial(decide, jobs.record))
+        self._cancel = Patient[CancelRequest, Answer](partial(decide, jobs.cancel))
 
     # -- what they do
 
     async def enqueue(self, wanted: Sequence[NewJob]) -> list[Enqueued]:
         if all(new.plain for new in wanted):
             return await self._plain(wanted)
-        return await self._keyed(wanted)
+        return self._decided(await self._keyed(wanted, self._engine.config.timeout))
+
+    async def cancel(self, requests: Sequence[CancelRequest]) -> list[Answer]:
+        return self._decided(await self._cancel(requests, self._engine.config.timeout))
+
+    async def record(self, sayings: Sequence[Saying]) -> list[Answer]:
+        return self._decided(await self._record(sayings, PATIENCE))
+
+    async def apply(self, wishes: Sequence[Transition]) -> list[Answer]:
+        """Workers come again, and have others to settle: they are told what is busy."""
+        if all(wish.trigger in SWEEPING for wish in wishes):
+            answers = await self._settle(wishes, 0)
+        elif all(wish.trigger.settles for wish in wishes):
+            answers = await self._settle(wishes, PATIENCE)
+        else:
+            return self._decided(await self._settle(wishes, self._engine.config.timeout))
+        return [jobs.BUSY if answer is None else answer for answer in answers]
+
+    def _decided(self, answers: Sequence[T | None]) -> list[T]:
+        decided = [answer for answer in answers if answer is not None]
+        if len(decided) < len(answers):
+            raise StoreUnavailableError(
+                f"a transaction that is left open on {self._engine.config.where} holds one of "
+                "these jobs, or its key: find it in pg_stat_activity, and commit sooner"
+            )
+        return decided
 
     async def _enqueue_plain(self, wanted: Sequence[NewJob]) -> list[Enqueued]:
         engine = self._engine
@@ -61,10 +92,10 @@ class Writes:
         self.tell(batch.touched, work=batch.work)
         return answers
 
-    async def _apply(self, wishes: Sequence[Transition]) -> list[Answer]:
+    async def _apply(self, wishes: Sequence[Transition]) -> list[Answer | None]:
         """Plain successes by one statement; whatever that leaves is decided one by one."""
         engine = self._engine
-        answers = jobs.check(wishes)
+        answers: dict[int, Answer | None] = {**jobs.check(wishes)}
         rest = {place: wish for place, wish in enumerate(wishes) if place not in answers}
         plain = jobs.plain_successes(rest)
         if plain:
@@ -85,7 +116,8 @@ class Writes:
         self._speaker.tell(touched, work=work)
 
     async def _send(self, message: str) -> None:
-        await self._engine.run(lambda c: c.execute(SQL.notify, CHANNEL, message))
+        patience = min(self._engine.config.timeout, TELLING)
+        await self._engine.run(lambda c: c.fetch(SQL.notify, CHANNEL, message, timeout=patience))
 
     async def listen(self, seconds: float) -> bool:
         """Begin to hear other processes, if that is still to be done; whether it was."""
@@ -103,8 +135,8 @@ class Writes:
 
     async def close(self) -> None:
         """Finish what was called."""
-        for gatherer in (self._plain, self._keyed, self._settle, self.record, self.cancel):
-            await gatherer.finish()
+        for calls in (self._plain, self._keyed, self._settle, self._record, self._cancel):
+            await calls.finish()
         if self._listener is not None:
             await self._listener.close()
         await self._speaker.finish()

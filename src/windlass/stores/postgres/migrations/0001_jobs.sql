@@ -105,6 +105,8 @@ CREATE TABLE windlass_line (
 
 CREATE UNIQUE INDEX windlass_line_order ON windlass_line (queue, priority DESC, position);
 
+CREATE INDEX windlass_line_expiry ON windlass_line (expires_at) WHERE expires_at IS NOT NULL;
+
 -- Running jobs, by the claim call that took them: repeats of a claim, and the search for lost
 -- leases. How long a lease lasts is in the job's row, so that extending it touches no index.
 CREATE TABLE windlass_lease (

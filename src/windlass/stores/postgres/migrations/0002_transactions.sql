@@ -16,6 +16,25 @@ AS $$
         'windlass_job'::regclass::oid, (SELECT applied_at FROM windlass_schema WHERE version = 1))
 $$;
 
+CREATE FUNCTION windlass_check_place(wanted text) RETURNS void LANGUAGE plpgsql
+AS $$
+BEGIN
+    IF wanted <> windlass_place() THEN
+        RAISE EXCEPTION USING ERRCODE = 'WL002',
+            MESSAGE = 'this connection leads to other jobs than those of the app';
+    END IF;
+END
+$$;
+
+-- The rows of jobs, by their ids, as JSON; whatever the caller's session makes of bytes.
+CREATE FUNCTION windlass_standing(ids jsonb) RETURNS SETOF text LANGUAGE sql STABLE
+SET search_path FROM CURRENT SET bytea_output = hex
+SET enable_seqscan = off SET enable_bitmapscan = off
+AS $$
+    SELECT to_json(job)::text FROM windlass_job AS job
+    WHERE job.id = ANY (ARRAY(SELECT jsonb_array_elements_text(ids)::uuid))
+$$;
+
 -- A UUIDv7 of this millisecond: a random one, with the time over its first 48 bits.
 CREATE FUNCTION windlass_uuid7() RETURNS uuid LANGUAGE sql VOLATILE
 AS $$
@@ -334,10 +353,7 @@ DECLARE
     work boolean := false;
     displaced uuid[] := '{}';
 BEGIN
-    IF place <> windlass_place() THEN
-        RAISE EXCEPTION USING ERRCODE = 'WL002',
-            MESSAGE = 'this connection leads to other jobs than those of the app';
-    END IF;
+    PERFORM windlass_check_place(place);
     IF jsonb_typeof(jobs) = 'object' THEN
         jobs := jsonb_build_array(jobs);
     ELSIF jobs IS NULL OR jsonb_typeof(jobs) <> 'array' THEN
@@ -394,14 +410,22 @@ BEGIN
                 SELECT old.* INTO rival FROM windlass_key AS key, windlass_job AS old
                 WHERE key.owner = job.owner AND key.task = job.task
                     AND key.unique_key = job.unique_key AND old.n = key.n;
-                IF FOUND AND (item ->> 'debounce')::boolean THEN
-                    SELECT * INTO rival FROM windlass_job AS old WHERE old.n = rival.n FOR UPDATE;
-                    IF rival.state IN ('created', 'queued', 'retrying') THEN
-                        PERFORM windlass_give_way(rival, now);
-                        displaced := displaced || rival.id;
-                        rival := NULL;
-                    END IF;
-                    CONTINUE WHEN rival.state <> 'running';  -- it ended meanwhile
+                -- Only one that waits is locked: a job that runs has to be extended and settled,
+                -- however long this transaction lasts. The lock of one that was claimed at that
+                -- moment goes with the block; then we look again.
+                IF rival.state <> 'running' AND (item ->> 'debounce')::boolean THEN
+                    BEGIN
+                        SELECT * INTO rival FROM windlass_job AS old
+                        WHERE old.n = rival.n FOR UPDATE;
+                        IF rival.state IN ('created', 'queued', 'retrying') IS NOT TRUE THEN
+                            RAISE EXCEPTION USING ERRCODE = 'WL004';
+                        END IF;
+                    EXCEPTION WHEN SQLSTATE 'WL004' THEN
+                        CONTINUE;
+                    END;
+                    PERFORM windlass_give_way(rival, now);
+                    displaced := displaced || rival.id;
+                    rival := NULL;
                 END IF;
                 IF rival.n IS NOT NULL THEN
                     status := 'duplicate';
@@ -469,8 +493,8 @@ $$;
 -- The success of an attempt inside its task's own transaction: {"id", "fence", "token", "result"
 -- (base64), "children" (as for windlass_enqueue)}. Raises unless the lease is held and no cancel
 -- was accepted, so that what the task wrote goes with it. The rule is core's `decide`.
-CREATE FUNCTION windlass_succeed(wish jsonb, now bigint DEFAULT NULL) RETURNS text
-LANGUAGE plpgsql
+CREATE FUNCTION windlass_succeed(wish jsonb, now bigint DEFAULT NULL, place text DEFAULT NULL)
+RETURNS text LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
 SET enable_mergejoin = off SET jit = off
@@ -482,6 +506,7 @@ DECLARE
     over bigint;
     refused text;
 BEGIN
+    PERFORM windlass_check_place(place);
     PERFORM windlass_lock(children);
     now := windlass_now(now);
     SELECT * INTO job FROM windlass_job AS old WHERE old.id = (wish ->> 'id')::uuid FOR UPDATE;
