@@ -74,7 +74,7 @@ class Postgres:
     def unfinished(self, place: Path) -> int | None:
         # Three tables hold little more than what waits or runs; when they are empty, all are seen.
         left = """SELECT (SELECT count(*) FROM windlass_line)
-                       + (SELECT count(*) FROM windlass_lease)
+                       + (SELECT count(*) FROM windlass_lease WHERE active > 0)
                        + (SELECT count(*) FROM windlass_waiting)"""
         every = """SELECT count(*) FROM windlass_job
                    WHERE state NOT IN ('succeeded', 'failed', 'canceled')"""

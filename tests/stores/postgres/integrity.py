@@ -20,12 +20,13 @@ CHECKS = {
                 AND job.position = line.position)""",
     "a running job has its lease": """
         SELECT n FROM windlass_job AS job WHERE state = 'running' AND NOT EXISTS (
-            SELECT FROM windlass_lease AS lease WHERE lease.n = job.n AND lease.token = job.token)
-        """,
-    "only a running job has one": """
-        SELECT n FROM windlass_lease AS lease WHERE NOT EXISTS (
-            SELECT FROM windlass_job AS job WHERE job.n = lease.n AND job.token = lease.token
-                AND job.state = 'running')""",
+            SELECT FROM windlass_lease AS lease
+            WHERE lease.token = job.token AND job.n = ANY (lease.jobs))""",
+    "and is counted there": """
+        SELECT token FROM windlass_lease AS lease WHERE active < (
+            SELECT count(*) FROM windlass_job AS job
+            WHERE job.n = ANY (lease.jobs) AND job.token = lease.token AND job.state = 'running'
+        )""",
     "whoever waits outside of the line, or for a time, is listed": """
         SELECT n FROM (
             SELECT n, queue, state, least(

@@ -364,6 +364,7 @@ async def _story(url: str, *, by_function: bool) -> dict[str, Any]:
             await _pay(url, context)
         else:
             await store.apply([wish])
+        assert await store.expired(9) == []  # the sweep, which forgets what is held no more
         found = [rows.job_row(it) for it in await execute(url, "SELECT * FROM windlass_job")]
         tables: dict[str, Any] = {
             "job": sorted(

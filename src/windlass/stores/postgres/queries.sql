@@ -139,9 +139,15 @@ SELECT $1::bigint, step, value, attempt, at FROM windlass_step WHERE n = $2::big
 -- What somebody else is taking is stepped over, and so is an expired job, which the sweeper ends.
 -- Job rows are locked by id, as everywhere. A row of the line whose job was ended meanwhile goes
 -- without a trace. A repeat finds its own leases, and takes nothing more; one that comes while the
--- first call is under way waits for it at the key of the first lease, and is then made again.
+-- first call is under way waits for it at the key of its lease, which is not what it saw, and is then
+-- made again.
 WITH clock AS MATERIALIZED (SELECT windlass_now($1) AS now),
-before AS MATERIALIZED (SELECT n FROM windlass_lease WHERE token = $2),
+held AS MATERIALIZED (SELECT jobs FROM windlass_lease WHERE token = $2),
+before AS MATERIALIZED (
+    SELECT job.n FROM held, unnest(held.jobs) AS each (n), LATERAL (
+        SELECT n, state, token FROM windlass_job AS job WHERE job.n = each.n LIMIT 1
+    ) AS job WHERE job.state = 'running' AND job.token = $2
+),
 wanted AS MATERIALIZED (
     SELECT wanted.* FROM clock, unnest($6::text[], $7::bigint[]) AS wanted (queue, most)
     WHERE NOT EXISTS (SELECT FROM before) AND NOT EXISTS (
@@ -178,8 +184,12 @@ job AS (
     RETURNING job.*, taken.listed
 ),
 lease AS (
-    INSERT INTO windlass_lease (token, n, first)
-    SELECT $2, n, row_number() OVER () = 1 FROM job
+    INSERT INTO windlass_lease AS lease (token, active, jobs)
+    SELECT $2, count(*), array_agg(n) FROM job HAVING count(*) > 0
+    ON CONFLICT ON CONSTRAINT windlass_lease_key DO UPDATE SET
+        active = excluded.active,
+        jobs = CASE WHEN lease.jobs = (SELECT jobs FROM held) THEN excluded.jobs
+            ELSE windlass_meet() END
 ),
 started AS (
     DELETE FROM windlass_waiting AS waiting USING job
@@ -257,9 +267,11 @@ done AS (
     RETURNING job.id, job.n, job.token, job.queue, job.task, job.owner, job.unique_key, job.logged,
         job.ended_at, job.started_at - job.queued_at AS wait, job.ended_at - job.started_at AS run
 ),
+ends AS MATERIALIZED (SELECT token, count(*) AS count FROM done GROUP BY token ORDER BY token),
 freed AS (
-    DELETE FROM windlass_lease AS lease USING done
-    WHERE lease.token = ANY (ARRAY[done.token]) AND lease.n = ANY (ARRAY[done.n])
+    UPDATE windlass_lease AS lease SET active = lease.active - ends.count
+    FROM ends WHERE lease.token = ANY (ARRAY[ends.token])
+    RETURNING lease.token
 ),
 freed_keys AS (
     DELETE FROM windlass_key AS key USING done
@@ -276,7 +288,8 @@ counted AS (
     INSERT INTO windlass_rollup AS rollup (minute, queue, task, outcome, shard, count, wait, run)
     SELECT clock.now / 60000000 * 60000000, queue, task, 'succeeded', $6,
         count(*), sum(wait)::bigint, sum(run)::bigint
-    FROM done, clock GROUP BY clock.now, queue, task ORDER BY queue, task
+    FROM done, clock WHERE (SELECT count(*) FROM freed) >= 0  -- which comes first, as in `save`
+    GROUP BY clock.now, queue, task ORDER BY queue, task
     ON CONFLICT ON CONSTRAINT windlass_rollup_key DO UPDATE SET
         count = rollup.count + excluded.count, wait = rollup.wait + excluded.wait,
         run = rollup.run + excluded.run
@@ -344,9 +357,13 @@ line AS (
         CASE WHEN first_started_at IS NULL THEN expires_at END
     FROM job WHERE requeued
 ),
+ends AS MATERIALIZED (
+    SELECT freed AS token, count(*) AS count FROM job
+    WHERE freed IS NOT NULL GROUP BY freed ORDER BY freed
+),
 lease AS (
-    DELETE FROM windlass_lease AS lease USING job
-    WHERE lease.token = ANY (ARRAY[job.freed]) AND lease.n = ANY (ARRAY[job.n])
+    UPDATE windlass_lease AS lease SET active = lease.active - ends.count
+    FROM ends WHERE lease.token = ANY (ARRAY[ends.token])
 )
 INSERT INTO windlass_waiting (queue, state, n, at)
 SELECT queue, state, n, at FROM job WHERE waits
@@ -453,12 +470,31 @@ SELECT job.* FROM clock, LATERAL (
 ORDER BY waiting.at, waiting.n
 
 -- name: expired
--- Reads all running jobs; they are as many as there are slots, not as many as there are jobs.
-WITH clock AS MATERIALIZED (SELECT windlass_now($1) AS now)
-SELECT job.* FROM clock, (SELECT n FROM windlass_lease ORDER BY token, n) AS lease,
-LATERAL (SELECT * FROM windlass_job AS job WHERE job.n = lease.n LIMIT 1) AS job
-WHERE job.state = 'running' AND job.lease_until <= clock.now
-ORDER BY job.lease_until, job.n
+-- Reads the jobs of all claims that still have one running. Those are little more than there are
+-- slots, not as many as there are jobs. A claim that has none left is forgotten, unless somebody is
+-- about to change that.
+WITH clock AS MATERIALIZED (SELECT windlass_now($1) AS now),
+held AS MATERIALIZED (SELECT token, active, jobs FROM windlass_lease ORDER BY token),
+running AS MATERIALIZED (
+    SELECT held.token, job.n, job.lease_until FROM held, unnest(held.jobs) AS each (n), LATERAL (
+        SELECT n, state, token, lease_until FROM windlass_job AS job WHERE job.n = each.n LIMIT 1
+    ) AS job
+    WHERE held.active > 0 AND job.state = 'running' AND job.token = held.token
+),
+forgotten AS (
+    DELETE FROM windlass_lease WHERE ctid = ANY (ARRAY(
+        SELECT lease.ctid FROM held, LATERAL (
+            SELECT ctid FROM windlass_lease AS lease
+            WHERE lease.token = held.token AND lease.jobs = held.jobs
+            LIMIT 1 FOR UPDATE SKIP LOCKED
+        ) AS lease
+        WHERE held.token NOT IN (SELECT token FROM running)
+    ))
+)
+SELECT job.* FROM clock, running,
+    LATERAL (SELECT * FROM windlass_job AS job WHERE job.n = running.n LIMIT 1) AS job
+WHERE running.lease_until <= clock.now
+ORDER BY running.lease_until, running.n
 LIMIT $2
 
 -- name: lock_upkeep
@@ -599,8 +635,12 @@ SELECT queue, state,
 FROM asides WHERE state <> 'queued'
 UNION ALL
 SELECT job.queue, 'running', count(*), NULL
-FROM (SELECT n FROM windlass_lease ORDER BY token, n) AS lease,
-LATERAL (SELECT queue FROM windlass_job AS job WHERE job.n = lease.n LIMIT 1) AS job
+FROM (SELECT token, jobs FROM windlass_lease WHERE active > 0 ORDER BY token) AS lease,
+unnest(lease.jobs) AS each (n),
+LATERAL (
+    SELECT queue, state, token FROM windlass_job AS job WHERE job.n = each.n LIMIT 1
+) AS job
+WHERE job.state = 'running' AND job.token = lease.token
 GROUP BY job.queue
 
 -- name: get_records

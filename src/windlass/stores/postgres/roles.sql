@@ -59,15 +59,16 @@ GRANT USAGE ON SEQUENCE windlass_serial TO windlass_producer;
 GRANT SELECT ON windlass_key TO windlass_producer;
 GRANT INSERT, UPDATE ON windlass_job, windlass_line, windlass_waiting, windlass_rollup
     TO windlass_producer;
+GRANT UPDATE ON windlass_lease TO windlass_producer;
 GRANT INSERT ON windlass_key, windlass_ended, windlass_trouble, windlass_log, windlass_step
     TO windlass_producer;
-GRANT DELETE ON windlass_line, windlass_waiting, windlass_lease, windlass_key TO windlass_producer;
+GRANT DELETE ON windlass_line, windlass_waiting, windlass_key TO windlass_producer;
 
 -- A claim makes leases, a running job records steps, retention deletes what is past keeping.
 GRANT SELECT ON windlass_ended TO windlass_worker;
 GRANT INSERT ON windlass_lease, windlass_record TO windlass_worker;
 GRANT UPDATE ON windlass_step, windlass_record, windlass_ended TO windlass_worker;
-GRANT DELETE ON windlass_job, windlass_ended, windlass_trouble, windlass_log, windlass_step,
+GRANT DELETE ON windlass_job, windlass_lease, windlass_ended, windlass_trouble, windlass_log, windlass_step,
     windlass_rollup, windlass_record TO windlass_worker;
 
 COMMIT;

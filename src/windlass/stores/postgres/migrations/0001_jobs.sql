@@ -107,21 +107,28 @@ CREATE UNIQUE INDEX windlass_line_order ON windlass_line (queue, priority DESC, 
 
 CREATE INDEX windlass_line_expiry ON windlass_line (expires_at) WHERE expires_at IS NOT NULL;
 
--- Running jobs, by the claim call that took them: repeats of a claim, and the search for lost
--- leases. How long a lease lasts is in the job's row, so that extending it touches no index.
+-- Running jobs, by the claim call that took them, which is one row: repeats of a claim, and the
+-- search for lost leases. `active` counts down as they end; it may be too high (a success inside a
+-- caller's own transaction holds no lock here), never too low. How long a lease lasts is in the
+-- job's row, so that extending it touches no index.
 CREATE TABLE windlass_lease (
     token uuid NOT NULL,
-    n bigint NOT NULL,
-    first boolean NOT NULL,
-    CONSTRAINT windlass_lease_key PRIMARY KEY (token, n)
+    active bigint NOT NULL,
+    jobs bigint[] NOT NULL,
+    CONSTRAINT windlass_lease_key PRIMARY KEY (token)
 ) WITH (
+    fillfactor = 50,
     autovacuum_vacuum_scale_factor = 0.02,
     autovacuum_vacuum_threshold = 1000,
     autovacuum_vacuum_cost_delay = 0
 );
 
--- One call of each token at a time: whoever repeats a claim that is still under way meets it here.
-CREATE UNIQUE INDEX windlass_lease_first ON windlass_lease (token) WHERE first;
+-- One call of each token at a time: whoever repeats a claim that is still under way meets it at the
+-- key of the row, and has to be made again.
+CREATE FUNCTION windlass_meet() RETURNS bigint[] LANGUAGE plpgsql
+AS $$ BEGIN
+    RAISE unique_violation USING MESSAGE = 'this claim is being made by another call';
+END $$;
 
 -- Jobs that wait outside of the line (to be counted), and whoever has a time to be looked at: when
 -- it becomes due, or when it is too late to start.

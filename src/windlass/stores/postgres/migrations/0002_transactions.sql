@@ -531,7 +531,6 @@ BEGIN
         result = decode(wish ->> 'result', 'base64'), error = NULL, error_body = NULL,
         seq = old.seq + 1
     WHERE old.n = job.n;
-    DELETE FROM windlass_lease AS lease WHERE lease.token = job.token AND lease.n = job.n;
     PERFORM windlass_ended(job, 'succeeded', over, job.started_at - job.queued_at,
         over - job.started_at, now);
     SELECT answer.error INTO refused FROM windlass_enqueue(children, now) AS answer
