@@ -31,7 +31,7 @@ class Receipt:
     """The task, for `then`, in a process where it belongs to no app."""
 
     def new_job(self) -> NewJob:
-        return NewJob(id=uuid7(), task=receipt.name, payload=b"{}")
+        return NewJob(id=uuid7(), task=receipt.name, payload=b"{}", lease=1.0)
 
     async def aenqueue(self) -> NoReturn:
         raise AssertionError("only for `then`")

@@ -9,6 +9,8 @@ from itertools import chain
 from typing import TypeVar
 from uuid import UUID
 
+import asyncpg
+
 from windlass.core import decide
 from windlass.core import job as jobs
 from windlass.core.clock import Instant
@@ -51,14 +53,12 @@ def check(new: NewJob) -> Enqueued | None:
 
 
 async def _insert(
-    connection: Connection, sql: str, values: Sequence[Row], now: Instant | None
+    connection: Connection, values: Sequence[Row], now: Instant | None
 ) -> dict[UUID, tuple[int, Instant]]:
     """Serial and instant of each job that was stored; whoever is missing met another one."""
-    if not values:
-        return {}
     stored: dict[UUID, tuple[int, Instant]] = {}
     for piece in rows.portions(values, rows.PAYLOAD):
-        for job_id, n, at in await connection.fetch(sql, now, *rows.columns(piece)):
+        for job_id, n, at in await connection.fetch(SQL.insert_jobs, now, *rows.columns(piece)):
             stored.setdefault(job_id, (n, at))
     return stored
 
@@ -69,25 +69,45 @@ async def plain(
     """Jobs that only their ids can stand in the way of; nothing is looked up unless one does."""
     answers = [check(new) for new in wanted]
     sound = [new for new, no in zip(wanted, answers, strict=True) if no is None]
-    if all(map(rows.at_once, sound)):
-        values = [rows.insertion_at_once(new) for new in sound]
-        stored = await _insert(connection, SQL.insert_at_once, values, now)
-    else:
-        values = [rows.insertion(new) for new in sound]
-        stored = await _insert(connection, SQL.insert_jobs, values, now)
-    taken: list[int] = []
-    for place, new in enumerate(wanted):
-        if answers[place] is None:
-            given = stored.pop(new.id, None)
-            if given is None:
-                taken.append(place)
-            else:
-                answers[place] = Enqueued(EnqueueStatus.CREATED, new, given[1], given[0])
-    if taken:
-        found = await _by_id(connection, [wanted[place].id for place in taken])
-        for place in taken:
-            answers[place] = _met(wanted[place], found.get(wanted[place].id))
-    return [answer for answer in answers if answer is not None]
+    created = await _alike(connection, sound, now)
+    if created is None:
+        created = await _one_by_one(connection, sound, now)
+    if len(created) == len(wanted):
+        return created
+    rest = iter(created)
+    return [next(rest) if answer is None else answer for answer in answers]
+
+
+async def _alike(
+    connection: Connection, wanted: Sequence[NewJob], now: Instant | None
+) -> list[Enqueued] | None:
+    """All that can be done by the shortest statement; None: they need the longer one."""
+    shared = rows.alike(wanted) if wanted else None
+    ids, payloads = [new.id for new in wanted], [new.payload for new in wanted]
+    if shared is None or not rows.fits(payloads):
+        return None
+    try:
+        stored = await connection.fetch(SQL.insert_alike, now, ids, payloads, *shared)
+    except asyncpg.UniqueViolationError:
+        return None
+    made = EnqueueStatus.CREATED
+    return [Enqueued(made, new, at, n) for new, (n, at) in zip(wanted, stored, strict=True)]
+
+
+async def _one_by_one(
+    connection: Connection, wanted: Sequence[NewJob], now: Instant | None
+) -> list[Enqueued]:
+    stored = await _insert(connection, [rows.insertion(new) for new in wanted], now)
+    answers: list[Enqueued | None] = []
+    for new in wanted:
+        given = stored.pop(new.id, None)  # a second one with this id has met the first
+        made = given and Enqueued(EnqueueStatus.CREATED, new, given[1], given[0])
+        answers.append(made)
+    met = [new.id for new, answer in zip(wanted, answers, strict=True) if answer is None]
+    found = await _by_id(connection, met) if met else {}
+    return [
+        answer or _met(new, found.get(new.id)) for new, answer in zip(wanted, answers, strict=True)
+    ]
 
 
 def _met(new: NewJob, row: JobRow | None) -> Enqueued:
@@ -257,7 +277,7 @@ class Desk:
             return
         connection = self._connection
         given = [rows.insertion(new, row.root_id, row.last_step) for row, new, _ in run]
-        numbers = await _insert(connection, SQL.insert_jobs, given, self._batch.now)
+        numbers = await _insert(connection, given, self._batch.now)
         if len(numbers) < len(run):
             raise Overtaken
         for row, new, origin in run:

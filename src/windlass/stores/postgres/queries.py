@@ -10,7 +10,7 @@ from windlass.stores.sql import named
 @dataclass(frozen=True, slots=True)
 class Queries:
     insert_jobs: str
-    insert_at_once: str
+    insert_alike: str
     insert_keys: str
     taken_keys: str
     lock_records: str

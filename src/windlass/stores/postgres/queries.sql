@@ -52,35 +52,30 @@ aside AS (
 )
 SELECT job.id, job.n, clock.now FROM job, clock
 
--- name: insert_at_once
--- The same for jobs that can run at once and have no keys, which nearly all are: half the columns.
-WITH clock AS MATERIALIZED (SELECT windlass_now($1) AS now),
-job AS (
+-- name: insert_alike
+-- The same for jobs that can run at once, have no keys, and differ in their arguments only, as nearly
+-- all do that come together. None of them is expected to be there already: if one is, the statement
+-- fails, and `insert_jobs` sorts it out. They are answered in the order of the call.
+WITH job AS (
     INSERT INTO windlass_job (
         id, queue, task, created_at, state, trigger, position, queued_at, updated_at, seq,
-        queued_seq, n, payload, priority, policy, lease, owner, team, tags, headers, digest
+        queued_seq, n, payload, priority, policy, lease, owner, team, tags, headers
     )
     SELECT
-        id, queue, task, now, 'queued', 'enqueue', n, now, now, 2, 2, n, payload, priority, policy,
-        lease, owner, team, tags::text[], headers, digest
+        id, $4, $5, now, 'queued', 'enqueue', n, now, now, 2, 2, n, payload, $6, $7, $8, $9, $10,
+        $11, $12
     FROM (
-        SELECT nextval('windlass_serial') AS n, clock.now, given.*
-        FROM clock, unnest(
-            $2::uuid[], $3::text[], $4::text[], $5::bytea[], $6::integer[], $7::text[],
-            $8::bigint[], $9::text[], $10::text[], $11::text[], $12::text[], $13::bytea[]
-        ) AS given (
-            id, queue, task, payload, priority, policy, lease, owner, team, tags, headers, digest
-        )
+        SELECT nextval('windlass_serial') AS n, clock.now, given.id, given.payload
+        FROM windlass_now($1) AS clock (now), unnest($2::uuid[], $3::bytea[]) AS given (id, payload)
         OFFSET 0
     ) AS new
-    ON CONFLICT DO NOTHING
-    RETURNING id, n, queue, priority, created_at
+    RETURNING id, n, created_at
 ),
 line AS (
     INSERT INTO windlass_line (queue, priority, position, id, queued_at)
-    SELECT queue, priority, n, id, created_at FROM job
+    SELECT $4, $6, n, id, created_at FROM job
 )
-SELECT id, n, created_at FROM job
+SELECT n, created_at FROM job
 
 -- name: insert_keys
 INSERT INTO windlass_key (owner, task, unique_key, n)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
@@ -43,15 +44,20 @@ def _bare(column: Sequence[Any]) -> bool:
     return all(value is None for value in column)
 
 
+def fits(values: Sequence[bytes | None]) -> bool:
+    """Whether one message can carry these."""
+    return len(values) <= MOST_ROWS and sum(len(it) for it in values if it) <= MOST_BYTES
+
+
 def portions(rows: Sequence[Row], bulk: int) -> Iterator[Sequence[Row]]:
     """The rows in as few pieces as one message each can carry; `bulk` is the column that is large.
 
     The server takes no array of a gibibyte, and a thousand payloads may be that.
     """
-    weights = [len(row[bulk] or b"") for row in rows]
-    if len(rows) <= MOST_ROWS and sum(weights) <= MOST_BYTES:
+    if fits([row[bulk] for row in rows]):
         yield rows
         return
+    weights = [len(row[bulk] or b"") for row in rows]
     piece: list[Row] = []
     weight = 0
     for row, more in zip(rows, weights, strict=True):
@@ -67,36 +73,53 @@ def _micros(seconds: float | None) -> int | None:
     return None if seconds is None else round(seconds * SECOND)
 
 
-def at_once(new: NewJob) -> bool:
-    """Whether it begins in line, with nothing to work out."""
-    return not (
-        new.hold
-        or new.delay
-        or new.run_at is not None
-        or new.expires_in is not None
-        or new.expires_at is not None
-    )
+def alike(jobs: Sequence[NewJob]) -> Row | None:
+    """What these jobs have in common, as parameters of `insert_alike`; None if they are not alike.
+
+    They are if they can all run at once, with nothing to work out, and only their arguments differ.
+    """
+    first = jobs[0]
+    if (
+        first.hold
+        or first.delay
+        or first.run_at is not None
+        or first.expires_in is not None
+        or first.expires_at is not None
+        or first.digest is not None
+    ):
+        return None
+    shared = _shared(first)
+    if any(_shared(new) != shared for new in jobs):
+        return None
+    asked = _asked(first)
+    return (*asked[:-2], list(first.tags) or None, asked[-1])
 
 
-def insertion_at_once(new: NewJob) -> Row:
-    """The parameters of `insert_at_once` for one job."""
+_shared = attrgetter(
+    "queue", "task", "priority", "policy", "lease", "owner", "team", "tags", "headers",
+    "hold", "delay", "run_at", "expires_in", "expires_at", "digest",
+)  # fmt: skip
+
+
+def _asked(new: NewJob) -> Row:
+    """From the queue to the headers, without what is each job's own."""
     policy = new.policy
     return (
-        new.id, new.queue, new.task, new.payload, new.priority,
+        new.queue, new.task, new.priority,
         None if policy is DEFAULT_POLICY else _policy_text(policy),
         None if new.lease is None else round(new.lease * SECOND),
         new.owner, new.team,
         _array(new.tags) if new.tags else None,
         json.dumps(dict(new.headers)) if new.headers else None,
-        new.digest,
     )  # fmt: skip
 
 
 def insertion(new: NewJob, root_id: UUID | None = None, last_step: str | None = None) -> Row:
     """The parameters of `insert_jobs` for one job."""
+    queue, task, *rest = _asked(new)
     return (
-        *insertion_at_once(new), new.request_id, new.unique_key, new.retry_of,
-        root_id, last_step, new.hold,
+        new.id, queue, task, new.payload, *rest, new.digest, new.request_id, new.unique_key,
+        new.retry_of, root_id, last_step, new.hold,
         round(new.delay * SECOND) if new.delay else 0,
         new.run_at, _micros(new.expires_in), new.expires_at,
     )  # fmt: skip
