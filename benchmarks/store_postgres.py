@@ -33,7 +33,9 @@ from windlass.core.job import NewJob
 from windlass.core.lease import Claim
 from windlass.stores.postgres import PostgresStore
 from windlass.stores.postgres.connection import PostgresConfig, connect
+from windlass.stores.postgres.line import whole
 from windlass.stores.postgres.queries import SQL
+from windlass.stores.postgres.rows import columns
 
 PAYLOAD = b'{"args":["' + b"x" * 88 + b'"]}'
 BULK = 1_000
@@ -186,7 +188,8 @@ async def measure(url: str, *, quick: bool) -> list[Line]:
 async def explain(url: str) -> None:
     """How the server claims, as it is now."""
     connection: Any = await connect(PostgresConfig(url=url))
-    parameters = (None, uuid7(), "bench", None, 30_000_000, ["default"], [100], "paused")
+    parts = columns(whole(["default"]))
+    parameters = (None, uuid7(), "bench", None, 30_000_000, ["default"], [100], "paused", *parts)
     await connection.execute("BEGIN")
     for (text,) in await connection.fetch(f"EXPLAIN (ANALYZE, BUFFERS) {SQL.claim}", *parameters):
         print(text)

@@ -100,7 +100,9 @@ class Signature:
 
     def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments by name, as a call would take them."""
-        given = dict(zip(self._positional, args, strict=False))
+        given = dict(zip(self._positional, args))  # noqa: B905 - for speed
+        if not kwargs and len(args) == len(given) == len(self._known):
+            return given
         if (
             len(args) == len(given)
             and (not kwargs or (given.keys().isdisjoint(kwargs) and kwargs.keys() <= self._known))

@@ -23,6 +23,7 @@ from windlass.stores.postgres import enqueueing, rows, upkeep
 from windlass.stores.postgres.batch import Batch, Kept
 from windlass.stores.postgres.connection import Connection, Row
 from windlass.stores.postgres.enqueueing import Desk
+from windlass.stores.postgres.line import Line, whole
 from windlass.stores.postgres.queries import SQL
 
 TRIES = 3  # of a claim that finds nothing though there is something
@@ -35,6 +36,7 @@ async def claim(
     connection: Connection,
     wish: Claim,
     now: Instant | None,
+    line: Line,
     timeout: float | None = None,
 ) -> list[JobRow]:
     limits: dict[str, int] = {}
@@ -42,6 +44,8 @@ async def claim(
         limits[queue] = limits.get(queue, 0) + limit
     queues = [queue for queue, limit in limits.items() if limit]
     found: list[Row] = []
+    await line.ask(connection)
+    parts = rows.columns(line.ranges(queues))
     for _ in range(TRIES):
         found = await connection.fetch(
             SQL.claim,
@@ -53,18 +57,26 @@ async def claim(
             queues,
             [limits[queue] for queue in queues],
             PAUSED,
+            *parts,
             timeout=timeout,
         )
-        if found or not await claimable(connection, queues, now):
+        if found or not await _claimable(connection, parts, now):
             break
     place = {queue: index for index, queue in enumerate(limits)}
     taken = [rows.job_row(record) for record in found]
     taken.sort(key=lambda row: (place.get(row.queue, 0), -row.priority, row.position or 0))
+    line.took(taken)
     return taken
 
 
 async def claimable(connection: Connection, queues: Sequence[str], now: Instant | None) -> bool:
-    found: bool = await connection.fetchval(SQL.claimable, now, list(queues), PAUSED)
+    return await _claimable(connection, rows.columns(whole(queues)), now)
+
+
+async def _claimable(
+    connection: Connection, parts: Sequence[Sequence[object]], now: Instant | None
+) -> bool:
+    found: bool = await connection.fetchval(SQL.claimable, now, PAUSED, *parts)
     return found
 
 

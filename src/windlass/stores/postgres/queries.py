@@ -23,6 +23,7 @@ class Queries:
     copy_steps: str
     claim: str
     claimable: str
+    dead_in_line: str
     extend: str
     held_leases: str
     succeed: str

@@ -129,8 +129,8 @@ INSERT INTO windlass_step (n, step, value, attempt, at)
 SELECT $1::bigint, step, value, attempt, at FROM windlass_step WHERE n = $2::bigint
 
 -- name: claim
--- One range scan of the line per queue; the rule is core's `decide.claim`, and the model compares
--- the two. Materialized, because a planner that ran the scan again would take more than the limit.
+-- One range scan of the line per queue, or per part of it (see line.py); the rule is core's
+-- `decide.claim`, and the model compares the two. Materialized, because a planner that ran the scan again would take more than the limit.
 -- What somebody else is taking is stepped over, and so is an expired job, which the sweeper ends.
 -- Job rows are locked by id, as everywhere. A row of the line whose job was ended meanwhile goes
 -- without a trace. A repeat finds its own leases, and takes nothing more; one that comes while the
@@ -154,11 +154,18 @@ wanted AS MATERIALIZED (
 left_line AS (
     DELETE FROM windlass_line WHERE ctid = ANY (ARRAY(
         SELECT line.ctid FROM clock, wanted, LATERAL (
-            SELECT ctid FROM windlass_line
-            WHERE queue = wanted.queue AND (expires_at IS NULL OR expires_at > clock.now)
-            ORDER BY queue, priority DESC, position
+            SELECT line.ctid FROM unnest($9::text[], $10::integer[], $11::integer[], $12::bigint[])
+                AS part (queue, highest, lowest, behind), LATERAL (
+                SELECT ctid FROM windlass_line
+                WHERE queue = wanted.queue AND priority <= part.highest
+                    AND priority >= part.lowest AND position > part.behind
+                    AND (expires_at IS NULL OR expires_at > clock.now)
+                ORDER BY queue, priority DESC, position
+                LIMIT wanted.most
+                FOR UPDATE SKIP LOCKED
+            ) AS line
+            WHERE part.queue = wanted.queue
             LIMIT wanted.most
-            FOR UPDATE SKIP LOCKED
         ) AS line
     ))
     RETURNING id, position, CASE WHEN expires_at IS NOT NULL THEN 'queued' END AS listed
@@ -201,18 +208,23 @@ SELECT job.*, NULL FROM before,
 -- it began, and what it found there may have been taken while more was put in.
 WITH clock AS MATERIALIZED (SELECT windlass_now($1) AS now)
 SELECT EXISTS (
-    SELECT FROM clock, unnest($2::text[]) AS wanted (queue), LATERAL (
+    SELECT FROM clock, unnest($3::text[], $4::integer[], $5::integer[], $6::bigint[])
+        AS part (queue, highest, lowest, behind), LATERAL (
         SELECT FROM windlass_line
-        WHERE queue = wanted.queue AND (expires_at IS NULL OR expires_at > clock.now)
+        WHERE queue = part.queue AND priority <= part.highest AND priority >= part.lowest
+            AND position > part.behind AND (expires_at IS NULL OR expires_at > clock.now)
         ORDER BY queue, priority DESC, position
         LIMIT 1
     ) AS line
     WHERE NOT EXISTS (
         SELECT FROM windlass_record AS record
-        WHERE record.kind = $3 AND record.key = wanted.queue
+        WHERE record.kind = $2 AND record.key = part.queue
             AND (record.expires_at IS NULL OR record.expires_at > clock.now)
     )
 )
+
+-- name: dead_in_line
+SELECT pg_stat_get_dead_tuples('windlass_line'::regclass)
 
 -- name: extend
 -- Never shortens: a slow call must not take back what a later one gave. Never waits: one job that

@@ -34,6 +34,7 @@ from windlass.stores.postgres.connection import Connection, PostgresConfig
 from windlass.stores.postgres.engine import Engine
 from windlass.stores.postgres.hints import Hub
 from windlass.stores.postgres.leases import Leases
+from windlass.stores.postgres.line import Line
 from windlass.stores.postgres.queries import SQL
 from windlass.stores.postgres.within import Place, Within, settlement
 from windlass.stores.postgres.writes import Writes
@@ -59,6 +60,7 @@ class PostgresStore(Store):
         self._writes = Writes(self._shared, self._hub)
         self._leases = Leases(self._shared)
         self._place = Place(self._config)
+        self._line = Line()
         self._closing: asyncio.Task[None] | None = None
         self._seen = 0
 
@@ -143,7 +145,7 @@ class PostgresStore(Store):
     async def _claim(self, connection: Connection, claim: Claim) -> list[JobRow]:
         await self._place.learn(connection)  # for whoever settles in a transaction of the task's
         timeout = min(self._config.timeout, CLAIM)
-        return await jobs.claim(connection, claim, self._shared.now(), timeout)
+        return await jobs.claim(connection, claim, self._shared.now(), self._line, timeout)
 
     async def extend(self, leases: Sequence[Lease], seconds: float) -> list[Extended]:
         check_lease(seconds)
