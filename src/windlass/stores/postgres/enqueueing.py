@@ -69,7 +69,7 @@ async def plain(
     """Jobs that only their ids can stand in the way of; nothing is looked up unless one does."""
     answers = [check(new) for new in wanted]
     sound = [new for new, no in zip(wanted, answers, strict=True) if no is None]
-    created = await _alike(connection, sound, now)
+    created = await _alike(connection, sound, now) if sound else []
     if created is None:
         created = await _one_by_one(connection, sound, now)
     if len(created) == len(wanted):
@@ -82,7 +82,7 @@ async def _alike(
     connection: Connection, wanted: Sequence[NewJob], now: Instant | None
 ) -> list[Enqueued] | None:
     """All that can be done by the shortest statement; None: they need the longer one."""
-    shared = rows.alike(wanted) if wanted else None
+    shared = rows.alike(wanted)
     ids, payloads = [new.id for new in wanted], [new.payload for new in wanted]
     if shared is None or not rows.fits(payloads):
         return None
