@@ -487,3 +487,18 @@ async def test_a_job_that_was_running_when_a_worker_died_is_never_held_in_waitin
         for job in jobs:
             ended = await job.await_end(PATIENCE)
             assert (ended.state, ended.row.crash_count) == (State.SUCCEEDED, 1)
+
+
+def test_a_look_that_is_too_short_does_not_forget_the_pace() -> None:
+    lane = fetcher._Lane("default", 10)
+    lane.pace(1.0)
+    lane.ended = 2000
+    lane.pace(1.1)
+    assert lane.target == fetcher.MAX_AHEAD
+
+    lane.ended = 10  # a few milliseconds after a claim that came when all slots were empty
+    lane.pace(1.105)
+    assert lane.target == fetcher.MAX_AHEAD
+
+    lane.pace(1.3)  # but jobs that have become slow are seen
+    assert lane.target == 5
