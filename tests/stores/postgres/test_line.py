@@ -33,8 +33,10 @@ __all__ = ["TestClaiming", "TestOrder", "clock", "store"]
 
 @pytest.fixture(autouse=True)
 def crowded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every line is, for every handle."""
+    """Every line is, for every handle, and slow to read."""
     monkeypatch.setattr(lines, "MANY", -1)
+    monkeypatch.setattr(lines, "SLOW", -1.0)
+    monkeypatch.setattr(lines, "EACH", 0.0)
 
 
 @pytest.fixture
@@ -73,7 +75,7 @@ async def test_every_place_is_read_once_unless_it_lies_behind(
     taken: list[tuple[int, int]], place: tuple[int, int]
 ) -> None:
     line = await _crowded([0.0])
-    line.took(_row(*each) for each in taken)
+    line.took([_row(*each) for each in taken])
 
     priority, position = place
     reading = [
@@ -84,28 +86,58 @@ async def test_every_place_is_read_once_unless_it_lies_behind(
     assert len(reading) == (0 if behind else 1)
 
 
-async def test_the_head_is_looked_at_for_a_hundredth_of_the_time() -> None:
+@pytest.mark.parametrize(("idle", "least", "most"), [(False, 70, 100), (True, 400, 1000)])
+async def test_the_head_is_looked_at_for_a_small_part_of_the_time(
+    idle: bool, least: int, most: int
+) -> None:
     now = [0.0]
     line = await _crowded(now)
     line.took([_row(0, 5)])
 
     looked = 0
-    for _ in range(1000):
+    for _ in range(1000):  # in a hundred seconds, looks that cost a hundredth of one
         now[0] += 0.1
-        if line.ranges(["q"]) == lines.whole(["q"]):
+        parts = line.ranges(["q"])
+        if idle and parts != lines.whole(["q"]):
+            parts = line.ranges_when_idle(["q"]) or parts
+        if parts == lines.whole(["q"]):
             now[0] += 0.01
             looked += 1
         line.took([])
 
-    assert 70 < looked < 100  # of a hundred seconds, each costing a hundredth of one
+    assert least < looked < most
     now[0] += LONGEST
     assert line.ranges(["q"]) == lines.whole(["q"])
+    assert line.ranges_when_idle(["q"]) is None  # that was it
+
+
+async def test_a_line_that_is_quick_to_read_is_read_from_its_head(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lines, "SLOW", 0.005)
+    monkeypatch.setattr(lines, "EACH", 50e-6)
+    now = [0.0]
+    line = await _crowded(now)
+    line.took([_row(0, 5)])
+    now[0] += 10
+    line.ranges(["q"])
+    now[0] += 0.02  # though it brought many
+    line.took([_row(0, place) for place in range(400)])
+
+    assert line.ranges(["q"]) == lines.whole(["q"])
+
+
+async def test_priorities_without_number_are_read_as_one_range() -> None:
+    line = await _crowded([0.0])
+    line.took([_row(priority, 5) for priority in range(10_000)])
+
+    assert len(line.ranges(["q"])) <= 2 * lines.MOST_PRIORITIES + 1
 
 
 async def test_a_job_whose_transaction_commits_late_is_found(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lines, "SHARE", 0)  # the head is looked at by every claim
+    monkeypatch.setattr(lines, "SHARE_IDLE", 0)  # the head is looked at when there is nothing else
     connection = await asyncpg.connect(postgres_url)
     async with PostgresStore(postgres_url) as store:
         transaction = connection.transaction()

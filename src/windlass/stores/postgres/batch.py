@@ -7,6 +7,7 @@ before the end. Whatever else reads these jobs in the transaction has to call `f
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -45,6 +46,7 @@ class Batch:
         self._log: list[Row] = []
         self._steps: dict[tuple[int, str], Row] = {}
         self._tallies: dict[tuple[Any, ...], list[int]] = {}
+        self._ends: Counter[UUID] = Counter()  # of leases, by their tokens
         self._past: dict[tuple[int, int], tuple[UUID, Trigger]] = {}
 
     async def load(self, ids: Iterable[UUID], *, wait: bool = False) -> None:
@@ -117,6 +119,9 @@ class Batch:
             return
         for piece in rows.portions([_saved(kept) for kept in changed], 28):
             await self._execute(SQL.save, piece)
+        for kept in changed:
+            if kept.before.state is State.RUNNING is not kept.row.state and kept.before.token:
+                self._ends[kept.before.token] += 1
         await self._execute(SQL.leave_line, _left_line(changed))
         await self._execute(SQL.leave_waiting, _left_waiting(changed))
         await self._execute(SQL.list_ended, _ended(changed))
@@ -132,7 +137,9 @@ class Batch:
             kept.before = kept.row
 
     async def finish(self) -> None:
+        """Write the rest, and what others may be waiting for: the lease rows, then the counts."""
         await self.flush()
+        await self._execute(SQL.count_down, sorted(self._ends.items()))
         tallies = sorted((*key, *sums) for key, sums in self._tallies.items())
         await self._execute(SQL.add_rollups, tallies, self._shard)
 
@@ -142,11 +149,10 @@ class Batch:
 
 
 def _saved(kept: Kept) -> Row:
-    row, before = kept.row, kept.before
+    row = kept.row
     kept.requeued = kept.requeued and row.state is State.QUEUED
     waits, at = rows.waiting(row)
-    freed = before.token if before.state is State.RUNNING is not row.state else None
-    return (kept.n, *rows.saved(row), kept.logged, kept.requeued, freed, waits, at)
+    return (kept.n, *rows.saved(row), kept.logged, kept.requeued, waits, at)
 
 
 def _left_line(changed: list[Kept]) -> list[Row]:

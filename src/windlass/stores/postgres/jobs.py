@@ -42,10 +42,31 @@ async def claim(
     limits: dict[str, int] = {}
     for queue, limit in wish.queues:
         limits[queue] = limits.get(queue, 0) + limit
-    queues = [queue for queue, limit in limits.items() if limit]
-    found: list[Row] = []
+    limits = {queue: limit for queue, limit in limits.items() if limit}
     await line.ask(connection)
-    parts = rows.columns(line.ranges(queues))
+    parts: list[Row] | None = line.ranges(list(limits))
+    taken: list[JobRow] = []
+    while parts is not None and not taken:
+        found = await _claim(connection, wish, now, limits, rows.columns(parts), timeout=timeout)
+        taken = [rows.job_row(record) for record in found]
+        line.took(taken)
+        parts = line.ranges_when_idle(list(limits))
+    place = {queue: index for index, queue in enumerate(limits)}
+    taken.sort(key=lambda row: (place.get(row.queue, 0), -row.priority, row.position or 0))
+    return taken
+
+
+async def _claim(
+    connection: Connection,
+    wish: Claim,
+    now: Instant | None,
+    limits: Mapping[str, int],
+    parts: Sequence[Sequence[object]],
+    *,
+    timeout: float | None,
+) -> list[Row]:
+    """From these parts of the line."""
+    found: list[Row] = []
     for _ in range(TRIES):
         found = await connection.fetch(
             SQL.claim,
@@ -54,19 +75,15 @@ async def claim(
             wish.worker,
             None if wish.lease is None else round(wish.lease * SECOND),
             round(DEFAULT_LEASE * SECOND),
-            queues,
-            [limits[queue] for queue in queues],
+            list(limits),
+            list(limits.values()),
             PAUSED,
             *parts,
             timeout=timeout,
         )
         if found or not await _claimable(connection, parts, now):
             break
-    place = {queue: index for index, queue in enumerate(limits)}
-    taken = [rows.job_row(record) for record in found]
-    taken.sort(key=lambda row: (place.get(row.queue, 0), -row.priority, row.position or 0))
-    line.took(taken)
-    return taken
+    return found
 
 
 async def claimable(connection: Connection, queues: Sequence[str], now: Instant | None) -> bool:

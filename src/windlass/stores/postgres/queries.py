@@ -31,6 +31,7 @@ class Queries:
     lock_jobs: str
     present: str
     save: str
+    count_down: str
     leave_waiting: str
     leave_line: str
     drop_line: str

@@ -134,10 +134,10 @@ SELECT $1::bigint, step, value, attempt, at FROM windlass_step WHERE n = $2::big
 -- What somebody else is taking is stepped over, and so is an expired job, which the sweeper ends.
 -- Job rows are locked by id, as everywhere. A row of the line whose job was ended meanwhile goes
 -- without a trace. A repeat finds its own leases, and takes nothing more; one that comes while the
--- first call is under way waits for it at the key of its lease, which is not what it saw, and is then
--- made again.
+-- first call is under way waits for it at the key of its lease, which is not the version that it saw,
+-- and is then made again.
 WITH clock AS MATERIALIZED (SELECT windlass_now($1) AS now),
-held AS MATERIALIZED (SELECT jobs FROM windlass_lease WHERE token = $2),
+held AS MATERIALIZED (SELECT jobs, xmin AS version FROM windlass_lease WHERE token = $2),
 before AS MATERIALIZED (
     SELECT job.n FROM held, unnest(held.jobs) AS each (n), LATERAL (
         SELECT n, state, token FROM windlass_job AS job WHERE job.n = each.n LIMIT 1
@@ -190,7 +190,7 @@ lease AS (
     SELECT $2, count(*), array_agg(n) FROM job HAVING count(*) > 0
     ON CONFLICT ON CONSTRAINT windlass_lease_key DO UPDATE SET
         active = excluded.active,
-        jobs = CASE WHEN lease.jobs = (SELECT jobs FROM held) THEN excluded.jobs
+        jobs = CASE WHEN lease.xmin = (SELECT version FROM held) THEN excluded.jobs
             ELSE windlass_meet() END
 ),
 started AS (
@@ -295,7 +295,7 @@ counted AS (
     INSERT INTO windlass_rollup AS rollup (minute, queue, task, outcome, shard, count, wait, run)
     SELECT clock.now / 60000000 * 60000000, queue, task, 'succeeded', $6,
         count(*), sum(wait)::bigint, sum(run)::bigint
-    FROM done, clock WHERE (SELECT count(*) FROM freed) >= 0  -- which comes first, as in `save`
+    FROM done, clock WHERE (SELECT count(*) FROM freed) >= 0  -- which comes first, as everywhere
     GROUP BY clock.now, queue, task ORDER BY queue, task
     ON CONFLICT ON CONSTRAINT windlass_rollup_key DO UPDATE SET
         count = rollup.count + excluded.count, wait = rollup.wait + excluded.wait,
@@ -324,8 +324,8 @@ SELECT job.* FROM unnest($1::uuid[]) AS wanted (id), LATERAL (
 SELECT id FROM windlass_job WHERE id = ANY ($1::uuid[])
 
 -- name: save
--- What decisions changed, and with it the places that go by those values: a place in line, the
--- lease, and who waits outside of the line. Positions are given in the order of the call.
+-- What decisions changed, and with it the places that go by those values: a place in line, and who
+-- waits outside of it. Positions are given in the order of the call.
 WITH new AS MATERIALIZED (
     SELECT * FROM unnest(
         $1::bigint[], $2::text[], $3::text[], $4::boolean[], $5::bigint[], $6::bigint[],
@@ -333,12 +333,12 @@ WITH new AS MATERIALIZED (
         $13::bigint[], $14::bigint[], $15::bigint[], $16::smallint[], $17::text[], $18::text[],
         $19::smallint[], $20::text[], $21::text[], $22::bigint[], $23::bigint[], $24::bigint[],
         $25::text[], $26::text[], $27::text[], $28::bytea[], $29::bytea[], $30::text[],
-        $31::boolean[], $32::boolean[], $33::uuid[], $34::boolean[], $35::bigint[]
+        $31::boolean[], $32::boolean[], $33::boolean[], $34::bigint[]
     ) AS new (
         n, state, trigger, held, position, due_at, lease_until, queued_at, started_at, ended_at,
         updated_at, seq, queued_seq, started_seq, said, percent, stage, phase, base_percent,
         base_stage, base_phase, retry_count, crash_count, cancel_at, cancel_by, cancel_reason,
-        error, error_body, result, last_step, logged, requeued, freed, waits, at
+        error, error_body, result, last_step, logged, requeued, waits, at
     )
 ),
 job AS (
@@ -356,25 +356,23 @@ job AS (
         logged = new.logged
     FROM new WHERE job.n = ANY (ARRAY[new.n])
     RETURNING job.n, job.id, job.queue, job.priority, job.position, job.queued_at, job.state,
-        job.expires_at, job.first_started_at, new.requeued, new.freed, new.waits, new.at
+        job.expires_at, job.first_started_at, new.requeued, new.waits, new.at
 ),
 line AS (
     INSERT INTO windlass_line (queue, priority, position, id, queued_at, expires_at)
     SELECT queue, priority, position, id, queued_at,
         CASE WHEN first_started_at IS NULL THEN expires_at END
     FROM job WHERE requeued
-),
-ends AS MATERIALIZED (
-    SELECT freed AS token, count(*) AS count FROM job
-    WHERE freed IS NOT NULL GROUP BY freed ORDER BY freed
-),
-lease AS (
-    UPDATE windlass_lease AS lease SET active = lease.active - ends.count
-    FROM ends WHERE lease.token = ANY (ARRAY[ends.token])
 )
 INSERT INTO windlass_waiting (queue, state, n, at)
 SELECT queue, state, n, at FROM job WHERE waits
 ON CONFLICT ON CONSTRAINT windlass_waiting_key DO UPDATE SET at = excluded.at
+
+-- name: count_down
+-- The last locks of a transaction but for the counts: in the order of the call, which is by token.
+UPDATE windlass_lease AS lease SET active = lease.active - ends.count
+FROM unnest($1::uuid[], $2::bigint[]) AS ends (token, count)
+WHERE lease.token = ANY (ARRAY[ends.token])
 
 -- name: leave_waiting
 DELETE FROM windlass_waiting AS waiting
