@@ -34,6 +34,7 @@ _CONTEXT.set_forkserver_preload(  # all that a worker imports, but for what read
     ]
 )
 PATIENCE = 60.0
+MANY_FAILED = 50
 SWEEP = 1.0  # how often a worker looks for lost leases
 
 
@@ -50,6 +51,7 @@ class Fleet:
         self.sweepers: list[ForkServerProcess] = []
         self.stopping: list[ForkServerProcess] = []
         self.producers: dict[int, ForkServerProcess] = {}
+        self._failed = 0  # workers that ended with an error of their own
         self._plan = plan
         self._storm = storm
         share = -(-plan.jobs // storm.producers)
@@ -93,6 +95,9 @@ class Fleet:
         self, there: list[ForkServerProcess], wanted: int, target: Callable[[Orders, int], None]
     ) -> list[ForkServerProcess]:
         alive = [process for process in there if process.is_alive()]
+        self._failed += sum((process.exitcode or 0) > 0 for process in there)
+        if self._failed > MANY_FAILED:
+            raise RuntimeError(f"workers end by themselves, again and again; see {self.place}/log")
         while len(alive) < wanted:
             seed = self.random.getrandbits(32)
             process = _CONTEXT.Process(target=target, args=(self._orders, seed))
