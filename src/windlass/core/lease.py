@@ -10,7 +10,7 @@ from windlass.core.clock import Instant
 from windlass.core.errors import InvalidArgumentError
 from windlass.core.limits import check_text
 from windlass.core.retry import MAX_DELAY
-from windlass.core.value import value
+from windlass.core.value import pair, value
 
 DEFAULT_LEASE = 30.0
 
@@ -22,7 +22,7 @@ def check_lease(seconds: float) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@pair
 class Lease:
     """Speaks for one attempt: a write made with it applies only while it is still held."""
 
