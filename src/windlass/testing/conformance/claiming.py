@@ -218,6 +218,18 @@ class TestClaiming:
         await settle_one(store, rows[1], Succeeded())
         assert await store.claim(claim) == [rows[0], rows[2]]
 
+    async def test_a_repeat_that_asks_for_another_queue_answers_what_the_first_took(
+        self, store: Store
+    ) -> None:
+        """A token is one claim: whatever is asked of it later, it takes nothing more."""
+        await store.enqueue([make_job(queue=queue) for queue in ("a", "b") for _ in range(3)])
+        claim = claim_of(("a", 2))
+        first = await store.claim(claim)
+        assert len(first) == 2
+        assert await store.claim(replace(claim, queues=[("b", 3)])) == first
+        assert await store.claim(replace(claim, queues=[("b", 3), ("a", 3)])) == first
+        assert len(await claim_all(store, "a", "b")) == 4, "and takes nothing"
+
     async def test_a_repeated_claim_at_the_same_time_hands_out_once(self, store: Store) -> None:
         await store.enqueue([make_job() for _ in range(6)])
         claim = claim_of(("default", 3))
