@@ -163,6 +163,18 @@ class TestLeases:
         assert await store.expired(10) == [rows[10.0], rows[20.0], rows[30.0]]
         assert await store.expired(2) == [rows[10.0], rows[20.0]]
 
+    async def test_each_job_of_a_claim_is_watched_until_it_ends(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        """Whatever became of its neighbours: who looks for lost leases does not forget it."""
+        await store.enqueue([make_job() for _ in range(3)])
+        first, second, last = await claim_all(store)
+        for ending in (second, first):
+            await settle_one(store, ending, Succeeded())
+            assert await store.expired(10) == []
+        clock.advance(LEASE)
+        assert await store.expired(10) == [last]
+
     async def test_only_running_jobs_have_leases_to_lose(
         self, store: Store, clock: VirtualClock
     ) -> None:
