@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import tempfile
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 from uuid import uuid4
 
 import pytest
 import pytest_asyncio
-from tests.stores.postgres.server import CLEAN, database_url, execute, migrate, start_server
+from tests.stores.postgres.server import CLEAN, database_url, execute, migrate, shared_server
 
 
 @pytest.fixture(scope="session")
 def postgres_server() -> str:
-    """The URL of a server on which databases may be created; the processes of xdist share it."""
-    given = os.environ.get("WINDLASS_TEST_POSTGRES_URL")
-    if given:
-        return given
-    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", uuid4().hex)
-    return start_server(Path(tempfile.gettempdir()) / f"windlass-postgres-{run[:12]}")
+    return shared_server()
 
 
 @pytest.fixture(scope="session")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 import warnings
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
+from uuid import uuid4
 
 import asyncpg
 
@@ -15,6 +18,15 @@ TABLES = (
     "job", "line", "lease", "waiting", "key", "ended", "trouble", "log", "step", "rollup", "record"
 )  # fmt: skip
 CLEAN = ";".join(f"DELETE FROM windlass_{table}" for table in TABLES)
+
+
+def shared_server() -> str:
+    """The URL of a server on which databases may be created; the processes of xdist share it."""
+    given = os.environ.get("WINDLASS_TEST_POSTGRES_URL")
+    if given:
+        return given
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", uuid4().hex)
+    return start_server(Path(tempfile.gettempdir()) / f"windlass-postgres-{run[:12]}")
 
 
 def start_server(directory: Path) -> str:

@@ -3,37 +3,42 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from functools import partial
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from random import Random
-from typing import TypeVar
+from typing import Any
 from uuid import UUID
 
 import asyncpg
-import pytest
 from tests.stores.postgres.integrity import contradictions
 from tests.stores.postgres.server import execute
-from tests.worker.build import eventually
 
+from windlass.core.enqueue import EnqueueStatus
 from windlass.core.ids import uuid7
 from windlass.core.job import JobRow, NewJob
 from windlass.core.lease import Claim
 from windlass.core.outcome import Failed, Outcome, Released, Snoozed, Succeeded, settle, sweep
 from windlass.core.query import Query
+from windlass.core.records import PAUSED
 from windlass.core.retry import Fixed, Policy
 from windlass.core.state import State
 from windlass.core.transition import CancelRequest
 from windlass.store import Saying
-from windlass.stores.postgres import PostgresStore, rows
+from windlass.stores.postgres import PostgresStore
 from windlass.stores.postgres.connection import SETTINGS
 from windlass.stores.postgres.line import whole
 from windlass.stores.postgres.queries import SQL
+from windlass.stores.postgres.rows import columns
 from windlass.testing.factories import claim_all, even, make_failure, make_job, note
 
-T = TypeVar("T")
+PATIENCE = 20.0
 SESSIONS = 16
 ROUNDS = 6
 DEADLOCKS = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
+WAITING = (
+    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
+    "AND wait_event_type = 'Lock'"
+)
 
 
 class Somebody:
@@ -193,69 +198,71 @@ async def test_a_claim_repeated_while_it_is_under_way_hands_out_once(postgres_ur
     assert await contradictions(postgres_url) == {}
 
 
-async def test_two_late_repeats_of_one_claim_do_not_forget_each_others_jobs(
-    postgres_url: str,
-) -> None:
-    """Both see the lease row of a job that was given back; the first to write it takes it again."""
-    claim = Claim(token=uuid7(), worker="w", queues=[("default", 1)])
-    parts = rows.columns(whole(["default"]))
-    values = (None, claim.token, "w", None, 30_000_000, ["default"], [1], "paused", *parts)
-    async with PostgresStore(postgres_url) as store:
-        await store.enqueue([make_job()])
-        [row] = await store.claim(claim)
-        await store.apply([settle(row, Released(), random=even)])
-        await store.enqueue([make_job()])
-        first, second = [
-            await asyncpg.connect(postgres_url, server_settings=SETTINGS) for _ in range(2)
-        ]
-        async with first.transaction():
-            assert len(await first.fetch(SQL.claim, *values)) == 1
-            repeat = asyncio.create_task(second.fetch(SQL.claim, *values))
-            await waits_for_a_lock(postgres_url, second.get_server_pid())
-        with pytest.raises(asyncpg.UniqueViolationError):  # and is made again by the store
-            await repeat
-        await first.close()
-        await second.close()
-    assert await contradictions(postgres_url) == {}
+@asynccontextmanager
+async def held_up(url: str, statement: str) -> AsyncIterator[Callable[[], Awaitable[None]]]:
+    """Hold what a statement locks; gives a way to wait until two calls stand before a lock."""
+    connection: Any = await asyncpg.connect(url)
+
+    async def two_wait() -> None:
+        async with asyncio.timeout(PATIENCE):
+            while (await execute(url, WAITING))[0][0] < 2:
+                pass
+
+    try:
+        await connection.execute(f"BEGIN; {statement}")
+        yield two_wait
+    finally:
+        await connection.close()
 
 
-async def test_parents_of_two_claims_and_a_sweep_of_both_never_deadlock(postgres_url: str) -> None:
-    [[before]] = await execute(postgres_url, DEADLOCKS)
-    worker, sweeper = PostgresStore(postgres_url), PostgresStore(postgres_url)
-    for turn in range(15):
-        queue = f"queue-{turn}"
-        await worker.enqueue([make_job(queue=queue) for _ in range(4)])
-        held = []
-        for place in (1, 2):
-            token = UUID(int=(place << 120) + turn)
-            claim = Claim(token=token, worker="w", queues=[(queue, 2)])
-            held.append(await worker.claim(claim))
-        parents = [
-            settle(jobs[0], Succeeded(), random=even, children=[make_job(queue="child")])
-            for jobs in reversed(held)
-        ]
-        failed = Failed(failure=make_failure())
-        lost = [settle(jobs[1], failed, random=even) for jobs in held]
+async def test_batches_in_opposite_orders_wait_for_each_other(postgres_url: str) -> None:
+    """Both get to the middle, each from its end, if they lock jobs as they come."""
+    async with PostgresStore(postgres_url) as one, PostgresStore(postgres_url) as other:
+        jobs = [make_job() for _ in range(5)]
+        await one.enqueue(jobs)
+        requests = [CancelRequest(job_id=job.id) for job in jobs]
+        [[before]] = await execute(postgres_url, DEADLOCKS)
+        lock = f"SELECT FROM windlass_job WHERE id = '{jobs[2].id}' FOR UPDATE"
+        async with held_up(postgres_url, lock) as two_wait:
+            both = asyncio.gather(one.cancel(requests), other.cancel(requests[::-1]))
+            await two_wait()
+        answers = await both
 
-        answers = await asyncio.gather(
-            worker.apply(parents), _a_little_later(turn, partial(sweeper.apply, lost))
-        )
-
-        assert all(answer.applied for batch in answers for answer in batch)
-    await worker.close()
-    await sweeper.close()
+    assert all(answer.state is State.CANCELED for batch in answers for answer in batch)
     assert await execute(postgres_url, DEADLOCKS) == [(before,)]
 
 
-async def waits_for_a_lock(url: str, pid: int) -> None:
-    asked = f"SELECT FROM pg_stat_activity WHERE pid = {pid} AND wait_event_type = 'Lock'"
+async def test_a_key_that_two_find_free_is_taken_once(postgres_url: str) -> None:
+    """Nobody can insert anything until both have looked."""
+    async with PostgresStore(postgres_url) as one, PostgresStore(postgres_url) as other:
+        lock = "LOCK TABLE windlass_job IN SHARE MODE"
+        async with held_up(postgres_url, lock) as two_wait:
+            both = asyncio.gather(
+                one.enqueue([make_job(unique_key="u")]), other.enqueue([make_job(unique_key="u")])
+            )
+            await two_wait()
+        [[first], [second]] = await both
 
-    async def waits() -> bool:
-        return bool(await execute(url, asked))
-
-    await eventually(waits)
+        assert {first.status, second.status} == {EnqueueStatus.CREATED, EnqueueStatus.DUPLICATE}
+        assert len(await claim_all(one)) == 1
 
 
-async def _a_little_later(turn: int, call: Callable[[], Awaitable[T]]) -> T:
-    await asyncio.sleep(turn / 1000)
-    return await call()
+async def test_a_claim_steps_over_what_another_is_taking(postgres_url: str) -> None:
+    """Nobody stands behind a claim that takes its time, or whose machine has vanished."""
+    async with PostgresStore(postgres_url) as store:
+        jobs = [make_job() for _ in range(3)]
+        await store.enqueue(jobs)
+        slow: Any = await asyncpg.connect(postgres_url, server_settings=SETTINGS)
+        try:
+            await slow.execute("BEGIN")
+            token, parts = uuid7(), columns(whole(["default"]))
+            claim = (None, token, "slow", None, 30_000_000, ["default"], [1], PAUSED, *parts)
+            assert len(await slow.fetch(SQL.claim, *claim)) == 1
+
+            async with asyncio.timeout(PATIENCE):
+                taken = await claim_all(store)
+        finally:
+            await slow.close()  # which takes its claim back
+
+        assert [row.id for row in taken] == [job.id for job in jobs[1:]]
+        assert [row.id for row in await claim_all(store)] == [jobs[0].id]

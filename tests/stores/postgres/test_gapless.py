@@ -25,6 +25,7 @@ from windlass.core.state import State
 from windlass.store import Saying
 from windlass.stores.connections import borrow
 from windlass.stores.postgres import PostgresStore
+from windlass.stores.postgres.jobs import record
 from windlass.stores.signal import Bulletin
 from windlass.stores.tailing import tail
 from windlass.testing.factories import (
@@ -185,6 +186,25 @@ async def test_every_follower_reads_exactly_the_log(new_database: str) -> None:
         assert by_job == {log[0].job_id: sorted(map(line, log)) for log in logs}
         assert len(told) == len(set(told))
         assert {row.state for row in await store.get(ids) if row} == {State.SUCCEEDED}
+
+
+async def test_what_was_numbered_early_and_committed_late_is_heard(postgres_url: str) -> None:
+    """Another job's line, which came later, was already seen by the same process."""
+    async with PostgresStore(postgres_url) as store, PostgresStore(postgres_url) as near:
+        await store.enqueue([make_job(), make_job()])
+        slow, quick = await claim_all(store)
+        async with connected(postgres_url) as connection, asyncio.timeout(PATIENCE):
+            transaction = connection.transaction()
+            await transaction.start()
+            await record(connection, [Saying(slow.lease, [note(1, "early")])], None, 0)
+            await store.record([Saying(quick.lease, [note(1, "late")])])
+            assert (await anext(near.tail(quick.id, after=3))).body == b"late"
+            await transaction.commit()
+            await store.apply([settle(slow, Succeeded(), random=even)])
+            heard = await transcript(near.tail(slow.id))
+
+        assert heard == await read_events(store, slow.id)
+        assert [event.seq for event in heard] == [1, 2, 3, 4, 5]
 
 
 async def test_the_same_writers_betray_a_reader_that_goes_by_a_sequence(new_database: str) -> None:

@@ -5,17 +5,29 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import asyncpg
 import pytest
 from tests.stores.postgres.server import execute
 
 from windlass.core.event import Event
-from windlass.core.outcome import Succeeded
+from windlass.core.outcome import Released, Succeeded
+from windlass.core.transition import CancelRequest
+from windlass.store import Saying
 from windlass.stores.postgres import PostgresStore, hints
+from windlass.stores.postgres import connection as connections
 from windlass.stores.postgres.connection import Connection, PostgresConfig, connect
-from windlass.testing.factories import claim_all, enqueue_one, make_job, settle_one, start_one
+from windlass.stores.postgres.queries import SQL
+from windlass.stores.signal import Signal
+from windlass.testing.factories import (
+    claim_all,
+    enqueue_one,
+    make_job,
+    note,
+    settle_one,
+    start_one,
+)
 
 PATIENCE = 20.0
 LISTENERS = (
@@ -66,15 +78,66 @@ async def test_many_writes_are_told_in_few_messages(postgres_url: str) -> None:
     assert 0 < count <= 2 + seconds / hints.APART
 
 
-async def test_a_listener_that_was_killed_hears_again_and_missed_nothing(
-    postgres_url: str,
+async def test_no_message_is_sent_in_a_transaction_that_writes_jobs(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A NOTIFY makes all commits of the server queue for one lock: it has to be alone."""
+    said: list[list[str]] = []
+
+    async def connect_and_note(config: PostgresConfig) -> Connection:
+        connection: Any = await connect(config)
+        statements: list[str] = []
+        said.append(statements)
+        connection.add_query_logger(lambda logged: statements.append(logged.query))
+        return cast("Connection", connection)
+
+    monkeypatch.setattr(connections, "connect", connect_and_note)
+    async with PostgresStore(postgres_url) as store:
+        await store.enqueue([make_job(), make_job()])
+        await store.enqueue([make_job(unique_key="u"), make_job(request_id="r")])
+        first, second, third, fourth = await claim_all(store)
+        await store.record([Saying(first.lease, [note(1, "here")])])
+        await settle_one(store, first, Succeeded(), children=[make_job()])
+        await settle_one(store, second, Succeeded())
+        await settle_one(store, third, Released())
+        await store.cancel([CancelRequest(job_id=fourth.id), CancelRequest(job_id=third.id)])
+        await store.delete([first.id, second.id])
+
+    alone, together = 0, []
+    for statements in said:
+        within = False
+        for statement in statements:
+            within = statement.startswith("BEGIN") or (
+                within and statement not in {"COMMIT", "ROLLBACK"}
+            )
+            if "notify" in statement.lower():
+                alone += statement == SQL.notify
+                together += [statement] if within or statement != SQL.notify else []
+    assert alone > 0
+    assert together == []
+
+
+async def test_a_listener_that_was_killed_hears_again_and_missed_nothing(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    again = asyncio.Event()
+    again.set()
+
+    async def connect_when_told(config: PostgresConfig) -> Connection:
+        await again.wait()
+        return await connect(config)
+
+    monkeypatch.setattr(hints, "connect", connect_when_told)
     async with PostgresStore(postgres_url) as store, PostgresStore(postgres_url) as other:
         await listening(store)
         [[pid]] = await execute(postgres_url, LISTENERS)
         await claim_all(store)
+        again.clear()
         await execute(postgres_url, f"SELECT pg_terminate_backend({pid}, 5000)")
-        await enqueue_one(other)  # while nobody hears it
+        async with messages(postgres_url) as heard, asyncio.timeout(PATIENCE):
+            await enqueue_one(other)  # while it does not listen
+            await heard.get()
+        again.set()
 
         assert await woken(store)
 
@@ -167,17 +230,28 @@ async def test_whoever_follows_one_job_hears_of_it_among_very_many(postgres_url:
 async def test_without_any_message_a_follower_still_hears_all(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    waiting = asyncio.Event()
+    wait = Signal.wait
+
     async def nothing(_: hints.Listener) -> None:
         await asyncio.Event().wait()
 
+    async def wait_and_tell(self: Signal, since: int, timeout: float) -> bool:
+        waiting.set()
+        return await wait(self, since, timeout)
+
     monkeypatch.setattr(hints.Listener, "_run", nothing)
+    monkeypatch.setattr(Signal, "wait", wait_and_tell)
     async with PostgresStore(postgres_url) as store, PostgresStore(postgres_url) as other:
         monkeypatch.setattr(store, "_config", PostgresConfig(url=postgres_url, connect_timeout=0.1))
         job = await start_one(other)
-        tail = store.tail(job.id)
-        first = [await anext(tail) for _ in range(3)]
-        await settle_one(other, job, Succeeded())
+
+        async def follow() -> list[Event]:
+            return [event async for event in store.tail(job.id)]
 
         async with asyncio.timeout(PATIENCE):
-            rest = [event async for event in tail]
-        assert [event.seq for event in [*first, *rest]] == [1, 2, 3, 4]
+            following = asyncio.ensure_future(follow())
+            await waiting.wait()  # it has read all there is
+            await settle_one(other, job, Succeeded())
+
+            assert [event.seq for event in await following] == [1, 2, 3, 4]

@@ -1,0 +1,55 @@
+"""The server's clock is the only one: those of workers and producers may show what they like."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from windlass.core.clock import SECOND
+from windlass.core.outcome import Failed
+from windlass.core.records import Put
+from windlass.core.retry import Fixed, Policy
+from windlass.core.state import State
+from windlass.stores.postgres import PostgresStore
+from windlass.testing.factories import (
+    claim_all,
+    enqueue_one,
+    get_one,
+    make_failure,
+    settle_one,
+    start_one,
+)
+
+SLACK = 600 * SECOND  # a slow machine is not an hour late
+LEASE = 900.0
+
+
+@pytest.mark.parametrize("off", [-3600, 3600])
+async def test_the_clock_of_a_worker_is_of_no_account(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch, off: int
+) -> None:
+    """What it writes is by the server's clock, and what others wrote, it judges by that, too."""
+    nanoseconds = time.time_ns
+    async with PostgresStore(postgres_url) as other, PostgresStore(postgres_url) as store:
+        now = await other.ping()
+        theirs = await start_one(other, lease=LEASE)
+        monkeypatch.setattr(time, "time_ns", lambda: nanoseconds() + off * 1_000_000_000)
+
+        ours = await start_one(store, lease=LEASE, policy=Policy(backoff=Fixed(seconds=LEASE)))
+        later = await enqueue_one(store, delay=LEASE)
+        await store.put_records([Put(kind="k", key="k", value=b"", ttl=LEASE)])
+        [extended] = await store.extend([theirs.lease], LEASE)
+        written = [ours.created_at, ours.started_at, ours.lease_until, extended.lease_until]
+
+        assert abs(await store.ping() - now) < SLACK
+        assert await claim_all(store) == await store.due(10) == await store.expired(10) == []
+        assert await other.due(10) == await other.expired(10) == []
+        assert len(await other.list_records("k")) == 1
+        await settle_one(store, ours, Failed(failure=make_failure()))
+        again = await get_one(other, ours.id)
+        assert again.state is State.RETRYING
+        written += [again.due_at, (await get_one(other, later.id)).due_at]
+        late = round(LEASE * SECOND)
+        for at, lag in zip(written, (0, 0, late, late, late, late), strict=True):
+            assert abs((at or 0) - lag - now) < SLACK
