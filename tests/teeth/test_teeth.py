@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests.stores.postgres.server import shared_server
 from tests.teeth.every import MISTAKES
 from tests.teeth.mistake import Mistake
 from tests.teeth.planting import Ended
@@ -27,8 +29,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Ended]:
         *("-p", "no:cacheprovider", "-o", "timeout=0", f"--teeth={place / 'runs'}", *TESTS),
     ]
     done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False
-    )
+        command, cwd=ROOT, env=os.environ | {"WINDLASS_TEST_POSTGRES_URL": shared_server()},
+        capture_output=True, text=True, timeout=280, check=False,
+    )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     lines = (place / "runs").read_text().splitlines()
     return [Ended(**json.loads(line)) for line in lines]
