@@ -17,7 +17,7 @@ from windlass.core.errors import StoreError
 from windlass.core.event import Event, EventType
 from windlass.stores import tailing
 from windlass.stores.postgres import PostgresStore, schema, store
-from windlass.stores.postgres.batch import Batch, Kept
+from windlass.stores.postgres.batch import Batch
 from windlass.stores.postgres.connection import Connection, Row
 from windlass.stores.postgres.engine import Engine
 from windlass.stores.postgres.hints import CHANNEL, Listener
@@ -131,7 +131,7 @@ def leases_go_by_the_workers_clock() -> None:
 @caught_by(HERE + "test_crowd.py::test_a_job_is_claimed_or_canceled_never_both_and_never_neither")
 def a_decision_is_made_without_the_lock() -> None:
     """A row is read, decided about, and written over whatever came in between."""
-    spoil("standings", "LIMIT 1 FOR UPDATE", "LIMIT 1")
+    spoil("standings", "LIMIT 1 FOR UPDATE SKIP LOCKED", "LIMIT 1")
 
 
 @caught_by(CONTRACT + "TestLeases::"
@@ -150,13 +150,13 @@ def a_lease_is_forgotten_with_its_first_job() -> None:
 
 @caught_by(HERE + "test_crowd.py::test_batches_in_opposite_orders_wait_for_each_other")
 def batches_are_locked_as_they_come() -> None:
-    """Two who settle the same jobs lock them in different orders, and the server kills one."""
+    """Two who have the same jobs lock them in different orders, and the server kills one."""
 
-    async def planted(self: Batch, ids: Iterable[UUID]) -> None:
-        wanted = [job for job in dict.fromkeys(ids) if job not in self._kept]
-        if wanted:
-            for record in await self._connection.fetch(SQL.standings, wanted):
-                self._kept[record[0]] = Kept(record)
+    load = Batch.load
+
+    async def planted(self: Batch, ids: Iterable[UUID], *, wait: bool = False) -> None:
+        for job in ids:
+            await load(self, [job], wait=wait)
 
     swap(Batch, "load", planted)
 
@@ -164,10 +164,10 @@ def batches_are_locked_as_they_come() -> None:
 # -- putting in
 
 
-@caught_by(HERE + "test_crowd.py::test_a_key_that_two_find_free_is_taken_once")
+@caught_by(HERE + "test_crowd.py::test_a_key_that_two_look_for_at_once_is_taken_once")
 def a_unique_key_is_only_looked_up() -> None:
     """First a SELECT, then an INSERT: of many who enqueue at once, all find the key free."""
-    spoil("lock_keys", "pg_advisory_xact_lock(key)", "key")
+    spoil("taken_keys", "NOT pg_try_advisory_xact_lock(key)", "false")
     object.__setattr__(SQL, "insert_keys", SQL.insert_keys + " ON CONFLICT DO NOTHING")
 
 
@@ -208,8 +208,8 @@ def nobody_polls_beneath_the_hints() -> None:
 def a_deaf_listener_is_not_noticed() -> None:
     """LISTEN is said once: behind a pooler, or after a silent drop, nobody hears, for good."""
 
-    async def planted(self: Listener) -> None:
-        await self._broken.wait()
+    async def planted(self: Listener) -> bool:
+        return await self._broken.wait()
 
     swap(Listener, "_watch", planted)
 

@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 import asyncpg
+import pytest
 from tests.stores.postgres.integrity import contradictions
 from tests.stores.postgres.server import execute
 
@@ -22,10 +23,11 @@ from windlass.core.query import Query
 from windlass.core.records import PAUSED
 from windlass.core.retry import Fixed, Policy
 from windlass.core.state import State
-from windlass.core.transition import CancelRequest
+from windlass.core.transition import CancelRequest, Status
 from windlass.store import Saying
 from windlass.stores.postgres import PostgresStore
 from windlass.stores.postgres.connection import SETTINGS
+from windlass.stores.postgres.holding import Patient
 from windlass.stores.postgres.line import whole
 from windlass.stores.postgres.queries import SQL
 from windlass.stores.postgres.rows import columns
@@ -216,31 +218,47 @@ async def held_up(url: str, statement: str) -> AsyncIterator[Callable[[], Awaita
 
 
 async def test_batches_in_opposite_orders_wait_for_each_other(postgres_url: str) -> None:
-    """Both get to the middle, each from its end, if they lock jobs as they come."""
+    """Both would get to the middle, each from its end, if they locked jobs as they come."""
     async with PostgresStore(postgres_url) as one, PostgresStore(postgres_url) as other:
-        jobs = [make_job() for _ in range(5)]
-        await one.enqueue(jobs)
-        requests = [CancelRequest(job_id=job.id) for job in jobs]
+        ids = [row.id for row in await finished(one, 5)]
         [[before]] = await execute(postgres_url, DEADLOCKS)
-        lock = f"SELECT FROM windlass_job WHERE id = '{jobs[2].id}' FOR UPDATE"
+        lock = f"SELECT FROM windlass_job WHERE id = '{ids[2]}' FOR UPDATE"
         async with held_up(postgres_url, lock) as two_wait:
-            both = asyncio.gather(one.cancel(requests), other.cancel(requests[::-1]))
+            both = asyncio.gather(one.delete(ids), other.delete(ids[::-1]))
             await two_wait()
-        answers = await both
+        answers = [{answer.status for answer in batch} for batch in await both]
 
-    assert all(answer.state is State.CANCELED for batch in answers for answer in batch)
+    assert {Status.APPLIED} in answers
+    assert {Status.MISSING} in answers
     assert await execute(postgres_url, DEADLOCKS) == [(before,)]
 
 
-async def test_a_key_that_two_find_free_is_taken_once(postgres_url: str) -> None:
-    """Nobody can insert anything until both have looked."""
+async def finished(store: PostgresStore, number: int) -> list[JobRow]:
+    await store.enqueue([make_job() for _ in range(number)])
+    rows = await claim_all(store)
+    await store.apply([settle(row, Succeeded(), random=even) for row in rows])
+    return rows
+
+
+async def test_a_key_that_two_look_for_at_once_is_taken_once(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody can insert anything before both have looked."""
+    turned_away = asyncio.Event()
+    closes_within = Patient._closes_within
+
+    async def try_later(self: Patient[Any, Any], nap: float) -> bool:
+        turned_away.set()
+        return await closes_within(self, nap)
+
+    monkeypatch.setattr(Patient, "_closes_within", try_later)
     async with PostgresStore(postgres_url) as one, PostgresStore(postgres_url) as other:
-        lock = "LOCK TABLE windlass_job IN SHARE MODE"
-        async with held_up(postgres_url, lock) as two_wait:
-            both = asyncio.gather(
-                one.enqueue([make_job(unique_key="u")]), other.enqueue([make_job(unique_key="u")])
-            )
-            await two_wait()
+        async with held_up(postgres_url, "LOCK TABLE windlass_job IN SHARE MODE") as two_wait:
+            enqueues = (store.enqueue([make_job(unique_key="u")]) for store in (one, other))
+            both = asyncio.gather(*enqueues)
+            looked = [asyncio.ensure_future(it) for it in (two_wait(), turned_away.wait())]
+            await asyncio.wait(looked, return_when=asyncio.FIRST_COMPLETED)
+            looked[0].cancel()
         [[first], [second]] = await both
 
         assert {first.status, second.status} == {EnqueueStatus.CREATED, EnqueueStatus.DUPLICATE}
