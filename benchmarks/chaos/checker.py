@@ -16,6 +16,10 @@ MICROSECONDS = 1_000_000
 _FINAL = {"succeeded", "failed", "canceled"}
 LOST = {"crash", "give-up"}  # how an attempt ends whose lease ran out
 GUILTY = {"killer", "segfault", "glutton"}  # tasks that end the process they run in
+_INSTANTS = (
+    "created_at", "queued_at", "started_at", "first_started_at", "ended_at", "updated_at",
+    "cancel_at",
+)  # fmt: skip
 # Crashes without a line in the log, for the attempt was the last: a killer's ends its job, and so
 # does that of a job whose cancel was accepted.
 _LAST_CRASH = {"failed": {1}, "canceled": {0, 1}, "succeeded": {0}}
@@ -114,6 +118,19 @@ def _spoke_after(it: Evidence, job: str, fence: int) -> bool:
     begun = [line["at"] for line in lines if line["fence"] > fence and line["phase"] == "start"]
     spoke = [line["at"] for line in lines if line["fence"] == fence]
     return bool(begun and spoke) and max(spoke) > min(begun)
+
+
+def instants_are_by_the_stores_clock(it: Evidence) -> Iterator[str]:
+    """Nothing happened before the storm began, or after it was over, by the clock of the store."""
+    first, last = it.plan["began"] - MICROSECONDS, it.now + MICROSECONDS  # it may be adjusted
+    for row in it.jobs:
+        instants = {name: row[name] for name in _INSTANTS}
+        lines = it.log.get(row["n"], ())
+        instants |= {f"the time of event {line['seq']}": line["at"] for line in lines}
+        for name, at in instants.items():
+            if at is not None and not first <= at <= last:
+                off = (at - (first if at < first else last)) / MICROSECONDS
+                yield f"job {row['id']}: {name} is off by {off:.0f} s: no clock of the store"
 
 
 def logs_are_dense(it: Evidence) -> Iterator[str]:
@@ -220,6 +237,7 @@ CHECKS = (
     results_are_of_the_last_attempt,
     fences_rise,
     attempts_do_not_overlap,
+    instants_are_by_the_stores_clock,
     logs_are_dense,
     attempts_are_within_bounds,
     effects_are_fenced,

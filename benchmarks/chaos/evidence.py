@@ -31,6 +31,7 @@ class Evidence:
     steps: dict[int, list[Row]]
     outcomes: dict[str, int]  # how often an end was counted, by kind
     leftovers: set[str]
+    now: int  # by the store's clock, when all was over
 
     @cached_property
     def asked(self) -> dict[str, str]:
@@ -95,6 +96,7 @@ def gather(place: Path) -> Evidence:
         steps=tables.steps,
         outcomes=tables.outcomes,
         leftovers=leftovers(place, _base(plan)),
+        now=_base(plan).now(place),
     )
 
 

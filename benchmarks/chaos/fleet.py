@@ -64,6 +64,7 @@ class Fleet:
             words=(f"-Qdefault={plan.slots}", *leases, *storm.words),
             plant=plan.plant,
             lost_calls=storm.lost_calls,
+            skew=storm.skew,
             sweep=SWEEP,
             producers=storm.producers,
         )

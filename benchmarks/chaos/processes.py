@@ -14,6 +14,7 @@ from random import Random
 from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from benchmarks.chaos.clocks import put_off
 from benchmarks.chaos.ledger import PLACE, note
 
 if TYPE_CHECKING:
@@ -48,11 +49,12 @@ class Orders:
     words: tuple[str, ...] = ()
     plant: str | None = None
     lost_calls: float = 0.0
+    skew: float = 0.0
     sweep: float = 1.0
     producers: int = 1
 
 
-def _settle_in(orders: Orders, role: str) -> None:
+def _settle_in(orders: Orders, role: str, seed: int) -> None:
     place = orders.place
     os.environ |= {
         PLACE: str(place),
@@ -68,6 +70,8 @@ def _settle_in(orders: Orders, role: str) -> None:
     Thread(target=_die_with_driver, daemon=True).start()
     if (place / "disk").exists():  # a storm of the disk: lead SQLite through it
         import_module("benchmarks.chaos.disk.entering").enter(place)
+    if orders.skew:
+        put_off(orders.skew, seed)
 
 
 def _keep_bytecode() -> None:
@@ -100,7 +104,7 @@ def work(orders: Orders, seed: int) -> None:
 
     `plant` is module:function, called first: a mistake that the storm must show.
     """
-    _settle_in(orders, "worker")
+    _settle_in(orders, "worker", seed)
     if orders.plant is not None:
         module, _, name = orders.plant.partition(":")
         getattr(import_module(module), name)()
@@ -122,7 +126,7 @@ def migrate(url: str) -> None:
 
 def sweep(orders: Orders, seed: int) -> None:
     """The worker's own loop for lost leases, alone in a process."""
-    _settle_in(orders, "sweeper")
+    _settle_in(orders, "sweeper", seed)
     _listen_in(orders, seed)
     asyncio.run(_sweep(orders.sweep))
 
@@ -140,7 +144,7 @@ async def _sweep(interval: float) -> None:
 
 def produce(orders: Orders, number: int, share: int, answered: int, seed: int) -> None:
     """Enqueue what is left of a share; each call is noted before it is made and when answered."""
-    _settle_in(orders, "producer")
+    _settle_in(orders, "producer", seed)
     _listen_in(orders, seed)
     producer = _Producer(orders, number, answered, Random(seed))
     asyncio.run(producer.run(share - answered))

@@ -50,7 +50,8 @@ class Storm:
 
     `hits` is how many of these one strike does; without a name, each strike is one. `burns` says
     that attempts may be lost by jobs that are not to blame. `lost_calls` is the part of all calls
-    of the store that raise, half of them after they were executed. `around` prepares the place
+    of the store that raise, half of them after they were executed. `skew` is how many seconds the
+    clock of each process may be off, ahead or behind. `around` prepares the place
     before the first process and tidies up after the last; the list that it gives holds in the end
     what it has to complain of. `only` is the one store that it is a storm of; `own_server` says
     that it breaks a server which must be our own.
@@ -68,6 +69,7 @@ class Storm:
     sweepers: int = 0
     burns: bool = True
     lost_calls: float = 0.0
+    skew: float = 0.0
     only: str | None = None
     own_server: bool = False
     around: Callable[[Path], AbstractContextManager[list[str]]] = _nothing

@@ -131,6 +131,16 @@ STORMS = {
             burns=False,
             only="postgresql",
         ),
+        Storm(
+            name="clocks",
+            mix=Mix(tasks=_BOTH),
+            strike=strikes.kill,
+            counts="SIGKILL",
+            every=0.1,
+            sweepers=1,
+            skew=HOUR,
+            only="postgresql",  # SQLite's clock is that of whoever writes
+        ),
         *(replace(storm, only="sqlite") for storm in DISK_STORMS.values()),
     )
 }
@@ -150,6 +160,7 @@ ASKED = {
     "all": Plan(jobs=5000, faults=150, seconds=HOUR, seed=0),
     "restart": Plan(jobs=6000, faults=60, seconds=HOUR, seed=0),
     "backends": Plan(jobs=5000, faults=500, seconds=HOUR, seed=0),
+    "clocks": Plan(jobs=5000, faults=200, seconds=HOUR, seed=0),
     **DISK_ASKED,
 }
 
@@ -163,10 +174,10 @@ def run(
     """
     for name in ("ledger", "register", "log", "data", "freeze"):
         (place / name).mkdir(parents=True)
-    facts = {"storm": storm.name, "lease": storm.lease, "burns": storm.burns, **asdict(plan)}
-    (place / "plan.json").write_text(json.dumps(facts))
     base = BASES[plan.store]
     base.prepare(place, plan.server)
+    facts = {"storm": storm.name, "lease": storm.lease, "burns": storm.burns, **asdict(plan)}
+    (place / "plan.json").write_text(json.dumps({**facts, "began": base.now(place)}))
     try:
         return _run(storm, plan, Fleet(place, storm, plan), show)
     finally:

@@ -98,6 +98,9 @@ LOST_LEASE = "WHERE type = 'attempt' AND facts ->> 'outcome' = 'crash'"
             "UPDATE windlass_log SET facts = json_set(facts, '$.started_at', at) " + LOST_LEASE,
             "before its lease ran out",
         ),
+        (set_job("created_at = created_at - 60000000"), "created_at is off by -"),
+        (set_job("updated_at = updated_at + 3600000000"), "no clock of the store"),
+        ("UPDATE windlass_log SET at = at + 3600000000 WHERE type <> 'attempt'", "time of event"),
         (set_job("seq = seq + 1"), "the log of job"),
         ("DELETE FROM windlass_log WHERE type <> 'attempt'", "the log of job"),
         ("DELETE FROM windlass_log WHERE type = 'attempt'", "ends were counted as retrying"),
@@ -310,6 +313,7 @@ def test_the_report_tells_how_long_the_jobs_of_the_dead_waited(tmp_path: Path) -
         steps={},
         outcomes={},
         leftovers=set(),
+        now=0,
     )
     found = waits(evidence)
     assert found is not None

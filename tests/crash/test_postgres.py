@@ -9,6 +9,7 @@ from random import SystemRandom
 
 import pytest
 from benchmarks.chaos.bases.server import NoServerError, own_server
+from benchmarks.chaos.clocks import OFF
 from benchmarks.chaos.report import Verdict
 from benchmarks.chaos.storms import STORMS, Plan, run
 from benchmarks.chaos.strikes import BACKEND, CRASH
@@ -35,15 +36,21 @@ def rage(tmp_path: Path) -> Rage:
     return storm
 
 
-def test_a_worker_that_does_not_wait_for_the_disk_is_seen(tmp_path: Path) -> None:
-    """The storm has teeth: what such a worker claimed and ended is done again."""
+@pytest.mark.parametrize(
+    ("storm", "mistake", "said"),
+    [
+        ("restart", "crash.planted_server:commits_do_not_wait_for_the_disk", "began twice"),
+        ("clocks", "teeth.postgres:leases_go_by_the_workers_clock", "no clock of the store"),
+    ],
+)
+def test_the_mistake_is_seen(tmp_path: Path, storm: str, mistake: str, said: str) -> None:
+    """The storms have teeth: of a worker that makes it, the checker tells."""
     plan = Plan(
         jobs=80, faults=2, seconds=60, seed=11, workers=3, calm=1.0,
-        store="postgresql", server=server_for("restart"),
-        plant="tests.crash.planted_server:commits_do_not_wait_for_the_disk",
+        store="postgresql", server=server_for(storm), plant=f"tests.{mistake}",
     )  # fmt: skip
-    violations = run(STORMS["restart"], plan, tmp_path / "restart").violations
-    assert any("began twice" in violation for violation in violations), violations
+    violations = run(STORMS[storm], plan, tmp_path / storm).violations
+    assert any(said in violation for violation in violations), violations
 
 
 def server_for(name: str) -> str | None:
@@ -62,6 +69,14 @@ def test_killed_workers_lose_nothing(rage: Rage) -> None:
     verdict = rage("kill", jobs=100, faults=5)
     assert verdict.crashes > 0
     assert verdict.rescues is not None
+    assert verdict.ended == {"succeeded": verdict.jobs}
+
+
+def test_killed_workers_whose_clocks_are_up_to_an_hour_off_lose_nothing(rage: Rage) -> None:
+    """Ahead and behind, each by another while; sweepers and producers, too."""
+    verdict = rage("clocks", jobs=100, faults=5)
+    assert verdict.faults[OFF] >= 3 + 5  # the first workers, and those that replaced the killed
+    assert verdict.crashes > 0
     assert verdict.ended == {"succeeded": verdict.jobs}
 
 

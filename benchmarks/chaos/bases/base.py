@@ -39,6 +39,9 @@ class Base(Protocol):
     def url(self, place: Path) -> str:
         """For WINDLASS_URL."""
 
+    def now(self, place: Path) -> int:
+        """What the clock shows that the store goes by, in microseconds."""
+
     def ended(self, place: Path) -> int:
         """How many jobs have ended; cheap, for it is asked many times a second."""
 

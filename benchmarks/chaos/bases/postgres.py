@@ -66,6 +66,10 @@ class Postgres:
     def url(self, place: Path) -> str:
         return (place / _URL).read_text()
 
+    def now(self, place: Path) -> int:
+        query = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+        return int(self._value(place, query))
+
     def ended(self, place: Path) -> int:
         query = """SELECT coalesce(sum(count), 0)::bigint FROM windlass_rollup
                    WHERE outcome IN ('succeeded', 'failed', 'canceled')"""
