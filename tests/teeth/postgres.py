@@ -73,7 +73,7 @@ def a_repeated_claim_takes_more() -> None:
 @caught_by(HERE + "test_crowd.py::test_a_claim_repeated_while_it_is_under_way_hands_out_once")
 def a_claim_does_not_meet_its_repeat() -> None:
     """A claim that timed out is repeated while the server is still at it: both take jobs."""
-    spoil("claim", "CASE WHEN lease.jobs = (SELECT jobs FROM held) THEN excluded.jobs\n"
+    spoil("claim", "CASE WHEN lease.xmin = (SELECT version FROM held) THEN excluded.jobs\n"
           "            ELSE windlass_meet() END", "lease.jobs || excluded.jobs")  # fmt: skip
 
 
@@ -91,14 +91,20 @@ def a_claim_reads_only_priorities_that_it_knows() -> None:
 @caught_by(HERE + "test_line.py::test_a_job_whose_transaction_commits_late_is_found")
 def a_claim_never_looks_back() -> None:
     """Places in line are a cursor: a job that was numbered early and committed late is passed."""
-    ranges = Line.ranges
 
-    def planted(self: Line, queues: Sequence[str]) -> list[Row]:
-        if self._taken:
-            self._head_at = NEVER * 1e6
-        return ranges(self, queues)
+    def planted(self: Line, share: int) -> bool:
+        return bool(self._taken)
 
-    swap(Line, "ranges", planted)
+    swap(Line, "_avoids_the_head", planted)
+
+
+@caught_by(
+    HERE + "test_lease_rows.py::test_two_late_repeats_of_one_claim_do_not_forget_each_others_jobs"
+)
+def a_lease_row_that_looks_the_same_is_the_same() -> None:
+    """A row that was changed and changed back is taken for one that nobody touched."""
+    spoil("claim", "lease.xmin = (SELECT version FROM held)",
+          "lease.jobs = (SELECT jobs FROM held)")  # fmt: skip
 
 
 # -- leases
