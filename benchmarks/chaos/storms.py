@@ -95,7 +95,8 @@ STORMS = {
         ),
         Storm(
             name="leak",
-            mix=Mix(tasks={"innocent": 1, "leaky": 1}),
+            # So slow that a worker is looked at while it grows.
+            mix=Mix(tasks={"innocent": 1, "leaky": 2}, seconds=(0.3, 0.7)),
             lease=30.0,
             burns=False,
             words=("--processes=1", "--max-memory=160M"),

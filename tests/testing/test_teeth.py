@@ -79,7 +79,8 @@ def every_case(story: Story) -> list[dict[str, Any]]:
 
 
 def test_no_planted_mistake_is_left_out() -> None:
-    assert set(FOUND_BY) == set(Broken.__subclasses__())
+    here = {kind for kind in Broken.__subclasses__() if kind.__module__ == Broken.__module__}
+    assert set(FOUND_BY) == here
     assert len(FOUND_BY) == 10
 
 
