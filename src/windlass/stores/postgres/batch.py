@@ -20,6 +20,7 @@ from windlass.core.transition import Answer, Decision
 from windlass.stores.postgres import rows
 from windlass.stores.postgres.connection import Connection, Row
 from windlass.stores.postgres.queries import SQL
+from windlass.stores.sql.log import log_insertion
 
 
 class Kept:
@@ -104,7 +105,7 @@ class Batch:
         self._changed[kept.row.id] = kept
         for line in decision.log:
             kept.logged = True
-            self._log.append(rows.log_insertion(kept.n, line))
+            self._log.append(log_insertion(kept.n, line))
             if line.type == ATTEMPT:
                 self._remember(kept.n, line.fence, dict(line.facts))
         for point in decision.checkpoints:

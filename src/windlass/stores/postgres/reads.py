@@ -19,6 +19,7 @@ from windlass.stores.postgres import rows
 from windlass.stores.postgres.connection import Connection, Row
 from windlass.stores.postgres.enqueueing import number_of
 from windlass.stores.postgres.queries import SQL
+from windlass.stores.sql.log import log_row
 
 STRETCH = 5_000  # jobs that one page of a filtered search looks at
 _TROUBLE = frozenset({State.FAILED, State.CANCELED})
@@ -95,7 +96,7 @@ async def events(connection: Connection, job_id: UUID, after: int, limit: int) -
         return None
     row = rows.job_row(found)
     *_, said, past = found
-    log = [rows.log_row(line) for line in (*said, *past)]
+    log = [log_row(line) for line in (*said, *past)]
     events = event.page(row, log, after, limit)
     last = events[-1].seq if events else after
     return EventPage(events, row.final and last >= row.seq)
@@ -106,7 +107,7 @@ async def attempts(connection: Connection, job_id: UUID) -> list[Attempt] | None
     if found is None:
         return None
     *_, past = found
-    return event.attempts(rows.job_row(found), [rows.log_row(line) for line in past])
+    return event.attempts(rows.job_row(found), [log_row(line) for line in past])
 
 
 async def checkpoints(

@@ -10,7 +10,6 @@ from typing import Any
 from uuid import UUID
 
 from windlass.core.clock import SECOND, Instant
-from windlass.core.event import LogRow
 from windlass.core.failure import Failure
 from windlass.core.job import DEFAULT_POLICY, JobRow, NewJob, Standing
 from windlass.core.retry import Policy
@@ -202,24 +201,3 @@ def waiting(s: Standing) -> tuple[bool, Instant | None]:
     if s.expires_at is not None and s.first_started_at is None and s.state is not State.RETRYING:
         times.append(s.expires_at)
     return aside or bool(times), min(times, default=None)
-
-
-def log_row(r: Row) -> LogRow:
-    seq, at, kind, attempt, fence, said, facts, body = r
-    return LogRow(
-        seq=seq,
-        at=at,
-        type=kind,
-        attempt=attempt,
-        fence=fence,
-        n=said,
-        facts=json.loads(facts) if facts is not None else {},
-        body=body,
-    )
-
-
-def log_insertion(n: int, line: LogRow) -> Row:
-    facts = json.dumps(dict(line.facts), separators=(",", ":")) if line.facts else None
-    return (
-        n, line.seq, line.at, line.type, line.attempt, line.fence, line.n, facts, line.body
-    )  # fmt: skip

@@ -21,6 +21,7 @@ from windlass.core.records import PAUSED
 from windlass.core.state import State, Trigger
 from windlass.core.transition import Answer, CancelRequest, Decision, Status, Transition
 from windlass.store import Saying
+from windlass.stores.sql.log import log_insertion
 from windlass.stores.sqlite import rows
 from windlass.stores.sqlite.connection import every, first, single
 from windlass.stores.sqlite.queries import SQL
@@ -228,7 +229,7 @@ class _Batch:
             rows.saved(found, decision.changes, position, logged=bool(decision.log))
         )
         for line in decision.log:
-            tx.connection.execute(SQL.insert_log, rows.log_insertion(n, line))
+            tx.connection.execute(SQL.insert_log, log_insertion(n, line))
         for point in decision.checkpoints:
             values = (n, point.step, point.value, point.attempt, point.at)
             tx.connection.execute(SQL.put_step, values)

@@ -18,6 +18,7 @@ from windlass.core.records import PAUSED, Entry, Put, PutAnswer
 from windlass.core.state import FINAL, State
 from windlass.core.transition import Checkpoint
 from windlass.store import COUNT_CAP, EventPage, Pruned, QueueStats, Retention, Rollup
+from windlass.stores.sql.log import log_row
 from windlass.stores.sqlite import rows
 from windlass.stores.sqlite.connection import every, first, single
 from windlass.stores.sqlite.jobs import forget, load, whole
@@ -172,7 +173,7 @@ def events(connection: apsw.Connection, job_id: UUID, after: int, limit: int) ->
 
 
 def _log(connection: apsw.Connection, sql: str, parameters: tuple[int, ...]) -> list[LogRow]:
-    return [rows.log_row(line) for line in every(connection, sql, parameters)]
+    return [log_row(line) for line in every(connection, sql, parameters)]
 
 
 def attempts(connection: apsw.Connection, job_id: UUID) -> list[Attempt] | None:

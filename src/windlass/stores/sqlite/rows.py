@@ -9,7 +9,6 @@ from typing import Any, TypeAlias
 from uuid import UUID
 
 from windlass.core.clock import SECOND, Instant
-from windlass.core.event import LogRow
 from windlass.core.failure import Failure
 from windlass.core.ids import uuid_of
 from windlass.core.job import DEFAULT_POLICY, JobRow, NewJob, Opening, Standing, opening
@@ -150,24 +149,3 @@ def saved(r: Row, changes: Changes, position: int | None, *, logged: bool) -> li
         values[_PLACE["logged"]] = 1
     values.append(r[0])
     return values
-
-
-def log_row(r: Row) -> LogRow:
-    seq, at, kind, attempt, fence, said, facts, body = r
-    return LogRow(
-        seq=seq,
-        at=at,
-        type=kind,
-        attempt=attempt,
-        fence=fence,
-        n=said,
-        facts=json.loads(facts) if facts is not None else {},
-        body=body,
-    )
-
-
-def log_insertion(n: int, line: LogRow) -> Row:
-    facts = json.dumps(dict(line.facts), separators=(",", ":")) if line.facts else None
-    return (
-        n, line.seq, line.at, line.type, line.attempt, line.fence, line.n, facts, line.body
-    )  # fmt: skip
