@@ -87,11 +87,11 @@ async def _alike(
     if shared is None or not rows.fits(payloads):
         return None
     try:
-        stored = await connection.fetch(SQL.insert_alike, now, ids, payloads, *shared)
+        [[numbers, at]] = await connection.fetch(SQL.insert_alike, now, ids, payloads, *shared)
     except asyncpg.UniqueViolationError:
         return None
     made = EnqueueStatus.CREATED
-    return [Enqueued(made, new, at, n) for new, (n, at) in zip(wanted, stored, strict=True)]
+    return [Enqueued(made, new, at, n) for new, n in zip(wanted, numbers, strict=True)]
 
 
 async def _one_by_one(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from functools import partial
+from operator import attrgetter
 from uuid import UUID
 
 from asyncpg.exceptions import LockNotAvailableError
@@ -48,7 +49,7 @@ async def claim(
     taken: list[JobRow] = []
     while parts is not None and not taken:
         found = await _claim(connection, wish, now, limits, rows.columns(parts), timeout=timeout)
-        taken = [rows.job_row(record) for record in found]
+        taken = [rows.claimed(record, wish) for record in found]
         line.took(taken)
         parts = line.ranges_when_idle(list(limits))
     place = {queue: index for index, queue in enumerate(limits)}
@@ -124,19 +125,37 @@ def plain_successes(wishes: Mapping[int, Transition]) -> list[Transition]:
     ]
 
 
+def _kinds(wishes: Sequence[Transition]) -> tuple[list[UUID], bytes, list[int], list[UUID | None]]:
+    """Their ids, of which kind each is, and the fence and the token of each kind."""
+    ids: list[UUID] = []
+    marks: list[bytes] = []
+    known: dict[tuple[int, UUID | None], bytes] = {}
+    fence, token, mark = -1, None, b""
+    for wish in wishes:
+        ids.append(wish.job_id)
+        if wish.token is not token or wish.fence != fence:  # those of one claim stand together
+            fence, token = wish.fence, wish.token
+            mark = known.setdefault((fence, token), len(known).to_bytes(2, "little"))
+        marks.append(mark)
+    return ids, b"".join(marks), [kind[0] for kind in known], [kind[1] for kind in known]
+
+
 async def succeed(
     connection: Connection, wishes: Sequence[Transition], now: Instant | None, shard: int
 ) -> set[UUID]:
     """Settle what still holds; the rest is for `apply` to decide about."""
-    values = [
-        (wish.job_id, wish.fence, wish.token, wish.result)
-        for wish in sorted(wishes, key=lambda wish: wish.job_id)
-    ]
+    order = [(wish, wish.result) for wish in sorted(wishes, key=attrgetter("job_id"))]
     done: set[UUID] = set()
     with contextlib.suppress(LockNotAvailableError):  # somebody has one of them: see there
-        for piece in rows.portions(values, 3):
-            found = await connection.fetch(SQL.succeed, now, *rows.columns(piece), shard)
-            done.update(record[0] for record in found)
+        for piece in rows.portions(order, 1):
+            ids, *leases = _kinds([wish for wish, _ in piece])
+            results = [result for _, result in piece]
+            alike = results.count(results[0]) == len(results)
+            result = ((), results[0]) if alike else (results, None)
+            [[count, some]] = await connection.fetch(
+                SQL.succeed, now, ids, *leases, *result, shard
+            )
+            done.update(ids if count == len(ids) else some or ())
     return done
 
 

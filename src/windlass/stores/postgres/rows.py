@@ -12,6 +12,7 @@ from uuid import UUID
 from windlass.core.clock import SECOND, Instant
 from windlass.core.failure import Failure
 from windlass.core.job import DEFAULT_POLICY, JobRow, NewJob, Standing
+from windlass.core.lease import Claim
 from windlass.core.retry import Policy
 from windlass.core.state import FINAL, State, Trigger
 from windlass.stores.postgres.connection import Row
@@ -158,6 +159,21 @@ def job_row(record: Row) -> JobRow:
         _NO_HEADERS if r[50] is None else json.loads(r[50]),
         request_id, r[51], r[52], r[53], r[54],  # digest, unique_key, retry_of, retried_as
         root_id, r[55],
+    )  # fmt: skip
+
+
+def claimed(record: Row, wish: Claim) -> JobRow:
+    """What `claim` answers: the whole row, or what is not known of a job just begun."""
+    job_id, n, queue, task, created_at, started_at, lease_until, payload, priority, whole = record
+    if whole is not None:
+        return job_row(whole)
+    return _job(
+        job_id, queue, task, created_at, None,  # expires_at
+        State.RUNNING, Trigger.CLAIM, False, 0, n, None,  # held, waiting_for, position, due_at
+        1, 1, wish.token, wish.worker, lease_until,  # attempt, fence
+        created_at, started_at, started_at, None, started_at,  # from queued_at to updated_at
+        3, 2, 3,  # seq, queued_seq, started_seq
+        serial=n, payload=payload, priority=priority, headers=_NO_HEADERS,
     )  # fmt: skip
 
 
