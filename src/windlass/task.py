@@ -69,6 +69,9 @@ class Signature:
             whose = f"the parameter {key!r} of task {name!r}"
             self._arguments[key] = _adapter(hints.get(key, Any), whose)
         self._known = self._arguments.keys()
+        # Found once: each is looked up for every argument of every job.
+        self._validate = {key: it.validator.validate_python for key, it in self._arguments.items()}
+        self._write = {key: it.serializer.to_python for key, it in self._arguments.items()}
         self._positional = [
             key
             for key, parameter in self._bound.parameters.items()
@@ -82,6 +85,7 @@ class Signature:
         result = hints.get("return", Any)
         never = result in (NoReturn, Never)
         self._result = _adapter(Any if never else result, f"the result of task {name!r}")
+        self._write_result = self._result.serializer.to_python
 
     def store(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """What is stored for a call with these arguments; says which one is wrong, and why."""
@@ -91,7 +95,7 @@ class Signature:
         stored: dict[str, Any] = {}
         for key, value in checked.items():
             try:
-                stored[key] = self._arguments[key].serializer.to_python(value, **_AS_JSON)
+                stored[key] = self._write[key](value, **_AS_JSON)
             except (PydanticSerializationError, ValueError) as error:
                 raise InvalidArgumentError(
                     f"task {self._name!r}: argument {key!r} cannot be stored: {error}"
@@ -124,11 +128,12 @@ class Signature:
         """The arguments for a call, from what was stored; what the task no longer has is left."""
         if not isinstance(stored, dict):
             raise InvalidInput(f"task {self._name!r}: the stored arguments are {stored!r:.80}")
-        known = {key: value for key, value in stored.items() if key in self._arguments}
+        known = stored
+        if stored.keys() != self._known:
+            known = {key: value for key, value in stored.items() if key in self._known}
         checked, problems = self._check(known, strict=False)
-        for key in self._needed:
-            if key not in known:
-                problems.append(f"argument {key!r}: missing")
+        if len(known) < len(self._known):
+            problems += [f"argument {key!r}: missing" for key in self._needed if key not in known]
         if problems:
             raise InvalidInput(f"task {self._name!r}: {'; '.join(problems)}")
         return checked
@@ -140,7 +145,7 @@ class Signature:
         problems: list[str] = []
         for key, value in given.items():
             try:
-                checked[key] = self._arguments[key].validator.validate_python(value, strict=strict)
+                checked[key] = self._validate[key](value, strict=strict)
             except pydantic.ValidationError as error:
                 problems += _explain(key, error)
         return checked, problems
@@ -148,7 +153,7 @@ class Signature:
     def result(self, value: Any) -> Any:
         """What is stored for a result, as plain data."""
         try:
-            return self._result.serializer.to_python(value, **_AS_JSON, warnings=False)
+            return self._write_result(value, **_AS_JSON, warnings=False)
         except (PydanticSerializationError, ValueError) as error:
             raise InvalidResult(
                 f"the result of task {self._name!r} cannot be stored: {error}"

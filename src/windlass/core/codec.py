@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from hashlib import blake2b
+from json.encoder import c_make_encoder as _make_encoder  # type: ignore[attr-defined]
+from json.encoder import encode_basestring
 from typing import Any, Protocol
 
 from windlass.core.errors import CodecError
 
 _MAX_DEPTH = 100
-_write = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
-_read = json.JSONDecoder().decode
+_encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+_decoder = json.JSONDecoder()
+# Without a look for space around the value, which takes as long again.
+_scan = _decoder.scan_once  # type: ignore[attr-defined]
 DIGEST = 16
 
 
@@ -53,7 +57,14 @@ class JsonCodec:
 
     def decode(self, data: bytes, purpose: Purpose) -> Any:
         try:
-            return _read(data.decode())
+            text = data.decode()
+            try:
+                value, end = _scan(text, 0)
+                if end == len(text):
+                    return value
+            except StopIteration:
+                pass
+            return _decoder.decode(text)  # there is space around it, or it is wrong
         except (ValueError, RecursionError) as error:
             raise CodecError(
                 f"the {purpose} is not JSON ({error}); was it written by another codec?"
@@ -64,6 +75,23 @@ class JsonCodec:
         # Sorted, because equal objects may come with their keys in any order.
         ordered = json.dumps(json.loads(plain), sort_keys=True, separators=(",", ":"))
         return blake2b(ordered.encode(), digest_size=DIGEST).digest()
+
+
+def _writer() -> Callable[[Any], str]:
+    """The encoder's `encode`, which makes anew what it works with for each value: once is enough.
+
+    Without its notes of what it is inside of, which an error would leave behind: a value that
+    contains itself is found by its depth.
+    """
+    if _make_encoder is None:  # this Python has none of its own
+        return _encoder.encode
+    pieces = _make_encoder(
+        None, _encoder.default, encode_basestring, None, ":", ",", False, False, False
+    )
+    return lambda value: "".join(pieces(value, 0))
+
+
+_write = _writer()
 
 
 def _culprit(value: Any, path: str = "", depth: int = 0) -> str | None:

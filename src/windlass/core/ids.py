@@ -11,7 +11,8 @@ from uuid import UUID, SafeUUID
 _VERSION_7 = 0x7 << 76
 _VARIANT = 0b10 << 62
 _COUNTER_BITS = 74  # rand_a and rand_b together
-_WIDTH = 10  # bytes
+_LOW_BITS = 62  # rand_b
+_LOW = (1 << _LOW_BITS) - 1
 
 
 class Uuid7Source:
@@ -28,37 +29,38 @@ class Uuid7Source:
 
     def forget(self) -> None:
         self._lock = Lock()
-        self._entropy: Iterator[int] = iter(())
+        self._steps = _steps()
         self._milliseconds = 0
+        self._head = 0  # all of it but the counter
         self._counter = 0
 
     def __call__(self) -> UUID:
         now = time.time_ns() // 1_000_000
         with self._lock:
-            entropy = next(self._entropy, None)
-            if entropy is None:
-                self._entropy = _numbers(os.urandom(_WIDTH * 256))
-                entropy = next(self._entropy)
             if now > self._milliseconds:
-                self._milliseconds = now
-                # The top bit stays clear, so that a millisecond has room to count up in.
-                self._counter = entropy >> (80 - _COUNTER_BITS + 1)
+                self._begin(now)
             else:
-                self._counter += 1 + (entropy & 0xFFFF_FFFF)
+                self._counter += next(self._steps)
                 if self._counter >> _COUNTER_BITS:
-                    self._milliseconds += 1
-                    self._counter = entropy >> (80 - _COUNTER_BITS + 1)
-            milliseconds, counter = self._milliseconds, self._counter
-        high = counter >> 62
-        low = counter & ((1 << 62) - 1)
-        return uuid_of((milliseconds << 80) | _VERSION_7 | (high << 64) | _VARIANT | low)
+                    self._begin(self._milliseconds + 1)
+            head, counter = self._head, self._counter
+        return uuid_of(head | (counter >> _LOW_BITS << 64) | (counter & _LOW))
+
+    def _begin(self, milliseconds: int) -> None:
+        self._milliseconds = milliseconds
+        self._head = (milliseconds << 80) | _VERSION_7 | _VARIANT
+        # The top bit stays clear, so that a millisecond has room to count up in.
+        self._counter = int.from_bytes(os.urandom(10), "big") >> (80 - _COUNTER_BITS + 1)
 
 
-def _numbers(data: bytes) -> Iterator[int]:
-    """80 random bits at a time: asking the system for each would cost as much as all the rest."""
-    return (int.from_bytes(data[at : at + _WIDTH], "big") for at in range(0, len(data), _WIDTH))
+def _steps() -> Iterator[int]:
+    """1 to 2**32, many at a time: asking the system for each would cost as much as all the rest."""
+    while True:
+        for number in memoryview(os.urandom(4096)).cast("I"):
+            yield number + 1
 
 
+_UNKNOWN = SafeUUID.unknown
 _set_int = UUID.int.__set__  # type: ignore[attr-defined,misc]
 _set_safe = UUID.is_safe.__set__  # type: ignore[attr-defined,misc]
 
@@ -67,7 +69,7 @@ def uuid_of(number: int) -> UUID:
     """A UUID from its 128 bits, without the constructor's questions: 0.3 µs instead of 1."""
     made = object.__new__(UUID)
     _set_int(made, number)
-    _set_safe(made, SafeUUID.unknown)
+    _set_safe(made, _UNKNOWN)
     return made
 
 

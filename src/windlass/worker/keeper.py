@@ -12,9 +12,8 @@ import asyncio
 import contextlib
 import math
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from itertools import groupby
 from threading import Lock, Thread
 from typing import Any, TypeAlias
 
@@ -50,11 +49,12 @@ def on_a_thread(name: str, work: Coroutine[Any, Any, None]) -> Join:
     return join
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Held:
-    lease: Lease
+    """What leases that were given together have in common: they are extended together, too."""
+
     seconds: float
-    due: float  # when to extend it, by the keeper's clock
+    due: float  # when to extend them, by the keeper's clock
 
 
 class Keeper:
@@ -94,17 +94,16 @@ class Keeper:
 
     def hold(self, lease: Lease, seconds: float, ago: float = 0.0) -> None:
         """`ago` is how long ago, in seconds, the lease was asked for: it began no earlier."""
-        self.hold_all([(lease, seconds)], ago)
+        self.hold_all({lease: None}, seconds, ago)
 
-    def hold_all(self, leases: Iterable[tuple[Lease, float]], ago: float = 0.0) -> None:
-        start = self._clock() - ago
+    def hold_all(self, leases: Mapping[Lease, object], seconds: float, ago: float = 0.0) -> None:
+        """The keys of a dict, for those need not be hashed again."""
+        due = self._clock() - ago + seconds / 3
         with self._lock:
-            for lease, seconds in leases:
-                due = start + seconds / 3
-                self._held[lease] = _Held(lease, seconds, due)
-                if due < self._wakes:  # only then: to wake a thread for each job would cost more
-                    self._wakes = due
-                    self._wake()
+            self._held |= dict.fromkeys(leases, _Held(seconds, due))
+            if due < self._wakes:  # only then: to wake a thread for each job would cost more
+                self._wakes = due
+                self._wake()
 
     def let_go(self, *leases: Lease) -> None:
         with self._lock:
@@ -122,13 +121,16 @@ class Keeper:
         with self._lock:
             self._loop = asyncio.get_running_loop()
         while (due := await self._next()) is not None:
-            for seconds, group in groupby(due, key=lambda held: held.seconds):
-                await self._extend(list(group), seconds)
+            for seconds, group in due.items():
+                await self._extend(group, seconds)
         self._trouble.done()
         await self._store.close()
 
-    async def _next(self) -> list[_Held] | None:
-        """Wait until one is due; the others that soon will be go with it. None: stop."""
+    async def _next(self) -> dict[float, dict[Lease, _Held]] | None:
+        """Wait until one is due; the others that soon will be go with it, by their length.
+
+        None: stop.
+        """
         while True:
             with self._lock:
                 if self._stopped:
@@ -136,28 +138,31 @@ class Keeper:
                 now = self._clock()
                 first = min((held.due for held in self._held.values()), default=math.inf)
                 if first <= now:
-                    soon = [h for h in self._held.values() if h.due <= now + h.seconds / 6]
-                    return sorted(soon, key=lambda held: held.seconds)
+                    soon: dict[float, dict[Lease, _Held]] = {}
+                    for lease, held in self._held.items():
+                        if held.due <= now + held.seconds / 6:
+                            soon.setdefault(held.seconds, {})[lease] = held
+                    return dict(sorted(soon.items()))
                 self._wakes = first
                 self._changed.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(None if first == math.inf else first - now):
                     await self._changed.wait()
 
-    async def _extend(self, group: Sequence[_Held], seconds: float) -> None:
+    async def _extend(self, group: Mapping[Lease, _Held], seconds: float) -> None:
         asked = self._clock()
         try:
-            answers = await self._store.extend([held.lease for held in group], seconds)
+            answers = await self._store.extend(list(group), seconds)
         except Exception as error:  # noqa: BLE001 - a keeper that dies takes every lease along
             self._trouble.met(error, f"extending {len(group)} leases")
-            for held in group:
+            for held in group.values():
                 held.due = self._clock() + seconds / 10
             return
         self._trouble.over()
-        for held, answer in zip(group, answers, strict=True):
+        for (lease, held), answer in zip(group.items(), answers, strict=True):
             held.due = asked + seconds / 3
             if answer.stale:
-                self.let_go(held.lease)
-                self._on_lost(held.lease)
+                self.let_go(lease)
+                self._on_lost(lease)
             elif answer.cancel_requested:
-                self._on_cancel(held.lease)
+                self._on_cancel(lease)

@@ -97,7 +97,10 @@ class Settler:
         context = attempt.context
         records = context.take() if context is not None else ()
         children = context.children if context is not None else ()
-        attempt.wish = self._wish(attempt.job, outcome, records, children)
+        if type(outcome) is Succeeded:  # nearly always: by the shortest way
+            attempt.wish = succeed(attempt.job, outcome, records, children)
+        else:
+            attempt.wish = self._wish(attempt.job, outcome, records, children)
         self._pending.append(attempt)
         if len(self._pending) == 1:
             self._some.set()
@@ -186,8 +189,6 @@ class Settler:
         records: Sequence[Record] = (),
         children: Sequence[NewJob] = (),
     ) -> Transition:
-        if isinstance(outcome, Succeeded):
-            return succeed(job, outcome, records, children)
         ends = partial(
             settle, job, outcome, random=random.random, records=records, children=children
         )

@@ -194,12 +194,13 @@ class Worker:
         ago = asyncio.get_running_loop().time() - asked
         given = self.config.lease
         attempts = [Attempt(job, job.lease, asked + ago) for job in jobs]
-        self._keeper.hold_all(
-            [(it.lease, given or it.job.lease_seconds or DEFAULT_LEASE) for it in attempts],
-            ago,
-        )
+        by_length: dict[float, dict[Lease, Attempt]] = {}
         for attempt in attempts:
-            self._attempts[attempt.lease] = attempt
+            length = given or attempt.job.lease_seconds or DEFAULT_LEASE
+            by_length.setdefault(length, {})[attempt.lease] = attempt
+        for length, group in by_length.items():
+            self._keeper.hold_all(group, length, ago)
+            self._attempts |= group
         if attempts:
             self._settled.clear()
         return attempts
@@ -207,11 +208,12 @@ class Worker:
     def _begin(self, attempt: Attempt) -> None:
         job = attempt.job
         spec = self._tasks.get(job.task)
+        loop = asyncio.get_running_loop()
         attempt.context = Context(
             job,
             self._store,
             self._codec,
-            asyncio.get_running_loop(),
+            loop,
             (spec.options.stages if spec else None) or self._kit.stages,
             kit=self._kit,
             state=self._state,
@@ -220,7 +222,7 @@ class Worker:
         if attempt.why is not None:  # it ended before it began
             self._finish(attempt, None)
             return
-        attempt.task = asyncio.create_task(self._run(attempt, attempt.context))
+        attempt.task = loop.create_task(self._run(attempt, attempt.context))
 
     async def _run(self, attempt: Attempt, context: Context) -> None:
         outcome: Outcome | None = None

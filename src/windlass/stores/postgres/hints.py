@@ -61,7 +61,8 @@ class Speaker:
         known = list(jobs)
         if work:
             self._hub.work.notify()
-        self._hub.news.tell(known)
+        if self._hub.news.followed:
+            self._hub.news.tell(known)
         self._work = self._work or work
         self._jobs.update(known)
         if self._task is None and (work or known):

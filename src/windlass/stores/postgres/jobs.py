@@ -53,7 +53,9 @@ async def claim(
         line.took(taken)
         parts = line.ranges_when_idle(list(limits))
     place = {queue: index for index, queue in enumerate(limits)}
-    taken.sort(key=lambda row: (place.get(row.queue, 0), -row.priority, row.position or 0))
+    taken.sort(key=attrgetter("position"))
+    if len({(row.queue, row.priority) for row in taken}) > 1:
+        taken.sort(key=lambda row: (place.get(row.queue, 0), -row.priority))
     return taken
 
 
@@ -152,9 +154,7 @@ async def succeed(
             results = [result for _, result in piece]
             alike = results.count(results[0]) == len(results)
             result = ((), results[0]) if alike else (results, None)
-            [[count, some]] = await connection.fetch(
-                SQL.succeed, now, ids, *leases, *result, shard
-            )
+            [[count, some]] = await connection.fetch(SQL.succeed, now, ids, *leases, *result, shard)
             done.update(ids if count == len(ids) else some or ())
     return done
 

@@ -13,7 +13,7 @@ from windlass.core.clock import Instant
 from windlass.core.enqueue import Enqueued
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.job import NewJob
-from windlass.core.state import RESCUING, Trigger
+from windlass.core.state import RESCUING, SETTLING, Trigger
 from windlass.core.transition import Answer, CancelRequest, Transition
 from windlass.store import Saying
 from windlass.stores.postgres import enqueueing, jobs
@@ -61,9 +61,10 @@ class Writes:
 
     async def apply(self, wishes: Sequence[Transition]) -> list[Answer]:
         """Workers come again, and have others to settle: they are told what is busy."""
-        if all(wish.trigger in SWEEPING for wish in wishes):
+        triggers = {wish.trigger for wish in wishes}
+        if triggers <= SWEEPING:
             answers = await self._settle(wishes, 0)
-        elif all(wish.trigger.settles for wish in wishes):
+        elif triggers <= SETTLING:
             answers = await self._settle(wishes, PATIENCE)
         else:
             return self._decided(await self._settle(wishes, self._engine.config.timeout))
@@ -101,6 +102,8 @@ class Writes:
         if plain:
             done = await engine.run(lambda c: jobs.succeed(c, plain, engine.now(), engine.shard))
             self.tell(done)
+            if len(done) == len(wishes):
+                return [jobs.SUCCEEDED] * len(wishes)
             for place, wish in list(rest.items()):
                 if wish.job_id in done:
                     answers[place] = jobs.SUCCEEDED
