@@ -89,7 +89,17 @@ class Signature:
 
     def store(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """What is stored for a call with these arguments; says which one is wrong, and why."""
-        checked, problems = self._check(self._bind(args, kwargs), strict=None)
+        given = self._bind(args, kwargs)
+        try:
+            return {
+                key: self._write[key](
+                    self._validate[key](value), mode="json", by_alias=True, round_trip=True
+                )
+                for key, value in given.items()
+            }
+        except ValueError:
+            pass  # all that is wrong is told below; pydantic's errors are of this kind
+        checked, problems = self._check(given, strict=None)
         if problems:
             raise InvalidArgumentError(f"task {self._name!r}: {'; '.join(problems)}")
         stored: dict[str, Any] = {}
@@ -128,12 +138,14 @@ class Signature:
         """The arguments for a call, from what was stored; what the task no longer has is left."""
         if not isinstance(stored, dict):
             raise InvalidInput(f"task {self._name!r}: the stored arguments are {stored!r:.80}")
-        known = stored
-        if stored.keys() != self._known:
-            known = {key: value for key, value in stored.items() if key in self._known}
+        if len(stored) == len(self._known):
+            try:
+                return {key: self._validate[key](it, strict=False) for key, it in stored.items()}
+            except (ValueError, KeyError):
+                pass  # told below, or left out there
+        known = {key: value for key, value in stored.items() if key in self._known}
         checked, problems = self._check(known, strict=False)
-        if len(known) < len(self._known):
-            problems += [f"argument {key!r}: missing" for key in self._needed if key not in known]
+        problems += [f"argument {key!r}: missing" for key in self._needed if key not in known]
         if problems:
             raise InvalidInput(f"task {self._name!r}: {'; '.join(problems)}")
         return checked
@@ -153,7 +165,9 @@ class Signature:
     def result(self, value: Any) -> Any:
         """What is stored for a result, as plain data."""
         try:
-            return self._write_result(value, **_AS_JSON, warnings=False)
+            return self._write_result(
+                value, mode="json", by_alias=True, round_trip=True, warnings=False
+            )
         except (PydanticSerializationError, ValueError) as error:
             raise InvalidResult(
                 f"the result of task {self._name!r} cannot be stored: {error}"

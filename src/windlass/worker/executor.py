@@ -78,7 +78,7 @@ class TaskRunner:
             return await self._unknown(job, context)
         try:
             stored = self._codec.decode(job.payload, Purpose.PAYLOAD)
-            if self._apart(spec, job):
+            if (job.crash_count or spec.options.executor) and self._apart(spec, job):
                 try:
                     value = await self._call(spec, job, context, stored, self._in_child)
                     return self._success(value)

@@ -23,6 +23,7 @@ class Middleware:
 
     def __init__(self) -> None:
         self._runs: list[_Run] = []
+        self.around_runs = False
         self._enqueues: list[_Enqueue] = []
 
     def add(self, given: Any) -> None:
@@ -44,6 +45,7 @@ class Middleware:
         _check(given, run, enqueue)
         if run is not None:
             self._runs.append(run)
+            self.around_runs = True
         if enqueue is not None:
             self._enqueues.append(enqueue)
 
@@ -64,10 +66,6 @@ class Middleware:
                 )
             new = changed
         return new
-
-    @property
-    def around_runs(self) -> bool:
-        return bool(self._runs)
 
     async def run(self, context: Context, task: CallNext) -> Any:
         call = task

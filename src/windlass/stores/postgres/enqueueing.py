@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from itertools import chain
@@ -43,10 +43,10 @@ def number_of(*parts: str) -> int:
     return int.from_bytes(digest[:8], "big", signed=True)
 
 
-def check(new: NewJob) -> Enqueued | None:
+def check(new: NewJob, rule: Callable[[NewJob], None] = jobs.check) -> Enqueued | None:
     """The refusal of a request that is wrong in itself."""
     try:
-        jobs.check(new)
+        rule(new)
     except RequestError as error:
         return Enqueued(EnqueueStatus.REFUSED, new, error=error)
     return None
@@ -67,9 +67,11 @@ async def plain(
     connection: Connection, wanted: Sequence[NewJob], now: Instant | None
 ) -> list[Enqueued]:
     """Jobs that only their ids can stand in the way of; nothing is looked up unless one does."""
-    answers = [check(new) for new in wanted]
+    shared = rows.alike(wanted) if check(wanted[0]) is None else None
+    rule = jobs.check if shared is None else jobs.check_own  # the rest is what the first has
+    answers = [check(new, rule) for new in wanted]
     sound = [new for new, no in zip(wanted, answers, strict=True) if no is None]
-    created = await _alike(connection, sound, now) if sound else []
+    created = await _alike(connection, sound, now, shared) if sound else []
     if created is None:
         created = await _one_by_one(connection, sound, now)
     if len(created) == len(wanted):
@@ -79,10 +81,9 @@ async def plain(
 
 
 async def _alike(
-    connection: Connection, wanted: Sequence[NewJob], now: Instant | None
+    connection: Connection, wanted: Sequence[NewJob], now: Instant | None, shared: Row | None
 ) -> list[Enqueued] | None:
     """All that can be done by the shortest statement; None: they need the longer one."""
-    shared = rows.alike(wanted)
     ids, payloads = [new.id for new in wanted], [new.payload for new in wanted]
     if shared is None or not rows.fits(payloads):
         return None

@@ -23,6 +23,7 @@ from windlass.stores.signal import Bulletin, Signal
 log = logging.getLogger("windlass.stores")
 CHANNEL = "windlass"
 APART = 0.01  # seconds between two messages of one handle
+CROWD_APART = 0.05  # the same after one that could not name its jobs, unless there is work
 MOST_JOBS = 200  # named in one message; beyond that, it is news of any job
 ANY_APART = 0.25  # seconds between two tellings that any job may have news
 PROBE = 10.0  # seconds between proofs that messages still arrive
@@ -56,11 +57,13 @@ class Speaker:
         self._jobs: set[UUID] = set()
         self._task: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()  # nobody has to be spared any more
+        self._pressing = asyncio.Event()  # there is work to tell of
 
     def tell(self, jobs: Iterable[UUID] = (), *, work: bool = False) -> None:
         known = list(jobs)
         if work:
             self._hub.work.notify()
+            self._pressing.set()
         if self._hub.news.followed:
             self._hub.news.tell(known)
         self._work = self._work or work
@@ -74,13 +77,14 @@ class Speaker:
                 message = self._message()
                 with contextlib.suppress(StoreError):
                     await self._send(message)
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(APART):
-                        await self._hurry.wait()
+                await _set_within(self._hurry, APART)
+                if message.endswith(_ANY) and not self._hurry.is_set():
+                    await _set_within(self._pressing, CROWD_APART - APART)
         finally:
             self._task = None
 
     def _message(self) -> str:
+        self._pressing.clear()
         work, self._work = self._work, False
         jobs, self._jobs = self._jobs, set()
         named = "".join(_short(job) for job in jobs) if len(jobs) <= MOST_JOBS else _ANY
@@ -88,8 +92,15 @@ class Speaker:
 
     async def finish(self) -> None:
         self._hurry.set()
+        self._pressing.set()
         while self._task is not None:
             await asyncio.wait([self._task])
+
+
+async def _set_within(event: asyncio.Event, seconds: float) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
 
 
 def _short(job: UUID) -> str:
