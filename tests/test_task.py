@@ -63,6 +63,22 @@ class Camel(pydantic.BaseModel):
         return self.first_name.upper()
 
 
+class Early(pydantic.BaseModel):
+    later: Later
+
+
+def early(early: Early) -> Early:
+    return early
+
+
+# Made while its model is incomplete, as a decorated function is that stands before it.
+EARLY = Signature(early, "early")
+
+
+class Later(pydantic.BaseModel):
+    number: int
+
+
 class Strict(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(strict=True)
     id: UUID
@@ -364,3 +380,11 @@ def test_an_argument_that_the_task_does_not_have_is_named_with_those_it_has() ->
 
     with pytest.raises(InvalidArgumentError, match=r"no argument 'pth'; it takes 'path', 'size'"):
         Signature(task, "t").store((), {"pth": "x"})
+
+
+def test_a_model_may_be_completed_after_the_task_that_takes_it() -> None:
+    given = Early(later=Later(number=1))
+    stored = {"early": {"later": {"number": 1}}}
+    assert EARLY.store((given,), {}) == stored
+    assert EARLY.restore(stored) == {"early": given}
+    assert EARLY.result(given) == stored["early"]

@@ -69,9 +69,6 @@ class Signature:
             whose = f"the parameter {key!r} of task {name!r}"
             self._arguments[key] = _adapter(hints.get(key, Any), whose)
         self._known = self._arguments.keys()
-        # Found once: each is looked up for every argument of every job.
-        self._validate = {key: it.validator.validate_python for key, it in self._arguments.items()}
-        self._write = {key: it.serializer.to_python for key, it in self._arguments.items()}
         self._positional = [
             key
             for key, parameter in self._bound.parameters.items()
@@ -85,15 +82,17 @@ class Signature:
         result = hints.get("return", Any)
         never = result in (NoReturn, Never)
         self._result = _adapter(Any if never else result, f"the result of task {name!r}")
-        self._write_result = self._result.serializer.to_python
 
     def store(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """What is stored for a call with these arguments; says which one is wrong, and why."""
         given = self._bind(args, kwargs)
         try:
             return {
-                key: self._write[key](
-                    self._validate[key](value), mode="json", by_alias=True, round_trip=True
+                key: (it := self._arguments[key]).serializer.to_python(
+                    it.validator.validate_python(value),
+                    mode="json",
+                    by_alias=True,
+                    round_trip=True,
                 )
                 for key, value in given.items()
             }
@@ -105,7 +104,7 @@ class Signature:
         stored: dict[str, Any] = {}
         for key, value in checked.items():
             try:
-                stored[key] = self._write[key](value, **_AS_JSON)
+                stored[key] = self._arguments[key].serializer.to_python(value, **_AS_JSON)
             except (PydanticSerializationError, ValueError) as error:
                 raise InvalidArgumentError(
                     f"task {self._name!r}: argument {key!r} cannot be stored: {error}"
@@ -140,7 +139,10 @@ class Signature:
             raise InvalidInput(f"task {self._name!r}: the stored arguments are {stored!r:.80}")
         if len(stored) == len(self._known):
             try:
-                return {key: self._validate[key](it, strict=False) for key, it in stored.items()}
+                return {
+                    key: self._arguments[key].validator.validate_python(value, strict=False)
+                    for key, value in stored.items()
+                }
             except (ValueError, KeyError):
                 pass  # told below, or left out there
         known = {key: value for key, value in stored.items() if key in self._known}
@@ -157,7 +159,7 @@ class Signature:
         problems: list[str] = []
         for key, value in given.items():
             try:
-                checked[key] = self._validate[key](value, strict=strict)
+                checked[key] = self._arguments[key].validator.validate_python(value, strict=strict)
             except pydantic.ValidationError as error:
                 problems += _explain(key, error)
         return checked, problems
@@ -165,9 +167,7 @@ class Signature:
     def result(self, value: Any) -> Any:
         """What is stored for a result, as plain data."""
         try:
-            return self._write_result(
-                value, mode="json", by_alias=True, round_trip=True, warnings=False
-            )
+            return self._result.serializer.to_python(value, **_AS_JSON, warnings=False)
         except (PydanticSerializationError, ValueError) as error:
             raise InvalidResult(
                 f"the result of task {self._name!r} cannot be stored: {error}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from itertools import product
 from typing import Any
@@ -80,6 +81,19 @@ def test_what_json_cannot_carry_is_refused_with_its_path(value: Any, where: str)
 def test_what_cannot_even_be_shown_is_still_refused_as_a_codec_error(value: Any) -> None:
     with pytest.raises(CodecError):
         JsonCodec().encode(value, Purpose.PAYLOAD)
+
+
+@pytest.mark.parametrize("data", [b" 1", b"1\n", b'\t{"a": [ 1 ] } '], ids=repr)
+def test_space_around_json_is_no_part_of_it(data: bytes) -> None:
+    assert JsonCodec().decode(data, Purpose.PAYLOAD) == json.loads(data)
+
+
+def test_a_value_is_written_after_one_that_was_refused() -> None:
+    kept: dict[str, Any] = {"inner": object()}
+    with pytest.raises(CodecError):
+        JsonCodec().encode(kept, Purpose.PAYLOAD)
+    kept["inner"] = 1
+    assert JsonCodec().encode(kept, Purpose.PAYLOAD) == b'{"inner":1}'
 
 
 def test_a_value_that_holds_itself_is_refused() -> None:

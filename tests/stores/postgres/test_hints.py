@@ -12,6 +12,7 @@ import pytest
 from tests.stores.postgres.server import execute
 
 from windlass.core.event import Event
+from windlass.core.ids import uuid7
 from windlass.core.outcome import Released, Succeeded
 from windlass.core.transition import CancelRequest
 from windlass.store import Saying
@@ -76,6 +77,27 @@ async def test_many_writes_are_told_in_few_messages(postgres_url: str) -> None:
                 count += 1
 
     assert 0 < count <= 2 + seconds / hints.APART
+
+
+async def test_after_news_of_a_crowd_only_work_is_told_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(hints, "CROWD_APART", 4 * PATIENCE)
+    sent: asyncio.Queue[str] = asyncio.Queue()
+    speaker = hints.Speaker(hints.Hub(), sent.put)
+    async with asyncio.timeout(PATIENCE):
+        speaker.tell(uuid7() for _ in range(hints.MOST_JOBS + 1))
+        assert (await sent.get()).endswith(" 0 *")
+        speaker.tell([uuid7()])
+        await asyncio.sleep(10 * hints.APART)
+        assert sent.empty()  # there is always news now, and those who follow look by themselves
+        speaker.tell(work=True)
+        assert " 1 " in await sent.get()  # with the job that waited
+        speaker.tell(uuid7() for _ in range(hints.MOST_JOBS + 1))
+        await sent.get()
+        speaker.tell([uuid7()])
+        await speaker.finish()  # which waits for nobody
+        assert not sent.empty()
 
 
 async def test_no_message_is_sent_in_a_transaction_that_writes_jobs(

@@ -137,8 +137,8 @@ SELECT $1::bigint, step, value, attempt, at FROM windlass_step WHERE n = $2::big
 -- first call is under way waits for it at the key of its lease, which is not the version that it saw,
 -- and is then made again.
 -- A job to which nothing happened before, and of which nothing special was asked, is told in nine
--- values instead of 57 (see `rows.claimed`): it has the number of its birth as its place in line, and
--- no event but those of being created, queued and started.
+-- values instead of 57 (see `rows.claimed`): it has the number of its birth as its place in line,
+-- and no event but those of being created, queued and started.
 WITH clock AS MATERIALIZED (SELECT windlass_now($1) AS now),
 held AS MATERIALIZED (SELECT jobs, xmin AS version FROM windlass_lease WHERE token = $2),
 before AS MATERIALIZED (
@@ -266,8 +266,8 @@ LATERAL (
 -- The one outcome that is nearly all of them, settled without a look first, in one round trip. The
 -- rule is core's `decide`, which decides whatever is not found here; the model compares the two. If
 -- somebody's open transaction holds one of the jobs, it gives up soon, and all are decided there.
--- To write an array costs the client more than all the rest, and of a batch most have their fence and
--- token in common: so there is one of each kind, and two bytes for each job that say which is its own.
+-- To write an array costs the client more than all the rest, and of a batch most have their fence
+-- and token in common: so there is one of each kind, and two bytes for each job that say which is its.
 WITH clock AS MATERIALIZED (
     SELECT windlass_now($1) AS now, set_config('lock_timeout', '250ms', true)
 ),
@@ -282,8 +282,8 @@ done AS (
             coalesce(own, $7) AS result
         FROM (
             SELECT id, own,
-                1 + get_byte($3, place::integer * 2 - 2) + 256 * get_byte($3, place::integer * 2 - 1)
-                AS kind
+                1 + get_byte($3, place::integer * 2 - 2)
+                + 256 * get_byte($3, place::integer * 2 - 1) AS kind
             FROM unnest($2::uuid[], $6::bytea[]) WITH ORDINALITY AS given (id, own, place)
         ) AS given
     ) AS wish
