@@ -29,6 +29,7 @@ from typing import Self
 from uuid import UUID
 
 from windlass.core.clock import Instant
+from windlass.core.dependency import Edges, FlowStats
 from windlass.core.enqueue import Enqueued
 from windlass.core.errors import InvalidArgumentError
 from windlass.core.event import Attempt, Event, Record
@@ -37,7 +38,7 @@ from windlass.core.lease import Claim, Extended, Lease
 from windlass.core.query import Page, Query
 from windlass.core.records import Entry, Put, PutAnswer
 from windlass.core.state import State
-from windlass.core.transition import Answer, CancelRequest, Checkpoint, Transition
+from windlass.core.transition import Answer, CancelRequest, Checkpoint, Signal, Transition
 
 DAY = 86_400.0
 COUNT_CAP = 10_000
@@ -162,10 +163,11 @@ class Store(ABC):
     # -- putting in
 
     @abstractmethod
-    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    async def enqueue(self, jobs: Sequence[NewJob], *, together: bool = False) -> list[Enqueued]:
         """Store new jobs. When this returns, what is answered CREATED is as durable as can be.
 
-        Items act in order, so that a later one meets the keys of an earlier one.
+        Items act in order, so that a later one meets the keys of an earlier one, and may depend on
+        it. With `together`, if any of them cannot be, all are refused, for the same reason.
         """
 
     # -- running
@@ -219,6 +221,10 @@ class Store(ABC):
         """Ask for cancels. APPLIED in state `canceled`, or `running`: recorded, it will win."""
 
     @abstractmethod
+    async def signal(self, signals: Sequence[Signal]) -> list[Answer]:
+        """Give jobs what they wait for, or will. A repeat is APPLIED; the first value stays."""
+
+    @abstractmethod
     async def delete(self, ids: Sequence[UUID], owner: str | None = None) -> list[Answer]:
         """Delete finished jobs with all they left. An active one is a conflict."""
 
@@ -263,6 +269,16 @@ class Store(ABC):
     @abstractmethod
     async def checkpoints(self, ids: Sequence[UUID]) -> list[Mapping[str, Checkpoint]]:
         """The recorded step results of each job, by step."""
+
+    # -- jobs that depend on jobs
+
+    @abstractmethod
+    async def edges(self, ids: Sequence[UUID]) -> list[Edges]:
+        """Whom each job waits or waited for, and who waits or waited for it."""
+
+    @abstractmethod
+    async def flows(self, ids: Sequence[UUID]) -> list[FlowStats | None]:
+        """Each flow as a whole; None for one of which nothing is kept."""
 
     # -- small data
 

@@ -12,12 +12,14 @@ from typing import Any
 from uuid import UUID
 
 from windlass.core import failure as failures
+from windlass.core import upkeep
 from windlass.core.clock import Instant, after
+from windlass.core.dependency import OnParent
 from windlass.core.event import ATTEMPT, EventType, LogRow, Record
 from windlass.core.failure import ErrorKind, Failure
 from windlass.core.job import NewJob, Standing
 from windlass.core.progress import COMPLETE, advance
-from windlass.core.state import ACTIVE, RESCUING, State, Trigger, move
+from windlass.core.state import ACTIVE, RESCUING, WAITING, State, Trigger, move
 from windlass.core.transition import (
     Answer,
     CancelRequest,
@@ -25,6 +27,7 @@ from windlass.core.transition import (
     Checkpoint,
     Decision,
     PastOutcome,
+    Signal,
     Status,
     Tally,
     Transition,
@@ -59,10 +62,17 @@ def decide(row: Standing, wish: Transition, now: Instant, past: PastOutcome) -> 
             change.end(to, wish)
     else:
         change.end(to, wish)
-    return change.decision(children=wish.children if to is State.SUCCEEDED else ())
+    suspends = to is State.RETRYING and wish.trigger is Trigger.SUSPEND
+    return change.decision(
+        children=wish.children if suspends or to is State.SUCCEEDED else (),
+        awaits=wish.awaits if suspends and not change.queued else (),
+    )
 
 
 _WAITING_MOVES = frozenset({Trigger.PROMOTE, Trigger.SUBMIT, Trigger.EXPIRE})
+
+
+_ENDED = {State.FAILED: "failed", State.CANCELED: "was canceled"}
 
 
 def _refuse(status: Status, row: Standing) -> Decision:
@@ -100,11 +110,16 @@ def _queue_or_expire(row: Standing, trigger: Trigger, at: Instant) -> Decision:
         change.values |= {"held": False, "trigger": trigger, "updated_at": at}
         if early or row.waiting_for:
             return change.decision()
-    elif row.held or early or row.waiting_for or row.due_at is None:
+    elif row.held or early or row.due_at is None or (row.waiting_for and not _started(row)):
         return _refuse(Status.CONFLICT, row)
     change.values["trigger"] = trigger
     change.queue()
     return change.decision()
+
+
+def _started(row: Standing) -> bool:
+    """Whether it is suspended: its time wakes it, whoever it still waits for."""
+    return row.state is State.RETRYING
 
 
 def _crashed(wish: Transition) -> bool:
@@ -115,7 +130,7 @@ def _crashed(wish: Transition) -> bool:
 class _Change:
     """A decision in the making: numbers the log rows and gathers the new values."""
 
-    __slots__ = ("at", "checkpoints", "log", "queued", "row", "seq", "tally", "values")
+    __slots__ = ("at", "checkpoints", "log", "queued", "row", "seq", "tally", "unwait", "values")
 
     def __init__(self, row: Standing, at: Instant) -> None:
         self.row = row
@@ -125,6 +140,7 @@ class _Change:
         self.log: list[LogRow] = []
         self.checkpoints: list[Checkpoint] = []
         self.queued = False
+        self.unwait = False
         self.tally: Tally | None = None
 
     def next_seq(self) -> int:
@@ -204,8 +220,22 @@ class _Change:
             self.values["cancel_reason"] = wish.reason
         if _crashed(wish):
             self.values["crash_count"] = row.crash_count + 1
+        self._wait_no_more()
         self.next_seq()
         self._count(to)
+
+    def end_with(self, parent: UUID, ended: State) -> None:
+        """Its parent was lost, and its policy is to go with it."""
+        row = self.row
+        cancels = row.on_parent is OnParent.CANCEL
+        wish = Transition(
+            job_id=row.id,
+            fence=row.fence,
+            trigger=Trigger.PARENT_CANCEL if cancels else Trigger.PARENT_FAIL,
+            reason=f"job {parent}, which it depends on, {_ENDED[ended]}",
+            error=Failure(code=failures.PARENT_FAILED, kind=ErrorKind.TERMINAL),
+        )
+        self.end(State.CANCELED if cancels else State.FAILED, wish)
 
     def leave_attempt(self, wish: Transition) -> None:
         """The attempt is over, the job is not: its story moves to the log."""
@@ -249,7 +279,8 @@ class _Change:
             "due_at": None if wish.delay is None else after(at, wish.delay),
         }
         self._count(State.RETRYING)
-        if wish.delay == 0:
+        news = wish.signals is not None and row.signals > wish.signals
+        if wish.delay == 0 or (news and wish.trigger is Trigger.SUSPEND):
             self.queue()
 
     def queue(self) -> None:
@@ -263,6 +294,12 @@ class _Change:
             "queued_seq": self.next_seq(),
         }
         self.queued = True
+        self._wait_no_more()
+
+    def _wait_no_more(self) -> None:
+        if self.values.get("waiting_for", self.row.waiting_for):
+            self.values["waiting_for"] = 0
+            self.unwait = True
 
     def _count(self, outcome: State) -> None:
         row = self.row
@@ -271,7 +308,7 @@ class _Change:
         else:
             self.tally = Tally(outcome, self.at - (row.queued_at or row.created_at), 0)
 
-    def decision(self, children: Sequence[NewJob] = ()) -> Decision:
+    def decision(self, children: Sequence[NewJob] = (), awaits: Sequence[UUID] = ()) -> Decision:
         return Decision(
             Answer(Status.APPLIED, self.values.get("state", self.row.state)),
             self.values,
@@ -280,6 +317,8 @@ class _Change:
             children,
             self.queued,
             self.tally,
+            awaits,
+            self.unwait,
         )
 
 
@@ -312,6 +351,55 @@ def cancel(row: Standing, request: CancelRequest, now: Instant) -> Decision:
         return change.decision()
     wish = Transition(job_id=row.id, fence=row.fence, trigger=Trigger.CANCEL, reason=request.reason)
     change.end(State.CANCELED, wish)
+    return change.decision()
+
+
+def parent_ended(row: Standing, parent: UUID, ended: State, now: Instant) -> Decision:
+    """What the end of one job that it waits for does to a waiting one."""
+    if row.state not in WAITING or not row.waiting_for:
+        return _refuse(Status.CONFLICT, row)
+    at = max(now, row.updated_at)
+    change = _Change(row, at)
+    if ended is not State.SUCCEEDED and not _started(row) and row.on_parent is not OnParent.RUN:
+        change.end_with(parent, ended)
+        return change.decision()
+    change.values = {"waiting_for": row.waiting_for - 1}  # no event, so no other instant
+    if row.waiting_for > 1:
+        return change.decision()
+    if row.held or (row.due_at is not None and row.due_at > at and not _started(row)):
+        return change.decision()
+    if upkeep.too_late(row, at):
+        return change.decision()  # the sweep ends it, like all that expired
+    change.values |= {"trigger": Trigger.PROMOTE, "updated_at": at}
+    change.queue()
+    return change.decision()
+
+
+def suspended(row: Standing, others: int, now: Instant) -> Decision:
+    """How a job goes on that was just suspended, and waits for so many that have not ended."""
+    change = _Change(row, max(now, row.updated_at))
+    if others:
+        change.values = {"waiting_for": others}
+    else:
+        change.queue()
+    return change.decision()
+
+
+def signal(row: Standing, given: Signal, now: Instant, *, known: bool) -> Decision:
+    """Something that a job may wait for has come. The first one of a name stays."""
+    if known:
+        return _refuse(Status.APPLIED, row)
+    if row.state not in ACTIVE:
+        return _refuse(Status.CONFLICT, row)
+    change = _Change(row, max(now, row.updated_at))
+    change.checkpoints.append(Checkpoint(given.step, given.value, row.attempt, change.at))
+    facts = {"step": given.step, "status": "received"}
+    change.add(EventType.STEP_STATUS.value, facts, None)
+    change.values["signals"] = row.signals + 1
+    waits = row.state is State.RETRYING and row.trigger is Trigger.SUSPEND and not row.waiting_for
+    if waits and not row.cancel_requested:
+        change.values["trigger"] = Trigger.PROMOTE
+        change.queue()
     return change.decision()
 
 

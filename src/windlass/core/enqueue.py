@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from uuid import UUID
 
 from windlass.core.clock import Instant
+from windlass.core.dependency import OnParent, Parent
 from windlass.core.errors import ConflictError, NotFoundError, RequestError
-from windlass.core.job import JobRow, NewJob, birth
-from windlass.core.state import WAITING
+from windlass.core.job import JobRow, NewJob, birth, check
+from windlass.core.state import WAITING, State
 from windlass.core.transition import CancelRequest
 from windlass.core.value import pair
 
@@ -54,16 +55,27 @@ class Rivals:
     same_key: JobRow | None = None  # active, of the same owner and task
     origin: JobRow | None = None  # the job that this one retries
     active_retry: JobRow | None = None  # the active job of the origin's lineage, if any
+    parents: Mapping[UUID, Parent] = field(default_factory=dict)  # of those it depends on
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """`displace` is the waiting job that gives way (debounce), in the same write."""
+    """`displace` is the waiting job that gives way (debounce), in the same write.
+
+    `waits_for` are the parents that have not ended. `lost` is one that ended without success, so
+    that the job is stored, and ends with it at once.
+    """
 
     status: EnqueueStatus
     existing: JobRow | None = None
     displace: JobRow | None = None
     error: RequestError | None = None
+    waits_for: tuple[UUID, ...] = ()
+    lost: Parent | None = None
+
+    @property
+    def waiting_for(self) -> int:
+        return len(self.waits_for) + (self.lost is not None)
 
 
 def admit(new: NewJob, rivals: Rivals) -> Admission:
@@ -76,11 +88,30 @@ def admit(new: NewJob, rivals: Rivals) -> Admission:
         if refusal is not None:
             return refusal
     rival = rivals.same_key
-    if rival is not None:
-        if not (new.debounce and rival.state in WAITING):
-            return Admission(EnqueueStatus.DUPLICATE, rival)
-        return Admission(EnqueueStatus.CREATED, displace=rival)
-    return Admission(EnqueueStatus.CREATED)
+    if rival is not None and not (new.debounce and rival.state in WAITING):
+        return Admission(EnqueueStatus.DUPLICATE, rival)
+    if new.depends_on:
+        return replace(_depends(new, rivals.parents), displace=rival)
+    return Admission(EnqueueStatus.CREATED, displace=rival)
+
+
+def _depends(new: NewJob, parents: Mapping[UUID, Parent]) -> Admission:
+    """Parents are there before their children: so there is no cycle."""
+    waits_for: list[UUID] = []
+    lost: Parent | None = None
+    for parent_id in new.depends_on:
+        parent = parents.get(parent_id)
+        if parent is None or parent.owner != new.owner:
+            error = NotFoundError(
+                f"job {new.id} depends on {parent_id}, and there is no such job; "
+                "enqueue a job after those that it depends on"
+            )
+            return Admission(EnqueueStatus.REFUSED, error=error)
+        if parent.open:
+            waits_for.append(parent_id)
+        elif parent.state is not State.SUCCEEDED and new.on_parent is not OnParent.RUN:
+            lost = lost or parent
+    return Admission(EnqueueStatus.CREATED, waits_for=tuple(waits_for), lost=lost)
 
 
 def give_way(displaced: JobRow) -> CancelRequest:
@@ -89,12 +120,32 @@ def give_way(displaced: JobRow) -> CancelRequest:
 
 
 def refusal(children: Sequence[NewJob], rivals: Callable[[NewJob], Rivals]) -> RequestError | None:
-    """Why these cannot all be handed over: children become real together, or not at all."""
+    """Why these cannot all be stored: children and the jobs of a flow come together or not at all.
+
+    One may depend on those before it.
+    """
+    before: dict[UUID, Parent] = {}
     for child in children:
-        verdict = admit(child, rivals(child))
+        seen = rivals(child)
+        if child.depends_on:
+            siblings = {id_: before[id_] for id_ in child.depends_on if id_ in before}
+            seen = replace(seen, parents={**siblings, **seen.parents})
+        verdict = admit(child, seen)
         if verdict.error is not None:
             return verdict.error
+        if verdict.status is EnqueueStatus.CREATED:
+            before[child.id] = Parent(child.id, child.owner, State.CREATED)
     return None
+
+
+def refused(jobs: Sequence[NewJob], rivals: Callable[[NewJob], Rivals]) -> RequestError | None:
+    """The same for jobs that nobody has looked at yet."""
+    try:
+        for new in jobs:
+            check(new)
+    except RequestError as error:
+        return error
+    return refusal(jobs, rivals)
 
 
 def _differs(new: NewJob, row: JobRow) -> bool:

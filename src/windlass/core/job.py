@@ -12,6 +12,7 @@ from uuid import UUID
 
 from windlass.core import limits
 from windlass.core.clock import MAX_INSTANT, Instant, after
+from windlass.core.dependency import OnParent
 from windlass.core.errors import InvalidArgumentError
 from windlass.core.failure import Failure
 from windlass.core.lease import Lease, check_lease
@@ -30,7 +31,8 @@ class NewJob:
 
     `digest` is the caller's own fingerprint of the request: the store compares it to tell a repeat
     from a different request under the same name. With `debounce`, a waiting job of the same unique
-    key gives way to this one.
+    key gives way to this one. It runs when every job in `depends_on` has succeeded, and `on_parent`
+    says what happens if one did not. Jobs of one flow share its id.
     """
 
     id: UUID
@@ -55,11 +57,19 @@ class NewJob:
     debounce: bool = False
     retry_of: UUID | None = None
     resume: bool = False
+    depends_on: tuple[UUID, ...] = ()
+    on_parent: OnParent = OnParent.CANCEL
+    flow_id: UUID | None = None
 
     @property
     def plain(self) -> bool:
         """Whether nothing but its id can stand in its way."""
-        return self.request_id is None and self.unique_key is None and self.retry_of is None
+        return (
+            self.request_id is None
+            and self.unique_key is None
+            and self.retry_of is None
+            and not self.depends_on
+        )
 
 
 @value
@@ -68,7 +78,9 @@ class Standing:
 
     The current attempt lives here. `base_*` is the progress it started from, `queued_seq` and
     `started_seq` are its event numbers, 0 once they have moved to the log with a past attempt.
-    `said` is the highest record number stored for the current fence.
+    `said` is the highest record number stored for the current fence. `waiting_for` counts the jobs
+    that have to end first, `awaited` says that there are some which wait for this one, `signals`
+    counts those that it got.
     """
 
     id: UUID
@@ -110,6 +122,9 @@ class Standing:
     error: Failure | None = None
     result: bytes | None = None
     last_step: str | None = None
+    on_parent: OnParent = OnParent.CANCEL
+    awaited: bool = field(default=False, compare=False)  # a hint for the store
+    signals: int = 0
 
     @property
     def final(self) -> bool:
@@ -159,6 +174,7 @@ class JobRow(Standing):
     retried_as: UUID | None = None
     root_id: UUID | None = None
     log_floor: int = 0
+    flow_id: UUID | None = None
 
     @property
     def lease(self) -> Lease:
@@ -193,19 +209,25 @@ class Opening:
     expires_at: Instant | None
 
 
-def opening(new: NewJob, now: Instant) -> Opening:
+def opening(new: NewJob, now: Instant, waiting_for: int = 0) -> Opening:
     due = new.run_at if new.run_at is not None else after(now, new.delay) if new.delay else now
     expires = new.expires_at
     if expires is None and new.expires_in is not None:
         expires = after(now, new.expires_in)
-    if new.hold or due > now:
+    if new.hold or waiting_for or due > now:
         return Opening(State.CREATED, 1, None, due if due > now else None, expires)
     return Opening(State.QUEUED, 2, now, None, expires)
 
 
-def birth(new: NewJob, now: Instant, serial: int, root_id: UUID | None = None) -> JobRow:
+def birth(
+    new: NewJob,
+    now: Instant,
+    serial: int,
+    root_id: UUID | None = None,
+    waiting_for: int = 0,
+) -> JobRow:
     """The row of a job that was just enqueued."""
-    start = opening(new, now)
+    start = opening(new, now, waiting_for)
     queued = start.state is State.QUEUED
     return JobRow(
         id=new.id,
@@ -227,6 +249,9 @@ def birth(new: NewJob, now: Instant, serial: int, root_id: UUID | None = None) -
         root_id=root_id,
         state=start.state,
         held=new.hold,
+        waiting_for=waiting_for,
+        on_parent=new.on_parent,
+        flow_id=new.flow_id,
         position=serial if queued else None,
         due_at=start.due_at,
         expires_at=start.expires_at,
@@ -260,6 +285,8 @@ def check(new: NewJob) -> None:
         _check_instant("run_at", new.run_at)
     if new.expires_at is not None:
         _check_instant("expires_at", new.expires_at)
+    if new.depends_on:
+        _check_parents(new)
     _check_texts(new)
 
 
@@ -277,6 +304,18 @@ def _check_types(new: NewJob) -> None:
         given = getattr(new, name)
         if not isinstance(given, kind):
             raise InvalidArgumentError(f"{name} is {given!r:.80}; it must be {wanted}")
+
+
+def _check_parents(new: NewJob) -> None:
+    if len(new.depends_on) > limits.MAX_PARENTS:
+        raise InvalidArgumentError(
+            f"it depends on {len(new.depends_on):,} jobs, the limit is {limits.MAX_PARENTS:,}; "
+            "gather them in groups"
+        )
+    if len(set(new.depends_on)) < len(new.depends_on):
+        raise InvalidArgumentError("depends_on names a job twice")
+    if new.id in new.depends_on:
+        raise InvalidArgumentError(f"job {new.id} depends on itself")
 
 
 def _check_instant(name: str, instant: Instant) -> None:

@@ -12,6 +12,7 @@ MAX_HEADERS = 16 * KIB
 MAX_KEY = 512  # request ids, unique keys, owners, tags, step and stage names
 MAX_NAME = 128  # queues, tasks, workers
 MAX_TAGS = 32
+MAX_PARENTS = 100_000
 MAX_PRIORITY = 2**31 - 1
 MAX_REASON = 4 * KIB  # why somebody canceled
 

@@ -54,9 +54,14 @@ class Snoozed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspended:
-    """Waits for something else without a slot; with a timeout, at most that long."""
+    """Waits for something else without a slot; with a timeout, at most that long.
+
+    Until all of `awaits` have ended, or a signal comes beyond the number that it knew of.
+    """
 
     timeout: float | None = None
+    awaits: tuple[UUID, ...] = ()
+    signals: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,8 +103,14 @@ def settle(
             return ends(trigger=Trigger.RELEASE, delay=0.0)
         case Snoozed(delay=delay):
             return ends(trigger=Trigger.SNOOZE, delay=delay)
-        case Suspended(timeout=timeout):
-            return ends(trigger=Trigger.SUSPEND, delay=timeout)
+        case Suspended(timeout=timeout, awaits=awaits, signals=signals):
+            return ends(
+                trigger=Trigger.SUSPEND,
+                delay=timeout,
+                children=tuple(children),
+                awaits=awaits,
+                signals=signals,
+            )
         case Aborted(reason=reason):
             return ends(trigger=Trigger.ABORT, reason=reason)
         case _:

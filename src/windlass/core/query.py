@@ -38,6 +38,7 @@ class Query:
     unique_key: str | None = None
     retry_of: UUID | None = None
     root_id: UUID | None = None
+    flow_id: UUID | None = None
     created_from: Instant | None = None
     created_to: Instant | None = None
     limit: int = 100
@@ -77,6 +78,7 @@ def matches(query: Query, row: JobRow) -> bool:
         and query.unique_key in {None, row.unique_key}
         and query.retry_of in {None, row.retry_of}
         and query.root_id in {None, row.root_id}
+        and query.flow_id in {None, row.flow_id}
         and (query.error is None or (row.error is not None and row.error.code == query.error))
         and (query.created_from is None or row.created_at >= query.created_from)
         and (query.created_to is None or row.created_at < query.created_to)
@@ -88,7 +90,8 @@ def fingerprint(query: Query) -> str:
     parts = [
         sorted(query.states), sorted(query.queues), sorted(query.tasks), sorted(query.tags),
         query.owner, query.team, query.error, query.worker, query.request_id, query.unique_key,
-        str(query.retry_of), str(query.root_id), query.created_from, query.created_to,
+        str(query.retry_of), str(query.root_id), str(query.flow_id),
+        query.created_from, query.created_to,
     ]  # fmt: skip
     return blake2s(json.dumps(parts).encode(), digest_size=6).hexdigest()
 

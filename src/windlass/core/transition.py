@@ -20,8 +20,10 @@ from windlass.core.failure import Failure
 from windlass.core.job import NewJob
 from windlass.core.job import check as check_new
 from windlass.core.retry import MAX_DELAY
-from windlass.core.state import State, Trigger
+from windlass.core.state import FINAL, State, Trigger
 from windlass.core.value import pair, value
+
+SIGNAL = "signal:"  # how the name of a step begins that is a signal
 
 
 class Status(StrEnum):
@@ -50,8 +52,10 @@ class Answer:
 class Transition:
     """A wish about one job, by someone who saw it under this fence (and, for its holder, token).
 
-    `delay` is in seconds; with SUSPEND, None means until something wakes it. `children` are written
-    with the success that carries them or not at all. `crash` says that the process it ran in died.
+    `delay` is in seconds; with SUSPEND, None means until something wakes it: the end of all that it
+    `awaits`, or a signal beyond the number of `signals` that it knows of. `children` are written
+    with the success or the suspension that carries them, or not at all. `crash` says that the
+    process it ran in died.
     """
 
     job_id: UUID
@@ -65,6 +69,8 @@ class Transition:
     records: tuple[Record, ...] = ()
     children: tuple[NewJob, ...] = ()
     crash: bool = False
+    awaits: tuple[UUID, ...] = ()
+    signals: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,12 +83,28 @@ class CancelRequest:
     owner: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signal:
+    """Something that a job may wait for, by name; the first one of a name stays."""
+
+    job_id: UUID
+    name: str
+    value: bytes = b"null"
+    owner: str | None = None
+
+    @property
+    def step(self) -> str:
+        """It is kept like the result of a step."""
+        return SIGNAL + self.name
+
+
 class Changes(TypedDict, total=False):
     """New values for a row; a key that is absent keeps its value."""
 
     state: State
     trigger: Trigger
     held: bool
+    waiting_for: int
     position: int | None
     due_at: Instant | None
     attempt: int
@@ -113,6 +135,7 @@ class Changes(TypedDict, total=False):
     error: Failure | None
     result: bytes | None
     last_step: str | None
+    signals: int
 
 
 @pair
@@ -134,7 +157,11 @@ class Checkpoint:
 
 @pair
 class Decision:
-    """The answer, and what to write for it. With `queue`, the store gives the next position."""
+    """The answer, and what to write for it. With `queue`, the store gives the next position.
+
+    What it `awaits` is for the store to look up, once the children are written: `decide.suspended`
+    says how it goes on. With `unwait`, nobody's end concerns it any more.
+    """
 
     answer: Answer
     changes: Changes = field(default_factory=Changes)
@@ -143,6 +170,13 @@ class Decision:
     children: Sequence[NewJob] = ()
     queue: bool = False
     tally: Tally | None = None
+    awaits: Sequence[UUID] = ()
+    unwait: bool = False
+
+    @property
+    def ends(self) -> bool:
+        """Whether the job is over with this: those who wait for it are to be told."""
+        return self.changes.get("state") in FINAL
 
 
 PastOutcome = Callable[[int], tuple[UUID, Trigger] | None]
@@ -174,6 +208,13 @@ def _check_apart(children: Sequence[NewJob]) -> None:
     requests = [(child.owner, child.request_id) for child in children if child.request_id]
     if len({child.id for child in children}) < len(children) or len(set(requests)) < len(requests):
         raise InvalidArgumentError("two children have the same id or the same request id")
+
+
+def check_signal(signal: Signal) -> None:
+    limits.check_text("the name of the signal", signal.name, limits.MAX_NAME)
+    if not signal.name:
+        raise InvalidArgumentError("the signal has no name")
+    limits.check_size(f"the value of signal {signal.name!r}", signal.value)
 
 
 def check_cancel(request: CancelRequest) -> None:

@@ -18,7 +18,9 @@ def too_late(row: Standing, now: Instant) -> bool:
 def due_since(row: Standing, now: Instant) -> Instant | None:
     """Since when a waiting job wants to be promoted or expired; None if it can go on waiting."""
     since: list[Instant] = []
-    if row.state in _TIMED and not row.held and not row.waiting_for and row.due_at is not None:
+    # One that is suspended waits for others until its time, one that never ran for both.
+    blocked = row.held or (row.waiting_for and row.state is State.CREATED)
+    if row.state in _TIMED and not blocked and row.due_at is not None:
         since.append(row.due_at)
     if row.state in _EXPIRING and row.first_started_at is None and row.expires_at is not None:
         since.append(row.expires_at)

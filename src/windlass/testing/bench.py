@@ -138,11 +138,11 @@ class BenchStore(WrappedStore):
                 self.bench.news.notify()
                 raise
 
-    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    async def enqueue(self, jobs: Sequence[NewJob], *, together: bool = False) -> list[Enqueued]:
         bench = self.bench
         self._come_to("before-enqueue", life=bench.doomed)
         bench.requests |= {new.id: new for new in jobs}
-        answers = await super().enqueue(jobs)
+        answers = await super().enqueue(jobs, together=together)
         self._come_to("after-enqueue", life=bench.doomed)
         bench.news.notify()
         return answers if bench.finish is None else await bench.finish(answers)

@@ -27,6 +27,7 @@ REPEATABLE = frozenset(
         "apply",
         "record",
         "cancel",
+        "signal",
         "pause",
         "put_records",
         "delete_records",
@@ -92,10 +93,10 @@ class FaultyStore(WrappedStore):
     # Items of one call act in order. Where a later one changes what an earlier one met, a repeat of
     # the whole call cannot be answered alike, so such a call is made once.
 
-    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    async def enqueue(self, jobs: Sequence[NewJob], *, together: bool = False) -> list[Enqueued]:
         if len(jobs) > 1 and not _strangers(jobs):
-            return await self.store.enqueue(jobs)
-        return await super().enqueue(jobs)
+            return await self.store.enqueue(jobs, together=together)
+        return await super().enqueue(jobs, together=together)
 
     async def apply(self, transitions: Sequence[Transition]) -> list[Answer]:
         if not _distinct(wish.job_id for wish in transitions):

@@ -8,13 +8,14 @@ from typing import TypeVar
 from uuid import UUID
 
 from windlass.core.clock import Instant
+from windlass.core.dependency import Edges, FlowStats
 from windlass.core.enqueue import Enqueued
 from windlass.core.event import Attempt, Event
 from windlass.core.job import JobRow, NewJob
 from windlass.core.lease import Claim, Extended, Lease
 from windlass.core.query import Page, Query
 from windlass.core.records import Entry, Put, PutAnswer
-from windlass.core.transition import Answer, CancelRequest, Checkpoint, Transition
+from windlass.core.transition import Answer, CancelRequest, Checkpoint, Signal, Transition
 from windlass.store import (
     Capabilities,
     EventPage,
@@ -59,8 +60,8 @@ class WrappedStore(Store):
     async def close(self) -> None:
         await self.around("close", self.store.close)
 
-    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        return await self.around("enqueue", lambda: self.store.enqueue(jobs))
+    async def enqueue(self, jobs: Sequence[NewJob], *, together: bool = False) -> list[Enqueued]:
+        return await self.around("enqueue", lambda: self.store.enqueue(jobs, together=together))
 
     async def claim(self, claim: Claim) -> list[JobRow]:
         return await self.around("claim", lambda: self.store.claim(claim))
@@ -88,6 +89,9 @@ class WrappedStore(Store):
 
     async def cancel(self, requests: Sequence[CancelRequest]) -> list[Answer]:
         return await self.around("cancel", lambda: self.store.cancel(requests))
+
+    async def signal(self, signals: Sequence[Signal]) -> list[Answer]:
+        return await self.around("signal", lambda: self.store.signal(signals))
 
     async def delete(self, ids: Sequence[UUID], owner: str | None = None) -> list[Answer]:
         return await self.around("delete", lambda: self.store.delete(ids, owner))
@@ -118,6 +122,12 @@ class WrappedStore(Store):
 
     async def checkpoints(self, ids: Sequence[UUID]) -> list[Mapping[str, Checkpoint]]:
         return await self.around("checkpoints", lambda: self.store.checkpoints(ids))
+
+    async def edges(self, ids: Sequence[UUID]) -> list[Edges]:
+        return await self.around("edges", lambda: self.store.edges(ids))
+
+    async def flows(self, ids: Sequence[UUID]) -> list[FlowStats | None]:
+        return await self.around("flows", lambda: self.store.flows(ids))
 
     async def put_records(self, puts: Sequence[Put]) -> list[PutAnswer]:
         return await self.around("put_records", lambda: self.store.put_records(puts))

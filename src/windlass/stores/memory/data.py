@@ -26,6 +26,10 @@ class Data:
     jobs: dict[UUID, JobRow] = field(default_factory=dict)
     logs: dict[UUID, list[LogRow]] = field(default_factory=lambda: defaultdict(list))
     steps: dict[UUID, dict[str, Checkpoint]] = field(default_factory=lambda: defaultdict(dict))
+    edges: dict[UUID, dict[UUID, bool]] = field(default_factory=dict)  # who still waits for whom
+    dependents: dict[UUID, list[UUID]] = field(default_factory=lambda: defaultdict(list))
+    ended: list[UUID] = field(default_factory=list)  # jobs whose dependents are to be told
+    telling: bool = False
     requests: dict[tuple[str, str], UUID] = field(default_factory=dict)
     rollups: dict[tuple[Instant, str, str, State], tuple[int, int, int]] = field(
         default_factory=dict

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from windlass.core import event, query, records
 from windlass.core.clock import Instant
+from windlass.core.dependency import Edges, FlowStats
 from windlass.core.event import Attempt, Event
 from windlass.core.job import JobRow
 from windlass.core.query import Page, Query
@@ -25,6 +26,11 @@ from windlass.store import (
 )
 from windlass.stores.memory.data import Data
 from windlass.stores.tailing import tail
+
+
+def flow_stats(flow_id: UUID, rows: Sequence[JobRow]) -> FlowStats | None:
+    each = [(row.state, 1, row.percent, row.created_at, row.ended_at) for row in rows]
+    return FlowStats.of(flow_id, each) if each else None
 
 
 class MemoryReads(Store):
@@ -112,6 +118,24 @@ class MemoryReads(Store):
     async def checkpoints(self, ids: Sequence[UUID]) -> list[Mapping[str, Checkpoint]]:
         with self._data.lock:
             return [dict(self._data.steps.get(job_id, {})) for job_id in ids]
+
+    async def edges(self, ids: Sequence[UUID]) -> list[Edges]:
+        with self._data.lock:
+            return [
+                Edges(
+                    tuple(self._data.edges.get(job_id, ())),
+                    tuple(sorted(self._data.dependents.get(job_id, ()), key=self._arrival)),
+                )
+                for job_id in ids
+            ]
+
+    def _arrival(self, job_id: UUID) -> int:
+        return self._data.jobs[job_id].serial
+
+    async def flows(self, ids: Sequence[UUID]) -> list[FlowStats | None]:
+        with self._data.lock:
+            rows = [row for row in self._data.jobs.values() if row.retried_as is None]
+        return [flow_stats(id_, [row for row in rows if row.flow_id == id_]) for id_ in ids]
 
     # -- small data
 

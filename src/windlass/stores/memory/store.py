@@ -10,6 +10,7 @@ from uuid import UUID
 
 from windlass.core import decide, event, job, records, transition, upkeep
 from windlass.core.clock import Clock, Instant, SystemClock, after, minute_of
+from windlass.core.dependency import Parent
 from windlass.core.enqueue import (
     Admission,
     Enqueued,
@@ -18,6 +19,7 @@ from windlass.core.enqueue import (
     admit,
     give_way,
     refusal,
+    refused,
 )
 from windlass.core.errors import RequestError
 from windlass.core.job import JobRow, NewJob
@@ -28,6 +30,7 @@ from windlass.core.transition import (
     Answer,
     CancelRequest,
     Decision,
+    Signal,
     Status,
     Transition,
 )
@@ -75,9 +78,12 @@ class MemoryStore(MemoryReads):
 
     # -- putting in
 
-    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    async def enqueue(self, jobs: Sequence[NewJob], *, together: bool = False) -> list[Enqueued]:
         with self._data.lock:
             now = self._now()
+            error = refused(jobs, self._rivals) if together else None
+            if error is not None:
+                return [Enqueued(EnqueueStatus.REFUSED, new, error=error) for new in jobs]
             answers = [self._enqueue(new, now) for new in jobs]
         if jobs:
             self._data.work.notify()
@@ -98,7 +104,8 @@ class MemoryStore(MemoryReads):
             self._write(verdict.displace, ends, now)
         origin = data.jobs[new.retry_of] if new.retry_of is not None else None
         serial = data.next_serial()
-        row = job.birth(new, now, serial, origin.lineage if origin else None)
+        root = origin.lineage if origin else None
+        row = job.birth(new, now, serial, root, verdict.waiting_for)
         if origin is not None:
             data.jobs[origin.id] = replace(origin, retried_as=row.id)
             if new.resume:
@@ -107,7 +114,21 @@ class MemoryStore(MemoryReads):
         data.jobs[row.id] = row
         if row.request_id is not None:
             data.requests[row.owner, row.request_id] = row.id
-        return Enqueued(EnqueueStatus.CREATED, new, existing=row)
+        self._link(row.id, new.depends_on, verdict.waits_for)
+        if verdict.lost is not None:
+            lost = verdict.lost
+            self._write(row, decide.parent_ended(row, lost.id, lost.state, now), now)
+        return Enqueued(EnqueueStatus.CREATED, new, existing=data.jobs[row.id])
+
+    def _link(self, child: UUID, parents: Sequence[UUID], waits_for: Sequence[UUID]) -> None:
+        data, still = self._data, set(waits_for)
+        edges = data.edges.setdefault(child, {}) if parents else {}
+        for parent in parents:
+            edges[parent] = parent in still
+            if child not in data.dependents[parent]:
+                data.dependents[parent].append(child)
+        for parent in waits_for:
+            data.jobs[parent] = replace(data.jobs[parent], awaited=True)
 
     def _rivals(self, new: NewJob) -> Rivals:
         data = self._data
@@ -131,7 +152,12 @@ class MemoryStore(MemoryReads):
             same_key=same_key,
             origin=origin,
             active_retry=retry,
+            parents=self._parents(new.depends_on),
         )
+
+    def _parents(self, ids: Sequence[UUID]) -> dict[UUID, Parent]:
+        rows = [row for id_ in ids if (row := self._data.jobs.get(id_)) is not None]
+        return {row.id: Parent(row.id, row.owner, row.state) for row in rows}
 
     # -- running
 
@@ -229,7 +255,37 @@ class MemoryStore(MemoryReads):
             data.rollups[key] = (count + 1, wait + tally.wait, run + tally.run)
         for child in decision.children:
             self._enqueue(child, now)
+        if decision.awaits:
+            self._suspend(data.jobs[row.id], decision.awaits, now)
+        if decision.unwait:
+            edges = data.edges[row.id]
+            data.edges[row.id] = dict.fromkeys(edges, False)
+        if decision.ends and row.awaited:
+            data.ended.append(row.id)
+            self._tell_dependents(now)
         return decision.answer
+
+    def _suspend(self, row: JobRow, awaits: Sequence[UUID], now: Instant) -> None:
+        seen = self._parents(awaits)
+        waits_for = [id_ for id_, it in seen.items() if it.open and it.owner == row.owner]
+        self._link(row.id, list(seen), waits_for)
+        self._write(row, decide.suspended(row, len(waits_for), now), now)
+
+    def _tell_dependents(self, now: Instant) -> None:
+        """One after the other: a chain may be longer than calls can be deep."""
+        data = self._data
+        if data.telling:
+            return
+        data.telling = True
+        while data.ended:
+            parent = data.jobs[data.ended.pop(0)]
+            for child in data.dependents[parent.id]:
+                if data.edges[child].get(parent.id):
+                    data.edges[child][parent.id] = False
+                    row = data.jobs[child]
+                    self._write(row, decide.parent_ended(row, parent.id, parent.state, now), now)
+                    data.news.tell([child])
+        data.telling = False
 
     async def record(self, sayings: Sequence[Saying]) -> list[Answer]:
         with self._data.lock:
@@ -306,6 +362,10 @@ class MemoryStore(MemoryReads):
         del data.jobs[row.id]
         data.logs.pop(row.id, None)
         data.steps.pop(row.id, None)
+        for parent in data.edges.pop(row.id, ()):
+            if parent in data.dependents:
+                data.dependents[parent].remove(row.id)
+        data.dependents.pop(row.id, None)
         if row.request_id is not None:
             del data.requests[row.owner, row.request_id]
 
@@ -324,6 +384,25 @@ class MemoryStore(MemoryReads):
             return Answer(Status.REFUSED, error=error)
         row = self._visible(request.job_id, request.owner)
         return _MISSING if row is None else self._write(row, decide.cancel(row, request, now), now)
+
+    async def signal(self, signals: Sequence[Signal]) -> list[Answer]:
+        with self._data.lock:
+            answers = [self._signal(given, self._now()) for given in signals]
+        if signals:
+            self._data.work.notify()
+            self._data.news.tell(given.job_id for given in signals)
+        return answers
+
+    def _signal(self, given: Signal, now: Instant) -> Answer:
+        try:
+            transition.check_signal(given)
+        except RequestError as error:
+            return Answer(Status.REFUSED, error=error)
+        row = self._visible(given.job_id, given.owner)
+        if row is None:
+            return _MISSING
+        known = given.step in self._data.steps[row.id]
+        return self._write(row, decide.signal(row, given, now, known=known), now)
 
     async def delete(self, ids: Sequence[UUID], owner: str | None = None) -> list[Answer]:
         answers = []

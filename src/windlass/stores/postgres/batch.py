@@ -7,20 +7,25 @@ before the end. Whatever else reads these jobs in the transaction has to call `f
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import UUID
 
+from windlass.core import decide
 from windlass.core.clock import Instant, minute_of
 from windlass.core.event import ATTEMPT
 from windlass.core.state import FINAL, State, Trigger
 from windlass.core.transition import Answer, Decision
 from windlass.stores.postgres import rows
 from windlass.stores.postgres.connection import Connection, Row
+from windlass.stores.postgres.errors import Overtaken
 from windlass.stores.postgres.queries import SQL
 from windlass.stores.sql.log import log_insertion
+
+Edge: TypeAlias = tuple[int, UUID, int, UUID, int, bool]
+"""Number and id of a child, the same of its parent, its place among them, whether it waits."""
 
 
 class Kept:
@@ -49,6 +54,62 @@ class Batch:
         self._tallies: dict[tuple[Any, ...], list[int]] = {}
         self._ends: Counter[UUID] = Counter()  # of leases, by their tokens
         self._past: dict[tuple[int, int], tuple[UUID, Trigger]] = {}
+        self._below: dict[UUID, list[UUID]] = {}  # who waits for whom
+        self._left: set[UUID] = set()  # jobs that were queued, and written
+        self._told: list[int] = []  # jobs whose dependents know of their end
+        self._unwait: list[int] = []  # and those that wait for nobody any more
+
+    @staticmethod
+    async def open(
+        connection: Connection,
+        given: Instant | None,
+        shard: int,
+        ids: Collection[UUID],
+        *,
+        lost: Collection[UUID] = (),
+        others: Collection[UUID] = (),
+    ) -> Batch:
+        """Begin with these jobs, those that wait for them, and `others`, all locked in one order.
+
+        `lost` are those that may end without success: what depends on them may go with them.
+        """
+        found = await connection.fetchrow(SQL.below, given, list(ids), list(lost))
+        assert found is not None
+        batch = Batch(connection, found[0], shard)
+        await batch.load({*ids, *found[1], *others})
+        await batch._look_below()
+        return batch
+
+    async def lose(self, ids: Collection[UUID]) -> None:
+        """Wait for these jobs, which are to end without success, and for all that go with them."""
+        found = await self._connection.fetchrow(SQL.below, self.now, list(ids), list(ids))
+        assert found is not None
+        await self.load({*ids, *found[1]}, wait=True)
+        await self._look_below()
+
+    async def _look_below(self) -> None:
+        """Now that they are locked: who waits for the jobs at hand."""
+        unseen = {
+            kept.n: job_id
+            for job_id, kept in self._kept.items()
+            if kept.row.awaited and job_id not in self._below
+        }
+        if unseen:
+            self._below |= {job_id: [] for job_id in unseen.values()}
+            for parent, child in await self._connection.fetch(SQL.dependents, sorted(unseen)):
+                self._below[parent].append(child)
+
+    def blocked(self, job_id: UUID) -> bool:
+        """Whether somebody else holds this job, or one that its end would change."""
+        seen, wanted = {job_id}, [job_id]
+        while wanted:
+            one = wanted.pop()
+            if one in self.held:
+                return True
+            more = [child for child in self._below.get(one, ()) if child not in seen]
+            seen.update(more)
+            wanted += more
+        return False
 
     async def load(self, ids: Iterable[UUID], *, wait: bool = False) -> None:
         """Lock these jobs, as far as they are not yet, in the order of their ids.
@@ -85,7 +146,33 @@ class Batch:
         return self._past.get((n, fence))
 
     def write(self, kept: Kept, decision: Decision) -> Answer:
-        """Note what was decided; `flush` writes it."""
+        """Note what was decided, and what that means for those who wait; `flush` writes it."""
+        self._write(kept, decision)
+        ended = deque([kept] if decision.ends else ())
+        while ended:
+            parent = ended.popleft()
+            for child in self._dependents(parent):
+                row = parent.row
+                told = decide.parent_ended(child.row, row.id, row.state, self.now)
+                self._write(child, told)
+                if told.ends:
+                    ended.append(child)
+        return decision.answer
+
+    def _dependents(self, ended: Kept) -> Iterator[Kept]:
+        if not ended.row.awaited:
+            return
+        self._told.append(ended.n)
+        waiting, self._below[ended.row.id] = self._below.get(ended.row.id, []), []
+        for job_id in waiting:
+            if job_id in self._left:
+                continue  # its time came before
+            child = self._kept.get(job_id)
+            if child is None:
+                raise Overtaken  # it was not known that this would end so
+            yield child
+
+    def _write(self, kept: Kept, decision: Decision) -> None:
         if decision.changes:
             self._change(kept, decision)
         tally = decision.tally
@@ -95,7 +182,8 @@ class Batch:
             sums = self._tallies.setdefault(key, [0, 0, 0])
             for place, number in enumerate((1, tally.wait, tally.run)):
                 sums[place] += number
-        return decision.answer
+        if decision.unwait:
+            self._unwait.append(kept.n)
 
     def _change(self, kept: Kept, decision: Decision) -> None:
         kept.row = replace(kept.row, **decision.changes)
@@ -132,10 +220,27 @@ class Batch:
         steps, self._steps = self._steps, {}
         for piece in rows.portions(list(steps.values()), 2):
             await self._execute(SQL.put_steps, piece)
+        told, self._told = self._told, []
+        await self._execute(SQL.tell_dependents, [(n,) for n in sorted(told)])
+        alone, self._unwait = self._unwait, []
+        await self._execute(SQL.wait_no_more, [(n,) for n in sorted(alone)])
         for kept in changed:
             if kept.requeued:  # the server gave its place: whoever needs it, reads it
+                self._left.add(kept.row.id)
                 del self._kept[kept.row.id]
             kept.before = kept.row
+
+    async def link(self, edges: Sequence[Edge]) -> None:
+        """Store who depends on whom; of those waited for, that they are awaited."""
+        await self._execute(SQL.put_edges, edges)
+        awaited = sorted({edge[2] for edge in edges if edge[5]})
+        await self._execute(SQL.mark_awaited, [(n,) for n in awaited])
+        for child, parent in ((edge[1], edge[3]) for edge in edges if edge[5]):
+            kept = self._kept.get(parent)
+            if kept is not None:
+                if parent in self._below or not kept.row.awaited:  # else they are yet to be read
+                    self._below.setdefault(parent, []).append(child)
+                kept.row = replace(kept.row, awaited=True)
 
     async def finish(self) -> None:
         """Write the rest, and what others may be waiting for: the lease rows, then the counts."""

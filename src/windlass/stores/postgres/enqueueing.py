@@ -14,6 +14,7 @@ import asyncpg
 from windlass.core import decide
 from windlass.core import job as jobs
 from windlass.core.clock import Instant
+from windlass.core.dependency import Parent
 from windlass.core.enqueue import (
     Admission,
     Enqueued,
@@ -21,12 +22,13 @@ from windlass.core.enqueue import (
     Rivals,
     admit,
     give_way,
+    refusal,
 )
 from windlass.core.errors import RequestError
 from windlass.core.job import JobRow, NewJob
 from windlass.core.state import State
 from windlass.stores.postgres import rows
-from windlass.stores.postgres.batch import Batch
+from windlass.stores.postgres.batch import Batch, Edge
 from windlass.stores.postgres.connection import Connection, Row
 from windlass.stores.postgres.errors import Overtaken
 from windlass.stores.postgres.queries import SQL
@@ -179,8 +181,10 @@ class Desk:
         self._requests: dict[tuple[str, str], JobRow] = {}
         self._keys: dict[tuple[str, str, str], JobRow] = {}
         self._retries: dict[UUID, JobRow] = {}  # the active job of each lineage
-        self._run: list[tuple[JobRow, NewJob, JobRow | None]] = []  # admitted, not yet written
+        # Admitted, not yet written.
+        self._run: list[tuple[JobRow, NewJob, JobRow | None, Admission]] = []
         self._stored: dict[UUID, JobRow] = {}  # as they came to be
+        self._fresh: set[UUID] = set()  # jobs that were not there before this call
 
     async def look_up(self, wanted: Sequence[NewJob]) -> None:
         """Read every job that these could meet; those that may have to give way are locked."""
@@ -200,6 +204,8 @@ class Desk:
         if lineages:
             for record in await fetch(SQL.active_of_lineage, sorted(lineages)):
                 self._remember(rows.job_row(record))
+        # After those that may have to be waited for: these are left out if somebody has them.
+        await self._batch.load(id_ for new in wanted for id_ in new.depends_on)
 
     async def _lock_waiting(self, wanted: Sequence[NewJob]) -> None:
         """Those that may have to give way. One that runs does not: its worker needs the row."""
@@ -207,7 +213,7 @@ class Desk:
         rivals = [row for place, row in self._keys.items() if place in places]
         waiting = [row.id for row in rivals if row.state is not State.RUNNING]
         if waiting:
-            await self._batch.load(waiting, wait=True)
+            await self._batch.lose(waiting)
             for row in (await _by_id(self._connection, waiting)).values():
                 self._remember(row)
 
@@ -229,7 +235,20 @@ class Desk:
             same_key=None if key is None else self._keys.get((new.owner, new.task, key)),
             origin=origin,
             active_retry=None if origin is None else self._retries.get(origin.lineage),
+            parents=self._parents(new.depends_on),
         )
+
+    def _parents(self, ids: Sequence[UUID]) -> dict[UUID, Parent]:
+        """Those that were locked, or came to be in this call."""
+        seen: dict[UUID, Parent] = {}
+        for id_ in ids:
+            kept = self._batch.find(id_)
+            if kept is not None:
+                seen[id_] = Parent(id_, kept.owner, kept.row.state)
+            elif id_ in self._fresh:
+                row = self._ids[id_]
+                seen[id_] = Parent(id_, row.owner, row.state)
+        return seen
 
     async def enqueue(self, wanted: Sequence[NewJob]) -> list[Enqueued]:
         """Jobs of which nothing is wrong in itself."""
@@ -245,12 +264,16 @@ class Desk:
             if verdict.displace is not None:
                 await self._displace(verdict.displace)
             origin = rivals.origin if new.retry_of is not None else None
-            row = jobs.birth(new, self._batch.now, 0, origin.lineage if origin else None)
+            root = origin.lineage if origin else None
+            row = jobs.birth(new, self._batch.now, 0, root, verdict.waiting_for)
             if origin is not None and new.resume:
                 row = replace(row, last_step=origin.last_step)
-            self._run.append((row, new, origin))
+            self._run.append((row, new, origin, verdict))
+            self._fresh.add(row.id)
             self._remember(row)
             answers.append(None)
+            if verdict.lost is not None:
+                await self._end_with(row.id, verdict.lost)
         await self._flush()
         return [
             Enqueued(EnqueueStatus.CREATED, new, existing=self._stored[new.id])
@@ -259,10 +282,23 @@ class Desk:
             for new, answer in zip(wanted, answers, strict=True)
         ]
 
+    async def _end_with(self, job_id: UUID, lost: Parent) -> None:
+        """What it depends on was lost before it came."""
+        await self._flush()
+        await self._batch.load([job_id])
+        kept = self._batch.find(job_id)
+        assert kept is not None
+        told = decide.parent_ended(kept.row, lost.id, lost.state, self._batch.now)
+        self._batch.write(kept, told)
+        await self._batch.flush()
+        for row in (await _by_id(self._connection, [job_id])).values():
+            self._stored[job_id] = row
+            self._remember(row)
+
     async def _displace(self, row: JobRow) -> None:
         """A waiting job, locked when it was looked up or stored just now, gives way."""
         await self._flush()
-        await self._batch.load([row.id], wait=True)
+        await self._batch.lose([row.id])
         kept = self._batch.find(row.id)
         if kept is None or kept.row.state is State.RUNNING:
             raise Overtaken
@@ -277,11 +313,13 @@ class Desk:
         if not run:
             return
         connection = self._connection
-        given = [rows.insertion(new, row.root_id, row.last_step) for row, new, _ in run]
+        given = [
+            rows.insertion(new, row.root_id, row.last_step, row.waiting_for) for row, new, *_ in run
+        ]
         numbers = await _insert(connection, given, self._batch.now)
         if len(numbers) < len(run):
             raise Overtaken
-        for row, new, origin in run:
+        for row, new, origin, _ in run:
             stored = replace(row, serial=(n := numbers[row.id][0]))
             if row.position is not None:
                 stored = replace(stored, position=n)
@@ -294,12 +332,36 @@ class Desk:
                     await connection.execute(SQL.copy_steps, n, origin.serial)
         keys = [
             (row.owner, row.task, row.unique_key, numbers[row.id][0])
-            for row, _, _ in run
+            for row, *_ in run
             if row.unique_key is not None
         ]
         if keys:
             await connection.execute(SQL.insert_keys, *rows.columns(keys))
+        await self._link(run)
         self._batch.work = True
+
+    async def _link(self, run: Sequence[tuple[JobRow, NewJob, JobRow | None, Admission]]) -> None:
+        edges: list[Edge] = []
+        for row, new, _, verdict in run:
+            child, waits_for = self._stored[row.id].serial, set(verdict.waits_for)
+            for place, parent in enumerate(new.depends_on):
+                kept = self._batch.find(parent)
+                n = kept.n if kept is not None else self._stored[parent].serial
+                edges.append((child, row.id, n, parent, place, parent in waits_for))
+        if edges:
+            await self._batch.link(edges)
+
+
+def _not_held(wanted: Sequence[NewJob], places: Sequence[int], batch: Batch) -> list[int]:
+    """Those whose parents nobody else has, nor the parents of a parent that comes along."""
+    held = set(batch.held)
+    free = []
+    for place in places:
+        if held.isdisjoint(wanted[place].depends_on):
+            free.append(place)
+        else:
+            held.add(wanted[place].id)
+    return free
 
 
 async def keyed(
@@ -307,16 +369,43 @@ async def keyed(
 ) -> tuple[list[Enqueued | None], Batch]:
     """In one transaction, in order: a later job meets the keys of an earlier one.
 
-    None: an open transaction of somebody's has a key of this one. Nothing was decided about it.
+    None: an open transaction of somebody's has a key or a parent of this one. Nothing was decided
+    about it.
     """
+    return await _keyed(connection, wanted, given, shard)
+
+
+async def together(
+    connection: Connection, wanted: Sequence[NewJob], given: Instant | None, shard: int
+) -> tuple[list[Enqueued | None], Batch]:
+    """The same for jobs that come all or none."""
+    return await _keyed(connection, wanted, given, shard, together=True)
+
+
+async def _keyed(
+    connection: Connection,
+    wanted: Sequence[NewJob],
+    given: Instant | None,
+    shard: int,
+    *,
+    together: bool = False,
+) -> tuple[list[Enqueued | None], Batch]:
     answers = [check(new) for new in wanted]
     sound = [place for place, refused in enumerate(answers) if refused is None]
     late = await lock(connection, [(wanted[place].id, [wanted[place]]) for place in sound])
     free = [place for index, place in enumerate(sound) if index not in late]
     batch = Batch(connection, await connection.fetchval(SQL.now, given), shard)
     desk = Desk(connection, batch)
+    await desk.look_up([wanted[place] for place in free])
+    free = _not_held(wanted, free, batch)
+    if together and len(free) < len(sound):
+        return [None] * len(wanted), batch
     jobs_ = [wanted[place] for place in free]
-    await desk.look_up(jobs_)
+    if together:
+        error = next((it.error for it in answers if it is not None), None)
+        error = error or refusal(jobs_, desk.rivals)
+        if error is not None:
+            return [Enqueued(EnqueueStatus.REFUSED, new, error=error) for new in wanted], batch
     for place, answer in zip(free, await desk.enqueue(jobs_), strict=True):
         answers[place] = answer
     await batch.finish()

@@ -18,7 +18,14 @@ from windlass.core.job import JobRow
 from windlass.core.lease import DEFAULT_LEASE, Claim
 from windlass.core.records import PAUSED
 from windlass.core.state import State, Trigger
-from windlass.core.transition import Answer, CancelRequest, Decision, Status, Transition
+from windlass.core.transition import (
+    Answer,
+    CancelRequest,
+    Decision,
+    Signal,
+    Status,
+    Transition,
+)
 from windlass.store import Saying
 from windlass.stores.postgres import enqueueing, rows, upkeep
 from windlass.stores.postgres.batch import Batch, Kept
@@ -31,6 +38,18 @@ TRIES = 3  # of a claim that finds nothing though there is something
 MISSING = Answer(Status.MISSING)
 BUSY = Answer(Status.BUSY)
 SUCCEEDED = Answer(Status.APPLIED, State.SUCCEEDED)
+# What ends a job without success, unless it is too late for that.
+_LOSING = frozenset(
+    {
+        Trigger.FAIL,
+        Trigger.ABORT,
+        Trigger.GIVE_UP,
+        Trigger.CANCEL,
+        Trigger.EXPIRE,
+        Trigger.PARENT_CANCEL,
+        Trigger.PARENT_FAIL,
+    }
+)
 
 
 async def claim(
@@ -167,12 +186,19 @@ async def apply(
     None: an open transaction has the job, or a key that a child of it wants. Nothing was decided.
     """
     late = await enqueueing.lock(connection, [(wish.job_id, wish.children) for wish in wishes])
-    batch = Batch(connection, await connection.fetchval(SQL.now, given), shard)
-    await batch.load(wish.job_id for place, wish in enumerate(wishes) if place not in late)
+    free = [wish for place, wish in enumerate(wishes) if place not in late]
+    batch = await Batch.open(
+        connection,
+        given,
+        shard,
+        [wish.job_id for wish in free],
+        lost=[wish.job_id for wish in free if wish.trigger in _LOSING],
+        others={id_ for wish in free for id_ in _others(wish)},
+    )
     await _look_back(batch, wishes)
     answers: list[Answer | None] = []
     for place, wish in enumerate(wishes):
-        if place in late or wish.job_id in batch.held:
+        if place in late or batch.blocked(wish.job_id) or not batch.held.isdisjoint(_others(wish)):
             answers.append(None)
             continue
         kept = await _found(batch, wish.job_id)
@@ -181,7 +207,7 @@ async def apply(
             continue
         past = partial(batch.past, kept.n)
         decision = decide.decide(kept.row, wish, batch.now, past)
-        if decision.children:
+        if decision.children or decision.awaits:
             answers.append(await _hand_over(connection, batch, kept, decision))
         else:
             answers.append(batch.write(kept, decision))
@@ -212,7 +238,7 @@ async def _look_back(batch: Batch, wishes: Sequence[Transition]) -> None:
 async def _hand_over(
     connection: Connection, batch: Batch, kept: Kept, decision: Decision
 ) -> Answer:
-    """A success with its children: all of it or nothing."""
+    """A success or a suspension with its children: all of it or nothing."""
     await batch.flush()
     desk = Desk(connection, batch)
     await desk.look_up(decision.children)
@@ -224,7 +250,35 @@ async def _hand_over(
     desk = Desk(connection, batch)  # the parent is over by now, and so is its key
     await desk.look_up(decision.children)
     await desk.enqueue(decision.children)
+    if decision.awaits:
+        await _suspend(connection, batch, kept, decision.awaits)
     return answer
+
+
+async def _suspend(
+    connection: Connection, batch: Batch, kept: Kept, awaits: Sequence[UUID]
+) -> None:
+    """Have it wait for those of them that have not ended; the children are locked by being new."""
+    await batch.flush()
+    await batch.load(awaits)
+    seen = [(id_, it) for id_ in awaits if (it := batch.find(id_)) is not None]
+    waits_for = {id_ for id_, it in seen if not it.row.final and it.owner == kept.owner}
+    place: int = await connection.fetchval(SQL.next_place, kept.n)
+    await batch.link(
+        [
+            (kept.n, kept.row.id, it.n, id_, number, id_ in waits_for)
+            for number, (id_, it) in enumerate(seen, place)
+        ]
+    )
+    batch.write(kept, decide.suspended(kept.row, len(waits_for), batch.now))
+
+
+def _others(wish: Transition) -> set[UUID]:
+    """The jobs beside its own that a wish makes somebody wait for; its children are not there."""
+    if not wish.children and not wish.awaits:
+        return set()
+    parents = {id_ for child in wish.children for id_ in child.depends_on}
+    return (parents | set(wish.awaits)) - {child.id for child in wish.children}
 
 
 async def record(
@@ -258,8 +312,8 @@ async def cancel(
     connection: Connection, requests: Sequence[CancelRequest], given: Instant | None, shard: int
 ) -> tuple[list[Answer | None], Batch]:
     """None: an open transaction has the job."""
-    batch = Batch(connection, await connection.fetchval(SQL.now, given), shard)
-    await batch.load(request.job_id for request in requests)
+    ids = {request.job_id for request in requests}
+    batch = await Batch.open(connection, given, shard, ids, lost=ids)
     answers: list[Answer | None] = []
     for request in requests:
         try:
@@ -267,14 +321,44 @@ async def cancel(
         except RequestError as error:
             answers.append(Answer(Status.REFUSED, error=error))
             continue
-        if request.job_id in batch.held:
+        if batch.blocked(request.job_id):
             answers.append(None)
             continue
-        kept = batch.find(request.job_id)
+        kept = await _found(batch, request.job_id)
         if kept is None or request.owner not in {None, kept.owner}:
             answers.append(MISSING)
             continue
         answers.append(batch.write(kept, decide.cancel(kept.row, request, batch.now)))
+    await batch.finish()
+    return answers, batch
+
+
+async def signal(
+    connection: Connection, signals: Sequence[Signal], given: Instant | None, shard: int
+) -> tuple[list[Answer | None], Batch]:
+    """None: an open transaction has the job."""
+    batch = Batch(connection, await connection.fetchval(SQL.now, given), shard)
+    await batch.load(given_.job_id for given_ in signals)
+    wanted = [(kept.n, one.step) for one in signals if (kept := batch.find(one.job_id)) is not None]
+    known = await connection.fetch(SQL.known_steps, *rows.columns(wanted)) if wanted else []
+    there = {(n, step) for n, step in known}
+    answers: list[Answer | None] = []
+    for one in signals:
+        try:
+            transition.check_signal(one)
+        except RequestError as error:
+            answers.append(Answer(Status.REFUSED, error=error))
+            continue
+        if one.job_id in batch.held:
+            answers.append(None)
+            continue
+        kept = await _found(batch, one.job_id)
+        if kept is None or one.owner not in {None, kept.owner}:
+            answers.append(MISSING)
+            continue
+        repeat = (kept.n, one.step) in there
+        there.add((kept.n, one.step))
+        answers.append(batch.write(kept, decide.signal(kept.row, one, batch.now, known=repeat)))
     await batch.finish()
     return answers, batch
 

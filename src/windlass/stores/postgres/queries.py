@@ -65,6 +65,17 @@ class Queries:
     delete_records: str
     delete_dead_records: str
     notify: str
+    known_steps: str
+    below: str
+    dependents: str
+    tell_dependents: str
+    wait_no_more: str
+    put_edges: str
+    next_place: str
+    mark_awaited: str
+    edges: str
+    flows: str
+    stretch_of_flow: str
 
 
 SQL = named.load("windlass.stores.postgres", Queries)

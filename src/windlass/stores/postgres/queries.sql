@@ -16,18 +16,19 @@ new AS MATERIALIZED (
         $2::uuid[], $3::text[], $4::text[], $5::bytea[], $6::integer[], $7::text[], $8::bigint[],
         $9::text[], $10::text[], $11::text[], $12::text[], $13::bytea[], $14::text[], $15::text[],
         $16::uuid[], $17::uuid[], $18::text[], $19::boolean[], $20::bigint[], $21::bigint[],
-        $22::bigint[], $23::bigint[]
+        $22::bigint[], $23::bigint[], $24::bigint[], $25::text[], $26::uuid[]
     ) AS given (
         id, queue, task, payload, priority, policy, lease, owner, team, tags, headers, digest,
         request_id, unique_key, retry_of, root_id, last_step, hold, delay, run_at, expires_in,
-        expires_at
+        expires_at, waiting_for, on_parent, flow_id
     )
 ),
 job AS (
     INSERT INTO windlass_job (
         id, queue, task, created_at, expires_at, state, trigger, held, position, due_at, queued_at,
         updated_at, seq, queued_seq, last_step, n, payload, priority, policy, lease, owner, team,
-        tags, headers, request_id, digest, unique_key, retry_of, root_id
+        tags, headers, request_id, digest, unique_key, retry_of, root_id, waiting_for, on_parent,
+        flow_id
     )
     SELECT
         id, queue, task, now, expires,
@@ -36,10 +37,14 @@ job AS (
         CASE WHEN NOT later THEN now END, now,
         CASE WHEN later THEN 1 ELSE 2 END, CASE WHEN later THEN 0 ELSE 2 END,
         last_step, n, payload, priority, policy, lease, owner, team, tags::text[], headers,
-        request_id, digest, unique_key, retry_of, root_id
-    FROM (SELECT *, hold OR due > now AS later FROM new) AS opened
+        request_id, digest, unique_key, retry_of, root_id, coalesce(waiting_for, 0),
+        coalesce(on_parent, 'cancel'), flow_id
+    FROM (
+        SELECT *, hold OR due > now OR waiting_for IS NOT NULL AS later FROM new
+    ) AS opened
     ON CONFLICT DO NOTHING
-    RETURNING id, n, queue, priority, state, held, position, queued_at, due_at, expires_at
+    RETURNING id, n, queue, priority, state, held, position, queued_at, due_at, expires_at,
+        waiting_for
 ),
 line AS (
     INSERT INTO windlass_line (queue, priority, position, id, queued_at, expires_at)
@@ -47,7 +52,8 @@ line AS (
 ),
 aside AS (
     INSERT INTO windlass_waiting (queue, state, n, at)
-    SELECT queue, state, n, least(CASE WHEN NOT held THEN due_at END, expires_at)
+    SELECT queue, state, n,
+        least(CASE WHEN NOT held AND waiting_for = 0 THEN due_at END, expires_at)
     FROM job WHERE state = 'created' OR expires_at IS NOT NULL
 )
 SELECT job.id, job.n, clock.now FROM job, clock
@@ -288,7 +294,7 @@ done AS (
         ) AS given
     ) AS wish
     WHERE job.id = ANY (ARRAY[wish.id]) AND job.state = 'running' AND job.fence = wish.fence
-        AND job.token = wish.token AND job.cancel_at IS NULL
+        AND job.token = wish.token AND job.cancel_at IS NULL AND NOT job.awaited
     RETURNING job.id, job.n, job.token, job.queue, job.task, job.owner, job.unique_key, job.logged,
         job.ended_at, job.started_at - job.queued_at AS wait, job.ended_at - job.started_at AS run
 ),
@@ -330,7 +336,7 @@ SELECT job.* FROM unnest($1::uuid[]) AS wanted (id), LATERAL (SELECT
     attempt, fence, token, worker, lease_until, queued_at, started_at, first_started_at, ended_at,
     updated_at, seq, queued_seq, started_seq, said, percent, stage, phase, base_percent, base_stage,
     base_phase, retry_count, crash_count, cancel_at, cancel_by, cancel_reason, error, error_body,
-    last_step, n, priority, owner, unique_key, logged
+    last_step, n, priority, owner, unique_key, logged, on_parent, awaited, signals
 FROM windlass_job AS job WHERE job.id = wanted.id LIMIT 1 FOR UPDATE SKIP LOCKED) AS job
 
 -- name: lock_jobs
@@ -352,12 +358,12 @@ WITH new AS MATERIALIZED (
         $13::bigint[], $14::bigint[], $15::bigint[], $16::smallint[], $17::text[], $18::text[],
         $19::smallint[], $20::text[], $21::text[], $22::bigint[], $23::bigint[], $24::bigint[],
         $25::text[], $26::text[], $27::text[], $28::bytea[], $29::bytea[], $30::text[],
-        $31::boolean[], $32::boolean[], $33::boolean[], $34::bigint[]
+        $31::bigint[], $32::bigint[], $33::boolean[], $34::boolean[], $35::boolean[], $36::bigint[]
     ) AS new (
         n, state, trigger, held, position, due_at, lease_until, queued_at, started_at, ended_at,
         updated_at, seq, queued_seq, started_seq, said, percent, stage, phase, base_percent,
         base_stage, base_phase, retry_count, crash_count, cancel_at, cancel_by, cancel_reason,
-        error, error_body, result, last_step, logged, requeued, waits, at
+        error, error_body, result, last_step, waiting_for, signals, logged, requeued, waits, at
     )
 ),
 job AS (
@@ -372,7 +378,7 @@ job AS (
         retry_count = new.retry_count, crash_count = new.crash_count, cancel_at = new.cancel_at,
         cancel_by = new.cancel_by, cancel_reason = new.cancel_reason, error = new.error,
         error_body = new.error_body, result = new.result, last_step = new.last_step,
-        logged = new.logged
+        waiting_for = new.waiting_for, signals = new.signals, logged = new.logged
     FROM new WHERE job.n = ANY (ARRAY[new.n])
     RETURNING job.n, job.id, job.queue, job.priority, job.position, job.queued_at, job.state,
         job.expires_at, job.first_started_at, new.requeued, new.waits, new.at
@@ -470,6 +476,83 @@ FROM unnest($1::uuid[]) AS wanted (id),
 LATERAL (SELECT id, n FROM windlass_job AS job WHERE job.id = wanted.id LIMIT 1) AS job,
 LATERAL (SELECT * FROM windlass_step AS step WHERE step.n = job.n OFFSET 0) AS step
 
+-- name: known_steps
+SELECT step.n, step.step FROM unnest($1::bigint[], $2::text[]) AS wanted (n, step), LATERAL (
+    SELECT n, step FROM windlass_step AS step
+    WHERE step.n = wanted.n AND step.step = wanted.step LIMIT 1
+) AS step
+
+-- name: below
+-- The time, and who waits for these jobs; below one that may end without success (it was asked to
+-- cancel, has expired, or is named in $3) also who waits for those, and so on. Read before any lock:
+-- whoever is found is locked with the others in one order, and `dependents` looks again then.
+WITH RECURSIVE below AS (
+    SELECT job.n, NULL::uuid AS id, job.cancel_at IS NOT NULL
+        OR coalesce(job.expires_at <= windlass_now($1), false) OR job.id = ANY ($3::uuid[]) AS deep
+    FROM unnest($2::uuid[]) AS wanted (id), LATERAL (
+        SELECT n, id, cancel_at, expires_at FROM windlass_job AS job
+        WHERE job.id = wanted.id AND job.awaited LIMIT 1
+    ) AS job
+    UNION
+    SELECT edge.child, edge.child_id, true FROM below, LATERAL (
+        SELECT child, child_id FROM windlass_edge AS edge
+        WHERE edge.parent = below.n AND edge.open ORDER BY parent, child LIMIT 1000000
+    ) AS edge
+    WHERE below.deep OR below.id IS NULL
+)
+SELECT windlass_now($1), ARRAY(SELECT DISTINCT id FROM below WHERE id IS NOT NULL)
+
+-- name: dependents
+SELECT edge.parent_id, edge.child_id FROM unnest($1::bigint[]) AS wanted (n), LATERAL (
+    SELECT parent_id, child_id FROM windlass_edge AS edge
+    WHERE edge.parent = wanted.n AND edge.open ORDER BY parent, child LIMIT 1000000
+) AS edge
+
+-- name: tell_dependents
+UPDATE windlass_edge AS edge SET open = false
+FROM unnest($1::bigint[]) AS wanted (n)
+WHERE edge.parent = ANY (ARRAY[wanted.n]) AND edge.open
+
+-- name: wait_no_more
+UPDATE windlass_edge AS edge SET open = false
+FROM unnest($1::bigint[]) AS wanted (n)
+WHERE edge.child = ANY (ARRAY[wanted.n]) AND edge.open
+
+-- name: put_edges
+-- A job that is suspended again may wait for the same one as before.
+INSERT INTO windlass_edge (child, child_id, parent, parent_id, place, open)
+SELECT child, child_id, parent, parent_id, place, open FROM unnest(
+    $1::bigint[], $2::uuid[], $3::bigint[], $4::uuid[], $5::bigint[], $6::boolean[]
+) AS new (child, child_id, parent, parent_id, place, open)
+ON CONFLICT ON CONSTRAINT windlass_edge_key DO UPDATE SET open = excluded.open
+
+-- name: next_place
+SELECT coalesce(max(place), -1) + 1 FROM windlass_edge WHERE child = $1
+
+-- name: mark_awaited
+UPDATE windlass_job AS job SET awaited = true
+FROM unnest($1::bigint[]) AS wanted (n)
+WHERE job.n = ANY (ARRAY[wanted.n]) AND NOT job.awaited
+
+-- name: edges
+SELECT wanted.id,
+    ARRAY(
+        SELECT edge.parent_id FROM windlass_edge AS edge WHERE edge.child = job.n
+        ORDER BY edge.place
+    ),
+    ARRAY(
+        SELECT edge.child_id FROM windlass_edge AS edge WHERE edge.parent = job.n
+        ORDER BY edge.child
+    )
+FROM unnest($1::uuid[]) AS wanted (id),
+    LATERAL (SELECT n FROM windlass_job AS job WHERE job.id = wanted.id LIMIT 1) AS job
+
+-- name: flows
+SELECT flow_id, state, count(*), sum(percent)::bigint, min(created_at), max(ended_at)
+FROM windlass_job
+WHERE flow_id IS NOT NULL AND flow_id = ANY ($1::uuid[]) AND retried_as IS NULL
+GROUP BY flow_id, state
+
 -- name: add_rollups
 INSERT INTO windlass_rollup AS rollup (minute, queue, task, outcome, shard, count, wait, run)
 SELECT minute, queue, task, outcome, $1, count, wait, run FROM unnest(
@@ -562,6 +645,7 @@ UPDATE windlass_job SET logged = false, log_floor = seq - 1 WHERE n = ANY ($1::b
 -- name: delete_jobs
 WITH log AS (DELETE FROM windlass_log WHERE n = ANY ($1::bigint[])),
 step AS (DELETE FROM windlass_step WHERE n = ANY ($1::bigint[])),
+edge AS (DELETE FROM windlass_edge WHERE child = ANY ($1::bigint[])),
 trouble AS (DELETE FROM windlass_trouble WHERE n = ANY ($1::bigint[]))
 DELETE FROM windlass_job WHERE n = ANY ($1::bigint[]) RETURNING n, state, ended_at, logged
 
@@ -604,6 +688,10 @@ SELECT n FROM windlass_trouble WHERE n < $1 ORDER BY n DESC LIMIT $2
 SELECT n FROM windlass_job
 WHERE root_id IS NOT NULL AND root_id = $3 AND n < $1 ORDER BY root_id DESC, n DESC LIMIT $2
 
+-- name: stretch_of_flow
+SELECT n FROM windlass_job
+WHERE flow_id IS NOT NULL AND flow_id = $3 AND n < $1 ORDER BY flow_id DESC, n DESC LIMIT $2
+
 -- name: find
 SELECT * FROM windlass_job
 WHERE n = ANY ($1::bigint[])
@@ -619,10 +707,11 @@ WHERE n = ANY ($1::bigint[])
     AND ($11::text IS NULL OR unique_key = $11)
     AND ($12::uuid IS NULL OR retry_of = $12)
     AND ($13::uuid IS NULL OR root_id = $13)
-    AND ($14::bigint IS NULL OR created_at >= $14)
-    AND ($15::bigint IS NULL OR created_at < $15)
+    AND ($14::uuid IS NULL OR flow_id = $14)
+    AND ($15::bigint IS NULL OR created_at >= $15)
+    AND ($16::bigint IS NULL OR created_at < $16)
 ORDER BY n DESC
-LIMIT $16
+LIMIT $17
 
 -- name: stats
 -- Queues are found by hopping from one to the next, and counted up to a cap.

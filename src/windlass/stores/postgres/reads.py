@@ -8,6 +8,7 @@ from uuid import UUID
 
 from windlass.core import event, query, records
 from windlass.core.clock import Instant
+from windlass.core.dependency import Edges, FlowStats
 from windlass.core.event import Attempt
 from windlass.core.job import JobRow
 from windlass.core.query import Page, Query
@@ -39,6 +40,8 @@ async def find(connection: Connection, wanted: Query) -> Page:
     trouble = bool(wanted.states) and wanted.states <= _TROUBLE
     if wanted.root_id is not None:
         among = await connection.fetch(SQL.stretch_of_lineage, before, STRETCH, wanted.root_id)
+    elif wanted.flow_id is not None:
+        among = await connection.fetch(SQL.stretch_of_flow, before, STRETCH, wanted.flow_id)
     else:
         sql = SQL.stretch_of_trouble if trouble else SQL.stretch
         among = await connection.fetch(sql, before, STRETCH)
@@ -59,7 +62,8 @@ def _filters(wanted: Query) -> Row:
     return (
         among(wanted.states), among(wanted.queues), among(wanted.tasks), among(wanted.tags),
         wanted.owner, wanted.team, wanted.worker, wanted.error, wanted.request_id,
-        wanted.unique_key, wanted.retry_of, wanted.root_id, wanted.created_from, wanted.created_to,
+        wanted.unique_key, wanted.retry_of, wanted.root_id, wanted.flow_id, wanted.created_from,
+        wanted.created_to,
     )  # fmt: skip
 
 
@@ -117,6 +121,21 @@ async def checkpoints(
     for job_id, step, value, attempt, at in await connection.fetch(SQL.get_steps, list(ids)):
         found[job_id][step] = Checkpoint(step, value, attempt, at)
     return [dict(found[job_id]) for job_id in ids]
+
+
+async def edges(connection: Connection, ids: Sequence[UUID]) -> list[Edges]:
+    found = {
+        job_id: Edges(tuple(parents), tuple(children))
+        for job_id, parents, children in await connection.fetch(SQL.edges, list(ids))
+    }
+    return [found.get(job_id) or Edges() for job_id in ids]
+
+
+async def flows(connection: Connection, ids: Sequence[UUID]) -> list[FlowStats | None]:
+    sums: dict[UUID, list[Row]] = defaultdict(list)
+    for flow_id, *states in await connection.fetch(SQL.flows, list(ids)):
+        sums[flow_id].append(tuple(states))
+    return [FlowStats.of(id_, sums[id_]) if id_ in sums else None for id_ in ids]  # type: ignore[arg-type]
 
 
 # -- small data

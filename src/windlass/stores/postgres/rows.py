@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from windlass.core.clock import SECOND, Instant
+from windlass.core.dependency import OnParent
 from windlass.core.failure import Failure
 from windlass.core.job import DEFAULT_POLICY, JobRow, NewJob, Standing
 from windlass.core.lease import Claim
@@ -22,6 +23,7 @@ MOST_BYTES = 64 * 1024 * 1024
 PAYLOAD = 3  # its place in an insertion
 _STATES = {state.value: state for state in State}
 _TRIGGERS = {trigger.value: trigger for trigger in Trigger}
+_POLICIES = {policy.value: policy for policy in OnParent}
 _DEFAULT_POLICY_TEXT = DEFAULT_POLICY.encode()
 _NO_HEADERS: Mapping[str, str] = {}
 # Rows are made by place, in the order of the dataclass: named arguments would cost 2 µs more each.
@@ -86,6 +88,8 @@ def alike(jobs: Sequence[NewJob]) -> Row | None:
         or first.expires_in is not None
         or first.expires_at is not None
         or first.digest is not None
+        or first.flow_id is not None
+        or first.on_parent is not OnParent.CANCEL
     ):
         return None
     shared = _shared(first)
@@ -97,7 +101,7 @@ def alike(jobs: Sequence[NewJob]) -> Row | None:
 
 _shared = attrgetter(
     "queue", "task", "priority", "policy", "lease", "owner", "team", "tags", "headers",
-    "hold", "delay", "run_at", "expires_in", "expires_at", "digest",
+    "hold", "delay", "run_at", "expires_in", "expires_at", "digest", "on_parent", "flow_id",
 )  # fmt: skip
 
 
@@ -114,14 +118,20 @@ def _asked(new: NewJob) -> Row:
     )  # fmt: skip
 
 
-def insertion(new: NewJob, root_id: UUID | None = None, last_step: str | None = None) -> Row:
+def insertion(
+    new: NewJob,
+    root_id: UUID | None = None,
+    last_step: str | None = None,
+    waiting_for: int = 0,
+) -> Row:
     """The parameters of `insert_jobs` for one job."""
     queue, task, *rest = _asked(new)
     return (
         new.id, queue, task, new.payload, *rest, new.digest, new.request_id, new.unique_key,
         new.retry_of, root_id, last_step, new.hold,
         round(new.delay * SECOND) if new.delay else 0,
-        new.run_at, _micros(new.expires_in), new.expires_at,
+        new.run_at, _micros(new.expires_in), new.expires_at, waiting_for or None,
+        None if new.on_parent is OnParent.CANCEL else new.on_parent, new.flow_id,
     )  # fmt: skip
 
 
@@ -151,14 +161,16 @@ def job_row(record: Row) -> JobRow:
         _STATES[r[9]], _TRIGGERS[r[10]],
         *r[11:40],  # from held to cancel_reason
         None if r[40] is None else Failure.decode(r[40], r[41]),
-        r[42], r[43], n, r[44], r[45],  # result, last_step, serial, payload, priority
+        r[42], r[43],  # result, last_step
+        _POLICIES[r[57]], r[58], r[59],  # on_parent, awaited, signals
+        n, r[44], r[45],  # serial, payload, priority
         DEFAULT_POLICY if r[46] is None else _policy(r[46]),
         None if r[47] is None else r[47] / SECOND,
         owner, r[48],
         () if r[49] is None else tuple(r[49]),
         _NO_HEADERS if r[50] is None else json.loads(r[50]),
         request_id, r[51], r[52], r[53], r[54],  # digest, unique_key, retry_of, retried_as
-        root_id, r[55],
+        root_id, r[55], r[60],  # log_floor, flow_id
     )  # fmt: skip
 
 
@@ -185,7 +197,7 @@ def standing(record: Row) -> Standing:
         _STATES[r[5]], _TRIGGERS[r[6]],
         *r[7:36],
         None if r[36] is None else Failure.decode(r[36], r[37]),
-        None, r[38],
+        None, r[38], _POLICIES[r[44]], r[45], r[46],
     )  # fmt: skip
 
 
@@ -199,7 +211,7 @@ def saved(s: Standing) -> tuple[Any, ...]:
         s.cancel_at, s.cancel_by, s.cancel_reason,
         None if error is None else error.encode(),
         None if error is None else error.body,
-        s.result, s.last_step,
+        s.result, s.last_step, s.waiting_for, s.signals,
     )  # fmt: skip
 
 
@@ -212,7 +224,8 @@ def waiting(s: Standing) -> tuple[bool, Instant | None]:
         return False, None
     times: list[Instant] = []
     aside = s.state is not State.QUEUED
-    if aside and s.due_at is not None and not s.held and not s.waiting_for:
+    blocked = s.held or (s.waiting_for and s.state is State.CREATED)
+    if aside and s.due_at is not None and not blocked:
         times.append(s.due_at)
     if s.expires_at is not None and s.first_started_at is None and s.state is not State.RETRYING:
         times.append(s.expires_at)

@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from windlass.core.clock import Clock, Instant
+from windlass.core.dependency import Edges, FlowStats
 from windlass.core.enqueue import Enqueued
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.event import Attempt, Event
@@ -17,7 +18,7 @@ from windlass.core.job import JobRow, NewJob
 from windlass.core.lease import Claim, Extended, Lease, check_lease
 from windlass.core.query import Page, Query
 from windlass.core.records import PAUSED, Entry, Put, PutAnswer, check_keys
-from windlass.core.transition import Answer, CancelRequest, Checkpoint, Transition
+from windlass.core.transition import Answer, CancelRequest, Checkpoint, Signal, Transition
 from windlass.store import (
     Capabilities,
     EventPage,
@@ -119,8 +120,8 @@ class PostgresStore(Store):
 
     # -- putting in
 
-    async def enqueue(self, jobs_: Sequence[NewJob]) -> list[Enqueued]:
-        return await self._writing.enqueue(jobs_)
+    async def enqueue(self, jobs: Sequence[NewJob], *, together: bool = False) -> list[Enqueued]:
+        return await self._writing.enqueue(jobs, together=together)
 
     def within(self, connection: Any) -> Within:
         """For jobs that become real with the transaction of a connection of the caller's."""
@@ -188,6 +189,9 @@ class PostgresStore(Store):
     async def cancel(self, requests: Sequence[CancelRequest]) -> list[Answer]:
         return await self._writing.cancel(requests)
 
+    async def signal(self, signals: Sequence[Signal]) -> list[Answer]:
+        return await self._writing.signal(signals)
+
     async def delete(self, ids: Sequence[UUID], owner: str | None = None) -> list[Answer]:
         if not ids:
             return []
@@ -234,6 +238,18 @@ class PostgresStore(Store):
         if not ids:
             return []
         return await self._engine.call(lambda c: reads.checkpoints(c, ids))
+
+    # -- jobs that depend on jobs
+
+    async def edges(self, ids: Sequence[UUID]) -> list[Edges]:
+        if not ids:
+            return []
+        return await self._engine.call(lambda c: reads.edges(c, ids))
+
+    async def flows(self, ids: Sequence[UUID]) -> list[FlowStats | None]:
+        if not ids:
+            return []
+        return await self._engine.call(lambda c: reads.flows(c, ids))
 
     # -- small data
 

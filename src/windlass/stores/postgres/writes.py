@@ -14,7 +14,7 @@ from windlass.core.enqueue import Enqueued
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.job import NewJob
 from windlass.core.state import RESCUING, SETTLING, Trigger
-from windlass.core.transition import Answer, CancelRequest, Transition
+from windlass.core.transition import Answer, CancelRequest, Signal, Transition
 from windlass.store import Saying
 from windlass.stores.postgres import enqueueing, jobs
 from windlass.stores.postgres.batch import Batch
@@ -45,13 +45,25 @@ class Writes:
         self._settle = Patient[Transition, Answer](self._apply, partial(decide, jobs.apply))
         self._record = Patient[Saying, Answer](partial(decide, jobs.record))
         self._cancel = Patient[CancelRequest, Answer](partial(decide, jobs.cancel))
+        self._signal = Patient[Signal, Answer](partial(decide, jobs.signal))
 
     # -- what they do
 
-    async def enqueue(self, wanted: Sequence[NewJob]) -> list[Enqueued]:
+    async def enqueue(self, wanted: Sequence[NewJob], *, together: bool = False) -> list[Enqueued]:
+        if together and wanted:
+            return self._decided(await self._together(wanted, self._engine.config.timeout))
         if all(new.plain for new in wanted):
             return await self._plain(wanted)
         return self._decided(await self._keyed(wanted, self._engine.config.timeout))
+
+    async def _together(self, wanted: Sequence[NewJob], seconds: float) -> list[Enqueued | None]:
+        """A call of its own: others must not be refused for what is wrong with one of these."""
+        return await Patient[NewJob, Enqueued](partial(self._decide, enqueueing.together))(
+            wanted, seconds
+        )
+
+    async def signal(self, signals: Sequence[Signal]) -> list[Answer]:
+        return self._decided(await self._signal(signals, self._engine.config.timeout))
 
     async def cancel(self, requests: Sequence[CancelRequest]) -> list[Answer]:
         return self._decided(await self._cancel(requests, self._engine.config.timeout))
@@ -138,7 +150,9 @@ class Writes:
 
     async def close(self) -> None:
         """Finish what was called."""
-        for calls in (self._plain, self._keyed, self._settle, self._record, self._cancel):
+        for calls in (
+            self._plain, self._keyed, self._settle, self._record, self._cancel, self._signal,
+        ):  # fmt: skip
             await calls.finish()
         if self._listener is not None:
             await self._listener.close()

@@ -1,137 +1,33 @@
-"""The writes, as functions of a transaction: look up, let the core decide, write what it says."""
+"""The writes about jobs that are there: look up, let the core decide, write what it says."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 from uuid import UUID
 
 import apsw
 
 from windlass.core import decide, transition
-from windlass.core import job as jobs
-from windlass.core.clock import SECOND, Instant, minute_of
-from windlass.core.enqueue import Enqueued, EnqueueStatus, Rivals, admit, give_way, refusal
+from windlass.core.clock import SECOND, Instant
+from windlass.core.enqueue import refusal
 from windlass.core.errors import RequestError
-from windlass.core.job import JobRow, NewJob, Standing
+from windlass.core.job import JobRow, Standing
 from windlass.core.lease import DEFAULT_LEASE, Claim, Extended, Lease
 from windlass.core.records import PAUSED
 from windlass.core.state import State, Trigger
-from windlass.core.transition import Answer, CancelRequest, Decision, Status, Transition
+from windlass.core.transition import Answer, CancelRequest, Decision, Signal, Status, Transition
 from windlass.store import Saying
-from windlass.stores.sql.log import log_insertion
-from windlass.stores.sqlite import rows
+from windlass.stores.sqlite.batch import Batch
 from windlass.stores.sqlite.connection import every, first, single
+from windlass.stores.sqlite.enqueueing import enqueue, load, rivals, whole
 from windlass.stores.sqlite.queries import SQL
 from windlass.stores.sqlite.rows import Row
 from windlass.stores.sqlite.transaction import Tx
 
 MISSING = Answer(Status.MISSING)
 SUCCEEDED = Answer(Status.APPLIED, State.SUCCEEDED)
-
-
-def load(connection: apsw.Connection, sql: str, parameters: tuple[object, ...]) -> JobRow | None:
-    found = first(connection, sql, parameters)
-    return None if found is None else whole(connection, found)
-
-
-def whole(connection: apsw.Connection, row: Row) -> JobRow:
-    """The job with its payload, wherever that lies."""
-    if not rows.needs_payload(row):
-        return rows.job_row(row)
-    return rows.job_row(row, single(connection, SQL.get_payload, (row[0],)))
-
-
-# -- enqueue
-
-
-def enqueue(tx: Tx, wanted: Sequence[NewJob]) -> list[Enqueued]:
-    now = tx.now()
-    lowest = tx.arrivals(len(wanted))
-    answers: list[Enqueued] = []
-    run: list[Row] = []  # plain jobs in a row, written together
-    for serial, new in enumerate(wanted, lowest):
-        try:
-            jobs.check(new)
-        except RequestError as error:
-            answers.append(Enqueued(EnqueueStatus.REFUSED, new, error=error))
-            continue
-        if new.plain and len(new.payload) <= rows.INLINE_PAYLOAD:
-            run.append(rows.insertion(new, now, serial, None, None))
-            answers.append(Enqueued(EnqueueStatus.CREATED, new, now, serial))
-        else:
-            _insert(tx, run, answers)
-            run = []
-            answers.append(_enqueue_keyed(tx, new, now, serial))
-    _insert(tx, run, answers)
-    tx.work = True
-    return answers
-
-
-def _insert(tx: Tx, run: list[Row], answers: list[Enqueued]) -> None:
-    """Write plain jobs; if any id was taken, find out which and answer for them anew."""
-    if not run:
-        return
-    connection = tx.connection
-    before = connection.total_changes()
-    connection.executemany(SQL.insert_job, run)
-    if connection.total_changes() - before == len(run):
-        return
-    for place, answer in enumerate(answers):
-        if answer.status is EnqueueStatus.CREATED and answer.existing is None:
-            found = load(connection, SQL.get_job, (answer.new.id.bytes,))
-            assert found is not None
-            if found.serial != answer.serial:
-                verdict = admit(answer.new, Rivals(same_id=found))
-                answers[place] = Enqueued(
-                    verdict.status, answer.new, existing=verdict.existing, error=verdict.error
-                )
-
-
-def _enqueue_keyed(tx: Tx, new: NewJob, now: Instant, serial: int) -> Enqueued:
-    connection = tx.connection
-    rivals = _rivals(connection, new)
-    verdict = admit(new, rivals)
-    if verdict.status is not EnqueueStatus.CREATED or verdict.existing is not None:
-        return Enqueued(verdict.status, new, existing=verdict.existing, error=verdict.error)
-    if verdict.displace is not None:
-        cancel_one(tx, give_way(verdict.displace), now)
-    origin = rivals.origin if new.retry_of is not None else None
-    root_id = origin.lineage if origin else None
-    last_step = origin.last_step if origin and new.resume else None
-    connection.execute(SQL.insert_job, rows.insertion(new, now, serial, root_id, last_step))
-    if len(new.payload) > rows.INLINE_PAYLOAD:
-        connection.execute(SQL.insert_payload, (serial, new.payload))
-    if origin is not None:
-        connection.execute(SQL.set_retried_as, (new.id.bytes, origin.serial))
-        if new.resume:
-            connection.execute(SQL.copy_steps, (serial, origin.serial))
-    stored = load(connection, SQL.get_job, (new.id.bytes,))
-    return Enqueued(EnqueueStatus.CREATED, new, existing=stored)
-
-
-def _rivals(connection: apsw.Connection, new: NewJob) -> Rivals:
-    def by_id(job_id: UUID | None) -> JobRow | None:
-        return load(connection, SQL.get_job, (job_id.bytes,)) if job_id else None
-
-    origin = by_id(new.retry_of)
-    root = origin.lineage.bytes if origin else None
-    return Rivals(
-        same_id=by_id(new.id),
-        same_request=load(connection, SQL.job_by_request, (new.owner, new.request_id))
-        if new.request_id is not None
-        else None,
-        same_key=load(connection, SQL.active_by_key, (new.owner, new.task, new.unique_key))
-        if new.unique_key is not None
-        else None,
-        origin=origin,
-        active_retry=load(connection, SQL.active_of_lineage, (root,)) if root else None,
-    )
-
-
-# -- running
 
 
 def claim(tx: Tx, wish: Claim) -> list[JobRow]:
@@ -177,80 +73,6 @@ def extend(tx: Tx, leases: Sequence[Lease], seconds: float) -> list[Extended]:
     return answers
 
 
-class _Batch:
-    """A batch of decisions: rows read in one statement, plain changes written in one.
-
-    A row is used once from what was read together; whoever comes back to it, or comes after
-    children were written, sees it as it is by then.
-    """
-
-    def __init__(self, tx: Tx, ids: Sequence[UUID]) -> None:
-        self._tx = tx
-        self._found: dict[UUID, Row] = {}
-        if len(ids) > 1:
-            keys = {job_id.bytes: job_id for job_id in ids}
-            wanted = apsw.carray(tuple(keys))
-            read = every(tx.connection, SQL.standings, (wanted,))
-            self._found = {keys[row[-1]]: row for row in read}
-        self._pending: list[list[Any]] = []
-        self._tallies: dict[tuple[Any, ...], list[int]] = {}
-
-    def standing(self, job_id: UUID) -> tuple[Row, Standing] | None:
-        row = self._found.pop(job_id, None)
-        if row is None:
-            self.flush()
-            row = first(self._tx.connection, SQL.standing, (job_id.bytes,))
-        return None if row is None else (row, rows.standing(row, job_id))
-
-    def write(self, found: Row, row: Standing, decision: Decision, now: Instant) -> Answer:
-        if decision.children:
-            self.flush()
-            error = refusal(decision.children, partial(_rivals, self._tx.connection))
-            if error is not None:
-                return Answer(Status.REFUSED, row.state, error)
-        if decision.changes:
-            self._write(found, row.id, decision)
-        tally = decision.tally
-        if tally is not None:
-            self.count((now, row.queue, row.task, tally.outcome), 1, tally.wait, tally.run)
-        return decision.answer
-
-    def count(self, key: tuple[Instant, str, str, State], n: int, wait: int, run: int) -> None:
-        now, *rest = key
-        sums = self._tallies.setdefault((minute_of(now), *rest), [0, 0, 0])
-        sums[0] += n
-        sums[1] += wait
-        sums[2] += run
-
-    def _write(self, found: Row, job_id: UUID, decision: Decision) -> None:
-        tx, n = self._tx, found[0]
-        position = tx.position() if decision.queue else None
-        self._pending.append(
-            rows.saved(found, decision.changes, position, logged=bool(decision.log))
-        )
-        for line in decision.log:
-            tx.connection.execute(SQL.insert_log, log_insertion(n, line))
-        for point in decision.checkpoints:
-            values = (n, point.step, point.value, point.attempt, point.at)
-            tx.connection.execute(SQL.put_step, values)
-        if decision.children:
-            self.flush()
-            self._found.clear()
-            enqueue(tx, decision.children)
-        tx.touch(job_id)
-        tx.work = tx.work or decision.queue
-
-    def flush(self) -> None:
-        if self._pending:
-            self._tx.connection.executemany(SQL.save, self._pending)
-            self._pending = []
-
-    def finish(self) -> None:
-        self.flush()
-        for key, sums in self._tallies.items():
-            self._tx.connection.execute(SQL.add_rollup, (*key, *sums))
-
-
 def apply(tx: Tx, wishes: Sequence[Transition]) -> list[Answer]:
     now = tx.now()
     valid: dict[int, Transition] = {}
@@ -263,16 +85,34 @@ def apply(tx: Tx, wishes: Sequence[Transition]) -> list[Answer]:
         except RequestError as error:
             answers.append(Answer(Status.REFUSED, error=error))
     counted = _succeed(tx, valid, answers, now)
-    batch = _Batch(tx, [wish.job_id for wish in valid.values()])
+    batch = Batch(tx, [wish.job_id for wish in valid.values()])
     for queue, task, *sums in counted:
         batch.count((now, queue, task, State.SUCCEEDED), *sums)
     for place, wish in valid.items():
         found = batch.standing(wish.job_id)
         if found is not None:
             decision = decide.decide(found[1], wish, now, _Past(tx.connection, found[0][0]))
-            answers[place] = batch.write(*found, decision, now)
+            answers[place] = _write(tx, batch, found, decision, now)
     batch.finish()
     return answers
+
+
+def _write(
+    tx: Tx, batch: Batch, found: tuple[Row, Standing], decision: Decision, now: Instant
+) -> Answer:
+    """A decision with its children, if they can all be, and with what it awaits."""
+    if decision.children:
+        batch.flush()
+        error = refusal(decision.children, partial(rivals, tx.connection))
+        if error is not None:
+            return Answer(Status.REFUSED, found[1].state, error)
+    answer = batch.write(*found, decision, now)
+    if decision.children:
+        batch.forget()
+        enqueue(tx, decision.children)
+    if decision.awaits:
+        batch.suspend(found[1].id, decision.awaits, now)
+    return answer
 
 
 def _succeed(
@@ -336,7 +176,7 @@ class _Past:
 
 
 def record(tx: Tx, sayings: Sequence[Saying]) -> list[Answer]:
-    batch = _Batch(tx, [saying.lease.job_id for saying in sayings])
+    batch = Batch(tx, [saying.lease.job_id for saying in sayings])
     answers = []
     for saying in sayings:
         lease = saying.lease
@@ -364,18 +204,40 @@ def cancel(tx: Tx, requests: Sequence[CancelRequest]) -> list[Answer]:
     for request in requests:
         try:
             transition.check_cancel(request)
-            answers.append(cancel_one(tx, request, tx.now()))
+            answers.append(_cancel(tx, request, tx.now()))
         except RequestError as error:
             answers.append(Answer(Status.REFUSED, error=error))
     return answers
 
 
-def cancel_one(tx: Tx, request: CancelRequest, now: Instant) -> Answer:
-    batch = _Batch(tx, [])
+def _cancel(tx: Tx, request: CancelRequest, now: Instant) -> Answer:
+    batch = Batch(tx)
     found = batch.standing(request.job_id)
     if found is None or not _owned(tx.connection, request.job_id, request.owner):
         return MISSING
     answer = batch.write(*found, decide.cancel(found[1], request, now), now)
+    batch.finish()
+    return answer
+
+
+def signal(tx: Tx, signals: Sequence[Signal]) -> list[Answer]:
+    answers = []
+    for given in signals:
+        try:
+            transition.check_signal(given)
+            answers.append(_signal(tx, given, tx.now()))
+        except RequestError as error:
+            answers.append(Answer(Status.REFUSED, error=error))
+    return answers
+
+
+def _signal(tx: Tx, given: Signal, now: Instant) -> Answer:
+    batch = Batch(tx)
+    found = batch.standing(given.job_id)
+    if found is None or not _owned(tx.connection, given.job_id, given.owner):
+        return MISSING
+    known = first(tx.connection, SQL.has_step, (found[0][0], given.step)) is not None
+    answer = batch.write(*found, decide.signal(found[1], given, now, known=known), now)
     batch.finish()
     return answer
 
@@ -403,5 +265,7 @@ def delete(tx: Tx, ids: Sequence[UUID], owner: str | None) -> list[Answer]:
 
 def forget(tx: Tx, n: int) -> None:
     tx.remember()
-    for sql in (SQL.delete_log, SQL.delete_steps, SQL.delete_payload, SQL.delete_job):
+    for sql in (
+        SQL.delete_log, SQL.delete_steps, SQL.delete_edges, SQL.delete_payload, SQL.delete_job,
+    ):  # fmt: skip
         tx.connection.execute(sql, (n,))

@@ -62,6 +62,20 @@ class Queries:
     list_records: str
     delete_record: str
     delete_dead_records: str
+    parents: str
+    owner_of: str
+    next_place: str
+    put_edge: str
+    mark_awaited: str
+    dependents: str
+    tell_dependents: str
+    wait_no_more: str
+    parents_of: str
+    children_of: str
+    flow: str
+    has_step: str
+    delete_edges: str
+    stretch_of_flow: str
 
 
 SQL = named.load("windlass.stores.sqlite", Queries)

@@ -4,8 +4,10 @@
 INSERT INTO windlass_job (
     n, id, queue, task, priority, owner, team, tags, headers, policy, lease, request_id, digest,
     unique_key, retry_of, root_id, created_at, expires_at, state, trigger, held, position, due_at,
-    queued_at, updated_at, seq, queued_seq, last_step, payload
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'enqueue', ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    queued_at, updated_at, seq, queued_seq, last_step, payload, waiting_for, on_parent, flow_id
+) VALUES (
+    ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'enqueue', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
+)
 ON CONFLICT DO NOTHING
 
 -- name: insert_payload
@@ -78,21 +80,21 @@ RETURNING lease_until, cancel_at
 -- name: standing
 -- What a decision looks at, in the order in which `save` writes it back.
 SELECT
-    n, queue, task, created_at, expires_at, waiting_for,
-    state, trigger, held, position, due_at, attempt, fence, token, worker, lease_until, queued_at,
+    n, queue, task, created_at, expires_at, on_parent, awaited,
+    state, trigger, held, waiting_for, position, due_at, attempt, fence, token, worker, lease_until, queued_at,
     started_at, first_started_at, ended_at, updated_at, seq, queued_seq, started_seq, said, percent,
     stage, phase, base_percent, base_stage, base_phase, retry_count, crash_count, cancel_at,
-    cancel_by, cancel_reason, last_step, error, error_body, result, logged
+    cancel_by, cancel_reason, last_step, error, error_body, result, logged, signals
 FROM windlass_job WHERE id = ?
 
 -- name: standings
 -- The same for a whole batch, in one statement.
 SELECT
-    n, queue, task, created_at, expires_at, waiting_for,
-    state, trigger, held, position, due_at, attempt, fence, token, worker, lease_until, queued_at,
+    n, queue, task, created_at, expires_at, on_parent, awaited,
+    state, trigger, held, waiting_for, position, due_at, attempt, fence, token, worker, lease_until, queued_at,
     started_at, first_started_at, ended_at, updated_at, seq, queued_seq, started_seq, said, percent,
     stage, phase, base_percent, base_stage, base_phase, retry_count, crash_count, cancel_at,
-    cancel_by, cancel_reason, last_step, error, error_body, result, logged, id
+    cancel_by, cancel_reason, last_step, error, error_body, result, logged, signals, id
 FROM windlass_job WHERE id IN (SELECT value FROM carray(?))
 
 -- name: succeed
@@ -105,7 +107,7 @@ UPDATE windlass_job SET
     lease_until = NULL, ended_at = max(?1, updated_at), updated_at = max(?1, updated_at),
     percent = 100, result = ?2, error = NULL, error_body = NULL, seq = seq + 1
 WHERE id IN (SELECT value FROM carray(?3))
-    AND state = 'running' AND fence = ?4 AND +token = ?5 AND cancel_at IS NULL
+    AND state = 'running' AND fence = ?4 AND +token = ?5 AND cancel_at IS NULL AND awaited = 0
 
 -- name: tallies
 -- What the successes just settled add to the counts: summed here, at a third of the cost of
@@ -116,12 +118,12 @@ GROUP BY queue, task
 
 -- name: save
 UPDATE windlass_job SET
-    state = ?, trigger = ?, held = ?, position = ?, due_at = ?, attempt = ?, fence = ?, token = ?,
+    state = ?, trigger = ?, held = ?, waiting_for = ?, position = ?, due_at = ?, attempt = ?, fence = ?, token = ?,
     worker = ?, lease_until = ?, queued_at = ?, started_at = ?, first_started_at = ?, ended_at = ?,
     updated_at = ?, seq = ?, queued_seq = ?, started_seq = ?, said = ?, percent = ?, stage = ?,
     phase = ?, base_percent = ?, base_stage = ?, base_phase = ?, retry_count = ?, crash_count = ?,
     cancel_at = ?, cancel_by = ?, cancel_reason = ?, last_step = ?, error = ?, error_body = ?,
-    result = ?, logged = ?
+    result = ?, logged = ?, signals = ?
 WHERE n = ?
 
 -- name: insert_log
@@ -131,6 +133,50 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 -- name: past_attempt
 -- By its own index: without it every line that the job ever said would be read.
 SELECT facts FROM windlass_log INDEXED BY windlass_log_attempt WHERE n = ? AND fence = ? AND type = 'attempt'
+
+-- name: parents
+SELECT n, id, owner, state FROM windlass_job WHERE id IN (SELECT value FROM carray(?))
+
+-- name: owner_of
+SELECT owner FROM windlass_job WHERE n = ?
+
+-- name: next_place
+SELECT coalesce(max(place), -1) + 1 FROM windlass_edge WHERE child = ?
+
+-- name: put_edge
+-- A job that is suspended again may wait for the same one as before.
+INSERT INTO windlass_edge (child, parent, place, parent_id, open) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (child, parent) DO UPDATE SET open = excluded.open
+
+-- name: mark_awaited
+UPDATE windlass_job SET awaited = 1 WHERE n = ?
+
+-- name: dependents
+SELECT job.id FROM windlass_edge AS edge JOIN windlass_job AS job ON job.n = edge.child
+WHERE edge.parent = ? AND edge.open = 1 ORDER BY edge.child
+
+-- name: tell_dependents
+UPDATE windlass_edge SET open = 0 WHERE parent = ? AND open = 1
+
+-- name: wait_no_more
+UPDATE windlass_edge SET open = 0 WHERE child = ? AND open = 1
+
+-- name: parents_of
+SELECT edge.parent_id FROM windlass_edge AS edge
+WHERE edge.child = (SELECT n FROM windlass_job WHERE id = ?) ORDER BY edge.place
+
+-- name: children_of
+SELECT job.id FROM windlass_edge AS edge JOIN windlass_job AS job ON job.n = edge.child
+WHERE edge.parent = (SELECT n FROM windlass_job WHERE id = ?) ORDER BY edge.child
+
+-- name: flow
+SELECT state, count(*), sum(percent), min(created_at), max(ended_at)
+FROM windlass_job INDEXED BY windlass_job_flow
+WHERE flow_id IS NOT NULL AND flow_id = ? AND retried_as IS NULL
+GROUP BY state
+
+-- name: has_step
+SELECT 1 FROM windlass_step WHERE n = ? AND step = ?
 
 -- name: put_step
 INSERT INTO windlass_step (n, step, value, attempt, at) VALUES (?, ?, ?, ?, ?)
@@ -158,7 +204,8 @@ DELETE FROM windlass_rollup WHERE minute < ?
 SELECT job.*, min(since) FROM (
     SELECT n, due_at AS since FROM (
         SELECT n, due_at FROM windlass_job INDEXED BY windlass_job_due
-        WHERE state IN ('created', 'retrying') AND due_at <= :now AND held = 0 AND waiting_for = 0
+        WHERE state IN ('created', 'retrying') AND due_at <= :now AND held = 0
+            AND (waiting_for = 0 OR state = 'retrying')
         ORDER BY due_at LIMIT :limit
     )
     UNION ALL
@@ -201,6 +248,9 @@ DELETE FROM windlass_log WHERE n = ?
 -- name: delete_steps
 DELETE FROM windlass_step WHERE n = ?
 
+-- name: delete_edges
+DELETE FROM windlass_edge WHERE child = ?
+
 -- name: delete_payload
 DELETE FROM windlass_payload WHERE n = ?
 
@@ -232,6 +282,10 @@ WHERE state IN ('failed', 'canceled') AND n < ? ORDER BY n DESC LIMIT ?
 SELECT n FROM windlass_job INDEXED BY windlass_job_lineage
 WHERE root_id IS NOT NULL AND n < ?1 AND root_id = ?3 ORDER BY n DESC LIMIT ?2
 
+-- name: stretch_of_flow
+SELECT n FROM windlass_job INDEXED BY windlass_job_flow
+WHERE flow_id IS NOT NULL AND n < ?1 AND flow_id = ?3 ORDER BY n DESC LIMIT ?2
+
 -- name: find
 SELECT * FROM windlass_job
 WHERE n IN (SELECT value FROM json_each(:stretch))
@@ -249,6 +303,7 @@ WHERE n IN (SELECT value FROM json_each(:stretch))
     AND (:unique_key IS NULL OR unique_key = :unique_key)
     AND (:retry_of IS NULL OR retry_of = :retry_of)
     AND (:root_id IS NULL OR root_id = :root_id)
+    AND (:flow_id IS NULL OR flow_id = :flow_id)
     AND (:created_from IS NULL OR created_at >= :created_from)
     AND (:created_to IS NULL OR created_at < :created_to)
 ORDER BY n DESC

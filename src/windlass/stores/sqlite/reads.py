@@ -21,7 +21,8 @@ from windlass.store import COUNT_CAP, EventPage, Pruned, QueueStats, Retention, 
 from windlass.stores.sql.log import log_row
 from windlass.stores.sqlite import rows
 from windlass.stores.sqlite.connection import every, first, single
-from windlass.stores.sqlite.jobs import forget, load, whole
+from windlass.stores.sqlite.enqueueing import load, whole
+from windlass.stores.sqlite.jobs import forget
 from windlass.stores.sqlite.queries import SQL
 from windlass.stores.sqlite.transaction import Tx
 
@@ -42,6 +43,8 @@ def find(connection: apsw.Connection, wanted: Query) -> Page:
     bounds: tuple[object, ...] = (before or _NEWEST, STRETCH)
     if wanted.root_id is not None:
         sql, bounds = SQL.stretch_of_lineage, (*bounds, wanted.root_id.bytes)
+    elif wanted.flow_id is not None:
+        sql, bounds = SQL.stretch_of_flow, (*bounds, wanted.flow_id.bytes)
     stretch = [n for (n,) in every(connection, sql, bounds)]
     matches = every(connection, SQL.find, _filters(wanted, stretch))
     page = [whole(connection, row) for row in matches[: wanted.limit]]
@@ -71,6 +74,7 @@ def _filters(wanted: Query, stretch: list[int]) -> dict[str, object]:
         "unique_key": wanted.unique_key,
         "retry_of": wanted.retry_of.bytes if wanted.retry_of else None,
         "root_id": wanted.root_id.bytes if wanted.root_id else None,
+        "flow_id": wanted.flow_id.bytes if wanted.flow_id else None,
         "created_from": wanted.created_from,
         "created_to": wanted.created_to,
         "limit": wanted.limit + 1,

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from uuid import UUID
 
 from windlass.core.clock import SECOND, Instant
+from windlass.core.dependency import OnParent
 from windlass.core.failure import Failure
 from windlass.core.ids import uuid_of
 from windlass.core.job import DEFAULT_POLICY, JobRow, NewJob, Opening, Standing, opening
@@ -22,21 +23,22 @@ INLINE_PAYLOAD = 4096  # a larger payload has a row of its own, rewritten by not
 _number = int.from_bytes
 _STATES = {state.value: state for state in State}
 _TRIGGERS = {trigger.value: trigger for trigger in Trigger}
+_POLICIES = {policy.value: policy for policy in OnParent}
 _DEFAULT_POLICY_TEXT = DEFAULT_POLICY.encode()
 _NO_HEADERS: Mapping[str, str] = {}
 
 SAVED = (
-    "state", "trigger", "held", "position", "due_at", "attempt", "fence", "token", "worker",
-    "lease_until", "queued_at", "started_at", "first_started_at", "ended_at", "updated_at", "seq",
-    "queued_seq", "started_seq", "said", "percent", "stage", "phase", "base_percent", "base_stage",
-    "base_phase", "retry_count", "crash_count", "cancel_at", "cancel_by", "cancel_reason",
-    "last_step", "error", "error_body", "result", "logged",
+    "state", "trigger", "held", "waiting_for", "position", "due_at", "attempt", "fence", "token",
+    "worker", "lease_until", "queued_at", "started_at", "first_started_at", "ended_at",
+    "updated_at", "seq", "queued_seq", "started_seq", "said", "percent", "stage", "phase",
+    "base_percent", "base_stage", "base_phase", "retry_count", "crash_count", "cancel_at",
+    "cancel_by", "cancel_reason", "last_step", "error", "error_body", "result", "logged", "signals",
 )  # fmt: skip
 _PLACE = {name: place for place, name in enumerate(SAVED)}
 # Rows are made by place, in the order of the dataclass: named arguments would cost 2 µs more each.
 _job: Callable[..., JobRow] = JobRow
 _standing: Callable[..., Standing] = Standing
-_HEAD = 6  # columns of the `standing` query before those that are saved
+_HEAD = 7  # columns of the `standing` query before those that are saved
 _TAIL = _HEAD + len(SAVED)
 
 
@@ -65,10 +67,16 @@ def _at_once(new: NewJob) -> bool:
 
 
 def insertion(
-    new: NewJob, now: Instant, serial: int, root_id: UUID | None, last_step: str | None
+    new: NewJob,
+    now: Instant,
+    serial: int,
+    *,
+    root_id: UUID | None = None,
+    last_step: str | None = None,
+    waiting_for: int = 0,
 ) -> Row:
     """The parameters of `insert_job`."""
-    start = _NOW if _at_once(new) else opening(new, now)
+    start = _NOW if not waiting_for and _at_once(new) else opening(new, now, waiting_for)
     queued = start.state is State.QUEUED
     policy = new.policy
     return (
@@ -83,6 +91,7 @@ def insertion(
         now, start.expires_at, start.state, new.hold, serial if queued else None, start.due_at,
         now if queued else None, now, start.seq, start.seq if queued else 0, last_step,
         None if len(new.payload) > INLINE_PAYLOAD else new.payload,
+        waiting_for, new.on_parent, None if new.flow_id is None else new.flow_id.bytes,
     )  # fmt: skip
 
 
@@ -101,7 +110,7 @@ def job_row(r: Row, payload: bytes | None = None) -> JobRow:
         None if r[29] is None else _token(r[29]),
         *r[30:52],  # from worker to cancel_reason
         None if r[53] is None else Failure.decode(r[53], r[54]),
-        r[55], r[52], r[0],
+        r[55], r[52], _POLICIES[r[57]], r[58] != 0, r[59], r[0],
         r[56] if r[56] is not None else payload,
         r[4],
         DEFAULT_POLICY if r[9] is None else Policy.decode(r[9]),
@@ -109,7 +118,7 @@ def job_row(r: Row, payload: bytes | None = None) -> JobRow:
         r[5], r[6],
         () if r[7] is None else tuple(json.loads(r[7])),
         _NO_HEADERS if r[8] is None else json.loads(r[8]),
-        r[11], r[12], r[13], _uuid(r[14]), _uuid(r[15]), _uuid(r[16]), r[19],
+        r[11], r[12], r[13], _uuid(r[14]), _uuid(r[15]), _uuid(r[16]), r[19], _uuid(r[60]),
     )  # fmt: skip
 
 
@@ -121,12 +130,12 @@ def standing(r: Row, job_id: UUID) -> Standing:
     """What the `standing` query read."""
     return _standing(
         job_id, r[1], r[2], r[3], r[4],
-        _STATES[r[6]], _TRIGGERS[r[7]], r[8] != 0, r[5],
-        *r[9:13],  # position, due_at, attempt, fence
-        None if r[13] is None else _token(r[13]),
-        *r[14:36],  # from worker to cancel_reason
-        None if r[37] is None else Failure.decode(r[37], r[38]),
-        r[39], r[36],
+        _STATES[r[7]], _TRIGGERS[r[8]], r[9] != 0,
+        *r[10:15],  # waiting_for, position, due_at, attempt, fence
+        None if r[15] is None else _token(r[15]),
+        *r[16:38],  # from worker to cancel_reason
+        None if r[39] is None else Failure.decode(r[39], r[40]),
+        r[41], r[38], _POLICIES[r[5]], r[6] != 0, r[43],
     )  # fmt: skip
 
 

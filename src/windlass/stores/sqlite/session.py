@@ -20,8 +20,8 @@ from windlass.core.enqueue import Enqueued
 from windlass.core.errors import ConflictError, StoreError
 from windlass.core.job import NewJob
 from windlass.stores.sqlite.engine import Engine
+from windlass.stores.sqlite.enqueueing import enqueue
 from windlass.stores.sqlite.errors import translate
-from windlass.stores.sqlite.jobs import enqueue
 from windlass.stores.sqlite.transaction import Tx
 
 T = TypeVar("T")

@@ -9,6 +9,7 @@ from typing import cast
 from uuid import UUID
 
 from windlass.core.clock import Clock, Instant, SystemClock
+from windlass.core.dependency import Edges, FlowStats
 from windlass.core.enqueue import Enqueued
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.event import Attempt, Event
@@ -16,7 +17,7 @@ from windlass.core.job import JobRow, NewJob
 from windlass.core.lease import Claim, Extended, Lease, check_lease
 from windlass.core.query import Page, Query
 from windlass.core.records import PAUSED, Entry, Put, PutAnswer, check_keys
-from windlass.core.transition import Answer, CancelRequest, Checkpoint, Transition
+from windlass.core.transition import Answer, CancelRequest, Checkpoint, Signal, Transition
 from windlass.store import (
     Capabilities,
     EventPage,
@@ -27,7 +28,7 @@ from windlass.store import (
     Saying,
     Store,
 )
-from windlass.stores.sqlite import jobs, reads
+from windlass.stores.sqlite import enqueueing, flows, jobs, reads
 from windlass.stores.sqlite.connection import Durability, SqliteConfig
 from windlass.stores.sqlite.engine import Engine
 from windlass.stores.sqlite.session import DEFAULT_SECONDS, Session
@@ -111,8 +112,10 @@ class SqliteStore(Store):
 
     # -- putting in
 
-    async def enqueue(self, jobs_: Sequence[NewJob]) -> list[Enqueued]:
-        return await self._engine.write_many(jobs.enqueue, jobs_)
+    async def enqueue(self, jobs: Sequence[NewJob], *, together: bool = False) -> list[Enqueued]:
+        if together and jobs:
+            return await self._engine.write(lambda tx: enqueueing.together(tx, jobs))
+        return await self._engine.write_many(enqueueing.enqueue, jobs)
 
     # -- running
 
@@ -179,6 +182,9 @@ class SqliteStore(Store):
     async def cancel(self, requests: Sequence[CancelRequest]) -> list[Answer]:
         return await self._engine.write_many(jobs.cancel, requests)
 
+    async def signal(self, signals: Sequence[Signal]) -> list[Answer]:
+        return await self._engine.write_many(jobs.signal, signals)
+
     async def delete(self, ids: Sequence[UUID], owner: str | None = None) -> list[Answer]:
         if not ids:
             return []
@@ -225,6 +231,18 @@ class SqliteStore(Store):
         if not ids:
             return []
         return await self._engine.read(lambda connection: reads.checkpoints(connection, ids))
+
+    # -- jobs that depend on jobs
+
+    async def edges(self, ids: Sequence[UUID]) -> list[Edges]:
+        if not ids:
+            return []
+        return await self._engine.read(lambda connection: flows.edges(connection, ids))
+
+    async def flows(self, ids: Sequence[UUID]) -> list[FlowStats | None]:
+        if not ids:
+            return []
+        return await self._engine.read(lambda connection: flows.flows(connection, ids))
 
     # -- small data
 

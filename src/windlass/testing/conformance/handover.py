@@ -17,7 +17,6 @@ from windlass.core.outcome import (
     Released,
     Snoozed,
     Succeeded,
-    Suspended,
     settle,
 )
 from windlass.core.state import State
@@ -44,7 +43,6 @@ WITHOUT_SUCCESS: dict[str, Outcome] = {
     "failure": Failed(failure=make_failure(terminal=True)),
     "release": Released(),
     "snooze": Snoozed(delay=5.0),
-    "suspend": Suspended(),
     "abort": Aborted(),
 }
 

@@ -6,6 +6,7 @@ from windlass.testing.conformance.batches import TestBatches
 from windlass.testing.conformance.cancel import TestCancel
 from windlass.testing.conformance.claiming import TestClaiming
 from windlass.testing.conformance.counting import TestCounting
+from windlass.testing.conformance.depending import TestDepending
 from windlass.testing.conformance.enqueue import TestEnqueue
 from windlass.testing.conformance.events import TestEvents
 from windlass.testing.conformance.finding import TestFinding
@@ -23,6 +24,7 @@ from windlass.testing.conformance.resuming import TestResuming
 from windlass.testing.conformance.retention import TestRetention
 from windlass.testing.conformance.retries import TestRetries
 from windlass.testing.conformance.settling import TestSettling
+from windlass.testing.conformance.suspending import TestSuspending
 from windlass.testing.conformance.tailing import TestTailing
 from windlass.testing.conformance.timing import TestTiming
 from windlass.testing.conformance.uniqueness import TestUniqueness
@@ -33,6 +35,7 @@ __all__ = [
     "TestCancel",
     "TestClaiming",
     "TestCounting",
+    "TestDepending",
     "TestEnqueue",
     "TestEvents",
     "TestFinding",
@@ -49,6 +52,7 @@ __all__ = [
     "TestRetention",
     "TestRetries",
     "TestSettling",
+    "TestSuspending",
     "TestTailing",
     "TestTiming",
     "TestUniqueness",

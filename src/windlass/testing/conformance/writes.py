@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
+from windlass.core.dependency import OnParent
 from windlass.core.ids import uuid7
 from windlass.core.job import NewJob
 from windlass.core.lease import Claim
@@ -24,7 +25,7 @@ from windlass.core.outcome import (
 )
 from windlass.core.records import Put
 from windlass.core.retry import Policy
-from windlass.core.transition import CancelRequest, Transition
+from windlass.core.transition import CancelRequest, Signal, Transition
 from windlass.store import Saying, Store
 from windlass.testing.clock import VirtualClock
 from windlass.testing.conformance.lives import BROKEN, finished
@@ -237,6 +238,62 @@ async def submit_what_was_held(store: Store, clock: VirtualClock) -> Call:
     early = await enqueue_one(store, hold=True, delay=60)
     clock.advance(1)
     return applying(submit(ready.id), submit(early.id), submit(uuid7()))
+
+
+# -- jobs that depend on jobs
+
+
+@story
+async def enqueue_of_children(store: Store, clock: VirtualClock) -> Call:
+    lost = await finished(store)
+    parent = await enqueue_one(store)
+    return enqueueing(
+        make_job(depends_on=(parent.id,), on_parent=OnParent.FAIL),
+        make_job(depends_on=(lost.id, parent.id)),
+        make_job(depends_on=(uuid7(),)),
+    )
+
+
+@story
+async def enqueue_of_a_flow(store: Store, clock: VirtualClock) -> Call:
+    first, flow_id = make_job(flow_id=uuid7()), uuid7()
+    jobs = [first, *(make_job(depends_on=(first.id,), flow_id=flow_id) for _ in range(2))]
+    return lambda handle: handle.enqueue(jobs, together=True)
+
+
+@story
+async def success_of_a_parent(store: Store, clock: VirtualClock) -> Call:
+    parent = await start_one(store)
+    other = await enqueue_one(store, delay=60)
+    await enqueue_one(store, depends_on=(parent.id,))
+    await enqueue_one(store, depends_on=(parent.id, other.id))
+    return applying(settle(parent, Succeeded(), random=even))
+
+
+@story
+async def failure_of_a_parent(store: Store, clock: VirtualClock) -> Call:
+    parent = await start_one(store)
+    child = await enqueue_one(store, depends_on=(parent.id,))
+    await enqueue_one(store, depends_on=(child.id,), on_parent=OnParent.FAIL)
+    return applying(settle(parent, BROKEN, random=even))
+
+
+@story
+async def suspension_with_children(store: Store, clock: VirtualClock) -> Call:
+    parent = await start_one(store)
+    children = [make_job(), make_job()]
+    waits = Suspended(awaits=tuple(child.id for child in children), timeout=60)
+    return applying(settle(parent, waits, random=even, children=children))
+
+
+@story
+async def signal(store: Store, clock: VirtualClock) -> Call:
+    running = await start_one(store)
+    waiting = await start_one(store)
+    await settle_one(store, waiting, Suspended(signals=0))
+    done = await finished(store)
+    signals = [Signal(job_id=row.id, name="go") for row in (running, waiting, done)]
+    return lambda handle: handle.signal(signals)
 
 
 # -- operators

@@ -72,6 +72,10 @@ CREATE TABLE windlass_job (
     retried_as uuid,
     log_floor bigint NOT NULL DEFAULT 0,
     logged boolean NOT NULL DEFAULT false,
+    on_parent text COLLATE "C" NOT NULL DEFAULT 'cancel',
+    awaited boolean NOT NULL DEFAULT false,
+    signals bigint NOT NULL DEFAULT 0,
+    flow_id uuid,
     CONSTRAINT windlass_job_n PRIMARY KEY (n),
     CONSTRAINT windlass_job_id UNIQUE (id)
 ) WITH (
@@ -86,6 +90,24 @@ CREATE UNIQUE INDEX windlass_job_request ON windlass_job (owner, request_id)
 
 -- The retries of a first job, of which one may be active.
 CREATE INDEX windlass_job_lineage ON windlass_job (root_id, n) WHERE root_id IS NOT NULL;
+
+-- The jobs of a flow.
+CREATE INDEX windlass_job_flow ON windlass_job (flow_id, n) WHERE flow_id IS NOT NULL;
+
+-- Who waits, or waited, for whom. A row that is open is counted in the child's `waiting_for`; to
+-- close it is the right to count that down. Rows are made and closed under the parent's lock. The
+-- parent's id stays when the parent is deleted.
+CREATE TABLE windlass_edge (
+    child bigint NOT NULL,
+    parent bigint NOT NULL,
+    place bigint NOT NULL,
+    child_id uuid NOT NULL,
+    parent_id uuid NOT NULL,
+    open boolean NOT NULL,
+    CONSTRAINT windlass_edge_key PRIMARY KEY (child, parent)
+) WITH (fillfactor = 70);
+
+CREATE INDEX windlass_edge_parent ON windlass_edge (parent, child);
 
 -- The line that claims read: one ordered range per queue, and nothing in it that may not run.
 -- Claims delete from it, so it is as long as the line is, however many jobs there were. Its dead

@@ -60,7 +60,11 @@ CREATE TABLE windlass_job (
     error TEXT,
     error_body BLOB,
     result BLOB,
-    payload BLOB
+    payload BLOB,
+    on_parent TEXT NOT NULL DEFAULT 'cancel',
+    awaited INTEGER NOT NULL DEFAULT 0,
+    signals INTEGER NOT NULL DEFAULT 0,
+    flow_id BLOB
 ) STRICT;
 
 CREATE UNIQUE INDEX windlass_job_id ON windlass_job (id);
@@ -97,6 +101,9 @@ CREATE INDEX windlass_job_trouble ON windlass_job (n) WHERE state IN ('failed', 
 -- The retries of a first job, of which one may be active.
 CREATE INDEX windlass_job_lineage ON windlass_job (root_id) WHERE root_id IS NOT NULL;
 
+-- The jobs of a flow.
+CREATE INDEX windlass_job_flow ON windlass_job (flow_id, n) WHERE flow_id IS NOT NULL;
+
 -- Payloads too large to be rewritten with every change of the row.
 CREATE TABLE windlass_payload (
     n INTEGER PRIMARY KEY,
@@ -127,6 +134,19 @@ CREATE TABLE windlass_step (
     at INTEGER NOT NULL,
     PRIMARY KEY (n, step)
 ) STRICT, WITHOUT ROWID;
+
+-- Who waits, or waited, for whom. A row that is open is counted in the child's `waiting_for`; to
+-- close it is the right to count that down. The parent's id stays when the parent is deleted.
+CREATE TABLE windlass_edge (
+    child INTEGER NOT NULL,
+    parent INTEGER NOT NULL,
+    place INTEGER NOT NULL,
+    parent_id BLOB NOT NULL,
+    open INTEGER NOT NULL,
+    PRIMARY KEY (child, parent)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX windlass_edge_parent ON windlass_edge (parent, child);
 
 CREATE TABLE windlass_rollup (
     minute INTEGER NOT NULL,

@@ -7,11 +7,14 @@ the few words that matter. Some are wrong on purpose: they must be refused, and 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 from hypothesis import strategies as st
 
 from windlass.core import limits
+from windlass.core.dependency import OnParent
 from windlass.core.event import EventType
 from windlass.core.failure import ErrorKind, Failure
 from windlass.core.job import CORRELATION_ID
@@ -30,6 +33,7 @@ from windlass.core.state import State, Trigger
 from windlass.store import Retention
 
 QUEUES = ("default", "mail", "video")
+FLOW = UUID(int=77)
 Options = Mapping[str, Any]
 
 
@@ -85,6 +89,14 @@ _JOB: list[Options] = [
     {"retry": 0, "resume": True},
     {"retry": 2, "resume": True},
     {"retry_of": None, "resume": True},
+    {"depends": (0,)},
+    {"depends": (0, 1)},
+    {"depends": (2, 0, 3)},
+    {"depends": (1,), "on_parent": OnParent.FAIL},
+    {"depends": (0, 2), "on_parent": OnParent.RUN},
+    {"depends": (0,), "delay": 4.0},
+    {"depends": (0,), "hold": True},
+    {"flow_id": FLOW},
 ]
 _BAD_JOB: list[Options] = [
     {"task": ""},
@@ -92,6 +104,8 @@ _BAD_JOB: list[Options] = [
     {"delay": -1.0},
     {"tags": ("t",) * (limits.MAX_TAGS + 1)},
     {"unique_key": "k" * (limits.MAX_KEY + 1)},
+    {"depends": (0, 0)},
+    {"depends_on": (UUID(int=1),)},
 ]
 jobs = st.lists(st.sampled_from([*_JOB * 6, *_BAD_JOB]), max_size=4)
 shared = st.sampled_from(
@@ -149,6 +163,8 @@ last_words = st.lists(_said, max_size=2)
 
 _ERROR = Failure(code="ValueError", kind=ErrorKind.RETRYABLE, step="cut", body=b'{"message":"m"}')
 _TERMINAL = Failure(code="invalid_input", kind=ErrorKind.TERMINAL)
+# Stands for the children of the settle that it comes with, and some others.
+CHILDREN = Suspended(awaits=(UUID(int=0),))
 _OUTCOMES: list[Outcome] = [
     Succeeded(result=b'{"ok":true}'),
     Succeeded(result=b'{"ok":true}'),
@@ -164,6 +180,11 @@ _OUTCOMES: list[Outcome] = [
     Snoozed(delay=7.0),
     Suspended(),
     Suspended(timeout=4.0),
+    Suspended(signals=0),
+    Suspended(signals=1, timeout=9.0),
+    CHILDREN,
+    CHILDREN,
+    replace(CHILDREN, timeout=5.0),
     Aborted(reason="not wanted"),
 ]
 _BAD_OUTCOMES: list[Outcome] = [
@@ -225,7 +246,9 @@ _FILTERS: list[Options] = [
     {"request_id": "r"},
     {"unique_key": "k"},
     {"retried": True},
+    {"flow_id": FLOW},
     {"created_from": 6},
     {"created_to": 6},
 ]
 filters = st.lists(st.sampled_from(_FILTERS), max_size=2)
+signals = st.lists(st.sampled_from(["go", "go", "stop", ""]), min_size=1, max_size=2)

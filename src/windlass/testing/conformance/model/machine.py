@@ -20,7 +20,7 @@ from windlass.core.lease import Claim, Lease
 from windlass.core.query import Query
 from windlass.core.records import Put
 from windlass.core.state import State, Trigger
-from windlass.core.transition import Answer, CancelRequest, Transition
+from windlass.core.transition import Answer, CancelRequest, Signal, Transition
 from windlass.store import Pruned, Retention, Saying, Store
 from windlass.testing.clock import START
 from windlass.testing.conformance.model import history, reading
@@ -64,6 +64,11 @@ class StoreModel(Pair):
             values["run_at"] = after(now, values.pop("run_in"))
         if "expires_after" in values:
             values["expires_at"] = after(now, values.pop("expires_after"))
+        if "depends" in values:
+            known = [*self.watch.rows.values()]
+            parents = [recent(known, pick) for pick in values.pop("depends")] if known else []
+            values["depends_on"] = tuple(parent.id for parent in parents)
+            values["owner"] = parents[0].owner if parents else ""
         if "retry" in values:
             ended = [row for row in self.watch.rows.values() if row.final]
             pick = values.pop("retry")
@@ -81,14 +86,36 @@ class StoreModel(Pair):
         self.put_in([[]] * plain + batch)
         self.take([("default", limit)], "w1")
 
-    @rule(batch=st.lists(history.jobs, min_size=1, max_size=4), shared=history.shared)
-    def enqueue(self, batch: list[list[Options]], shared: list[Options]) -> None:
-        self.put_in(batch, shared)
+    @rule(
+        batch=st.lists(history.jobs, min_size=1, max_size=4),
+        shared=history.shared,
+        together=st.sampled_from([False, False, True]),
+    )
+    def enqueue(self, batch: list[list[Options]], shared: list[Options], together: bool) -> None:
+        self.put_in(batch, shared, together=together)
 
-    def put_in(self, batch: list[list[Options]], shared: Sequence[Options] = ()) -> None:
+    def put_in(
+        self,
+        batch: list[list[Options]],
+        shared: Sequence[Options] = (),
+        *,
+        together: bool = False,
+    ) -> None:
         jobs = [self.new([*shared, *options]) for options in batch]
         self.batches.append(jobs)
-        self.both(lambda store: store.enqueue(jobs))
+        self.both(lambda store: store.enqueue(jobs, together=together))
+
+    @rule(picks=_picks, length=st.integers(1, 4), together=st.booleans())
+    def enqueue_a_flow(self, picks: list[int], length: int, together: bool) -> None:
+        """A chain whose first job depends on what is there, and whose last on all of it."""
+        known = [row for row in self.watch.rows.values() if not row.owner]
+        ids = tuple(dict.fromkeys(recent(known, pick).id for pick in picks)) if known else ()
+        jobs: list[NewJob] = []
+        for _ in range(length):
+            ids = (*ids, *(job.id for job in jobs[-1:]))
+            jobs.append(self.new([{"depends_on": ids, "flow_id": history.FLOW}]))
+        self.batches.append(jobs)
+        self.both(lambda store: store.enqueue(jobs, together=together))
 
     @precondition(lambda self: self.batches)
     @rule(pick=_pick)
@@ -198,16 +225,23 @@ class StoreModel(Pair):
         for pick, end in ends:
             row = self.holder(pick, forge)
             known = self.watch.rows.get(row.id, row)
+            wanted = [self.new(options) for options in children]
+            if isinstance(end, outcome.Suspended) and end.awaits:
+                end = replace(end, awaits=self.awaited(wanted, pick))  # noqa: PLW2901
             # A job that was deleted and enqueued again under its old id has not been claimed yet.
             wish = outcome.settle(
                 known if forge == "none" and known.token is not None else row,
                 end,
                 random=lambda: luck,
                 records=self.records(row, said),
-                children=[self.new(options) for options in children],
+                children=wanted,
             )
             wishes.append(wish)
         self.apply(wishes)
+
+    def awaited(self, children: Sequence[NewJob], pick: int) -> tuple[UUID, ...]:
+        """The children, and one that may be anybody's, or nobody's."""
+        return (*(child.id for child in children), self.some_id(pick))
 
     @rule(queues=history.lines, ends=st.lists(history.outcomes, min_size=1, max_size=4))
     def work(self, queues: Sequence[tuple[str, int]], ends: list[outcome.Outcome]) -> None:
@@ -246,6 +280,22 @@ class StoreModel(Pair):
         row = self.running(pick)
         self.both(lambda store: store.cancel([CancelRequest(job_id=row.id)]))
         self.apply([outcome.settle(row, end, random=lambda: 0.5, children=[self.new([])])])
+
+    @precondition(lambda self: self.ids)
+    @rule(picks=_picks, names=history.signals, owner=history.owners)
+    def signal(self, picks: list[int], names: list[str], owner: str | None) -> None:
+        waiting = [row.id for row in self.watch.rows.values() if row.trigger is Trigger.SUSPEND]
+        signals = [
+            Signal(
+                job_id=recent(waiting, pick) if waiting else self.some_id(pick),
+                name=name,
+                value=str(pick).encode(),
+                owner=owner,
+            )
+            for pick in picks
+            for name in names
+        ]
+        self.both(lambda store: store.signal(signals))
 
     @precondition(lambda self: self.watch.waiting())
     @rule(pick=_pick, trigger=history.waiting_moves)
@@ -377,6 +427,8 @@ class StoreModel(Pair):
         self.both(lambda store: store.get(ids, owner))
         self.both(lambda store: store.checkpoints(ids))
         self.both(reading.stats)
+        self.both(lambda store: store.edges(ids))
+        self.both(lambda store: store.flows([history.FLOW, ids[0]]))
         whole = partial(reading.rollups, since=0, until=self.clock.now() + MINUTE)
         self.both(whole)
         self.both(partial(reading.rollups, since=START, until=self.clock.now() // MINUTE * MINUTE))

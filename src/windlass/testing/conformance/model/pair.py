@@ -114,3 +114,5 @@ class Pair(RuleBasedStateMachine):
             assert events is not None
             self.watch.read(job_id, events)
             await self.both_of(partial(reading.attempts, job_id=job_id))
+            edges = await self.both_of(partial(reading.edges, job_id=job_id))
+            self.watch.depends(job_id, edges)

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from windlass.core.clock import Instant
+from windlass.core.dependency import Edges
 from windlass.core.enqueue import Enqueued
 from windlass.core.event import Attempt, Event
 from windlass.core.job import JobRow
@@ -96,6 +97,11 @@ async def events(
 
 async def attempts(store: Store, job_id: UUID) -> list[Attempt] | None:
     return await store.attempts(job_id)
+
+
+async def edges(store: Store, job_id: UUID) -> Edges:
+    [found] = await store.edges([job_id])
+    return found
 
 
 async def tail(store: Store, job_id: UUID, after: int) -> list[Event]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from uuid import UUID
 
+from windlass.core.dependency import Edges
 from windlass.core.event import Event, EventType, fold, snapshot
 from windlass.core.job import JobRow
 from windlass.core.state import WAITING, State
@@ -63,6 +64,14 @@ class Watch:
             told = event.data.get("progressPct", event.data.get("percent", percent))
             assert told >= percent, "progress fell"
             percent = told
+
+    def depends(self, job_id: UUID, edges: Edges) -> None:
+        """A job that waits for others waits for those that have not ended, and for no other."""
+        row = self.rows[job_id]
+        parents = [self.rows[parent] for parent in edges.parents if parent in self.rows]
+        if row.state is State.CREATED or row.waiting_for:
+            assert row.waiting_for == sum(not parent.final for parent in parents)
+        assert row.waiting_for == 0 or row.state in {State.CREATED, State.RETRYING}
 
     @staticmethod
     def _check_together(rows: Sequence[JobRow]) -> None:
