@@ -256,7 +256,7 @@ class MemoryStore(MemoryReads):
         for child in decision.children:
             self._enqueue(child, now)
         if decision.awaits:
-            self._suspend(data.jobs[row.id], decision.awaits, now)
+            return self._suspend(data.jobs[row.id], decision.awaits, now)
         if decision.unwait:
             edges = data.edges[row.id]
             data.edges[row.id] = dict.fromkeys(edges, False)
@@ -265,11 +265,11 @@ class MemoryStore(MemoryReads):
             self._tell_dependents(now)
         return decision.answer
 
-    def _suspend(self, row: JobRow, awaits: Sequence[UUID], now: Instant) -> None:
+    def _suspend(self, row: JobRow, awaits: Sequence[UUID], now: Instant) -> Answer:
         seen = self._parents(awaits)
         waits_for = [id_ for id_, it in seen.items() if it.open and it.owner == row.owner]
         self._link(row.id, list(seen), waits_for)
-        self._write(row, decide.suspended(row, len(waits_for), now), now)
+        return self._write(row, decide.suspended(row, len(waits_for), now), now)
 
     def _tell_dependents(self, now: Instant) -> None:
         """One after the other: a chain may be longer than calls can be deep."""

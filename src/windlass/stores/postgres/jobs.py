@@ -251,13 +251,13 @@ async def _hand_over(
     await desk.look_up(decision.children)
     await desk.enqueue(decision.children)
     if decision.awaits:
-        await _suspend(connection, batch, kept, decision.awaits)
+        answer = await _suspend(connection, batch, kept, decision.awaits)
     return answer
 
 
 async def _suspend(
     connection: Connection, batch: Batch, kept: Kept, awaits: Sequence[UUID]
-) -> None:
+) -> Answer:
     """Have it wait for those of them that have not ended; the children are locked by being new."""
     await batch.flush()
     await batch.load(awaits)
@@ -270,7 +270,7 @@ async def _suspend(
             for number, (id_, it) in enumerate(seen, place)
         ]
     )
-    batch.write(kept, decide.suspended(kept.row, len(waits_for), batch.now))
+    return batch.write(kept, decide.suspended(kept.row, len(waits_for), batch.now))
 
 
 def _others(wish: Transition) -> set[UUID]:

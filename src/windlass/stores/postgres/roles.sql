@@ -51,24 +51,24 @@ GRANT windlass_viewer TO windlass_producer;
 GRANT windlass_producer TO windlass_worker;
 
 GRANT SELECT ON windlass_schema, windlass_job, windlass_line, windlass_lease, windlass_waiting,
-    windlass_trouble, windlass_log, windlass_step, windlass_rollup, windlass_record
+    windlass_trouble, windlass_log, windlass_step, windlass_edge, windlass_rollup, windlass_record
     TO windlass_viewer;
 
--- A job, its place in line or aside of it, its keys; and a cancel, which ends a job that waits.
+-- A job, its place in line or aside of it, its keys and whom it depends on; a signal; and a cancel,
+-- which ends a job that waits.
 GRANT USAGE ON SEQUENCE windlass_serial TO windlass_producer;
 GRANT SELECT ON windlass_key TO windlass_producer;
-GRANT INSERT, UPDATE ON windlass_job, windlass_line, windlass_waiting, windlass_rollup
-    TO windlass_producer;
+GRANT INSERT, UPDATE ON windlass_job, windlass_line, windlass_waiting, windlass_rollup,
+    windlass_step, windlass_edge TO windlass_producer;
 GRANT UPDATE ON windlass_lease TO windlass_producer;
-GRANT INSERT ON windlass_key, windlass_ended, windlass_trouble, windlass_log, windlass_step
-    TO windlass_producer;
+GRANT INSERT ON windlass_key, windlass_ended, windlass_trouble, windlass_log TO windlass_producer;
 GRANT DELETE ON windlass_line, windlass_waiting, windlass_key TO windlass_producer;
 
 -- A claim makes leases, a running job records steps, retention deletes what is past keeping.
 GRANT SELECT ON windlass_ended TO windlass_worker;
 GRANT INSERT ON windlass_lease, windlass_record TO windlass_worker;
-GRANT UPDATE ON windlass_step, windlass_record, windlass_ended TO windlass_worker;
-GRANT DELETE ON windlass_job, windlass_lease, windlass_ended, windlass_trouble, windlass_log, windlass_step,
-    windlass_rollup, windlass_record TO windlass_worker;
+GRANT UPDATE ON windlass_record, windlass_ended TO windlass_worker;
+GRANT DELETE ON windlass_job, windlass_lease, windlass_ended, windlass_trouble, windlass_log,
+    windlass_step, windlass_edge, windlass_rollup, windlass_record TO windlass_worker;
 
 COMMIT;

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from uuid import UUID
 
 from windlass.core.clock import Instant
+from windlass.core.dependency import OnParent
 from windlass.core.enqueue import Enqueued, EnqueueStatus
 from windlass.core.errors import ConflictError, InvalidArgumentError
 from windlass.core.job import DEFAULT_POLICY, JobRow, NewJob
@@ -25,7 +26,7 @@ from windlass.stores.sql import named
 Now: TypeAlias = Callable[[], Instant | None]
 Statements: TypeAlias = Generator[tuple[str, str], list[str], list[Enqueued]]
 """What is to be run, with its text; gets the answers, and returns what became of the jobs."""
-_UUIDS = frozenset({"id", "root_id", "token", "retry_of", "retried_as"})
+_UUIDS = frozenset({"id", "root_id", "token", "retry_of", "retried_as", "flow_id"})
 _BYTES = frozenset({"payload", "result", "digest", "error_body"})
 
 
@@ -113,7 +114,11 @@ class Within:
             wanted = ",".join(text for (text,) in piece)
             given = f'{{"jobs":[{wanted}],"now":{now},"place":{json.dumps(place)}}}'
             told += map(json.loads, (yield SQL.enqueue, given))
-        others = [answer["job_id"] for answer in told if answer["n"] is None and answer["job_id"]]
+        others = [
+            answer["job_id"]
+            for index, answer in zip(sound, told, strict=True)
+            if answer["job_id"] and (answer["n"] is None or jobs[index].depends_on)
+        ]
         found = {}
         if others:
             for text in (yield SQL.standing, json.dumps(others)):
@@ -170,13 +175,16 @@ def _asked(new: NewJob) -> dict[str, Any]:
         "digest": _base64(new.digest),
         "unique_key": new.unique_key,
         "debounce": new.debounce or None,
+        "depends_on": [str(parent) for parent in new.depends_on] or None,
+        "on_parent": None if new.on_parent is OnParent.CANCEL else new.on_parent.value,
+        "flow_id": None if new.flow_id is None else str(new.flow_id),
     }
     return {name: value for name, value in item.items() if value is not None}
 
 
 def _answer(new: NewJob, told: dict[str, Any], found: dict[str, JobRow]) -> Enqueued:
     status = EnqueueStatus(told["status"])
-    if told["n"] is not None:
+    if told["n"] is not None and not new.depends_on:
         return Enqueued(status, new, told["created_at"], told["n"])
     error = ConflictError(told["error"]) if told["error"] else None
     return Enqueued(status, new, existing=found.get(told["job_id"]), error=error)

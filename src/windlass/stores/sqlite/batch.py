@@ -100,7 +100,7 @@ class Batch:
                     self.write(*found, decide.parent_ended(found[1], parent, ended, now), now)
         self._telling = False
 
-    def suspend(self, job_id: UUID, awaits: Sequence[UUID], now: Instant) -> None:
+    def suspend(self, job_id: UUID, awaits: Sequence[UUID], now: Instant) -> Answer:
         """Have a job wait for those of them that have not ended."""
         self.forget()
         found = self.standing(job_id)
@@ -109,7 +109,7 @@ class Batch:
         seen = parents(self._tx.connection, awaits)
         still = [id_ for id_, (_, it) in seen.items() if it.open and it.owner == owner]
         link(self._tx.connection, found[0][0], seen, still)
-        self.write(*found, decide.suspended(found[1], len(still), now), now)
+        return self.write(*found, decide.suspended(found[1], len(still), now), now)
 
     def forget(self) -> None:
         """Others are about to write: what was read before may be true no more."""

@@ -111,7 +111,7 @@ def _write(
         batch.forget()
         enqueue(tx, decision.children)
     if decision.awaits:
-        batch.suspend(found[1].id, decision.awaits, now)
+        answer = batch.suspend(found[1].id, decision.awaits, now)
     return answer
 
 

@@ -70,6 +70,23 @@ BEGIN
 END
 $$;
 
+-- Nobody ends a job that another one is about to depend on, nor the other way round. By id.
+CREATE FUNCTION windlass_lock_parents(jobs jsonb) RETURNS void LANGUAGE plpgsql
+AS $$
+DECLARE
+    wanted uuid[] := ARRAY(
+        SELECT DISTINCT name::uuid FROM jsonb_array_elements(jobs) AS item,
+            jsonb_array_elements_text(CASE WHEN jsonb_typeof(item -> 'depends_on') = 'array'
+                THEN item -> 'depends_on' ELSE '[]' END) AS name
+        ORDER BY 1
+    );
+BEGIN
+    PERFORM locked.n FROM unnest(wanted) AS each (id), LATERAL (
+        SELECT n FROM windlass_job AS parent WHERE parent.id = each.id LIMIT 1 FOR UPDATE
+    ) AS locked;
+END
+$$;
+
 -- Whoever commits tells waiting workers and followers, unless windlass.notify is off: a NOTIFY puts
 -- commits one behind the other. Without it they find the news by polling.
 CREATE FUNCTION windlass_tell(work boolean, jobs uuid[]) RETURNS void LANGUAGE plpgsql
@@ -188,7 +205,7 @@ DECLARE
         "unique_key": "string", "priority": "number", "delay": "number", "expires_in": "number",
         "lease": "number", "hold": "boolean", "debounce": "boolean", "tags": "array",
         "headers": "object", "policy": "object", "payload": "any", "run_at": "any",
-        "expires_at": "any"}';
+        "expires_at": "any", "depends_on": "array", "on_parent": "string", "flow_id": "string"}';
     most CONSTANT float8 := 315360000;
     wrong record;
     due bigint;
@@ -235,6 +252,8 @@ BEGIN
     job.lease := round((item ->> 'lease')::float8 * 1000000);
     job.policy := CASE WHEN item ? 'policy' THEN windlass_policy(item -> 'policy') END;
     job.held := coalesce((item ->> 'hold')::boolean, false);
+    job.flow_id := (item ->> 'flow_id')::uuid;
+    job.on_parent := coalesce(item ->> 'on_parent', 'cancel');
     IF coalesce(job.task, '') = '' OR job.queue = '' THEN
         PERFORM windlass_refuse('task and queue must have at least one character');
     ELSIF item ? 'payload' AND item ? 'payload_base64' THEN
@@ -242,6 +261,9 @@ BEGIN
     ELSIF length(job.payload) > 1048576 THEN
         PERFORM windlass_refuse(format('the payload is %s bytes, the limit is 1,048,576; keep the '
             'data in an object store or a file and pass its address', length(job.payload)));
+    ELSIF job.on_parent NOT IN ('cancel', 'fail', 'run') THEN
+        PERFORM windlass_refuse(format('on_parent is %L; it must be cancel, fail or run',
+            job.on_parent));
     ELSIF job.priority = -2147483648 THEN
         PERFORM windlass_refuse('priority must lie between -2147483647 and 2147483647');
     ELSIF (item ->> 'delay')::float8 NOT BETWEEN 0 AND most THEN
@@ -286,8 +308,161 @@ BEGIN
 END
 $$;
 
+-- Whom a job depends on: how many have not ended, plus one if one ended without success and the
+-- job has to go with it. The parents are locked. The rule is core's `enqueue.admit`.
+CREATE FUNCTION windlass_parents(
+    item jsonb, job windlass_job, OUT waiting bigint, OUT lost windlass_job
+) LANGUAGE plpgsql
+AS $$
+#variable_conflict use_column
+DECLARE
+    named text[] := ARRAY(SELECT jsonb_array_elements_text(item -> 'depends_on'));
+    missing text;
+BEGIN
+    IF job.id::text = ANY (named) THEN
+        PERFORM windlass_refuse(format('job %s depends on itself', job.id));
+    ELSIF cardinality(named) > (SELECT count(DISTINCT name) FROM unnest(named) AS name) THEN
+        PERFORM windlass_refuse('depends_on names a job twice');
+    END IF;
+    SELECT name INTO missing FROM unnest(named) AS name WHERE NOT EXISTS (
+        SELECT FROM windlass_job AS parent WHERE parent.id = name::uuid AND parent.owner = job.owner
+    ) LIMIT 1;
+    IF FOUND THEN
+        PERFORM windlass_refuse(format('job %s depends on %s, and there is no such job; enqueue a '
+            'job after those that it depends on', job.id, missing));
+    END IF;
+    SELECT parent.* INTO lost FROM unnest(named) WITH ORDINALITY AS given (name, place), LATERAL (
+        SELECT * FROM windlass_job AS parent WHERE parent.id = given.name::uuid LIMIT 1
+    ) AS parent
+    WHERE parent.state IN ('failed', 'canceled') AND job.on_parent <> 'run'
+    ORDER BY given.place LIMIT 1;
+    SELECT count(*) + (lost.n IS NOT NULL)::integer INTO waiting FROM unnest(named) AS name, LATERAL (
+        SELECT state FROM windlass_job AS parent WHERE parent.id = name::uuid LIMIT 1
+    ) AS parent
+    WHERE parent.state NOT IN ('succeeded', 'failed', 'canceled');
+END
+$$;
+
+CREATE FUNCTION windlass_link(item jsonb, job windlass_job) RETURNS void LANGUAGE plpgsql
+AS $$
+BEGIN
+    INSERT INTO windlass_edge (child, parent, place, child_id, parent_id, open)
+    SELECT job.n, parent.n, given.place - 1, job.id, parent.id,
+        parent.state NOT IN ('succeeded', 'failed', 'canceled')
+    FROM jsonb_array_elements_text(item -> 'depends_on') WITH ORDINALITY AS given (name, place),
+        LATERAL (
+            SELECT n, id, state FROM windlass_job AS parent
+            WHERE parent.id = given.name::uuid LIMIT 1
+        ) AS parent;
+    UPDATE windlass_job AS parent SET awaited = true
+    FROM windlass_edge AS edge
+    WHERE edge.child = job.n AND edge.open AND parent.n = ANY (ARRAY[edge.parent]);
+END
+$$;
+
+-- A job that waits goes with its parent: core's `decide.parent_ended`, for a lost one.
+CREATE FUNCTION windlass_end_with(job windlass_job, parent windlass_job, now bigint)
+RETURNS void LANGUAGE plpgsql
+AS $$
+#variable_conflict use_column
+DECLARE
+    over bigint := greatest(now, job.updated_at);
+    cancels boolean := job.on_parent = 'cancel';
+    outcome text := CASE WHEN cancels THEN 'canceled' ELSE 'failed' END;
+BEGIN
+    UPDATE windlass_job AS old SET state = outcome, held = false, position = NULL, due_at = NULL,
+        trigger = CASE WHEN cancels THEN 'parent-cancel' ELSE 'parent-fail' END,
+        lease_until = NULL, ended_at = over, updated_at = over, waiting_for = 0,
+        seq = old.seq + 1,
+        cancel_reason = CASE WHEN cancels THEN format('job %s, which it depends on, %s', parent.id,
+            CASE parent.state WHEN 'failed' THEN 'failed' ELSE 'was canceled' END) END,
+        error = CASE WHEN NOT cancels THEN json_build_object('code', 'parent_failed', 'kind',
+            'TERMINAL', 'step', NULL, 'attempt', old.attempt, 'at', over)::text END
+    WHERE old.n = job.n;
+    UPDATE windlass_edge AS edge SET open = false WHERE edge.child = job.n AND edge.open;
+    DELETE FROM windlass_waiting AS waiting
+    WHERE waiting.queue = job.queue AND waiting.state = job.state AND waiting.n = job.n;
+    INSERT INTO windlass_trouble (n) VALUES (job.n);
+    PERFORM windlass_ended(job, outcome, over, over - coalesce(job.queued_at, job.created_at), 0,
+        now);
+END
+$$;
+
+-- One job less to wait for; the last one sets it free: the same for a parent that succeeded, or
+-- whose end does not matter.
+CREATE FUNCTION windlass_count_down(job windlass_job, now bigint) RETURNS void LANGUAGE plpgsql
+AS $$
+#variable_conflict use_column
+DECLARE
+    over bigint := greatest(now, job.updated_at);
+    last CONSTANT boolean := job.waiting_for = 1;
+    expires CONSTANT bigint := CASE WHEN job.first_started_at IS NULL THEN job.expires_at END;
+    free CONSTANT boolean := last AND NOT job.held
+        AND (job.state = 'retrying' OR coalesce(job.due_at <= over, true))
+        AND coalesce(expires > over, true);
+BEGIN
+    IF free THEN
+        UPDATE windlass_job AS old SET waiting_for = 0, state = 'queued', trigger = 'promote',
+            due_at = NULL, queued_at = over, started_at = NULL, updated_at = over,
+            seq = old.seq + 1, queued_seq = old.seq + 1, position = nextval('windlass_serial')
+        WHERE old.n = job.n RETURNING position INTO job.position;
+        INSERT INTO windlass_line (queue, priority, position, id, queued_at, expires_at)
+        VALUES (job.queue, job.priority, job.position, job.id, over, expires);
+        DELETE FROM windlass_waiting AS waiting
+        WHERE waiting.queue = job.queue AND waiting.state = job.state AND waiting.n = job.n;
+        IF expires IS NOT NULL THEN
+            INSERT INTO windlass_waiting (queue, state, n, at)
+            VALUES (job.queue, 'queued', job.n, expires);
+        END IF;
+    ELSE
+        UPDATE windlass_job AS old SET waiting_for = old.waiting_for - 1 WHERE old.n = job.n;
+        IF last THEN
+            UPDATE windlass_waiting AS waiting
+            SET at = least(CASE WHEN NOT job.held THEN job.due_at END, expires)
+            WHERE waiting.queue = job.queue AND waiting.state = job.state AND waiting.n = job.n;
+        END IF;
+    END IF;
+END
+$$;
+
+-- Tell all who wait for a job that it ended, and so on from there; answers who they are.
+CREATE FUNCTION windlass_tell_dependents(ended bigint, now bigint) RETURNS uuid[] LANGUAGE plpgsql
+AS $$
+#variable_conflict use_column
+DECLARE
+    parents bigint[] := ARRAY[ended];
+    told uuid[] := '{}';
+    parent windlass_job;
+    child windlass_job;
+BEGIN
+    WHILE cardinality(parents) > 0 LOOP
+        SELECT * INTO parent FROM windlass_job AS job WHERE job.n = parents[1];
+        parents := parents[2:];
+        CONTINUE WHEN NOT parent.awaited;
+        FOR child IN
+            SELECT job.* FROM windlass_edge AS edge, LATERAL (
+                SELECT * FROM windlass_job AS job WHERE job.n = edge.child LIMIT 1 FOR UPDATE
+            ) AS job
+            WHERE edge.parent = parent.n AND edge.open ORDER BY edge.child
+        LOOP
+            CONTINUE WHEN child.waiting_for = 0 OR child.state NOT IN ('created', 'retrying');
+            IF parent.state <> 'succeeded' AND child.state = 'created' AND child.on_parent <> 'run'
+            THEN
+                PERFORM windlass_end_with(child, parent, now);
+                parents := parents || child.n;
+            ELSE
+                PERFORM windlass_count_down(child, now);
+            END IF;
+            told := told || child.id;
+        END LOOP;
+        UPDATE windlass_edge AS edge SET open = false WHERE edge.parent = parent.n AND edge.open;
+    END LOOP;
+    RETURN told;
+END
+$$;
+
 -- A waiting job, locked, gives way to a debounced one: core's `decide.cancel`.
-CREATE FUNCTION windlass_give_way(job windlass_job, now bigint) RETURNS void LANGUAGE plpgsql
+CREATE FUNCTION windlass_give_way(job windlass_job, now bigint) RETURNS uuid[] LANGUAGE plpgsql
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -295,7 +470,8 @@ DECLARE
 BEGIN
     UPDATE windlass_job AS old SET state = 'canceled', trigger = 'cancel', held = false,
         position = NULL, due_at = NULL, lease_until = NULL, ended_at = over, updated_at = over,
-        cancel_by = NULL, cancel_reason = 'replaced by a newer job', seq = old.seq + 1
+        cancel_by = NULL, cancel_reason = 'replaced by a newer job', seq = old.seq + 1,
+        waiting_for = 0
     WHERE old.n = job.n;
     DELETE FROM windlass_line WHERE ctid = ANY (ARRAY(
         SELECT line.ctid FROM windlass_line AS line
@@ -308,6 +484,8 @@ BEGIN
     INSERT INTO windlass_trouble (n) VALUES (job.n);
     PERFORM windlass_ended(job, 'canceled', over, over - coalesce(job.queued_at, job.created_at),
         0, now);
+    UPDATE windlass_edge AS edge SET open = false WHERE edge.child = job.n AND edge.open;
+    RETURN windlass_tell_dependents(job.n, now);
 END
 $$;
 
@@ -350,6 +528,7 @@ DECLARE
     number bigint;
     job windlass_job;
     rival windlass_job;
+    lost windlass_job;
     work boolean := false;
     displaced uuid[] := '{}';
 BEGIN
@@ -360,6 +539,7 @@ BEGIN
         PERFORM windlass_refuse('windlass_enqueue takes an array of jobs, or one job');
     END IF;
     PERFORM windlass_lock(jobs);
+    PERFORM windlass_lock_parents(jobs);
     now := windlass_now(now);
     FOR item, number IN
         SELECT given.value, given.ordinality
@@ -423,8 +603,7 @@ BEGIN
                     EXCEPTION WHEN SQLSTATE 'WL004' THEN
                         CONTINUE;
                     END;
-                    PERFORM windlass_give_way(rival, now);
-                    displaced := displaced || rival.id;
+                    displaced := displaced || rival.id || windlass_give_way(rival, now);
                     rival := NULL;
                 END IF;
                 IF rival.n IS NOT NULL THEN
@@ -434,6 +613,13 @@ BEGIN
                 END IF;
             END IF;
             job.n := nextval('windlass_serial');
+            IF item ? 'depends_on' THEN
+                SELECT * INTO job.waiting_for, lost FROM windlass_parents(item, job);
+                IF job.waiting_for > 0 THEN
+                    job.state := 'created';
+                    job.queued_at := NULL;
+                END IF;
+            END IF;
             IF job.unique_key IS NOT NULL THEN
                 INSERT INTO windlass_key (owner, task, unique_key, n)
                 VALUES (job.owner, job.task, job.unique_key, job.n) ON CONFLICT DO NOTHING;
@@ -442,14 +628,14 @@ BEGIN
             INSERT INTO windlass_job (
                 id, queue, task, created_at, expires_at, state, trigger, held, position, due_at,
                 queued_at, updated_at, seq, queued_seq, n, payload, priority, policy, lease, owner,
-                team, tags, headers, request_id, digest, unique_key
+                team, tags, headers, request_id, digest, unique_key, waiting_for, on_parent, flow_id
             ) VALUES (
                 job.id, job.queue, job.task, job.created_at, job.expires_at, job.state, 'enqueue',
                 job.held, CASE WHEN job.state = 'queued' THEN job.n END, job.due_at, job.queued_at,
                 job.created_at, CASE WHEN job.state = 'queued' THEN 2 ELSE 1 END,
                 CASE WHEN job.state = 'queued' THEN 2 ELSE 0 END, job.n, job.payload, job.priority,
                 job.policy, job.lease, job.owner, job.team, job.tags, job.headers, job.request_id,
-                job.digest, job.unique_key
+                job.digest, job.unique_key, coalesce(job.waiting_for, 0), job.on_parent, job.flow_id
             ) ON CONFLICT DO NOTHING;
             IF NOT FOUND THEN
                 DELETE FROM windlass_key AS key WHERE key.owner = job.owner
@@ -463,7 +649,16 @@ BEGIN
             END IF;
             IF job.state = 'created' OR job.expires_at IS NOT NULL THEN
                 INSERT INTO windlass_waiting (queue, state, n, at) VALUES (job.queue, job.state,
-                    job.n, least(CASE WHEN NOT job.held THEN job.due_at END, job.expires_at));
+                    job.n, least(CASE WHEN NOT job.held AND coalesce(job.waiting_for, 0) = 0
+                        THEN job.due_at END, job.expires_at));
+            END IF;
+            IF item ? 'depends_on' THEN
+                PERFORM windlass_link(item, job);
+                IF lost.n IS NOT NULL THEN
+                    job.updated_at := job.created_at;
+                    job.logged := false;
+                    PERFORM windlass_end_with(job, lost, now);
+                END IF;
             END IF;
             status := 'created';
             job_id := job.id;
@@ -505,6 +700,7 @@ DECLARE
     job windlass_job;
     over bigint;
     refused text;
+    told uuid[];
 BEGIN
     PERFORM windlass_check_place(place);
     PERFORM windlass_lock(children);
@@ -538,7 +734,8 @@ BEGIN
     IF FOUND THEN
         RAISE EXCEPTION USING ERRCODE = 'WL003', MESSAGE = refused;
     END IF;
-    PERFORM windlass_tell(false, ARRAY[job.id]);
+    SELECT windlass_tell_dependents(job.n, now) INTO told;
+    PERFORM windlass_tell(told <> '{}', ARRAY[job.id] || told);
     RETURN 'succeeded';
 END
 $$;

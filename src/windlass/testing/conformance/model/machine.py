@@ -65,9 +65,10 @@ class StoreModel(Pair):
         if "expires_after" in values:
             values["expires_at"] = after(now, values.pop("expires_after"))
         if "depends" in values:
-            known = [*self.watch.rows.values()]
-            parents = [recent(known, pick) for pick in values.pop("depends")] if known else []
-            values["depends_on"] = tuple(parent.id for parent in parents)
+            picks, known = values.pop("depends"), [*self.watch.rows.values()]
+            parents = [recent(known, pick) for pick in picks] if known else []
+            ids = [parent.id for parent in parents]
+            values["depends_on"] = tuple(ids if picks == (0, 0) else dict.fromkeys(ids))
             values["owner"] = parents[0].owner if parents else ""
         if "retry" in values:
             ended = [row for row in self.watch.rows.values() if row.final]
