@@ -5,10 +5,12 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import fields
+from functools import partial
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 from uuid import UUID
 
+from windlass.core.dependency import OnParent
 from windlass.core.failure import Failure
 from windlass.core.job import JobRow, NewJob
 from windlass.core.retry import Policy
@@ -31,6 +33,8 @@ def _encode(value: Any) -> Any:
             return value.encode()
         case Mapping():
             return dict(value)
+        case tuple():
+            return [_encode(item) for item in value]
         case Failure():
             return {"facts": value.facts(), "body": _encode(value.body)}
     return value
@@ -43,7 +47,7 @@ _DECODE: dict[Any, Callable[[Any], Any]] = {
     Failure: _failure,
     State: State,
     Trigger: Trigger,
-    tuple: tuple,
+    OnParent: OnParent,
 }
 
 
@@ -66,9 +70,15 @@ def _decoders(kind: type[JobRow | NewJob]) -> dict[str, Callable[[Any], Any]]:
     for name, hint in get_type_hints(kind).items():
         given = [arg for arg in get_args(hint) if arg is not type(None)]
         plain = given[0] if isinstance(hint, UnionType) else get_origin(hint) or hint
-        if plain in _DECODE:
+        if plain is tuple:
+            found[name] = partial(_several, _DECODE.get(given[0], given[0]))
+        elif plain in _DECODE:
             found[name] = _DECODE[plain]
     return found
+
+
+def _several(decode: Callable[[Any], Any], told: list[Any]) -> tuple[Any, ...]:
+    return tuple(decode(item) for item in told)
 
 
 _DECODERS: dict[type[JobRow | NewJob], dict[str, Callable[[Any], Any]]] = {

@@ -30,7 +30,8 @@ CHECKS = {
     "whoever waits outside of the line, or for a time, is listed": """
         SELECT n FROM (
             SELECT n, queue, state, least(
-                CASE WHEN state <> 'queued' AND NOT held THEN due_at END,
+                CASE WHEN state <> 'queued' AND NOT held
+                    AND NOT (state = 'created' AND waiting_for > 0) THEN due_at END,
                 CASE WHEN first_started_at IS NULL THEN expires_at END
             ) AS at
             FROM windlass_job WHERE state IN ('created', 'queued', 'retrying')
@@ -75,6 +76,16 @@ CHECKS = {
     "failed and canceled jobs, and no others, are in trouble": """
         SELECT n FROM windlass_job FULL JOIN windlass_trouble AS trouble USING (n)
         WHERE coalesce(state IN ('failed', 'canceled'), false) <> (trouble.n IS NOT NULL)""",
+    "a job waits for as many as it has open edges": """
+        SELECT n FROM windlass_job AS job WHERE waiting_for <> (
+            SELECT count(*) FROM windlass_edge AS edge WHERE edge.child = job.n AND edge.open)""",
+    "an open edge leads to an active job that is awaited": """
+        SELECT child FROM windlass_edge AS edge WHERE open AND NOT EXISTS (
+            SELECT FROM windlass_job AS job WHERE job.n = edge.parent AND job.awaited
+                AND job.id = edge.parent_id AND job.ended_at IS NULL)""",
+    "no edge is left of a child that is gone": """
+        SELECT child FROM windlass_edge AS edge WHERE NOT EXISTS (
+            SELECT FROM windlass_job AS job WHERE job.n = edge.child AND job.id = edge.child_id)""",
     "no log or step is left of a job that is gone": """
         SELECT n FROM (SELECT n FROM windlass_log UNION SELECT n FROM windlass_step) AS kept
         WHERE NOT EXISTS (SELECT FROM windlass_job AS job WHERE job.n = kept.n)""",

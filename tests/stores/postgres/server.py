@@ -15,7 +15,8 @@ import asyncpg
 from windlass.stores.postgres import PostgresConfig, PostgresStore
 
 TABLES = (
-    "job", "line", "lease", "waiting", "key", "ended", "trouble", "log", "step", "rollup", "record"
+    "job", "edge", "line", "lease", "waiting", "key", "ended", "trouble", "log", "step", "rollup",
+    "record",
 )  # fmt: skip
 CLEAN = ";".join(f"DELETE FROM windlass_{table}" for table in TABLES)
 

@@ -356,9 +356,11 @@ async def signal(
         if kept is None or one.owner not in {None, kept.owner}:
             answers.append(MISSING)
             continue
-        repeat = (kept.n, one.step) in there
-        there.add((kept.n, one.step))
-        answers.append(batch.write(kept, decide.signal(kept.row, one, batch.now, known=repeat)))
+        place = (kept.n, one.step)
+        told = decide.signal(kept.row, one, batch.now, known=place in there)
+        answers.append(batch.write(kept, told))
+        if told.answer.applied:
+            there.add(place)
     await batch.finish()
     return answers, batch
 

@@ -311,7 +311,7 @@ $$;
 -- Whom a job depends on: how many have not ended, plus one if one ended without success and the
 -- job has to go with it. The parents are locked. The rule is core's `enqueue.admit`.
 CREATE FUNCTION windlass_parents(
-    item jsonb, job windlass_job, OUT waiting bigint, OUT lost windlass_job
+    item jsonb, job windlass_job, OUT waiting bigint, OUT lost bigint
 ) LANGUAGE plpgsql
 AS $$
 #variable_conflict use_column
@@ -331,12 +331,12 @@ BEGIN
         PERFORM windlass_refuse(format('job %s depends on %s, and there is no such job; enqueue a '
             'job after those that it depends on', job.id, missing));
     END IF;
-    SELECT parent.* INTO lost FROM unnest(named) WITH ORDINALITY AS given (name, place), LATERAL (
-        SELECT * FROM windlass_job AS parent WHERE parent.id = given.name::uuid LIMIT 1
+    SELECT parent.n INTO lost FROM unnest(named) WITH ORDINALITY AS given (name, place), LATERAL (
+        SELECT n, state FROM windlass_job AS parent WHERE parent.id = given.name::uuid LIMIT 1
     ) AS parent
     WHERE parent.state IN ('failed', 'canceled') AND job.on_parent <> 'run'
     ORDER BY given.place LIMIT 1;
-    SELECT count(*) + (lost.n IS NOT NULL)::integer INTO waiting FROM unnest(named) AS name, LATERAL (
+    SELECT count(*) + (lost IS NOT NULL)::integer INTO waiting FROM unnest(named) AS name, LATERAL (
         SELECT state FROM windlass_job AS parent WHERE parent.id = name::uuid LIMIT 1
     ) AS parent
     WHERE parent.state NOT IN ('succeeded', 'failed', 'canceled');
@@ -529,6 +529,7 @@ DECLARE
     job windlass_job;
     rival windlass_job;
     lost windlass_job;
+    lost_n bigint;
     work boolean := false;
     displaced uuid[] := '{}';
 BEGIN
@@ -614,7 +615,7 @@ BEGIN
             END IF;
             job.n := nextval('windlass_serial');
             IF item ? 'depends_on' THEN
-                SELECT * INTO job.waiting_for, lost FROM windlass_parents(item, job);
+                SELECT * INTO job.waiting_for, lost_n FROM windlass_parents(item, job);
                 IF job.waiting_for > 0 THEN
                     job.state := 'created';
                     job.queued_at := NULL;
@@ -654,7 +655,8 @@ BEGIN
             END IF;
             IF item ? 'depends_on' THEN
                 PERFORM windlass_link(item, job);
-                IF lost.n IS NOT NULL THEN
+                IF lost_n IS NOT NULL THEN
+                    SELECT * INTO lost FROM windlass_job AS old WHERE old.n = lost_n;
                     job.updated_at := job.created_at;
                     job.logged := false;
                     PERFORM windlass_end_with(job, lost, now);
