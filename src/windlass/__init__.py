@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from windlass.app import Windlass
 from windlass.core.codec import EncryptingCodec
+from windlass.core.dependency import FlowStats
 from windlass.core.errors import (
     AuthenticationError,
     Cancel,
@@ -36,12 +37,14 @@ from windlass.core.job import NewJob
 from windlass.core.progress import StageMap
 from windlass.core.retry import exponential, fixed, schedule
 from windlass.core.state import State
+from windlass.flow import Flow, FlowRun, Node, Nodes, chain, group
 from windlass.job import Job
-from windlass.tasks import Task, Tasks
+from windlass.tasks import Call, Task, Tasks
 from windlass.worker import Context, Worker, WorkerConfig
 
 __all__ = [
     "AuthenticationError",
+    "Call",
     "Cancel",
     "CodecError",
     "ConfigurationError",
@@ -49,6 +52,9 @@ __all__ = [
     "ConstraintViolation",
     "Context",
     "EncryptingCodec",
+    "Flow",
+    "FlowRun",
+    "FlowStats",
     "InsufficientResources",
     "InvalidArgumentError",
     "InvalidInput",
@@ -57,6 +63,8 @@ __all__ = [
     "JobFailedError",
     "MissingInput",
     "NewJob",
+    "Node",
+    "Nodes",
     "NotFoundError",
     "QuotaExceeded",
     "RequestError",
@@ -78,7 +86,9 @@ __all__ = [
     "WindlassError",
     "Worker",
     "WorkerConfig",
+    "chain",
     "exponential",
     "fixed",
+    "group",
     "schedule",
 ]

@@ -26,6 +26,8 @@ from windlass.core.errors import (
 )
 from windlass.core.job import NewJob
 from windlass.core.progress import DEFAULT_STAGES
+from windlass.core.state import State
+from windlass.flow import Flow, FlowRun
 from windlass.job import Job
 from windlass.store import Store
 from windlass.stores import open_store, public_url
@@ -166,6 +168,37 @@ class Windlass(TaskHome):
             return self._jobs(joined.enqueue(self._middleware.enqueue_all(jobs)))
         return self.sync.call(self.aenqueue_many(jobs))
 
+    async def aenqueue_together(self, jobs: list[NewJob]) -> list[Job[Any]]:
+        """The same, but all of them or, if this raises, none: what a flow is made of."""
+        jobs = self._middleware.enqueue_all(jobs)
+        joined = self._joined.get()
+        if joined is not None:
+            raise ConfigurationError(
+                "a flow cannot join a transaction; enqueue its jobs one by one, with depends_on"
+            )
+        return self._jobs(await self.client().enqueue(jobs, together=True))
+
+    def flow(self) -> Flow:
+        """A graph of jobs to be filled, and enqueued in one write."""
+        return Flow(self)
+
+    async def aflow_run(self, flow_id: UUID | str) -> FlowRun:
+        """A flow that was enqueued, by its id."""
+        run = FlowRun(self, _uuid(flow_id, "flow"))
+        await run.arefresh()
+        return run
+
+    def flow_run(self, flow_id: UUID | str) -> FlowRun:
+        return self.sync.call(self.aflow_run(flow_id))
+
+    async def asignal(self, job: Job[Any] | UUID | str, name: str, value: Any = None) -> State:
+        """Give a job what it waits for, or will wait for: `ctx.wait_for(name)` answers it."""
+        job_id = job.id if isinstance(job, Job) else _uuid(job, "job")
+        return await self.client().signal(job_id, name, value)
+
+    def signal(self, job: Job[Any] | UUID | str, name: str, value: Any = None) -> State:
+        return self.sync.call(self.asignal(job, name, value))
+
     def _jobs(self, answers: list[Enqueued]) -> list[Job[Any]]:
         for answer in answers:
             check_accepted(answer)
@@ -173,11 +206,7 @@ class Windlass(TaskHome):
 
     async def ajob(self, job_id: UUID | str) -> Job[Any]:
         """The job with this id, whoever enqueued it."""
-        try:
-            wanted = job_id if isinstance(job_id, UUID) else UUID(job_id)
-        except ValueError:
-            raise InvalidArgumentError(f"{job_id!r} is not a job id; ids are UUIDs") from None
-        return Job(self, await self.client().get(wanted))
+        return Job(self, await self.client().get(_uuid(job_id, "job")))
 
     def job(self, job_id: UUID | str) -> Job[Any]:
         return self.sync.call(self.ajob(job_id))
@@ -303,3 +332,10 @@ class Windlass(TaskHome):
             else:
                 await asyncio.to_thread(loop.run_until_complete, handle.close())
         await self._root.close()
+
+
+def _uuid(given: UUID | str, what: str) -> UUID:
+    try:
+        return given if isinstance(given, UUID) else UUID(given)
+    except ValueError:
+        raise InvalidArgumentError(f"{given!r} is not a {what} id; ids are UUIDs") from None

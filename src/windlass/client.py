@@ -11,19 +11,21 @@ from uuid import UUID
 from windlass.core import outcome
 from windlass.core.clock import from_datetime
 from windlass.core.codec import Codec, JsonCodec, Purpose
+from windlass.core.dependency import FlowStats, OnParent
 from windlass.core.enqueue import Enqueued, EnqueueStatus
 from windlass.core.errors import ConflictError, NotFoundError, RequestError
 from windlass.core.event import Event
 from windlass.core.ids import uuid7
 from windlass.core.job import CORRELATION_ID, JobRow, NewJob
 from windlass.core.query import Query
-from windlass.core.state import State
-from windlass.core.transition import CancelRequest, Status
+from windlass.core.state import ACTIVE, State
+from windlass.core.transition import CancelRequest, Signal, Status
 from windlass.core.why import Seen, Why, why
 from windlass.core.worker import WORKER, LiveWorker
 from windlass.store import QueueStats, Store
 from windlass.task import TaskSpec
 
+BATCH = 1000  # jobs in one call
 COUNT_AHEAD = 200  # a longer queue is not gone through to count who is ahead
 
 
@@ -45,6 +47,9 @@ class EnqueueOptions:
     team: for your own use; kept with the job
     tags: to find it by
     headers: for your own use: trace context and the like; `correlation-id` goes on to its children
+    depends_on: jobs, or their ids, that must have succeeded before it runs
+    on_parent: if one of those did not: `cancel` it, too, `fail`, or `run` all the same
+    flow_id: of the flow that it belongs to; `app.flow()` gives it
     """
 
     id: UUID | None = None
@@ -61,6 +66,9 @@ class EnqueueOptions:
     team: str | None = None
     tags: tuple[str, ...] = ()
     headers: Mapping[str, str] = field(default_factory=dict)
+    depends_on: tuple[UUID, ...] = ()
+    on_parent: OnParent = OnParent.CANCEL
+    flow_id: UUID | None = None
 
 
 NO_OPTIONS = EnqueueOptions()
@@ -95,7 +103,7 @@ class Client:
         options: EnqueueOptions,
     ) -> NewJob:
         """The job that a call of the task stands for; its arguments are checked here."""
-        stored = task.signature.store(args, kwargs)
+        stored = task.signature.store(args, kwargs, options.depends_on)
         payload = self.codec.encode(stored, Purpose.PAYLOAD)
         if options is NO_OPTIONS:
             return _plain(task, payload)
@@ -122,10 +130,13 @@ class Client:
             digest=self.codec.digest([task.name, stored]) if keyed else None,
             unique_key=options.unique_key,
             debounce=options.debounce,
+            depends_on=options.depends_on,
+            on_parent=options.on_parent,
+            flow_id=options.flow_id,
         )
 
-    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        return await self.store.enqueue(jobs)
+    async def enqueue(self, jobs: Sequence[NewJob], *, together: bool = False) -> list[Enqueued]:
+        return await self.store.enqueue(jobs, together=together)
 
     async def get(self, job_id: UUID) -> JobRow:
         [row] = await self.store.get([job_id])
@@ -168,6 +179,72 @@ class Client:
         [answer] = await self.enqueue([again(row, resume=resume)])
         accepted(answer)
         return answer
+
+    async def signal(self, job_id: UUID, name: str, value: Any = None) -> State:
+        """Give a job what it waits for, or will wait for: `ctx.wait_for(name)` answers it."""
+        data = self.codec.encode(value, Purpose.CHECKPOINT)
+        [answer] = await self.store.signal([Signal(job_id=job_id, name=name, value=data)])
+        if answer.error is not None:
+            raise answer.error
+        return _state(answer.status, answer.state, job_id, "signaled")
+
+    # -- flows
+
+    async def flow(self, flow_id: UUID) -> FlowStats:
+        [stats] = await self.store.flows([flow_id])
+        if stats is None:
+            raise NotFoundError(f"no flow {flow_id}")
+        return stats
+
+    async def flow_jobs(
+        self, flow_id: UUID, states: frozenset[State] = frozenset()
+    ) -> AsyncIterator[JobRow]:
+        """Its jobs in these states (all of them by default), the newest first."""
+        query = Query(flow_id=flow_id, states=states, limit=1000)
+        while True:
+            page = await self.store.find(query)
+            for row in page.rows:
+                yield row
+            if page.cursor is None:
+                return
+            query = replace(query, cursor=page.cursor)
+
+    async def cancel_flow(
+        self, flow_id: UUID, *, by: str | None = None, reason: str | None = None
+    ) -> int:
+        """Cancel what has not ended, the last to run first; answers how many jobs that were."""
+        await self.flow(flow_id)
+        rows = [row async for row in self.flow_jobs(flow_id, ACTIVE)]
+        asked = [CancelRequest(job_id=row.id, by=by, reason=reason) for row in rows]
+        done = 0
+        for start in range(0, len(asked), BATCH):
+            answers = await self.store.cancel(asked[start : start + BATCH])
+            done += sum(answer.applied for answer in answers)
+        return done
+
+    async def retry_flow(self, flow_id: UUID, *, resume: bool) -> list[JobRow]:
+        """Do again what failed or was canceled; what succeeded stands, and so do its results."""
+        await self.flow(flow_id)
+        rows = [row async for row in self.flow_jobs(flow_id) if row.retried_as is None]
+        busy = [row for row in rows if not row.final]
+        if busy:
+            raise ConflictError(
+                f"{len(busy)} jobs of flow {flow_id} have not ended; wait for them, or cancel it"
+            )
+        lost = [row for row in reversed(rows) if row.state is not State.SUCCEEDED]
+        if not lost:
+            raise ConflictError(f"flow {flow_id} succeeded: nothing of it is left to do")
+        fresh = {row.id: uuid7() for row in lost}
+        edges = await self.store.edges([row.id for row in lost])
+        jobs = [
+            replace(
+                again(row, resume=resume and row.can_resume),
+                id=fresh[row.id],
+                depends_on=tuple(fresh.get(parent, parent) for parent in its.parents),
+            )
+            for row, its in zip(lost, edges, strict=True)
+        ]
+        return [accepted(answer) for answer in await self.enqueue(jobs, together=True)]
 
     async def wait(self, job_id: UUID) -> JobRow:
         """The job once it has ended."""
@@ -245,6 +322,8 @@ def again(row: JobRow, *, resume: bool = False) -> NewJob:
         unique_key=row.unique_key,
         retry_of=row.id,
         resume=resume,
+        on_parent=row.on_parent,
+        flow_id=row.flow_id,
     )
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Never, NoReturn, get_type_hints
+from uuid import UUID
 
 import pydantic
 from pydantic import ConfigDict, TypeAdapter
@@ -24,6 +25,7 @@ from windlass.core.errors import (
 from windlass.core.job import DEFAULT_POLICY, DEFAULT_QUEUE
 from windlass.core.limits import check_size
 from windlass.core.progress import StageMap
+from windlass.core.reference import RESULTS, pack, promised
 from windlass.core.retry import Backoff, Policy
 
 _NAMED = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
@@ -83,9 +85,22 @@ class Signature:
         never = result in (NoReturn, Never)
         self._result = _adapter(Any if never else result, f"the result of task {name!r}")
 
-    def store(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """What is stored for a call with these arguments; says which one is wrong, and why."""
+    def store(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], parents: Sequence[UUID] = ()
+    ) -> dict[str, Any]:
+        """What is stored for a call with these arguments; says which one is wrong, and why.
+
+        An argument that needs the result of one of the `parents` is checked when it is there.
+        """
+        if not parents:
+            return self._store(self._bind(args, kwargs))
         given = self._bind(args, kwargs)
+        place = {parent: number for number, parent in enumerate(parents)}.__getitem__
+        later = {key: pack(value, place) for key, value in given.items() if promised(value)}
+        stored = self._store({key: value for key, value in given.items() if key not in later})
+        return {**stored, RESULTS: later} if later else stored
+
+    def _store(self, given: Mapping[str, Any]) -> dict[str, Any]:
         try:
             return {
                 key: (it := self._arguments[key]).serializer.to_python(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import (
     Any,
     Concatenate,
@@ -18,10 +18,12 @@ from typing import (
     cast,
     overload,
 )
+from uuid import UUID
 
 from windlass.client import NO_OPTIONS, EnqueueOptions
+from windlass.core.dependency import OnParent
 from windlass.core.duration import Duration, seconds
-from windlass.core.errors import ConfigurationError
+from windlass.core.errors import ConfigurationError, InvalidArgumentError
 from windlass.core.job import DEFAULT_POLICY, DEFAULT_QUEUE, NewJob
 from windlass.core.progress import StageMap
 from windlass.core.retry import Backoff, Exponential, Policy
@@ -73,6 +75,10 @@ class Task(Generic[P, R]):
         """The same task with these options for its next jobs."""
         _only_known(more, EnqueueOptions.__slots__)
         changes = dict(more)
+        if "depends_on" in changes:
+            changes["depends_on"] = _ids(changes["depends_on"])
+        if "on_parent" in changes:
+            changes["on_parent"] = _on_parent(changes["on_parent"])
         if delay is not None:
             changes["delay"] = seconds(delay, "delay")
         if expires_in is not None:
@@ -91,9 +97,24 @@ class Task(Generic[P, R]):
         [job] = self._app.enqueue_many([self.new_job(*args, **kwargs)])
         return cast("Job[R]", job)
 
+    def call(self, *args: Any, **kwargs: Any) -> Call[R]:
+        """The task with these arguments, as a part of a flow; a chain adds one in front."""
+        return Call(self._app, self.spec, self._options, args, kwargs)
+
     @property
     def _app(self) -> Enqueuer:
         return self._home.app_of(self.spec)
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[R]):
+    """A task with its arguments, for a flow; they are checked when the flow is enqueued."""
+
+    home: Any  # the app
+    spec: TaskSpec
+    options: EnqueueOptions
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
 
 
 class TaskMaker:
@@ -265,6 +286,25 @@ def stage_map(stages: Stages) -> StageMap:
         raise ConfigurationError(
             f"stages is {stages!r:.80}; write {{stage: (phase, (low, high))}}, "
             "or (phase, None) for a stage that does not move the percent"
+        ) from None
+
+
+def _ids(given: Any) -> tuple[UUID, ...]:
+    """Jobs, or their ids."""
+    several = given if isinstance(given, Iterable) and not isinstance(given, str) else [given]
+    ids: tuple[Any, ...] = tuple(getattr(one, "id", one) for one in several)
+    wrong = [one for one in ids if not isinstance(one, UUID)]
+    if wrong:
+        raise InvalidArgumentError(f"depends_on has {wrong[0]!r:.80}; it takes jobs, or their ids")
+    return ids
+
+
+def _on_parent(given: Any) -> OnParent:
+    try:
+        return OnParent(given)
+    except ValueError:
+        raise InvalidArgumentError(
+            f"on_parent is {given!r:.80}; it must be one of {', '.join(OnParent)}"
         ) from None
 
 

@@ -66,7 +66,7 @@ def from_json(kind: type[J], told: dict[str, Any]) -> J:
 
 
 def _decoders(kind: type[JobRow | NewJob]) -> dict[str, Callable[[Any], Any]]:
-    found = {}
+    found: dict[str, Callable[[Any], Any]] = {}
     for name, hint in get_type_hints(kind).items():
         given = [arg for arg in get_args(hint) if arg is not type(None)]
         plain = given[0] if isinstance(hint, UnionType) else get_origin(hint) or hint

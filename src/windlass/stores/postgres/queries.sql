@@ -194,9 +194,10 @@ job AS (
         AND job.position = taken.position
     RETURNING job.id, job.n, job.queue, job.task, job.created_at, job.started_at, job.lease_until,
         job.payload, job.priority,
-        CASE WHEN job.position = job.n AND job.seq = 3 AND job.owner = '' AND num_nonnulls(
+        CASE WHEN job.position = job.n AND job.seq = 3 AND job.owner = ''
+            AND job.on_parent = 'cancel' AND num_nonnulls(
             job.expires_at, job.policy, job.lease, job.team, job.tags, job.headers, job.request_id,
-            job.digest, job.unique_key, job.retry_of, job.root_id
+            job.digest, job.unique_key, job.retry_of, job.root_id, job.flow_id
         ) = 0 THEN NULL ELSE ROW (job.*) END AS whole, taken.listed
 ),
 lease AS (

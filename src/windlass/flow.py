@@ -1,0 +1,319 @@
+"""Work that depends on work: a graph of jobs, written in one go, and what became of it.
+
+    flow = app.flow()
+    film = flow.add(fetch, url)
+    parts = flow.each(transcode, [(film.result, size) for size in SIZES])
+    flow.add(publish, parts.results)
+    run = flow.enqueue()
+
+What a job will return is passed on by its `result`, which type checkers take for the result itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast
+from uuid import UUID
+
+from windlass.client import Client, EnqueueOptions
+from windlass.core.dependency import FlowStats, OnParent
+from windlass.core.duration import Duration, seconds
+from windlass.core.errors import ConflictError, InvalidArgumentError
+from windlass.core.ids import uuid7
+from windlass.core.job import NewJob
+from windlass.core.reference import Promised, promised
+from windlass.core.state import State
+from windlass.job import Home, Job
+from windlass.task import TaskSpec
+from windlass.tasks import Call, Task
+
+P = ParamSpec("P")
+R = TypeVar("R")
+POLL = 0.25  # seconds between two looks at a flow that is waited for, at first
+LONGEST_POLL = 2.0
+
+
+class FlowHome(Home, Protocol):
+    """What a flow needs of the app it belongs to."""
+
+    def prepare(
+        self, spec: TaskSpec, args: Any, kwargs: Any, options: EnqueueOptions
+    ) -> NewJob: ...
+    async def aenqueue_together(self, jobs: list[NewJob]) -> list[Job[Any]]: ...
+
+
+class Node(Generic[R]):
+    """One job of a flow, before it is enqueued."""
+
+    def __init__(self, call: Call[R]) -> None:
+        self.id = call.options.id or uuid7()
+        self.call = call
+        self._after: list[UUID] = []
+        self._on_parent = call.options.on_parent
+
+    @property
+    def result(self) -> R:
+        """What the job will return, to be passed on to another one of the flow."""
+        return cast("R", Promised([self.id]))
+
+    def after(self, *nodes: Node[Any] | Nodes[Any]) -> Node[R]:
+        """Wait for these, too, though none of their results is needed."""
+        for node in nodes:
+            self._after += [node.id] if isinstance(node, Node) else [one.id for one in node.nodes]
+        return self
+
+    def whatever_happens(self) -> Node[R]:
+        """Run even if a job that it depends on did not succeed; that one's result is then None."""
+        self._on_parent = OnParent.RUN
+        return self
+
+    def parents(self) -> tuple[UUID, ...]:
+        named = promised([*self.call.args, *self.call.kwargs.values()])
+        return tuple(dict.fromkeys([*self.call.options.depends_on, *named, *self._after]))
+
+    def options(self, flow_id: UUID) -> EnqueueOptions:
+        return replace(
+            self.call.options,
+            id=self.id,
+            depends_on=self.parents(),
+            on_parent=self._on_parent,
+            flow_id=flow_id,
+        )
+
+
+class Nodes(Generic[R]):
+    """Several jobs of a flow that run side by side."""
+
+    def __init__(self, nodes: Sequence[Node[R]]) -> None:
+        self.nodes = tuple(nodes)
+
+    @property
+    def results(self) -> list[R]:
+        """What they will return, in their order, to be passed on to another job of the flow."""
+        return cast("list[R]", Promised([node.id for node in self.nodes], many=True))
+
+    def __iter__(self) -> Any:
+        return iter(self.nodes)
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+
+class Flow:
+    """A graph of jobs in the making. Nothing is stored before `enqueue`."""
+
+    def __init__(self, app: FlowHome) -> None:
+        self._app = app
+        self.id = uuid7()
+        self._nodes: dict[UUID, Node[Any]] = {}
+
+    def add(self, task: Task[P, R], *args: P.args, **kwargs: P.kwargs) -> Node[R]:
+        """One more job; it depends on those whose results are among its arguments."""
+        return self.put(task.call(*args, **kwargs))
+
+    def put(self, call: Call[R]) -> Node[R]:
+        """The same, from a call that was made before."""
+        node = Node(call)
+        self._nodes[node.id] = node
+        return node
+
+    def each(self, task: Task[P, R], items: Iterable[Any]) -> Nodes[R]:
+        """A job for each item: a tuple holds its arguments, a mapping names them."""
+        return Nodes([self.put(call_with(task, item)) for item in items])
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    async def aenqueue(self) -> FlowRun:
+        """Store all of it in one write, or, if this raises, nothing."""
+        if not self._nodes:
+            raise InvalidArgumentError("the flow has no jobs; add some before it is enqueued")
+        await self._app.aenqueue_together([self._new_job(node) for node in self._ordered()])
+        return FlowRun(self._app, self.id)
+
+    def enqueue(self) -> FlowRun:
+        return self._app.sync.call(self.aenqueue())
+
+    def _new_job(self, node: Node[Any]) -> NewJob:
+        call = node.call
+        return self._app.prepare(call.spec, call.args, call.kwargs, node.options(self.id))
+
+    def _ordered(self) -> list[Node[Any]]:
+        """Parents first. What a cycle is made of is named."""
+        ordered: list[Node[Any]] = []
+        open_ = {
+            id_: {parent for parent in node.parents() if parent in self._nodes}
+            for id_, node in self._nodes.items()
+        }
+        waiting: dict[UUID, list[UUID]] = {}
+        for id_, parents in open_.items():
+            for parent in parents:
+                waiting.setdefault(parent, []).append(id_)
+        ready = [id_ for id_, parents in open_.items() if not parents]
+        for id_ in ready:  # which grows meanwhile
+            ordered.append(self._nodes[id_])
+            for child in waiting.get(id_, ()):
+                open_[child].discard(id_)
+                if not open_[child]:
+                    ready.append(child)
+        if len(ordered) < len(self._nodes):
+            names = sorted({self._nodes[id_].call.spec.name for id_, left in open_.items() if left})
+            raise InvalidArgumentError(
+                f"the flow goes in a circle among its jobs of {', '.join(names)}: "
+                "each waits for another of them"
+            )
+        return ordered
+
+
+def call_with(task: Task[Any, R], item: Any) -> Call[R]:
+    if isinstance(item, Call):
+        return item
+    if isinstance(item, Mapping):
+        return task.call(**item)
+    return task.call(*(item if isinstance(item, tuple) else (item,)))
+
+
+class FlowRun:
+    """A flow that was enqueued: look at it, wait for it, cancel, retry or resume it as a whole."""
+
+    def __init__(self, app: FlowHome, flow_id: UUID) -> None:
+        self._app = app
+        self.id = flow_id
+        self.stats: FlowStats | None = None  # as last seen
+
+    @property
+    def _client(self) -> Client:
+        return self._app.client()
+
+    async def arefresh(self) -> FlowStats:
+        self.stats = await self._client.flow(self.id)
+        return self.stats
+
+    def refresh(self) -> FlowStats:
+        """Its state, its percent, and how many of its jobs are in which state."""
+        return self._app.sync.call(self.arefresh())
+
+    async def await_end(self, timeout: Duration | None = None) -> FlowStats:
+        """Wait until all of its jobs have ended; raises TimeoutError if that takes longer."""
+        limit = None if timeout is None else seconds(timeout, "timeout")
+        try:
+            async with asyncio.timeout(limit):
+                nap = POLL
+                while (stats := await self.arefresh()).ended_at is None:
+                    await asyncio.sleep(nap)
+                    nap = min(nap * 1.5, LONGEST_POLL)
+        except TimeoutError:
+            raise TimeoutError(f"flow {self.id} has not ended after {limit:g} s") from None
+        return stats
+
+    def wait(self, timeout: Duration | None = None) -> FlowStats:
+        return self._app.sync.call(self.await_end(timeout))
+
+    async def ajobs(self) -> AsyncIterator[Job[Any]]:
+        """Its jobs, the newest first; of one that was retried, both."""
+        async for row in self._client.flow_jobs(self.id):
+            yield Job(self._app, row)
+
+    def jobs(self) -> list[Job[Any]]:
+        return self._app.sync.call(self._all())
+
+    async def _all(self) -> list[Job[Any]]:
+        return [job async for job in self.ajobs()]
+
+    async def ajob(self, node: Node[R]) -> Job[R]:
+        """The job of one node. If it was retried with the flow, the newest retry."""
+        row = await self._client.get(node.id)
+        while row.retried_as is not None:
+            row = await self._client.get(row.retried_as)
+        return Job(self._app, row)
+
+    def job(self, node: Node[R]) -> Job[R]:
+        return self._app.sync.call(self.ajob(node))
+
+    async def acancel(self, *, by: str | None = None, reason: str | None = None) -> int:
+        """Cancel all that has not ended; answers how many jobs that concerned."""
+        return await self._client.cancel_flow(self.id, by=by, reason=reason)
+
+    def cancel(self, *, by: str | None = None, reason: str | None = None) -> int:
+        return self._app.sync.call(self.acancel(by=by, reason=reason))
+
+    async def aretry(self) -> FlowRun:
+        """Do again, from the beginning, what failed or was canceled, and what depends on it."""
+        await self._client.retry_flow(self.id, resume=False)
+        return self
+
+    def retry(self) -> FlowRun:
+        return self._app.sync.call(self.aretry())
+
+    async def aresume(self) -> FlowRun:
+        """The same, each job after the last step that it completed."""
+        await self._client.retry_flow(self.id, resume=True)
+        return self
+
+    def resume(self) -> FlowRun:
+        return self._app.sync.call(self.aresume())
+
+    @property
+    def state(self) -> State:
+        """As last seen."""
+        if self.stats is None:
+            raise ConflictError("the flow was not looked at yet; `refresh` it")
+        return self.stats.state
+
+
+class Group:
+    """Calls that run side by side; as a link of a chain, the next one gets the list of results."""
+
+    def __init__(self, calls: Sequence[Call[Any]]) -> None:
+        self.calls = tuple(calls)
+
+    async def aenqueue(self) -> FlowRun:
+        return await _flow_of([self]).aenqueue()
+
+    def enqueue(self) -> FlowRun:
+        return _flow_of([self]).enqueue()
+
+
+class Chain:
+    """Links one after the other, each with the result of the one before as its first argument."""
+
+    def __init__(self, links: Sequence[Call[Any] | Task[Any, Any] | Group]) -> None:
+        self.links = tuple(links)
+
+    async def aenqueue(self) -> FlowRun:
+        return await _flow_of(self.links).aenqueue()
+
+    def enqueue(self) -> FlowRun:
+        return _flow_of(self.links).enqueue()
+
+
+def chain(*links: Call[Any] | Task[Any, Any] | Group) -> Chain:
+    """`chain(fetch.call(url), parse, group(store.call(), index.call())).enqueue()`."""
+    if not links:
+        raise InvalidArgumentError("a chain needs at least one link")
+    return Chain(links)
+
+
+def group(*calls: Call[Any]) -> Group:
+    if not calls:
+        raise InvalidArgumentError("a group needs at least one call")
+    return Group(calls)
+
+
+def _flow_of(links: Sequence[Call[Any] | Task[Any, Any] | Group]) -> Flow:
+    calls = [link.calls if isinstance(link, Group) else (_as_call(link),) for link in links]
+    flow = Flow(calls[0][0].home)
+    before: Node[Any] | Nodes[Any] | None = None
+    for link, these in zip(links, calls, strict=True):
+        given: tuple[Any, ...] = ()
+        if before is not None:
+            given = (before.result if isinstance(before, Node) else before.results,)
+        nodes = [flow.put(replace(call, args=(*given, *call.args))) for call in these]
+        before = Nodes(nodes) if isinstance(link, Group) else nodes[0]
+    return flow
+
+
+def _as_call(link: Call[Any] | Task[Any, Any]) -> Call[Any]:
+    return link if isinstance(link, Call) else link.call()
