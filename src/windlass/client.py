@@ -26,6 +26,7 @@ from windlass.store import QueueStats, Store
 from windlass.task import TaskSpec
 
 BATCH = 1000  # jobs in one call
+SHOWN_PARENTS = 5  # of those that a job waits for
 COUNT_AHEAD = 200  # a longer queue is not gone through to count who is ahead
 
 
@@ -268,8 +269,20 @@ class Client:
                 queued=queued,
                 running=queue.counts.get(State.RUNNING, 0),
                 ahead=await self._ahead(row, queued) if queued <= COUNT_AHEAD else None,
+                parents=await self._open_parents(row) if row.waiting_for else (),
             ),
         )
+
+    async def _open_parents(self, row: JobRow) -> list[JobRow]:
+        """Some of the jobs that it waits for."""
+        [edges] = await self.store.edges([row.id])
+        found: list[JobRow] = []
+        for start in range(0, len(edges.parents), BATCH):
+            rows = await self.store.get(edges.parents[start : start + BATCH])
+            found += [parent for parent in rows if parent is not None and not parent.final]
+            if len(found) >= SHOWN_PARENTS:
+                break
+        return found[:SHOWN_PARENTS]
 
     async def _ahead(self, row: JobRow, queued: int) -> int:
         """How many of the jobs in its queue are before it."""

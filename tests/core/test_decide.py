@@ -255,12 +255,12 @@ def test_a_failure_says_in_which_attempt_and_when() -> None:
     assert life.row.result is None
 
 
-def test_children_come_with_success_and_only_with_it() -> None:
+def test_children_come_with_success_or_suspension_and_only_with_them() -> None:
     child = request(id=OTHER)
     for outcome in (param.values[0] for param in OUTCOMES):
         life = Life.begin().claim()
         wish = replace(life.settling(outcome), children=(child,))
-        expected = (child,) if isinstance(outcome, Succeeded) else ()
+        expected = (child,) if isinstance(outcome, Succeeded | Suspended) else ()
         assert tuple(life.wish(wish).children) == expected
 
 

@@ -166,9 +166,11 @@ def test_settle_speaks_with_the_lease_of_the_attempt() -> None:
     assert wish.children == (request(),)
 
 
-@pytest.mark.parametrize("outcome", [FAILED, Released(), Snoozed(delay=1), Suspended(), Aborted()])
-def test_children_are_handed_over_with_success_alone(outcome: Any) -> None:
+@pytest.mark.parametrize("outcome", [FAILED, Released(), Snoozed(delay=1), Aborted()])
+def test_children_are_handed_over_with_success_and_suspension_alone(outcome: Any) -> None:
     assert Life.begin().claim().settling(outcome, children=[request()]).children == ()
+    waits = Life.begin().claim().settling(Suspended(), children=[request()])
+    assert waits.children == (request(),)
 
 
 # -- ends that count nowhere

@@ -24,6 +24,7 @@ class Because(StrEnum):
     EXPIRED = "expired"  # it waited past its expiry
     HELD = "held"  # until somebody submits it
     DEPENDENCIES = "dependencies"  # it waits for other jobs
+    SIGNAL = "signal"  # it is suspended until a signal comes
     SCHEDULED = "scheduled"  # its time has not come
     BACKING_OFF = "backing_off"  # it failed, and waits for its next attempt
     SNOOZED = "snoozed"  # it asked to come back later
@@ -51,7 +52,7 @@ class Seen:
     """What was read of the surroundings of a job, at the store's time `now`.
 
     `ahead` counts the jobs before it in its queue; None when there are too many to count, and then
-    `queued` says how many wait there in all.
+    `queued` says how many wait there in all. `parents` are some of those that it waits for.
     """
 
     now: Instant
@@ -60,6 +61,7 @@ class Seen:
     queued: int = 0
     running: int = 0
     ahead: int | None = 0
+    parents: Sequence[JobRow] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,12 +150,16 @@ def _waiting(row: JobRow, seen: Seen) -> Iterator[Reason]:
             advice=f"windlass jobs submit {row.id}",
         )
     if row.waiting_for:
+        yield _dependencies(row, seen)
+    elif row.trigger is Trigger.SUSPEND:
         yield Reason(
-            because=Because.DEPENDENCIES, text=f"it waits for {row.waiting_for} other jobs to end"
+            because=Because.SIGNAL,
+            text="it is suspended, and waits for a signal",
+            advice=f"windlass jobs signal {row.id} NAME [VALUE]",
         )
     if row.due_at is not None and row.due_at > seen.now:
         yield _later(row)
-    elif not row.held and not row.waiting_for:
+    elif not row.held and not row.waiting_for and row.trigger is not Trigger.SUSPEND:
         yield Reason(
             because=Because.DUE,
             text="its time has come: the next sweep of a worker queues it",
@@ -162,6 +168,19 @@ def _waiting(row: JobRow, seen: Seen) -> Iterator[Reason]:
         yield from _sweepers(seen)
     if seen.paused:
         yield _paused(row)
+
+
+def _dependencies(row: JobRow, seen: Seen) -> Reason:
+    jobs = "1 other job" if row.waiting_for == 1 else f"{row.waiting_for:,} other jobs"
+    named = [f"{parent.id} ({parent.task}, {parent.state})" for parent in seen.parents]
+    more = row.waiting_for - len(named)
+    if named and more > 0:
+        named.append(f"{more:,} more")
+    return Reason(
+        because=Because.DEPENDENCIES,
+        text=f"it waits for {jobs} to end" + (f": {', '.join(named)}" if named else ""),
+        advice=f"windlass jobs why {seen.parents[0].id}" if seen.parents else None,
+    )
 
 
 def _later(row: JobRow) -> Reason:

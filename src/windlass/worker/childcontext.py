@@ -8,9 +8,11 @@ where it is said, by the rules of `Context` itself.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, cast
+from uuid import UUID
 
 from windlass.core import errors
 from windlass.core.codec import JsonCodec, Purpose
@@ -24,6 +26,7 @@ from windlass.task import TaskSpec, encode_result
 from windlass.worker import wire
 from windlass.worker.context import Context
 from windlass.worker.kit import Kit
+from windlass.worker.waiting import Seen
 from windlass.workspace import Kind
 
 _NOT_HERE = cast("Store", None)  # all that would touch the store is asked of the worker
@@ -72,6 +75,19 @@ class ChildContext(Context):
         self._codec.encode(value, Purpose.CHECKPOINT)  # says which part of it cannot be kept
         kept = await self._ask({"say": "keep", "name": name, "value": value})
         return self._codec.encode(kept["value"], Purpose.CHECKPOINT)
+
+    async def see_all(self, ids: Sequence[UUID]) -> Seen:
+        told = await self._ask({"say": "see", "ids": [str(job_id) for job_id in ids]})
+        return Seen(
+            results={int(place): value for place, value in told["results"].items()},
+            open=told["open"],
+            missing=told["missing"],
+            lost=[(place, end) for place, end in told["lost"]],
+        )
+
+    async def signal_of(self, name: str) -> dict[str, Any] | None:
+        found: dict[str, Any] | None = await self._ask({"say": "signal", "name": name})
+        return found
 
     async def flush(self) -> None:
         await self._ask({"say": "flush"})

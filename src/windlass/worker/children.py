@@ -13,6 +13,7 @@ from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import asdict
 from typing import Any, NoReturn
+from uuid import UUID
 
 from windlass.core.errors import ConfigurationError
 from windlass.core.job import NewJob
@@ -170,15 +171,25 @@ class _Service:
                 context.emit(kind, data)
             case {"say": "completed", "step": step}:
                 context.note_step(step)
-            case {"say": "step", "name": name, "number": number}:
+            case {"number": number}:
+                self._answer_to(message, number)
+
+    def _answer_to(self, message: Message, number: int) -> None:
+        context = self._context
+        match message:
+            case {"say": "step", "name": name}:
                 self._begin(self._step(name, number))
-            case {"say": "keep", "name": name, "value": value, "number": number}:
+            case {"say": "keep", "name": name, "value": value}:
                 self._steps[name].popleft().set_result((number, value))
-            case {"say": "flush", "number": number}:
+            case {"say": "flush"}:
                 self._begin(self._answer(context.flush(), lambda: number))
-            case {"say": "settle", "result": result, "children": told, "number": number}:
+            case {"say": "settle", "result": result, "children": told}:
                 self._begin(self._answer(self._settlement(result, told), lambda: number))
-            case {"say": "directory", "kind": kind, "number": number}:
+            case {"say": "see", "ids": ids}:
+                self._begin(self._answer(self._see(ids), lambda: number))
+            case {"say": "signal", "name": name}:
+                self._begin(self._answer(context.signal_of(name), lambda: number))
+            case {"say": "directory", "kind": kind}:
                 self._begin(self._answer(self._directory(kind), lambda: number))
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
@@ -196,6 +207,9 @@ class _Service:
     async def _settlement(self, result: Any, told: list[Any]) -> tuple[str, str]:
         children = [self._context.adopt(wire.from_json(NewJob, child)) for child in told]
         return await self._context.settlement(result, children)
+
+    async def _see(self, ids: list[str]) -> dict[str, Any]:
+        return asdict(await self._context.see_all([UUID(job_id) for job_id in ids]))
 
     async def _directory(self, kind: str) -> str:
         return str(self._context.workspace if kind == Kind.TEMP else self._context.proxy)

@@ -7,26 +7,29 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from threading import Event as Flag
 from typing import Any, ParamSpec, Protocol, TypeVar, cast
 from uuid import UUID
 
+from windlass.core.clock import SECOND, after
 from windlass.core.codec import Codec, Purpose
+from windlass.core.duration import Duration, seconds
 from windlass.core.errors import ConfigurationError, StoreError
 from windlass.core.event import EventType
 from windlass.core.job import CORRELATION_ID, JobRow, NewJob
 from windlass.core.outcome import Succeeded, succeed
 from windlass.core.progress import DEFAULT_STAGES, StageMap
-from windlass.core.transition import check
+from windlass.core.transition import SIGNAL, check
 from windlass.store import Store
 from windlass.stores.connections import borrow
 from windlass.stores.transacting import Joining
 from windlass.task import TaskSpec, encode_result
 from windlass.worker.kit import Kit
 from windlass.worker.speech import Speech
+from windlass.worker.waiting import Seen, Suspend, child_id, gathered, made, see
 from windlass.workspace import Kind
 
 P = ParamSpec("P")
@@ -47,8 +50,8 @@ class Context(Speech):
     """One attempt, as its task sees it. Works from the task's own thread, whichever that is."""
 
     __slots__ = (
-        "_children", "_flag", "_kit", "_spec", "_steps", "cancelled", "settling", "state",
-        "used_workspace",
+        "_children", "_flag", "_kit", "_maps", "_spec", "_steps", "cancelled", "fan_out",
+        "settling", "state", "used_workspace",
     )  # fmt: skip
 
     def __init__(
@@ -69,6 +72,8 @@ class Context(Speech):
         self.state = state  # what the worker's lifespan yielded
         self._kit = kit or Kit()
         self._children: list[NewJob] = []
+        self._maps: dict[str, int] = {}  # how often each task was mapped over so far
+        self.fan_out: tuple[NewJob, ...] = ()  # the jobs that a suspension brings along
         self.used_workspace = False
         self._steps: dict[str, bytes] | None = None
         self.cancelled = False  # whether it was asked to stop: threads look at this
@@ -152,7 +157,9 @@ class Context(Speech):
         return self._kit.middleware.enqueue(self._child(new))
 
     def _child(self, new: NewJob) -> NewJob:
-        """One correlation id for all that comes of one job, unless the child has its own."""
+        """One flow and one correlation id for all that comes of one job, unless it has its own."""
+        if new.flow_id is None and self.job.flow_id is not None:
+            new = replace(new, flow_id=self.job.flow_id)
         if CORRELATION_ID in new.headers:
             return new
         return replace(new, headers={**new.headers, CORRELATION_ID: self.job.correlation_id})
@@ -160,6 +167,75 @@ class Context(Speech):
     @property
     def children(self) -> tuple[NewJob, ...]:
         return tuple(self._children) if self._children else ()
+
+    # -- waiting without a slot
+
+    async def amap(
+        self, task: Enqueueable[..., Any], items: Iterable[Any], *, name: str | None = None
+    ) -> list[Any]:
+        """Make a job of `task` for each item, and wait for their results without holding a slot.
+
+        A tuple holds the arguments of one, a mapping names them. The jobs are stored in one write,
+        with the end of this attempt; when all have ended, the task runs again from its beginning,
+        and here it goes on. `name` tells several such places in one task apart if their order may
+        change. Raises ChildrenFailed if one of the jobs did not succeed.
+        """
+        calls = [task.new_job(*_positional(it), **_named(it)) for it in items]
+        label = task.new_job.__self__.name if name is None else name  # type: ignore[attr-defined]
+        self._maps[label] = number = self._maps.get(label, 0) + 1
+        ids = [child_id(self.job, f"{label}#{number}", place) for place in range(len(calls))]
+        seen = await self.see_all(ids)
+        if seen.open or seen.missing:
+            fresh = [self.adopt(made(calls[place], ids[place])) for place in seen.missing]
+            raise Suspend(
+                awaits=[ids[place] for place in sorted([*seen.open, *seen.missing])],
+                children=fresh,
+            )
+        return gathered(seen, ids, label)
+
+    def map(
+        self, task: Enqueueable[..., Any], items: Iterable[Any], *, name: str | None = None
+    ) -> list[Any]:
+        """The same for a sync task."""
+        self._refuse_loop("map", "amap")
+        work = self.amap(task, items, name=name)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    async def await_for(self, name: str, timeout: Duration | None = None) -> Any:
+        """Wait for `app.signal(job, name, value)` without holding a slot; answers the value.
+
+        It may have come before. Raises TimeoutError if it does not come in time, counted from the
+        first attempt that waited.
+        """
+        found = await self.signal_of(name)
+        if found is not None:
+            return found["value"]
+        left: float | None = None
+        if timeout is not None:
+            length = seconds(timeout, "timeout")
+            until = await self.astep(f"wait:{name}", self._in, length)
+            left = (until - (self.job.started_at or 0)) / SECOND
+            if left <= 0:
+                raise TimeoutError(f"no signal {name!r} came within {length:g} s")
+        raise Suspend(timeout=left, signals=self.job.signals)
+
+    def wait_for(self, name: str, timeout: Duration | None = None) -> Any:
+        """The same for a sync task."""
+        self._refuse_loop("wait_for", "await_for")
+        work = self.await_for(name, timeout)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    async def _in(self, length: float) -> int:
+        return after(self.job.started_at or 0, length)
+
+    async def see_all(self, ids: Sequence[UUID]) -> Seen:
+        """What became of these jobs."""
+        return await self._insist(lambda: see(self._store, self._codec, ids))
+
+    async def signal_of(self, name: str) -> dict[str, Any] | None:
+        """Whether it came; its value may be anything."""
+        kept = await Context._kept(self, SIGNAL + name)
+        return None if kept is None else {"value": self._codec.decode(kept, Purpose.CHECKPOINT)}
 
     # -- a success in the task's own transaction
 
@@ -283,3 +359,13 @@ class Context(Speech):
             else:
                 self._kit.trouble.over()
                 return done
+
+
+def _positional(item: Any) -> tuple[Any, ...]:
+    if isinstance(item, Mapping):
+        return ()
+    return item if isinstance(item, tuple) else (item,)
+
+
+def _named(item: Any) -> dict[str, Any]:
+    return dict(item) if isinstance(item, Mapping) else {}

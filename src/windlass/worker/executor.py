@@ -25,16 +25,26 @@ from windlass.core.errors import Cancel, Snooze, StoreError
 from windlass.core.failure import ErrorKind, Failure
 from windlass.core.job import JobRow
 from windlass.core.limits import MAX_EVENT
-from windlass.core.outcome import Aborted, Crashed, Failed, Outcome, Snoozed, Succeeded
+from windlass.core.outcome import (
+    Aborted,
+    Crashed,
+    Failed,
+    Outcome,
+    Snoozed,
+    Succeeded,
+    Suspended,
+)
 from windlass.core.records import Put
+from windlass.core.reference import RESULTS
 from windlass.process import ProcessDiedError, importable
 from windlass.store import DAY, Store
 from windlass.task import Registry, TaskOptions, TaskSpec, encode_result
 from windlass.worker.children import Children
-from windlass.worker.context import Context
+from windlass.worker.context import RETRY_STORE, Context
 from windlass.worker.kit import Kit
 from windlass.worker.raised import MAX_MESSAGE, Raised, RemoteError, UnfitError
 from windlass.worker.speech import storable
+from windlass.worker.waiting import suspension_in, with_results
 
 log = logging.getLogger("windlass.worker")
 UNKNOWN_TASK_DELAY = 60.0
@@ -78,6 +88,8 @@ class TaskRunner:
             return await self._unknown(job, context)
         try:
             stored = self._codec.decode(job.payload, Purpose.PAYLOAD)
+            if type(stored) is dict and RESULTS in stored:
+                stored = await self._with_results(job, stored)
             if (job.crash_count or spec.options.executor) and self._apart(spec, job):
                 try:
                     value = await self._call(spec, job, context, stored, self._in_child)
@@ -102,6 +114,15 @@ class TaskRunner:
             raise
         except BaseException as error:  # noqa: BLE001 - whatever a task raises is its outcome
             return self._failed(error, spec, context)
+
+    async def _with_results(self, job: JobRow, stored: dict[str, Any]) -> dict[str, Any]:
+        """A store that is away for a while is no failure of the task."""
+        while True:
+            try:
+                return await with_results(self._store, self._codec, job, stored)
+            except StoreError as error:
+                self._kit.trouble.met(error, f"the results that job {job.id} needs")
+                await asyncio.sleep(RETRY_STORE)
 
     def _success(self, value: Any) -> Succeeded:
         return Succeeded(result=encode_result(value, self._codec))
@@ -207,6 +228,10 @@ class TaskRunner:
 
     def _failed(self, error: BaseException, spec: TaskSpec, context: Context) -> Outcome:
         job, step = context.job, context.current_step
+        waits = suspension_in(error)
+        if waits is not None:
+            context.fan_out = waits.children
+            return Suspended(timeout=waits.timeout, awaits=waits.awaits, signals=waits.signals)
         match error:
             case Snooze(delay=delay):
                 return Snoozed(delay=delay)

@@ -9,11 +9,15 @@ from __future__ import annotations
 import traceback
 from dataclasses import asdict, dataclass
 from typing import Any
+from uuid import UUID
 
 from windlass.core.errors import Cancel, RetryAfter, Snooze, TerminalError, WindlassError
+from windlass.core.job import NewJob
 from windlass.core.limits import KIB, MAX_NAME, MAX_TRACEBACK
 from windlass.task import TaskOptions
+from windlass.worker import wire
 from windlass.worker.speech import storable
+from windlass.worker.waiting import Suspend, suspension_in
 
 MAX_MESSAGE = 4 * KIB
 
@@ -81,7 +85,15 @@ def trace(error: BaseException) -> str:
 
 
 def ending_of(error: BaseException) -> dict[str, Any] | None:
-    """A Snooze or a Cancel: no error, but the task's own word on how its attempt ends."""
+    """No error, but the task's own word on how its attempt ends."""
+    waits = suspension_in(error)
+    if waits is not None:
+        return {
+            "suspend": [str(job_id) for job_id in waits.awaits],
+            "children": [wire.to_json(new) for new in waits.children],
+            "timeout": waits.timeout,
+            "signals": waits.signals,
+        }
     match error:
         case Snooze(delay=delay):
             return {"snooze": delay, "message": message_of(error)}
@@ -90,7 +102,14 @@ def ending_of(error: BaseException) -> dict[str, Any] | None:
     return None
 
 
-def ending_from(told: dict[str, Any]) -> Snooze | Cancel:
+def ending_from(told: dict[str, Any]) -> Snooze | Cancel | Suspend:
+    if "suspend" in told:
+        return Suspend(
+            awaits=[UUID(job_id) for job_id in told["suspend"]],
+            children=[wire.from_json(NewJob, new) for new in told["children"]],
+            timeout=told["timeout"],
+            signals=told["signals"],
+        )
     if "snooze" in told:
         return Snooze(told["snooze"], told["message"])
     return Cancel(told["cancel"])

@@ -25,7 +25,15 @@ from windlass.core.errors import StoreError
 from windlass.core.event import Record
 from windlass.core.job import JobRow, NewJob
 from windlass.core.lease import DEFAULT_LEASE
-from windlass.core.outcome import Aborted, Failed, Outcome, Succeeded, settle, succeed
+from windlass.core.outcome import (
+    Aborted,
+    Failed,
+    Outcome,
+    Succeeded,
+    Suspended,
+    settle,
+    succeed,
+)
 from windlass.core.state import State
 from windlass.core.transition import Answer, Status, Transition
 from windlass.store import Store
@@ -100,6 +108,8 @@ class Settler:
         if type(outcome) is Succeeded:  # nearly always: by the shortest way
             attempt.wish = succeed(attempt.job, outcome, records, children)
         else:
+            if context is not None and type(outcome) is Suspended:
+                children = context.fan_out
             attempt.wish = self._wish(attempt.job, outcome, records, children)
         self._pending.append(attempt)
         if len(self._pending) == 1:

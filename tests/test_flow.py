@@ -1,0 +1,380 @@
+"""Flows as users write them: graphs, chains and groups, with results passed on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import assert_type
+
+import pytest
+
+from windlass import (
+    ConflictError,
+    Context,
+    InvalidArgumentError,
+    NotFoundError,
+    State,
+    TerminalError,
+    Windlass,
+    WorkerConfig,
+    chain,
+    group,
+)
+from windlass.core.errors import InvalidInput
+from windlass.core.ids import uuid7
+from windlass.worker.waiting import ChildrenFailed
+
+PATIENCE = 60.0
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def app(request: pytest.FixtureRequest, tmp_path: Path) -> Windlass:
+    url = "memory:" if request.param == "memory" else f"sqlite:///{tmp_path / 'jobs.db'}"
+    return Windlass(url, data=tmp_path / "data")
+
+
+@asynccontextmanager
+async def working(app: Windlass) -> AsyncIterator[None]:
+    worker = app.worker(WorkerConfig(poll=0.05))
+    running = asyncio.create_task(worker.run())
+    try:
+        yield
+    finally:
+        worker.stop()
+        await running
+        await app.aclose()
+
+
+async def test_results_go_from_parents_to_children(app: Windlass) -> None:
+    @app.task
+    async def double(n: int) -> int:
+        return 2 * n
+
+    @app.task
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    flow = app.flow()
+    left = flow.add(double, 3)
+    right = flow.add(double, left.result)
+    assert_type(right.result, int)
+    total = flow.add(add, left.result, b=right.result)
+    run = await flow.aenqueue()
+    async with working(app):
+        stats = await run.await_end(PATIENCE)
+        assert (stats.state, stats.percent, stats.jobs) == (State.SUCCEEDED, 100, 3)
+        assert await (await run.ajob(total)).aresult() == 18
+        jobs = [job async for job in run.ajobs()]
+        assert {job.row.flow_id for job in jobs} == {run.id}
+
+
+async def test_a_fan_in_gets_all_results_in_their_order(app: Windlass) -> None:
+    @app.task
+    async def square(n: int) -> int:
+        return n * n
+
+    @app.task
+    async def gather(parts: list[int], extra: dict[str, list[int]]) -> list[int]:
+        return [*parts, *extra["last"]]
+
+    flow = app.flow()
+    parts = flow.each(square, range(20))
+    end = flow.add(gather, parts.results, {"last": [parts.nodes[3].result, 7]})
+    run = await flow.aenqueue()
+    async with working(app):
+        await run.await_end(PATIENCE)
+        assert await (await run.ajob(end)).aresult() == [*(n * n for n in range(20)), 9, 7]
+
+
+async def test_a_result_of_the_wrong_type_is_refused_when_it_is_there(app: Windlass) -> None:
+    @app.task
+    async def name() -> str:
+        return "ada"
+
+    @app.task(max_retries=0)
+    async def double(n: int) -> int:
+        return 2 * n
+
+    flow = app.flow()
+    wrong = flow.add(double, flow.add(name).result)  # type: ignore[arg-type]
+    run = await flow.aenqueue()
+    async with working(app):
+        assert (await run.await_end(PATIENCE)).state is State.FAILED
+        job = await run.ajob(wrong)
+        assert job.row.error is not None
+        assert job.row.error.code == InvalidInput.code
+
+
+async def test_order_without_results_and_ends_that_come_whatever_happens(app: Windlass) -> None:
+    ran: list[str] = []
+
+    @app.task
+    async def note(word: str) -> None:
+        ran.append(word)
+
+    @app.task(max_retries=0)
+    async def fail() -> None:
+        ran.append("fail")
+        raise TerminalError("no")
+
+    flow = app.flow()
+    first = flow.add(note, "first")
+    bad = flow.add(fail).after(first)
+    never = flow.add(note, "never").after(bad)
+    last = flow.add(note, "last").after(bad, never).whatever_happens()
+    run = await flow.aenqueue()
+    async with working(app):
+        assert (await run.await_end(PATIENCE)).state is State.FAILED
+        assert ran == ["first", "fail", "last"]
+        assert (await run.ajob(never)).state is State.CANCELED
+        assert (await run.ajob(last)).state is State.SUCCEEDED
+
+
+async def test_a_cycle_is_refused_and_names_its_tasks(app: Windlass) -> None:
+    @app.task(name="turn")
+    async def turn() -> None: ...
+
+    flow = app.flow()
+    one, two = flow.add(turn), flow.add(turn)
+    one.after(two)
+    two.after(one)
+    with pytest.raises(InvalidArgumentError, match="circle among its jobs of turn"):
+        await flow.aenqueue()
+    with pytest.raises(InvalidArgumentError, match="no jobs"):
+        await app.flow().aenqueue()
+    await app.aclose()
+
+
+async def test_a_flow_with_a_wrong_part_stores_nothing(app: Windlass) -> None:
+    @app.task
+    async def double(n: int) -> int:
+        return 2 * n
+
+    flow = app.flow()
+    flow.add(double, 1)
+    flow.put(double.options(depends_on=[uuid7()]).call(2))
+    with pytest.raises(NotFoundError, match="there is no such job"):
+        await flow.aenqueue()
+    with pytest.raises(NotFoundError):
+        await app.aflow_run(flow.id)
+    await app.aclose()
+
+
+async def test_chains_and_groups(app: Windlass) -> None:
+    @app.task
+    async def add(a: int, b: int = 1) -> int:
+        return a + b
+
+    @app.task
+    async def total(parts: list[int]) -> int:
+        return sum(parts)
+
+    run = await chain(add.call(1), add, group(add.call(b=10), add.call(b=20)), total).aenqueue()
+    async with working(app):
+        assert (await run.await_end(PATIENCE)).state is State.SUCCEEDED
+        results = [await job.aresult() async for job in run.ajobs()]
+        assert results == [36, 23, 13, 3, 2]
+
+
+async def test_a_flow_is_canceled_and_retried_as_a_whole(app: Windlass) -> None:
+    ready = False
+    ran: list[int] = []
+
+    @app.task(max_retries=0)
+    async def shaky(n: int) -> int:
+        ran.append(n)
+        if n == 2 and not ready:
+            raise TerminalError("not yet")
+        return n
+
+    @app.task
+    async def total(parts: list[int]) -> int:
+        return sum(parts)
+
+    flow = app.flow()
+    parts = flow.each(shaky, [1, 2, 3])
+    end = flow.add(total, parts.results)
+    run = await flow.aenqueue()
+    async with working(app):
+        assert (await run.await_end(PATIENCE)).state is State.FAILED
+        assert (await run.ajob(end)).state is State.CANCELED
+        assert sorted(ran) == [1, 2, 3]
+        ready = True
+        await run.aretry()
+        assert (await run.await_end(PATIENCE)).state is State.SUCCEEDED
+        assert await (await run.ajob(end)).aresult() == 6
+        assert sorted(ran) == [1, 2, 2, 3]
+        with pytest.raises(ConflictError, match="nothing of it is left"):
+            await run.aretry()
+
+        held = app.flow()
+        first = held.put(shaky.options(hold=True).call(5))
+        held.add(shaky, first.result)
+        waiting = await held.aenqueue()
+        assert await waiting.acancel(reason="enough") == 2
+        assert (await waiting.await_end(PATIENCE)).state is State.CANCELED
+
+
+async def test_a_flow_resumes_after_the_steps_that_were_done(app: Windlass) -> None:
+    done: list[str] = []
+    ready = False
+
+    async def script() -> str:
+        done.append("script")
+        return "text"
+
+    @app.task(max_retries=0)
+    async def make(ctx: Context) -> str:
+        text = await ctx.astep("script", script)
+        if not ready:
+            raise TerminalError("no voice")
+        return text
+
+    flow = app.flow()
+    node = flow.add(make)
+    run = await flow.aenqueue()
+    async with working(app):
+        await run.await_end(PATIENCE)
+        ready = True
+        await run.aresume()
+        await run.await_end(PATIENCE)
+        assert await (await run.ajob(node)).aresult() == "text"
+        assert done == ["script"]
+
+
+async def test_a_job_depends_on_others_by_its_options(app: Windlass) -> None:
+    @app.task
+    async def note(n: int) -> int:
+        return n
+
+    first = await note.options(hold=True).aenqueue(1)
+    second = await note.options(depends_on=[first]).aenqueue(2)
+    third = await note.options(depends_on=first.id, on_parent="run").aenqueue(3)
+    assert (second.row.waiting_for, third.row.waiting_for) == (1, 1)
+    why = await app.client().why(second.id)
+    assert str(first.id) in str(why)
+    with pytest.raises(InvalidArgumentError, match="it takes jobs"):
+        note.options(depends_on=["one"])
+    with pytest.raises(InvalidArgumentError, match="cancel, fail, run"):
+        note.options(on_parent="explode")
+    async with working(app):
+        await first.asubmit()
+        assert await third.aresult(PATIENCE) == 3
+        assert await second.aresult(PATIENCE) == 2
+
+
+# -- from inside a task
+
+
+async def test_a_task_fans_out_and_goes_on_with_the_results(app: Windlass) -> None:
+    begun: list[int] = []
+    prepared: list[str] = []
+
+    @app.task(queue="parts")
+    async def part(n: int, factor: int = 10) -> int:
+        return n * factor
+
+    async def prepare() -> str:
+        prepared.append("once")
+        return "ready"
+
+    @app.task
+    async def whole(ctx: Context) -> int:
+        begun.append(ctx.attempt)
+        await ctx.astep("prepare", prepare)
+        first = await ctx.amap(part, [1, (2, 20), {"n": 3}])
+        second = await ctx.amap(part, first)
+        return sum(second)
+
+    job = await whole.aenqueue()
+    worker = app.worker(WorkerConfig(queues={"default": 1, "parts": 2}, poll=0.05))
+    running = asyncio.create_task(worker.run())
+    try:
+        assert await job.aresult(PATIENCE) == 800
+        assert begun == [1, 2, 3]
+        assert prepared == ["once"]
+        assert (await job.arefresh()).row.retry_count == 0
+    finally:
+        worker.stop()
+        await running
+        await app.aclose()
+
+
+async def test_a_child_that_fails_is_told_to_the_task_that_waits(app: Windlass) -> None:
+    @app.task(max_retries=0)
+    async def part(n: int) -> int:
+        if n == 1:
+            raise TerminalError("bad part")
+        return n
+
+    @app.task
+    async def whole(ctx: Context) -> str:
+        try:
+            await ctx.amap(part, range(3))
+        except ChildrenFailed as error:
+            return str(error)
+        return "fine"
+
+    job = await whole.aenqueue()
+    async with working(app):
+        assert "of 3 jobs of" in await job.aresult(PATIENCE)
+
+
+async def test_a_sync_task_waits_as_well(app: Windlass) -> None:
+    @app.task
+    def part(n: int) -> int:
+        return n + 1
+
+    @app.task
+    def whole(ctx: Context) -> list[int]:
+        parts = ctx.map(part, [1, 2])
+        return [*parts, ctx.wait_for("more", timeout=PATIENCE)]
+
+    job = await whole.aenqueue()
+    async with working(app):
+        await app.asignal(job, "more", 9)
+        assert await job.aresult(PATIENCE) == [2, 3, 9]
+
+
+async def test_a_signal_is_waited_for_without_a_slot(app: Windlass) -> None:
+    @app.task
+    async def approval(ctx: Context) -> dict[str, str]:
+        told: dict[str, str] = await ctx.await_for("approved")
+        return told
+
+    @app.task
+    async def other() -> str:
+        return "ran meanwhile"
+
+    job = await approval.aenqueue()
+    worker = app.worker(WorkerConfig(queues={"default": 1}, poll=0.05))
+    running = asyncio.create_task(worker.run())
+    try:
+        while (await job.arefresh()).state is not State.RETRYING:
+            await asyncio.sleep(0.01)
+        assert await (await other.aenqueue()).aresult(PATIENCE) == "ran meanwhile"
+        assert "waits for a signal" in str(await app.client().why(job.id))
+        await app.asignal(job.id, "approved", {"by": "ada"})
+        assert await job.aresult(PATIENCE) == {"by": "ada"}
+        with pytest.raises(ConflictError):
+            await app.asignal(job, "late")
+    finally:
+        worker.stop()
+        await running
+        await app.aclose()
+
+
+async def test_a_signal_that_does_not_come_in_time_is_an_error_to_handle(app: Windlass) -> None:
+    @app.task
+    async def patient(ctx: Context) -> str:
+        try:
+            await ctx.await_for("never", timeout=0.2)
+        except TimeoutError:
+            return "gave up"
+        return "came"
+
+    job = await patient.aenqueue()
+    async with working(app):
+        assert await job.aresult(PATIENCE) == "gave up"
