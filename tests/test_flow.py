@@ -11,6 +11,7 @@ from typing import assert_type
 import pytest
 
 from windlass import (
+    ChildrenFailed,
     ConflictError,
     Context,
     InvalidArgumentError,
@@ -24,7 +25,6 @@ from windlass import (
 )
 from windlass.core.errors import InvalidInput
 from windlass.core.ids import uuid7
-from windlass.worker.waiting import ChildrenFailed
 
 PATIENCE = 60.0
 
@@ -352,8 +352,9 @@ async def test_a_signal_is_waited_for_without_a_slot(app: Windlass) -> None:
     worker = app.worker(WorkerConfig(queues={"default": 1}, poll=0.05))
     running = asyncio.create_task(worker.run())
     try:
-        while (await job.arefresh()).state is not State.RETRYING:
-            await asyncio.sleep(0.01)
+        async for event in job.aevents():
+            if event.data.get("status") == State.RETRYING:
+                break
         assert await (await other.aenqueue()).aresult(PATIENCE) == "ran meanwhile"
         assert "waits for a signal" in str(await app.client().why(job.id))
         await app.asignal(job.id, "approved", {"by": "ada"})

@@ -8,6 +8,7 @@ from windlass.core.dependency import FlowStats
 from windlass.core.errors import (
     AuthenticationError,
     Cancel,
+    ChildrenFailed,
     CodecError,
     ConfigurationError,
     ConflictError,
@@ -46,6 +47,7 @@ __all__ = [
     "AuthenticationError",
     "Call",
     "Cancel",
+    "ChildrenFailed",
     "CodecError",
     "ConfigurationError",
     "ConflictError",

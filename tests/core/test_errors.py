@@ -22,6 +22,7 @@ CODES = {
     "QuotaExceeded": "quota_exceeded",
     "InsufficientResources": "insufficient_resources",
     "ConstraintViolation": "constraint_violation",
+    "ChildrenFailed": "children_failed",
     "RetryAfter": "retry_after",
     "Snooze": "snooze",
     "Cancel": "cancel",

@@ -10,7 +10,8 @@
     │   │   ├── AuthenticationError   the outside system refused us
     │   │   ├── QuotaExceeded         a limit that waiting will not lift
     │   │   ├── InsufficientResources this job needs more than there is
-    │   │   └── ConstraintViolation   the outside data forbids it
+    │   │   ├── ConstraintViolation   the outside data forbids it
+    │   │   └── ChildrenFailed        jobs that the task waits for ended without success
     │   ├── RetryAfter              retry, after this delay (counted)
     │   ├── Snooze                  come back after this delay (not counted)
     │   └── Cancel                  end as canceled
@@ -86,6 +87,10 @@ class InsufficientResources(TerminalError):  # noqa: N818
 
 class ConstraintViolation(TerminalError):  # noqa: N818
     code: ClassVar[str] = "constraint_violation"
+
+
+class ChildrenFailed(TerminalError):  # noqa: N818
+    code: ClassVar[str] = "children_failed"
 
 
 class RetryAfter(TaskError):  # noqa: N818

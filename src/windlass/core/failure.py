@@ -88,6 +88,10 @@ _ADVICE = {
         "deploy a worker that has the task, or name the old name in aliases=, then retry the job",
     ),
     PARENT_FAILED: ("a job it depends on failed", "see to the parent, then retry the flow"),
+    "children_failed": (
+        "jobs that it made and waited for did not succeed",
+        "see to those that the error names, then retry the job",
+    ),
     "invalid_input": ("its arguments cannot be worked with", "enqueue a corrected job"),
     "invalid_result": (
         "what it returned cannot be stored",

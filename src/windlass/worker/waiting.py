@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from windlass.core.codec import Codec, Purpose
-from windlass.core.errors import MissingInput, TerminalError
+from windlass.core.errors import ChildrenFailed, MissingInput
 from windlass.core.job import JobRow, NewJob
 from windlass.core.reference import RESULTS, needed, unpack
 from windlass.core.state import State
@@ -46,12 +46,6 @@ def suspension_in(error: BaseException) -> Suspend | None:
     if isinstance(error, BaseExceptionGroup):
         return next((it for each in error.exceptions if (it := suspension_in(each))), None)
     return None
-
-
-class ChildrenFailed(TerminalError):  # noqa: N818 - as the other terminal errors are named
-    """Jobs that a task waits for ended without success."""
-
-    code = "children_failed"
 
 
 @dataclass(slots=True)
