@@ -28,6 +28,7 @@ GROUPS = {
     "The app": ("Windlass", "Tasks"),
     "Tasks and their options": ("Task",),
     "Jobs": ("Job", "State", "NewJob"),
+    "Schedules": ("Schedules", "Planned"),
     "Inside a running task": ("Context", "StageMap"),
     "Waiting before a retry": ("exponential", "fixed", "schedule", "custom"),
     "Workers": ("Worker", "WorkerConfig"),
@@ -36,21 +37,37 @@ GROUPS = {
 CALLED = {
     "Windlass": "app", "Tasks": "tasks", "Task": "task", "Job": "job", "Context": "ctx",
     "Worker": "worker", "StageMap": "stages", "EncryptingCodec": "codec", "Twin": "jobs",
-    "LoneContext": "ctx", "VirtualClock": "clock", "Store": "store",
+    "LoneContext": "ctx", "VirtualClock": "clock", "Store": "store", "Schedules": "app.schedules",
 }  # fmt: skip
+SCHEDULED = (
+    'cron, *, tz="UTC", missed="last", name=None, args=(), kwargs=None',
+    'every=…, missed="last", name=None, args=(), kwargs=None',
+)
 FORMS = {
     "Windlass.task": ["@app.task", "@app.task(**options)"],
     "Windlass.lifespan": ["@app.lifespan"],
     "Windlass.middleware": ["@app.middleware"],
+    "Windlass.schedule": [f"@app.schedule({SCHEDULED[0]})", f"@app.schedule({SCHEDULED[1]})"],
     "Tasks.task": ["@tasks.task", "@tasks.task(**options)"],
+    "Tasks.schedule": [f"@tasks.schedule({SCHEDULED[0]})", f"@tasks.schedule({SCHEDULED[1]})"],
     "Task.options": ["task.options(**options) -> Task[P, R]"],
 }
-GIVEN = {"Job", "Context", "Task", "Worker", "Twin", "LoneContext"}  # nobody makes these oneself
+GIVEN = {
+    "Job",
+    "Context",
+    "Task",
+    "Worker",
+    "Twin",
+    "LoneContext",
+    "Schedules",
+}  # nobody makes these oneself
 # Public among Windlass's own parts only: named, so that nobody wonders, and left at that.
 INNER = {
-    "Windlass": {"app_of", "add", "prepare", "stand_in", "kit", "client", "sync"},
-    "Tasks": {"app_of", "add", "join", "leave"},
-    "Task": {"spec"},
+    "Windlass": {
+        "app_of", "add", "prepare", "stand_in", "kit", "client", "sync", "declare", "declared"
+    },
+    "Tasks": {"app_of", "add", "join", "leave", "declare", "declared"},
+    "Task": {"spec", "given"},
     "Context": {
         "ask_to_stop", "take", "put_back", "flush", "quiet", "has_said", "flushing",
         "flushed_at", "used_workspace", "children", "current_step",
@@ -64,6 +81,7 @@ NAMING = [
 FIND = [
     ("delay a job", "python.md#options-of-a-job", '`task.options(delay="5m").enqueue(…)`'),
     ("enqueue at a fixed time", "python.md#options-of-a-job", "`task.options(run_at=…)`"),
+    ("do it every night", "python.md#windlassschedule", '`@app.schedule("0 3 * * *")`'),
     ("run something first", "python.md#options-of-a-job", "`task.options(priority=5)`"),
     ("not do it twice", "python.md#options-of-a-job", '`task.options(request_id="…")`'),
     ("choose retries and timeout", "python.md#options-of-a-task", "`@app.task(max_retries=5)`"),

@@ -40,7 +40,9 @@ from windlass.core.retry import exponential, fixed, schedule
 from windlass.core.state import State
 from windlass.flow import Flow, FlowRun, Node, Nodes, chain, group
 from windlass.job import Job
+from windlass.schedules import Schedules
 from windlass.tasks import Call, Task, Tasks
+from windlass.timetable import Planned
 from windlass.worker import Context, Worker, WorkerConfig
 
 __all__ = [
@@ -68,9 +70,11 @@ __all__ = [
     "Node",
     "Nodes",
     "NotFoundError",
+    "Planned",
     "QuotaExceeded",
     "RequestError",
     "RetryAfter",
+    "Schedules",
     "SchemaError",
     "Snooze",
     "StageMap",

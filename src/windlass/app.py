@@ -26,9 +26,11 @@ from windlass.core.errors import (
 )
 from windlass.core.job import NewJob
 from windlass.core.progress import DEFAULT_STAGES
+from windlass.core.schedule import Schedule
 from windlass.core.state import State
 from windlass.flow import Flow, FlowRun
 from windlass.job import Job
+from windlass.schedules import Schedules
 from windlass.store import Store
 from windlass.stores import open_store, public_url
 from windlass.stores.transacting import Joined, Joining, Transacting, Transaction
@@ -74,6 +76,7 @@ class Windlass(TaskHome):
         self._workers = 0
         self._handles: dict[asyncio.AbstractEventLoop, Store] = {}
         self._joined: ContextVar[Joined | None] = ContextVar("joined", default=None)
+        self.schedules = Schedules(self)
 
     # -- tasks, and what is around them
 
@@ -111,8 +114,13 @@ class Windlass(TaskHome):
             middleware=self._middleware,
             workspaces=self._workspaces,
             enqueue=self.aenqueue_many,
+            declared=self._declared,
             on_loop=self._hosting,
         )
+
+    def _declared(self) -> list[Schedule]:
+        client = Client(self._root, self.codec)
+        return [one.schedule(client) for one in self.declared]
 
     @contextlib.contextmanager
     def _hosting(self, loop: asyncio.AbstractEventLoop) -> Iterator[None]:

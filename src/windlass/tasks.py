@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import (
     Any,
@@ -27,8 +27,10 @@ from windlass.core.errors import ConfigurationError, InvalidArgumentError
 from windlass.core.job import DEFAULT_POLICY, DEFAULT_QUEUE, NewJob
 from windlass.core.progress import StageMap
 from windlass.core.retry import Backoff, Exponential, Policy
+from windlass.core.schedule import Missed
 from windlass.job import Job
 from windlass.process.importing import importable, module_name
+from windlass.schedules import Declaration, Declarations
 from windlass.task import Registry, TaskOptions, TaskSpec
 from windlass.worker import Context
 
@@ -102,6 +104,11 @@ class Task(Generic[P, R]):
         return Call(self._app, self.spec, self._options, args, kwargs)
 
     @property
+    def given(self) -> EnqueueOptions:
+        """The options of its next jobs."""
+        return self._options
+
+    @property
     def _app(self) -> Enqueuer:
         return self._home.app_of(self.spec)
 
@@ -140,6 +147,7 @@ class TaskHome(ABC):
 
     def __init__(self) -> None:
         self.tasks = Registry()
+        self.declared = Declarations()
 
     @abstractmethod
     def app_of(self, spec: TaskSpec) -> Enqueuer: ...
@@ -186,6 +194,40 @@ class TaskHome(ABC):
     def add(self, specs: Iterable[TaskSpec]) -> None:
         self.tasks.add(*specs)
 
+    def schedule(
+        self,
+        cron: str | None = None,
+        *,
+        every: Duration | None = None,
+        tz: str | None = None,
+        missed: Missed | Literal["skip", "last", "all"] = "last",
+        name: str | None = None,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Callable[[Task[P, R]], Task[P, R]]:
+        """Enqueue the task below by itself: `@app.schedule("*/5 * * * *")`, `(every="5m")`.
+
+        `args` and `kwargs` are what it is called with; `name` is the task's unless you give one.
+        Workers store the schedule when they start, and one of them makes the job of each tick.
+        """
+        timing = {"cron": cron, "every": every, "tz": tz, "missed": missed}
+
+        def declare(task: Task[P, R]) -> Task[P, R]:
+            if not isinstance(task, Task):
+                raise ConfigurationError(
+                    f"{task!r:.80} is no task; put @app.schedule above @app.task"
+                )
+            if self.tasks.get(task.name) is not task.spec:
+                raise ConfigurationError(f"task {task.name!r} is scheduled where it is not known")
+            call = (args, kwargs or {})
+            self.declare([Declaration.of(name, task.spec, task.given, call, timing)])
+            return task
+
+        return declare
+
+    def declare(self, declared: Iterable[Declaration]) -> None:
+        self.declared.add(*declared)
+
 
 class Tasks(TaskHome):
     """A group of tasks without an app, for modules that the app's module imports.
@@ -204,7 +246,9 @@ class Tasks(TaskHome):
                 "this group of tasks is included in an app already; a task is enqueued to one "
                 "app, so make a group for each (or close the other app first)"
             )
+        app.declared.check(self.declared)
         app.add(self.tasks)
+        app.declare(self.declared)
         self._joined = app
 
     def leave(self) -> None:
@@ -215,6 +259,12 @@ class Tasks(TaskHome):
         if self._joined is not None:
             self._joined.add(specs)
         super().add(specs)
+
+    def declare(self, declared: Iterable[Declaration]) -> None:
+        declared = list(declared)
+        if self._joined is not None:
+            self._joined.declare(declared)
+        super().declare(declared)
 
     def app_of(self, spec: TaskSpec) -> Enqueuer:
         if self._joined is None:

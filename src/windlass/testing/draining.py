@@ -123,6 +123,7 @@ class Drainer:
             sweep=_LONG,  # time does not pass by itself here
             retention=_FOR_GOOD,
             isolate=False,  # nobody really died, and another process has nothing of the test
+            schedules=False,  # a test says when they tick
         )
         if life.doom is not None:
             config = replace(config, release=_LAST_BREATH)

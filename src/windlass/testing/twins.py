@@ -22,6 +22,8 @@ from windlass.testing.bench import Bench, BenchStore, Doom, at_once
 from windlass.testing.clock import VirtualClock
 from windlass.testing.draining import Drain, Drainer
 from windlass.testing.expecting import Expected, Seen, complain
+from windlass.timetable import Timetable
+from windlass.worker.ticker import Ticker
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -54,6 +56,23 @@ class Twin:
     def drain(self, *, until_empty: bool = False, concurrency: int = 1) -> Counter[State]:
         """The same, for a test without an event loop."""
         return self.app.sync.call(self.adrain(until_empty=until_empty, concurrency=concurrency))
+
+    async def atick(self) -> list[Job[Any]]:
+        """Enqueue what the schedules say, up to the clock's time; answers the new jobs.
+
+        Schedules of the app's code begin when the block does.
+        """
+        before = {row.id for row in self._drainer.rows()}
+        kit = self.app.kit
+        ticker = Ticker(self.store, declared=kit.declared, prepare=kit.middleware.enqueue)
+        await ticker.declare()
+        while await ticker.once() == 0:
+            pass
+        return [Job(self.app, row) for row in self._drainer.rows() if row.id not in before]
+
+    def tick(self) -> list[Job[Any]]:
+        """The same, for a test without an event loop."""
+        return self.app.sync.call(self.atick())
 
     @contextmanager
     def inline(self, *, raises: bool = False) -> Iterator[Twin]:
@@ -159,6 +178,7 @@ def twin(app: Windlass, *, clock: VirtualClock | None = None, state: Any = _OWN)
     with tempfile.TemporaryDirectory(prefix="windlass-twin-", ignore_cleanup_errors=True) as data:
         lifespan = None if state is _OWN else _yielding(state)
         with app.stand_in(made.store, Path(data), lifespan):
+            at_once(Timetable(made.store).declare(app.kit.declared()))
             yield made
 
 

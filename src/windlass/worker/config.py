@@ -26,7 +26,8 @@ class WorkerConfig:
     `lease` overrules what the tasks say about theirs; None leaves it to them. `follow` is how
     often, in seconds, running attempts look whether they are canceled. A stop waits for running
     tasks for `grace` seconds, and then for what it told to end for `release` seconds. With
-    `isolate`, a job that was running when a worker died runs in a process of its own.
+    `isolate`, a job that was running when a worker died runs in a process of its own. Without
+    `schedules`, their ticks are left to other workers.
     """
 
     queues: Mapping[str, int] = field(default_factory=lambda: {DEFAULT_QUEUE: 10})
@@ -39,6 +40,7 @@ class WorkerConfig:
     release: float = RELEASE
     burst: bool = False
     isolate: bool = True
+    schedules: bool = True
     retention: Retention = field(default_factory=Retention)
 
     def __post_init__(self) -> None:

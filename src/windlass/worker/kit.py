@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 from windlass.core.errors import ConfigurationError
 from windlass.core.job import NewJob
 from windlass.core.progress import DEFAULT_STAGES, StageMap
+from windlass.core.schedule import Schedule
 from windlass.task import where
 from windlass.worker.middleware import Middleware
 from windlass.worker.trouble import Trouble
@@ -31,8 +32,9 @@ Enqueue: TypeAlias = Callable[[list[NewJob]], Awaitable[list[Any]]]
 class Kit:
     """`app` is what the tasks belong to; child processes look for the same one.
 
-    `enqueue` stores jobs at once and answers with handles on them. `trouble` is of all jobs' steps.
-    `on_loop` surrounds a worker's life on its event loop, on which nothing may block.
+    `enqueue` stores jobs at once and answers with handles on them. `declared` are the schedules of
+    its code. `trouble` is of all jobs' steps. `on_loop` surrounds a worker's life on its
+    event loop, on which nothing may block.
     """
 
     app: Any = None
@@ -41,6 +43,7 @@ class Kit:
     middleware: Middleware = field(default_factory=Middleware)
     workspaces: Workspaces | None = None
     enqueue: Enqueue | None = None
+    declared: Callable[[], Iterable[Schedule]] = tuple
     trouble: Trouble = field(default_factory=lambda: Trouble("storing steps"))
     on_loop: Callable[[asyncio.AbstractEventLoop], AbstractContextManager[None]] = lambda _: (
         nullcontext()

@@ -39,6 +39,7 @@ from windlass.worker.registry import Registrar
 from windlass.worker.settler import Settler
 from windlass.worker.speaker import Speaker
 from windlass.worker.sweeper import Sweeper
+from windlass.worker.ticker import Ticker
 
 log = logging.getLogger("windlass.worker")
 CLEAN_EVERY = 5  # sweeps
@@ -184,8 +185,11 @@ class Worker:
         )
         settling = self._settler.run(self._fetcher.lull)
         cleaning = self._cleaner.run(CLEAN_EVERY * config.sweep)
+        kit = self._kit
+        ticker = Ticker(self._store, declared=kit.declared, prepare=kit.middleware.enqueue)
+        ticking = [ticker.run()] if config.schedules else []
         others = (sweeper, follower, speaker, registrar)
-        return [settling, cleaning, *(loop.run() for loop in others)]
+        return [settling, cleaning, *ticking, *(loop.run() for loop in others)]
 
     # -- an attempt, from claim to settle
 

@@ -1,0 +1,481 @@
+"""Schedules in a user's hands: declared above a task, in a group, or made at run time."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.worker.build import PATIENCE, work_off
+
+from windlass import (
+    ConfigurationError,
+    ConflictError,
+    Context,
+    EncryptingCodec,
+    InvalidArgumentError,
+    NewJob,
+    NotFoundError,
+    Schedules,
+    Tasks,
+    Windlass,
+)
+from windlass.client import EnqueueOptions
+from windlass.core.query import Query
+from windlass.core.schedule import SCHEDULE, Missed, Schedule
+from windlass.testing import VirtualClock
+from windlass.timetable import Timetable
+from windlass.worker.ticker import Ticker
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    in_memory = request.param == "memory"
+    return "memory:" if in_memory else f"sqlite:///{tmp_path}/jobs.db?durability=off"
+
+
+@pytest.fixture
+async def app(url: str, clock: VirtualClock) -> AsyncIterator[Windlass]:
+    app = Windlass(url, clock=clock)
+    yield app
+    await app.aclose()
+
+
+@pytest.fixture
+def plain(url: str, clock: VirtualClock) -> Iterator[Windlass]:
+    """For tests without an event loop."""
+    app = Windlass(url, clock=clock)
+    yield app
+    app.close()
+
+
+def ticker(app: Windlass) -> Ticker:
+    kit = app.kit
+    return Ticker(app.client().store, declared=kit.declared, prepare=kit.middleware.enqueue)
+
+
+async def start(app: Windlass) -> None:
+    """What a worker does first."""
+    await ticker(app).declare()
+
+
+# -- declared in code
+
+
+async def test_a_schedule_above_a_task_is_stored_by_a_worker_that_starts(app: Windlass) -> None:
+    @app.schedule("30 3 * * *", tz="Europe/Berlin", missed="all")
+    @app.task(name="report")
+    async def report() -> None: ...
+
+    assert await app.schedules.alist() == []
+    await start(app)
+    [found] = await app.schedules.alist()
+    assert (found.name, found.task, found.cron, found.tz) == (
+        "report", "report", "30 3 * * *", "Europe/Berlin"
+    )  # fmt: skip
+    assert (found.every, found.missed, found.paused, found.declared) == (
+        None, Missed.ALL, False, True
+    )  # fmt: skip
+    assert found.next_tick == datetime(2026, 1, 1, 2, 30, tzinfo=UTC)
+    assert found.last_tick is None
+
+
+async def test_a_tick_calls_the_task_with_its_arguments_and_options(
+    app: Windlass, clock: VirtualClock
+) -> None:
+    seen: list[Any] = []
+
+    @app.task(name="report", queue="slow", max_retries=7)
+    async def report(ctx: Context, country: str, days: int = 1) -> None:
+        seen.append((country, days, dict(ctx.job.headers)))
+
+    app.schedule(every="1m", args=["de"], kwargs={"days": 7})(report.options(priority=5))
+    await start(app)
+    clock.advance(60)
+    await ticker(app).once()
+    worker = await work_off(app, queues={"slow": 1})
+    assert sum(worker.settled.values()) == 1
+    tick = {"schedule": "report", "schedule-tick": "2026-01-01T00:01:00Z"}
+    assert seen == [("de", 7, tick)]
+    [row] = (await app.client().store.find(Query())).rows
+    assert (row.priority, row.policy.max_retries) == (5, 7)
+
+
+def test_the_task_stays_what_it_was() -> None:
+    app = Windlass("memory:")
+
+    @app.schedule(every="1m")
+    @app.task
+    def double(number: int = 1) -> int:
+        return 2 * number
+
+    assert double(4) == 8
+    assert double.name.endswith("double")
+    app.close()
+
+
+async def test_several_schedules_of_one_task_have_names(app: Windlass) -> None:
+    @app.schedule(every="1h")
+    @app.schedule("0 9 * * mon", name="weekly", kwargs={"days": 7})
+    @app.task(name="report")
+    async def report(days: int = 1) -> None: ...
+
+    await start(app)
+    assert [one.name for one in await app.schedules.alist()] == ["report", "weekly"]
+    with pytest.raises(ConfigurationError, match=r"two schedules are named 'report'.*name="):
+        app.schedule(every="2h")(report)
+
+
+@pytest.mark.parametrize("late", [False, True])
+async def test_a_group_brings_its_schedules_along(app: Windlass, late: bool) -> None:
+    tasks = Tasks()
+    if late:
+        app.include(tasks)
+
+    @tasks.schedule(every="1h")
+    @tasks.task(name="clean")
+    def clean() -> None: ...
+
+    if not late:
+        app.include(tasks)
+    await start(app)
+    assert [one.name for one in await app.schedules.alist()] == ["clean"]
+
+
+def test_a_group_whose_schedule_has_a_name_that_is_taken_is_not_taken_in() -> None:
+    app, tasks = Windlass("memory:"), Tasks()
+
+    @app.schedule(every="1h", name="clean")
+    @app.task
+    def sweep() -> None: ...
+
+    @tasks.schedule(every="1h")
+    @tasks.task(name="clean")
+    def clean() -> None: ...
+
+    with pytest.raises(ConfigurationError, match="two schedules are named 'clean'"):
+        app.include(tasks)
+    assert app.tasks.get("clean") is None
+    app.close()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"cron": "61 * * * *"}, "cron is '61 \\* \\* \\* \\*': bad minute"),
+        ({"cron": "* * * * *", "tz": "Europe/Berlim"}, "did you mean Europe/Berlin"),
+        ({"every": "0.5s"}, "it must be 1 s or more"),
+        ({"every": "soon"}, 'every is .soon.; write seconds, or words like "30s"'),
+        ({}, "needs either a cron text"),
+        ({"cron": "* * * * *", "every": 5}, "needs either a cron text"),
+        ({"every": 5, "tz": "Asia/Tokyo"}, "leave tz out"),
+        ({"every": 5, "missed": "some"}, "missed is 'some'; it may be 'skip', 'last', 'all'"),
+        ({"every": 5, "name": " "}, "the name of a schedule is empty"),
+        ({"every": 5, "kwargs": {"dayz": 1}}, "has no argument 'dayz'; it takes 'days'"),
+        ({"every": 5, "args": ["many"]}, "argument 'days'"),
+    ],
+)
+def test_what_is_wrong_is_told_where_it_is_declared(wrong: dict[str, Any], why: str) -> None:
+    app = Windlass("memory:")
+
+    @app.task
+    def report(days: int = 1) -> None: ...
+
+    with pytest.raises(InvalidArgumentError, match=why):
+        app.schedule(**wrong)(report)
+    app.close()
+
+
+def test_options_of_one_job_are_refused_where_they_are_declared() -> None:
+    app = Windlass("memory:")
+
+    @app.task
+    def report() -> None: ...
+
+    with pytest.raises(InvalidArgumentError, match="request_id, which is for one job"):
+        app.schedule(every=5)(report.options(request_id="r"))
+    app.close()
+
+
+def test_only_a_task_that_is_known_here_can_be_scheduled() -> None:
+    app, other = Windlass("memory:"), Windlass("memory:")
+
+    def function() -> None: ...
+
+    with pytest.raises(ConfigurationError, match=r"put @app\.schedule above @app\.task"):
+        app.schedule(every=5)(function)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="is scheduled where it is not known"):
+        app.schedule(every=5)(other.task(function))
+    app.close()
+    other.close()
+
+
+# -- code that changes
+
+
+def version(url: str, clock: VirtualClock, **timing: Any) -> Windlass:
+    """The app, as one of its versions declares it."""
+    app = Windlass(url, clock=clock)
+    kwargs = timing.pop("kwargs", None)
+
+    @app.task(name="report", max_retries=timing.pop("max_retries", 3))
+    def report(days: int = 1) -> None: ...
+
+    if timing:
+        app.schedule(name="report", kwargs=kwargs, **timing)(report)
+    return app
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/jobs.db?durability=off"
+
+
+async def stored(app: Windlass) -> Schedule:
+    [entry] = await app.client().store.list_records(SCHEDULE)
+    return Schedule.decode(entry.value)
+
+
+async def test_new_arguments_are_stored_and_the_rhythm_goes_on(
+    file: str, clock: VirtualClock
+) -> None:
+    old = version(file, clock, every="1h", kwargs={"days": 1})
+    await start(old)
+    before = await stored(old)
+    await old.aclose()
+    clock.advance("30m")
+    new = version(file, clock, every="1h", kwargs={"days": 2}, max_retries=9)
+    await start(new)
+    after = await stored(new)
+    assert (after.id, after.since, after.anchor) == (before.id, before.since, before.anchor)
+    assert (after.job.payload, after.job.policy.max_retries) == (b'{"days":2}', 9)
+    await new.aclose()
+
+
+async def test_a_new_time_begins_when_it_is_stored(file: str, clock: VirtualClock) -> None:
+    old = version(file, clock, every="1h", missed="all")
+    await start(old)
+    await old.aclose()
+    clock.advance("50m")
+    new = version(file, clock, every="1m", missed="all")
+    await start(new)
+    await ticker(new).once()
+    assert (await new.client().store.find(Query())).rows == []
+    await new.aclose()
+
+
+async def test_a_pause_made_at_run_time_outlives_a_deploy(file: str, clock: VirtualClock) -> None:
+    old = version(file, clock, every="1h")
+    await start(old)
+    await old.schedules.apause("report")
+    await old.aclose()
+    new = version(file, clock, every="2h")
+    await start(new)
+    found = await new.schedules.aget("report")
+    assert (found.paused, found.every, found.next_tick) == (True, 7200.0, None)
+    await new.aclose()
+
+
+async def test_what_code_no_longer_declares_stays_until_it_is_deleted(
+    file: str, clock: VirtualClock
+) -> None:
+    """Another app on the same store may declare it."""
+    old = version(file, clock, every="1h")
+    await start(old)
+    await old.aclose()
+    new = version(file, clock)
+    await start(new)
+    assert (await new.schedules.adelete("report")).declared
+    await start(new)
+    assert await new.schedules.alist() == []
+    await new.aclose()
+
+
+async def test_what_was_deleted_comes_back_if_code_declares_it(
+    app: Windlass, clock: VirtualClock
+) -> None:
+    @app.schedule(every="1h", missed="all")
+    @app.task(name="report")
+    def report() -> None: ...
+
+    await start(app)
+    first = await stored(app)
+    await app.schedules.adelete("report")
+    clock.advance("5h")
+    await start(app)
+    again = await stored(app)
+    assert again.id != first.id
+    assert again.since == clock.now()
+
+
+async def test_code_wins_over_what_was_made_at_run_time_under_its_name(
+    file: str, clock: VirtualClock
+) -> None:
+    app = version(file, clock, every="1h")
+    job = app.prepare(next(iter(app.tasks)), (), {}, EnqueueOptions())
+    await app.schedules.aadd("report", job, every="5m")
+    await start(app)
+    found = await app.schedules.aget("report")
+    assert (found.every, found.declared) == (3600.0, True)
+    await app.aclose()
+
+
+async def test_an_encrypting_codec_hides_the_arguments_and_knows_them_again(
+    clock: VirtualClock,
+) -> None:
+    app = Windlass("memory:", clock=clock, codec=EncryptingCodec({"k": bytes(32)}))
+
+    @app.schedule(every="1h", kwargs={"secret": "swordfish"})
+    @app.task(name="report")
+    def report(secret: str) -> None: ...
+
+    await start(app)
+    [entry] = await app.client().store.list_records(SCHEDULE)
+    assert b"swordfish" not in entry.value
+    await start(app)
+    [again] = await app.client().store.list_records(SCHEDULE)
+    assert again.version == 1, "though the ciphertext differs each time"
+    await app.aclose()
+
+
+# -- at run time
+
+
+async def test_schedules_are_added_listed_paused_resumed_and_deleted(
+    app: Windlass, clock: VirtualClock
+) -> None:
+    @app.task(name="report")
+    async def report(country: str) -> None: ...
+
+    made = await app.schedules.aadd("daily", report.new_job("de"), cron="0 3 * * *")
+    assert (made.task, made.declared) == ("report", False)
+    assert made.next_tick == datetime(2026, 1, 1, 3, tzinfo=UTC)
+    await app.schedules.aadd("often", report.options(queue="q").new_job(country="fr"), every="5m")
+    assert [one.name for one in await app.schedules.alist()] == ["daily", "often"]
+    paused = await app.schedules.apause("often")
+    assert (paused.paused, paused.next_tick) == (True, None)
+    clock.advance("1h")
+    resumed = await app.schedules.aresume("often")
+    assert resumed.next_tick == datetime(2026, 1, 1, 1, 5, tzinfo=UTC)
+    await app.schedules.adelete("often")
+    assert [one.name for one in await app.schedules.alist()] == ["daily"]
+
+
+async def test_the_last_tick_is_told(app: Windlass, clock: VirtualClock) -> None:
+    @app.task(name="report")
+    async def report() -> None: ...
+
+    await app.schedules.aadd("often", report.new_job(), every="5m")
+    clock.advance("5m")
+    await ticker(app).once()
+    found = await app.schedules.aget("often")
+    assert found.last_tick == datetime(2026, 1, 1, 0, 5, tzinfo=UTC)
+    assert found.next_tick == datetime(2026, 1, 1, 0, 10, tzinfo=UTC)
+
+
+async def test_a_job_can_be_had_at_once_beside_the_ticks(
+    app: Windlass, clock: VirtualClock
+) -> None:
+    seen: list[str] = []
+
+    @app.middleware
+    def watch(new: NewJob) -> NewJob:
+        seen.append(new.task)
+        return new
+
+    @app.task(name="report")
+    async def report(country: str) -> str:
+        return country
+
+    await app.schedules.aadd("daily", report.new_job("de"), cron="0 3 * * *")
+    await app.schedules.apause("daily")
+    one, two = [await app.schedules.arun("daily") for _ in range(2)]
+    assert one.id != two.id
+    assert seen == ["report", "report"]
+    assert one.row.headers == {"schedule": "daily"}
+    await work_off(app)
+    assert await one.aresult(PATIENCE) == "de"
+
+
+async def test_a_name_that_is_taken_is_a_conflict(app: Windlass) -> None:
+    @app.task(name="report")
+    async def report() -> None: ...
+
+    await app.schedules.aadd("daily", report.new_job(), every="5m")
+    with pytest.raises(ConflictError, match="there is a schedule 'daily' already"):
+        await app.schedules.aadd("daily", report.new_job(), every="6m")
+    assert (await app.schedules.aget("daily")).every == 300.0
+
+
+@pytest.mark.parametrize("verb", ["aget", "apause", "aresume", "adelete", "arun"])
+async def test_what_is_not_there_is_not_found(app: Windlass, verb: str) -> None:
+    with pytest.raises(NotFoundError, match=r"no schedule 'daily'$"):
+        await getattr(app.schedules, verb)("daily")
+
+    @app.schedule(every="1h", name="daily")
+    @app.task
+    async def report() -> None: ...
+
+    with pytest.raises(NotFoundError, match="declared in code, and a worker that starts stores it"):
+        await getattr(app.schedules, verb)("daily")
+
+
+async def test_a_change_that_meets_another_is_made_after_it(app: Windlass) -> None:
+    @app.task(name="report")
+    async def report() -> None: ...
+
+    await app.schedules.aadd("daily", report.new_job(), every="5m")
+    store = app.client().store
+    table = Timetable(store)
+    met = False
+
+    def change(old: Schedule, now: int) -> Schedule:
+        return replace(old, paused=True, declared=f"{old.missed}{now}")
+
+    original = table._read
+
+    async def read(name: str) -> Any:
+        nonlocal met
+        found = await original(name)
+        if not met:
+            met = True
+            await Timetable(store)._change(name, lambda old, _: replace(old, missed=Missed.ALL))
+        return found
+
+    table._read = read  # type: ignore[method-assign]
+    changed = await table._change("daily", change)
+    assert (changed.paused, changed.missed) == (True, Missed.ALL)
+
+
+# -- both doors
+
+
+def test_the_sync_door_does_the_same_without_an_event_loop(plain: Windlass) -> None:
+    @plain.task(name="report")
+    def report() -> None: ...
+
+    plain.schedules.add("daily", report.new_job(), every="5m", missed="skip")
+    assert [one.missed for one in plain.schedules.list()] == [Missed.SKIP]
+    assert plain.schedules.pause("daily").paused
+    assert not plain.schedules.resume("daily").paused
+    assert plain.schedules.get("daily").task == "report"
+    assert plain.schedules.run("daily").state == "queued"
+    plain.schedules.delete("daily")
+    assert plain.schedules.list() == []
+
+
+@pytest.mark.parametrize("name", ["add", "list", "get", "pause", "resume", "delete", "run"])
+def test_the_two_doors_take_the_same_arguments(name: str) -> None:
+    one, two = getattr(Schedules, name), getattr(Schedules, f"a{name}")
+    assert inspect.signature(one) == inspect.signature(two)
+    assert inspect.iscoroutinefunction(two)
+    assert not inspect.iscoroutinefunction(one)
