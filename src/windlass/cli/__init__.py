@@ -7,7 +7,19 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from windlass.cli import bench, check, config, dev, enqueue, jobs, migrate, queues, worker, workers
+from windlass.cli import (
+    bench,
+    check,
+    config,
+    dev,
+    enqueue,
+    jobs,
+    migrate,
+    queues,
+    schedules,
+    worker,
+    workers,
+)
 from windlass.cli.terminal import complain, exit_code, forgive
 from windlass.core.errors import WindlassError
 
@@ -48,6 +60,7 @@ cli.command("worker")(worker.worker)
 cli.command("enqueue")(enqueue.enqueue)
 cli.add_typer(jobs.commands, name="jobs")
 cli.add_typer(queues.commands, name="queues")
+cli.add_typer(schedules.commands, name="schedules")
 cli.add_typer(workers.commands, name="workers")
 cli.command("migrate")(migrate.migrate)
 cli.command("check")(check.check)

@@ -45,7 +45,7 @@ def enqueue(
 
     Example: windlass enqueue transcode path=in.mp4 width=640 -A tasks:app --watch
     """
-    values = dict(_argument(text) for text in arguments or ())
+    values = dict(argument(text) for text in arguments or ())
     options = EnqueueOptions(
         queue=queue,
         priority=priority,
@@ -70,8 +70,8 @@ async def _enqueue(
     as_json: bool,
 ) -> bool:
     try:
-        spec = _task(app, name)
-        [job] = await app.aenqueue_many([_prepared(app, spec, values, options)])
+        spec = find_task(app, name)
+        [job] = await app.aenqueue_many([prepared(app, spec, values, options)])
         client = app.client()
         if watch:
             return await follow(client, job.row, as_json=as_json)
@@ -85,7 +85,7 @@ async def _enqueue(
     return True
 
 
-def _argument(text: str) -> tuple[str, Any]:
+def argument(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier():
         raise InvalidArgumentError(f"{text!r} is no argument; write name=value, as width=640")
@@ -95,7 +95,7 @@ def _argument(text: str) -> tuple[str, Any]:
         return name, value
 
 
-def _prepared(
+def prepared(
     app: Windlass, spec: TaskSpec, values: dict[str, Any], options: EnqueueOptions
 ) -> NewJob:
     """Say how to write a text that looks like JSON, which is what goes wrong here and only here."""
@@ -108,7 +108,7 @@ def _prepared(
         raise
 
 
-def _task(app: Windlass, name: str) -> TaskSpec:
+def find_task(app: Windlass, name: str) -> TaskSpec:
     exact = app.tasks.get(name)
     if exact is not None:
         return exact

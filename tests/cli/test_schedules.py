@@ -1,0 +1,147 @@
+"""`windlass schedules`: seeing, adding, pausing, running and deleting what makes jobs by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from windlass.stores import open_store
+from windlass.testing import make_job
+from windlass.timetable import Timetable, plan
+
+APP = ("-A", "tasks:app")
+
+
+@pytest.fixture
+def ask(ask: Any) -> Any:
+    """Each command imports the app for itself, as each process would: the last one closed it."""
+
+    def asked(*words: str) -> Any:
+        sys.modules.pop("tasks", None)
+        return ask(*words)
+
+    return asked
+
+
+@pytest.fixture
+def add(ask: Any) -> Any:
+    """Add a schedule by the command; answers what it says of it."""
+
+    def added(name: str, *words: str) -> Any:
+        done = ask("schedules", "add", name, "greet", "name=ada", *words, *APP, "--json")
+        assert done.code == 0, done.err
+        return done.json
+
+    return added
+
+
+def test_a_schedule_is_added_and_listed(ask: Any, add: Any) -> None:
+    facts = add("nightly", "--cron", "30 3 * * *", "--tz", "Europe/Berlin", "--missed", "all")
+    assert facts == {
+        "name": "nightly",
+        "task": "tasks.greet",
+        "cron": "30 3 * * *",
+        "every": None,
+        "tz": "Europe/Berlin",
+        "missed": "all",
+        "paused": False,
+        "declared": False,
+        "lastTick": None,
+        "nextTick": facts["nextTick"],
+    }
+    assert facts["nextTick"].endswith(":30:00Z")
+    assert ask("schedules", "list", "--json").json == [facts]
+    add("often", "--every", "90m")
+    head, first, second = ask("schedules", "list").out.splitlines()
+    assert head.split() == ["schedule", "when", "task", "missed", "last", "next"]
+    assert "30 3 * * * Europe/Berlin" in first
+    assert "never" in first
+    assert "every 90m" in second
+    assert "in 1h" in second
+
+
+def test_in_a_narrow_terminal_nothing_is_cut(
+    ask: Any, add: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add("a-rather-long-name-for-a-schedule", "--cron", "0 0 1 1 *", "--tz", "America/New_York")
+    monkeypatch.setenv("COLUMNS", "50")
+    out = ask("schedules", "list").out
+    assert "a-rather-long-name-for-a-schedule" in out
+    assert "0 0 1 1 * America/New_York: tasks.greet" in out
+
+
+def test_without_schedules_it_says_how_to_make_one(ask: Any, put: Any) -> None:
+    put("add", a=1, run=False)
+    done = ask("schedules", "list")
+    assert (done.code, done.out) == (0, "")
+    assert "windlass schedules add" in done.err
+    assert ask("schedules", "list", "--json").json == []
+
+
+def test_a_schedule_is_paused_and_goes_on(ask: Any, add: Any) -> None:
+    add("often", "--every", "5m")
+    assert ask("schedules", "pause", "often").out == "often paused\n"
+    assert ask("schedules", "list").out.splitlines()[1].split()[-1] == "paused"
+    assert ask("schedules", "resume", "often").out.startswith("often goes on; it ticks in 4m")
+    assert ask("schedules", "pause", "often", "--json").json["paused"] is True
+
+
+def test_a_job_of_it_is_enqueued_now(ask: Any, add: Any) -> None:
+    add("often", "--every", "5m", "--queue", "slow", "--priority", "4", "--unique-key", "k")
+    made = ask("schedules", "run", "often", "--json").json
+    assert (made["task"], made["queue"], made["priority"]) == ("tasks.greet", "slow", 4)
+    shown = ask("jobs", "show", made["id"], "--json").json
+    assert (shown["payload"], shown["headers"]) == ({"name": "ada"}, {"schedule": "often"})
+    assert shown["uniqueKey"] == "k"
+    assert " queued" in ask("schedules", "run", "often").out
+
+
+def test_a_schedule_is_deleted(ask: Any, add: Any) -> None:
+    add("often", "--every", "5m")
+    done = ask("schedules", "delete", "often")
+    assert (done.code, done.out, done.err) == (0, "often deleted\n", "")
+    assert ask("schedules", "list", "--json").json == []
+
+
+def test_who_deletes_what_code_declares_is_told_that_it_comes_back(ask: Any, place: Path) -> None:
+    async def declare() -> None:
+        async with open_store(f"sqlite:///{place}/windlass.db") as store:
+            made = plan("coded", make_job(), every="1h")
+            await Timetable(store).declare([replace(made, declared="x")])
+
+    asyncio.run(declare())
+    done = ask("schedules", "delete", "coded")
+    assert done.code == 0
+    assert "a worker that starts brings it back" in " ".join(done.err.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["greet", "name=x"], "needs either a cron text"),
+        (["greet", "name=x", "--cron", "* * *"], "wrong number of fields"),
+        (["greet", "name=x", "--cron", "* * * * *", "--tz", "Berlin"], "mean Europe/Berlin"),
+        (["greet", "name=x", "--every", "1ms"], "it must be 1 s or more"),
+        (["greet", "nam=x", "--every", "5m"], "has no argument 'nam'"),
+        (["great", "name=x", "--every", "5m"], "did you mean 'greet'?"),
+        (["greet", "--every", "5m"], "missing a required argument: 'name'"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_told(ask: Any, words: list[str], why: str) -> None:
+    done = ask("schedules", "add", "x", *words, *APP)
+    assert done.code == 2
+    assert why in " ".join(done.err.split())
+
+
+def test_a_name_that_is_taken_or_unknown_is_a_no(ask: Any, add: Any) -> None:
+    add("often", "--every", "5m")
+    taken = ask("schedules", "add", "often", "greet", "name=x", "--every", "5m", *APP)
+    assert (taken.code, "there is a schedule 'often' already" in taken.err) == (1, True)
+    for verb in ("pause", "resume", "delete", "run"):
+        done = ask("schedules", verb, "rarely")
+        assert (done.code, done.err) == (1, "error: no schedule 'rarely'\n")
