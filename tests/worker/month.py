@@ -12,6 +12,7 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from itertools import takewhile
+from uuid import UUID
 
 from windlass.core.clock import SECOND, Instant
 from windlass.core.errors import StoreUnavailableError
@@ -71,11 +72,11 @@ class Month:
         self.restarts = 0
         self._handles = [store.twin() for _ in range(TICKERS)]
         self._tickers = [self._ticker(handle) for handle in self._handles]
-        self._done: list[tuple[Instant, object]] = []
+        self._done: list[tuple[Instant, UUID]] = []
 
     def _ticker(self, handle: Store) -> Ticker:
         line = Frozen(
-            handle, self._chance.random, lose=0.03, repeat=0.03, delay=True,
+            handle, self._chance.random, lose=0.08, repeat=0.08, delay=True,
             raise_lost=True,
         )  # fmt: skip
         line.chance, line.first = self._chance, {}
@@ -125,10 +126,9 @@ class Month:
             self.ran[row.headers[NAME_HEADER], row.headers[TICK_HEADER]] += 1
             await settle_one(self._store, row, Succeeded())
             self._done.append((self._clock.now(), row.id))
-        old = [job for at, job in self._done if at < self._clock.now() - DAY * SECOND]
-        if old:
-            await self._store.delete(old)  # type: ignore[arg-type]
-            self._done = [(at, job) for at, job in self._done if job not in set(old)]
+        yesterday = self._clock.now() - round(DAY) * SECOND
+        await self._store.delete([job for at, job in self._done if at < yesterday])
+        self._done = [(at, job) for at, job in self._done if at >= yesterday]
 
 
 async def settle(ticker: Ticker) -> None:

@@ -21,12 +21,12 @@ MONTH = round(30 * DAY) * SECOND
 
 
 async def a_month(
-    store: Store, clock: VirtualClock, missed: str, *, outages: bool
+    store: Store, clock: VirtualClock, missed: str, *, outages: bool, time: int = MONTH
 ) -> tuple[Month, int]:
     begin = clock.now()
     planned = schedules(missed)
     life = Month(store, clock, seed=7, outages=outages)
-    await life.live(planned, begin + MONTH)
+    await life.live(planned, begin + time)
     wanted = expected(planned, begin, clock.now())
     lost, repeated = wanted - life.ran, life.ran - wanted
     assert (lost, repeated) == ({}, {})
@@ -49,6 +49,13 @@ async def test_with_all_no_tick_is_lost_though_nobody_ticks_for_hours(begin: int
     clock = VirtualClock(begin)
     async with open_store("memory:", clock=clock) as store:
         await a_month(store, clock, "all", outages=True)
+
+
+async def test_a_week_shows_a_tick_that_is_lost_or_repeated() -> None:
+    """Shorter, for the mistakes that are planted (tests/teeth/ticking.py)."""
+    clock = VirtualClock(SPRING)
+    async with open_store("memory:", clock=clock) as store:
+        await a_month(store, clock, "all", outages=True, time=MONTH // 4)
 
 
 async def test_each_tick_of_a_month_becomes_one_job_on_a_file(tmp_path: Path) -> None:
