@@ -2,7 +2,7 @@
 
 A tick is an instant at which a schedule makes a job. Its job's id is made of the schedule's id and
 that instant: whoever sees the tick enqueues the same job, so no leader is needed. A mark says how
-far the ticks have become jobs; it moves after they have (docs/design/decisions/0014).
+far the ticks have become jobs; it moves after they have (docs/design/decisions/0016).
 """
 
 from __future__ import annotations
