@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from windlass.core.clock import SECOND, Instant, to_datetime
 from windlass.core.duration import Duration, seconds
-from windlass.core.errors import ConflictError, InvalidArgumentError, NotFoundError
+from windlass.core.errors import (
+    ConflictError,
+    InvalidArgumentError,
+    NotFoundError,
+    WindlassError,
+)
 from windlass.core.ids import uuid7
 from windlass.core.job import NewJob
 from windlass.core.records import Entry, Put
@@ -28,6 +34,8 @@ from windlass.core.schedule import (
 )
 from windlass.cron import microseconds, ticks_of
 from windlass.store import Store
+
+log = logging.getLogger("windlass")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +118,13 @@ class Timetable:
             after = found[-1].key
 
     async def list(self) -> Sequence[Planned]:
-        schedules = [Schedule.decode(entry.value) async for entry in self.entries()]
+        """All that this version understands."""
+        schedules: list[Schedule] = []
+        async for entry in self.entries():
+            try:
+                schedules.append(Schedule.decode(entry.value))
+            except (ValueError, TypeError, LookupError) as error:
+                log.warning("schedule %r cannot be read here: %r", entry.key, error)
         return await self._planned(schedules)
 
     async def get(self, name: str) -> Planned:
@@ -196,8 +210,17 @@ def _put(schedule: Schedule, expected: int) -> Put:
     return Put(kind=SCHEDULE, key=schedule.name, value=schedule.encode(), expected=expected)
 
 
+def _next(one: Schedule, mark: Mark | None, now: Instant) -> Instant:
+    if one.paused:
+        return NEVER
+    try:
+        return next(ticks_of(one)(max(now, reached(one, mark))), NEVER)
+    except WindlassError:
+        return NEVER  # its time zone is not known here; a worker that knows it ticks
+
+
 def _planned(one: Schedule, mark: Mark | None, now: Instant) -> Planned:
-    upcoming = NEVER if one.paused else next(ticks_of(one)(max(now, reached(one, mark))), NEVER)
+    upcoming = _next(one, mark, now)
     return Planned(
         name=one.name,
         task=one.job.task,

@@ -305,6 +305,33 @@ async def test_a_schedule_that_is_not_understood_holds_up_no_other(
     )
 
 
+async def test_a_mark_that_is_not_understood_holds_up_no_other(
+    store: MemoryStore, clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = await add(store, "bad")
+    await add(store, "good")
+    await store.put_records([Put(kind=MARK, key=str(made.id), value=b"?")])
+    ticker = Ticker(store)
+    clock.advance(60)
+    await ticker.once()
+    await ticker.once()
+    assert [row.headers["schedule"] for row in await jobs(store)] == ["good"]
+    assert caplog.text.count("schedule 'bad' cannot tick, until it is changed") == 1
+
+
+async def test_a_list_shows_all_that_is_understood(store: MemoryStore, clock: VirtualClock) -> None:
+    made = await add(store)
+    far = replace(begun(made, clock.now()), cron="* * * * *", every=None, tz="Mars/Olympus")
+    await store.put_records(
+        [
+            Put(kind=SCHEDULE, key="a", value=b'{"from":"the future"}'),
+            Put(kind=SCHEDULE, key="z", value=replace(far, name="z").encode()),
+        ]
+    )
+    often, elsewhere = await Timetable(store).list()
+    assert (often.name, elsewhere.name, elsewhere.next_tick) == ("often", "z", None)
+
+
 async def test_a_job_that_is_refused_is_told_and_ends_nothing(
     store: MemoryStore, clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -405,11 +432,14 @@ async def test_more_schedules_than_a_page_has_are_all_seen(
         async def list_records(self, kind: str, after: str = "", limit: int = 2) -> list[Entry]:
             return await super().list_records(kind, after, 2)
 
+    monkeypatch.setattr(module, "BATCH", 2)
     for number in range(5):
         await add(store, f"s{number}")
     clock.advance(60)
-    await Ticker(Paged(store, lambda _: None)).once()
+    asked: list[str] = []
+    await Ticker(Paged(store, asked.append)).once()
     assert len(await ticks(store)) == 5
+    assert asked.count("enqueue") == 3
 
 
 # -- what code declares

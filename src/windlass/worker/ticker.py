@@ -24,7 +24,7 @@ from windlass.core.clock import SECOND, Instant
 from windlass.core.errors import StoreError
 from windlass.core.job import NewJob
 from windlass.core.records import Entry, Put
-from windlass.core.schedule import MARK, NAME_HEADER, Due, Mark, Schedule, Ticks, due, job_of
+from windlass.core.schedule import MARK, NAME_HEADER, NEVER, Due, Mark, Schedule, Ticks, due, job_of
 from windlass.cron import ticks_of
 from windlass.store import Store
 from windlass.timetable import Timetable
@@ -34,6 +34,7 @@ log = logging.getLogger("windlass.worker")
 LOOK = 5.0  # seconds after which to look for new and changed schedules
 AGAIN = 1.0  # seconds after which to try again what failed
 STALE = 30.0  # seconds after which a mark that was read is not relied on
+BATCH = 50  # schedules that are seen to in one go
 SHORT = 0.001  # seconds to wait at least, for clocks that differ a little
 
 
@@ -100,8 +101,8 @@ class Ticker:
             for plan in plans:
                 plan.next = 0
         waiting = [plan for plan in plans if plan.next <= now]
-        if waiting:
-            await self._tick(waiting, now)
+        for start in range(0, len(waiting), BATCH):
+            await self._tick(waiting[start : start + BATCH], now)
         ahead = (min(plan.next for plan in plans) - now) / SECOND
         return min(max(ahead, SHORT if ahead > 0 else 0.0), LOOK)
 
@@ -171,5 +172,9 @@ def _understood(entry: Entry) -> _Plan | None:
 
 
 def _due(plan: _Plan, entry: Entry | None, now: Instant) -> Due:
-    mark = None if entry is None else Mark.decode(entry.value)
-    return due(plan.schedule, mark, plan.ticks, now)
+    try:
+        mark = None if entry is None else Mark.decode(entry.value)
+        return due(plan.schedule, mark, plan.ticks, now)
+    except Exception:
+        log.exception("schedule %r cannot tick, until it is changed", plan.schedule.name)
+        return Due((), NEVER)
