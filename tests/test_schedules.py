@@ -401,7 +401,7 @@ async def test_a_job_can_be_had_at_once_beside_the_ticks(
     one, two = [await app.schedules.arun("daily") for _ in range(2)]
     assert one.id != two.id
     assert seen == ["report", "report"]
-    assert one.row.headers == {"schedule": "daily"}
+    assert one.row.headers == {"schedule": "daily", "schedule-tick": "2026-01-01T00:00:00Z"}
     await work_off(app)
     assert await one.aresult(PATIENCE) == "de"
 

@@ -161,7 +161,7 @@ class Timetable:
     async def job(self, name: str) -> NewJob:
         """A job of it beside its ticks, to be enqueued now, also while it is paused."""
         schedule, _ = await self._read(name)
-        return extra_job(schedule, uuid7())
+        return extra_job(schedule, uuid7(), await self._store.ping())
 
     async def declare(self, declared: Iterable[Schedule]) -> None:
         """Store what code declares, where it says something else than when it was stored."""

@@ -186,7 +186,7 @@ def test_a_job_says_which_schedule_and_which_tick_it_is_of() -> None:
     assert tick.headers == {
         "trace": "x", "schedule": "hourly", "schedule-tick": "2026-01-01T00:00:00Z"
     }  # fmt: skip
-    assert extra_job(one, UUID(int=9)).headers == {"trace": "x", "schedule": "hourly"}
+    assert extra_job(one, UUID(int=9), 1_767_225_600 * SECOND) == replace(tick, id=UUID(int=9))
 
 
 def test_a_schedule_is_read_back_as_it_was_written() -> None:

@@ -167,13 +167,16 @@ def interval(anchor: Instant, every: int) -> Ticks:
 
 def job_of(schedule: Schedule, tick: Instant) -> NewJob:
     """The job that a tick makes: the same, whoever makes it and however often."""
-    headers = {**schedule.job.headers, NAME_HEADER: schedule.name, TICK_HEADER: iso(tick)}
-    return replace(schedule.job, id=uuid5(schedule.id, str(tick)), headers=headers)
+    return _job(schedule, uuid5(schedule.id, str(tick)), tick)
 
 
-def extra_job(schedule: Schedule, job_id: UUID) -> NewJob:
-    """A job beside the ticks, because somebody wants it now."""
-    headers = {**schedule.job.headers, NAME_HEADER: schedule.name}
+def extra_job(schedule: Schedule, job_id: UUID, now: Instant) -> NewJob:
+    """A job beside the ticks, because somebody wants it now: to its task, now is the tick."""
+    return _job(schedule, job_id, now)
+
+
+def _job(schedule: Schedule, job_id: UUID, instant: Instant) -> NewJob:
+    headers = {**schedule.job.headers, NAME_HEADER: schedule.name, TICK_HEADER: iso(instant)}
     return replace(schedule.job, id=job_id, headers=headers)
 
 
