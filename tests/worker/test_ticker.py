@@ -469,6 +469,16 @@ async def test_what_is_declared_as_before_is_not_written(store: MemoryStore) -> 
     assert "put_records" not in asked
 
 
+async def test_what_cannot_be_stored_holds_up_nothing_else(
+    store: MemoryStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    large = plan("large", make_job(payload=b"x" * 1_000_000), every="1h")
+    small = plan("small", make_job(), every="1h")
+    await Ticker(store, declared=lambda: declared(large, small)).declare()
+    assert [one.name for one in await Timetable(store).list()] == ["small"]
+    assert "schedule 'large' of the code cannot be stored" in caplog.text
+
+
 async def test_two_workers_that_start_at_once_declare_one_schedule(
     store: MemoryStore, clock: VirtualClock
 ) -> None:

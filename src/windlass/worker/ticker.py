@@ -88,7 +88,13 @@ class Ticker:
 
     async def declare(self) -> None:
         """Store the schedules of the app's code, where they are new or changed."""
-        await self._timetable.declare(self._declared())
+        for one in self._declared():
+            try:
+                await self._timetable.declare([one])
+            except StoreError:
+                raise
+            except Exception:
+                log.exception("schedule %r of the code cannot be stored", one.name)
 
     async def once(self) -> float:
         """Make jobs of the ticks that are due; answers after how many seconds to look again."""
@@ -122,9 +128,9 @@ class Ticker:
         keys = [str(plan.schedule.id) for plan in plans]
         marks = await self._store.get_records(MARK, keys)
         found = [_due(plan, entry, now) for plan, entry in zip(plans, marks, strict=True)]
+        jobs = [job for plan, it in zip(plans, found, strict=True) for job in self._jobs(plan, it)]
         if time() - asked > STALE:
             return  # others may have been here; look again
-        jobs = [job for plan, it in zip(plans, found, strict=True) for job in self._jobs(plan, it)]
         await self._enqueue(jobs)
         await self._move(plans, found, marks)
 
