@@ -43,10 +43,11 @@ from windlass.job import Job
 from windlass.schedules import Schedules
 from windlass.tasks import Call, Task, Tasks
 from windlass.timetable import Planned
-from windlass.worker import Context, Worker, WorkerConfig
+from windlass.worker import Batch, Context, Item, Worker, WorkerConfig
 
 __all__ = [
     "AuthenticationError",
+    "Batch",
     "Call",
     "Cancel",
     "ChildrenFailed",
@@ -63,6 +64,7 @@ __all__ = [
     "InvalidArgumentError",
     "InvalidInput",
     "InvalidResult",
+    "Item",
     "Job",
     "JobFailedError",
     "MissingInput",

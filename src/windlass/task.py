@@ -30,6 +30,7 @@ from windlass.core.retry import Backoff, Policy
 
 _NAMED = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
 CONTEXT = "ctx"
+_OWN: Any = object()
 _CONFIG = ConfigDict(ser_json_inf_nan="constants")  # for the codec to refuse: else they become null
 _AS_JSON: Any = {"mode": "json", "by_alias": True, "round_trip": True}  # what can be read back
 
@@ -55,10 +56,11 @@ class TaskOptions:
 class Signature:
     """The arguments of a task, checked both when a job is enqueued and when it is run."""
 
-    def __init__(self, function: Callable[..., Any], name: str) -> None:
+    def __init__(self, function: Callable[..., Any], name: str, *, result: Any = _OWN) -> None:
+        """`result` is its type, where the function's own annotation does not say it."""
         self._name = name
         parameters = list(inspect.signature(function).parameters.values())
-        hints = _hints(function, name)
+        hints = hints_of(function, name)
         self.takes_context = bool(parameters) and parameters[0].name == CONTEXT
         self._bound = inspect.Signature(parameters[1:] if self.takes_context else parameters)
         self._arguments: dict[str, TypeAdapter[Any]] = {}
@@ -81,7 +83,7 @@ class Signature:
             for key, parameter in self._bound.parameters.items()
             if parameter.default is inspect.Parameter.empty
         ]
-        result = hints.get("return", Any)
+        result = hints.get("return", Any) if result is _OWN else result
         never = result in (NoReturn, Never)
         self._result = _adapter(Any if never else result, f"the result of task {name!r}")
 
@@ -205,14 +207,18 @@ def encode_result(value: Any, codec: Codec) -> bytes:
     return data
 
 
-def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
+def hints_of(function: Callable[..., Any], name: str) -> dict[str, Any]:
+    """The types of its parameters; of a class, those that its fields or its `__init__` name."""
     try:
-        return get_type_hints(function, include_extras=True)
+        hints = get_type_hints(function, include_extras=True)
+        if isinstance(function, type) and not hints and "__init__" in vars(function):
+            hints = get_type_hints(vars(function)["__init__"], include_extras=True)
     except NameError as error:
         raise ConfigurationError(
             f"the annotations of task {name!r} cannot be read: {error}; they are needed when it "
             "runs, so the name must be imported there, and not only for type checkers"
         ) from None
+    return hints
 
 
 def _adapter(kind: Any, whose: str) -> TypeAdapter[Any]:

@@ -32,9 +32,11 @@ from windlass.job import Job
 from windlass.process.importing import importable, module_name
 from windlass.schedules import Declaration, Declarations
 from windlass.task import Registry, TaskOptions, TaskSpec
-from windlass.worker import Context
+from windlass.worker import Batch, Context
+from windlass.worker.batch import BatchSpec
 
 P = ParamSpec("P")
+A = TypeVar("A")
 R = TypeVar("R")
 _Errors: TypeAlias = type[BaseException] | Iterable[type[BaseException]]
 Stages: TypeAlias = StageMap | Mapping[str, tuple[str, tuple[int, int] | None]]
@@ -142,6 +144,20 @@ class TaskMaker:
         return self._make(function)
 
 
+class BatchMaker(Generic[P, A]):
+    """What `@app.task(batch=…, args=…)` answers: still to be given its function."""
+
+    def __init__(self, make: Callable[[Callable[..., Any]], Task[Any, Any]]) -> None:
+        self._make = make
+
+    @overload
+    def __call__(self, function: Callable[[Batch[A, R]], Awaitable[None]]) -> Task[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[[Batch[A, R]], None]) -> Task[P, R]: ...
+    def __call__(self, function: Callable[..., Any]) -> Task[Any, Any]:
+        return self._make(function)
+
+
 class TaskHome(ABC):
     """Where tasks are made and found: an app, or a group that joins one."""
 
@@ -161,18 +177,25 @@ class TaskHome(ABC):
     @overload
     def task(self, function: Callable[P, R]) -> Task[P, R]: ...
     @overload
+    def task(
+        self, *, batch: int, args: Callable[P, A], wait: Duration = 0, **options: Any
+    ) -> BatchMaker[P, A]: ...
+    @overload
     def task(self, **options: Any) -> TaskMaker: ...
     def task(self, function: Callable[..., Any] | None = None, **options: Any) -> Any:
         """Make a task of a function: `@app.task`, or `@app.task(queue=…, max_retries=…)`.
 
-        `name=` is what jobs store; `aliases=` are the names it had before.
+        `name=` is what jobs store; `aliases=` are the names it had before. With `batch=100`, one
+        call gets up to so many jobs, in a `Batch`; see `windlass.Batch`.
         """
         if function is not None:
             return self._task(function, None, (), task_options())
         name, aliases = options.pop("name", None), _names(options.pop("aliases", ()))
+        batch = _batch(options.pop("batch", None), options.pop("args", None), options)
         _only_known(options, inspect.signature(task_options).parameters)
         made = task_options(**options)
-        return TaskMaker(lambda function: self._task(function, name, aliases, made))
+        maker = TaskMaker if batch is None else BatchMaker
+        return maker(lambda function: self._task(function, name, aliases, made, batch))
 
     def _task(
         self,
@@ -180,6 +203,7 @@ class TaskHome(ABC):
         name: str | None,
         aliases: tuple[str, ...],
         options: TaskOptions,
+        batch: Mapping[str, Any] | None = None,
     ) -> Task[Any, Any]:
         if not inspect.isroutine(function):
             raise ConfigurationError(f"{function!r} is not a function")
@@ -187,7 +211,10 @@ class TaskHome(ABC):
         if reason is not None:
             raise ConfigurationError(f"a child process could not find this task: {reason}")
         name = name or f"{module_name(function)}.{function.__qualname__}"
-        spec = TaskSpec(name, function, options, aliases)
+        if batch is None:
+            spec = TaskSpec(name, function, options, aliases)
+        else:
+            spec = BatchSpec(name, function, options, aliases, **batch)
         self.add([spec])
         return Task(self, spec)
 
@@ -356,6 +383,19 @@ def _on_parent(given: Any) -> OnParent:
         raise InvalidArgumentError(
             f"on_parent is {given!r:.80}; it must be one of {', '.join(OnParent)}"
         ) from None
+
+
+def _batch(size: Any, args: Any, options: dict[str, Any]) -> dict[str, Any] | None:
+    """What makes a batch task, taken out of the options; None for any other task."""
+    wait = options.pop("wait", None)
+    if size is None and args is None and wait is None:
+        return None
+    if not isinstance(size, int) or not callable(args):
+        raise ConfigurationError(
+            f"batch is {size!r} and args is {args!r:.80}; a batch task says how many jobs one call "
+            "may get and what each of them takes: `@app.task(batch=100, args=Page)`"
+        )
+    return {"size": size, "args": args, "wait": seconds(0 if wait is None else wait, "wait")}
 
 
 def _names(given: Any) -> tuple[str, ...]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
 
 import pytest
 
-from windlass import ConfigurationError, Context, Snooze, State, Windlass, fixed
+from windlass import Batch, ConfigurationError, Context, Snooze, State, Windlass, fixed
 from windlass.testing import Twin, draining, twin
 
 
@@ -232,3 +233,33 @@ async def test_a_drain_that_is_cancelled_gives_its_jobs_back(app: Windlass, jobs
     await job.arefresh()
     assert job.state is State.QUEUED
     assert job.row.retry_count == 0
+
+
+@dataclass
+class Page:
+    number: int
+
+
+async def test_a_drain_gives_a_batch_task_what_is_there_without_waiting_for_more() -> None:
+    app = Windlass("memory:")
+    sizes: list[int] = []
+
+    @app.task(batch=4, wait="1h", args=Page, backoff=fixed(60))
+    async def index(batch: Batch[Page, int]) -> None:
+        sizes.append(len(batch))
+        for page in batch:
+            if page.args.number == 5 and page.ctx.attempt == 1:
+                page.fail(ValueError("once"))
+            else:
+                page.succeed(page.args.number)
+
+    with twin(app) as jobs:
+        await app.aenqueue_many([index.new_job(number) for number in range(6)])
+        assert await jobs.adrain() == {State.SUCCEEDED: 5, State.RETRYING: 1}
+        assert sizes == [4, 2]
+        assert await jobs.adrain(until_empty=True) == {State.SUCCEEDED: 1}
+        assert sizes == [4, 2, 1]
+        with jobs.inline():
+            job = await index.aenqueue(7)
+            assert await job.aresult() == 7
+    await app.aclose()

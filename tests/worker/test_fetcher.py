@@ -25,6 +25,7 @@ from windlass.core.ids import uuid7
 from windlass.core.job import JobRow
 from windlass.core.lease import Claim
 from windlass.core.state import State
+from windlass.task import Registry
 from windlass.testing.factories import make_job
 from windlass.worker import fetcher
 from windlass.worker.attempt import Attempt
@@ -369,7 +370,7 @@ async def test_any_number_of_jobs_may_end_as_soon_as_they_begin(app: Windlass) -
         begin=begin,
         give_back=lambda _: None,
         busy=lambda: False,
-        knows=lambda _: False,
+        tasks=Registry(),
     )
     await asyncio.wait_for(fetching.run(), PATIENCE)
     assert begun == 3000
@@ -400,7 +401,7 @@ async def test_a_repeated_claim_counts_its_leases_from_the_first_call(app: Windl
         begin=lambda attempt: fetching.freed(attempt.job.queue),
         give_back=lambda _: None,
         busy=lambda: False,
-        knows=lambda _: False,
+        tasks=Registry(),
     )
     await asyncio.wait_for(fetching.run(), PATIENCE)
     assert told[0] <= first[0]

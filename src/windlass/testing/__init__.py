@@ -7,7 +7,7 @@ repeats calls and loses answers.
 
 from __future__ import annotations
 
-from windlass.testing.alone import LoneContext, context
+from windlass.testing.alone import LoneContext, batch, context
 from windlass.testing.clock import VirtualClock
 from windlass.testing.crashpoints import CrashPoint, SimulatedCrash
 from windlass.testing.factories import claim_all, make_failure, make_job
@@ -21,6 +21,7 @@ __all__ = [
     "SimulatedCrash",
     "Twin",
     "VirtualClock",
+    "batch",
     "claim_all",
     "context",
     "make_failure",

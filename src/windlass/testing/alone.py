@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from weakref import finalize
 
 from windlass.app import Windlass
@@ -37,9 +37,12 @@ from windlass.testing.factories import (
     step_done,
     sweep_all,
 )
-from windlass.worker import Context, Kit
+from windlass.worker import Batch, Context, Item, Kit
+from windlass.worker.batch import BatchSpec
 from windlass.workspace import Workspaces
 
+A = TypeVar("A")
+R = TypeVar("R")
 _FACTS = ("id", "queue", "priority", "owner", "team", "tags", "headers", "request_id", "unique_key")
 
 
@@ -126,6 +129,17 @@ def context(
     if thread is not None:
         finalize(made, loop.call_soon_threadsafe, loop.stop)
     return made
+
+
+def batch(task: Task[Any, R], *args: A, **about: Any) -> Batch[A, R]:
+    """A batch to call a batch task with: `await index(batch(index, Page("x"), Page("y")))`.
+
+    Each item has a context of its own, made as `context(task, **about)`. Afterwards each says
+    whether it is `settled`, its `result` and its `error`.
+    """
+    if not isinstance(task.spec, BatchSpec):
+        raise InvalidArgumentError(f"{task.name!r} is no batch task; call it with context()")
+    return Batch([Item(one, context(task, **about)) for one in args])
 
 
 def _request(spec: TaskSpec | None, facts: Mapping[str, Any]) -> NewJob:

@@ -122,6 +122,7 @@ class Drainer:
             name=life.name,
             sweep=_LONG,  # time does not pass by itself here
             retention=_FOR_GOOD,
+            company=False,  # what is there is all that will come
             isolate=False,  # nobody really died, and another process has nothing of the test
             schedules=False,  # a test says when they tick
         )

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from windlass.core.job import JobRow
 from windlass.core.lease import Lease
 from windlass.core.transition import Transition
 from windlass.worker.context import Context
+
+if TYPE_CHECKING:
+    from windlass.worker.batching import Call
 
 
 class Why(StrEnum):
@@ -23,13 +27,15 @@ class Attempt:
     """`task` and `context` are there once it has begun, `wish` once it has ended."""
 
     __slots__ = (
-        "claimed", "context", "doubt", "job", "lease", "refused", "started", "task", "why", "wish"
+        "call", "claimed", "context", "doubt", "job", "lease", "refused", "started", "task", "why",
+        "wish",
     )  # fmt: skip
 
     def __init__(self, job: JobRow, lease: Lease, claimed: float) -> None:
         self.job = job
         self.lease = lease
         self.claimed = claimed
+        self.call: Call | None = None  # which it shares with other jobs of a batch task
         self.context: Context | None = None
         self.task: asyncio.Task[None] | None = None
         self.why: Why | None = None

@@ -27,6 +27,7 @@ from windlass.process.parent import Parent, Stopped
 from windlass.stores import public_url
 from windlass.task import TaskOptions, TaskSpec, encode_result, where
 from windlass.worker import wire
+from windlass.worker.batch import Batch, BatchSpec, Item
 from windlass.worker.childcontext import ChildContext
 from windlass.worker.kit import Kit, Lifespan
 from windlass.worker.raised import Raised, ending_of
@@ -86,16 +87,21 @@ class _Child:
             context.end()
 
     def _run(self, spec: TaskSpec, context: ChildContext, stored: Any) -> Message:
-        given = (context,) if spec.signature.takes_context else ()
-        arguments = spec.signature.restore(stored)
-        if spec.is_async:
-            value = self._runner.run(self._stoppable(lambda: spec.function(*given, **arguments)))
+        if isinstance(spec, BatchSpec):
+            item: Item[Any, Any] = Item(spec.make(stored), context)
+            self._call(spec, lambda: spec.function(Batch([item])))
+            value = item.outcome()
         else:
-            value = spec.function(*given, **arguments)
+            given = (context,) if spec.signature.takes_context else ()
+            arguments = spec.signature.restore(stored)
+            value = self._call(spec, lambda: spec.function(*given, **arguments))
         result = spec.signature.result(value)
         encode_result(result, JsonCodec())  # so that it is refused here, where it was made
         children = [wire.to_json(new) for new in context.children]
         return {"say": "end", "result": result, "children": children}
+
+    def _call(self, spec: TaskSpec, call: Callable[[], Any]) -> Any:
+        return self._runner.run(self._stoppable(call)) if spec.is_async else call()
 
     async def _stoppable(self, call: Callable[[], Awaitable[Any]]) -> Any:
         task = asyncio.current_task()

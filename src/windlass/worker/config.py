@@ -27,7 +27,8 @@ class WorkerConfig:
     often, in seconds, running attempts look whether they are canceled. A stop waits for running
     tasks for `grace` seconds, and then for what it told to end for `release` seconds. With
     `isolate`, a job that was running when a worker died runs in a process of its own. Without
-    `schedules`, their ticks are left to other workers.
+    `schedules`, their ticks are left to other workers; without `company`, batch tasks take what is
+    there, whatever their `wait` is.
     """
 
     queues: Mapping[str, int] = field(default_factory=lambda: {DEFAULT_QUEUE: 10})
@@ -41,6 +42,7 @@ class WorkerConfig:
     burst: bool = False
     isolate: bool = True
     schedules: bool = True
+    company: bool = True
     retention: Retention = field(default_factory=Retention)
 
     def __post_init__(self) -> None:

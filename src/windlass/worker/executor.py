@@ -39,6 +39,8 @@ from windlass.core.reference import RESULTS
 from windlass.process import ProcessDiedError, importable
 from windlass.store import DAY, Store
 from windlass.task import Registry, TaskOptions, TaskSpec, encode_result
+from windlass.worker.batch import BatchSpec
+from windlass.worker.batching import Call, whole
 from windlass.worker.children import Children
 from windlass.worker.context import RETRY_STORE, Context
 from windlass.worker.kit import Kit
@@ -82,7 +84,8 @@ class TaskRunner:
         self._threads = threads
         self._store = store
 
-    async def run(self, job: JobRow, context: Context) -> Outcome:
+    async def run(self, job: JobRow, context: Context, call: Call | None = None) -> Outcome:
+        """`call` is what it shares with other jobs, if its task is a batch task."""
         spec = self._tasks.get(job.task)
         if spec is None:
             return await self._unknown(job, context)
@@ -98,6 +101,10 @@ class TaskRunner:
                     if spec.options.executor == "process":
                         raise
                     self._warn_not_apart(job, str(error))
+            if isinstance(spec, BatchSpec):
+                joined = call or Call(spec, [job.lease])
+                value = await self._call(spec, job, context, spec.make(stored), self._in(joined))
+                return self._success(spec.signature.result(value))
             arguments = spec.signature.restore(stored)
             if (
                 spec.is_async
@@ -171,6 +178,9 @@ class TaskRunner:
     ) -> Any:
         return await self._children.run(spec, context, stored)
 
+    def _in(self, call: Call) -> _Here:
+        return lambda _, context, args, limit: call.join(self._threads, context, args, limit)
+
     async def _on_loop(
         self,
         spec: TaskSpec,
@@ -186,7 +196,7 @@ class TaskRunner:
     ) -> Any:
         given = (context,) if spec.signature.takes_context else ()
         running = asyncio.get_running_loop().run_in_executor(
-            self._threads, _whole, lambda: spec.function(*given, **arguments)
+            self._threads, whole, lambda: spec.function(*given, **arguments)
         )
         try:
             await asyncio.wait({running})
@@ -278,15 +288,6 @@ def _body(raised: Raised, codec: Codec) -> bytes | None:
         log.exception("the codec could not write an error (%s); its code alone is stored", said)
         return None
     return body
-
-
-def _whole(call: Callable[[], Any]) -> Any:
-    try:
-        return call()
-    except StopIteration as error:  # a future cannot carry it, and would never be done
-        raise RuntimeError("the task raised StopIteration") from error
-    except (KeyboardInterrupt, GeneratorExit) as error:  # on the loop, these would end the worker
-        raise RuntimeError(f"the task raised {type(error).__name__}") from error
 
 
 async def _returned(running: asyncio.Future[Any], context: Context) -> None:

@@ -27,7 +27,9 @@ from windlass.core.lease import Claim
 from windlass.core.query import Query
 from windlass.core.state import ACTIVE
 from windlass.store import Store
+from windlass.task import Registry
 from windlass.worker.attempt import Attempt
+from windlass.worker.batching import Call, Gatherer
 from windlass.worker.config import WorkerConfig
 from windlass.worker.context import RETRY_STORE
 from windlass.worker.trouble import Trouble
@@ -41,12 +43,17 @@ PATIENCE = 1.0  # seconds
 class _Lane:
     """One queue's slots, and what is claimed for them."""
 
-    __slots__ = ("careful", "ended", "filling", "free", "queue", "ready", "since", "target")
+    __slots__ = (
+        "beside", "careful", "company", "ended", "filling", "free", "queue", "ready", "since",
+        "target",
+    )  # fmt: skip
 
     def __init__(self, queue: str, slots: int) -> None:
         self.queue = queue
         self.free = slots
-        self.ready: deque[Attempt] = deque()
+        self.ready: deque[Attempt] = deque()  # of a batch, the first stands for all
+        self.beside = 0  # jobs that share a call with one of these
+        self.company = 0  # jobs that would be welcome in calls that are being gathered
         self.target = 0  # how many to claim ahead
         self.since = 0.0  # when it last looked how many it ends
         self.ended = 0  # since then
@@ -56,10 +63,10 @@ class _Lane:
     @property
     def wants(self) -> int:
         """Nothing while half of what was claimed ahead is still there: batches, not drops."""
-        waiting = len(self.ready)
+        waiting = len(self.ready) + self.beside
         if waiting and 2 * waiting > self.target:
             return 0
-        return self.free + self.target - waiting
+        return self.free + self.target - waiting + self.company
 
     def pace(self, now: float) -> None:
         """Look ahead as far as the ends of late allow.
@@ -80,7 +87,7 @@ class _Lane:
 class Fetcher:
     """`claimed` takes what a claim answered; `begin` starts one of them; `give_back` releases.
 
-    `busy` tells whether anything claimed is still to be settled, `knows` whether a task is ours.
+    `busy` tells whether anything claimed is still to be settled.
     """
 
     def __init__(
@@ -92,7 +99,7 @@ class Fetcher:
         begin: Callable[[Attempt], None],
         give_back: Callable[[Attempt], None],
         busy: Callable[[], bool],
-        knows: Callable[[str], bool],
+        tasks: Registry,
     ) -> None:
         self._store = store
         self._config = config
@@ -100,7 +107,8 @@ class Fetcher:
         self._begin = begin
         self._give_back = give_back
         self._busy = busy
-        self._knows = knows
+        self._tasks = tasks
+        self._gatherer = Gatherer(tasks, self._ripe, patient=config.company)
         self._lanes = {queue: _Lane(queue, slots) for queue, slots in config.queues.items()}
         self._stopping = asyncio.Event()
         self._room = asyncio.Event()
@@ -173,6 +181,8 @@ class Fetcher:
                 self._fill(lane)
                 if lane.careful:
                     self.drop(attempt for attempt in lane.ready if attempt.job.isolated)
+                if self._gatherer.needed:
+                    self._look_for_company(lane, more=limits[queue] <= 0)
         self._note_lull()
         return any(left <= 0 for left in limits.values())
 
@@ -215,12 +225,17 @@ class Fetcher:
         self._asked = self._asking = None
         for lane in self._lanes.values():
             lane.careful = False
+        gathering = self._gatherer.needed
         for attempt in attempts:
             lane = self._lanes[attempt.job.queue]
-            lane.ready.append(attempt)
             if attempt.job.crash_count:
                 lane.careful = True
-        self._waiting_here += len(attempts)
+            if not (gathering and self._gatherer.add(attempt)):
+                lane.ready.append(attempt)
+                self._waiting_here += 1
+        if gathering:
+            for lane in self._lanes.values():
+                self._count(lane)
         return attempts
 
     def _fill(self, lane: _Lane) -> None:
@@ -231,15 +246,19 @@ class Fetcher:
             while lane.free > 0 and lane.ready:
                 lane.free -= 1
                 self._waiting_here -= 1
-                self._begin(lane.ready.popleft())
+                attempt = lane.ready.popleft()
+                if attempt.call is not None:
+                    self._gatherer.begun(attempt.call)
+                    self._count(lane)
+                self._begin(attempt)
         finally:
             lane.filling = False
 
-    def freed(self, queue: str) -> None:
-        """A job of this queue no longer needs its slot."""
+    def freed(self, queue: str, jobs: int = 1) -> None:
+        """A job of this queue, or a call with so many, no longer needs its slot."""
         lane = self._lanes[queue]
         lane.free += 1
-        lane.ended += 1
+        lane.ended += jobs
         if lane.ready and not self._stopping.is_set():
             self._fill(lane)
             if not self._waiting_here:
@@ -277,6 +296,37 @@ class Fetcher:
         for ended in done:
             ended.result()
 
+    # -- batches
+
+    def _ripe(self, call: Call) -> None:
+        """It waits for company no more, only for a slot; until then it may still grow."""
+        first = call.attempts[0]
+        first.claimed = asyncio.get_running_loop().time()
+        lane = self._lanes[first.job.queue]
+        lane.ready.append(first)
+        self._waiting_here += 1
+        self._count(lane)
+        if not self._stopping.is_set():
+            self._fill(lane)
+            self._note_lull()
+            if lane.wants:
+                self._room.set()
+
+    def _count(self, lane: _Lane) -> None:
+        lane.company = self._gatherer.company(lane.queue)
+        calls = [attempt.call for attempt in lane.ready if attempt.call is not None]
+        lane.beside = sum(len(call.attempts) - 1 for call in calls)
+
+    def _look_for_company(self, lane: _Lane, *, more: bool) -> None:
+        """Begin what has no reason to wait; jobs of other tasks that came along go back."""
+        alone = [attempt for attempt in lane.ready if attempt.call is None]
+        surplus = len(alone) - lane.target
+        if lane.company and surplus > 0:
+            self._gatherer.despair(lane.queue)
+            self.drop(alone[-surplus:])
+        self._count(lane)
+        self._gatherer.looked(lane.queue, more=more and bool(lane.company and lane.wants))
+
     # -- what was claimed and cannot be run
 
     async def _tidy(self) -> None:
@@ -292,13 +342,22 @@ class Fetcher:
 
     def drop(self, attempts: Iterable[Attempt]) -> None:
         for attempt in list(attempts):
-            self._lanes[attempt.job.queue].ready.remove(attempt)
+            lane = self._lanes[attempt.job.queue]
+            lane.ready.remove(attempt)
             self._waiting_here -= 1
-            self._give_back(attempt)
+            if attempt.call is None:
+                self._give_back(attempt)
+                continue
+            self._gatherer.begun(attempt.call)
+            self._count(lane)
+            for one in attempt.call.attempts:
+                self._give_back(one)
         self._note_lull()
 
     def _drop_all(self) -> None:
         self.drop(attempt for lane in self._lanes.values() for attempt in lane.ready)
+        for attempt in self._gatherer.give_up():
+            self._give_back(attempt)
 
     # -- a burst
 
@@ -321,7 +380,7 @@ class Fetcher:
         while ours:
             query = Query(states=ACTIVE, queues=frozenset(ours), cursor=cursor)
             page = await self._store.find(query)
-            if any(not row.held and self._knows(row.task) for row in page.rows):
+            if any(not row.held and self._tasks.get(row.task) for row in page.rows):
                 return True
             if (cursor := page.cursor) is None:
                 break

@@ -77,7 +77,7 @@ class Worker:
             begin=self._begin,
             give_back=self._give_back,
             busy=lambda: bool(self._attempts),
-            knows=lambda task: tasks.get(task) is not None,
+            tasks=tasks,
         )
         self._children = Children(
             limit=sum(config.queues.values()),
@@ -210,6 +210,11 @@ class Worker:
         return attempts
 
     def _begin(self, attempt: Attempt) -> None:
+        """And all that share a call with it."""
+        for one in (attempt,) if attempt.call is None else tuple(attempt.call.attempts):
+            self._begin_one(one)
+
+    def _begin_one(self, attempt: Attempt) -> None:
         job = attempt.job
         spec = self._tasks.get(job.task)
         loop = asyncio.get_running_loop()
@@ -234,7 +239,7 @@ class Worker:
         try:
             if attempt.why is not None:
                 return  # it was told to end in the moment between
-            outcome = await self._runner.run(attempt.job, context)
+            outcome = await self._runner.run(attempt.job, context, attempt.call)
         except asyncio.CancelledError:
             pass  # it was told to stop, or something that it awaited was cancelled under it
         except BaseException as error:
@@ -252,7 +257,11 @@ class Worker:
             self._done([attempt])
         else:
             self._settler.settle(attempt, self._outcome(attempt, ended))
-        self._fetcher.freed(attempt.job.queue)
+        call = attempt.call
+        if call is None:
+            self._fetcher.freed(attempt.job.queue)
+        elif call.over(attempt):
+            self._fetcher.freed(attempt.job.queue, len(call.attempts))
 
     def _outcome(self, attempt: Attempt, ended: Outcome | None) -> Outcome:
         if attempt.why is None and ended is not None:
