@@ -48,7 +48,9 @@ from windlass.core.outcome import Released, settle
 from windlass.core.query import Query
 from windlass.core.state import State, Trigger
 from windlass.testing import batch as make_batch
-from windlass.testing.factories import even
+from windlass.testing.factories import claim_one, even
+from windlass.worker.attempt import Attempt
+from windlass.worker.batching import Call, Gatherer
 
 LONG = 3 * PATIENCE
 
@@ -319,27 +321,21 @@ async def test_slow_jobs_of_other_tasks_that_were_claimed_for_company_go_back_at
             await job.await_end(PATIENCE)
 
 
-async def test_without_a_wait_a_batch_begins_though_there_is_no_end_of_other_jobs(
+async def test_without_a_wait_a_batch_looks_for_company_once_however_much_is_there(
     app: Windlass,
 ) -> None:
-    sizes: list[int] = []
-    left = 200
-
     @app.task(batch=50, args=Page)
-    async def index(batch: Batch[Page]) -> None:
-        sizes.append(len(batch))
+    async def index(batch: Batch[Page]) -> None: ...
 
-    @app.task
-    async def more() -> None:
-        nonlocal left
-        left -= 1
-        if left and not sizes:
-            await app.aenqueue_many([more.new_job() for _ in range(10)])
-
-    await app.aenqueue_many([index.new_job(1), *(more.new_job() for _ in range(100))])
-    await work_off(app, queues={"default": 2})
-    assert sizes == [1]
-    assert left > 0
+    await index.aenqueue(1)
+    row = await claim_one(app.client().store)
+    ripe: list[Call] = []
+    gatherer = Gatherer(app.tasks, ripe.append)
+    assert gatherer.add(Attempt(row, row.lease, 0.0))
+    gatherer.looked("default", more=True)  # the claim that brought it
+    assert (len(ripe), gatherer.company("default")) == (0, 49)
+    gatherer.looked("default", more=True)  # one for company: all it brought is of other tasks
+    assert (len(ripe), gatherer.company("default")) == (1, 0)
 
 
 async def test_a_stop_gives_back_at_once_what_is_gathered(app: Windlass) -> None:
@@ -654,6 +650,63 @@ async def test_a_cancel_of_all_cancels_the_call(app: Windlass) -> None:
             await job.await_end(PATIENCE)
     assert await states(jobs) == [State.CANCELED] * 2
     assert ended == ["tidied"]
+
+
+async def test_one_that_is_canceled_before_the_call_has_begun_is_not_in_it(app: Windlass) -> None:
+    go = asyncio.Event()
+    seen: list[int] = []
+
+    @app.middleware
+    async def slow(ctx: Context, call_next: Callable[[], Awaitable[Any]]) -> Any:
+        if ctx.job.tags:
+            await go.wait()
+        return await call_next()
+
+    @app.task(batch=2, args=Page)
+    async def index(batch: Batch[Page]) -> None:
+        seen.extend(page.args.number for page in batch)
+
+    late = index.options(tags=("late",))
+    jobs = await app.aenqueue_many([index.new_job(1), late.new_job(2)])
+    async with working(app, follow=0.01):
+        await until(jobs[0], running)
+        await jobs[0].acancel("enough")
+        await jobs[0].await_end(PATIENCE)
+        go.set()
+        await jobs[1].await_end(PATIENCE)
+    assert await states(jobs) == [State.CANCELED, State.SUCCEEDED]
+    assert seen == [2]
+
+
+async def test_a_call_is_told_once_for_each_reason_and_may_tidy_up(app: Windlass) -> None:
+    begun, swallowed = asyncio.Event(), asyncio.Event()
+    ended: list[str] = []
+
+    @app.task(batch=4, args=Page)
+    async def index(batch: Batch[Page]) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:  # of all cancels
+            for page in batch[:2]:
+                page.fail(Cancel("as you like"))
+                await asyncio.sleep(0.01)
+            swallowed.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:  # of the stop
+            await asyncio.sleep(0.01)
+            ended.append("tidied")
+            raise
+
+    jobs = await enqueue(app, index, *range(4))
+    async with working(app, follow=0.01, grace=0.0):
+        await asyncio.wait_for(begun.wait(), PATIENCE)
+        for job in jobs:
+            await job.acancel("enough")
+        await asyncio.wait_for(swallowed.wait(), PATIENCE)
+    assert ended == ["tidied"]
+    assert await states(jobs) == [State.CANCELED] * 4
 
 
 async def test_one_whose_lease_is_lost_settles_nothing_and_the_others_do(app: Windlass) -> None:

@@ -54,7 +54,6 @@ class Call:
         self._members: list[_Member] = []
         self._running: asyncio.Task[None] | None = None
         self._unwanted = False  # all that it was still for were told to stop
-        self._canceling: asyncio.Handle | None = None
         self._error: BaseException | None = None
         self._trace: TracebackType | None = None
 
@@ -93,7 +92,7 @@ class Call:
                     f"still running after its timeout of {timeout} s; a thread must return"
                 )
             await self._leave(member)
-            if not member.item.settled:
+            if not member.item.settled:  # what was done of it may be half of the work
                 raise
         return self._end_of(member.item)
 
@@ -121,7 +120,7 @@ class Call:
             try:
                 await asyncio.wait({member.over})
             except asyncio.CancelledError:  # told again: the task may have swallowed the first
-                self._cancel_soon()
+                self._cancel()
 
     def _settled(self, member: _Member) -> None:
         waiting = self._waiting()
@@ -135,23 +134,15 @@ class Call:
     def _cancel_if_unwanted(self) -> None:
         if not self._unwanted and all(member.told for member in self._waiting()):
             self._unwanted = True
-            self._cancel_soon()
-
-    def _cancel_soon(self) -> None:
-        """Once for all that are told in the same moment."""
-        if self._unwanted and self._canceling is None:
-            self._canceling = asyncio.get_running_loop().call_soon(self._cancel)
+            self._cancel()
 
     def _cancel(self) -> None:
-        self._canceling = None
-        if self._running is not None:
+        if self._unwanted and self._running is not None:
             self._running.cancel()
 
     def _end_of(self, item: Item[Any, Any]) -> Any:
         if item.settled:
             return item.outcome()
-        if item.cancelled:  # it was told to stop: what was done of it may be half of the work
-            raise asyncio.CancelledError
         if self._error is not None:
             raise self._error.with_traceback(self._trace)
         return None
