@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -13,7 +14,7 @@ from windlass.core.clock import from_datetime
 from windlass.core.codec import Codec, JsonCodec, Purpose
 from windlass.core.dependency import FlowStats, OnParent
 from windlass.core.enqueue import Enqueued, EnqueueStatus
-from windlass.core.errors import ConflictError, NotFoundError, RequestError
+from windlass.core.errors import ConflictError, NotFoundError, RequestError, StoreError
 from windlass.core.event import Event
 from windlass.core.ids import uuid7
 from windlass.core.job import CORRELATION_ID, JobRow, NewJob
@@ -21,7 +22,7 @@ from windlass.core.query import Query
 from windlass.core.state import ACTIVE, State
 from windlass.core.transition import CancelRequest, Signal, Status
 from windlass.core.why import Seen, Why, why
-from windlass.core.worker import WORKER, LiveWorker
+from windlass.core.worker import WORKER, LiveWorker, Readiness, deafness, store_problem
 from windlass.store import QueueStats, Store
 from windlass.task import TaskSpec
 
@@ -310,6 +311,16 @@ class Client:
             found += [LiveWorker.decode(entry.value) for entry in entries]
             after = entries[-1].key
         return found
+
+    async def readiness(self, *, host: str | None = None, timeout: float = 5.0) -> Readiness:
+        """Whether the store answers and no live worker is deaf; with `host`, no worker there."""
+        try:
+            async with asyncio.timeout(timeout):
+                await self.store.ping()
+                workers = await self.workers()
+        except (StoreError, TimeoutError) as error:
+            return Readiness((store_problem(error, timeout),))
+        return Readiness(deafness(one for one in workers if host in {None, one.host}))
 
     def events(self, job_id: UUID, after: int = 0) -> AsyncIterator[Event]:
         return self.store.tail(job_id, after)

@@ -64,6 +64,20 @@ def test_without_a_worker_of_its_queue_there_is_nobody_to_take_it() -> None:
     assert "none of the 1 live ones does" in str(others)
 
 
+def test_a_deaf_worker_does_not_count_as_taking_the_queue() -> None:
+    deaf = worker("deaf-1", free=2, room_since=NOW - 100 * SECOND, started_at=NOW - 100 * SECOND)
+    answer = why(row(), seen(workers=[deaf]))
+    assert [reason.because for reason in answer.reasons] == [Because.DEAF]
+    assert "deaf-1 should take queue 'default' and has room" in str(answer)
+    assert because(row(), seen(workers=[deaf, worker()])) == [Because.READY]
+    full = seen(workers=[deaf, worker()], running=2)
+    assert because(row(), full) == [Because.DEAF, Because.BUSY]
+
+
+def test_a_worker_that_stops_takes_no_more() -> None:
+    assert because(row(), seen(workers=[worker(stopping=True)])) == [Because.NO_WORKER]
+
+
 def test_workers_that_do_not_know_the_task_do_not_run_it() -> None:
     answer = why(row(), seen(workers=[worker(tasks=("a", "b")), worker(queues={"media": 1})]))
     assert [reason.because for reason in answer.reasons] == [Because.UNKNOWN_TASK]

@@ -5,17 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import TypeVar
 from uuid import UUID
 
 import pytest
-from tests.worker.build import PATIENCE, Spy
+from tests.worker.build import PATIENCE, Spy, eventually, until, working
+from tests.worker.build import running as is_running
 
 from windlass import Windlass, WorkerConfig
 from windlass.client import COUNT_AHEAD, Client
 from windlass.core.clock import SECOND
 from windlass.core.errors import NotFoundError, StoreUnavailableError
 from windlass.core.ids import uuid7
+from windlass.core.job import JobRow
+from windlass.core.lease import Claim
 from windlass.core.records import Put, PutAnswer
 from windlass.core.why import Because
 from windlass.store import Store
@@ -24,6 +29,7 @@ from windlass.testing import VirtualClock
 from windlass.testing.factories import enqueue_one, make_job, start_one
 from windlass.worker.registry import Registrar
 
+T = TypeVar("T")
 CONFIG = WorkerConfig(name="w-1", queues={"default": 2, "media": 1})
 
 
@@ -39,16 +45,15 @@ async def store(clock: VirtualClock) -> AsyncIterator[MemoryStore]:
 
 
 def registrar(
-    store: Store, interval: float = 10.0, last_claim: Callable[[], float | None] = lambda: None
+    store: Store, heartbeat: float = 10.0, last_claim: Callable[[], float | None] = lambda: None
 ) -> Registrar:
     app = Windlass("memory:")
 
     @app.task(name="new", aliases=("old",))
     def task() -> None: ...
 
-    return Registrar(
-        store, app.tasks, CONFIG, running=lambda: 3, last_claim=last_claim, interval=interval
-    )
+    config = replace(CONFIG, heartbeat=heartbeat)
+    return Registrar(store, app.tasks, config, running=lambda: 3, last_claim=last_claim)
 
 
 async def test_a_live_worker_is_seen_with_all_it_says(
@@ -120,7 +125,7 @@ async def test_a_store_that_is_away_costs_one_warning_and_not_the_loop(
         if verb == "put_records":
             back.set()
 
-    running = asyncio.create_task(registrar(Spy(store, look), interval=0.001).run())
+    running = asyncio.create_task(registrar(Spy(store, look), heartbeat=0.001).run())
     with caplog.at_level(logging.WARNING):
         await asyncio.wait_for(back.wait(), PATIENCE)
     running.cancel()
@@ -200,3 +205,109 @@ def test_a_job_in_hand_tells_why_without_an_event_loop() -> None:
         assert task.options(hold=True).enqueue().why().reasons[0].because is Because.HELD
     finally:
         app.close()
+
+
+class Stuck(Spy):
+    """Its claims are answered only while they may be; all the rest goes on."""
+
+    def __init__(self, store: Store, may_claim: asyncio.Event) -> None:
+        super().__init__(store, lambda _: None)
+        self._may_claim = may_claim
+
+    def wrap(self, store: Store) -> Stuck:
+        return Stuck(store, self._may_claim)
+
+    async def claim(self, claim: Claim) -> list[JobRow]:
+        await self._may_claim.wait()
+        return await super().claim(claim)
+
+
+async def test_a_worker_that_lives_and_has_stopped_claiming_is_deaf_and_not_ready() -> None:
+    app = Windlass("memory:")
+
+    @app.task
+    async def send() -> None: ...
+
+    may_claim = asyncio.Event()
+    may_claim.set()
+    client = app.client()
+    store = Stuck(client.store.twin(), may_claim)
+    async with working(app, store, heartbeat=0.05, name="w-1") as worker:
+        await (await send.aenqueue()).await_end(PATIENCE)
+        assert (await worker.ready()).ready
+        assert (await client.readiness()).ready
+        may_claim.clear()
+        job = await send.aenqueue()
+
+        async def deaf() -> bool:
+            return [one.deaf for one in await client.workers()] == [True]
+
+        await eventually(deaf)
+        [problem] = (await worker.ready()).problems
+        assert "worker w-1 (pid" in problem
+        assert "is deaf: it has 10 free slots, and no claim of it was answered for" in problem
+        assert (await client.readiness()).problems[0].startswith("worker w-1")
+        assert (await client.readiness(host="elsewhere")).ready
+        why = await job.awhy()
+        assert [reason.because for reason in why.reasons] == [Because.DEAF]
+        may_claim.set()
+        await job.await_end(PATIENCE)
+        assert (await worker.ready()).ready
+    await app.aclose()
+
+
+async def test_a_worker_whose_slots_are_taken_for_long_is_not_deaf(
+    store: MemoryStore, clock: VirtualClock
+) -> None:
+    free = 0
+    long_ago = asyncio.get_running_loop().time() - 3600
+    app = Windlass("memory:")
+    one = Registrar(
+        store, app.tasks, CONFIG, running=lambda: 3, last_claim=lambda: long_ago, free=lambda: free
+    )
+    assert not (await one.look()).deaf
+    free = 1  # and its next claim is on its way
+    assert not (await one.look()).deaf
+    clock.advance(60)
+    assert (await one.look()).deaf
+    await app.aclose()
+
+
+async def test_a_worker_that_stops_or_cannot_reach_its_store_is_not_ready() -> None:
+    app = Windlass("memory:")
+    go = asyncio.Event()
+
+    @app.task
+    async def hold() -> None:
+        await go.wait()
+
+    away = False
+
+    def look(verb: str) -> None:
+        if away and verb == "ping":
+            raise StoreUnavailableError("gone fishing")
+
+    job = await hold.aenqueue()
+    async with working(app, Spy(app.client().store.twin(), look)) as worker:
+        await until(job, is_running)
+        away = True
+        assert (await worker.ready()).problems == ("the store cannot be reached: gone fishing",)
+        away = False
+        worker.stop()
+        [problem] = (await worker.ready()).problems
+        assert problem.endswith("is stopping: it takes no more jobs")
+        go.set()
+    await app.aclose()
+
+
+async def test_a_store_that_does_not_answer_in_time_is_not_ready() -> None:
+    class Silent(Spy):
+        async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
+            if verb == "ping":
+                await asyncio.Event().wait()
+            return await call()
+
+    client = Client(Silent(MemoryStore(), lambda _: None))
+    ready = await client.readiness(timeout=0.01)
+    assert ready.problems == ("the store cannot be reached: no answer within 0.01 s",)
+    await client.store.close()

@@ -24,7 +24,8 @@ def workers() -> None:
 def list_workers(url: Url = None, app: AppPath = None, as_json: AsJson = False) -> None:
     """List the live workers: what they take, and when they last asked for work.
 
-    One that died is shown for up to half a minute more.
+    One that died is shown for up to half a minute more. One that is deaf
+    lives and has room, but has stopped asking for work: restart it.
     """
     found = run(_workers(url, app))
     if as_json:
@@ -43,14 +44,17 @@ async def _workers(url: str | None, app: str | None) -> Sequence[LiveWorker]:
 
 
 def _table(found: Sequence[LiveWorker]) -> None:
-    table = terminal.table("worker", "up", "claimed", "running", "tasks", "queues")
+    table = terminal.table("worker", "", "up", "claimed", "running", "free", "tasks", "queues")
     table.columns[0].min_width = max(len(one.name) for one in found)
+    table.columns[1].min_width = len("stopping")
     for one in found:
         table.add_row(
             escape(one.name),
+            _state(one),
             terminal.ago(one.started_at).removesuffix(" ago"),
             _claimed(one),
             str(one.running),
+            str(one.free),
             str(len(one.tasks)),
             escape(_queues(one)),
         )
@@ -60,10 +64,16 @@ def _table(found: Sequence[LiveWorker]) -> None:
 def _stack(found: Sequence[LiveWorker]) -> None:
     console = terminal.out()
     for one in found:
-        console.print(escape(one.name), soft_wrap=True)
+        console.print(f"{escape(one.name)} {_state(one)}", soft_wrap=True)
         up = terminal.ago(one.started_at).removesuffix(" ago")
         console.print(f"  up {up}, claimed {_claimed(one)}, running {one.running}")
         console.print(f"  {escape(_queues(one))}", soft_wrap=True)
+
+
+def _state(one: LiveWorker) -> str:
+    if one.deaf:
+        return "[red]deaf[/]"
+    return "[yellow]stopping[/]" if one.stopping else "[green]live[/]"
 
 
 def _claimed(one: LiveWorker) -> str:
@@ -83,6 +93,9 @@ def _facts(one: LiveWorker) -> dict[str, Any]:
         "queues": dict(one.queues),
         "tasks": list(one.tasks),
         "running": one.running,
+        "free": one.free,
+        "stopping": one.stopping,
+        "deaf": one.deaf,
         "startedAt": terminal.iso(one.started_at),
         "seenAt": terminal.iso(one.seen_at),
         "lastClaimAt": terminal.iso(one.last_claim_at),

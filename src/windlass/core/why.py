@@ -31,6 +31,7 @@ class Because(StrEnum):
     DUE = "due"  # its time came, and nobody has queued it yet
     PAUSED = "paused"  # its queue hands out no jobs
     NO_WORKER = "no_worker"  # no live worker takes its queue
+    DEAF = "deaf"  # the workers of its queue live, and have stopped asking for work
     UNKNOWN_TASK = "unknown_task"  # no live worker of its queue knows its task
     BUSY = "busy"  # every slot of its queue is taken
     BEHIND = "behind"  # others are before it in line
@@ -202,14 +203,19 @@ def _later(row: JobRow) -> Reason:
 
 
 def _queued(row: JobRow, seen: Seen) -> Iterator[Reason]:
-    takers = [worker for worker in seen.workers if row.queue in worker.queues]
+    named = [worker for worker in seen.workers if row.queue in worker.queues]
+    takers = [worker for worker in named if worker.takes_jobs]
+    deaf = [worker.name for worker in named if worker.deaf]
     able = [worker for worker in takers if row.task in worker.tasks]
     slots = sum(worker.queues[row.queue] for worker in takers)
     any_told = False
     if seen.paused:
         any_told = True
         yield _paused(row)
-    if not takers:
+    if deaf and seen.running >= slots:  # else others have room for it
+        any_told = True
+        yield _deaf(row, deaf)
+    if not takers and not deaf:
         any_told = True
         live = f"none of the {len(seen.workers)} live ones does" if seen.workers else "none is live"
         yield Reason(
@@ -217,14 +223,14 @@ def _queued(row: JobRow, seen: Seen) -> Iterator[Reason]:
             text=f"no worker takes queue {row.queue!r}: {live}",
             advice=f"start one: windlass worker … -Q {row.queue}",
         )
-    elif not able:
+    elif takers and not able:
         any_told = True
         yield Reason(
             because=Because.UNKNOWN_TASK,
             text=f"no live worker of queue {row.queue!r} knows the task {row.task!r}",
             advice="start a worker with the app that has it, or correct its name (aliases=)",
         )
-    elif seen.running >= slots:
+    elif takers and seen.running >= slots:
         any_told = True
         yield Reason(
             because=Because.BUSY,
@@ -238,6 +244,16 @@ def _queued(row: JobRow, seen: Seen) -> Iterator[Reason]:
         yield Reason(because=Because.BEHIND, text=f"{jobs} before it in its queue")
     elif not any_told:
         yield Reason(because=Because.READY, text="it is next, and should start at once")
+
+
+def _deaf(row: JobRow, names: Sequence[str]) -> Reason:
+    has = "has" if len(names) == 1 else "have"
+    return Reason(
+        because=Because.DEAF,
+        text=f"{', '.join(names)} should take queue {row.queue!r} and {has} room, but {has} "
+        "stopped asking for work",
+        advice="look into the log of that worker, and restart it",
+    )
 
 
 def _paused(row: JobRow) -> Reason:

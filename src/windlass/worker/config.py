@@ -28,7 +28,7 @@ class WorkerConfig:
     tasks for `grace` seconds, and then for what it told to end for `release` seconds. With
     `isolate`, a job that was running when a worker died runs in a process of its own. Without
     `schedules`, their ticks are left to other workers; without `company`, batch tasks take what is
-    there, whatever their `wait` is.
+    there, whatever their `wait` is. Every `heartbeat` seconds it shows itself to others.
     """
 
     queues: Mapping[str, int] = field(default_factory=lambda: {DEFAULT_QUEUE: 10})
@@ -43,6 +43,7 @@ class WorkerConfig:
     isolate: bool = True
     schedules: bool = True
     company: bool = True
+    heartbeat: float = 10.0
     retention: Retention = field(default_factory=Retention)
 
     def __post_init__(self) -> None:
@@ -50,7 +51,7 @@ class WorkerConfig:
             raise ConfigurationError(
                 f"queues is {dict(self.queues)}; name at least one, each with a slot or more"
             )
-        for name in ("lease", "poll", "sweep", "follow"):
+        for name in ("lease", "poll", "sweep", "follow", "heartbeat"):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise ConfigurationError(f"{name} is {value!r}; it must be more than 0 seconds")

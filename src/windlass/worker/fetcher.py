@@ -125,6 +125,15 @@ class Fetcher:
         self._stopping.set()
         self._room.set()
 
+    @property
+    def stopping(self) -> bool:
+        return self._stopping.is_set()
+
+    @property
+    def free(self) -> int:
+        """How many slots are empty."""
+        return sum(lane.free for lane in self._lanes.values())
+
     async def run(self) -> None:
         """Until told to stop, or (in a burst) until nothing is left to do."""
         token = uuid7()
@@ -247,10 +256,13 @@ class Fetcher:
                 lane.free -= 1
                 self._waiting_here -= 1
                 attempt = lane.ready.popleft()
-                if attempt.call is not None:
-                    self._gatherer.begun(attempt.call)
-                    self._count(lane)
-                self._begin(attempt)
+                if attempt.call is None:
+                    self._begin(attempt)
+                    continue
+                self._gatherer.begun(attempt.call)
+                self._count(lane)
+                for one in attempt.call.attempts:
+                    self._begin(one)
         finally:
             lane.filling = False
 

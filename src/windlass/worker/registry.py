@@ -26,12 +26,14 @@ from windlass.task import Registry
 from windlass.worker.config import WorkerConfig
 
 log = logging.getLogger("windlass.worker")
-INTERVAL = 10.0
 FAREWELL = 2.0  # seconds for taking the record away; it would run out anyway
 
 
 class Registrar:
-    """`running` counts attempts; `last_claim` is the loop's time of the last claim."""
+    """`running` counts attempts, `free` slots; `last_claim` is the loop's time of the last answer.
+
+    Since when there is room is known by looking: it may be for longer, and never is for less.
+    """
 
     def __init__(
         self,
@@ -41,14 +43,17 @@ class Registrar:
         *,
         running: Callable[[], int],
         last_claim: Callable[[], float | None],
-        interval: float = INTERVAL,
+        free: Callable[[], int] = lambda: 0,
+        stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         self._store = store
         self._tasks = tasks
         self._config = config
         self._running = running
         self._last_claim = last_claim
-        self._interval = interval
+        self._free = free
+        self._stopping = stopping
+        self._room_since: Instant | None = None
         self._started_at: Instant | None = None
         self._version = _version()
 
@@ -63,7 +68,7 @@ class Registrar:
                     if not warned:
                         log.warning("this worker cannot be shown to others for now: %s", error)
                     warned = True
-                await asyncio.sleep(self._interval)
+                await asyncio.sleep(self._config.heartbeat)
         finally:
             with contextlib.suppress(StoreError, TimeoutError):
                 async with asyncio.timeout(FAREWELL):
@@ -71,20 +76,30 @@ class Registrar:
 
     async def once(self) -> LiveWorker:
         """Write the record; answers what it says."""
+        card = await self.look()
+        ttl = 3 * self._config.heartbeat
+        put = Put(kind=WORKER, key=card.name, value=card.encode(), ttl=ttl)
+        await self._store.put_records([put])
+        return card
+
+    async def look(self) -> LiveWorker:
+        """How it does now, by the store's clock."""
         now = await self._store.ping()
         if self._started_at is None:
             self._started_at = now
-        claimed = self._last_claim()
-        card = replace(
+        claimed, free = self._last_claim(), self._free()
+        self._room_since = (self._room_since or now) if free else None
+        return replace(
             self._card(now, self._started_at),
             running=self._running(),
             last_claim_at=None
             if claimed is None
             else now - round((asyncio.get_running_loop().time() - claimed) * SECOND),
+            free=free,
+            room_since=self._room_since,
+            poll=self._config.poll,
+            stopping=self._stopping(),
         )
-        put = Put(kind=WORKER, key=card.name, value=card.encode(), ttl=3 * self._interval)
-        await self._store.put_records([put])
-        return card
 
     def _card(self, now: Instant, started_at: Instant) -> LiveWorker:
         return LiveWorker(

@@ -22,6 +22,7 @@ from windlass.core.job import JobRow
 from windlass.core.lease import DEFAULT_LEASE, Lease
 from windlass.core.outcome import Aborted, Failed, Outcome, Released
 from windlass.core.state import State
+from windlass.core.worker import Readiness, deafness, store_problem
 from windlass.process.pool import through
 from windlass.store import Store
 from windlass.task import Registry
@@ -43,6 +44,7 @@ from windlass.worker.ticker import Ticker
 
 log = logging.getLogger("windlass.worker")
 CLEAN_EVERY = 5  # sweeps
+READY = 5.0  # seconds
 
 
 class Worker:
@@ -87,6 +89,15 @@ class Worker:
             grace=max(config.release / 2, config.release - 2),
         )
         self._settler = Settler(store, tasks, codec, self._cleaner, self._done)
+        self._registrar = Registrar(
+            store,
+            tasks,
+            config,
+            running=lambda: self.running,
+            last_claim=lambda: self._fetcher.last_claim,
+            free=lambda: self._fetcher.free,
+            stopping=lambda: self._fetcher.stopping,
+        )
 
     @property
     def settled(self) -> Mapping[State, int]:
@@ -97,6 +108,20 @@ class Worker:
     def running(self) -> int:
         """How many attempts it holds."""
         return len(self._attempts)
+
+    async def ready(self, timeout: float = READY) -> Readiness:
+        """Whether it takes jobs: the store answers, and its claims are answered.
+
+        For `/readyz` of whatever runs it. Call it on the worker's own event loop.
+        """
+        try:
+            async with asyncio.timeout(timeout):
+                seen = await self._registrar.look()
+        except (StoreError, TimeoutError) as error:
+            return Readiness((store_problem(error, timeout),))
+        if seen.stopping:
+            return Readiness((f"worker {seen.name} is stopping: it takes no more jobs",))
+        return Readiness(deafness([seen]))
 
     def stop(self, *, patient: bool = False) -> None:
         """Claim no more; end when the running tasks have, or after the grace period.
@@ -176,19 +201,12 @@ class Worker:
             on_cancel=lambda lease: self._end(lease, Why.CANCEL),
         )
         speaker = Speaker(self._attempts.values, on_lost=lambda it: self._lost(it.lease))
-        registrar = Registrar(
-            self._store,
-            self._tasks,
-            config,
-            running=lambda: self.running,
-            last_claim=lambda: self._fetcher.last_claim,
-        )
         settling = self._settler.run(self._fetcher.lull)
         cleaning = self._cleaner.run(CLEAN_EVERY * config.sweep)
         kit = self._kit
         ticker = Ticker(self._store, declared=kit.declared, prepare=kit.middleware.enqueue)
         ticking = [ticker.run()] if config.schedules else []
-        others = (sweeper, follower, speaker, registrar)
+        others = (sweeper, follower, speaker, self._registrar)
         return [settling, cleaning, *ticking, *(loop.run() for loop in others)]
 
     # -- an attempt, from claim to settle
@@ -210,11 +228,6 @@ class Worker:
         return attempts
 
     def _begin(self, attempt: Attempt) -> None:
-        """And all that share a call with it."""
-        for one in (attempt,) if attempt.call is None else tuple(attempt.call.attempts):
-            self._begin_one(one)
-
-    def _begin_one(self, attempt: Attempt) -> None:
         job = attempt.job
         spec = self._tasks.get(job.task)
         loop = asyncio.get_running_loop()
