@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from windlass import queues
 from windlass.core import outcome
 from windlass.core.clock import from_datetime
 from windlass.core.codec import Codec, JsonCodec, Purpose
@@ -19,10 +20,12 @@ from windlass.core.event import Event
 from windlass.core.ids import uuid7
 from windlass.core.job import CORRELATION_ID, JobRow, NewJob
 from windlass.core.query import Query
+from windlass.core.queue import Drain
 from windlass.core.state import ACTIVE, State
 from windlass.core.transition import CancelRequest, Signal, Status
 from windlass.core.why import Seen, Why, why
 from windlass.core.worker import WORKER, LiveWorker, Readiness, deafness, store_problem
+from windlass.queues import Queue
 from windlass.store import QueueStats, Store
 from windlass.task import TaskSpec
 
@@ -311,6 +314,21 @@ class Client:
             found += [LiveWorker.decode(entry.value) for entry in entries]
             after = entries[-1].key
         return found
+
+    async def queues(self) -> list[Queue]:
+        """What is in each queue, for how long, and how quickly it went in the last minutes."""
+        return await queues.queues(self.store)
+
+    def drain(self, *names: str) -> AsyncIterator[Drain]:
+        """Look at these queues until nothing is left in them that waits or runs.
+
+        `async for look in client.drain("media"): …`; workers do the work, this only waits.
+        """
+        return queues.drain(self.store, names)
+
+    async def clear(self, queue: str, *, reason: str | None = None) -> int:
+        """Cancel all that waits in the queue now, and nothing that runs; answers how many."""
+        return await queues.clear(self.store, queue, reason)
 
     async def readiness(self, *, host: str | None = None, timeout: float = 5.0) -> Readiness:
         """Whether the store answers and no live worker is deaf; with `host`, no worker there."""

@@ -41,6 +41,7 @@ from windlass import (
     fixed,
 )
 from windlass.core.event import EventType
+from windlass.tasks import TaskMaker
 from windlass.testing import VirtualClock
 
 ONCE = ["queued", "running", "retrying"]
@@ -51,7 +52,9 @@ async def processed(
 ) -> Job[None]:
     """A document whose attempts end so, one second apart; None is a success."""
 
-    @app.task(name=f"document {uuid4()}", **{"backoff": fixed(1), **options})
+    make: TaskMaker = app.task(name=f"document {uuid4()}", **{"backoff": fixed(1), **options})
+
+    @make
     async def task(ctx: Context) -> None:
         error = errors[ctx.attempt - 1]
         if error is not None:

@@ -1,0 +1,54 @@
+"""How quickly a queue goes, and when it will be empty."""
+
+from __future__ import annotations
+
+import pytest
+
+from windlass.core.clock import SECOND
+from windlass.core.queue import Rates, rates, time_to_go
+from windlass.core.state import State
+from windlass.store import Rollup
+
+
+def line(outcome: State, count: int, wait: float = 0.0, run: float = 0.0) -> Rollup:
+    """So many attempts; times are sums, in seconds."""
+    return Rollup(
+        minute=0, queue="q", task="t", outcome=outcome, count=count,
+        wait=round(wait * SECOND), run=round(run * SECOND),
+    )  # fmt: skip
+
+
+def test_without_anything_settled_all_rates_are_zero_and_means_unknown() -> None:
+    assert rates([], 5.0) == Rates(minutes=5.0)
+
+
+def test_rates_are_per_minute_and_means_are_per_attempt_that_ran() -> None:
+    lines = [
+        line(State.SUCCEEDED, 8, wait=16, run=8),
+        line(State.SUCCEEDED, 2, wait=4, run=2),
+        line(State.FAILED, 1, wait=1, run=10),
+        line(State.RETRYING, 1, wait=1, run=4),
+        line(State.CANCELED, 6, wait=6000),  # in line; they never ran
+    ]
+    assert rates(lines, 4.0) == Rates(
+        minutes=4.0, started=3.0, succeeded=2.5, failed=0.25, retried=0.25, canceled=1.5,
+        mean_wait=22 / 12, mean_run=2.0,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("looks", "wanted"),
+    [
+        ([], None),
+        ([(0.0, 100)], None),
+        ([(0.0, 100), (10.0, 50)], 10.0),
+        ([(0.0, 100), (5.0, 100), (10.0, 80)], 40.0),
+        ([(0.0, 100), (10.0, 100)], None),
+        ([(0.0, 100), (10.0, 120)], None),
+        ([(0.0, 100), (10.0, 0)], 0.0),
+    ],
+)
+def test_the_time_to_go_is_told_by_the_pace_of_late(
+    looks: list[tuple[float, int]], wanted: float | None
+) -> None:
+    assert time_to_go(looks) == wanted
