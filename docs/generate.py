@@ -18,7 +18,10 @@ from windlass.client import Client, EnqueueOptions
 from windlass.core.duration import seconds
 from windlass.core.event import Event
 from windlass.core.job import JobRow
+from windlass.core.queue import Drain, Rates
 from windlass.core.why import Because, Reason, Why
+from windlass.core.worker import LiveWorker, Readiness
+from windlass.queues import Queue
 from windlass.store import Retention, Store
 from windlass.tasks import task_options
 
@@ -29,7 +32,7 @@ GROUPS = {
     "Tasks and their options": ("Task",),
     "Jobs": ("Job", "State", "NewJob"),
     "Schedules": ("Schedules", "Planned"),
-    "Inside a running task": ("Context", "StageMap"),
+    "Inside a running task": ("Context", "StageMap", "Batch", "Item"),
     "Waiting before a retry": ("exponential", "fixed", "schedule", "custom"),
     "Workers": ("Worker", "WorkerConfig"),
     "Encryption": ("EncryptingCodec",),
@@ -38,6 +41,7 @@ CALLED = {
     "Windlass": "app", "Tasks": "tasks", "Task": "task", "Job": "job", "Context": "ctx",
     "Worker": "worker", "StageMap": "stages", "EncryptingCodec": "codec", "Twin": "jobs",
     "LoneContext": "ctx", "VirtualClock": "clock", "Store": "store", "Schedules": "app.schedules",
+    "Batch": "batch", "Item": "item",
 }  # fmt: skip
 SCHEDULED = (
     'cron, *, tz="UTC", missed="last", name=None, args=(), kwargs=None',
@@ -60,6 +64,8 @@ GIVEN = {
     "Twin",
     "LoneContext",
     "Schedules",
+    "Batch",
+    "Item",
 }  # nobody makes these oneself
 # Public among Windlass's own parts only: named, so that nobody wonders, and left at that.
 INNER = {
@@ -73,10 +79,15 @@ INNER = {
         "flushed_at", "used_workspace", "children", "current_step",
     },
     "EncryptingCodec": {"encode", "decode", "digest"},
+    "Item": {"outcome"},
+    "LiveWorker": {"encode", "decode"},
 }  # fmt: skip
 NAMING = [
     ("name", "str | None", "None", "what jobs store; None is the module's name and the function's"),
     ("aliases", "str | Iterable[str]", "()", "the names it had before: their jobs are still run"),
+    ("batch", "int | None", "None", "one call gets up to so many jobs, in a `Batch`; needs `args`"),
+    ("args", "Callable | None", "None", "of a batch task: what one job takes, such as a dataclass"),
+    ("wait", "Duration", "0", "of a batch task: how long its first job waits for company"),
 ]
 FIND = [
     ("delay a job", "python.md#options-of-a-job", '`task.options(delay="5m").enqueue(…)`'),
@@ -93,6 +104,7 @@ FIND = [
     ("record a step", "python.md#contextstep", '`ctx.step("voice", make_voice)`'),
     ("retry later, from a task", "python.md#errors", "`raise RetryAfter(60)`"),
     ("never retry", "errors.md#what-a-task-raises", "`raise InvalidInput(…)`"),
+    ("do many jobs in one call", "python.md#batch", "`@app.task(batch=100, args=Page)`"),
     ("run a worker", "cli.md#windlass-worker", "`windlass worker jobs:app -Q media=2,default`"),
     ("set something for all commands", "settings.md", "`WINDLASS_URL`, `windlass.toml`"),
     ("test my tasks", "python.md#windlasstesting", "`with twin(app) as jobs: …`"),
@@ -234,7 +246,8 @@ def python() -> str:
             parts += [f"## {title}", *(describe(thing) for thing in there)]
         if "Task" in names:
             parts.append(_options())
-    answers = [JobRow, Event, Why, Reason, Because, Retention]
+    answers = [JobRow, Event, Why, Reason, Because, Retention, LiveWorker, Readiness, Queue, Rates]
+    answers += [Drain]
     parts += ["## What you are given", *(describe(thing) for thing in answers)]
     parts += ["## Errors", _errors(public[name] for name in errors)]
     parts += ["## windlass.testing", reading.doc(testing)]

@@ -98,6 +98,7 @@ def _look(stats: Mapping[str, QueueStats], names: Sequence[str]) -> Drain:
         left=left,
         most=left,
         running=sum(one.counts.get(State.RUNNING, 0) for one in found),
+        later=sum(one.counts.get(State.CREATED, 0) for one in found),
         capped=any(one.capped & IN_LINE for one in found),
         paused=tuple(name for name in names if name in stats and stats[name].paused),
     )

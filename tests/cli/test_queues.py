@@ -41,14 +41,16 @@ def test_a_drain_of_an_empty_queue_is_done_at_once(ask: Any, put: Any) -> None:
     put("add", a=1)
     answer = ask("queues", "drain", "default")
     assert answer.code == 0
-    assert "nothing waits or runs in default" in answer.err
+    assert "nothing is in line or runs in default" in answer.err
+    put("add", a=1, run=False, options={"hold": True})
+    assert "in default; 1 job held or for later" in ask("queues", "drain", "default").err
 
 
 def test_a_drain_waits_for_no_longer_than_its_timeout(ask: Any, put: Any) -> None:
     put("add", a=1, run=False)
     answer = ask("queues", "drain", "default", "--timeout", "200ms")
     assert answer.code == 1
-    assert "1 jobs left after 200ms: default" in answer.err
+    assert "1 job left after 200ms: default" in answer.err
     assert "no live worker takes queue default" in answer.err
     ask("queues", "pause", "default")
     answer = ask("queues", "drain", "default", "--timeout", "200ms")
@@ -69,14 +71,14 @@ def test_a_drain_ends_when_the_workers_have_done_it(call: Any, put: Any, place: 
     assert call("worker", "tasks:app", "--burst").returncode == 0
     _, said = draining.communicate(timeout=60)
     assert draining.returncode == 0
-    assert "nothing waits or runs in default, after" in said
+    assert "nothing is in line or runs in default, after" in said
 
 
 def test_clear_asks_before_it_cancels_what_waits(ask: Any, put: Any) -> None:
     jobs = [put("add", a=n, run=False) for n in range(3)]
     answer = CliRunner().invoke(cli, ["queues", "clear", "default"], input="n\n")
     assert answer.exit_code == 1
-    assert "cancel 3 jobs that wait in default, for good?" in answer.stderr
+    assert "cancel 3 jobs in default, for good?" in answer.stderr
     assert "nothing was canceled" in answer.stderr
     assert ask("jobs", "show", jobs[0], "--json").json["state"] == "queued"
     answer = CliRunner().invoke(cli, ["queues", "clear", "default"], input="y\n")

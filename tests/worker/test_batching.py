@@ -48,6 +48,7 @@ from windlass.core.outcome import Released, settle
 from windlass.core.query import Query
 from windlass.core.state import State, Trigger
 from windlass.testing import batch as make_batch
+from windlass.testing import twin
 from windlass.testing.factories import claim_one, even
 from windlass.worker.attempt import Attempt
 from windlass.worker.batching import Call, Gatherer
@@ -839,6 +840,26 @@ async def test_jobs_that_were_running_when_a_worker_died_run_alone_in_a_process(
             fresh = [await job.aresult(LONG) for job in await enqueue(app, batched.index, 2, 3)]
     assert [(size, pid == os.getpid()) for size, pid in results] == [(1, False)] * 2
     assert [pid == os.getpid() for _, pid in fresh] == [True, True]
+
+
+async def test_what_was_settled_before_its_worker_died_is_not_done_again(app: Windlass) -> None:
+    calls: list[list[int]] = []
+
+    @app.task(batch=5, args=Page)
+    async def index(batch: Batch[Page]) -> None:
+        calls.append([page.args.number for page in batch])
+        if len(batch) > 1:
+            batch[0].succeed()
+            async with asyncio.timeout(PATIENCE):
+                while (await jobs[0].arefresh()).state is not State.SUCCEEDED:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+
+    with twin(app) as bench:
+        jobs = await enqueue(app, index, 0, 1, 2)
+        with bench.crash_at("before-settle", nth=2):
+            assert await bench.adrain() == {State.SUCCEEDED: 1, State.RUNNING: 2}
+        assert await bench.adrain(until_empty=True) == {State.SUCCEEDED: 2}
+    assert calls == [[0, 1, 2], [1], [2]]
 
 
 async def test_where_none_is_isolated_they_still_run_alone(app: Windlass) -> None:

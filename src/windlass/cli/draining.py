@@ -46,7 +46,9 @@ def drain(
         terminal.print_json(facts)
     elif empty:
         names, took = ", ".join(queues), terminal.span(last.seconds)
-        terminal.say(f"nothing waits or runs in {names}" + (f", after {took}" * bool(last.most)))
+        after = f", after {took}" if last.most else ""
+        later = f"; {terminal.jobs(last.later)} held or for later" if last.later else ""
+        terminal.say(f"nothing is in line or runs in {names}{after}{later}")
     else:
         terminal.complain(f"{_left(last)} after {timeout}: {', '.join(queues)}")
     if not empty:
@@ -91,11 +93,11 @@ async def _warn(client: Client, queues: list[str], look: Drain, warned: set[str]
 
 
 def _left(look: Drain) -> str:
-    return f"{look.left:,}{'+' if look.capped else ''} jobs left"
+    return f"{terminal.jobs(look.left, capped=look.capped)} left"
 
 
 def _told(look: Drain) -> str:
-    to_go = f", about {terminal.span(look.eta)} to go" if look.eta else ""
+    to_go = f", about {terminal.span(look.eta)} to go" if look.eta and look.eta >= 1 else ""
     return f"{_left(look)}, {look.running:,} running{to_go}"
 
 

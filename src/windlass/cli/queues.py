@@ -178,16 +178,14 @@ def clear(
     """
     if not yes:
         waiting = run(_waiting(queue, (url, app)))
-        if waiting and not typer.confirm(
-            f"cancel {waiting} jobs that wait in {queue}, for good?", err=True
-        ):
+        if waiting and not typer.confirm(f"cancel {waiting} in {queue}, for good?", err=True):
             terminal.say("nothing was canceled")
             raise typer.Exit(terminal.FAILED)
     canceled = run(_clear(queue, reason, (url, app)))
     if as_json:
         terminal.print_json({"queue": queue, "canceled": canceled})
     elif canceled:
-        terminal.out().print(f"{escape(queue)}: {canceled:,} jobs canceled", soft_wrap=True)
+        terminal.out().print(f"{escape(queue)}: {terminal.jobs(canceled)} canceled", soft_wrap=True)
     else:
         terminal.say(f"nothing waits in {queue}")
 
@@ -199,7 +197,7 @@ async def _waiting(queue: str, place: tuple[str | None, str | None]) -> str:
     if found is None:
         return ""
     number = sum(found.counts.get(state, 0) for state in WAITING)
-    return f"{number:,}{'+' if found.capped & WAITING else ''}" if number else ""
+    return terminal.jobs(number, capped=bool(found.capped & WAITING)) if number else ""
 
 
 async def _clear(queue: str, reason: str | None, place: tuple[str | None, str | None]) -> int:

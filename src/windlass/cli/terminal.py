@@ -106,6 +106,12 @@ def table(*columns: str) -> Table:
     return made
 
 
+def jobs(number: int, *, capped: bool = False) -> str:
+    if capped:
+        return f"{number:,}+ jobs"
+    return "1 job" if number == 1 else f"{number:,} jobs"
+
+
 def state(value: State) -> str:
     return f"[{COLOURS[value]}]{value}[/]"
 

@@ -79,6 +79,7 @@ class Drain:
     left: jobs queued, running or retrying; a lower bound if `capped`
     most: the most that were left at any look
     running: how many of them run
+    later: jobs that have not come into their queue: held, for later, waiting for others
     paused: those of the queues that hand out no jobs
     seconds: since the first look
     eta: seconds to go at the pace of late; None if that says nothing
@@ -87,6 +88,7 @@ class Drain:
     left: int
     most: int
     running: int
+    later: int = 0
     capped: bool = False
     paused: tuple[str, ...] = ()
     seconds: float = 0.0
