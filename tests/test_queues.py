@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
-from tests.worker.build import PATIENCE, working
+from tests.worker.build import PATIENCE, Spy, working
 
-from windlass import InvalidArgumentError, Windlass
+from windlass import Context, InvalidArgumentError, Snooze, Windlass
 from windlass.client import Client
 from windlass.core.outcome import Failed, Succeeded
 from windlass.core.query import Query
 from windlass.core.queue import Drain
 from windlass.core.retry import Policy
 from windlass.core.state import State
+from windlass.core.transition import Answer, Transition
 from windlass.store import Store
 from windlass.stores import open_store
 from windlass.testing import VirtualClock, make_job
@@ -98,6 +99,19 @@ async def test_clear_cancels_what_waits_and_nothing_that_runs(store: Store) -> N
     assert await Client(store).clear("media") == 0
 
 
+async def test_clear_leaves_alone_what_starts_in_the_moment_between(store: Store) -> None:
+    job = await enqueue_one(store, queue="media")
+
+    class Racing(Spy):
+        async def apply(self, transitions: Sequence[Transition]) -> list[Answer]:
+            await claim_one(store, "media")
+            return await super().apply(transitions)
+
+    assert await Client(Racing(store, lambda _: None)).clear("media") == 0
+    row = await get_one(store, job.id)
+    assert (row.state, row.cancel_requested) == (State.RUNNING, False)
+
+
 async def test_clear_goes_through_any_number_of_jobs(store: Store) -> None:
     for _ in range(3):
         await store.enqueue([make_job(queue="media") for _ in range(700)])
@@ -134,6 +148,23 @@ async def test_a_drain_ends_when_all_has_run_that_is_in_the_queue() -> None:
     assert [(await job.arefresh()).state for job in jobs] == [State.SUCCEEDED] * 4
     held = (await client.store.stats())["media"].counts
     assert {state: n for state, n in held.items() if n} == {State.CREATED: 1}
+    await app.aclose()
+
+
+async def test_a_drain_waits_for_what_is_to_be_tried_again() -> None:
+    app = Windlass("memory:")
+
+    @app.task
+    async def later(ctx: Context) -> str:
+        if ctx.attempt == 1:
+            raise Snooze(0.3)
+        return "done"
+
+    job = await later.aenqueue()
+    async with asyncio.timeout(PATIENCE), working(app):
+        async for _ in app.client().drain("default"):
+            pass
+        assert (await job.arefresh()).state is State.SUCCEEDED
     await app.aclose()
 
 

@@ -266,6 +266,7 @@ async def test_a_worker_whose_slots_are_taken_for_long_is_not_deaf(
         store, app.tasks, CONFIG, running=lambda: 3, last_claim=lambda: long_ago, free=lambda: free
     )
     assert not (await one.look()).deaf
+    clock.advance(60)
     free = 1  # and its next claim is on its way
     assert not (await one.look()).deaf
     clock.advance(60)
