@@ -44,7 +44,7 @@ async def _workers(url: str | None, app: str | None) -> Sequence[LiveWorker]:
 
 
 def _table(found: Sequence[LiveWorker]) -> None:
-    table = terminal.table("worker", "", "up", "claimed", "running", "free", "tasks", "queues")
+    table = terminal.table("worker", "state", "up", "claimed", "running", "free", "tasks", "queues")
     table.columns[0].min_width = max(len(one.name) for one in found)
     table.columns[1].min_width = len("stopping")
     for one in found:
