@@ -51,7 +51,8 @@ class Call:
         self.timer: asyncio.TimerHandle | None = None
         self._coming = set(leases)
         self._left = len(self._coming)
-        self._members: list[_Member] = []
+        self._members: dict[_Member, None] = {}  # in order, until each may go on to its end
+        self._wanted = 0  # how many of these were not told to stop
         self._running: asyncio.Task[None] | None = None
         self._unwanted = False  # all that it was still for were told to stop
         self._error: BaseException | None = None
@@ -80,7 +81,8 @@ class Call:
                 loop.call_soon_threadsafe(self._settled, member)
 
         member = _Member(Item(args, context, tell), loop.create_future())
-        self._members.append(member)
+        self._members[member] = None
+        self._wanted += 1
         self._threads = threads
         self._came(context.job.lease)
         try:
@@ -110,12 +112,14 @@ class Call:
 
     async def _leave(self, member: _Member) -> None:
         """It was told to stop: wait until the task has done with it, or the call is over."""
-        member.told = True
         member.item.ctx.ask_to_stop()
         if self._running is None:  # those that are still to come go without it
-            self._members.remove(member)
+            self._let_go(member)
             return
-        self._cancel_if_unwanted()
+        if member in self._members:
+            member.told = True
+            self._wanted -= 1
+            self._cancel_if_unwanted()
         while not member.over.done():
             try:
                 await asyncio.wait({member.over})
@@ -123,16 +127,17 @@ class Call:
                 self._cancel()
 
     def _settled(self, member: _Member) -> None:
-        waiting = self._waiting()
-        if len(waiting) > 1 and member in waiting:
-            member.over.set_result(None)
+        if len(self._members) > 1 and member in self._members:
+            self._let_go(member)
             self._cancel_if_unwanted()
 
-    def _waiting(self) -> list[_Member]:
-        return [member for member in self._members if not member.over.done()]
+    def _let_go(self, member: _Member) -> None:
+        del self._members[member]
+        self._wanted -= not member.told
+        member.over.set_result(None)
 
     def _cancel_if_unwanted(self) -> None:
-        if not self._unwanted and all(member.told for member in self._waiting()):
+        if not self._unwanted and not self._wanted:
             self._unwanted = True
             self._cancel()
 
@@ -167,8 +172,8 @@ class Call:
     def _ended(self, running: asyncio.Task[None]) -> None:
         if running.cancelled():  # before its first step
             self._error = asyncio.CancelledError()
-        for member in self._waiting():
-            member.over.set_result(None)
+        for member in list(self._members):
+            self._let_go(member)
 
     async def _on_thread(self, batch: Batch[Any, Any]) -> None:
         running = asyncio.get_running_loop().run_in_executor(
