@@ -6,8 +6,10 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, get_origin, overload
+from uuid import UUID
 
 from windlass.core.errors import ConfigurationError, ConflictError, InvalidArgumentError
+from windlass.core.reference import RESULTS
 from windlass.task import CONTEXT, Signature, TaskSpec, hints_of, where
 from windlass.worker.context import Context
 
@@ -140,8 +142,12 @@ class _BatchSignature(Signature):
                 "context, so name that argument otherwise"
             )
 
-    def store(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        stored = super().store(args, kwargs)
+    def store(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], parents: Sequence[UUID] = ()
+    ) -> dict[str, Any]:
+        stored = super().store(args, kwargs, parents)
+        if RESULTS in stored:
+            return stored  # what it is made of is not there yet
         try:
             self.make(stored)
         except Exception as error:
