@@ -616,6 +616,7 @@ async def test_a_cancel_of_one_is_told_to_its_item_and_the_call_goes_on(app: Win
         told.set()
         await go.wait()
         batch[0].succeed(1)  # too late: the cancel was accepted
+        await asyncio.sleep(0.01)
         batch[1].succeed(2)
 
     jobs = await enqueue(app, index, 0, 1)
@@ -628,6 +629,7 @@ async def test_a_cancel_of_one_is_told_to_its_item_and_the_call_goes_on(app: Win
         await jobs[1].await_end(PATIENCE)
         await jobs[0].await_end(PATIENCE)
     assert await states(jobs) == [State.CANCELED, State.SUCCEEDED]
+    assert await jobs[1].aresult() == 2
 
 
 async def test_a_cancel_of_all_cancels_the_call(app: Windlass) -> None:
