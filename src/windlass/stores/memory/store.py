@@ -102,6 +102,7 @@ class MemoryStore(MemoryReads):
         if verdict.displace is not None:
             ends = decide.cancel(verdict.displace, give_way(verdict.displace), now)
             self._write(verdict.displace, ends, now)
+            verdict = admit(new, self._rivals(new))  # it may depend on what that ended
         origin = data.jobs[new.retry_of] if new.retry_of is not None else None
         serial = data.next_serial()
         root = origin.lineage if origin else None

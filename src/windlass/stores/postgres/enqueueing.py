@@ -185,6 +185,7 @@ class Desk:
         self._run: list[tuple[JobRow, NewJob, JobRow | None, Admission]] = []
         self._stored: dict[UUID, JobRow] = {}  # as they came to be
         self._fresh: set[UUID] = set()  # jobs that were not there before this call
+        self._parents_named: set[UUID] = set()
 
     async def look_up(self, wanted: Sequence[NewJob]) -> None:
         """Read every job that these could meet; those that may have to give way are locked."""
@@ -205,7 +206,8 @@ class Desk:
             for record in await fetch(SQL.active_of_lineage, sorted(lineages)):
                 self._remember(rows.job_row(record))
         # After those that may have to be waited for: these are left out if somebody has them.
-        await self._batch.load(id_ for new in wanted for id_ in new.depends_on)
+        self._parents_named = {id_ for new in wanted for id_ in new.depends_on}
+        await self._batch.load(self._parents_named)
 
     async def _lock_waiting(self, wanted: Sequence[NewJob]) -> None:
         """Those that may have to give way. One that runs does not: its worker needs the row."""
@@ -263,6 +265,7 @@ class Desk:
                 continue
             if verdict.displace is not None:
                 await self._displace(verdict.displace)
+                verdict = admit(new, self.rivals(new))  # it may depend on what that ended
             origin = rivals.origin if new.retry_of is not None else None
             root = origin.lineage if origin else None
             row = jobs.birth(new, self._batch.now, 0, root, verdict.waiting_for)
@@ -306,6 +309,7 @@ class Desk:
         await self._batch.flush()
         for fresh in (await _by_id(self._connection, [row.id])).values():
             self._remember(fresh)
+        await self._batch.load(self._parents_named)  # some may have been queued, and let go
 
     async def _flush(self) -> None:
         """Write the jobs admitted so far, with their keys, and what retries copy and mark."""

@@ -94,6 +94,7 @@ def _enqueue_keyed(tx: Tx, new: NewJob, now: Instant, serial: int) -> Enqueued:
         return Enqueued(verdict.status, new, existing=verdict.existing, error=verdict.error)
     if verdict.displace is not None:
         _displace(tx, verdict.displace, now)
+        verdict = admit(new, rivals(connection, new))  # it may depend on what that ended
     origin = met.origin if new.retry_of is not None else None
     root_id = origin.lineage if origin else None
     last_step = origin.last_step if origin and new.resume else None

@@ -228,6 +228,29 @@ class TestDepending:
         await enqueue_one(store, unique_key="k", debounce=True)
         assert await states(store, parent, child) == [State.CANCELED, State.CANCELED]
 
+    async def test_a_job_that_depends_on_the_one_it_replaces_goes_with_it(
+        self, store: Store
+    ) -> None:
+        first = await enqueue_one(store, unique_key="k")
+        second = await enqueue_one(store, depends_on=(first.id,))
+        third = await enqueue_one(store, unique_key="k", debounce=True, depends_on=(second.id,))
+        fourth = await enqueue_one(store, unique_key="k", depends_on=(first.id,), on_parent=OnParent.RUN)
+        ended = [State.CANCELED] * 3
+        assert await states(store, first, second, third) == ended
+        assert [job.id for job in await claim_all(store)] == [fourth.id]
+
+    async def test_a_job_may_depend_on_one_that_an_earlier_of_the_call_set_free(
+        self, store: Store
+    ) -> None:
+        first = await enqueue_one(store, unique_key="k")
+        second = await enqueue_one(store, depends_on=(first.id,), on_parent=OnParent.RUN)
+        newer = make_job(unique_key="k", debounce=True, queue="other")
+        third = child_of(second)
+        await store_all(store, newer, third)
+        assert (await get_one(store, third.id)).waiting_for == 1
+        await settle_one(store, await claim_one(store), Succeeded())
+        assert [job.id for job in await claim_all(store)] == [third.id]
+
     async def test_a_whole_flow_is_canceled_in_one_call(self, store: Store) -> None:
         top = make_job()
         middle = [child_of(top) for _ in range(4)]
