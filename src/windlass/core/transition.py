@@ -197,10 +197,19 @@ def check(wish: Transition) -> None:
         raise InvalidArgumentError(f"delay is {wish.delay} s; it must lie between 0 and 10 years")
     if wish.records:
         check_records(wish.records)
+    if wish.awaits:
+        _check_awaits(wish)
     for child in wish.children:
         check_new(child)
     if wish.children:
         _check_apart(wish.children)
+
+
+def _check_awaits(wish: Transition) -> None:
+    if wish.job_id in wish.awaits:
+        raise InvalidArgumentError(f"job {wish.job_id} would wait for itself, for ever")
+    if len(set(wish.awaits)) < len(wish.awaits):
+        raise InvalidArgumentError(f"job {wish.job_id} would wait for another one twice")
 
 
 def _check_apart(children: Sequence[NewJob]) -> None:

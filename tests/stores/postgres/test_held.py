@@ -17,6 +17,7 @@ from tests.worker.build import eventually, working
 from windlass import Context, Windlass
 from windlass.core.enqueue import EnqueueStatus
 from windlass.core.errors import StoreUnavailableError
+from windlass.core.ids import uuid7
 from windlass.core.job import JobRow
 from windlass.core.lease import Extended
 from windlass.core.outcome import Failed, Succeeded, settle, succeed
@@ -383,3 +384,58 @@ async def test_an_expired_job_that_is_still_in_line_stays_there(postgres_url: st
         clock.advance(6)
         await store.prune(Retention(), 100)
         assert await contradictions(postgres_url) == {}
+
+
+# -- jobs that depend on jobs
+
+
+async def test_a_parent_that_is_held_keeps_no_other_job_from_being_claimed(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    parent, *others = jobs = [make_job() for _ in range(3)]
+    await store.enqueue(jobs)
+    child = f'{{"task": "t", "queue": "children", "depends_on": ["{parent.id}"]}}'
+    async with left_open(postgres_url, HOLD, child) as transaction:
+        async with asyncio.timeout(SOON / 2):
+            assert [row.id for row in await claim_all(store)] == [job.id for job in others]
+        await transaction.commit()
+    [row] = await claim_all(store)
+    assert row.id == parent.id
+    assert (await store.apply([succeed(row, Succeeded())]))[0].applied
+    assert len(await claim_all(store, "children")) == 1
+    assert await contradictions(postgres_url) == {}
+
+
+async def test_who_depends_on_a_job_whose_key_is_held_waits_with_it(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    parent = make_job(task="default", unique_key="k")
+    child = make_job(depends_on=(parent.id,))
+    other = BY_KEY.format(id=uuid7(), key="k", debounce="false")
+    async with left_open(postgres_url, HOLD, other) as transaction:
+        storing = asyncio.create_task(store.enqueue([parent, child]))
+        await asyncio.sleep(0.3)
+        await transaction.rollback()
+        answers = await storing
+    assert [answer.status for answer in answers] == [EnqueueStatus.CREATED] * 2
+
+
+async def test_a_success_sees_the_child_that_it_had_to_wait_for(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    """The shortest statement found its job unawaited, waited for its lock, and looks again."""
+    parent = await start_one(store)
+    child = f'{{"task": "t", "queue": "children", "depends_on": ["{parent.id}"]}}'
+    async with left_open(postgres_url, HOLD, child) as transaction:
+        settling = asyncio.create_task(store.apply([succeed(parent, Succeeded())]))
+        await eventually(lambda: _waits_for_a_lock(postgres_url))
+        await transaction.commit()
+        [answer] = await settling
+    assert answer.applied
+    assert len(await claim_all(store, "children")) == 1
+    assert await contradictions(postgres_url) == {}
+
+
+async def _waits_for_a_lock(url: str) -> bool:
+    sql = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    return bool(await execute(url, sql))

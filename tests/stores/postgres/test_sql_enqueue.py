@@ -203,6 +203,9 @@ async def test_the_same_request_with_other_json_is_a_conflict(postgres_url: str)
 
 
 WRONG = [
+    ({"task": "t", "depends_on": ["abc"]}, 'depends_on has "abc"; it takes the ids of jobs'),
+    ({"task": "t", "depends_on": [None]}, "depends_on has null; it takes the ids of jobs"),
+    ({"task": "t", "depends_on": [f"{'a' * 8}{'-aaaa' * 3}-{a * 12}" for a in "aA"]}, "twice"),
     ({"task": "t", "delya": 1}, "there is no field delya"),
     ({"queue": "q"}, "task and queue must have at least one character"),
     ({"task": "t" * 129}, "task has 129 characters, the limit is 128"),

@@ -356,9 +356,14 @@ class Desk:
             await self._batch.link(edges)
 
 
-def _not_held(wanted: Sequence[NewJob], places: Sequence[int], batch: Batch) -> list[int]:
-    """Those whose parents nobody else has, nor the parents of a parent that comes along."""
-    held = set(batch.held)
+def _not_held(
+    wanted: Sequence[NewJob], places: Sequence[int], batch: Batch, late: Iterable[int]
+) -> list[int]:
+    """Those whose parents nobody else has, nor the parents of a parent that comes along.
+
+    The `late` ones wait for somebody's commit, and who depends on them waits, too.
+    """
+    held = {*batch.held, *(wanted[place].id for place in late)}
     free = []
     for place in places:
         if held.isdisjoint(wanted[place].depends_on):
@@ -401,7 +406,7 @@ async def _keyed(
     batch = Batch(connection, await connection.fetchval(SQL.now, given), shard)
     desk = Desk(connection, batch)
     await desk.look_up([wanted[place] for place in free])
-    free = _not_held(wanted, free, batch)
+    free = _not_held(wanted, free, batch, set(sound) - set(free))
     if together and len(free) < len(sound):
         return [None] * len(wanted), batch
     jobs_ = [wanted[place] for place in free]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from windlass.core.errors import InvalidArgumentError
 from windlass.core.ids import uuid7
 from windlass.core.job import JobRow
 from windlass.core.outcome import Failed, Outcome, Released, Snoozed, Succeeded, Suspended, settle
@@ -93,6 +94,13 @@ class TestSuspending:
         await settle_one(store, row, Suspended(awaits=(done.id, uuid7())))
         again = await claim_one(store)
         assert (again.id, again.attempt) == (row.id, 2)
+
+    async def test_it_waits_neither_for_itself_nor_for_one_job_twice(self, store: Store) -> None:
+        parent, other = await start_one(store), await enqueue_one(store, queue="other")
+        for awaits in ((parent.id,), (other.id, other.id)):
+            answer = await settle_one(store, parent, Suspended(awaits=awaits))
+            assert (answer.status, type(answer.error)) == (Status.REFUSED, InvalidArgumentError)
+        assert await get_one(store, parent.id) == parent
 
     async def test_it_comes_back_at_its_time_whoever_it_still_waits_for(
         self, store: Store, clock: VirtualClock

@@ -70,7 +70,10 @@ BEGIN
 END
 $$;
 
--- Nobody ends a job that another one is about to depend on, nor the other way round. By id.
+-- Nobody ends a job that another one is about to depend on, nor the other way round. By id. What is
+-- no id is told of where its item is looked at. The places in line of those that are queued are
+-- locked, too: a claim would take them, and wait for the job with all that it took; so it steps over
+-- them for as long as the caller's transaction lasts.
 CREATE FUNCTION windlass_lock_parents(jobs jsonb) RETURNS void LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -78,12 +81,24 @@ DECLARE
         SELECT DISTINCT name::uuid FROM jsonb_array_elements(jobs) AS item,
             jsonb_array_elements_text(CASE WHEN jsonb_typeof(item -> 'depends_on') = 'array'
                 THEN item -> 'depends_on' ELSE '[]' END) AS name
+        WHERE name ~* '^[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}$'
         ORDER BY 1
     );
+    parent record;
 BEGIN
-    PERFORM locked.n FROM unnest(wanted) AS each (id), LATERAL (
-        SELECT n FROM windlass_job AS parent WHERE parent.id = each.id LIMIT 1 FOR UPDATE
-    ) AS locked;
+    FOR parent IN
+        SELECT locked.* FROM unnest(wanted) AS each (id), LATERAL (
+            SELECT job.state, job.queue, job.priority, job.position FROM windlass_job AS job
+            WHERE job.id = each.id LIMIT 1 FOR UPDATE
+        ) AS locked
+    LOOP
+        IF parent.state = 'queued' THEN
+            PERFORM FROM windlass_line AS line
+            WHERE line.queue = parent.queue AND line.priority = parent.priority
+                AND line.position = parent.position
+            FOR UPDATE SKIP LOCKED;
+        END IF;
+    END LOOP;
 END
 $$;
 
@@ -132,6 +147,32 @@ BEGIN
             format('%s is %s; it must lie between 1970 and 9999', name, text_of));
     END IF;
     RETURN instant;
+END
+$$;
+
+-- Core's `job.check`, for what a job depends on.
+CREATE FUNCTION windlass_check_parents(parents jsonb, job_id uuid) RETURNS void LANGUAGE plpgsql
+AS $$
+DECLARE
+    wrong text;
+BEGIN
+    SELECT left(parent::text, 80) INTO wrong FROM jsonb_array_elements(parents) AS parent
+    WHERE jsonb_typeof(parent) <> 'string'
+        OR parent #>> '{}' !~* '^[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}$' LIMIT 1;
+    IF FOUND THEN
+        PERFORM windlass_refuse(format('depends_on has %s; it takes the ids of jobs', wrong));
+    ELSIF jsonb_array_length(parents) > 100000 THEN
+        PERFORM windlass_refuse(format('it depends on %s jobs, the limit is 100,000; gather them '
+            'in groups', jsonb_array_length(parents)));
+    ELSIF EXISTS (
+        SELECT FROM jsonb_array_elements_text(parents) AS name WHERE name::uuid = job_id
+    ) THEN
+        PERFORM windlass_refuse(format('job %s depends on itself', job_id));
+    ELSIF jsonb_array_length(parents) > (
+        SELECT count(DISTINCT name::uuid) FROM jsonb_array_elements_text(parents) AS name
+    ) THEN
+        PERFORM windlass_refuse('depends_on names a job twice');
+    END IF;
 END
 $$;
 
@@ -239,6 +280,9 @@ BEGIN
     END IF;
 
     job.id := coalesce((item ->> 'id')::uuid, windlass_uuid7());
+    IF jsonb_typeof(item -> 'depends_on') = 'array' THEN
+        PERFORM windlass_check_parents(item -> 'depends_on', job.id);
+    END IF;
     job.task := item ->> 'task';
     job.queue := coalesce(item ->> 'queue', 'default');
     job.owner := coalesce(item ->> 'owner', '');
@@ -316,28 +360,23 @@ CREATE FUNCTION windlass_parents(
 AS $$
 #variable_conflict use_column
 DECLARE
-    named text[] := ARRAY(SELECT jsonb_array_elements_text(item -> 'depends_on'));
-    missing text;
+    named uuid[] := ARRAY(SELECT jsonb_array_elements_text(item -> 'depends_on')::uuid);
+    missing uuid;
 BEGIN
-    IF job.id::text = ANY (named) THEN
-        PERFORM windlass_refuse(format('job %s depends on itself', job.id));
-    ELSIF cardinality(named) > (SELECT count(DISTINCT name) FROM unnest(named) AS name) THEN
-        PERFORM windlass_refuse('depends_on names a job twice');
-    END IF;
     SELECT name INTO missing FROM unnest(named) AS name WHERE NOT EXISTS (
-        SELECT FROM windlass_job AS parent WHERE parent.id = name::uuid AND parent.owner = job.owner
+        SELECT FROM windlass_job AS parent WHERE parent.id = name AND parent.owner = job.owner
     ) LIMIT 1;
     IF FOUND THEN
         PERFORM windlass_refuse(format('job %s depends on %s, and there is no such job; enqueue a '
             'job after those that it depends on', job.id, missing));
     END IF;
     SELECT parent.n INTO lost FROM unnest(named) WITH ORDINALITY AS given (name, place), LATERAL (
-        SELECT n, state FROM windlass_job AS parent WHERE parent.id = given.name::uuid LIMIT 1
+        SELECT n, state FROM windlass_job AS parent WHERE parent.id = given.name LIMIT 1
     ) AS parent
     WHERE parent.state IN ('failed', 'canceled') AND job.on_parent <> 'run'
     ORDER BY given.place LIMIT 1;
     SELECT count(*) + (lost IS NOT NULL)::integer INTO waiting FROM unnest(named) AS name, LATERAL (
-        SELECT state FROM windlass_job AS parent WHERE parent.id = name::uuid LIMIT 1
+        SELECT state FROM windlass_job AS parent WHERE parent.id = name LIMIT 1
     ) AS parent
     WHERE parent.state NOT IN ('succeeded', 'failed', 'canceled');
 END
@@ -439,9 +478,16 @@ BEGIN
         SELECT * INTO parent FROM windlass_job AS job WHERE job.n = parents[1];
         parents := parents[2:];
         CONTINUE WHEN NOT parent.awaited;
+        -- First locked, by id; then looked at: whoever waited for a lock may wait no more.
+        PERFORM locked.n FROM (
+            SELECT edge.child FROM windlass_edge AS edge
+            WHERE edge.parent = parent.n AND edge.open ORDER BY edge.child_id OFFSET 0
+        ) AS edge, LATERAL (
+            SELECT n FROM windlass_job AS job WHERE job.n = edge.child LIMIT 1 FOR UPDATE
+        ) AS locked;
         FOR child IN
             SELECT job.* FROM windlass_edge AS edge, LATERAL (
-                SELECT * FROM windlass_job AS job WHERE job.n = edge.child LIMIT 1 FOR UPDATE
+                SELECT * FROM windlass_job AS job WHERE job.n = edge.child LIMIT 1
             ) AS job
             WHERE edge.parent = parent.n AND edge.open ORDER BY edge.child
         LOOP
@@ -614,7 +660,7 @@ BEGIN
                 END IF;
             END IF;
             job.n := nextval('windlass_serial');
-            IF item ? 'depends_on' THEN
+            IF jsonb_typeof(item -> 'depends_on') = 'array' THEN
                 SELECT * INTO job.waiting_for, lost_n FROM windlass_parents(item, job);
                 IF job.waiting_for > 0 THEN
                     job.state := 'created';
@@ -653,7 +699,7 @@ BEGIN
                     job.n, least(CASE WHEN NOT job.held AND coalesce(job.waiting_for, 0) = 0
                         THEN job.due_at END, job.expires_at));
             END IF;
-            IF item ? 'depends_on' THEN
+            IF jsonb_typeof(item -> 'depends_on') = 'array' THEN
                 PERFORM windlass_link(item, job);
                 IF lost_n IS NOT NULL THEN
                     SELECT * INTO lost FROM windlass_job AS old WHERE old.n = lost_n;
