@@ -379,3 +379,108 @@ async def test_a_signal_that_does_not_come_in_time_is_an_error_to_handle(app: Wi
     job = await patient.aenqueue()
     async with working(app):
         assert await job.aresult(PATIENCE) == "gave up"
+
+
+async def test_one_job_of_a_flow_is_retried_with_the_results_it_had(app: Windlass) -> None:
+    broken = [True]
+
+    @app.task
+    async def number() -> int:
+        return 3
+
+    @app.task(max_retries=0)
+    async def double(n: int) -> int:
+        if broken:
+            raise ValueError(n)
+        return 2 * n
+
+    flow = app.flow()
+    last = flow.add(double, flow.add(number).result)
+    run = await flow.aenqueue()
+    async with working(app):
+        assert (await run.await_end(PATIENCE)).state is State.FAILED
+        broken.clear()
+        again = await (await run.ajob(last)).aretry()
+        assert await again.aresult(PATIENCE) == 6
+        assert (await run.await_end(PATIENCE)).state is State.SUCCEEDED
+
+
+async def test_a_retry_waits_for_the_retry_of_its_parent(app: Windlass) -> None:
+    broken = [True]
+
+    @app.task(max_retries=0)
+    async def number() -> int:
+        if broken:
+            raise ValueError
+        return 3
+
+    @app.task
+    async def double(n: int) -> int:
+        return 2 * n
+
+    flow = app.flow()
+    first = flow.add(number)
+    last = flow.add(double, first.result)
+    run = await flow.aenqueue()
+    async with working(app):
+        await run.await_end(PATIENCE)
+        early = await (await run.ajob(last)).aretry()
+        await early.arefresh()
+        assert early.row.state is State.CANCELED  # as its parent is still lost
+        await (await run.ajob(first)).aretry()  # which fails again, after its child
+        await run.await_end(PATIENCE)
+        broken.clear()
+        await run.aretry()
+        assert (await run.await_end(PATIENCE)).state is State.SUCCEEDED
+        assert await (await run.ajob(last)).aresult() == 6
+
+
+async def test_a_flow_is_retried_in_which_a_task_has_fanned_out(app: Windlass) -> None:
+    broken = [True]
+
+    @app.task(max_retries=0)
+    async def part(n: int) -> int:
+        if n == 1 and broken:
+            raise ValueError(n)
+        return n
+
+    @app.task(max_retries=0)
+    async def whole(ctx: Context) -> int:
+        return sum(await ctx.amap(part, [0, 1, 2]))
+
+    @app.task
+    async def double(n: int) -> int:
+        return 2 * n
+
+    flow = app.flow()
+    last = flow.add(double, flow.add(whole).result)
+    run = await flow.aenqueue()
+    async with working(app):
+        assert (await run.await_end(PATIENCE)).state is State.FAILED
+        broken.clear()
+        await run.aretry()
+        assert (await run.await_end(PATIENCE)).state is State.SUCCEEDED
+        assert await (await run.ajob(last)).aresult() == 6
+
+
+async def test_a_job_whose_parent_is_not_kept_is_not_retried_with_another_result(
+    app: Windlass,
+) -> None:
+    @app.task
+    async def number() -> int:
+        return 3
+
+    @app.task(max_retries=0)
+    async def fail(n: int) -> None:
+        raise ValueError(n)
+
+    flow = app.flow()
+    first = flow.add(number)
+    last = flow.add(fail, first.result).after(flow.add(number))
+    run = await flow.aenqueue()
+    async with working(app):
+        await run.await_end(PATIENCE)
+        job = await run.ajob(last)
+        assert [answer.applied for answer in await app.client().store.delete([first.id])] == [True]
+        with pytest.raises(NotFoundError, match="is not kept any more"):
+            await job.aretry()

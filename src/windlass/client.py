@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from graphlib import TopologicalSorter
 from typing import Any
 from uuid import UUID
 
-from windlass import queues
+from windlass import lineage, queues
 from windlass.core import outcome
 from windlass.core.clock import from_datetime
 from windlass.core.codec import Codec, JsonCodec, Purpose
@@ -181,7 +182,9 @@ class Client:
         return await self._again(row, resume=True)
 
     async def _again(self, row: JobRow, *, resume: bool) -> Enqueued:
-        [answer] = await self.enqueue([again(row, resume=resume)])
+        [parents] = await lineage.parents(self.store, self.codec, [row])
+        new = replace(again(row, resume=resume), depends_on=parents)
+        [answer] = await self.enqueue([new])
         accepted(answer)
         return answer
 
@@ -240,14 +243,16 @@ class Client:
         if not lost:
             raise ConflictError(f"flow {flow_id} succeeded: nothing of it is left to do")
         fresh = {row.id: uuid7() for row in lost}
-        edges = await self.store.edges([row.id for row in lost])
+        known = {row.id: row for row in lost}
+        above = dict(zip(known, await lineage.parents(self.store, self.codec, lost), strict=True))
+        order = TopologicalSorter({id_: set(above[id_]) & fresh.keys() for id_ in fresh})
         jobs = [
             replace(
-                again(row, resume=resume and row.can_resume),
-                id=fresh[row.id],
-                depends_on=tuple(fresh.get(parent, parent) for parent in its.parents),
+                again(known[id_], resume=resume and known[id_].can_resume),
+                id=fresh[id_],
+                depends_on=tuple(fresh.get(parent, parent) for parent in above[id_]),
             )
-            for row, its in zip(lost, edges, strict=True)
+            for id_ in order.static_order()
         ]
         return [accepted(answer) for answer in await self.enqueue(jobs, together=True)]
 

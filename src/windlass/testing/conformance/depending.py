@@ -234,7 +234,9 @@ class TestDepending:
         first = await enqueue_one(store, unique_key="k")
         second = await enqueue_one(store, depends_on=(first.id,))
         third = await enqueue_one(store, unique_key="k", debounce=True, depends_on=(second.id,))
-        fourth = await enqueue_one(store, unique_key="k", depends_on=(first.id,), on_parent=OnParent.RUN)
+        fourth = await enqueue_one(
+            store, unique_key="k", depends_on=(first.id,), on_parent=OnParent.RUN
+        )
         ended = [State.CANCELED] * 3
         assert await states(store, first, second, third) == ended
         assert [job.id for job in await claim_all(store)] == [fourth.id]
