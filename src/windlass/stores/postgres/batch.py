@@ -240,7 +240,8 @@ class Batch:
             if kept is not None:
                 if parent in self._below or not kept.row.awaited:  # else they are yet to be read
                     self._below.setdefault(parent, []).append(child)
-                kept.row = replace(kept.row, awaited=True)
+                if not kept.row.awaited:
+                    kept.row = replace(kept.row, awaited=True)
 
     async def finish(self) -> None:
         """Write the rest, and what others may be waiting for: the lease rows, then the counts."""

@@ -324,9 +324,8 @@ class Desk:
         if len(numbers) < len(run):
             raise Overtaken
         for row, new, origin, _ in run:
-            stored = replace(row, serial=(n := numbers[row.id][0]))
-            if row.position is not None:
-                stored = replace(stored, position=n)
+            n = numbers[row.id][0]
+            stored = replace(row, serial=n, position=None if row.position is None else n)
             self._stored[row.id] = stored
             self._remember(stored)
             if origin is not None:
