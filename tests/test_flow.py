@@ -484,3 +484,75 @@ async def test_a_job_whose_parent_is_not_kept_is_not_retried_with_another_result
         assert [answer.applied for answer in await app.client().store.delete([first.id])] == [True]
         with pytest.raises(NotFoundError, match="is not kept any more"):
             await job.aretry()
+
+
+async def test_a_task_of_an_owner_waits_for_its_jobs_which_are_the_owners_too(
+    app: Windlass,
+) -> None:
+    gate, runs = asyncio.Event(), []
+
+    @app.task
+    async def part(n: int) -> int:
+        await gate.wait()
+        return n
+
+    @app.task
+    async def whole(ctx: Context) -> int:
+        runs.append(ctx.attempt)
+        return sum(await ctx.amap(part, [1, 2]))
+
+    job = await whole.options(owner="ada").aenqueue()
+    async with working(app):
+        while (await job.arefresh()).row.waiting_for < 2:
+            assert len(runs) < 3
+            await asyncio.sleep(0.01)
+        gate.set()
+        assert await job.aresult(PATIENCE) == 3
+        assert runs == [1, 2]
+
+
+@pytest.mark.parametrize("options", [{"owner": "bob"}, {"unique_key": "k"}, {"request_id": "r"}])
+async def test_jobs_that_could_not_be_waited_for_are_refused(
+    app: Windlass, options: dict[str, str]
+) -> None:
+    @app.task
+    async def part(n: int) -> int:
+        return n
+
+    @app.task
+    async def whole(ctx: Context) -> int:
+        return sum(await ctx.amap(part.options(**options), [1, 2]))
+
+    job = await whole.aenqueue()
+    async with working(app):
+        await job.await_end(PATIENCE)
+        assert job.row.error is not None
+        assert job.row.error.code == "configuration"
+
+
+async def test_a_job_that_ran_is_not_run_again_because_it_was_not_kept(app: Windlass) -> None:
+    gate, ran = asyncio.Event(), []
+
+    @app.task
+    async def part(n: int) -> int:
+        ran.append(n)
+        if n == 2:
+            await gate.wait()
+        return n
+
+    @app.task
+    async def whole(ctx: Context) -> int:
+        return sum(await ctx.amap(part, [1, 2]))
+
+    job = await whole.aenqueue()
+    async with working(app):
+        while (await job.arefresh()).row.waiting_for != 1:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        store = app.client().store
+        [edges] = await store.edges([job.id])
+        assert [answer.applied for answer in await store.delete(edges.parents)] == [True, False]
+        gate.set()
+        await job.await_end(PATIENCE)
+        assert job.row.error is not None
+        assert job.row.error.code == "missing_input"
+        assert sorted(ran) == [1, 2]

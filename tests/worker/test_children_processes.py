@@ -9,6 +9,7 @@ import os
 import sys
 import uuid
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +22,18 @@ from windlass import Cancel, ConfigurationError, Context, Snooze, Windlass
 from windlass.core.codec import JsonCodec, Purpose
 from windlass.core.event import Event, EventType
 from windlass.core.job import CORRELATION_ID, JobRow, NewJob
+from windlass.core.outcome import Succeeded
 from windlass.core.state import State
+from windlass.core.transition import Signal
 from windlass.process import ProcessDiedError
 from windlass.stores.memory import MemoryStore
 from windlass.task import TaskSpec
 from windlass.testing.clock import VirtualClock
-from windlass.testing.factories import read_events, start_one
+from windlass.testing.factories import claim_all, read_events, settle_one, start_one
 from windlass.worker import Kit, wire
 from windlass.worker.children import Children
 from windlass.worker.raised import RemoteError
+from windlass.worker.waiting import Suspend
 from windlass.workspace import Workspaces
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -218,6 +222,42 @@ async def test_children_of_a_job_come_with_its_success_or_not_at_all(
     with pytest.raises(RemoteError):
         await run(children, sample.hands_over, context, fails=True)
     assert context.children == ()
+
+
+async def test_a_task_waits_for_a_signal_and_for_jobs(
+    children: Children, store: MemoryStore
+) -> None:
+    class Stamp:
+        def enqueue(self, new: NewJob) -> NewJob:
+            return replace(new, team="ours")
+
+    async def suspended(context: Context) -> Suspend:
+        with pytest.raises(Suspend) as raised:
+            await run(children, sample.spreads, context, days=["2026-01-02", "2026-01-03"])
+        return raised.value
+
+    kit = Kit()
+    kit.middleware.add(Stamp())
+    context = await begin(store, kit)
+    waits = await suspended(context)
+    assert (waits.awaits, waits.children, waits.signals) == ((), (), 0)
+    assert waits.timeout is not None
+    await store.signal([Signal(job_id=context.job.id, name="go", value=b'"went"')])
+
+    context = context_of(context.job, store, kit)
+    waits = await suspended(context)
+    assert waits.awaits == tuple(child.id for child in waits.children)
+    assert [json.loads(child.payload)["order"]["day"] for child in waits.children] == [
+        "2026-01-02", "2026-01-03",
+    ]  # fmt: skip
+    assert {(child.team, child.tags) for child in waits.children} == {("ours", ("part",))}
+
+    await store.enqueue(waits.children)
+    for row in await claim_all(store, "default"):
+        await settle_one(store, row, Succeeded(result=b'{"items": ["done"]}'))
+    context = context_of(context.job, store)
+    told = await run(children, sample.spreads, context, days=["2026-01-02", "2026-01-03"])
+    assert told == [["done"], ["done"]]
 
 
 async def test_the_workspace_is_the_one_of_the_job(

@@ -206,9 +206,11 @@ def check(wish: Transition) -> None:
 
 
 def _check_awaits(wish: Transition) -> None:
-    if wish.job_id in wish.awaits:
+    awaits = set(wish.awaits)
+    circle = (child.id in awaits and wish.job_id in child.depends_on for child in wish.children)
+    if wish.job_id in awaits or any(circle):
         raise InvalidArgumentError(f"job {wish.job_id} would wait for itself, for ever")
-    if len(set(wish.awaits)) < len(wish.awaits):
+    if len(awaits) < len(wish.awaits):
         raise InvalidArgumentError(f"job {wish.job_id} would wait for another one twice")
 
 

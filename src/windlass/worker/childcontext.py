@@ -83,6 +83,7 @@ class ChildContext(Context):
             open=told["open"],
             missing=told["missing"],
             lost=[(place, end) for place, end in told["lost"]],
+            gone=told["gone"],
         )
 
     async def signal_of(self, name: str) -> dict[str, Any] | None:

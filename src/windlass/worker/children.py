@@ -25,6 +25,7 @@ from windlass.task import TaskSpec
 from windlass.worker import wire
 from windlass.worker.context import Context
 from windlass.worker.raised import Raised, RemoteError, UnfitError, ending_from, message_of
+from windlass.worker.waiting import Suspend
 from windlass.workspace import Kind
 
 _LAST_WORDS = 1.0  # seconds for a child that closed its channel to end by itself
@@ -85,7 +86,10 @@ def _outcome(end: Message, context: Context) -> Any:
     if "raised" in end:
         raise RemoteError(Raised(**end["raised"]))
     if "result" not in end:
-        raise ending_from(end)
+        ending = ending_from(end)
+        if isinstance(ending, Suspend):  # the middleware of the app is here
+            ending.children = tuple(context.adopt(child) for child in ending.children)
+        raise ending
     for told in end["children"]:
         context.then(_Made(wire.from_json(NewJob, told)))
     return end["result"]

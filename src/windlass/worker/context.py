@@ -29,7 +29,7 @@ from windlass.stores.transacting import Joining
 from windlass.task import TaskSpec, encode_result
 from windlass.worker.kit import Kit
 from windlass.worker.speech import Speech
-from windlass.worker.waiting import Seen, Suspend, child_id, gathered, made, see
+from windlass.worker.waiting import Seen, Suspend, check_kept, child_id, gathered, made, see
 from windlass.workspace import Kind
 
 P = ParamSpec("P")
@@ -178,13 +178,15 @@ class Context(Speech):
         A tuple holds the arguments of one, a mapping names them. The jobs are stored in one write,
         with the end of this attempt; when all have ended, the task runs again from its beginning,
         and here it goes on. `name` tells several such places in one task apart if their order may
-        change. Raises ChildrenFailed if one of the jobs did not succeed.
+        change. Raises ChildrenFailed if one of the jobs did not succeed, and MissingInput if one
+        that did is not kept any more.
         """
-        calls = [task.new_job(*_positional(it), **_named(it)) for it in items]
+        calls = [self._awaitable(task.new_job(*_positional(it), **_named(it))) for it in items]
         label = task.new_job.__self__.name if name is None else name  # type: ignore[attr-defined]
         self._maps[label] = number = self._maps.get(label, 0) + 1
         ids = [child_id(self.job, f"{label}#{number}", place) for place in range(len(calls))]
         seen = await self.see_all(ids)
+        check_kept(seen, ids, label)
         if seen.open or seen.missing:
             fresh = [self.adopt(made(calls[place], ids[place])) for place in seen.missing]
             raise Suspend(
@@ -192,6 +194,20 @@ class Context(Speech):
                 children=fresh,
             )
         return gathered(seen, ids, label)
+
+    def _awaitable(self, new: NewJob) -> NewJob:
+        """A job of the same owner, which no other one can stand for: else it would not be found."""
+        if new.unique_key is not None or new.request_id is not None:
+            raise ConfigurationError(
+                f"ctx.map waits for the jobs of {new.task!r} that it makes, and with a unique_key "
+                "or a request_id another one may stand for them: leave these out"
+            )
+        if new.owner not in {"", self.job.owner}:
+            raise ConfigurationError(
+                f"job {self.job.id} is of owner {self.job.owner!r}, and cannot wait for jobs of "
+                f"{new.owner!r}"
+            )
+        return new if new.owner == self.job.owner else replace(new, owner=self.job.owner)
 
     def map(
         self, task: Enqueueable[..., Any], items: Iterable[Any], *, name: str | None = None
@@ -230,7 +246,7 @@ class Context(Speech):
 
     async def see_all(self, ids: Sequence[UUID]) -> Seen:
         """What became of these jobs."""
-        return await self._insist(lambda: see(self._store, self._codec, ids))
+        return await self._insist(lambda: see(self._store, self._codec, self.job, ids))
 
     async def signal_of(self, name: str) -> dict[str, Any] | None:
         """Whether it came; its value may be anything."""

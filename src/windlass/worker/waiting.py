@@ -56,9 +56,20 @@ class Seen:
     open: list[int] = field(default_factory=list)
     missing: list[int] = field(default_factory=list)
     lost: list[tuple[int, str]] = field(default_factory=list)
+    gone: list[int] = field(default_factory=list)  # among the missing: those that were there
 
 
-async def see(store: Store, codec: Codec, ids: Sequence[UUID]) -> Seen:
+async def see(store: Store, codec: Codec, job: JobRow, ids: Sequence[UUID]) -> Seen:
+    """For those of them that are not there, it matters whether the job waited for them before."""
+    seen = await _see(store, codec, ids)
+    if seen.missing and job.attempt > 1:
+        [edges] = await store.edges([job.id])
+        before = set(edges.parents)
+        seen.gone = [place for place in seen.missing if ids[place] in before]
+    return seen
+
+
+async def _see(store: Store, codec: Codec, ids: Sequence[UUID]) -> Seen:
     seen = Seen()
     for start in range(0, len(ids), PAGE):
         rows = await store.get(ids[start : start + PAGE])
@@ -99,6 +110,15 @@ def gathered(seen: Seen, ids: Sequence[UUID], task: str) -> list[Any]:
     return [seen.results[place] for place in range(len(ids))]
 
 
+def check_kept(seen: Seen, ids: Sequence[UUID], task: str) -> None:
+    """A job that was made before is not made again: it has run."""
+    if seen.gone:
+        raise MissingInput(
+            f"of {len(ids):,} jobs of {task!r} that this one waits for, {ids[seen.gone[0]]} is not "
+            "kept any more, nor is its result; keep finished jobs for longer"
+        )
+
+
 def made(new: NewJob, job_id: UUID) -> NewJob:
     return replace(new, id=job_id)
 
@@ -115,7 +135,7 @@ async def with_results(
     places = sorted(needed(later))
     [edges] = await store.edges([job.id])
     ids = [edges.parents[place] for place in places]
-    seen = await see(store, codec, ids)
+    seen = await _see(store, codec, ids)
     if seen.missing:
         raise MissingInput(
             f"the result of job {ids[seen.missing[0]]}, which job {job.id} needs, is not kept any "

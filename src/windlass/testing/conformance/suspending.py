@@ -100,6 +100,9 @@ class TestSuspending:
         for awaits in ((parent.id,), (other.id, other.id)):
             answer = await settle_one(store, parent, Suspended(awaits=awaits))
             assert (answer.status, type(answer.error)) == (Status.REFUSED, InvalidArgumentError)
+        child = make_job(queue="other", depends_on=(parent.id,))
+        answer = await settle_one(store, parent, Suspended(awaits=(child.id,)), children=[child])
+        assert (answer.status, type(answer.error)) == (Status.REFUSED, InvalidArgumentError)
         assert await get_one(store, parent.id) == parent
 
     async def test_it_comes_back_at_its_time_whoever_it_still_waits_for(
