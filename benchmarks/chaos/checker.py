@@ -9,6 +9,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 
+from benchmarks.chaos import depending
 from benchmarks.chaos.bases import Row
 from benchmarks.chaos.evidence import Evidence
 
@@ -245,4 +246,5 @@ CHECKS = (
     cancels_were_answered_truly,
     settles_were_answered_truly,
     no_workspace_is_left,
+    *depending.CHECKS,
 )

@@ -6,7 +6,7 @@ Imports no Windlass code.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from benchmarks.chaos.ledger import Line
 
 @dataclass(frozen=True)
 class Evidence:
-    """Jobs are named as the ledgers name them; `log` and `steps` are by a job's number `n`."""
+    """Jobs are named as the ledgers name them; `log`, `steps` and `edges` are by their number."""
 
     place: Path
     plan: Row
@@ -32,16 +32,25 @@ class Evidence:
     outcomes: dict[str, int]  # how often an end was counted, by kind
     leftovers: set[str]
     now: int  # by the store's clock, when all was over
+    edges: dict[int, list[Row]] = field(default_factory=dict)
 
     @cached_property
     def asked(self) -> dict[str, str]:
-        """Every job that a producer meant to enqueue, and its task."""
-        return {
+        """Every job that a producer meant to enqueue, or one that fans out, and its task."""
+        asked = {
             job: task
             for line in self.produced
             if "asks" in line
             for job, task in zip(line["asks"], line["tasks"], strict=True)
         }
+        numbers = {row["id"]: row["n"] for row in self.jobs if row["id"] in self.fans}
+        made = [edge for n in numbers.values() for edge in self.edges.get(n, ())]
+        return asked | {edge["parent_id"]: "part" for edge in made}
+
+    @cached_property
+    def fans(self) -> dict[str, int]:
+        """How many jobs each of these must make, and wait for."""
+        return {line["fans"]: line["parts"] for line in self.produced if "fans" in line}
 
     @cached_property
     def acknowledged(self) -> list[str]:
@@ -97,6 +106,7 @@ def gather(place: Path) -> Evidence:
         outcomes=tables.outcomes,
         leftovers=leftovers(place, _base(plan)),
         now=_base(plan).now(place),
+        edges=tables.edges,
     )
 
 

@@ -51,9 +51,9 @@ class Recorded(WrappedStore):
     async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:  # noqa: ARG002
         return await call()
 
-    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    async def enqueue(self, jobs: Sequence[NewJob], *, together: bool = False) -> list[Enqueued]:
         asked = [(job.id, self._call(Kind.ENQUEUE)) for job in jobs]
-        answers = await self._note(asked, self.store.enqueue(jobs))
+        answers = await self._note(asked, self.store.enqueue(jobs, together=together))
         for (job, call), answer in zip(asked, answers, strict=True):
             self._heard(job, call, "applied" if answer.accepted else "refused")
         return answers

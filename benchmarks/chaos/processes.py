@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from windlass import Job, NewJob
 
 T = TypeVar("T")
-APP = "benchmarks.chaos.tasks:app"
+APP = "benchmarks.chaos.flows:app"  # with all tasks that there are
 ROOT = str(Path(__file__).parents[2])
 BYTECODE = str(Path(ROOT) / "build" / "bytecode")
 BATCH = 20
@@ -37,6 +37,7 @@ class Mix:
     cancels: float = 0.0
     pause: float = 0.0  # between two batches
     once: tuple[str, ...] = ()  # tasks of which there is one job each, somewhere among the rest
+    flow: bool = False  # instead: one diamond, and one job that fans out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +148,8 @@ def produce(orders: Orders, number: int, share: int, answered: int, seed: int) -
     _settle_in(orders, "producer", seed)
     _listen_in(orders, seed)
     producer = _Producer(orders, number, answered, Random(seed))
-    asyncio.run(producer.run(share - answered))
+    work = producer.run_flow(share) if orders.mix.flow else producer.run(share - answered)
+    asyncio.run(work)
 
 
 @dataclass(slots=True)
@@ -174,6 +176,19 @@ class _Producer:
                 *(self._cancel(job) for job in made if random.random() < mix.cancels)
             )
             await asyncio.sleep(mix.pause)
+        await tasks.app.aclose()
+
+    async def run_flow(self, jobs: int) -> None:
+        """A sixth of the jobs is a diamond; the others are made by one of them as it runs."""
+        from benchmarks.chaos import flows, tasks  # noqa: PLC0415 - reads the environment
+
+        made = flows.written(jobs)
+        names = [node.call.spec.name.rpartition(".")[2] for node in made.nodes]
+        ids = [str(node.id) for node in made.nodes]
+        note("producer", fans=str(made.fan.id), parts=made.parts, producer=self.number)
+        note("producer", asks=ids, tasks=names, producer=self.number)
+        await self._insist(made.flow.aenqueue)
+        note("producer", answered=ids, producer=self.number)
         await tasks.app.aclose()
 
     async def _room(self) -> int:

@@ -33,6 +33,7 @@ class Plan:
     store: str = "sqlite"
     server: str | None = None  # where the store is, if it is not started here
     plant: str | None = None
+    lease: float | None = None  # instead of the storm's own: large writes take their time
 
     def part(self, of: float) -> Plan:
         """A smaller run of the same shape."""

@@ -142,6 +142,15 @@ STORMS = {
             skew=HOUR,
             only="postgresql",  # SQLite's clock is that of whoever writes
         ),
+        Storm(
+            name="flow",
+            mix=Mix(tasks={}, flow=True),
+            strike=strikes.kill,
+            counts="SIGKILL",
+            every=0.1,
+            producers=1,
+            sweepers=1,
+        ),
         *(replace(storm, only="sqlite") for storm in DISK_STORMS.values()),
     )
 }
@@ -162,6 +171,7 @@ ASKED = {
     "restart": Plan(jobs=6000, faults=60, seconds=HOUR, seed=0),
     "backends": Plan(jobs=5000, faults=500, seconds=HOUR, seed=0),
     "clocks": Plan(jobs=5000, faults=200, seconds=HOUR, seed=0),
+    "flow": Plan(jobs=60_001, faults=100, seconds=HOUR, seed=0, lease=15.0),
     **DISK_ASKED,
 }
 
@@ -177,7 +187,8 @@ def run(
         (place / name).mkdir(parents=True)
     base = BASES[plan.store]
     base.prepare(place, plan.server)
-    facts = {"storm": storm.name, "lease": storm.lease, "burns": storm.burns, **asdict(plan)}
+    storm = replace(storm, lease=plan.lease or storm.lease)
+    facts = {**asdict(plan), "storm": storm.name, "lease": storm.lease, "burns": storm.burns}
     (place / "plan.json").write_text(json.dumps({**facts, "began": base.now(place)}))
     try:
         return _run(storm, plan, Fleet(place, storm, plan), show)

@@ -23,22 +23,22 @@ ENOUGH = 48  # MiB
 ENDURING = 1000  # the crash cap of jobs whose workers are killed all the time
 
 
-def _say(ctx: Context, phase: str, **more: Any) -> None:
+def say(ctx: Context, phase: str, **more: Any) -> None:
     facts: dict[str, Any] = {"job": str(ctx.job.id), "attempt": ctx.attempt, "fence": ctx.fence}
     note("task", **facts, pid=os.getpid(), phase=phase, **more)
 
 
-def _finish(ctx: Context) -> dict[str, object]:
+def finish(ctx: Context, **more: Any) -> dict[str, Any]:
     applied = register.put(place(), str(ctx.job.id), ctx.fence)
-    _say(ctx, "end", applied=applied)
+    say(ctx, "end", applied=applied, **more)
     return {"job": str(ctx.job.id), "fence": ctx.fence}
 
 
 async def _work(ctx: Context, seconds: float) -> dict[str, object]:
-    _say(ctx, "start")
+    say(ctx, "start")
     (ctx.workspace / "half-done").write_text(str(ctx.fence))
     await asyncio.sleep(seconds)
-    return _finish(ctx)
+    return finish(ctx)
 
 
 @app.task(crash_cap=ENDURING, backoff=fixed(0.1))
@@ -57,28 +57,28 @@ def stepped(ctx: Context, seconds: float) -> dict[str, object]:
     """On a thread, in two steps that are not repeated once they are recorded."""
 
     def step(name: str) -> int:
-        _say(ctx, "step", step=name)
+        say(ctx, "step", step=name)
         time.sleep(seconds / 2)
         return ctx.fence
 
-    _say(ctx, "start")
+    say(ctx, "start")
     for name in ("first", "second"):
         ctx.step(name, step, name)
-    return _finish(ctx)
+    return finish(ctx)
 
 
 @app.task(crash_cap=ENDURING, backoff=fixed(0.1))
 async def blunt(ctx: Context, seconds: float) -> dict[str, object]:
     """Blocks its worker's loop, so that it comes to its end before it can be told of anything."""
-    _say(ctx, "start")
+    say(ctx, "start")
     time.sleep(seconds)  # noqa: ASYNC251 - the mistake is the point
-    return _finish(ctx)
+    return finish(ctx)
 
 
 @app.task(backoff=fixed(0.1))
 async def killer(ctx: Context, seconds: float) -> None:
     """Takes along the process that it runs in."""
-    _say(ctx, "start")
+    say(ctx, "start")
     await asyncio.sleep(seconds)
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -86,16 +86,16 @@ async def killer(ctx: Context, seconds: float) -> None:
 @app.task(executor="process")
 def apart(ctx: Context, seconds: float) -> dict[str, object]:
     """An innocent one in a child process, with the crash cap that users have."""
-    _say(ctx, "start")
+    say(ctx, "start")
     (ctx.workspace / "half-done").write_text(str(ctx.fence))
     time.sleep(seconds)
-    return _finish(ctx)
+    return finish(ctx)
 
 
 @app.task(executor="process", backoff=fixed(0.1))
 def segfault(ctx: Context, seconds: float) -> None:
     """Reads where there is no memory: a bug in a C library."""
-    _say(ctx, "start")
+    say(ctx, "start")
     time.sleep(seconds)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     note("driver", fault="SIGSEGV", pid=os.getpid())
@@ -105,7 +105,7 @@ def segfault(ctx: Context, seconds: float) -> None:
 @app.task(executor="process", backoff=fixed(0.1))
 def glutton(ctx: Context, seconds: float) -> None:
     """Takes memory up to a limit, at which it is killed as the kernel kills: without a word."""
-    _say(ctx, "start")
+    say(ctx, "start")
     held = [bytearray(os.urandom(MIB)) for _ in range(ENOUGH)]
     time.sleep(seconds)
     note("driver", fault="out of memory", pid=os.getpid(), held=len(held))
@@ -118,7 +118,7 @@ _leak: list[bytearray] = []
 @app.task
 async def leaky(ctx: Context, seconds: float) -> dict[str, object]:
     """Never gives back what it took from its worker's memory."""
-    _say(ctx, "start")
+    say(ctx, "start")
     _leak.append(bytearray(os.urandom(8 * MIB)))
     await asyncio.sleep(seconds)
-    return _finish(ctx)
+    return finish(ctx)

@@ -72,6 +72,13 @@ def test_killed_workers_lose_nothing(rage: Rage) -> None:
     assert verdict.ended == {"succeeded": verdict.jobs}
 
 
+def test_a_diamond_and_a_fan_out_come_through_kills(rage: Rage) -> None:
+    verdict = rage("flow", jobs=120, faults=2)
+    assert verdict.faults["SIGKILL of one that gathers"] > 0
+    assert verdict.crashes > 0
+    assert verdict.ended == {"succeeded": 120}
+
+
 def test_killed_workers_whose_clocks_are_up_to_an_hour_off_lose_nothing(rage: Rage) -> None:
     """Ahead and behind, each by another while; sweepers and producers, too."""
     verdict = rage("clocks", jobs=100, faults=5)

@@ -97,6 +97,14 @@ def test_a_worker_that_grows_too_large_is_replaced_and_burns_no_attempt(rage: Ra
     assert verdict.crashes == 0
 
 
+def test_a_diamond_and_a_fan_out_come_through_kills(rage: Rage) -> None:
+    """None began before its parents, and whoever gathers had every result, in order."""
+    verdict = rage("flow", jobs=120, faults=2)
+    assert verdict.faults["SIGKILL of one that gathers"] > 0
+    assert verdict.crashes > 0
+    assert verdict.ended == {"succeeded": 120}
+
+
 def test_all_of_it_at_once_breaks_nothing(rage: Rage) -> None:
     verdict = rage("all", jobs=100, faults=8)
     assert sum(verdict.faults.values()) >= 8

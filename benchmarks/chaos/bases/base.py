@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
+from uuid import UUID
 
 Row: TypeAlias = dict[str, Any]
+EDGES = "SELECT * FROM windlass_edge ORDER BY child, place"
 _DEFAULT_POLICY = {"crash_cap": 3, "max_retries": 3}  # of a job whose row names none
 
 
@@ -16,13 +18,15 @@ _DEFAULT_POLICY = {"crash_cap": 3, "max_retries": 3}  # of a job whose row names
 class Tables:
     """What is there: ids as text, instants in microseconds, JSON parsed.
 
-    `log` and `steps` are by a job's number `n`; `outcomes` is how often an end was counted.
+    `log` and `steps` are by a job's number `n`; `outcomes` is how often an end was counted; `edges`
+    holds, by the number of a job, those that it waits or waited for, in their order.
     """
 
     jobs: list[Row]
     log: dict[int, list[Row]]
     steps: dict[int, list[Row]]
     outcomes: dict[str, int]
+    edges: dict[int, list[Row]] = field(default_factory=dict)
 
 
 class Base(Protocol):
@@ -64,6 +68,17 @@ def by_job(rows: Iterable[Mapping[str, Any]]) -> dict[int, list[Row]]:
         row = dict(values)
         row["facts"] = json.loads(row.get("facts") or "{}")
         found.setdefault(row["n"], []).append(row)
+    return found
+
+
+def by_child(rows: Iterable[Mapping[str, Any]]) -> dict[int, list[Row]]:
+    """Who waits for whom; the rows come in the order in which the parents were named."""
+    found: dict[int, list[Row]] = {}
+    for values in rows:
+        row = dict(values)
+        id_ = row["parent_id"]
+        row["parent_id"] = str(id_ if isinstance(id_, UUID) else UUID(bytes=id_))
+        found.setdefault(row["child"], []).append(row)
     return found
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 from uuid import UUID, uuid4
 
-from benchmarks.chaos.bases.base import Row, Tables, by_job, policy
+from benchmarks.chaos.bases.base import EDGES, Row, Tables, by_child, by_job, policy
 from benchmarks.chaos.bases.server import NoServerError, own_server
 from benchmarks.chaos.processes import migrate
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _URL = "url"  # the file in the storm's directory that names its database
 _PATIENCE = 30.0  # seconds in which a server that was broken must take connections again
-_TABLES = ("job", "line", "lease", "waiting", "log", "step", "rollup")
+_TABLES = ("job", "line", "lease", "waiting", "log", "step", "edge", "rollup")
 
 
 class Postgres:
@@ -171,6 +171,7 @@ def _read(base: Connection) -> Tables:
             log=by_job(base.execute("SELECT * FROM windlass_log ORDER BY n, seq")),
             steps=by_job(base.execute("SELECT * FROM windlass_step")),
             outcomes=outcomes,
+            edges=by_child(base.execute(EDGES)),
         )
 
 

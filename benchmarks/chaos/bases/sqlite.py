@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from uuid import UUID
 
-from benchmarks.chaos.bases.base import Row, Tables, by_job, policy
+from benchmarks.chaos.bases.base import EDGES, Row, Tables, by_child, by_job, policy
 
 
 class Sqlite:
@@ -72,6 +72,7 @@ class Sqlite:
                 log=by_job(base.execute("SELECT * FROM windlass_log ORDER BY n, seq")),
                 steps=by_job(base.execute("SELECT * FROM windlass_step")),
                 outcomes={row[0]: row[1] for row in counted},
+                edges=by_child(base.execute(EDGES)),
             )
 
     def _number(self, place: Path, query: str) -> int | None:
