@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.teeth import postgres, settling, simulated, sql, stores, tasks, ticking, worker
+from tests.teeth import flows, postgres, settling, simulated, sql, stores, tasks, ticking, worker
 from tests.teeth.mistake import mistakes_in
 
-MISTAKES = mistakes_in(worker, settling, tasks, stores, sql, postgres, simulated, ticking)
+MISTAKES = mistakes_in(worker, settling, tasks, stores, sql, postgres, simulated, ticking, flows)

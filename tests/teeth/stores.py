@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 import apsw
 from tests.teeth.mistake import caught_by, swap
@@ -23,7 +24,7 @@ from windlass.core.transition import Decision, PastOutcome, Transition
 from windlass.store import EventPage, Saying
 from windlass.stores.memory import MemoryStore
 from windlass.stores.signal import Signal
-from windlass.stores.sqlite import connection, engine, jobs
+from windlass.stores.sqlite import connection, engine, enqueueing
 from windlass.stores.sqlite.calls import Call, deliver, run_together
 from windlass.stores.sqlite.connection import SqliteConfig
 from windlass.stores.sqlite.engine import Engine
@@ -85,8 +86,10 @@ def children_come_before_the_success() -> None:
     true_decide = decide.decide
     wished: list[Sequence[NewJob]] = []
 
-    def told(self: decide._Change, children: Sequence[NewJob] = ()) -> Decision:
-        return decision(self, wished[-1] if wished else children)
+    def told(
+        self: decide._Change, children: Sequence[NewJob] = (), awaits: Sequence[UUID] = ()
+    ) -> Decision:
+        return decision(self, wished[-1] if wished else children, awaits)
 
     def planted(row: Standing, wish: Transition, now: Instant, past: PastOutcome) -> Decision:
         wished.append(wish.children)
@@ -102,12 +105,12 @@ def children_come_before_the_success() -> None:
 @caught_by(SQLITE + "TestEnqueue::test_a_repeated_enqueue_is_answered_as_the_first")
 def a_repeated_enqueue_is_another_job() -> None:
     """The store makes the id: a client that asks again after a lost answer has two jobs."""
-    enqueue = jobs.enqueue
+    enqueue = enqueueing.enqueue
 
     def planted(tx: Tx, wanted: Sequence[NewJob]) -> list[Enqueued]:
         return enqueue(tx, [replace(new, id=uuid7()) for new in wanted])
 
-    swap(jobs, "enqueue", planted)
+    swap(enqueueing, "enqueue", planted)
 
 
 @caught_by(MEMORY + "TestFinding::test_jobs_that_come_do_not_shift_the_pages")

@@ -88,9 +88,9 @@ class ForgetsKeysInBulk(Broken):
 
     _before: frozenset[UUID] = frozenset()
 
-    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    async def enqueue(self, jobs: Sequence[NewJob], *, together: bool = False) -> list[Enqueued]:
         self._before = frozenset(self._data.jobs)
-        return await super().enqueue(jobs)
+        return await super().enqueue(jobs, together=together)
 
     def _rivals(self, new: NewJob) -> Rivals:
         rivals = super()._rivals(new)
