@@ -13,6 +13,7 @@ from windlass.cli import (
     config,
     dev,
     enqueue,
+    flows,
     jobs,
     migrate,
     queues,
@@ -59,6 +60,7 @@ cli.command("dev")(dev.dev)
 cli.command("worker")(worker.worker)
 cli.command("enqueue")(enqueue.enqueue)
 cli.add_typer(jobs.commands, name="jobs")
+cli.add_typer(flows.commands, name="flows")
 cli.add_typer(queues.commands, name="queues")
 cli.add_typer(schedules.commands, name="schedules")
 cli.add_typer(workers.commands, name="workers")

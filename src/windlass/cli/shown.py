@@ -10,6 +10,7 @@ from windlass.cli import terminal
 from windlass.cli.terminal import iso
 from windlass.client import Client
 from windlass.core.codec import Purpose
+from windlass.core.dependency import Edges
 from windlass.core.errors import CodecError
 from windlass.core.event import Attempt, Event, EventType
 from windlass.core.failure import Failure
@@ -83,6 +84,17 @@ def whole(client: Client, row: JobRow, attempts: list[Attempt]) -> dict[str, Any
         "canResume": row.can_resume,
         "lastCompletedStep": row.last_step,
         "attempts": [_attempt(client, one) for one in attempts],
+    }
+
+
+def edges(row: JobRow, its: Edges) -> dict[str, Any]:
+    """The flow that it belongs to, whom it waits or waited for, and who waits for it."""
+    return {
+        "flowId": str(row.flow_id) if row.flow_id else None,
+        "waitingFor": row.waiting_for,
+        "onParent": row.on_parent.value,
+        "dependsOn": [str(job) for job in its.parents],
+        "awaitedBy": [str(job) for job in its.children],
     }
 
 

@@ -12,9 +12,11 @@ from windlass.cli import shown, terminal
 from windlass.cli.opening import AppPath, AsJson, JobId, Url, opened, run, which
 from windlass.core import failure
 from windlass.core.clock import SECOND
+from windlass.core.dependency import Edges
 from windlass.core.event import Attempt
 from windlass.core.job import JobRow
 
+SHOWN = 3  # jobs that it depends on
 _SHOWN = (
     ("task", "task"), ("queue", "queue"), ("priority", "priority"), ("owner", "owner"),
     ("team", "team"), ("tags", "tags"), ("requestId", "request id"), ("uniqueKey", "unique key"),
@@ -22,7 +24,7 @@ _SHOWN = (
     ("endedAt", "ended"), ("dueAt", "due"), ("expiresAt", "expires"), ("worker", "worker"),
     ("cancelRequestedAt", "cancel asked"), ("cancelReason", "cancel reason"),
     ("retryOf", "retry of"), ("retriedAs", "retried as"), ("lastCompletedStep", "last step"),
-    ("payload", "payload"), ("result", "result"),
+    ("payload", "payload"), ("result", "result"), ("flowId", "flow"),
 )  # fmt: skip
 
 
@@ -35,7 +37,8 @@ async def _show(job: str, url: str | None, app: str | None, *, as_json: bool) ->
     async with opened(url, app) as client:
         row = await client.get(await which(client, job))
         attempts = await client.store.attempts(row.id) or []
-        facts = shown.whole(client, row, attempts)
+        [edges] = await client.store.edges([row.id])
+        facts = shown.whole(client, row, attempts) | shown.edges(row, edges)
     if as_json:
         terminal.print_json(facts)
         return
@@ -48,6 +51,7 @@ async def _show(job: str, url: str | None, app: str | None, *, as_json: bool) ->
             console.print(
                 f"  [dim]{label:<14}[/]{escape(terminal.plain(facts[name]))}", soft_wrap=True
             )
+    _edges(row, edges, console)
     _attempts(attempts, console)
     _error(row, facts, console)
 
@@ -55,6 +59,16 @@ async def _show(job: str, url: str | None, app: str | None, *, as_json: bool) ->
 def _where(row: JobRow) -> str:
     stage = f" in {row.stage}" if row.stage else ""
     return escape(f"{row.percent}%{stage}") if row.attempt else ""
+
+
+def _edges(row: JobRow, edges: Edges, console: Console) -> None:
+    """Whom it waits for, or waited for, and who waits for it."""
+    label = f"waits for {row.waiting_for:,}" if row.waiting_for else "depends on"
+    for what, jobs in ((label, edges.parents), ("awaited by", edges.children)):
+        if jobs:
+            named = ", ".join(str(job) for job in jobs[:SHOWN])
+            more = f" and {len(jobs) - SHOWN:,} more" if len(jobs) > SHOWN else ""
+            console.print(f"  [dim]{what:<14}[/]{named}{more}", soft_wrap=True)
 
 
 def _attempts(attempts: Sequence[Attempt], console: Console) -> None:

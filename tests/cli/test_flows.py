@@ -1,0 +1,156 @@
+"""`windlass flows` and `windlass jobs signal`: work that depends on work, from the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.conftest import TASKS, Asked
+
+from windlass import Windlass, WorkerConfig
+from windlass.core.ids import uuid7
+
+Ask = Callable[..., Asked]
+WAITING = """
+@app.task
+async def approval(ctx: Context) -> dict:
+    return await ctx.await_for("approved")
+"""
+
+
+class Studio:
+    """The app of the directory, with a graph: two films, and a third that follows both."""
+
+    def __init__(self) -> None:
+        self._space: dict[str, Any] = {"__name__": "tasks"}
+        exec(compile(TASKS + WAITING, "tasks.py", "exec"), self._space)
+        self.app: Windlass = self._space["app"]
+
+    def flow(self, *, broken: bool = False) -> tuple[str, list[str]]:
+        """Its id, and the ids of its jobs."""
+        flow = self.app.flow()
+        film, fails, add = (self._space[name] for name in ("film", "stepped", "add"))
+        first = flow.add(film, "boat")
+        second = flow.add(fails) if broken else flow.add(film, "tide")
+        last = flow.add(add, 1).after(first, second)
+        run = flow.enqueue()
+        return str(run.id), [str(node.id) for node in (first, second, last)]
+
+    def approval(self) -> str:
+        return str(self._space["approval"].enqueue().id)
+
+    def work(self) -> None:
+        self.app.sync.call(self.app.worker(WorkerConfig(burst=True, poll=0.02, sweep=0.02)).run())
+
+
+@pytest.fixture
+def studio(place: Path) -> Any:
+    made = Studio()
+    yield made
+    made.app.close()
+
+
+def test_a_flow_is_shown_with_its_jobs_and_those_they_come_after(ask: Ask, studio: Studio) -> None:
+    flow, (first, second, last) = studio.flow()
+    told = ask("flows", "show", flow)
+    assert told.code == 0
+    assert "3 jobs: 1 created, 2 queued" in told.out
+    [line] = [line for line in told.out.splitlines() if line.startswith(last[-8:])]
+    assert first[-8:] in line
+    assert second[-8:] in line
+    assert "0%" in told.out
+
+    studio.work()
+    told = ask("flows", "show", flow)
+    assert "3 jobs: 3 succeeded" in told.out
+    assert "100%" in told.out
+
+
+def test_a_flow_is_found_by_any_of_its_jobs(ask: Ask, studio: Studio) -> None:
+    flow, jobs = studio.flow()
+    for job in jobs:
+        assert ask("flows", "show", job[-8:], "--json").json["id"] == flow
+    alone = studio.approval()
+    assert "belongs to no flow" in ask("flows", "show", alone).err
+    unknown = ask("flows", "show", str(uuid7()))
+    assert (unknown.code, "there is no flow" in unknown.err) == (1, True)
+
+
+def test_a_flow_for_scripts(ask: Ask, studio: Studio) -> None:
+    flow, (first, second, last) = studio.flow(broken=True)
+    studio.work()
+    facts = ask("flows", "show", flow, "--json").json
+    assert (facts["id"], facts["state"]) == (flow, "failed")
+    assert facts["counts"]["succeeded"] == facts["counts"]["failed"] == 1
+    assert facts["endedAt"] is not None
+    assert [job["id"] for job in facts["jobs"]] == [first, second, last]
+    assert [job["dependsOn"] for job in facts["jobs"]] == [[], [], [first, second]]
+
+
+def test_whoever_watches_is_told_how_it_ended(ask: Ask, studio: Studio) -> None:
+    well, _ = studio.flow()
+    ill, _ = studio.flow(broken=True)
+    studio.work()
+    assert ask("flows", "show", well, "--watch").code == 0
+    assert ask("flows", "show", ill, "--watch").code == 1
+
+
+def test_a_flow_is_canceled_as_a_whole(ask: Ask, studio: Studio) -> None:
+    flow, jobs = studio.flow()
+    assert "canceled: 3 jobs had not ended" in ask("flows", "cancel", flow, "--reason", "rain").out
+    assert ask("flows", "show", flow, "--json").json["counts"]["canceled"] == 3
+    assert ask("jobs", "show", jobs[0], "--json").json["cancelReason"] == "rain"
+    assert ask("flows", "cancel", flow, "--json").json == {"id": flow, "canceled": 0}
+
+
+def test_what_is_left_of_a_flow_is_retried_or_resumed(
+    ask: Ask, studio: Studio, place: Path
+) -> None:
+    flow, _ = studio.flow(broken=True)
+    early = ask("flows", "retry", flow)
+    assert (early.code, "have not ended" in early.err) == (1, True)
+    studio.work()
+    (place / "mended").touch()
+    assert "resumed: 2 jobs are new" in ask("flows", "resume", flow).out
+    studio.work()
+    facts = ask("flows", "show", flow, "--json").json
+    assert (facts["state"], len(facts["jobs"])) == ("succeeded", 3)
+    assert (place / "pieces").read_text() == "x"  # its first step was not done again
+    over = ask("flows", "retry", flow)
+    assert (over.code, "nothing of it is left" in over.err) == (1, True)
+
+
+def test_a_job_is_shown_with_those_that_it_waits_for(ask: Ask, studio: Studio) -> None:
+    flow, (first, second, last) = studio.flow()
+    told = ask("jobs", "show", last).out
+    assert f"waits for 2   {first}, {second}" in told
+    assert f"flow          {flow}" in told
+    assert f"awaited by    {last}" in ask("jobs", "show", first).out
+    facts = ask("jobs", "show", last, "--json").json
+    assert (facts["waitingFor"], facts["dependsOn"]) == (2, [first, second])
+    studio.work()
+    assert f"depends on    {first}, {second}" in ask("jobs", "show", last).out
+
+
+def test_a_job_is_given_the_signal_that_it_waits_for(ask: Ask, studio: Studio) -> None:
+    job = studio.approval()
+    told = ask("jobs", "signal", job[-8:], "approved", '{"by": "ada"}')
+    assert (told.code, told.out.strip()) == (0, f"{job} has the signal, now queued")
+    studio.work()
+    assert ask("jobs", "show", job, "--json").json["result"] == {"by": "ada"}
+    late = ask("jobs", "signal", job, "again")
+    assert (late.code, "cannot be signaled" in late.err) == (1, True)
+
+
+def test_a_value_that_is_no_json_is_refused(ask: Ask, studio: Studio) -> None:
+    job = studio.approval()
+    wrong = ask("jobs", "signal", job, "approved", "yes")
+    assert wrong.code == 2
+    assert "needs quotes of its own" in wrong.err
+    assert ask("jobs", "signal", job, "approved", "true", "--json").json == {
+        "id": job,
+        "signal": "approved",
+        "state": "queued",
+    }
