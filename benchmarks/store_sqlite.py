@@ -78,7 +78,7 @@ class Bare:
     def rows(self, count: int) -> list[Row]:
         now = time.time_ns() // 1000
         first, self.serial = self.serial + 1, self.serial + count
-        return [insertion(new, now, n, None, None) for n, new in enumerate(new_jobs(count), first)]
+        return [insertion(new, now, n) for n, new in enumerate(new_jobs(count), first)]
 
     def insert(self, rows: list[Row]) -> None:
         self.connection.execute("BEGIN IMMEDIATE")

@@ -209,7 +209,12 @@ def cancels_were_answered_truly(it: Evidence) -> Iterator[str]:
 
 
 def settles_were_answered_truly(it: Evidence) -> Iterator[str]:
-    """One that was taken is in the tables; one that was refused came from a lost lease."""
+    """One that was taken is in the tables; one that was refused came from a lost lease.
+
+    One that met a lock of PostgreSQL is answered `busy`: it did nothing, and is asked again, until
+    it is taken or its worker has lost the job.
+    """
+    taken = {(said["job"], said["fence"]) for said in it.settles if said["status"] == "applied"}
     ends: dict[tuple[str, int], str] = {}
     for row in it.jobs:
         ends[row["id"], row["fence"]] = row["trigger"]
@@ -222,6 +227,9 @@ def settles_were_answered_truly(it: Evidence) -> Iterator[str]:
             yield f"{what} was taken; that attempt ended by {end}"
         elif said["status"] == "stale" and end not in LOST:
             yield f"{what} was refused as stale; that attempt ended by {end}"
+        elif said["status"] == "busy" and it.plan["store"] == "postgresql":
+            if (said["job"], said["fence"]) not in taken and end not in LOST:
+                yield f"{what} was answered busy and never taken; that attempt ended by {end}"
         elif said["status"] not in {"applied", "stale"}:
             yield f"{what} was answered {said['status']}"
 

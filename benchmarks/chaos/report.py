@@ -33,6 +33,7 @@ class Verdict:
     refused_effects: int  # by the register: a later attempt had written there
     taken_settles: int
     refused_settles: int  # by the store: the lease was lost
+    busy_settles: int  # another transaction had the job, or one that waits for it; asked again
     late_workers: int  # that were frozen, woke up, and were refused
     dropped_settles: int  # by the worker itself, as its log tells: it knew of the lost lease
     recycled: int  # workers that had grown too large and were replaced
@@ -73,6 +74,7 @@ def verdict(it: Evidence, violations: list[str], seconds: float) -> Verdict:
         refused_effects=sum(not line["applied"] for line in ends),
         taken_settles=sum(said["status"] == "applied" for said in it.settles),
         refused_settles=sum(said["status"] == "stale" for said in it.settles),
+        busy_settles=sum(said["status"] == "busy" for said in it.settles),
         late_workers=_late_workers(it),
         dropped_settles=sum(text.count(words) for text in logs for words in _DROPPED),
         recycled=sum(text.count(_RECYCLED) for text in logs),
@@ -133,6 +135,7 @@ def _seen(it: Verdict) -> Iterator[str]:
         "ghosts ran to their end": it.ghosts,
         "of their effects refused by the register": it.refused_effects,
         "late settles refused by the store": it.refused_settles,
+        "settles met a lock and were repeated": it.busy_settles,
         "times a frozen worker woke up and was refused": it.late_workers,
         "late results dropped by the worker itself": it.dropped_settles,
         "workers replaced for their size": it.recycled,

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -205,6 +206,10 @@ def answer_a_settle_with_a_conflict(place: Path, job: str) -> None:
     settle(place, job, 1, "succeed", "conflict")
 
 
+def answer_a_settle_with_busy(place: Path, job: str) -> None:
+    settle(place, job, 1, "succeed", "busy")
+
+
 def crashed_job(place: Path) -> str:
     """One whose first lease was lost."""
     evidence = gather(place)
@@ -241,6 +246,7 @@ def forbid_crashes(place: Path, job: str) -> None:
         (take_a_settle_of_nobody, "was taken; that attempt ended by None"),
         (refuse_the_holder, "was refused as stale; that attempt ended by succeed"),
         (answer_a_settle_with_a_conflict, "was answered conflict"),
+        (answer_a_settle_with_busy, "was answered busy"),
         (forbid_crashes, "where none may be lost"),
     ],
 )
@@ -258,6 +264,18 @@ def test_it_sees_what_does_not_fit_the_ledgers(
 def test_a_settle_that_is_refused_for_its_lost_lease_is_as_it_must_be(place: Path) -> None:
     settle(place, crashed_job(place), 1, "succeed", "stale")
     assert complaints(place) == ""
+
+
+def test_where_rows_are_locked_a_settle_may_be_busy_but_must_be_taken_then(place: Path) -> None:
+    ended = next(said for said in gather(place).settles if said["status"] == "applied")
+    settle(place, ended["job"], ended["fence"], ended["trigger"], "busy")
+    settle(place, crashed_job(place), 1, "succeed", "busy")
+    evidence = gather(place)
+    evidence = replace(evidence, plan={**evidence.plan, "store": "postgresql"})
+    assert check(evidence) == []
+    others = [line for line in evidence.settled if "applied" not in str(line)]
+    [said] = check(replace(evidence, settled=others))
+    assert "was answered busy and never taken" in said
 
 
 def test_a_line_that_a_kill_cut_short_is_left_out(place: Path) -> None:

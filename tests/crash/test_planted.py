@@ -16,6 +16,7 @@ from benchmarks.chaos.storms import STORMS, Plan, run
         ("term", "crash.planted:release_burns_an_attempt", "its task raises none"),
         ("term", "crash.planted:rescue_does_not_wait_for_the_lease", "before its lease ran out"),
         ("cancel", "crash.planted:success_overrules_a_cancel", "was answered running; it ended"),
+        ("flow", "teeth.flows:the_first_parent_sets_its_child_free", "did not wait for"),
         ("kill", "teeth.settling:a_job_is_settled_before_its_task_has_run", "did not end once in"),
     ],
 )

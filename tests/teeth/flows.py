@@ -49,6 +49,17 @@ def the_last_two_parents_both_miss() -> None:
     swap(Batch, "standing", planted)
 
 
+@caught_by(DEPENDING + "test_a_child_waits_for_all_of_its_parents")
+def the_first_parent_sets_its_child_free() -> None:
+    """A child is queued when any of its parents has ended, not when all of them have."""
+    true = decide.parent_ended
+
+    def planted(row: Standing, parent: UUID, ended: State, now: Instant) -> Decision:
+        return true(replace(row, waiting_for=min(row.waiting_for, 1)), parent, ended, now)
+
+    swap(decide, "parent_ended", planted)
+
+
 @caught_by(DEPENDING + "test_a_parent_that_is_to_be_retried_is_still_waited_for")
 def a_parent_that_is_retried_sets_its_child_free() -> None:
     """Any end of an attempt counts: the child runs while its parent waits to be tried again."""
