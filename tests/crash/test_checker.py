@@ -266,16 +266,17 @@ def test_a_settle_that_is_refused_for_its_lost_lease_is_as_it_must_be(place: Pat
     assert complaints(place) == ""
 
 
-def test_where_rows_are_locked_a_settle_may_be_busy_but_must_be_taken_then(place: Path) -> None:
+def test_where_rows_are_locked_a_settle_may_be_busy_and_is_then_made(place: Path) -> None:
+    def said_of(job: str, fence: int, trigger: str) -> list[str]:
+        settle(place, job, fence, trigger, "busy")
+        evidence = gather(place)
+        return check(replace(evidence, plan={**evidence.plan, "store": "postgresql"}))
+
     ended = next(said for said in gather(place).settles if said["status"] == "applied")
-    settle(place, ended["job"], ended["fence"], ended["trigger"], "busy")
-    settle(place, crashed_job(place), 1, "succeed", "busy")
-    evidence = gather(place)
-    evidence = replace(evidence, plan={**evidence.plan, "store": "postgresql"})
-    assert check(evidence) == []
-    others = [line for line in evidence.settled if "applied" not in str(line)]
-    [said] = check(replace(evidence, settled=others))
-    assert "was answered busy and never taken" in said
+    assert said_of(ended["job"], ended["fence"], ended["trigger"]) == []
+    assert said_of(crashed_job(place), 1, "succeed") == []
+    [said] = said_of(ended["job"], ended["fence"], "release")
+    assert f"was answered busy; that attempt ended by {ended['trigger']}" in said
 
 
 def test_a_line_that_a_kill_cut_short_is_left_out(place: Path) -> None:
