@@ -13,6 +13,8 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 from uuid import UUID
 
+from asyncpg.exceptions import LockNotAvailableError
+
 from windlass.core import decide
 from windlass.core.clock import Instant, minute_of
 from windlass.core.event import ATTEMPT
@@ -66,23 +68,40 @@ class Batch:
         shard: int,
         ids: Collection[UUID],
         *,
+        done: Collection[UUID] = (),
         lost: Collection[UUID] = (),
         others: Collection[UUID] = (),
     ) -> Batch:
         """Begin with these jobs, those that wait for them, and `others`, all locked in one order.
 
-        `lost` are those that may end without success: what depends on them may go with them.
+        `done` are those that may succeed, `lost` those that may end without success: what depends
+        on these may go with them.
         """
-        found = await connection.fetchrow(SQL.below, given, list(ids), list(lost))
+        found = await connection.fetchrow(SQL.below, given, list(ids), list(done), list(lost))
         assert found is not None
-        batch = Batch(connection, found[0], shard)
-        await batch.load({*ids, *found[1], *others})
+        now, below = found
+        batch = Batch(connection, now, shard)
+        if below:
+            await batch._wait_for({*ids, *below, *others})
+        await batch.load({*ids, *below, *others})
         await batch._look_below()
         return batch
 
+    async def _wait_for(self, ids: Collection[UUID]) -> None:
+        """For those who settle beside us, and meet us where many wait for one, or one for many.
+
+        If it takes long, somebody's own transaction has one of them: then nobody waits.
+        """
+        await self._connection.execute("SAVEPOINT windlass_waiting")
+        try:
+            await self._connection.execute(SQL.lock_soon, sorted(ids))
+            await self._connection.execute(SQL.wait_as_usual)
+        except LockNotAvailableError:
+            await self._connection.execute("ROLLBACK TO SAVEPOINT windlass_waiting")
+
     async def lose(self, ids: Collection[UUID]) -> None:
         """Wait for these jobs, which are to end without success, and for all that go with them."""
-        found = await self._connection.fetchrow(SQL.below, self.now, list(ids), list(ids))
+        found = await self._connection.fetchrow(SQL.below, self.now, list(ids), [], list(ids))
         assert found is not None
         await self.load({*ids, *found[1]}, wait=True)
         await self._look_below()

@@ -192,13 +192,14 @@ async def apply(
         given,
         shard,
         [wish.job_id for wish in free],
+        done=[wish.job_id for wish in free if wish.trigger is Trigger.SUCCEED],
         lost=[wish.job_id for wish in free if wish.trigger in _LOSING],
         others={id_ for wish in free for id_ in _others(wish)},
     )
     await _look_back(batch, wishes)
     answers: list[Answer | None] = []
     for place, wish in enumerate(wishes):
-        if place in late or batch.blocked(wish.job_id) or not batch.held.isdisjoint(_others(wish)):
+        if place in late or not batch.held.isdisjoint({wish.job_id, *_others(wish)}):
             answers.append(None)
             continue
         kept = await _found(batch, wish.job_id)
@@ -207,7 +208,9 @@ async def apply(
             continue
         past = partial(batch.past, kept.n)
         decision = decide.decide(kept.row, wish, batch.now, past)
-        if decision.children or decision.awaits:
+        if decision.ends and batch.blocked(wish.job_id):
+            answers.append(None)
+        elif decision.children or decision.awaits:
             answers.append(await _hand_over(connection, batch, kept, decision))
         else:
             answers.append(batch.write(kept, decision))

@@ -28,6 +28,8 @@ class Queries:
     held_leases: str
     succeed: str
     standings: str
+    lock_soon: str
+    wait_as_usual: str
     lock_jobs: str
     present: str
     save: str

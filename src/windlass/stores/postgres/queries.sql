@@ -340,6 +340,16 @@ SELECT job.* FROM unnest($1::uuid[]) AS wanted (id), LATERAL (SELECT
     last_step, n, priority, owner, unique_key, logged, on_parent, awaited, signals
 FROM windlass_job AS job WHERE job.id = wanted.id LIMIT 1 FOR UPDATE SKIP LOCKED) AS job
 
+-- name: lock_soon
+-- For those who have others to see to: in the same order, and not for long.
+SELECT job.* FROM (SELECT set_config('lock_timeout', '250ms', true) OFFSET 0) AS soon,
+    unnest($1::uuid[]) AS wanted (id), LATERAL (
+        SELECT n FROM windlass_job AS job WHERE job.id = wanted.id LIMIT 1 FOR UPDATE
+    ) AS job
+
+-- name: wait_as_usual
+SELECT set_config('lock_timeout', '0', true)
+
 -- name: lock_jobs
 -- For those few who wait: in the order of the ids, too.
 SELECT job.* FROM unnest($1::uuid[]) AS wanted (id), LATERAL (
@@ -484,18 +494,22 @@ SELECT step.n, step.step FROM unnest($1::bigint[], $2::text[]) AS wanted (n, ste
 ) AS step
 
 -- name: below
--- The time, and who waits for these jobs; below one that may end without success (it was asked to
--- cancel, has expired, or is named in $3) also who waits for those, and so on. Read before any lock:
--- whoever is found is locked with the others in one order, and `dependents` looks again then.
-WITH RECURSIVE below AS (
-    SELECT job.n, NULL::uuid AS id, job.cancel_at IS NOT NULL
-        OR coalesce(job.expires_at <= windlass_now($1), false) OR job.id = ANY ($3::uuid[]) AS deep
+-- The time, and who waits for those of these jobs ($2) that may end: by success ($3), or without it
+-- ($4; or because it was asked to cancel, or has expired), and then also who waits for those, and so
+-- on. Read before any lock: whoever is found is locked with the others in one order, and
+-- `dependents` looks again then.
+WITH RECURSIVE ending AS MATERIALIZED (
+    SELECT job.n, job.id, job.cancel_at IS NOT NULL
+        OR coalesce(job.expires_at <= windlass_now($1), false) OR job.id = ANY ($4::uuid[]) AS deep
     FROM unnest($2::uuid[]) AS wanted (id), LATERAL (
         SELECT n, id, cancel_at, expires_at FROM windlass_job AS job
         WHERE job.id = wanted.id AND job.awaited LIMIT 1
     ) AS job
+),
+below AS (
+    SELECT n, NULL::uuid AS id, deep FROM ending WHERE deep OR id = ANY ($3::uuid[])
     UNION
-    SELECT edge.child, edge.child_id, true FROM below, LATERAL (
+    SELECT edge.child, edge.child_id, below.deep FROM below, LATERAL (
         SELECT child, child_id FROM windlass_edge AS edge
         WHERE edge.parent = below.n AND edge.open ORDER BY parent, child LIMIT 1000000
     ) AS edge
