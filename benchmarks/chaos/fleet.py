@@ -162,10 +162,17 @@ class Fleet:
         wrong = []
         for worker in self.stopping:
             worker.join(PATIENCE)
-            if worker.exitcode not in {0, -signal.SIGTERM}:  # told before it listened
+            doomed = worker.exitcode == -signal.SIGKILL and worker.pid in self._struck()
+            if (
+                worker.exitcode not in {0, -signal.SIGTERM} and not doomed
+            ):  # told too early, or late
                 wrong.append(f"a worker that was asked to stop ended with {worker.exitcode}")
         self.abandon()
         return wrong + [f"process {pid} was left behind" for pid in left_behind(self.place)]
+
+    def _struck(self) -> set[int]:
+        """Those that were killed on purpose, some by a task of their own."""
+        return {line["pid"] for line in read(self.place, "driver") if line.get("fault")}
 
     def abandon(self) -> None:
         """Kill whatever is left of our own; for the end of a storm that broke off."""

@@ -26,9 +26,9 @@ def a_job_is_settled_before_its_task_has_run() -> None:
     """The job is taken off the queue when it is fetched, not when it is done."""
     run = TaskRunner.run
 
-    async def planted(self: TaskRunner, job: JobRow, context: Any) -> Outcome:
+    async def planted(self: TaskRunner, job: JobRow, *more: Any) -> Outcome:
         await self._store.apply([outcome.succeed(job, Succeeded())])
-        return await run(self, job, context)
+        return await run(self, job, *more)
 
     swap(TaskRunner, "run", planted)
 

@@ -69,8 +69,11 @@ class Watch:
         """A job that waits for others waits for those that have not ended, and for no other."""
         row = self.rows[job_id]
         parents = [self.rows[parent] for parent in edges.parents if parent in self.rows]
-        if row.state is State.CREATED or row.waiting_for:
-            assert row.waiting_for == sum(not parent.final for parent in parents)
+        active = sum(not parent.final for parent in parents)
+        if row.state is State.CREATED:
+            assert row.waiting_for == active
+        else:  # it may have waited for others before
+            assert row.waiting_for <= active
         assert row.waiting_for == 0 or row.state in {State.CREATED, State.RETRYING}
 
     @staticmethod
