@@ -278,15 +278,18 @@ class MemoryStore(MemoryReads):
         if data.telling:
             return
         data.telling = True
-        while data.ended:
-            parent = data.jobs[data.ended.pop(0)]
-            for child in data.dependents[parent.id]:
-                if data.edges[child].get(parent.id):
-                    data.edges[child][parent.id] = False
-                    row = data.jobs[child]
-                    self._write(row, decide.parent_ended(row, parent.id, parent.state, now), now)
-                    data.news.tell([child])
-        data.telling = False
+        try:
+            while data.ended:
+                parent = data.jobs[data.ended.pop(0)]
+                for child in data.dependents[parent.id]:
+                    if data.edges[child].get(parent.id):
+                        data.edges[child][parent.id] = False
+                        row = data.jobs[child]
+                        told = decide.parent_ended(row, parent.id, parent.state, now)
+                        self._write(row, told, now)
+                        data.news.tell([child])
+        finally:
+            data.telling = False
 
     async def record(self, sayings: Sequence[Saying]) -> list[Answer]:
         with self._data.lock:
