@@ -439,3 +439,39 @@ async def test_a_success_sees_the_child_that_it_had_to_wait_for(
 async def _waits_for_a_lock(url: str) -> bool:
     sql = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
     return bool(await execute(url, sql))
+
+
+# -- jobs that depend on jobs
+
+
+async def test_who_waits_for_a_job_holds_up_its_end_and_not_its_retry(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    """A retry, a release or a rescue changes nothing for those who wait."""
+    retried, ended = await two_running(store)
+    waiting = make_job(depends_on=(retried.id, ended.id))
+    await store.enqueue([waiting])
+    async with left_open(postgres_url, LOCK, waiting.id):
+        again = settle(retried, Failed(failure=make_failure()), random=even)
+        async with asyncio.timeout(SOON):
+            [answer] = await store.apply([again])
+            [busy] = await store.apply([succeed(ended, Succeeded())])
+        assert (answer.status, answer.state) == (Status.APPLIED, State.RETRYING)
+        assert busy.status is Status.BUSY
+    [answer] = await store.apply([succeed(ended, Succeeded())])
+    assert answer.status is Status.APPLIED
+    assert (await get_one(store, waiting.id)).waiting_for == 1
+    assert await contradictions(postgres_url) == {}
+
+
+async def test_a_success_is_held_up_by_who_waits_for_it_and_no_further(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    parent = await start_one(store)
+    child = make_job(depends_on=(parent.id,))
+    grandchild = make_job(depends_on=(child.id,))
+    await store.enqueue([child, grandchild])
+    async with left_open(postgres_url, LOCK, grandchild.id), asyncio.timeout(SOON):
+        [answer] = await store.apply([succeed(parent, Succeeded())])
+    assert (answer.status, answer.state) == (Status.APPLIED, State.SUCCEEDED)
+    assert (await get_one(store, child.id)).state is State.QUEUED
