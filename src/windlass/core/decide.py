@@ -110,6 +110,8 @@ def _queue_or_expire(row: Standing, trigger: Trigger, at: Instant) -> Decision:
         change.values |= {"held": False, "trigger": trigger, "updated_at": at}
         if early or row.waiting_for:
             return change.decision()
+    elif row.gate is not None:
+        return _refuse(Status.APPLIED, row)  # its gate is looked at, like every time
     elif row.held or early or row.due_at is None or (row.waiting_for and not _started(row)):
         return _refuse(Status.CONFLICT, row)
     change.values["trigger"] = trigger
@@ -212,6 +214,8 @@ class _Change:
             "lease_until": None,
             "ended_at": at,
         }
+        if row.gate is not None:
+            self.values["gate"] = None
         if to is State.SUCCEEDED:
             self.values |= {"percent": COMPLETE, "result": wish.result, "error": None}
         elif to is State.FAILED and wish.error is not None:
@@ -284,17 +288,23 @@ class _Change:
             self.queue()
 
     def queue(self) -> None:
-        """Into the line; the store gives the position."""
+        """Into the line, or to the first of its gates; the store gives the position."""
+        self._wait_no_more()
+        self.values |= {"held": False, "due_at": None}
+        self.queued = True
+        if self.row.gates:
+            self.values["gate"] = self.row.gates[0]
+        else:
+            self.enter()
+
+    def enter(self) -> None:
         self.values |= {
             "state": State.QUEUED,
-            "held": False,
-            "due_at": None,
             "queued_at": self.at,
             "started_at": None,
             "queued_seq": self.next_seq(),
         }
         self.queued = True
-        self._wait_no_more()
 
     def _wait_no_more(self) -> None:
         if self.values.get("waiting_for", self.row.waiting_for):
@@ -385,6 +395,20 @@ def suspended(row: Standing, others: int, now: Instant) -> Decision:
     return change.decision()
 
 
+def let_in(row: Standing, now: Instant) -> Decision:
+    """It passes the gate that it waits at: on to the next one, or into the line."""
+    assert row.gate is not None, "only who waits at a gate can pass it"
+    later = row.gates[row.gates.index(row.gate) + 1 :]
+    change = _Change(row, max(now, row.updated_at))
+    if later:
+        change.values = {"gate": later[0]}
+        change.queued = True
+    else:
+        change.values["gate"] = None
+        change.enter()
+    return change.decision()
+
+
 def signal(row: Standing, given: Signal, now: Instant, *, known: bool) -> Decision:
     """Something that a job may wait for has come. The first one of a name stays."""
     if known:
@@ -397,7 +421,7 @@ def signal(row: Standing, given: Signal, now: Instant, *, known: bool) -> Decisi
     change.add(EventType.STEP_STATUS.value, facts, None)
     change.values["signals"] = row.signals + 1
     waits = row.state is State.RETRYING and row.trigger is Trigger.SUSPEND and not row.waiting_for
-    if waits and not row.cancel_requested:
+    if waits and row.gate is None and not row.cancel_requested:
         change.values["trigger"] = Trigger.PROMOTE
         change.queue()
     return change.decision()

@@ -32,7 +32,8 @@ class NewJob:
     `digest` is the caller's own fingerprint of the request: the store compares it to tell a repeat
     from a different request under the same name. With `debounce`, a waiting job of the same unique
     key gives way to this one. It runs when every job in `depends_on` has succeeded, and `on_parent`
-    says what happens if one did not. Jobs of one flow share its id.
+    says what happens if one did not. Jobs of one flow share its id. Limits per key count by
+    `limit_key`, and keys take turns.
     """
 
     id: UUID
@@ -60,6 +61,7 @@ class NewJob:
     depends_on: tuple[UUID, ...] = ()
     on_parent: OnParent = OnParent.CANCEL
     flow_id: UUID | None = None
+    limit_key: str | None = None
 
     @property
     def plain(self) -> bool:
@@ -80,7 +82,8 @@ class Standing:
     `started_seq` are its event numbers, 0 once they have moved to the log with a past attempt.
     `said` is the highest record number stored for the current fence. `waiting_for` counts the jobs
     that have to end first, `awaited` says that there are some which wait for this one, `signals`
-    counts those that it got.
+    counts those that it got. `gates` are those that it has to pass before each attempt, `gate` is
+    the one that it waits at.
     """
 
     id: UUID
@@ -125,6 +128,8 @@ class Standing:
     on_parent: OnParent = OnParent.CANCEL
     awaited: bool = field(default=False, compare=False)  # a hint for the store
     signals: int = 0
+    gates: tuple[str, ...] = ()
+    gate: str | None = None
 
     @property
     def final(self) -> bool:
@@ -175,6 +180,7 @@ class JobRow(Standing):
     root_id: UUID | None = None
     log_floor: int = 0
     flow_id: UUID | None = None
+    limit_key: str | None = None
 
     @property
     def lease(self) -> Lease:
@@ -225,10 +231,15 @@ def birth(
     serial: int,
     root_id: UUID | None = None,
     waiting_for: int = 0,
+    *,
+    gates: tuple[str, ...] = (),
 ) -> JobRow:
     """The row of a job that was just enqueued."""
     start = opening(new, now, waiting_for)
     queued = start.state is State.QUEUED
+    gate = gates[0] if queued and gates else None
+    if gate is not None:
+        start, queued = Opening(State.CREATED, 1, None, None, start.expires_at), False
     return JobRow(
         id=new.id,
         serial=serial,
@@ -252,7 +263,10 @@ def birth(
         waiting_for=waiting_for,
         on_parent=new.on_parent,
         flow_id=new.flow_id,
-        position=serial if queued else None,
+        limit_key=new.limit_key,
+        gates=gates,
+        gate=gate,
+        position=serial if queued or gate is not None else None,
         due_at=start.due_at,
         expires_at=start.expires_at,
         created_at=now,
@@ -342,6 +356,8 @@ def _check_texts(new: NewJob) -> None:
         limits.check_text("request_id", new.request_id)
     if new.unique_key is not None:
         limits.check_text("unique_key", new.unique_key)
+    if new.limit_key is not None:
+        limits.check_text("limit_key", new.limit_key)
     if new.tags:
         _check_tags(new.tags)
     if new.headers:

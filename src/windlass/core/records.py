@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from windlass.core.clock import Instant, after
 from windlass.core.errors import InvalidArgumentError
+from windlass.core.gate import LIMIT, check_name, limit_of
 from windlass.core.limits import check_size, check_text
 from windlass.core.retry import MAX_DELAY
 
@@ -42,8 +43,20 @@ class Put:
         check_text("the kind of a record", self.kind)
         check_text("the key of a record", self.key)
         check_size("the record", self.value)
+        if self.kind == LIMIT:  # which stores read, whoever wrote it
+            _check_limit(self.key, self.value)
         if self.ttl is not None and not 0 < self.ttl <= MAX_DELAY:
             raise InvalidArgumentError(f"ttl is {self.ttl} s; it must be positive")
+
+
+def _check_limit(name: str, data: bytes) -> None:
+    check_name(name)
+    try:
+        limit = limit_of(data)
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvalidArgumentError(f"the limit of {name} cannot be read: {error}") from None
+    if limit is None:
+        raise InvalidArgumentError(f"the record of {name} sets no limit; delete it instead")
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,6 +136,7 @@ class Changes(TypedDict, total=False):
     result: bytes | None
     last_step: str | None
     signals: int
+    gate: str | None
 
 
 @pair
@@ -157,8 +158,9 @@ class Checkpoint:
 
 @pair
 class Decision:
-    """The answer, and what to write for it. With `queue`, the store gives the next position.
+    """The answer, and what to write for it.
 
+    With `queue`, the store gives the next position, in the line of its queue or before its gate.
     What it `awaits` is for the store to look up, once the children are written: `decide.suspended`
     says how it goes on. With `unwait`, nobody's end concerns it any more.
     """

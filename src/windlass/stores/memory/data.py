@@ -9,6 +9,7 @@ from uuid import UUID
 
 from windlass.core.clock import Clock, Instant
 from windlass.core.event import LogRow
+from windlass.core.gate import Pass
 from windlass.core.job import JobRow
 from windlass.core.records import Entry
 from windlass.core.state import State
@@ -30,6 +31,11 @@ class Data:
     dependents: dict[UUID, list[UUID]] = field(default_factory=lambda: defaultdict(list))
     ended: list[UUID] = field(default_factory=list)  # jobs whose dependents are to be told
     telling: bool = False
+    passes: dict[str, dict[tuple[UUID, int], Pass]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )  # by gate, of a job under a fence
+    looks: dict[str, Instant | None] = field(default_factory=dict)  # when to look at which gate
+    knocks: set[str] = field(default_factory=set)  # gates to be looked at before the call returns
     requests: dict[tuple[str, str], UUID] = field(default_factory=dict)
     rollups: dict[tuple[Instant, str, str, State], tuple[int, int, int]] = field(
         default_factory=dict

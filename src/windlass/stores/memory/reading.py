@@ -10,6 +10,7 @@ from windlass.core import event, query, records
 from windlass.core.clock import Instant
 from windlass.core.dependency import Edges, FlowStats
 from windlass.core.event import Attempt, Event
+from windlass.core.gate import LIMIT
 from windlass.core.job import JobRow
 from windlass.core.query import Page, Query
 from windlass.core.records import PAUSED, Entry, Put, PutAnswer
@@ -24,6 +25,7 @@ from windlass.store import (
     Rollup,
     Store,
 )
+from windlass.stores.memory import gates
 from windlass.stores.memory.data import Data
 from windlass.stores.tailing import tail
 
@@ -149,6 +151,8 @@ class MemoryReads(Store):
                 answer = records.put(put, self._live(put.kind, put.key), self._now())
                 if answer.applied and answer.entry is not None:
                     self._data.entries[put.kind, put.key] = answer.entry
+                    if put.kind == LIMIT:
+                        gates.look_again(self._data, put.key)
                 answers.append(answer)
         return answers
 
@@ -168,3 +172,5 @@ class MemoryReads(Store):
         with self._data.lock:
             for key in keys:
                 self._data.entries.pop((kind, key), None)
+                if kind == LIMIT:
+                    gates.look_again(self._data, key)

@@ -22,6 +22,7 @@ from windlass.core.enqueue import (
     refused,
 )
 from windlass.core.errors import RequestError
+from windlass.core.gate import in_order, line_order, touched
 from windlass.core.job import JobRow, NewJob
 from windlass.core.lease import DEFAULT_LEASE, Claim, Extended, Lease, check_lease
 from windlass.core.records import PAUSED, Put
@@ -40,6 +41,7 @@ from windlass.store import (
     Retention,
     Saying,
 )
+from windlass.stores.memory import gates
 from windlass.stores.memory.data import Data
 from windlass.stores.memory.reading import MemoryReads
 
@@ -85,6 +87,8 @@ class MemoryStore(MemoryReads):
             if error is not None:
                 return [Enqueued(EnqueueStatus.REFUSED, new, error=error) for new in jobs]
             answers = [self._enqueue(new, now) for new in jobs]
+            if self._open_gates(now):
+                answers = [self._as_it_stands(answer) for answer in answers]
         if jobs:
             self._data.work.notify()
         return answers
@@ -106,13 +110,17 @@ class MemoryStore(MemoryReads):
         origin = data.jobs[new.retry_of] if new.retry_of is not None else None
         serial = data.next_serial()
         root = origin.lineage if origin else None
-        row = job.birth(new, now, serial, root, verdict.waiting_for)
+        its_gates = gates.gates_of(data, new, now)
+        row = job.birth(new, now, serial, root, verdict.waiting_for, gates=its_gates)
+        if row.position is not None:
+            row = replace(row, position=gates.place(data, row, serial))
         if origin is not None:
             data.jobs[origin.id] = replace(origin, retried_as=row.id)
             if new.resume:
                 data.steps[row.id] = dict(data.steps[origin.id])
                 row = replace(row, last_step=origin.last_step)
         data.jobs[row.id] = row
+        data.knocks.update(its_gates)
         if row.request_id is not None:
             data.requests[row.owner, row.request_id] = row.id
         self._link(row.id, new.depends_on, verdict.waits_for)
@@ -120,6 +128,10 @@ class MemoryStore(MemoryReads):
             lost = verdict.lost
             self._write(row, decide.parent_ended(row, lost.id, lost.state, now), now)
         return Enqueued(EnqueueStatus.CREATED, new, existing=data.jobs[row.id])
+
+    def _as_it_stands(self, answer: Enqueued) -> Enqueued:
+        known = answer.existing
+        return answer if known is None else replace(answer, existing=self._data.jobs[known.id])
 
     def _link(self, child: UUID, parents: Sequence[UUID], waits_for: Sequence[UUID]) -> None:
         data, still = self._data, set(waits_for)
@@ -196,7 +208,7 @@ class MemoryStore(MemoryReads):
             for row in self._data.jobs.values()
             if row.state is State.QUEUED and row.queue == queue and not upkeep.too_late(row, now)
         )
-        return heapq.nsmallest(limit, ready, key=lambda row: (-row.priority, row.position or 0))
+        return heapq.nsmallest(limit, ready, key=line_order)
 
     async def extend(self, leases: Sequence[Lease], seconds: float) -> list[Extended]:
         check_lease(seconds)
@@ -216,6 +228,7 @@ class MemoryStore(MemoryReads):
     async def apply(self, transitions: Sequence[Transition]) -> list[Answer]:
         with self._data.lock:
             answers = [self._apply(wish, self._now()) for wish in transitions]
+            self._open_gates(self._now())
         if transitions:
             self._data.work.notify()
             self._data.news.tell(wish.job_id for wish in transitions)
@@ -245,8 +258,12 @@ class MemoryStore(MemoryReads):
         if decision.changes:
             changed = replace(row, **decision.changes)
             if decision.queue:
-                changed = replace(changed, position=data.next_serial())
+                # From one gate to the next it stays as old as it was.
+                moves = row.gate is not None and changed.gate is not None
+                arrival = (row.position or 0) if moves else data.next_serial()
+                changed = replace(changed, position=gates.place(data, changed, arrival))
             data.jobs[row.id] = changed
+        data.knocks.update(touched(row, decision))
         data.logs[row.id] += decision.log
         data.steps[row.id] |= {point.step: point for point in decision.checkpoints}
         if decision.tally is not None:
@@ -265,6 +282,18 @@ class MemoryStore(MemoryReads):
             data.ended.append(row.id)
             self._tell_dependents(now)
         return decision.answer
+
+    def _open_gates(self, now: Instant) -> bool:
+        """Let in whom the writes of a call made room for; whether there was any gate to look at."""
+        data = self._data
+        any_at_all = bool(data.knocks)
+        while data.knocks:
+            gate = in_order(data.knocks)[0]
+            for row in gates.open_gate(data, gate, now):
+                self._write(row, decide.let_in(row, now), now)
+                data.news.tell([row.id])
+            data.knocks.discard(gate)
+        return any_at_all
 
     def _suspend(self, row: JobRow, awaits: Sequence[UUID], now: Instant) -> Answer:
         seen = self._parents(awaits)
@@ -317,9 +346,11 @@ class MemoryStore(MemoryReads):
     async def due(self, limit: int) -> list[JobRow]:
         with self._data.lock:
             now = self._now()
+            at_gates = gates.due(self._data, now)
             found = [(upkeep.due_since(r, now), r.serial, r) for r in self._data.jobs.values()]
         ready = sorted((since, serial, r) for since, serial, r in found if since is not None)
-        return [row for _, _, row in ready[:limit]]
+        others = [row for _, _, row in ready if row not in at_gates]
+        return [*at_gates, *others][:limit]
 
     async def expired(self, limit: int) -> list[JobRow]:
         with self._data.lock:
@@ -378,6 +409,7 @@ class MemoryStore(MemoryReads):
     async def cancel(self, requests: Sequence[CancelRequest]) -> list[Answer]:
         with self._data.lock:
             answers = [self._cancel(request, self._now()) for request in requests]
+            self._open_gates(self._now())
         self._data.news.tell(request.job_id for request in requests)
         return answers
 
@@ -392,6 +424,7 @@ class MemoryStore(MemoryReads):
     async def signal(self, signals: Sequence[Signal]) -> list[Answer]:
         with self._data.lock:
             answers = [self._signal(given, self._now()) for given in signals]
+            self._open_gates(self._now())
         if signals:
             self._data.work.notify()
             self._data.news.tell(given.job_id for given in signals)
@@ -430,10 +463,10 @@ class MemoryStore(MemoryReads):
             self._data.work.notify()
 
 
-def _claim_order(claim: Claim) -> Callable[[JobRow], tuple[int, int, int]]:
+def _claim_order(claim: Claim) -> Callable[[JobRow], tuple[int, ...]]:
     """A repeat answers in the order of the call's queues, then as the line went."""
     place = {queue: index for index, (queue, _) in enumerate(claim.queues)}
-    return lambda row: (place.get(row.queue, len(place)), -row.priority, row.position or 0)
+    return lambda row: (place.get(row.queue, len(place)), *line_order(row))
 
 
 def _ended(row: JobRow) -> tuple[Instant, int]:

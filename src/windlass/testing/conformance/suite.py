@@ -15,6 +15,7 @@ from windlass.testing.conformance.handles import TestHandles
 from windlass.testing.conformance.handover import TestHandover
 from windlass.testing.conformance.instants import TestInstants
 from windlass.testing.conformance.leases import TestLeases
+from windlass.testing.conformance.limiting import TestLimiting
 from windlass.testing.conformance.order import TestOrder
 from windlass.testing.conformance.progress import TestProgress
 from windlass.testing.conformance.recording import TestRecording
@@ -27,6 +28,7 @@ from windlass.testing.conformance.settling import TestSettling
 from windlass.testing.conformance.suspending import TestSuspending
 from windlass.testing.conformance.tailing import TestTailing
 from windlass.testing.conformance.timing import TestTiming
+from windlass.testing.conformance.turns import TestTurns
 from windlass.testing.conformance.uniqueness import TestUniqueness
 from windlass.testing.conformance.waiting import TestWaiting
 
@@ -43,6 +45,7 @@ __all__ = [
     "TestHandover",
     "TestInstants",
     "TestLeases",
+    "TestLimiting",
     "TestOrder",
     "TestProgress",
     "TestRecording",
@@ -55,6 +58,7 @@ __all__ = [
     "TestSuspending",
     "TestTailing",
     "TestTiming",
+    "TestTurns",
     "TestUniqueness",
     "TestWaiting",
     "clock",

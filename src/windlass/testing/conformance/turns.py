@@ -1,0 +1,96 @@
+"""Turns: keys of one queue go one beside the other, however much one of them has waiting."""
+
+from __future__ import annotations
+
+from windlass.core.outcome import Released, Succeeded, settle
+from windlass.store import Store
+from windlass.testing.conformance.limiting import end_all, put_in, set_limit
+from windlass.testing.factories import claim_all, claim_one, enqueue_one, even, make_job, settle_one
+
+
+async def order_of(store: Store, *, most: int = 1000) -> list[str]:
+    """The keys of all that is claimed, one by one."""
+    keys: list[str] = []
+    while len(keys) < most and (claimed := await claim_all(store, limit=1)):
+        keys += [row.limit_key or "-" for row in claimed]
+        await end_all(store, claimed)
+    return keys
+
+
+class TestTurns:
+    async def test_a_key_that_comes_later_does_not_wait_for_the_backlog_of_another(
+        self, store: Store
+    ) -> None:
+        await put_in(store, 500, limit_key="ada")
+        await put_in(store, 1, limit_key="bob")
+        assert "b" in "".join(key[0] for key in await order_of(store, most=2))
+
+    async def test_keys_take_turns(self, store: Store) -> None:
+        await put_in(store, 6, limit_key="ada")
+        await put_in(store, 3, limit_key="bob")
+        await put_in(store, 2, limit_key="eve")
+        order = await order_of(store)
+        assert sorted(order[:3]) == sorted(order[3:6]) == ["ada", "bob", "eve"]
+        assert sorted(order[6:8]) == ["ada", "bob"]
+        assert order[8:] == ["ada"] * 3
+
+    async def test_each_keys_own_jobs_stay_in_order(self, store: Store) -> None:
+        ada = await put_in(store, 5, limit_key="ada")
+        bob = await put_in(store, 5, limit_key="bob")
+        ada += await put_in(store, 2, limit_key="ada")
+        claimed = await claim_all(store)
+        assert [row.id for row in claimed if row.limit_key == "ada"] == [row.id for row in ada]
+        assert [row.id for row in claimed if row.limit_key == "bob"] == [row.id for row in bob]
+
+    async def test_one_call_with_many_keys_is_fair_within(self, store: Store) -> None:
+        keys = ["ada"] * 4 + ["bob"] * 2 + [None] + ["ada", "bob"]
+        answers = await store.enqueue([make_job(limit_key=key) for key in keys])
+        assert all(answer.accepted for answer in answers)
+        order = await order_of(store)
+        assert sorted(order[:2]) == sorted(order[2:4]) == sorted(order[4:6]) == ["ada", "bob"]
+
+    async def test_a_key_that_was_served_does_not_come_back_first_for_ever(
+        self, store: Store
+    ) -> None:
+        await put_in(store, 4, limit_key="ada")
+        order = []
+        for _ in range(4):
+            await enqueue_one(store, limit_key="bob")
+            row = await claim_one(store)
+            order.append(row.limit_key)
+            await end_all(store, [row])
+        assert order.count("ada") >= 2
+
+    async def test_a_job_that_is_given_back_stands_behind_its_keys_own(self, store: Store) -> None:
+        first, second = await put_in(store, 2, limit_key="ada")
+        other = await put_in(store, 2, limit_key="bob")
+        row = await claim_one(store)
+        assert row.id == first.id
+        await settle_one(store, row, Released())
+        claimed = await claim_all(store)
+        own = [row.id for row in claimed if row.limit_key == "ada"]
+        assert own == [second.id, first.id]
+        assert {row.id for row in claimed[:2]} == {second.id, other[0].id}
+
+    async def test_turns_hold_at_a_gate_too(self, store: Store) -> None:
+        await set_limit(store, "queue:default", concurrency=1)
+        await put_in(store, 50, limit_key="ada")
+        await put_in(store, 2, limit_key="bob")
+        assert (await order_of(store, most=4)).count("bob") >= 1
+        assert (await order_of(store, most=4)).count("bob") >= 1
+
+    async def test_priorities_have_turns_of_their_own(self, store: Store) -> None:
+        await put_in(store, 3, limit_key="ada", priority=1)
+        await put_in(store, 2, limit_key="bob")
+        assert await order_of(store) == ["ada", "ada", "ada", "bob", "bob"]
+
+    async def test_jobs_without_a_key_stay_in_the_order_of_their_arrival(
+        self, store: Store
+    ) -> None:
+        plain = await put_in(store, 3)
+        await put_in(store, 3, limit_key="ada")
+        more = await put_in(store, 3)
+        claimed = await claim_all(store)
+        own = [row.id for row in claimed if row.limit_key is None]
+        assert own == [row.id for row in [*plain, *more]]
+        await store.apply([settle(row, Succeeded(), random=even) for row in claimed])
