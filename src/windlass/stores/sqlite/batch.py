@@ -15,11 +15,12 @@ import apsw
 from windlass.core import decide
 from windlass.core.clock import Instant, minute_of
 from windlass.core.dependency import Parent
+from windlass.core.gate import touched
 from windlass.core.job import Standing
 from windlass.core.state import State
 from windlass.core.transition import Answer, Decision
 from windlass.stores.sql.log import log_insertion
-from windlass.stores.sqlite import rows
+from windlass.stores.sqlite import gates, rows
 from windlass.stores.sqlite.connection import every, first, single
 from windlass.stores.sqlite.queries import SQL
 from windlass.stores.sqlite.rows import Row
@@ -32,15 +33,18 @@ class Batch:
     def __init__(self, tx: Tx, ids: Sequence[UUID] = ()) -> None:
         self._tx = tx
         self._found: dict[UUID, Row] = {}
-        if len(ids) > 1:
-            keys = {job_id.bytes: job_id for job_id in ids}
-            wanted = apsw.carray(tuple(keys))
-            read = every(tx.connection, SQL.standings, (wanted,))
-            self._found = {keys[row[-1]]: row for row in read}
+        self._read(ids)
         self._pending: list[list[Any]] = []
         self._tallies: dict[tuple[Any, ...], list[int]] = {}
         self._ended: deque[tuple[int, UUID, State]] = deque()  # whose dependents are to be told
         self._telling = False
+
+    def _read(self, ids: Sequence[UUID]) -> None:
+        if len(ids) > 1:
+            keys = {job_id.bytes: job_id for job_id in ids}
+            wanted = apsw.carray(tuple(keys))
+            read = every(self._tx.connection, SQL.standings, (wanted,))
+            self._found = {keys[row[-1]]: row for row in read}
 
     def standing(self, job_id: UUID) -> tuple[Row, Standing] | None:
         row = self._found.pop(job_id, None)
@@ -52,7 +56,9 @@ class Batch:
     def write(self, found: Row, row: Standing, decision: Decision, now: Instant) -> Answer:
         """All of a decision but its children, and what it awaits."""
         if decision.changes:
-            self._write(found, row.id, decision)
+            self._write(found, row, decision)
+        if row.gates:
+            self._tx.knocks.update(touched(row, decision))
         tally = decision.tally
         if tally is not None:
             self.count((now, row.queue, row.task, tally.outcome), 1, tally.wait, tally.run)
@@ -70,9 +76,9 @@ class Batch:
         sums[1] += wait
         sums[2] += run
 
-    def _write(self, found: Row, job_id: UUID, decision: Decision) -> None:
+    def _write(self, found: Row, row: Standing, decision: Decision) -> None:
         tx, n = self._tx, found[0]
-        position = tx.position() if decision.queue else None
+        position = self._position(found, row, decision) if decision.queue else None
         self._pending.append(
             rows.saved(found, decision.changes, position, logged=bool(decision.log))
         )
@@ -81,8 +87,33 @@ class Batch:
         for point in decision.checkpoints:
             values = (n, point.step, point.value, point.attempt, point.at)
             tx.connection.execute(SQL.put_step, values)
-        tx.touch(job_id)
+        tx.touch(row.id)
         tx.work = tx.work or decision.queue
+
+    def _position(self, found: Row, row: Standing, decision: Decision) -> int:
+        priority, key = found[rows.PRIORITY], found[rows.LIMIT_KEY]
+        gate = decision.changes.get("gate", row.gate)
+        # From one gate to the next it stays as old as it was.
+        moves = row.gate is not None and gate is not None
+        arrival = (row.position or 0) if moves else self._tx.position()
+        if key is not None:
+            self.flush()
+        return gates.place(self._tx.connection, gates.Line(row.queue, gate, priority), key, arrival)
+
+    def open_gates(self, now: Instant) -> None:
+        """Let in whom the writes of a call made room for, before it returns."""
+        tx = self._tx
+        while tx.knocks:
+            for gate in gates.next_of(tx.knocks):
+                self.forget()
+                ids = gates.open_gate(tx.connection, gate, now)
+                self._read(ids)
+                for job_id in ids:
+                    found = self.standing(job_id)
+                    assert found is not None
+                    self.write(*found, decide.let_in(found[1], now), now)
+                tx.knocks.discard(gate)
+        self.flush()
 
     def _tell_dependents(self, now: Instant) -> None:
         """One after the other: a chain may be longer than calls can be deep."""

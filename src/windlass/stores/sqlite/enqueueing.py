@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from uuid import UUID
 
@@ -14,8 +15,9 @@ from windlass.core.clock import Instant
 from windlass.core.dependency import Parent
 from windlass.core.enqueue import Enqueued, EnqueueStatus, Rivals, admit, give_way, refused
 from windlass.core.errors import RequestError
+from windlass.core.gate import gates_of
 from windlass.core.job import JobRow, NewJob
-from windlass.stores.sqlite import rows
+from windlass.stores.sqlite import gates, rows
 from windlass.stores.sqlite.batch import Batch, link, parents
 from windlass.stores.sqlite.connection import first, single
 from windlass.stores.sqlite.queries import SQL
@@ -44,7 +46,23 @@ def together(tx: Tx, wanted: Sequence[NewJob]) -> list[Enqueued]:
 
 
 def enqueue(tx: Tx, wanted: Sequence[NewJob]) -> list[Enqueued]:
-    now = tx.now()
+    answers = put(tx, wanted)
+    if tx.knocks:
+        Batch(tx).open_gates(tx.now())
+        answers = [_as_it_stands(tx.connection, answer) for answer in answers]
+    return answers
+
+
+def _as_it_stands(connection: apsw.Connection, answer: Enqueued) -> Enqueued:
+    known = answer.existing
+    if known is None:
+        return answer
+    return replace(answer, existing=load(connection, SQL.get_job, (known.id.bytes,)))
+
+
+def put(tx: Tx, wanted: Sequence[NewJob]) -> list[Enqueued]:
+    """Store them; their gates are for the caller to look at."""
+    now, limited = tx.now(), tx.limited()
     lowest = tx.arrivals(len(wanted))
     answers: list[Enqueued] = []
     run: list[Row] = []  # plain jobs in a row, written together
@@ -54,7 +72,7 @@ def enqueue(tx: Tx, wanted: Sequence[NewJob]) -> list[Enqueued]:
         except RequestError as error:
             answers.append(Enqueued(EnqueueStatus.REFUSED, new, error=error))
             continue
-        if new.plain and len(new.payload) <= rows.INLINE_PAYLOAD:
+        if _quick(new, limited):
             run.append(rows.insertion(new, now, serial))
             answers.append(Enqueued(EnqueueStatus.CREATED, new, now, serial))
         else:
@@ -64,6 +82,16 @@ def enqueue(tx: Tx, wanted: Sequence[NewJob]) -> list[Enqueued]:
     _insert(tx, run, answers)
     tx.work = True
     return answers
+
+
+def _quick(new: NewJob, limited: frozenset[str]) -> bool:
+    """Whether it is written with its neighbours, without a look at any other job."""
+    return (
+        new.plain
+        and new.limit_key is None
+        and len(new.payload) <= rows.INLINE_PAYLOAD
+        and not (limited and gates_of(new.queue, new.task, None, limited))
+    )
 
 
 def _insert(tx: Tx, run: list[Row], answers: list[Enqueued]) -> None:
@@ -98,10 +126,20 @@ def _enqueue_keyed(tx: Tx, new: NewJob, now: Instant, serial: int) -> Enqueued:
     origin = met.origin if new.retry_of is not None else None
     root_id = origin.lineage if origin else None
     last_step = origin.last_step if origin and new.resume else None
+    its_gates = gates_of(new.queue, new.task, new.limit_key, tx.limited())
+    line = gates.Line(new.queue, its_gates[0] if its_gates else None, new.priority)
     values = rows.insertion(
-        new, now, serial, root_id=root_id, last_step=last_step, waiting_for=verdict.waiting_for
+        new,
+        now,
+        serial,
+        root_id=root_id,
+        last_step=last_step,
+        waiting_for=verdict.waiting_for,
+        gates=its_gates,
+        place=gates.place(connection, line, new.limit_key, serial),
     )
     connection.execute(SQL.insert_job, values)
+    tx.knocks.update(its_gates)
     if len(new.payload) > rows.INLINE_PAYLOAD:
         connection.execute(SQL.insert_payload, (serial, new.payload))
     if origin is not None:

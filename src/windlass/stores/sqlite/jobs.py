@@ -13,6 +13,7 @@ from windlass.core import decide, transition
 from windlass.core.clock import SECOND, Instant
 from windlass.core.enqueue import refusal
 from windlass.core.errors import RequestError
+from windlass.core.gate import line_order
 from windlass.core.job import JobRow, Standing
 from windlass.core.lease import DEFAULT_LEASE, Claim, Extended, Lease
 from windlass.core.records import PAUSED
@@ -21,9 +22,9 @@ from windlass.core.transition import Answer, CancelRequest, Decision, Signal, St
 from windlass.store import Saying
 from windlass.stores.sqlite.batch import Batch
 from windlass.stores.sqlite.connection import every, first, single
-from windlass.stores.sqlite.enqueueing import enqueue, load, rivals, whole
+from windlass.stores.sqlite.enqueueing import load, put, rivals, whole
 from windlass.stores.sqlite.queries import SQL
-from windlass.stores.sqlite.rows import Row
+from windlass.stores.sqlite.rows import Row, gate_names
 from windlass.stores.sqlite.transaction import Tx
 
 MISSING = Answer(Status.MISSING)
@@ -54,7 +55,7 @@ def claim(tx: Tx, wish: Claim) -> list[JobRow]:
     taken = [whole(connection, row) for row in found]
     for row in taken:
         tx.touch(row.id)
-    taken.sort(key=lambda row: (place.get(row.queue, 0), -row.priority, row.position or 0))
+    taken.sort(key=lambda row: (place.get(row.queue, 0), *line_order(row)))
     return taken
 
 
@@ -86,13 +87,16 @@ def apply(tx: Tx, wishes: Sequence[Transition]) -> list[Answer]:
             answers.append(Answer(Status.REFUSED, error=error))
     counted = _succeed(tx, valid, answers, now)
     batch = Batch(tx, [wish.job_id for wish in valid.values()])
-    for queue, task, *sums in counted:
+    for gates, queue, task, *sums in counted:
+        if gates is not None:
+            tx.knocks.update(gate_names(gates))
         batch.count((now, queue, task, State.SUCCEEDED), *sums)
     for place, wish in valid.items():
         found = batch.standing(wish.job_id)
         if found is not None:
             decision = decide.decide(found[1], wish, now, _Past(tx.connection, found[0][0]))
             answers[place] = _write(tx, batch, found, decision, now)
+    batch.open_gates(now)
     batch.finish()
     return answers
 
@@ -109,7 +113,7 @@ def _write(
     answer = batch.write(*found, decision, now)
     if decision.children:
         batch.forget()
-        enqueue(tx, decision.children)
+        put(tx, decision.children)
     if decision.awaits:
         answer = batch.suspend(found[1].id, decision.awaits, now)
     return answer
@@ -207,6 +211,7 @@ def cancel(tx: Tx, requests: Sequence[CancelRequest]) -> list[Answer]:
             answers.append(_cancel(tx, request, tx.now()))
         except RequestError as error:
             answers.append(Answer(Status.REFUSED, error=error))
+    Batch(tx).open_gates(tx.now())
     return answers
 
 
@@ -228,6 +233,7 @@ def signal(tx: Tx, signals: Sequence[Signal]) -> list[Answer]:
             answers.append(_signal(tx, given, tx.now()))
         except RequestError as error:
             answers.append(Answer(Status.REFUSED, error=error))
+    Batch(tx).open_gates(tx.now())
     return answers
 
 

@@ -62,6 +62,19 @@ class Queries:
     list_records: str
     delete_record: str
     delete_dead_records: str
+    limited: str
+    beside_in_line: str
+    beside_at_gate: str
+    passes: str
+    put_pass: str
+    delete_pass: str
+    delete_idle_passes: str
+    able: str
+    more_at_gate: str
+    next_gate: str
+    look_at_gate: str
+    look_no_more: str
+    heads: str
     parents: str
     owner_of: str
     next_place: str

@@ -4,9 +4,11 @@
 INSERT INTO windlass_job (
     n, id, queue, task, priority, owner, team, tags, headers, policy, lease, request_id, digest,
     unique_key, retry_of, root_id, created_at, expires_at, state, trigger, held, position, due_at,
-    queued_at, updated_at, seq, queued_seq, last_step, payload, waiting_for, on_parent, flow_id
+    queued_at, updated_at, seq, queued_seq, last_step, payload, waiting_for, on_parent, flow_id,
+    limit_key, gates, gate
 ) VALUES (
-    ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'enqueue', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
+    ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'enqueue', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
+    ?, ?, ?
 )
 ON CONFLICT DO NOTHING
 
@@ -66,7 +68,7 @@ WHERE n IN (
     SELECT n FROM windlass_job INDEXED BY windlass_job_line
     WHERE state = 'queued' AND queue = :queue
         AND (expires_at IS NULL OR expires_at > :now OR first_started_at IS NOT NULL)
-    ORDER BY priority DESC, position
+    ORDER BY priority DESC, position, id
     LIMIT :limit
 )
 RETURNING *
@@ -80,21 +82,21 @@ RETURNING lease_until, cancel_at
 -- name: standing
 -- What a decision looks at, in the order in which `save` writes it back.
 SELECT
-    n, queue, task, created_at, expires_at, on_parent, awaited,
+    n, queue, task, created_at, expires_at, on_parent, awaited, priority, limit_key, gates,
     state, trigger, held, waiting_for, position, due_at, attempt, fence, token, worker, lease_until, queued_at,
     started_at, first_started_at, ended_at, updated_at, seq, queued_seq, started_seq, said, percent,
     stage, phase, base_percent, base_stage, base_phase, retry_count, crash_count, cancel_at,
-    cancel_by, cancel_reason, last_step, error, error_body, result, logged, signals
+    cancel_by, cancel_reason, last_step, error, error_body, result, logged, signals, gate
 FROM windlass_job WHERE id = ?
 
 -- name: standings
 -- The same for a whole batch, in one statement.
 SELECT
-    n, queue, task, created_at, expires_at, on_parent, awaited,
+    n, queue, task, created_at, expires_at, on_parent, awaited, priority, limit_key, gates,
     state, trigger, held, waiting_for, position, due_at, attempt, fence, token, worker, lease_until, queued_at,
     started_at, first_started_at, ended_at, updated_at, seq, queued_seq, started_seq, said, percent,
     stage, phase, base_percent, base_stage, base_phase, retry_count, crash_count, cancel_at,
-    cancel_by, cancel_reason, last_step, error, error_body, result, logged, signals, id
+    cancel_by, cancel_reason, last_step, error, error_body, result, logged, signals, gate, id
 FROM windlass_job WHERE id IN (SELECT value FROM carray(?))
 
 -- name: succeed
@@ -111,10 +113,10 @@ WHERE id IN (SELECT value FROM carray(?3))
 
 -- name: tallies
 -- What the successes just settled add to the counts: summed here, at a third of the cost of
--- RETURNING each (2 µs a job instead of 6, 2026-11).
-SELECT queue, task, count(*), sum(started_at - queued_at), sum(ended_at - started_at)
+-- RETURNING each (2 µs a job instead of 6, 2026-11). Their gates may have room now.
+SELECT gates, queue, task, count(*), sum(started_at - queued_at), sum(ended_at - started_at)
 FROM windlass_job WHERE id IN (SELECT value FROM carray(?))
-GROUP BY queue, task
+GROUP BY queue, task, gates
 
 -- name: save
 UPDATE windlass_job SET
@@ -123,7 +125,7 @@ UPDATE windlass_job SET
     updated_at = ?, seq = ?, queued_seq = ?, started_seq = ?, said = ?, percent = ?, stage = ?,
     phase = ?, base_percent = ?, base_stage = ?, base_phase = ?, retry_count = ?, crash_count = ?,
     cancel_at = ?, cancel_by = ?, cancel_reason = ?, last_step = ?, error = ?, error_body = ?,
-    result = ?, logged = ?, signals = ?
+    result = ?, logged = ?, signals = ?, gate = ?
 WHERE n = ?
 
 -- name: insert_log
@@ -133,6 +135,91 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 -- name: past_attempt
 -- By its own index: without it every line that the job ever said would be read.
 SELECT facts FROM windlass_log INDEXED BY windlass_log_attempt WHERE n = ? AND fence = ? AND type = 'attempt'
+
+-- name: limited
+SELECT key FROM windlass_record WHERE kind = ? AND (expires_at IS NULL OR expires_at > ?)
+
+-- name: beside_in_line
+-- The first of all, and the last of a key: two probes, however many wait.
+SELECT
+    (SELECT min(position) FROM windlass_job INDEXED BY windlass_job_line
+    WHERE state = 'queued' AND queue = ?1 AND priority = ?2),
+    (SELECT max(position) FROM windlass_job INDEXED BY windlass_job_turn
+    WHERE limit_key IS NOT NULL AND state = 'queued' AND queue = ?1 AND priority = ?2
+        AND limit_key = ?3)
+
+-- name: beside_at_gate
+SELECT
+    (SELECT min(position) FROM windlass_job INDEXED BY windlass_job_gate
+    WHERE gate IS NOT NULL AND gate = ?1 AND priority = ?2),
+    (SELECT max(position) FROM windlass_job INDEXED BY windlass_job_gate_turn
+    WHERE limit_key IS NOT NULL AND gate IS NOT NULL AND gate = ?1 AND priority = ?2
+        AND limit_key = ?3)
+
+-- name: passes
+-- With what of its job says whether it counts.
+SELECT pass.n, pass.fence, pass.at, pass.started_at, job.state, job.fence, job.started_at, job.gate
+FROM windlass_pass AS pass LEFT JOIN windlass_job AS job ON job.n = pass.n
+WHERE pass.gate = ?
+
+-- name: put_pass
+INSERT INTO windlass_pass (gate, n, fence, at, started_at) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (gate, n, fence) DO UPDATE SET at = excluded.at, started_at = excluded.started_at
+
+-- name: delete_pass
+DELETE FROM windlass_pass WHERE gate = ? AND n = ? AND fence = ?
+
+-- name: delete_idle_passes
+-- Starts that count no more, at gates that nobody came to since. One whose start is written and
+-- whose attempt is over counts for the period of its limit only (core's `gate.room`): no pass of
+-- an attempt that may yet start is written so.
+DELETE FROM windlass_pass WHERE (gate, n, fence) IN (
+    SELECT pass.gate, pass.n, pass.fence FROM windlass_pass AS pass
+    LEFT JOIN windlass_record AS record
+        ON record.kind = :kind
+        AND record.key = substr(pass.gate, 1, instr(pass.gate || char(31), char(31)) - 1)
+    WHERE pass.started_at IS NOT NULL
+        AND pass.started_at + round(coalesce(CAST(record.value AS TEXT) ->> 'period', 0) * 1000000) <= :now
+        AND NOT EXISTS (
+            SELECT 1 FROM windlass_job AS job
+            WHERE job.n = pass.n AND job.fence = pass.fence AND job.state = 'running')
+    LIMIT :limit
+)
+
+-- name: able
+-- The first before a gate; one that expired there is stepped over until the sweeper has ended it.
+SELECT n, id, fence FROM windlass_job INDEXED BY windlass_job_gate
+WHERE gate IS NOT NULL AND gate = ?
+    AND (expires_at IS NULL OR expires_at > ? OR first_started_at IS NOT NULL)
+ORDER BY priority DESC, position, id
+LIMIT ?
+
+-- name: more_at_gate
+-- Whether more than so many wait there.
+SELECT 1 FROM windlass_job INDEXED BY windlass_job_gate
+WHERE gate IS NOT NULL AND gate = ? LIMIT 1 OFFSET ?
+
+-- name: next_gate
+-- The gates that somebody waits at, by hopping from one to the next.
+SELECT gate FROM windlass_job INDEXED BY windlass_job_gate
+WHERE gate IS NOT NULL AND gate > ? AND gate < ? ORDER BY gate LIMIT 1
+
+-- name: look_at_gate
+INSERT INTO windlass_gate (gate, look_at) VALUES (?, ?)
+ON CONFLICT (gate) DO UPDATE SET look_at = excluded.look_at
+
+-- name: look_no_more
+DELETE FROM windlass_gate WHERE gate = ?
+
+-- name: heads
+-- The first at each gate that is to be looked at.
+SELECT job.* FROM windlass_gate AS wanted JOIN windlass_job AS job ON job.n = (
+    SELECT n FROM windlass_job INDEXED BY windlass_job_gate
+    WHERE gate IS NOT NULL AND gate = wanted.gate ORDER BY priority DESC, position, id LIMIT 1
+)
+WHERE wanted.look_at <= ?
+ORDER BY wanted.gate
+LIMIT ?
 
 -- name: parents
 SELECT n, id, owner, state FROM windlass_job WHERE id IN (SELECT value FROM carray(?))

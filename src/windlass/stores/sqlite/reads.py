@@ -12,6 +12,7 @@ import apsw
 from windlass.core import event, query, records, upkeep
 from windlass.core.clock import Instant
 from windlass.core.event import Attempt, LogRow
+from windlass.core.gate import LIMIT
 from windlass.core.job import JobRow
 from windlass.core.query import Page, Query
 from windlass.core.records import PAUSED, Entry, Put, PutAnswer
@@ -19,7 +20,7 @@ from windlass.core.state import FINAL, State
 from windlass.core.transition import Checkpoint
 from windlass.store import COUNT_CAP, EventPage, Pruned, QueueStats, Retention, Rollup
 from windlass.stores.sql.log import log_row
-from windlass.stores.sqlite import rows
+from windlass.stores.sqlite import gates, rows
 from windlass.stores.sqlite.connection import every, first, single
 from windlass.stores.sqlite.enqueueing import load, whole
 from windlass.stores.sqlite.jobs import forget
@@ -82,8 +83,11 @@ def _filters(wanted: Query, stretch: list[int]) -> dict[str, object]:
 
 
 def due(connection: apsw.Connection, now: Instant, limit: int) -> list[JobRow]:
+    heads = gates.due(connection, now, limit)
+    seen = {row[0] for row in heads}
     found = every(connection, SQL.due, {"now": now, "limit": limit})
-    return [whole(connection, row) for row in found]
+    others = [row for row in found if row[0] not in seen]
+    return [whole(connection, row) for row in [*heads, *others][:limit]]
 
 
 def expired(connection: apsw.Connection, now: Instant, limit: int) -> list[JobRow]:
@@ -110,6 +114,7 @@ def prune(tx: Tx, retention: Retention, limit: int) -> Pruned:
             connection.execute(SQL.delete_log, (n,))
             connection.execute(SQL.forget_log, (n,))
     dead = _delete(connection, SQL.delete_dead_records, now)
+    connection.execute(SQL.delete_idle_passes, {"kind": LIMIT, "now": now, "limit": limit})
     until = upkeep.kept_until(now, retention.rollups)
     old = 0 if until is None else _delete(connection, SQL.delete_old_rollups, until)
     return Pruned(len(gone), len(bare), dead, old)
@@ -220,6 +225,8 @@ def put_records(tx: Tx, puts: Sequence[Put]) -> list[PutAnswer]:
                 SQL.put_record,
                 (entry.kind, entry.key, entry.value, entry.version, entry.expires_at),
             )
+            if put.kind == LIMIT:
+                gates.look_again(tx, put.key)
         answers.append(answer)
     return answers
 
@@ -240,3 +247,5 @@ def list_records(
 def delete_records(tx: Tx, kind: str, keys: Sequence[str]) -> None:
     for key in keys:
         tx.connection.execute(SQL.delete_record, (kind, key))
+        if kind == LIMIT:
+            gates.look_again(tx, key)

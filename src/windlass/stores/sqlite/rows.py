@@ -33,12 +33,14 @@ SAVED = (
     "updated_at", "seq", "queued_seq", "started_seq", "said", "percent", "stage", "phase",
     "base_percent", "base_stage", "base_phase", "retry_count", "crash_count", "cancel_at",
     "cancel_by", "cancel_reason", "last_step", "error", "error_body", "result", "logged", "signals",
+    "gate",
 )  # fmt: skip
 _PLACE = {name: place for place, name in enumerate(SAVED)}
 # Rows are made by place, in the order of the dataclass: named arguments would cost 2 µs more each.
 _job: Callable[..., JobRow] = JobRow
 _standing: Callable[..., Standing] = Standing
-_HEAD = 7  # columns of the `standing` query before those that are saved
+_HEAD = 10  # columns of the `standing` query before those that are saved
+PRIORITY, LIMIT_KEY = 7, 8  # where they are among those
 _TAIL = _HEAD + len(SAVED)
 
 
@@ -50,6 +52,12 @@ def _token(value: bytes) -> UUID:
 
 def _uuid(value: bytes | None) -> UUID | None:
     return None if value is None else UUID(bytes=value)
+
+
+@lru_cache(maxsize=4096)
+def gate_names(text: str) -> tuple[str, ...]:
+    """Many jobs have the same."""
+    return tuple(json.loads(text))
 
 
 _NOW = Opening(State.QUEUED, 2, None, None, None)  # all of it that does not depend on the time
@@ -74,10 +82,16 @@ def insertion(
     root_id: UUID | None = None,
     last_step: str | None = None,
     waiting_for: int = 0,
+    gates: tuple[str, ...] = (),
+    place: int | None = None,
 ) -> Row:
-    """The parameters of `insert_job`."""
+    """The parameters of `insert_job`: core's `birth`, which the model compares with it."""
     start = _NOW if not waiting_for and _at_once(new) else opening(new, now, waiting_for)
     queued = start.state is State.QUEUED
+    position = (place or serial) if queued else None
+    gate = gates[0] if queued and gates else None
+    if gate is not None:
+        start, queued = Opening(State.CREATED, 1, None, None, start.expires_at), False
     policy = new.policy
     return (
         serial, new.id.bytes, new.queue, new.task, new.priority, new.owner, new.team,
@@ -88,10 +102,11 @@ def insertion(
         new.request_id, new.digest, new.unique_key,
         None if new.retry_of is None else new.retry_of.bytes,
         None if root_id is None else root_id.bytes,
-        now, start.expires_at, start.state, new.hold, serial if queued else None, start.due_at,
-        now if queued else None, now, start.seq, start.seq if queued else 0, last_step,
-        None if len(new.payload) > INLINE_PAYLOAD else new.payload,
+        now, start.expires_at, start.state, new.hold, position, start.due_at,
+        now if queued else None, now, start.seq, start.seq if queued else 0,
+        last_step, None if len(new.payload) > INLINE_PAYLOAD else new.payload,
         waiting_for, new.on_parent, None if new.flow_id is None else new.flow_id.bytes,
+        new.limit_key, json.dumps(gates) if gates else None, gate,
     )  # fmt: skip
 
 
@@ -110,7 +125,9 @@ def job_row(r: Row, payload: bytes | None = None) -> JobRow:
         None if r[29] is None else _token(r[29]),
         *r[30:52],  # from worker to cancel_reason
         None if r[53] is None else Failure.decode(r[53], r[54]),
-        r[55], r[52], _POLICIES[r[57]], r[58] != 0, r[59], r[0],
+        r[55], r[52], _POLICIES[r[57]], r[58] != 0, r[59],
+        () if r[62] is None else gate_names(r[62]),
+        r[63], r[0],
         r[56] if r[56] is not None else payload,
         r[4],
         DEFAULT_POLICY if r[9] is None else Policy.decode(r[9]),
@@ -119,6 +136,7 @@ def job_row(r: Row, payload: bytes | None = None) -> JobRow:
         () if r[7] is None else tuple(json.loads(r[7])),
         _NO_HEADERS if r[8] is None else json.loads(r[8]),
         r[11], r[12], r[13], _uuid(r[14]), _uuid(r[15]), _uuid(r[16]), r[19], _uuid(r[60]),
+        r[61],
     )  # fmt: skip
 
 
@@ -130,12 +148,14 @@ def standing(r: Row, job_id: UUID) -> Standing:
     """What the `standing` query read."""
     return _standing(
         job_id, r[1], r[2], r[3], r[4],
-        _STATES[r[7]], _TRIGGERS[r[8]], r[9] != 0,
-        *r[10:15],  # waiting_for, position, due_at, attempt, fence
-        None if r[15] is None else _token(r[15]),
-        *r[16:38],  # from worker to cancel_reason
-        None if r[39] is None else Failure.decode(r[39], r[40]),
-        r[41], r[38], _POLICIES[r[5]], r[6] != 0, r[43],
+        _STATES[r[10]], _TRIGGERS[r[11]], r[12] != 0,
+        *r[13:18],  # waiting_for, position, due_at, attempt, fence
+        None if r[18] is None else _token(r[18]),
+        *r[19:41],  # from worker to cancel_reason
+        None if r[42] is None else Failure.decode(r[42], r[43]),
+        r[44], r[41], _POLICIES[r[5]], r[6] != 0, r[46],
+        () if r[9] is None else gate_names(r[9]),
+        r[47],
     )  # fmt: skip
 
 

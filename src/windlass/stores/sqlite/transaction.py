@@ -8,6 +8,7 @@ from uuid import UUID
 import apsw
 
 from windlass.core.clock import Instant
+from windlass.core.gate import LIMIT
 from windlass.stores.sqlite.connection import (
     single,
 )
@@ -17,7 +18,10 @@ from windlass.stores.sqlite.queries import SQL
 class Tx:
     """A write transaction, as the calls in it see it."""
 
-    __slots__ = ("_serial", "_written", "connection", "elsewhere", "now", "touched", "work")
+    __slots__ = (
+        "_limited", "_serial", "_written", "connection", "elsewhere", "knocks", "now", "touched",
+        "work",
+    )  # fmt: skip
 
     def __init__(
         self, connection: apsw.Connection, now: Callable[[], Instant], *, followed: bool
@@ -27,6 +31,8 @@ class Tx:
         self.work = False  # something may have become claimable
         self.elsewhere = False  # another process was seen to have written
         self.touched: list[UUID] | None = [] if followed else None  # jobs that have news
+        self.knocks: set[str] = set()  # gates to be looked at before the call returns
+        self._limited: frozenset[str] | None = None
         self._serial: int | None = None
         self._written = True
 
@@ -38,6 +44,16 @@ class Tx:
     def touch(self, job_id: UUID) -> None:
         if self.touched is not None:
             self.touched.append(job_id)
+
+    def limited(self) -> frozenset[str]:
+        """The names of all limits; in most files there is none."""
+        if self._limited is None:
+            found = self.connection.execute(SQL.limited, (LIMIT, self.now()))
+            self._limited = frozenset(name for (name,) in found)
+        return self._limited
+
+    def limits_changed(self) -> None:
+        self._limited = None
 
     def arrivals(self, count: int) -> int:
         """The first of `count` new numbers for jobs: their rows will show that they are taken."""

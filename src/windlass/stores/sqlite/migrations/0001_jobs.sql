@@ -64,14 +64,28 @@ CREATE TABLE windlass_job (
     on_parent TEXT NOT NULL DEFAULT 'cancel',
     awaited INTEGER NOT NULL DEFAULT 0,
     signals INTEGER NOT NULL DEFAULT 0,
-    flow_id BLOB
+    flow_id BLOB,
+    limit_key TEXT,
+    gates TEXT,
+    gate TEXT
 ) STRICT;
 
 CREATE UNIQUE INDEX windlass_job_id ON windlass_job (id);
 
 -- The line that claims read: one ordered range per queue, and nothing in it that may not run.
-CREATE INDEX windlass_job_line ON windlass_job (queue, priority DESC, position)
+-- Keys that take turns may have one place: then the ids decide.
+CREATE INDEX windlass_job_line ON windlass_job (queue, priority DESC, position, id)
     WHERE state = 'queued';
+
+-- The same order before each gate, outside of the line.
+CREATE INDEX windlass_job_gate ON windlass_job (gate, priority DESC, position, id)
+    WHERE gate IS NOT NULL;
+
+-- The last of a key, in line and before a gate: its next one stands behind it.
+CREATE INDEX windlass_job_turn ON windlass_job (queue, priority, limit_key, position)
+    WHERE limit_key IS NOT NULL AND state = 'queued';
+CREATE INDEX windlass_job_gate_turn ON windlass_job (gate, priority, limit_key, position)
+    WHERE limit_key IS NOT NULL AND gate IS NOT NULL;
 
 -- Running jobs, by the claim call that took them: repeats of a claim, and the search for lost
 -- leases. Not by lease_until, so that extending a lease moves no index entry.
@@ -147,6 +161,25 @@ CREATE TABLE windlass_edge (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX windlass_edge_parent ON windlass_edge (parent, child);
+
+-- Who passed which gate, for the attempt with this fence. Whether that still counts is not written
+-- here: the job's row says so.
+CREATE TABLE windlass_pass (
+    gate TEXT NOT NULL,
+    n INTEGER NOT NULL,
+    fence INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    started_at INTEGER,
+    PRIMARY KEY (gate, n, fence)
+) STRICT, WITHOUT ROWID;
+
+-- Gates that somebody waits at and that time alone, or a new limit, may open; no others.
+CREATE TABLE windlass_gate (
+    gate TEXT PRIMARY KEY,
+    look_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX windlass_gate_look ON windlass_gate (look_at);
 
 CREATE TABLE windlass_rollup (
     minute INTEGER NOT NULL,
