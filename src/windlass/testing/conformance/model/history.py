@@ -17,6 +17,7 @@ from windlass.core import limits
 from windlass.core.dependency import OnParent
 from windlass.core.event import EventType
 from windlass.core.failure import ErrorKind, Failure
+from windlass.core.gate import Limit
 from windlass.core.job import CORRELATION_ID
 from windlass.core.outcome import (
     Aborted,
@@ -97,6 +98,10 @@ _JOB: list[Options] = [
     {"depends": (0,), "delay": 4.0},
     {"depends": (0,), "hold": True},
     {"flow_id": FLOW},
+    {"limit_key": "k1"},
+    {"limit_key": "k1"},
+    {"limit_key": "k2"},
+    {"limit_key": "k2", "queue": "mail"},
 ]
 _BAD_JOB: list[Options] = [
     {"task": ""},
@@ -104,6 +109,7 @@ _BAD_JOB: list[Options] = [
     {"delay": -1.0},
     {"tags": ("t",) * (limits.MAX_TAGS + 1)},
     {"unique_key": "k" * (limits.MAX_KEY + 1)},
+    {"limit_key": "k" * (limits.MAX_KEY + 1)},
     {"depends": (0, 0)},
     {"depends_on": (UUID(int=1),)},
 ]
@@ -119,6 +125,18 @@ shared = st.sampled_from(
         [{"request_id": ""}],
     ]
 )
+
+# Jobs are of the default queue and the task "one", unless they say otherwise.
+limited = st.sampled_from(["queue:default", "task:one", "key:one", "queue:mail", "task:two"])
+_LIMITS = [
+    Limit(concurrency=1),
+    Limit(concurrency=2),
+    Limit(starts=1, period=10.0),
+    Limit(starts=2, period=10.0),
+    Limit(concurrency=1, starts=2, period=10.0),
+]
+bounds = st.sampled_from([None, *_LIMITS])
+bounded = st.lists(st.tuples(limited, st.sampled_from(_LIMITS)), max_size=2)
 
 lines = st.sampled_from(
     [

@@ -11,6 +11,7 @@ from windlass.core.clock import Instant
 from windlass.core.dependency import Edges
 from windlass.core.enqueue import Enqueued
 from windlass.core.event import Attempt, Event
+from windlass.core.gate import line_order
 from windlass.core.job import JobRow
 from windlass.core.query import Query
 from windlass.core.state import State
@@ -41,8 +42,10 @@ def alike(value: Any) -> Any:
 
 
 def line(rows: Sequence[JobRow]) -> list[UUID]:
-    queued = [row for row in rows if row.state is State.QUEUED]
-    return [row.id for row in sorted(queued, key=lambda row: row.position or 0)]
+    """Each queue in its order, and all who wait at each gate in theirs."""
+    standing = [row for row in rows if row.state is State.QUEUED or row.gate is not None]
+    standing.sort(key=lambda row: (row.gate or "", row.queue, *line_order(row)))
+    return [row.id for row in standing]
 
 
 async def migrate(store: Store) -> None:

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from windlass.core.dependency import Edges
 from windlass.core.event import Event, EventType, fold, snapshot
+from windlass.core.gate import Limit, limit_name
 from windlass.core.job import JobRow
 from windlass.core.state import WAITING, State
 
@@ -20,6 +21,7 @@ class Watch:
         self.rows: dict[UUID, JobRow] = {}
         self._events: dict[UUID, dict[int, Event]] = defaultdict(dict)
         self._holders: dict[tuple[UUID, int], UUID | None] = {}
+        self.limits = WatchedLimits()
 
     def waiting(self) -> list[JobRow]:
         return [row for row in self.rows.values() if row.state in WAITING]
@@ -34,6 +36,7 @@ class Watch:
     def see(self, rows: Sequence[JobRow]) -> list[UUID]:
         """All the jobs there are. Answers those that are new or changed."""
         self._check_together(rows)
+        self.limits.see(rows)
         now = {row.id: row for row in reversed(rows)}  # oldest first
         for gone in self.rows.keys() - now.keys():
             assert self.rows[gone].final, "an unfinished job vanished"
@@ -87,14 +90,56 @@ class Watch:
         assert max(requests.values(), default=0) <= 1, "two jobs of one request"
         retries = Counter(row.retry_of for row in active if row.retry_of is not None)
         assert max(retries.values(), default=0) <= 1, "two active retries of one job"
-        places = [row.position for row in rows if row.state is State.QUEUED]
-        assert None not in places, "a queued job without a place in the line"
+        standing = [row for row in rows if row.state is State.QUEUED or row.gate is not None]
+        assert all(row.position is not None for row in standing), "a job without a place in line"
+        places = [row.position for row in standing if row.limit_key is None]
         assert len(places) == len(set(places)), "two jobs in one place"
+
+
+class WatchedLimits:
+    """That no gate ever has more behind it, in line or running, than its limit says."""
+
+    def __init__(self) -> None:
+        self._limits: dict[str, Limit] = {}
+        self._before: dict[str, frozenset[UUID]] = {}  # jobs that were there when it was set
+        self._behind: dict[str, frozenset[UUID]] = {}  # jobs that were behind a gate, last time
+
+    def set(self, name: str, limit: Limit, rows: Iterable[UUID]) -> None:
+        if name not in self._limits:
+            self._before[name] = frozenset(rows)
+        self._limits[name] = limit
+
+    def lift(self, name: str) -> None:
+        self._limits.pop(name, None)
+
+    def see(self, rows: Sequence[JobRow]) -> None:
+        behind: dict[str, set[UUID]] = defaultdict(set)
+        for row in rows:
+            for gate in _passed(row):
+                if row.id not in self._before.get(limit_name(gate), ()):
+                    behind[gate].add(row.id)
+        for gate, ids in behind.items():
+            limit = self._limits.get(limit_name(gate))
+            if limit is not None and limit.concurrency is not None:
+                as_before = ids <= self._behind.get(gate, frozenset())  # it was lowered since
+                assert len(ids) <= limit.concurrency or as_before, "more than the limit says"
+        self._behind = {gate: frozenset(ids) for gate, ids in behind.items()}
+
+
+def _passed(row: JobRow) -> tuple[str, ...]:
+    """The gates that it has behind it, for the attempt that it runs or may begin."""
+    if row.gate is not None:
+        return row.gates[: row.gates.index(row.gate)]
+    return row.gates if row.state in {State.QUEUED, State.RUNNING} else ()
 
 
 def _check_alone(row: JobRow) -> None:
     assert (row.ended_at is not None) == row.final
     assert (row.lease_until is not None) == (row.state is State.RUNNING)
+    if row.gate is not None:
+        assert row.gate in row.gates
+        assert row.state in WAITING - {State.QUEUED}
+        assert (row.held, row.waiting_for, row.due_at) == (False, 0, None)
     assert (row.queued_at is None) == (
         row.state is State.CREATED or row.queued_seq == 0 == row.fence
     )
@@ -119,6 +164,7 @@ def _check_step(before: JobRow, row: JobRow) -> None:
     """From one sight of a job to the next."""
     assert row.serial == before.serial
     assert row.created_at == before.created_at
+    assert (row.gates, row.limit_key) == (before.gates, before.limit_key)
     assert row.fence >= before.fence, "the fence fell"
     assert row.percent >= before.percent, "progress fell"
     assert row.seq >= before.seq

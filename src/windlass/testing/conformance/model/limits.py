@@ -1,0 +1,64 @@
+"""Limits that come, change and go while jobs of all kinds wait, run and end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from uuid import UUID
+
+from hypothesis.stateful import rule
+
+from windlass.core import upkeep
+from windlass.core.gate import LIMIT, Limit, Setting
+from windlass.core.job import JobRow
+from windlass.core.records import Put
+from windlass.core.state import WAITING
+from windlass.core.transition import Answer
+from windlass.store import Store
+from windlass.testing.conformance.model import history
+from windlass.testing.conformance.model.pair import Call, Pair
+
+
+class Limiting(Pair):
+    @rule(name=history.limited, limit=history.bounds)
+    def set_a_limit(self, name: str, limit: Limit | None) -> None:
+        """Or remove it: then all who wait for it may pass."""
+        if limit is not None:
+            self.put_limit(name, limit)
+        else:
+            self.both(lambda store: store.delete_records(LIMIT, [name]))
+            self.watch.limits.lift(name)
+
+    def put_limit(self, name: str, limit: Limit) -> None:
+        put = Put(kind=LIMIT, key=name, value=Setting(given=limit).encode())
+        self.both(lambda store: store.put_records([put]))
+        self.watch.limits.set(name, limit, self.watch.rows)
+
+    def moved(self, ids: Sequence[UUID], call: Call[list[Answer]]) -> list[Answer]:
+        """Make a call that moves jobs; of those with gates, where they wait is not compared.
+
+        The answer tells of the move. What it then let in is in line when the call is repeated.
+        """
+
+        async def told(store: Store) -> list[Answer]:
+            answers = await call(store)
+            rows = await self.reference.get(ids)
+            gated = [row is not None and bool(row.gates) for row in rows]
+            return [
+                replace(answer, state=None) if unsure and answer.state in WAITING else answer
+                for answer, unsure in zip(answers, gated, strict=True)
+            ]
+
+        return self.both(told)
+
+    def check_due(self, first: list[JobRow], due: list[JobRow], limit: int) -> None:
+        """Of all that is due, in any order, those are the first."""
+        now = self.clock.now()
+        assert len(first) == min(limit, len(due))
+        # Ties may be broken as the store likes: the instants tell whether the order is right.
+        since = sorted(upkeep.due_since(row, now) or 0 for row in due if row.gate is None)
+        timed = [upkeep.due_since(row, now) for row in first if row.gate is None]
+        assert timed == since[: len(timed)]
+        # Whoever stands for a gate that is to be looked at comes before all whose time has come.
+        heads = {row.id for row in due if upkeep.due_since(row, now) is None}
+        assert not timed or heads <= {row.id for row in first}
