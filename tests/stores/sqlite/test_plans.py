@@ -199,11 +199,40 @@ def test_counts_read_indexes_only(file: apsw.Connection) -> None:
         assert not any(SORT in step for step in steps), sql
 
 
+def test_a_place_is_found_by_two_probes(file: apsw.Connection) -> None:
+    for sql, first, last in (
+        (SQL.beside_in_line, "job_line (queue=? AND priority=?)", "job_turn (queue=? "),
+        (SQL.beside_at_gate, "job_gate (gate=? AND priority=?)", "job_gate_turn (gate=? "),
+    ):
+        [one, other] = searches(plan(file, sql, ("default", 0, "ada")))
+        assert first in one
+        assert last + "AND priority=? AND limit_key=?)" in other
+
+
+def test_a_gate_is_opened_by_its_own_line_in_order(file: apsw.Connection) -> None:
+    for sql, parameters in (
+        (SQL.able, ("queue:default", 1, 10)),
+        (SQL.more_at_gate, ("queue:default", 10)),
+        (SQL.next_gate, ("queue:default", "queue:e")),
+    ):
+        steps = plan(file, sql, parameters)
+        assert "job_gate (gate" in searches(steps)[0]
+        assert not any(SORT in step for step in steps)
+    passes = plan(file, SQL.passes, ("queue:default",))
+    assert "SEARCH pass USING PRIMARY KEY (gate=?)" in passes
+    assert any("job USING INTEGER PRIMARY KEY (rowid=?)" in step for step in passes)
+    heads = plan(file, SQL.heads, (1, 10))
+    assert any("windlass_gate_look (look_at<?)" in step for step in heads)
+    assert any("job_gate (gate=?)" in step for step in heads)
+
+
 def test_small_data_is_found_by_its_key(file: apsw.Connection) -> None:
     [step] = plan(file, SQL.get_record, ("kind", "key"))
     assert "PRIMARY KEY (kind=? AND key=?)" in step
     [step] = plan(file, SQL.list_records, ("kind", "", 0, 10))
     assert "PRIMARY KEY (kind=? AND key>?)" in step
+    [step] = plan(file, SQL.limited, ("limit", 1))
+    assert "PRIMARY KEY (kind=?)" in step
     [step] = plan(file, SQL.delete_dead_records, (1,))
     assert "record_expiry (" in step
     assert "expires_at<?)" in step

@@ -213,7 +213,8 @@ DELETE FROM windlass_gate WHERE gate = ?
 
 -- name: heads
 -- The first at each gate that is to be looked at.
-SELECT job.* FROM windlass_gate AS wanted JOIN windlass_job AS job ON job.n = (
+SELECT job.* FROM windlass_gate AS wanted INDEXED BY windlass_gate_look
+JOIN windlass_job AS job ON job.n = (
     SELECT n FROM windlass_job INDEXED BY windlass_job_gate
     WHERE gate IS NOT NULL AND gate = wanted.gate ORDER BY priority DESC, position, id LIMIT 1
 )
