@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from tests.teeth import flows, postgres, settling, simulated, sql, stores, tasks, ticking, worker
+from tests.teeth import (
+    flows,
+    limits,
+    postgres,
+    settling,
+    simulated,
+    sql,
+    stores,
+    tasks,
+    ticking,
+    worker,
+)
 from tests.teeth.mistake import mistakes_in
 
-MISTAKES = mistakes_in(worker, settling, tasks, stores, sql, postgres, simulated, ticking, flows)
+MISTAKES = mistakes_in(
+    worker, settling, tasks, stores, sql, postgres, simulated, ticking, flows, limits
+)
