@@ -89,7 +89,8 @@ def _not_this_attempt(row: Standing, wish: Transition, past: PastOutcome) -> Dec
 def _out_of_turn(row: Standing, wish: Transition, past: PastOutcome) -> Decision:
     if row.trigger is wish.trigger:
         return _refuse(Status.APPLIED, row)  # it is a repeat: it happened, and nothing since
-    if wish.trigger is Trigger.PROMOTE and row.trigger is Trigger.EXPIRE:
+    let_in = row.state is State.QUEUED and bool(row.gates)  # its gate was looked at for this
+    if wish.trigger is Trigger.PROMOTE and (row.trigger is Trigger.EXPIRE or let_in):
         return _refuse(Status.APPLIED, row)
     if wish.trigger.settles:
         return _not_this_attempt(row, wish, past)

@@ -13,7 +13,16 @@ from windlass.core.gate import LIMIT, Limit, Setting
 from windlass.core.ids import uuid7
 from windlass.core.job import JobRow
 from windlass.core.lease import Claim
-from windlass.core.outcome import Failed, Released, Snoozed, Succeeded, Suspended, settle, submit
+from windlass.core.outcome import (
+    Failed,
+    Released,
+    Snoozed,
+    Succeeded,
+    Suspended,
+    settle,
+    submit,
+    sweep,
+)
 from windlass.core.records import Put
 from windlass.core.state import State
 from windlass.core.transition import Signal
@@ -358,6 +367,19 @@ class TestLimiting:
         await cancel_one(store, first.id)
         assert (await get_one(store, held.id)).state is State.QUEUED
         assert (await apply_one(store, submit(held.id))).applied
+
+    async def test_a_sweep_that_is_repeated_is_answered_alike(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        await set_limit(store, QUEUE, starts=1, period=10)
+        _, second = await put_in(store, 2)
+        await claim_all(store)
+        clock.advance(10)
+        [head] = await store.due(10)
+        assert head.id == second.id
+        for _ in range(2):  # another sweeper saw it too, or the first answer was lost
+            assert (await apply_one(store, sweep(head, random=even))).applied
+            assert (await get_one(store, second.id)).state is State.QUEUED
 
     async def test_a_suspended_job_keeps_no_slot_and_waits_for_one_when_it_is_woken(
         self, store: Store
