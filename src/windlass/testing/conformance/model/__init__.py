@@ -19,10 +19,10 @@ import hypothesis
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from windlass.testing.conformance.model.machine import StoreModel
+from windlass.testing.conformance.model.crowds import CrowdModel
 from windlass.testing.conformance.model.pair import MakeStore
 
-__all__ = ["MakeStore", "StoreModel", "run_model"]
+__all__ = ["CrowdModel", "MakeStore", "run_model"]
 
 
 def run_model(
@@ -35,7 +35,7 @@ def run_model(
 ) -> None:
     """Raise what the model finds, with the shortest history that shows it."""
 
-    class Model(StoreModel):
+    class Model(CrowdModel):
         def __init__(self) -> None:
             super().__init__(make_store)
 

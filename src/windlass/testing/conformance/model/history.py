@@ -138,6 +138,20 @@ _LIMITS = [
 bounds = st.sampled_from([None, *_LIMITS])
 bounded = st.lists(st.tuples(limited, st.sampled_from(_LIMITS)), max_size=2)
 
+crowds = st.sampled_from(
+    [
+        {},
+        {},
+        {"limit_key": "k1"},
+        {"limit_key": "k1"},
+        {"limit_key": "k2"},
+        {"queue": "mail", "limit_key": "k2"},
+        {"task": "two"},
+        {"priority": 5},
+        {"expires_in": 5.0},
+    ]
+)
+
 lines = st.sampled_from(
     [
         [("default", 1)],
@@ -210,6 +224,7 @@ _BAD_OUTCOMES: list[Outcome] = [
     Snoozed(delay=-1.0),
 ]
 outcomes = st.sampled_from([*_OUTCOMES * 4, *_BAD_OUTCOMES])
+ends = st.sampled_from([*[Succeeded()] * 6, *_OUTCOMES])
 waiting_moves = st.sampled_from(
     [
         Trigger.SUBMIT,

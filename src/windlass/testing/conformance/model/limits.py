@@ -1,12 +1,10 @@
-"""Limits that come, change and go while jobs of all kinds wait, run and end."""
+"""Limits, on both stores, and what they leave open of the answers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 from uuid import UUID
-
-from hypothesis.stateful import rule
 
 from windlass.core import upkeep
 from windlass.core.gate import LIMIT, Limit, Setting
@@ -15,19 +13,11 @@ from windlass.core.records import Put
 from windlass.core.state import WAITING
 from windlass.core.transition import Answer
 from windlass.store import Store
-from windlass.testing.conformance.model import history
 from windlass.testing.conformance.model.pair import Call, Pair
 
 
 class Limiting(Pair):
-    @rule(name=history.limited, limit=history.bounds)
-    def set_a_limit(self, name: str, limit: Limit | None) -> None:
-        """Or remove it: then all who wait for it may pass."""
-        if limit is not None:
-            self.put_limit(name, limit)
-        else:
-            self.both(lambda store: store.delete_records(LIMIT, [name]))
-            self.watch.limits.lift(name)
+    """What every call has to allow for where there may be limits."""
 
     def put_limit(self, name: str, limit: Limit) -> None:
         put = Put(kind=LIMIT, key=name, value=Setting(given=limit).encode())

@@ -339,6 +339,9 @@ class StoreModel(Limiting):
     @rule(limit=st.integers(1, 3), luck=history.luck)
     def sweep(self, limit: int, luck: float) -> None:
         """A sweeper acts at once on what it sees; another will act on the same sight later."""
+        self.sweep_once(limit, luck)
+
+    def sweep_once(self, limit: int, luck: float) -> None:
         seen = self.run(self.see(limit))
         self.sights += seen
         if seen:
