@@ -227,6 +227,15 @@ class TestLimiting:
             running = running[1:]
         assert await counts(store, [*ada, *bob, *other]) == {State.SUCCEEDED: 12}
 
+    async def test_who_waited_at_one_gate_is_not_set_back_at_the_next(self, store: Store) -> None:
+        await set_limit(store, TASK, concurrency=1)
+        await set_limit(store, QUEUE, concurrency=1)
+        _, second = await put_in(store, 2)
+        [other] = await put_in(store, 1, task="test.other")
+        assert (second.gate, other.gate) == (TASK, QUEUE)
+        await end_all(store, await claim_all(store))
+        assert [row.id for row in await claim_all(store)] == [second.id]
+
     async def test_a_rate_lets_so_many_start_in_any_period(
         self, store: Store, clock: VirtualClock
     ) -> None:
@@ -275,6 +284,23 @@ class TestLimiting:
         clock.advance(1)
         await sweep_all(store)
         assert [(row.id, row.attempt) for row in await claim_all(store)] == [(first.id, 2)]
+
+    async def test_each_attempt_of_a_job_is_a_start(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        await set_limit(store, TASK, starts=2, period=10)
+        [job] = await put_in(store, 1)
+        [row] = await claim_all(store)
+        await settle_one(store, row, Released())
+        [again] = await claim_all(store)
+        assert (again.id, again.attempt) == (job.id, 2)
+        [other] = await put_in(store, 1)
+        clock.advance(9)
+        await sweep_all(store)
+        assert await claim_all(store) == []
+        clock.advance(1)
+        await sweep_all(store)
+        assert [row.id for row in await claim_all(store)] == [other.id]
 
     async def test_a_canceled_job_that_never_started_gives_its_start_back(
         self, store: Store
