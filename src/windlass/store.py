@@ -33,6 +33,7 @@ from windlass.core.dependency import Edges, FlowStats
 from windlass.core.enqueue import Enqueued
 from windlass.core.errors import InvalidArgumentError
 from windlass.core.event import Attempt, Event, Record
+from windlass.core.gate import GateStats
 from windlass.core.job import JobRow, NewJob
 from windlass.core.lease import Claim, Extended, Lease
 from windlass.core.query import Page, Query
@@ -245,6 +246,13 @@ class Store(ABC):
     @abstractmethod
     async def stats(self) -> Mapping[str, QueueStats]:
         """Depth by queue and state; exact up to COUNT_CAP."""
+
+    @abstractmethod
+    async def gates(self, names: Sequence[str]) -> list[GateStats]:
+        """Who waits at each gate and who holds it, as `core.gate` judges; exact up to COUNT_CAP.
+
+        A gate that nobody has come to is empty.
+        """
 
     @abstractmethod
     async def rollups(self, since: Instant, until: Instant) -> list[Rollup]:

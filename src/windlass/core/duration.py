@@ -1,4 +1,4 @@
-"""Durations as people write them: seconds, a timedelta, or words like "5m"."""
+"""Durations and rates as people write them: seconds, a timedelta, or words like "5m", "10/s"."""
 
 from __future__ import annotations
 
@@ -34,3 +34,14 @@ def seconds(value: Duration, what: str = "the duration") -> float:
     if not 0 <= number < float("inf"):
         raise InvalidArgumentError(f"{what} is {value!r}; it must be zero or more")
     return number
+
+
+def rate(text: str) -> tuple[int, float]:
+    """How many, in how many seconds: "100/1m"; a unit alone is one of it, as in "10/s"."""
+    number, _, period = str(text).replace(" ", "").partition("/")
+    if not (number.isascii() and number.isdigit() and period):
+        raise InvalidArgumentError(
+            f'the rate is {text!r}; write how many in which time: "10/s", "100/1m", "1000/12h"'
+        )
+    words = f"1{period}" if period.lower() in _UNITS else period
+    return int(number), seconds(words, f"the period of the rate {text!r}")

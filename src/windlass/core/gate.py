@@ -16,8 +16,10 @@ import json
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from windlass.core.clock import SECOND, Instant
+from windlass.core.duration import rate as read_rate
 from windlass.core.errors import InvalidArgumentError
 from windlass.core.job import JobRow, Standing
 from windlass.core.retry import MAX_DELAY
@@ -33,19 +35,47 @@ MOST = 100_000  # that may run at once, or start in a period: each is a row at i
 BATCH = 1000  # jobs that pass a gate in one write
 UNLIMITED = 2**62
 SHORTEST = 0.001  # seconds of a period
+HOLDERS = 3  # jobs that are named as holding a slot
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Limit:
-    """How many may run at once, and how many may start in any stretch of `period` seconds."""
+    """`Limit(concurrency=5)`, `Limit(rate="100/1m")`, or both.
+
+    A rate says how many may start in any stretch of a time: "10/s", "100/1m". It may also be given
+    as `starts=100, period=60`.
+
+    concurrency: how many may run at once
+    starts: how many may start in any stretch of `period`
+    period: in seconds
+    """
 
     concurrency: int | None = None
     starts: int | None = None
     period: float | None = None
 
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        *,
+        concurrency: int | None = None,
+        rate: str | None = None,
+        starts: int | None = None,
+        period: float | None = None,
+    ) -> None:
+        if rate is not None:
+            if starts is not None or period is not None:
+                raise InvalidArgumentError("a limit has one rate: give rate=, or starts and period")
+            starts, period = read_rate(rate)
+        object.__setattr__(self, "concurrency", concurrency)
+        object.__setattr__(self, "starts", starts)
+        object.__setattr__(self, "period", period)
+        self._check()
+
+    def _check(self) -> None:
         if self.concurrency is None and self.starts is None:
-            raise InvalidArgumentError("a limit needs a concurrency, or a rate")
+            raise InvalidArgumentError(
+                'a limit needs a concurrency, or a rate: Limit(concurrency=5, rate="100/1m")'
+            )
         if (self.starts is None) != (self.period is None):
             raise InvalidArgumentError("a rate needs both: how many starts, in how many seconds")
         for name in ("concurrency", "starts"):
@@ -239,6 +269,22 @@ def _counts_until(it: Pass, holding: bool, length: int, now: Instant) -> Instant
     if it.started_at is not None:
         return it.started_at + length
     return now + length if holding else now
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateStats:
+    """A gate as it stands.
+
+    waiting: how many jobs wait at it; counted up to 10,000
+    holding: how many jobs hold one of its slots: in line, at a later gate, or running
+    holders: up to three of those, the longest first
+    look_at: when it is to be looked at again; None if only somebody's end makes room
+    """
+
+    waiting: int = 0
+    holding: int = 0
+    holders: tuple[UUID, ...] = ()
+    look_at: Instant | None = None
 
 
 # -- turns

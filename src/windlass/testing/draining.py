@@ -196,11 +196,13 @@ class Drainer:
         at_once(self._store.extend(leases, DEFAULT_LEASE))
 
     def _move(self) -> bool:
-        """Let time pass until the next job is due, or the next lease of the dead runs out."""
+        """Until the next job is due, a rate lets one in, or the next lease of the dead runs out."""
         stats = at_once(self._store.stats())
         paused = {queue for queue, found in stats.items() if found.paused}
         rows = [row for row in self.rows(*ACTIVE) if row.queue not in paused]
         ends = [_ends(row, self._bench.alive) for row in rows]
+        gates = sorted({row.gate for row in rows if row.gate is not None})
+        ends += [gate.look_at for gate in at_once(self._store.gates(gates))]
         instant = min((end for end in ends if end is not None), default=None)
         if instant is None or instant <= self._clock.now():
             return False

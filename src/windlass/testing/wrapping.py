@@ -11,6 +11,7 @@ from windlass.core.clock import Instant
 from windlass.core.dependency import Edges, FlowStats
 from windlass.core.enqueue import Enqueued
 from windlass.core.event import Attempt, Event
+from windlass.core.gate import GateStats
 from windlass.core.job import JobRow, NewJob
 from windlass.core.lease import Claim, Extended, Lease
 from windlass.core.query import Page, Query
@@ -107,6 +108,9 @@ class WrappedStore(Store):
 
     async def stats(self) -> Mapping[str, QueueStats]:
         return await self.around("stats", self.store.stats)
+
+    async def gates(self, names: Sequence[str]) -> list[GateStats]:
+        return await self.around("gates", lambda: self.store.gates(names))
 
     async def rollups(self, since: Instant, until: Instant) -> list[Rollup]:
         return await self.around("rollups", lambda: self.store.rollups(since, until))

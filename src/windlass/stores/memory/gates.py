@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from windlass.core import gate as gates
 from windlass.core import records, upkeep
 from windlass.core.clock import Instant
-from windlass.core.gate import LIMIT, Limit
+from windlass.core.gate import LIMIT, GateStats, Limit
 from windlass.core.job import JobRow, NewJob
 from windlass.core.state import State
+from windlass.store import COUNT_CAP
 from windlass.stores.memory.data import Data
 
 
@@ -100,3 +101,18 @@ def due(data: Data, now: Instant) -> list[JobRow]:
     """The first at each gate that is to be looked at by now."""
     wanted = [gate for gate, at in data.looks.items() if at is not None and at <= now]
     return [rows[0] for gate in sorted(wanted) if (rows := waiting_at(data, gate))]
+
+
+def stats(data: Data, gate: str) -> GateStats:
+    """A read: passes that count no more are left where they are."""
+    held = sorted(
+        (it.at, job_id)
+        for (job_id, _), it in data.passes.get(gate, {}).items()
+        if gates.holds(it, data.jobs.get(job_id))
+    )
+    return GateStats(
+        waiting=min(len(waiting_at(data, gate)), COUNT_CAP),
+        holding=len(held),
+        holders=tuple(job_id for _, job_id in held[: gates.HOLDERS]),
+        look_at=data.looks.get(gate),
+    )

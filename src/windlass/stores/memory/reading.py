@@ -10,7 +10,7 @@ from windlass.core import event, query, records
 from windlass.core.clock import Instant
 from windlass.core.dependency import Edges, FlowStats
 from windlass.core.event import Attempt, Event
-from windlass.core.gate import LIMIT
+from windlass.core.gate import LIMIT, GateStats
 from windlass.core.job import JobRow
 from windlass.core.query import Page, Query
 from windlass.core.records import PAUSED, Entry, Put, PutAnswer
@@ -87,6 +87,10 @@ class MemoryReads(Store):
             )
             for queue in sorted({*counts, *paused})
         }
+
+    async def gates(self, names: Sequence[str]) -> list[GateStats]:
+        with self._data.lock:
+            return [gates.stats(self._data, name) for name in names]
 
     async def rollups(self, since: Instant, until: Instant) -> list[Rollup]:
         with self._data.lock:

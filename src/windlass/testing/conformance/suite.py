@@ -11,6 +11,7 @@ from windlass.testing.conformance.enqueue import TestEnqueue
 from windlass.testing.conformance.events import TestEvents
 from windlass.testing.conformance.finding import TestFinding
 from windlass.testing.conformance.fixtures import clock, store
+from windlass.testing.conformance.gates import TestGates
 from windlass.testing.conformance.handles import TestHandles
 from windlass.testing.conformance.handover import TestHandover
 from windlass.testing.conformance.instants import TestInstants
@@ -41,6 +42,7 @@ __all__ = [
     "TestEnqueue",
     "TestEvents",
     "TestFinding",
+    "TestGates",
     "TestHandles",
     "TestHandover",
     "TestInstants",
