@@ -379,6 +379,40 @@ def test_no_key_is_more_than_one_job_ahead_of_another_that_still_waits(keys: lis
         assert behind is None or max(served.values()) <= behind + 1
 
 
+@settings(max_examples=200, deadline=None)
+@given(st.lists(KEYS, max_size=12), st.sets(KEYS))
+def test_no_key_is_served_more_than_twice_while_another_waits(
+    keys: list[str], returning: set[str]
+) -> None:
+    """Those who return do so after each of their turns."""
+    line = Line()
+    for key in keys:
+        line.put(key)
+    since: dict[str | None, Counter[str | None]] = {}  # who waits: how often others had a turn
+    for _ in range(40):
+        if not line.jobs:
+            return
+        served = line.serve()
+        if served in returning:
+            line.put(served)
+        since = {one: since.get(one, Counter()) for one in line.waiting() if one != served}
+        for others in since.values():
+            others[served] += 1
+            assert others[served] <= 2
+
+
+def test_two_who_come_back_after_each_turn_do_not_keep_a_third_waiting() -> None:
+    line = Line()
+    for key in ("ada", "ada", "ada", "ada", "bob", "eve"):
+        line.put(key)
+    order = []
+    for _ in range(9):
+        order.append(line.serve())
+        if order[-1] != "ada":
+            line.put(order[-1])
+    assert order.count("ada") >= 3
+
+
 @given(st.lists(KEYS, max_size=40))
 def test_jobs_of_one_key_and_jobs_without_any_stay_in_their_order(keys: list[str]) -> None:
     line = Line()

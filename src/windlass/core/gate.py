@@ -294,11 +294,13 @@ def place(key: str | None, arrival: int, first: int | None, last: int | None) ->
     """Where a job stands: `first` of all is the first in this line, `last` the last of its key.
 
     Without a key, in the order of arrival. With one, behind its key's own, or, if there are none,
-    beside the first of all: so keys take turns, and a new one does not wait for anybody's backlog.
+    right behind the first of all: so keys take turns, and a new one does not wait for anybody's
+    backlog. A key's own jobs stand two apart, so that others fit between them. Nobody comes to
+    stand beside the first: else some who come back after each turn could keep it from ending.
     """
     if key is None or first is None:
         return arrival
-    return first if last is None else max(first, last + 1)
+    return first + 1 if last is None else max(first, last + 2)
 
 
 def line_order(row: JobRow) -> tuple[int, int, int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from windlass.core.outcome import Released, Succeeded, settle
 from windlass.store import Store
 from windlass.testing.conformance.limiting import end_all, put_in, set_limit
@@ -56,6 +58,31 @@ class TestTurns:
         order = []
         for _ in range(4):
             await enqueue_one(store, limit_key="bob")
+            row = await claim_one(store)
+            order.append(row.limit_key)
+            await end_all(store, [row])
+        assert order.count("ada") >= 2
+
+    async def test_two_who_come_back_after_each_turn_do_not_keep_a_third_waiting(
+        self, store: Store
+    ) -> None:
+        await put_in(store, 4, limit_key="ada")
+        await put_in(store, 1, limit_key="bob")
+        await put_in(store, 1, limit_key="eve")
+        order = []
+        for _ in range(9):
+            row = await claim_one(store)
+            order.append(row.limit_key)
+            await end_all(store, [row])
+            if row.limit_key != "ada":
+                await enqueue_one(store, limit_key=row.limit_key)
+        assert order.count("ada") >= 3
+
+    async def test_ids_that_are_older_than_they_should_be_win_no_turns(self, store: Store) -> None:
+        await put_in(store, 4, limit_key="ada")
+        order = []
+        for number in range(1, 5):
+            await enqueue_one(store, limit_key="bob", id=UUID(int=number))  # a clock that is slow
             row = await claim_one(store)
             order.append(row.limit_key)
             await end_all(store, [row])
