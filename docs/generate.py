@@ -21,9 +21,9 @@ from windlass.core.job import JobRow
 from windlass.core.queue import Drain, Rates
 from windlass.core.why import Because, Reason, Why
 from windlass.core.worker import LiveWorker, Readiness
+from windlass.options import task_options
 from windlass.queues import Queue
 from windlass.store import Retention, Store
-from windlass.tasks import task_options
 
 PLACE = Path(__file__).parent / "reference"
 NOTE = "<!-- Written by `make docs` from the code. Change the code, not this page. -->\n"

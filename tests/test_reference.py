@@ -16,7 +16,7 @@ import windlass
 from windlass import Context, Windlass, WorkerConfig, testing
 from windlass.client import EnqueueOptions
 from windlass.core.event import EventType
-from windlass.tasks import task_options
+from windlass.options import task_options
 
 DOCS = Path(__file__).parent.parent / "docs"
 PLACE = DOCS / "reference"

@@ -34,12 +34,15 @@ from windlass.core.errors import (
     TooLargeError,
     WindlassError,
 )
+from windlass.core.gate import Limit
 from windlass.core.job import NewJob
 from windlass.core.progress import StageMap
 from windlass.core.retry import exponential, fixed, schedule
 from windlass.core.state import State
 from windlass.flow import Flow, FlowRun, Node, Nodes, chain, group
+from windlass.gatekeeper import Limited
 from windlass.job import Job
+from windlass.limits import Limits
 from windlass.schedules import Schedules
 from windlass.tasks import Call, Task, Tasks
 from windlass.timetable import Planned
@@ -67,6 +70,9 @@ __all__ = [
     "Item",
     "Job",
     "JobFailedError",
+    "Limit",
+    "Limited",
+    "Limits",
     "MissingInput",
     "NewJob",
     "Node",

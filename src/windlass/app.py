@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from pathlib import Path
 from threading import Lock
@@ -24,19 +25,23 @@ from windlass.core.errors import (
     InvalidArgumentError,
     StoreUnavailableError,
 )
+from windlass.core.gate import Limit
 from windlass.core.job import NewJob
 from windlass.core.progress import DEFAULT_STAGES
 from windlass.core.schedule import Schedule
 from windlass.core.state import State
 from windlass.flow import Flow, FlowRun
+from windlass.gatekeeper import Declared
 from windlass.job import Job
+from windlass.limits import Limits
+from windlass.options import Stages, stage_map
 from windlass.schedules import Schedules
 from windlass.store import Store
 from windlass.stores import open_store, public_url
 from windlass.stores.transacting import Joined, Joining, Transacting, Transaction
 from windlass.sync import LoopThread
 from windlass.task import TaskSpec, where
-from windlass.tasks import Stages, TaskHome, Tasks, stage_map
+from windlass.tasks import TaskHome, Tasks
 from windlass.worker import Kit, Worker, WorkerConfig
 from windlass.worker.kit import Lifespan, as_lifespan
 from windlass.worker.middleware import Middleware
@@ -48,7 +53,8 @@ T = TypeVar("T")
 class Windlass(TaskHome):
     """An application's jobs: the store behind a URL, and the tasks that run them.
 
-    `data` is the directory for workspaces on this host; `stages` maps stages to percentages.
+    `data` is the directory for workspaces on this host; `stages` maps stages to percentages;
+    `limits` are for queues: `{"queue:render": Limit(concurrency=2)}`.
     """
 
     def __init__(
@@ -59,8 +65,10 @@ class Windlass(TaskHome):
         clock: Clock | None = None,
         data: Path | str | None = None,
         stages: Stages = DEFAULT_STAGES,
+        limits: Mapping[str, Limit] | None = None,
     ) -> None:
         super().__init__()
+        self._limited = Declared(limits or {})
         self.url = store_url(url)
         self.codec: Codec = codec or JsonCodec()
         self.sync = LoopThread()
@@ -77,11 +85,19 @@ class Windlass(TaskHome):
         self._handles: dict[asyncio.AbstractEventLoop, Store] = {}
         self._joined: ContextVar[Joined | None] = ContextVar("joined", default=None)
         self.schedules = Schedules(self)
+        self.limits = Limits(self)
 
     # -- tasks, and what is around them
 
     def app_of(self, spec: TaskSpec) -> Windlass:  # noqa: ARG002 - all of them are ours
         return self
+
+    def add(self, specs: Iterable[TaskSpec]) -> None:
+        specs = list(specs)
+        limits = [limit for spec in specs for limit in spec.limits.items()]
+        self._limited.check(limits)
+        super().add(specs)
+        self._limited.add(limits)
 
     def include(self, tasks: Tasks) -> None:
         """Take in a group of tasks, with those it will get later."""
@@ -115,6 +131,7 @@ class Windlass(TaskHome):
             workspaces=self._workspaces,
             enqueue=self.aenqueue_many,
             declared=self._declared,
+            declare=self._limited.tell,
             on_loop=self._hosting,
         )
 
@@ -168,6 +185,8 @@ class Windlass(TaskHome):
         joined = self._joined.get()
         if joined is not None:  # a write beside it might have to wait for its end
             return self._jobs(await joined.aenqueue(jobs))
+        if self._limited.owing:
+            await self._limited.tell(self.client().store)
         return self._jobs(await self.client().enqueue(jobs))
 
     def enqueue_many(self, jobs: list[NewJob]) -> list[Job[Any]]:
@@ -184,6 +203,8 @@ class Windlass(TaskHome):
             raise ConfigurationError(
                 "a flow cannot join a transaction; enqueue its jobs one by one, with depends_on"
             )
+        if self._limited.owing:
+            await self._limited.tell(self.client().store)
         return self._jobs(await self.client().enqueue(jobs, together=True))
 
     def flow(self) -> Flow:
@@ -233,6 +254,7 @@ class Windlass(TaskHome):
         self._check_open()
         if self._joined.get() is not None:
             raise ConflictError("a transaction is open here already; use that one")
+        self._tell_limits()
         transaction = self._root.transaction(seconds(timeout, "timeout"))
         with self._joining(transaction):
             try:
@@ -256,12 +278,28 @@ class Windlass(TaskHome):
                 "a PostgreSQL store can; for SQLite, write `with app.transaction() as tx:`"
             )
         self._check_open()
+        self._tell_limits()
         guest = self._root.within(connection)
         with self._joining(guest):
             try:
                 yield
             finally:
                 guest.end()
+
+    def _tell_limits(self) -> None:
+        """Before a transaction begins, whose end the store might wait for; also on an event loop.
+
+        So it runs on a thread of its own, and a loop of its own.
+        """
+        if not self._limited.owing:
+            return
+
+        async def tell() -> None:
+            async with self._root.twin() as store:
+                await self._limited.tell(store)
+
+        with ThreadPoolExecutor(1, "windlass-limits") as thread:
+            thread.submit(asyncio.run, tell()).result()
 
     @contextlib.contextmanager
     def _joining(self, joined: Joined) -> Iterator[None]:
@@ -290,6 +328,7 @@ class Windlass(TaskHome):
         self._check_open()
         self._check_idle("before another store can stand in")
         kept = self.url, self._root, self._handles, self._workspaces, self._lifespan
+        told, self._limited.told = self._limited.told, set()
         groups = list(self._groups)
         with self._lock:
             self.url, self._root, self._handles = "memory:", store, {}
@@ -301,6 +340,7 @@ class Windlass(TaskHome):
         finally:
             with self._lock:
                 self.url, self._root, self._handles, self._workspaces, self._lifespan = kept
+            self._limited.told = told
             if self._closed:
                 self._closed = False
                 for group in groups:

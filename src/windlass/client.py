@@ -10,7 +10,7 @@ from graphlib import TopologicalSorter
 from typing import Any
 from uuid import UUID
 
-from windlass import lineage, queues
+from windlass import lineage, queues, reasons
 from windlass.core import outcome
 from windlass.core.clock import from_datetime
 from windlass.core.codec import Codec, JsonCodec, Purpose
@@ -24,15 +24,13 @@ from windlass.core.query import Query
 from windlass.core.queue import Drain
 from windlass.core.state import ACTIVE, State
 from windlass.core.transition import CancelRequest, Signal, Status
-from windlass.core.why import Seen, Why, why
+from windlass.core.why import Why, why
 from windlass.core.worker import WORKER, LiveWorker, Readiness, deafness, store_problem
 from windlass.queues import Queue
-from windlass.store import QueueStats, Store
+from windlass.store import Store
 from windlass.task import TaskSpec
 
 BATCH = 1000  # jobs in one call
-SHOWN_PARENTS = 5  # of those that a job waits for
-COUNT_AHEAD = 200  # a longer queue is not gone through to count who is ahead
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +54,7 @@ class EnqueueOptions:
     depends_on: jobs, or their ids, that must have succeeded before it runs
     on_parent: if one of those did not: `cancel` it, too, `fail`, or `run` all the same
     flow_id: of the flow that it belongs to; `app.flow()` gives it
+    limit_key: another one than its task's says; limits per key count by it, and keys take turns
     """
 
     id: UUID | None = None
@@ -75,12 +74,13 @@ class EnqueueOptions:
     depends_on: tuple[UUID, ...] = ()
     on_parent: OnParent = OnParent.CANCEL
     flow_id: UUID | None = None
+    limit_key: str | None = None
 
 
 NO_OPTIONS = EnqueueOptions()
 
 
-def _plain(task: TaskSpec, payload: bytes) -> NewJob:
+def _plain(task: TaskSpec, payload: bytes, limit_key: str | None) -> NewJob:
     """A job with nothing of its own, as nearly all are that come in bulk."""
     settings = task.options
     return NewJob(
@@ -91,6 +91,7 @@ def _plain(task: TaskSpec, payload: bytes) -> NewJob:
         priority=settings.priority,
         policy=settings.policy,
         lease=settings.lease,
+        limit_key=limit_key,
     )
 
 
@@ -111,8 +112,11 @@ class Client:
         """The job that a call of the task stands for; its arguments are checked here."""
         stored = task.signature.store(args, kwargs, options.depends_on)
         payload = self.codec.encode(stored, Purpose.PAYLOAD)
+        limit_key = options.limit_key
+        if limit_key is None and task.key is not None:
+            limit_key = task.key_of(args, kwargs)
         if options is NO_OPTIONS:
-            return _plain(task, payload)
+            return _plain(task, payload, limit_key)
         job_id = options.id or uuid7()
         settings = task.options
         keyed = options.request_id is not None or options.id is not None
@@ -139,6 +143,7 @@ class Client:
             depends_on=options.depends_on,
             on_parent=options.on_parent,
             flow_id=options.flow_id,
+            limit_key=limit_key,
         )
 
     async def enqueue(self, jobs: Sequence[NewJob], *, together: bool = False) -> list[Enqueued]:
@@ -265,51 +270,8 @@ class Client:
     async def why(self, job_id: UUID) -> Why:
         """Why it is not running, or not any more: every reason that holds, the weightiest first."""
         row = await self.get(job_id)
-        if row.final:
-            return why(row, Seen(now=await self.store.ping()))
-        queue = (await self.store.stats()).get(row.queue, QueueStats())
-        queued = queue.counts.get(State.QUEUED, 0)
-        return why(
-            row,
-            Seen(
-                now=await self.store.ping(),
-                workers=await self.workers(),
-                paused=queue.paused,
-                queued=queued,
-                running=queue.counts.get(State.RUNNING, 0),
-                ahead=await self._ahead(row, queued) if queued <= COUNT_AHEAD else None,
-                parents=await self._open_parents(row) if row.waiting_for else (),
-            ),
-        )
-
-    async def _open_parents(self, row: JobRow) -> list[JobRow]:
-        """Some of the jobs that it waits for."""
-        [edges] = await self.store.edges([row.id])
-        found: list[JobRow] = []
-        for start in range(0, len(edges.parents), BATCH):
-            rows = await self.store.get(edges.parents[start : start + BATCH])
-            found += [parent for parent in rows if parent is not None and not parent.final]
-            if len(found) >= SHOWN_PARENTS:
-                break
-        return found[:SHOWN_PARENTS]
-
-    async def _ahead(self, row: JobRow, queued: int) -> int:
-        """How many of the jobs in its queue are before it."""
-        if row.position is None:
-            return 0
-        place = (-row.priority, row.position)
-        seen = ahead = 0
-        query = Query(states=frozenset({State.QUEUED}), queues=frozenset({row.queue}))
-        while True:
-            page = await self.store.find(query)
-            places = [
-                (-one.priority, one.position) for one in page.rows if one.position is not None
-            ]
-            ahead += sum(other < place for other in places)
-            seen += len(places)
-            if page.cursor is None or seen >= queued:
-                return ahead
-            query = replace(query, cursor=page.cursor)
+        workers = [] if row.final else await self.workers()
+        return why(row, await reasons.seen(self.store, row, workers))
 
     async def workers(self) -> list[LiveWorker]:
         """The workers that live, as they last showed themselves, by name."""
@@ -371,6 +333,7 @@ def again(row: JobRow, *, resume: bool = False) -> NewJob:
         resume=resume,
         on_parent=row.on_parent,
         flow_id=row.flow_id,
+        limit_key=row.limit_key,
     )
 
 

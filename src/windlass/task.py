@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Never, NoReturn, get_type_hints
 from uuid import UUID
@@ -22,11 +22,13 @@ from windlass.core.errors import (
     InvalidResult,
     TooLargeError,
 )
+from windlass.core.gate import KEY, TASK, Limit
 from windlass.core.job import DEFAULT_POLICY, DEFAULT_QUEUE
 from windlass.core.limits import check_size
 from windlass.core.progress import StageMap
 from windlass.core.reference import RESULTS, pack, promised
 from windlass.core.retry import Backoff, Policy
+from windlass.keying import KeySource, LimitKey
 
 _NAMED = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
 CONTEXT = "ctx"
@@ -47,6 +49,9 @@ class TaskOptions:
     terminal_on: tuple[type[BaseException], ...] = ()
     stages: StageMap | None = None
     executor: Literal["process"] | None = None
+    limit: Limit | None = None
+    limit_key: KeySource | None = None
+    key_limit: Limit | None = None
 
     @property
     def backoff(self) -> Backoff:
@@ -127,6 +132,29 @@ class Signature:
                     f"task {self._name!r}: argument {key!r} cannot be stored: {error}"
                 ) from None
         return stored
+
+    @property
+    def names(self) -> Collection[str]:
+        """Of the arguments, in their order."""
+        return self._known
+
+    def checked(
+        self, names: Sequence[str], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Some arguments of a call that `store` found good, as the task would get them."""
+        given = self._bind(args, kwargs)
+        later = [name for name in names if promised(given.get(name))]
+        if later:
+            raise InvalidArgumentError(
+                f"task {self._name!r}: its limit_key needs the argument {later[0]!r}, which is the "
+                "result of a job that has not run; name the key: task.options(limit_key=…)"
+            )
+        return {
+            name: self._arguments[name].validator.validate_python(given[name])
+            if name in given
+            else self._bound.parameters[name].default
+            for name in names
+        }
 
     def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments by name, as a call would take them."""
@@ -252,10 +280,28 @@ class TaskSpec:
     aliases: tuple[str, ...] = ()
     signature: Signature = field(init=False)
     is_async: bool = field(init=False)
+    key: LimitKey | None = field(init=False)
 
     def __post_init__(self) -> None:
-        self.signature = Signature(self.function, self.name)
+        self._take(Signature(self.function, self.name))
+
+    def _take(self, signature: Signature) -> None:
+        self.signature = signature
         self.is_async = inspect.iscoroutinefunction(self.function)
+        source = self.options.limit_key
+        self.key = None if source is None else LimitKey(source, self.name, signature.names)
+
+    def key_of(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str | None:
+        """The key by which limits count a job with these arguments, which were found good."""
+        if self.key is None:
+            return None
+        return self.key.of(self.signature.checked(self.key.needs, args, kwargs))
+
+    @property
+    def limits(self) -> dict[str, Limit]:
+        """What is declared for it, by the names of limits."""
+        found = {TASK + self.name: self.options.limit, KEY + self.name: self.options.key_limit}
+        return {name: limit for name, limit in found.items() if limit is not None}
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -13,22 +13,19 @@ from typing import (
     Literal,
     ParamSpec,
     Protocol,
-    TypeAlias,
     TypeVar,
     cast,
     overload,
 )
-from uuid import UUID
 
 from windlass.client import NO_OPTIONS, EnqueueOptions
-from windlass.core.dependency import OnParent
 from windlass.core.duration import Duration, seconds
-from windlass.core.errors import ConfigurationError, InvalidArgumentError
-from windlass.core.job import DEFAULT_POLICY, DEFAULT_QUEUE, NewJob
-from windlass.core.progress import StageMap
-from windlass.core.retry import Backoff, Exponential, Policy
+from windlass.core.errors import ConfigurationError
+from windlass.core.job import NewJob
 from windlass.core.schedule import Missed
 from windlass.job import Job
+from windlass.keying import as_text
+from windlass.options import batch_of, ids_of, names_of, on_parent_of, only_known, task_options
 from windlass.process.importing import importable, module_name
 from windlass.schedules import Declaration, Declarations
 from windlass.task import Registry, TaskOptions, TaskSpec
@@ -38,8 +35,6 @@ from windlass.worker.batch import BatchSpec
 P = ParamSpec("P")
 A = TypeVar("A")
 R = TypeVar("R")
-_Errors: TypeAlias = type[BaseException] | Iterable[type[BaseException]]
-Stages: TypeAlias = StageMap | Mapping[str, tuple[str, tuple[int, int] | None]]
 
 
 class Enqueuer(Protocol):
@@ -77,12 +72,14 @@ class Task(Generic[P, R]):
         **more: Any,
     ) -> Task[P, R]:
         """The same task with these options for its next jobs."""
-        _only_known(more, EnqueueOptions.__slots__)
+        only_known(more, EnqueueOptions.__slots__)
         changes = dict(more)
         if "depends_on" in changes:
-            changes["depends_on"] = _ids(changes["depends_on"])
+            changes["depends_on"] = ids_of(changes["depends_on"])
         if "on_parent" in changes:
-            changes["on_parent"] = _on_parent(changes["on_parent"])
+            changes["on_parent"] = on_parent_of(changes["on_parent"])
+        if "limit_key" in changes:
+            changes["limit_key"] = as_text(changes["limit_key"])
         if delay is not None:
             changes["delay"] = seconds(delay, "delay")
         if expires_in is not None:
@@ -190,9 +187,9 @@ class TaskHome(ABC):
         """
         if function is not None:
             return self._task(function, None, (), task_options())
-        name, aliases = options.pop("name", None), _names(options.pop("aliases", ()))
-        batch = _batch(options.pop("batch", None), options.pop("args", None), options)
-        _only_known(options, inspect.signature(task_options).parameters)
+        name, aliases = options.pop("name", None), names_of(options.pop("aliases", ()))
+        batch = batch_of(options.pop("batch", None), options.pop("args", None), options)
+        only_known(options, inspect.signature(task_options).parameters)
         made = task_options(**options)
         maker = TaskMaker if batch is None else BatchMaker
         return maker(lambda function: self._task(function, name, aliases, made, batch))
@@ -300,123 +297,3 @@ class Tasks(TaskHome):
                 "write `app.include(tasks)` before it is enqueued"
             )
         return self._joined.app_of(spec)
-
-
-def task_options(
-    *,
-    queue: str = DEFAULT_QUEUE,
-    priority: int = 0,
-    max_retries: int = 3,
-    backoff: Backoff | None = None,
-    crash_cap: int = 3,
-    timeout: Duration | None = None,
-    lease: Duration | None = None,
-    retry_on: _Errors = (),
-    terminal_on: _Errors = (),
-    stages: Stages | None = None,
-    executor: Literal["process"] | None = None,
-) -> TaskOptions:
-    """What `@app.task(…)` takes.
-
-    queue: where its jobs wait
-    priority: higher first; within a priority, first in, first out
-    max_retries: retries after the first attempt, before a retryable error is the end
-    backoff: how long to wait before a retry; None is `exponential()`
-    crash_cap: a job fails when so many workers have died of it
-    timeout: how long an attempt may take; None is for ever
-    lease: a dead worker's job is taken over after this; None is 30 s
-    retry_on: retry these errors only; empty is every error that is not terminal
-    terminal_on: never retry these errors
-    stages: {stage: (phase, (low, high))}; None is what the app says
-    executor: "process" runs it in a child process: for CPU-bound work, and for what must be stopped
-    """
-    if executor not in {None, "process"}:
-        raise ConfigurationError(
-            f'executor is {executor!r}; it may be "process", or None: async functions run on the '
-            "worker's event loop and others on a thread"
-        )
-    policy = Policy(
-        backoff=backoff or Exponential(),
-        max_retries=max_retries,
-        crash_cap=crash_cap,
-        timeout=None if timeout is None else seconds(timeout, "timeout"),
-    )
-    return TaskOptions(
-        queue=queue,
-        priority=priority,
-        policy=DEFAULT_POLICY if policy == DEFAULT_POLICY else policy,  # stores know it by sight
-        lease=None if lease is None else seconds(lease, "lease"),
-        retry_on=_errors("retry_on", retry_on),
-        terminal_on=_errors("terminal_on", terminal_on),
-        stages=None if stages is None else stage_map(stages),
-        executor=executor,
-    )
-
-
-def stage_map(stages: Stages) -> StageMap:
-    """From a map, or from a table of {stage: (phase, (low, high))}."""
-    if isinstance(stages, StageMap):
-        return stages
-    try:
-        return StageMap.of(stages)
-    except (TypeError, AttributeError):
-        raise ConfigurationError(
-            f"stages is {stages!r:.80}; write {{stage: (phase, (low, high))}}, "
-            "or (phase, None) for a stage that does not move the percent"
-        ) from None
-
-
-def _ids(given: Any) -> tuple[UUID, ...]:
-    """Jobs, or their ids."""
-    several = given if isinstance(given, Iterable) and not isinstance(given, str) else [given]
-    ids: tuple[Any, ...] = tuple(getattr(one, "id", one) for one in several)
-    wrong = [one for one in ids if not isinstance(one, UUID)]
-    if wrong:
-        raise InvalidArgumentError(f"depends_on has {wrong[0]!r:.80}; it takes jobs, or their ids")
-    return ids
-
-
-def _on_parent(given: Any) -> OnParent:
-    try:
-        return OnParent(given)
-    except ValueError:
-        raise InvalidArgumentError(
-            f"on_parent is {given!r:.80}; it must be one of {', '.join(OnParent)}"
-        ) from None
-
-
-def _batch(size: Any, args: Any, options: dict[str, Any]) -> dict[str, Any] | None:
-    """What makes a batch task, taken out of the options; None for any other task."""
-    wait = options.pop("wait", None)
-    if size is None and args is None and wait is None:
-        return None
-    if not isinstance(size, int) or not callable(args):
-        raise ConfigurationError(
-            f"batch is {size!r} and args is {args!r:.80}; a batch task says how many jobs one call "
-            "may get and what each of them takes: `@app.task(batch=100, args=Page)`"
-        )
-    return {"size": size, "args": args, "wait": seconds(0 if wait is None else wait, "wait")}
-
-
-def _names(given: Any) -> tuple[str, ...]:
-    names = (given,) if isinstance(given, str) else tuple(given)
-    if not all(isinstance(name, str) and name for name in names):
-        raise ConfigurationError(f"aliases is {given!r}; it takes the names a task had before")
-    return names
-
-
-def _errors(what: str, given: _Errors) -> tuple[type[BaseException], ...]:
-    try:
-        kinds = (given,) if isinstance(given, type) else tuple(given)
-        isinstance(Exception(), kinds)
-    except TypeError:
-        raise ConfigurationError(f"{what} is {given!r}; it takes classes of exceptions") from None
-    return kinds
-
-
-def _only_known(given: Iterable[str], known: Iterable[str]) -> None:
-    unknown = sorted(set(given) - set(known))
-    if unknown:
-        raise ConfigurationError(
-            f"unknown options: {', '.join(unknown)}; known are {', '.join(known)}"
-        )

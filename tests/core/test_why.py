@@ -10,9 +10,10 @@ from tests.core.build import JOB, NOW, OTHER, RETRYABLE, reach, row
 
 from windlass.core.clock import SECOND
 from windlass.core.failure import ErrorKind, Failure
+from windlass.core.gate import GateStats, Limit, gates_of
 from windlass.core.job import JobRow
 from windlass.core.state import State, Trigger
-from windlass.core.why import Because, Seen, why
+from windlass.core.why import Because, Held, Seen, why
 from windlass.core.worker import LiveWorker
 
 
@@ -133,6 +134,76 @@ def test_a_job_that_failed_backs_off_and_names_the_error() -> None:
     crashed = changed(at, trigger=Trigger.CRASH)
     assert because(crashed, seen()) == [Because.BACKING_OFF]
     assert "its worker died" in str(why(crashed, seen()))
+
+
+def limited(gate: str = "queue:default", **over: Any) -> JobRow:
+    """A job that waits at a gate."""
+    return changed(row(), state=State.CREATED, queued_at=None, gates=(gate,), gate=gate, **over)
+
+
+def at(limit: Limit | None, **stats: Any) -> Seen:
+    return seen(held=Held(limit=limit, stats=GateStats(waiting=1, **stats)))
+
+
+def test_a_job_at_a_limit_names_those_who_hold_it() -> None:
+    both = at(Limit(concurrency=2), holding=2, holders=(JOB, OTHER))
+    [reason] = why(limited(), both).reasons
+    assert reason.because is Because.LIMITED
+    assert reason.text == (
+        f"the limit of 2 at once for queue default is reached by jobs {JOB}, {OTHER}"
+    )
+    assert reason.advice == "wait, or raise it: windlass limits set queue:default …"
+    one = at(Limit(concurrency=1), holding=1, holders=(JOB,))
+    assert str(why(limited("task:mail.send"), one)).endswith(
+        f"for task mail.send is reached by job {JOB}"
+    )
+    many = at(Limit(concurrency=5), holding=1005, holders=(JOB, OTHER))
+    assert f"jobs {JOB}, {OTHER}, 1,003 more" in str(why(limited(), many))
+
+
+def test_a_job_of_a_key_names_the_key_and_the_limit_of_all_keys() -> None:
+    [gate] = gates_of("default", "mail.send", "ada", {"key:mail.send"})
+    [reason] = why(limited(gate), at(Limit(concurrency=1), holding=1, holders=(OTHER,))).reasons
+    assert "1 at once for key 'ada' of task mail.send is reached" in reason.text
+    assert reason.advice is not None
+    assert "windlass limits set key:mail.send" in reason.advice
+
+
+def test_a_job_at_a_rate_says_until_when_it_is_used_up() -> None:
+    later = NOW + 60 * SECOND
+    [reason] = why(limited(), at(Limit(rate="10/1m"), holding=3, look_at=later)).reasons
+    assert (reason.because, reason.at) == (Because.LIMITED, later)
+    assert reason.text == (
+        "the rate of queue default, 10 starts in 60 s, is used up until 2023-11-14 22:14:20Z"
+    )
+
+
+def test_both_halves_of_a_limit_may_be_reached() -> None:
+    limit = Limit(concurrency=1, rate="1/s")
+    both = at(limit, holding=1, holders=(JOB,), look_at=NOW + SECOND)
+    assert because(limited(), both) == [Because.LIMITED, Because.LIMITED]
+
+
+def test_a_job_at_a_limit_with_room_is_let_in_by_a_sweep_if_there_is_a_worker() -> None:
+    for around, said in (
+        (at(Limit(concurrency=2), holding=1, look_at=0), "there is room at the limit of queue"),
+        (at(None), "the limit of queue default was removed"),
+    ):
+        assert because(limited(), around) == [Because.LIMITED]
+        assert said in str(why(limited(), around))
+        nobody = Seen(now=NOW, held=around.held)
+        assert because(limited(), nobody) == [Because.LIMITED, Because.NO_WORKER]
+
+
+def test_a_job_at_a_limit_of_a_paused_queue_has_both_reasons() -> None:
+    around = Seen(
+        now=NOW,
+        paused=True,
+        held=Held(limit=Limit(concurrency=1), stats=GateStats(holding=1, holders=(OTHER,))),
+    )
+    assert because(limited(), around) == [Because.LIMITED, Because.PAUSED]
+    woken = limited(trigger=Trigger.SUSPEND)  # it waits for no signal any more
+    assert because(woken, around) == [Because.LIMITED, Because.PAUSED]
 
 
 def test_a_job_that_waits_for_others_says_for_how_many() -> None:

@@ -15,7 +15,7 @@ from tests.worker.build import PATIENCE, Spy, eventually, until, working
 from tests.worker.build import running as is_running
 
 from windlass import Windlass, WorkerConfig
-from windlass.client import COUNT_AHEAD, Client
+from windlass.client import Client
 from windlass.core.clock import SECOND
 from windlass.core.errors import NotFoundError, StoreUnavailableError
 from windlass.core.ids import uuid7
@@ -23,6 +23,7 @@ from windlass.core.job import JobRow
 from windlass.core.lease import Claim
 from windlass.core.records import Put, PutAnswer
 from windlass.core.why import Because
+from windlass.reasons import COUNT_AHEAD
 from windlass.store import Store
 from windlass.stores.memory import MemoryStore
 from windlass.testing import VirtualClock

@@ -35,7 +35,7 @@ Ticks = Callable[[Instant], Iterator[Instant]]  # all beyond an instant, in orde
 # What a schedule's jobs share. Any other field of a job speaks of one job only.
 _SHARED = (
     "task", "queue", "payload", "priority", "delay", "hold", "expires_in", "policy", "lease",
-    "owner", "team", "tags", "headers", "unique_key", "debounce",
+    "owner", "team", "tags", "headers", "unique_key", "debounce", "limit_key",
 )  # fmt: skip
 
 

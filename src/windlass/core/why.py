@@ -9,6 +9,7 @@ from uuid import UUID
 
 from windlass.core import upkeep
 from windlass.core.clock import Instant, to_datetime
+from windlass.core.gate import GateStats, Limit, limit_name, shown
 from windlass.core.job import JobRow
 from windlass.core.state import State, Trigger
 from windlass.core.worker import LiveWorker
@@ -24,6 +25,7 @@ class Because(StrEnum):
     EXPIRED = "expired"  # it waited past its expiry
     HELD = "held"  # until somebody submits it
     DEPENDENCIES = "dependencies"  # it waits for other jobs
+    LIMITED = "limited"  # a limit keeps it out of the line
     SIGNAL = "signal"  # it is suspended until a signal comes
     SCHEDULED = "scheduled"  # its time has not come
     BACKING_OFF = "backing_off"  # it failed, and waits for its next attempt
@@ -49,11 +51,20 @@ class Reason:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """The gate that a job waits at, and the limit that it is there for; None if that is gone."""
+
+    limit: Limit | None
+    stats: GateStats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
     """What was read of the surroundings of a job, at the store's time `now`.
 
     `ahead` counts the jobs before it in its queue; None when there are too many to count, and then
-    `queued` says how many wait there in all. `parents` are some of those that it waits for.
+    `queued` says how many wait there in all. `parents` are some of those that it waits for. What
+    it is `held` by is there if it waits at a gate.
     """
 
     now: Instant
@@ -63,6 +74,7 @@ class Seen:
     running: int = 0
     ahead: int | None = 0
     parents: Sequence[JobRow] = ()
+    held: Held | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +156,11 @@ def _running(row: JobRow, seen: Seen) -> Iterator[Reason]:
 
 def _waiting(row: JobRow, seen: Seen) -> Iterator[Reason]:
     """Not in line yet: created or retrying."""
+    if row.gate is not None:
+        yield from _limited(row.gate, seen)
+        if seen.paused:
+            yield _paused(row)
+        return
     if row.held:
         yield Reason(
             because=Because.HELD,
@@ -169,6 +186,49 @@ def _waiting(row: JobRow, seen: Seen) -> Iterator[Reason]:
         yield from _sweepers(seen)
     if seen.paused:
         yield _paused(row)
+
+
+def _limited(gate: str, seen: Seen) -> Iterator[Reason]:
+    """Both halves of a limit may be reached at the same time."""
+    name, held = limit_name(gate), seen.held
+    limit = None if held is None else held.limit
+    if held is None or limit is None:
+        yield _let_in(f"the limit of {shown(gate)} was removed")
+        yield from _sweepers(seen)
+        return
+    stats, told = held.stats, False
+    if limit.concurrency is not None and stats.holding >= limit.concurrency:
+        told = True
+        yield Reason(
+            because=Because.LIMITED,
+            text=f"the limit of {limit.concurrency:,} at once for {shown(gate)} is reached by "
+            + _holders(stats),
+            advice=f"wait, or raise it: windlass limits set {name} …",
+        )
+    if limit.starts is not None and stats.look_at is not None and stats.look_at > seen.now:
+        told = True
+        yield Reason(
+            because=Because.LIMITED,
+            text=f"the rate of {shown(gate)}, {limit.starts:,} starts in {limit.period:g} s, "
+            f"is used up until {_time(stats.look_at)}",
+            at=stats.look_at,
+        )
+    if not told:
+        yield _let_in(f"there is room at the limit of {shown(gate)}")
+        yield from _sweepers(seen)
+
+
+def _let_in(why: str) -> Reason:
+    return Reason(
+        because=Because.LIMITED, text=f"{why}: the next sweep of a worker lets it in, or others"
+    )
+
+
+def _holders(stats: GateStats) -> str:
+    named = [str(job_id) for job_id in stats.holders]
+    if stats.holding > len(named):
+        named.append(f"{stats.holding - len(named):,} more")
+    return f"{'job' if stats.holding == 1 else 'jobs'} {', '.join(named)}"
 
 
 def _dependencies(row: JobRow, seen: Seen) -> Reason:

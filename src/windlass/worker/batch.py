@@ -184,8 +184,7 @@ class BatchSpec(TaskSpec):
                 "parameter, `batch: Batch[…]`; each item in it has a context, `item.ctx`"
             )
         hint = hints_of(self.function, self.name).get(taken[0], Any)
-        self.signature = _BatchSignature(self.args, self.name, _result_in(hint))
-        self.is_async = inspect.iscoroutinefunction(self.function)
+        self._take(_BatchSignature(self.args, self.name, _result_in(hint)))
 
     def make(self, stored: Any) -> Any:
         assert isinstance(self.signature, _BatchSignature)

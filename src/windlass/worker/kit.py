@@ -19,6 +19,7 @@ from windlass.core.errors import ConfigurationError
 from windlass.core.job import NewJob
 from windlass.core.progress import DEFAULT_STAGES, StageMap
 from windlass.core.schedule import Schedule
+from windlass.store import Store
 from windlass.task import where
 from windlass.worker.middleware import Middleware
 from windlass.worker.trouble import Trouble
@@ -33,8 +34,8 @@ class Kit:
     """`app` is what the tasks belong to; child processes look for the same one.
 
     `enqueue` stores jobs at once and answers with handles on them. `declared` are the schedules of
-    its code. `trouble` is of all jobs' steps. `on_loop` surrounds a worker's life on its
-    event loop, on which nothing may block.
+    its code; `declare` stores the limits of it that a store has not heard of. `trouble` is of all
+    jobs' steps. `on_loop` surrounds a worker's life on its event loop, on which nothing may block.
     """
 
     app: Any = None
@@ -44,6 +45,7 @@ class Kit:
     workspaces: Workspaces | None = None
     enqueue: Enqueue | None = None
     declared: Callable[[], Iterable[Schedule]] = tuple
+    declare: Callable[[Store], Awaitable[None]] | None = None
     trouble: Trouble = field(default_factory=lambda: Trouble("storing steps"))
     on_loop: Callable[[asyncio.AbstractEventLoop], AbstractContextManager[None]] = lambda _: (
         nullcontext()

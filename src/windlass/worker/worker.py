@@ -41,10 +41,12 @@ from windlass.worker.settler import Settler
 from windlass.worker.speaker import Speaker
 from windlass.worker.sweeper import Sweeper
 from windlass.worker.ticker import Ticker
+from windlass.worker.trouble import Trouble
 
 log = logging.getLogger("windlass.worker")
 CLEAN_EVERY = 5  # sweeps
 READY = 5.0  # seconds
+AGAIN = 0.5  # seconds after which to try again what has to come first
 
 
 class Worker:
@@ -141,6 +143,7 @@ class Worker:
             await self._store.close()
 
     async def _work(self) -> None:
+        await self._declare()
         loop = asyncio.get_running_loop()
         self._keeper = self._make_keeper(
             self._store.twin(),
@@ -169,6 +172,22 @@ class Worker:
             await through(self._wind_up(beside, threads))
         if self._broken is not None:
             raise self._broken
+
+    async def _declare(self) -> None:
+        """Store the limits of the app's code, before it makes jobs: by a tick, or at a settle."""
+        if self._kit.declare is None:
+            return
+        trouble = Trouble("storing limits")
+        while not self._fetcher.stopping:
+            try:
+                await self._kit.declare(self._store)
+            except StoreError as error:
+                trouble.met(error)
+                await asyncio.sleep(AGAIN)
+            else:
+                trouble.over()
+                trouble.done()
+                return
 
     def _ended_beside(self, work: asyncio.Task[None]) -> None:
         """A worker that claims and cannot settle, or is never swept, is worse than none."""

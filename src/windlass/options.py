@@ -1,0 +1,168 @@
+"""The options of tasks and jobs, from what people write to what is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, TypeAlias
+from uuid import UUID
+
+from windlass.core.dependency import OnParent
+from windlass.core.duration import Duration, seconds
+from windlass.core.errors import ConfigurationError, InvalidArgumentError
+from windlass.core.gate import Limit
+from windlass.core.job import DEFAULT_POLICY, DEFAULT_QUEUE
+from windlass.core.progress import StageMap
+from windlass.core.retry import Backoff, Exponential, Policy
+from windlass.keying import KeySource
+from windlass.task import TaskOptions
+
+_Errors: TypeAlias = type[BaseException] | Iterable[type[BaseException]]
+Stages: TypeAlias = StageMap | Mapping[str, tuple[str, tuple[int, int] | None]]
+
+
+def task_options(
+    *,
+    queue: str = DEFAULT_QUEUE,
+    priority: int = 0,
+    max_retries: int = 3,
+    backoff: Backoff | None = None,
+    crash_cap: int = 3,
+    timeout: Duration | None = None,
+    lease: Duration | None = None,
+    retry_on: _Errors = (),
+    terminal_on: _Errors = (),
+    stages: Stages | None = None,
+    executor: Literal["process"] | None = None,
+    limit: Limit | None = None,
+    limit_key: KeySource | None = None,
+    key_limit: Limit | None = None,
+) -> TaskOptions:
+    """What `@app.task(…)` takes.
+
+    queue: where its jobs wait
+    priority: higher first; within a priority, first in, first out
+    max_retries: retries after the first attempt, before a retryable error is the end
+    backoff: how long to wait before a retry; None is `exponential()`
+    crash_cap: a job fails when so many workers have died of it
+    timeout: how long an attempt may take; None is for ever
+    lease: a dead worker's job is taken over after this; None is 30 s
+    retry_on: retry these errors only; empty is every error that is not terminal
+    terminal_on: never retry these errors
+    stages: {stage: (phase, (low, high))}; None is what the app says
+    executor: "process" runs it in a child process: for CPU-bound work, and for what must be stopped
+    limit: how many of its jobs may run at once, or start in a time: `Limit(concurrency=5)`
+    limit_key: the name of an argument, or a function of some: keys take turns, and have limits
+    key_limit: the same as `limit`, for the jobs of each key
+    """
+    if executor not in {None, "process"}:
+        raise ConfigurationError(
+            f'executor is {executor!r}; it may be "process", or None: async functions run on the '
+            "worker's event loop and others on a thread"
+        )
+    _check_limits(limit, limit_key, key_limit)
+    policy = Policy(
+        backoff=backoff or Exponential(),
+        max_retries=max_retries,
+        crash_cap=crash_cap,
+        timeout=None if timeout is None else seconds(timeout, "timeout"),
+    )
+    return TaskOptions(
+        queue=queue,
+        priority=priority,
+        policy=DEFAULT_POLICY if policy == DEFAULT_POLICY else policy,  # stores know it by sight
+        lease=None if lease is None else seconds(lease, "lease"),
+        retry_on=_errors("retry_on", retry_on),
+        terminal_on=_errors("terminal_on", terminal_on),
+        stages=None if stages is None else stage_map(stages),
+        executor=executor,
+        limit=limit,
+        limit_key=limit_key,
+        key_limit=key_limit,
+    )
+
+
+def _check_limits(limit: Any, limit_key: Any, key_limit: Any) -> None:
+    for name, given in (("limit", limit), ("key_limit", key_limit)):
+        if not isinstance(given, Limit | None):
+            raise ConfigurationError(
+                f'{name} is {given!r:.80}; write {name}=Limit(concurrency=5, rate="100/1m")'
+            )
+    if not (limit_key is None or callable(limit_key) or (isinstance(limit_key, str) and limit_key)):
+        raise ConfigurationError(
+            f"limit_key is {limit_key!r:.80}; it takes the name of an argument of the task, "
+            "or a function of some of them: limit_key=lambda tenant: tenant.id"
+        )
+    if key_limit is not None and limit_key is None:
+        raise ConfigurationError(
+            "key_limit is for the jobs of each key, and no limit_key says what that is; name an "
+            'argument: limit_key="tenant" (or lambda: None, if each enqueue names its own)'
+        )
+
+
+def stage_map(stages: Stages) -> StageMap:
+    """From a map, or from a table of {stage: (phase, (low, high))}."""
+    if isinstance(stages, StageMap):
+        return stages
+    try:
+        return StageMap.of(stages)
+    except (TypeError, AttributeError):
+        raise ConfigurationError(
+            f"stages is {stages!r:.80}; write {{stage: (phase, (low, high))}}, "
+            "or (phase, None) for a stage that does not move the percent"
+        ) from None
+
+
+def ids_of(given: Any) -> tuple[UUID, ...]:
+    """Jobs, or their ids."""
+    several = given if isinstance(given, Iterable) and not isinstance(given, str) else [given]
+    ids: tuple[Any, ...] = tuple(getattr(one, "id", one) for one in several)
+    wrong = [one for one in ids if not isinstance(one, UUID)]
+    if wrong:
+        raise InvalidArgumentError(f"depends_on has {wrong[0]!r:.80}; it takes jobs, or their ids")
+    return ids
+
+
+def on_parent_of(given: Any) -> OnParent:
+    try:
+        return OnParent(given)
+    except ValueError:
+        raise InvalidArgumentError(
+            f"on_parent is {given!r:.80}; it must be one of {', '.join(OnParent)}"
+        ) from None
+
+
+def batch_of(size: Any, args: Any, options: dict[str, Any]) -> dict[str, Any] | None:
+    """What makes a batch task, taken out of the options; None for any other task."""
+    wait = options.pop("wait", None)
+    if size is None and args is None and wait is None:
+        return None
+    if not isinstance(size, int) or not callable(args):
+        raise ConfigurationError(
+            f"batch is {size!r} and args is {args!r:.80}; a batch task says how many jobs one call "
+            "may get and what each of them takes: `@app.task(batch=100, args=Page)`"
+        )
+    return {"size": size, "args": args, "wait": seconds(0 if wait is None else wait, "wait")}
+
+
+def names_of(given: Any) -> tuple[str, ...]:
+    names = (given,) if isinstance(given, str) else tuple(given)
+    if not all(isinstance(name, str) and name for name in names):
+        raise ConfigurationError(f"aliases is {given!r}; it takes the names a task had before")
+    return names
+
+
+def _errors(what: str, given: _Errors) -> tuple[type[BaseException], ...]:
+    try:
+        kinds = (given,) if isinstance(given, type) else tuple(given)
+        isinstance(Exception(), kinds)
+    except TypeError:
+        raise ConfigurationError(f"{what} is {given!r}; it takes classes of exceptions") from None
+    return kinds
+
+
+def only_known(given: Iterable[str], known: Iterable[str]) -> None:
+    unknown = sorted(set(given) - set(known))
+    if unknown:
+        raise ConfigurationError(
+            f"unknown options: {', '.join(unknown)}; known are {', '.join(known)}"
+        )

@@ -1,0 +1,627 @@
+"""Limits and keys in a user's hands: declared with a task, and `app.limits` at run time."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import UUID
+
+import pytest
+from tests.worker.build import work_off, working
+
+from windlass import (
+    Batch,
+    ConfigurationError,
+    Context,
+    InvalidArgumentError,
+    Limit,
+    Limits,
+    NotFoundError,
+    StoreUnavailableError,
+    Tasks,
+    Windlass,
+    chain,
+)
+from windlass.core.gate import LIMIT
+from windlass.core.job import NewJob
+from windlass.core.state import State
+from windlass.core.why import Because
+from windlass.store import Store
+from windlass.stores.memory import MemoryStore
+from windlass.testing import VirtualClock, twin
+from windlass.testing.wrapping import WrappedStore
+
+T = TypeVar("T")
+TWO, FIVE = Limit(concurrency=2), Limit(concurrency=5)
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+async def app(clock: VirtualClock) -> AsyncIterator[Windlass]:
+    app = Windlass("memory:", clock=clock)
+    yield app
+    await app.aclose()
+
+
+@pytest.fixture
+def plain() -> Iterator[Windlass]:
+    """For tests without an event loop."""
+    app = Windlass("memory:")
+    yield app
+    app.close()
+
+
+class Watched(WrappedStore):
+    """Notes what is asked of the store."""
+
+    def __init__(self, store: Store, calls: list[str], failing: list[Exception]) -> None:
+        super().__init__(store)
+        self.calls = calls
+        self.failing = failing
+
+    def wrap(self, store: Store) -> Watched:
+        return Watched(store, self.calls, self.failing)
+
+    async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
+        self.calls.append(verb)
+        if verb == "put_records" and self.failing:
+            raise self.failing.pop()
+        return await call()
+
+
+@dataclass
+class Place:
+    """One store that several apps, as of several processes, stand on."""
+
+    data: Path
+    stack: ExitStack
+    memory: MemoryStore
+    calls: list[str]
+    failing: list[Exception]
+
+    def open(self, limits: dict[str, Limit] | None = None) -> Windlass:
+        app = Windlass("memory:", limits=limits)
+        self.stack.callback(app.close)
+        store = Watched(self.memory.twin(), self.calls, self.failing)
+        self.stack.enter_context(app.stand_in(store, self.data))
+        return app
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    with ExitStack() as stack:
+        yield Place(tmp_path, stack, MemoryStore(), [], [])
+
+
+def keys(*jobs: NewJob) -> list[str | None]:
+    return [job.limit_key for job in jobs]
+
+
+# -- declared with a task
+
+
+async def test_no_more_of_a_task_run_at_once_than_it_says(app: Windlass) -> None:
+    at_once: list[int] = []
+    running = 0
+
+    @app.task(limit=TWO)
+    async def render(number: int) -> None:
+        nonlocal running
+        running += 1
+        at_once.append(running)
+        await asyncio.sleep(0)
+        running -= 1
+
+    await app.aenqueue_many([render.new_job(n) for n in range(7)])
+    await work_off(app)
+    assert len(at_once) == 7
+    assert max(at_once) == 2
+
+
+async def test_a_limit_is_there_before_the_first_job_of_its_task(app: Windlass) -> None:
+    @app.task(name="render", limit=Limit(concurrency=1))
+    async def render() -> None: ...
+
+    jobs = [await render.aenqueue() for _ in range(3)]
+    assert [job.state for job in jobs] == [State.QUEUED, State.CREATED, State.CREATED]
+    assert [job.row.gate for job in jobs] == [None, "task:render", "task:render"]
+
+
+async def test_each_key_has_its_own_limit(app: Windlass) -> None:
+    @app.task(name="mail", limit_key="tenant", key_limit=Limit(concurrency=1))
+    async def mail(tenant: str, text: str) -> None: ...
+
+    jobs = [await mail.aenqueue(tenant, "hi") for tenant in ("ada", "ada", "bob")]
+    assert [job.state for job in jobs] == [State.QUEUED, State.CREATED, State.QUEUED]
+
+
+async def test_a_rate_lets_so_many_start_in_its_time(app: Windlass) -> None:
+    @app.task(limit=Limit(rate="2/1m"))
+    async def call() -> None: ...
+
+    with twin(app) as jobs:
+        await app.aenqueue_many([call.new_job() for _ in range(5)])
+        assert await jobs.adrain() == {State.SUCCEEDED: 2, State.CREATED: 3}
+        begun = jobs.clock.now()
+        assert await jobs.adrain(until_empty=True) == {State.SUCCEEDED: 3}
+        assert jobs.clock.now() - begun == 120 * 10**6
+
+
+async def test_a_queue_is_limited_by_the_app(clock: VirtualClock) -> None:
+    app = Windlass("memory:", clock=clock, limits={"queue:render": Limit(concurrency=1)})
+
+    @app.task(queue="render")
+    async def film() -> None: ...
+
+    @app.task
+    async def mail() -> None: ...
+
+    films = [await film.aenqueue() for _ in range(2)]
+    mails = [await mail.aenqueue() for _ in range(2)]
+    assert [job.state for job in films] == [State.QUEUED, State.CREATED]
+    assert [job.state for job in mails] == [State.QUEUED, State.QUEUED]
+    await app.aclose()
+
+
+async def test_a_group_brings_its_limits_along_also_those_it_gets_later(app: Windlass) -> None:
+    tasks = Tasks()
+    app.include(tasks)
+
+    @app.task
+    async def other() -> None: ...
+
+    await other.aenqueue()
+
+    @tasks.task(name="late", limit=TWO)
+    async def late() -> None: ...
+
+    await late.aenqueue()
+    [found] = await app.limits.alist()
+    assert (found.name, found.limit, found.declared, found.given) == ("task:late", TWO, TWO, None)
+
+
+async def test_limits_hold_for_a_flow_and_for_children(app: Windlass) -> None:
+    @app.task(name="piece", limit=Limit(concurrency=1), limit_key="number")
+    async def piece(number: int) -> int:
+        return number
+
+    @app.task
+    async def parent(ctx: Context) -> int:
+        return sum(await ctx.amap(piece, [1, 2, 3]))
+
+    flow = app.flow()
+    for number in range(3):
+        flow.add(piece, number)
+    run = await flow.aenqueue()
+    found = [row async for row in app.client().flow_jobs(run.id)]
+    assert sorted(row.limit_key or "" for row in found) == ["0", "1", "2"]
+    assert sum(row.gate == "task:piece" for row in found) == 2
+    job = await parent.aenqueue()
+    await work_off(app)
+    assert await job.aresult(5) == 6
+
+
+def test_what_is_no_limit_is_told_where_it_is_declared(plain: Windlass) -> None:
+    for wrong in ({"limit": 5}, {"key_limit": "5/s", "limit_key": "a"}):
+        with pytest.raises(ConfigurationError, match=r"write (key_)?limit=Limit\("):
+            plain.task(**wrong)
+    with pytest.raises(ConfigurationError, match="no limit_key says what that is"):
+        plain.task(key_limit=TWO)
+    with pytest.raises(ConfigurationError, match="limit_key is 5; it takes the name"):
+        plain.task(limit_key=5)
+    with pytest.raises(InvalidArgumentError, match="queue:NAME"):
+        Windlass("memory:", limits={"render": TWO})
+    with pytest.raises(ConfigurationError, match=r"limits has 5 for queue:x"):
+        Windlass("memory:", limits={"queue:x": 5})  # type: ignore[dict-item]
+
+
+def test_two_limits_for_one_thing_are_refused() -> None:
+    app = Windlass("memory:", limits={"task:render": TWO})
+    with pytest.raises(ConfigurationError, match="two limits are declared for task:render"):
+
+        @app.task(name="render", limit=FIVE)
+        def render() -> None: ...
+
+    assert app.tasks.get("render") is None
+    app.close()
+
+
+# -- keys
+
+
+@dataclass
+class Tenant:
+    id: int
+    name: str = ""
+
+
+class Plan(Enum):
+    FREE = "free"
+
+
+def test_the_key_is_an_argument_or_a_function_of_some(plain: Windlass) -> None:
+    @plain.task(limit_key="tenant")
+    def one(text: str, tenant: str | None = "nobody") -> None: ...
+
+    @plain.task(limit_key=lambda tenant, region: f"{tenant.id}-{region}")
+    def two(ctx: Context, tenant: Tenant, text: str, *, region: str = "eu") -> None: ...
+
+    assert keys(one.new_job("hi", "ada"), one.new_job("hi", tenant="bob")) == ["ada", "bob"]
+    assert keys(one.new_job("hi"), one.new_job("hi", None)) == ["nobody", None]
+    assert keys(two.new_job(Tenant(7), "hi")) == ["7-eu"]
+    stored: Any = {"id": "8"}  # checked arguments are what the task would get
+    assert keys(two.new_job(stored, "hi", region="us")) == ["8-us"]
+    assert keys(one.options(limit_key="given").new_job("hi", "ada")) == ["given"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "key"),
+    [("ada", "ada"), ("", ""), (7, "7"), (None, None), (Plan.FREE, "free"),
+     (UUID(int=5), "00000000-0000-0000-0000-000000000005")],
+)  # fmt: skip
+def test_the_key_becomes_text(plain: Windlass, answer: Any, key: str | None) -> None:
+    @plain.task(limit_key=lambda: answer)
+    def task() -> None: ...
+
+    assert task.new_job().limit_key == key
+    assert task.options(limit_key=answer).new_job().limit_key == key
+
+
+@pytest.mark.parametrize("answer", [1.5, b"ada", ["ada"], object()])
+def test_a_key_that_is_no_text_is_told_at_the_enqueue(plain: Windlass, answer: Any) -> None:
+    @plain.task(name="mail", limit_key=lambda: answer)
+    def mail() -> None: ...
+
+    with pytest.raises(InvalidArgumentError, match=r"limit_key of task 'mail' is .* must be text"):
+        mail.new_job()
+    with pytest.raises(InvalidArgumentError, match="it must be text"):
+        mail.options(limit_key=answer)
+
+
+def test_a_key_that_raises_is_told_at_the_enqueue(plain: Windlass) -> None:
+    @plain.task(name="mail", limit_key=lambda tenant: tenant["id"])
+    def mail(tenant: dict[str, int]) -> None: ...
+
+    assert mail.new_job({"id": 3}).limit_key == "3"
+    with pytest.raises(InvalidArgumentError, match="limit_key of task 'mail' raised KeyError"):
+        mail.new_job({})
+
+
+def test_a_key_that_is_too_long_is_refused(plain: Windlass) -> None:
+    @plain.task(limit_key="tenant")
+    def mail(tenant: str) -> None: ...
+
+    with pytest.raises(InvalidArgumentError, match="limit_key has 600 characters"):
+        mail.enqueue("x" * 600)
+
+
+def test_a_key_of_arguments_that_the_task_does_not_have_is_refused(plain: Windlass) -> None:
+    def mail(ctx: Context, tenant: str) -> None: ...
+
+    async def later(tenant: str) -> str:
+        return tenant
+
+    for wrong, why in (
+        ("tenent", r"needs the argument 'tenent', and the task takes 'tenant'"),
+        (lambda tenant, region: region, "needs the argument 'region'"),
+        (lambda ctx: ctx, "needs the argument 'ctx'"),
+        (lambda *all_of_them: "", r"has the parameter '\*all_of_them'"),
+        (later, "is an async function"),
+        (type, "whose parameters cannot be read"),
+    ):
+        with pytest.raises(ConfigurationError, match=why):
+            plain.task(name="mail", limit_key=wrong)(mail)
+    assert plain.tasks.get("mail") is None
+
+
+def test_a_batch_task_has_keys_of_what_its_jobs_take(plain: Windlass) -> None:
+    @plain.task(batch=10, args=Tenant, limit_key=lambda id, name: f"{id}{name}")  # noqa: A006
+    def mails(batch: Batch[Tenant]) -> None: ...
+
+    assert keys(mails.new_job(5, "ada"), mails.new_job(6)) == ["5ada", "6"]
+
+
+def test_a_key_of_a_result_that_is_not_there_yet_is_told(plain: Windlass) -> None:
+    @plain.task
+    def find() -> str:
+        return "ada"
+
+    @plain.task(limit_key="tenant")
+    def mail(tenant: str) -> None: ...
+
+    with pytest.raises(InvalidArgumentError, match=r"needs the argument 'tenant'.*limit_key=…"):
+        chain(find, mail).enqueue()
+    run = chain(find, mail.options(limit_key="ada")).enqueue()
+    assert sum(run.refresh().counts.values()) == 2
+
+
+async def test_a_retry_and_a_tick_have_the_key_of_the_first(app: Windlass) -> None:
+    @app.schedule(every="1m", args=["ada"])
+    @app.task(max_retries=0, limit_key="tenant")
+    async def mail(tenant: str) -> None:
+        raise ValueError
+
+    with twin(app) as jobs:
+        await jobs.atick()
+        jobs.clock.advance("1m")
+        [job] = await jobs.atick()
+        assert job.row.limit_key == "ada"
+        await jobs.adrain()
+        assert (await job.aretry()).row.limit_key == "ada"
+
+
+async def test_a_key_without_limits_gives_fair_turns(app: Windlass) -> None:
+    order: list[str] = []
+
+    @app.task(limit_key="tenant")
+    async def mail(tenant: str) -> None:
+        order.append(tenant)
+
+    for tenant in ("ada", "ada", "ada", "bob"):
+        await mail.aenqueue(tenant)
+    await work_off(app, queues={"default": 1})
+    assert order == ["ada", "bob", "ada", "ada"]
+    assert await app.limits.alist() == []
+
+
+# -- what is stored, and when
+
+
+def test_an_app_without_limits_asks_nothing_more_of_its_store(place: Place) -> None:
+    app = place.open()
+
+    @app.task(limit_key="number")
+    def task(number: int) -> None: ...
+
+    task.enqueue(1)
+    task.enqueue(2)
+    assert place.calls == ["enqueue", "enqueue"]
+
+
+def test_limits_are_written_once_and_read_no_more(place: Place) -> None:
+    for processes in range(2):
+        app = place.open({"queue:slow": FIVE})
+
+        @app.task(name="render", limit=TWO)
+        def render() -> None: ...
+
+        place.calls.clear()
+        render.enqueue()
+        assert place.calls.count("put_records") == (0 if processes else 2)
+        assert place.calls[0] == "get_records"
+        place.calls.clear()
+        render.enqueue()
+        assert place.calls == ["enqueue"]
+
+
+def test_two_versions_of_the_code_do_not_fight(place: Place) -> None:
+    """Who starts last has the say, and nobody writes at each enqueue."""
+
+    def version(limit: Limit) -> tuple[Windlass, Any]:
+        app = place.open()
+        return app, app.task(name="render", limit=limit)(lambda: None)
+
+    (old, old_render), (new, new_render) = version(TWO), version(FIVE)
+    old_render.enqueue()
+    assert old.limits.list()[0].limit == TWO
+    new_render.enqueue()
+    old_render.enqueue()
+    assert old.limits.list() == new.limits.list()
+    assert new.limits.list()[0].declared == FIVE
+
+
+def test_what_a_person_set_outlives_a_deploy(place: Place) -> None:
+    first = place.open({"queue:slow": TWO})
+    first.limits.set("queue:slow", Limit(concurrency=1))
+    second = place.open({"queue:slow": FIVE})
+
+    @second.task
+    def task() -> None: ...
+
+    task.enqueue()
+    [found] = second.limits.list()
+    assert (found.limit, found.declared, found.given) == (
+        Limit(concurrency=1), FIVE, Limit(concurrency=1),
+    )  # fmt: skip
+    back = second.limits.reset("queue:slow")
+    assert back is not None
+    assert (back.limit, back.given) == (FIVE, None)
+
+
+def test_no_job_is_stored_while_its_limits_cannot_be(place: Place) -> None:
+    app = place.open({"queue:default": TWO})
+
+    @app.task
+    def task() -> None: ...
+
+    place.failing.append(StoreUnavailableError("away"))
+    with pytest.raises(StoreUnavailableError):
+        task.enqueue()
+    assert "enqueue" not in place.calls
+    task.enqueue()
+    assert [one.name for one in app.limits.list()] == ["queue:default"]
+
+
+async def test_a_worker_stores_limits_before_anything_can_come_of_it(place: Place) -> None:
+    app = place.open({"queue:default": TWO})
+    place.failing.append(StoreUnavailableError("away"))
+    await work_off(app)
+    assert [one.declared for one in await app.limits.alist()] == [TWO]
+    assert place.calls.index("put_records") < place.calls.index("claim")
+
+
+async def test_a_worker_that_cannot_store_its_limits_can_still_be_stopped(place: Place) -> None:
+    app = place.open({"queue:default": TWO})
+    place.failing += [StoreUnavailableError("away")] * 100
+    async with working(app):
+        await asyncio.sleep(0)
+    assert "claim" not in place.calls
+
+
+def test_limits_are_stored_before_a_transaction_begins(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/jobs.db?durability=off"
+    app = Windlass(url, limits={"queue:default": Limit(concurrency=1)})
+
+    @app.task
+    def task() -> None: ...
+
+    with app.transaction() as tx:
+        tx.execute("CREATE TABLE mine (number)")
+        jobs = [task.enqueue(), task.enqueue()]
+    assert [job.refresh().row.gate for job in jobs] == [None, "queue:default"]
+    app.close()
+
+
+async def test_limits_are_stored_before_a_transaction_on_an_event_loop(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/jobs.db?durability=off"
+    app = Windlass(url, limits={"queue:default": Limit(concurrency=1)})
+
+    @app.task
+    async def task() -> None: ...
+
+    with app.transaction():
+        await task.aenqueue()
+        job = await task.aenqueue()
+    assert (await job.arefresh()).row.gate == "queue:default"
+    await app.aclose()
+
+
+async def test_a_twin_of_the_app_has_its_limits_and_the_app_still_has_to_store_them(
+    app: Windlass,
+) -> None:
+    @app.task(name="render", limit=TWO)
+    async def render() -> None: ...
+
+    for _ in range(2):
+        with twin(app):
+            await render.aenqueue()
+            assert [one.name for one in await app.limits.alist()] == ["task:render"]
+    assert await app.limits.alist() == []
+    await render.aenqueue()
+    assert [one.name for one in await app.limits.alist()] == ["task:render"]
+
+
+# -- at run time
+
+
+async def test_limits_are_listed_with_who_holds_and_who_waits(app: Windlass) -> None:
+    @app.task(name="mail", limit=TWO, limit_key="tenant", key_limit=FIVE)
+    async def mail(tenant: str) -> None: ...
+
+    await app.limits.aset("queue:default", Limit(rate="9/1m"))
+    for _ in range(3):
+        await mail.aenqueue("ada")
+    found = {one.name: one for one in await app.limits.alist()}
+    assert list(found) == ["key:mail", "queue:default", "task:mail"]
+    task, queue, key = found["task:mail"], found["queue:default"], found["key:mail"]
+    assert (task.holding, task.waiting) == (2, 1)
+    assert (queue.holding, queue.waiting, queue.given) == (2, 0, Limit(starts=9, period=60))
+    assert (key.holding, key.waiting, key.declared) == (None, None, FIVE)
+
+
+async def test_a_limit_that_is_set_holds_at_once_and_reset_lets_all_pass(app: Windlass) -> None:
+    @app.task
+    async def task() -> None: ...
+
+    made = await app.limits.aset("queue:default", Limit(concurrency=1))
+    assert (made.limit, made.holding, made.waiting) == (Limit(concurrency=1), 0, 0)
+    jobs = [await task.aenqueue() for _ in range(3)]
+    assert [job.state for job in jobs] == [State.QUEUED, State.CREATED, State.CREATED]
+    assert await app.limits.areset("queue:default") is None
+    assert await app.limits.alist() == []
+    await work_off(app)
+    assert [(await job.arefresh()).state for job in jobs] == [State.SUCCEEDED] * 3
+
+
+async def test_what_code_no_longer_declares_stays_until_it_is_removed(app: Windlass) -> None:
+    store = app.client().store
+    other = Windlass("memory:", limits={"queue:old": TWO})
+    await other.kit.declare(store)  # type: ignore[misc]
+    await other.aclose()
+    assert [one.name for one in await app.limits.alist()] == ["queue:old"]
+    kept = await app.limits.areset("queue:old")  # nobody set another one
+    assert kept is not None
+    assert (await app.limits.aremove("queue:old")).declared == TWO
+    assert await store.list_records(LIMIT) == []
+
+
+async def test_what_is_wrong_is_told(app: Windlass) -> None:
+    wrong: Any = 5
+    with pytest.raises(InvalidArgumentError, match=r"write Limit\("):
+        await app.limits.aset("queue:default", wrong)
+    for name in ("render", "queue:", wrong):
+        with pytest.raises(InvalidArgumentError, match=r"queue:NAME|must be text"):
+            await app.limits.aset(name, TWO)
+    for verb in (app.limits.areset, app.limits.aremove):
+        with pytest.raises(NotFoundError, match="queue:unheard has no limit"):
+            await verb("queue:unheard")
+        with pytest.raises(InvalidArgumentError, match="queue:NAME"):
+            await verb("unheard")
+
+
+async def test_two_who_change_both_halves_at_once_are_both_heard(app: Windlass) -> None:
+    store = app.client().store
+    other = Windlass("memory:", limits={"queue:default": FIVE})
+    await asyncio.gather(
+        app.limits.aset("queue:default", TWO),
+        other.kit.declare(store),  # type: ignore[misc]
+    )
+    await other.aclose()
+    [found] = await app.limits.alist()
+    assert (found.given, found.declared) == (TWO, FIVE)
+
+
+def test_the_door_without_an_event_loop_has_the_same_verbs(plain: Windlass) -> None:
+    for name in ("list", "set", "reset", "remove"):
+        waited, awaited = getattr(Limits, name), getattr(Limits, f"a{name}")
+        assert inspect.signature(waited) == inspect.signature(awaited)
+    plain.limits.set("queue:default", TWO)
+    assert [one.limit for one in plain.limits.list()] == [TWO]
+    assert plain.limits.reset("queue:default") is None
+    plain.limits.set("queue:default", TWO)
+    assert plain.limits.remove("queue:default").limit == TWO
+
+
+# -- why it waits
+
+
+async def test_a_job_at_a_limit_says_who_is_before_it(app: Windlass) -> None:
+    @app.task(name="render", limit=Limit(concurrency=1, rate="5/1m"))
+    async def render() -> None: ...
+
+    first, second = [await render.aenqueue() for _ in range(2)]
+    answer = await second.awhy()
+    assert [reason.because for reason in answer.reasons] == [Because.LIMITED]
+    assert str(answer) == (f"the limit of 1 at once for task render is reached by job {first.id}")
+    assert [reason.because for reason in (await first.awhy()).reasons] == [Because.NO_WORKER]
+
+
+async def test_a_job_at_a_rate_says_when_it_goes_on(app: Windlass, clock: VirtualClock) -> None:
+    @app.task(name="render", limit=Limit(rate="1/1m"))
+    async def render() -> None: ...
+
+    await render.aenqueue()
+    second = await render.aenqueue()
+    [reason] = (await second.awhy()).reasons
+    assert reason.at == clock.now() + 60 * 10**6
+    assert "the rate of task render, 1 starts in 60 s, is used up until" in reason.text
+
+
+async def test_a_job_with_a_key_is_behind_those_before_it_in_line(app: Windlass) -> None:
+    @app.task(limit_key="tenant")
+    async def mail(tenant: str) -> None: ...
+
+    *_, last = [await mail.aenqueue("ada") for _ in range(4)]
+    other = await mail.aenqueue("bob")
+    assert "1 job is before it" in str(await other.awhy())
+    assert "4 jobs are before it" in str(await last.awhy())
