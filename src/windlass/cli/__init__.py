@@ -15,6 +15,7 @@ from windlass.cli import (
     enqueue,
     flows,
     jobs,
+    limiting,
     migrate,
     queues,
     schedules,
@@ -62,6 +63,7 @@ cli.command("enqueue")(enqueue.enqueue)
 cli.add_typer(jobs.commands, name="jobs")
 cli.add_typer(flows.commands, name="flows")
 cli.add_typer(queues.commands, name="queues")
+cli.add_typer(limiting.commands, name="limits")
 cli.add_typer(schedules.commands, name="schedules")
 cli.add_typer(workers.commands, name="workers")
 cli.command("migrate")(migrate.migrate)

@@ -39,6 +39,9 @@ def enqueue(
     unique_key: Annotated[
         str | None, typer.Option(help="One active job of the task with this key.")
     ] = None,
+    limit_key: Annotated[
+        str | None, typer.Option(help="Limits per key count by it, and keys take turns.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Put in a job. Its arguments are checked against the task's signature.
@@ -54,6 +57,7 @@ def enqueue(
         tags=tuple(tag or ()),
         request_id=request_id,
         unique_key=unique_key,
+        limit_key=limit_key,
     )
     application = the_app(app)
     if not run(_enqueue(application, task, values, options, watch=watch, as_json=as_json)):

@@ -63,6 +63,9 @@ def add(
     unique_key: Annotated[
         str | None, typer.Option(help="One active job of the task with this key.")
     ] = None,
+    limit_key: Annotated[
+        str | None, typer.Option(help="Limits per key count by it, and keys take turns.")
+    ] = None,
     app: AppPath = None,
     as_json: AsJson = False,
 ) -> None:
@@ -71,7 +74,9 @@ def add(
     Example: windlass schedules add nightly report country=de --cron "0 3 * * *" -A tasks:app
     """
     values = dict(argument(text) for text in arguments or ())
-    options = EnqueueOptions(queue=queue, priority=priority, unique_key=unique_key)
+    options = EnqueueOptions(
+        queue=queue, priority=priority, unique_key=unique_key, limit_key=limit_key
+    )
     application = the_app(app)
 
     async def work() -> Planned:

@@ -14,6 +14,7 @@ from windlass.core.dependency import Edges
 from windlass.core.errors import CodecError
 from windlass.core.event import Attempt, Event, EventType
 from windlass.core.failure import Failure
+from windlass.core.gate import limit_name
 from windlass.core.job import JobRow
 from windlass.core.state import State
 
@@ -61,6 +62,8 @@ def summary(row: JobRow) -> dict[str, Any]:
         "crashCount": row.crash_count,
         "priority": row.priority,
         "held": row.held,
+        "limitKey": row.limit_key,
+        "gate": None if row.gate is None else limit_name(row.gate),
         "worker": row.worker,
         "owner": row.owner,
         "team": row.team,

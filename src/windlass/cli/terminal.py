@@ -41,9 +41,10 @@ _STEPS = (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1))
 def out() -> Console:
     """Made when asked, because a test or a pipe may have replaced the stream.
 
-    A pipe has no width, for which rich takes 80; nothing that goes into one needs to be cut.
+    A pipe has no width, for which rich takes 80; nothing that goes into one needs to be cut. Names
+    have colons: `queue:x:` is no picture.
     """
-    console = Console(file=sys.stdout, highlight=False, soft_wrap=False)
+    console = Console(file=sys.stdout, highlight=False, soft_wrap=False, emoji=False)
     if not console.is_terminal and console.width == RICH_PIPE:
         console.width = PIPE
     return console
@@ -51,7 +52,8 @@ def out() -> Console:
 
 def err() -> Console:
     """Lines are broken between words for people, and left whole for a file."""
-    return Console(file=sys.stderr, highlight=False, soft_wrap=not sys.stderr.isatty())
+    whole = not sys.stderr.isatty()
+    return Console(file=sys.stderr, highlight=False, soft_wrap=whole, emoji=False)
 
 
 def _unicode() -> bool:

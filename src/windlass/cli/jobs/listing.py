@@ -11,6 +11,7 @@ from rich.markup import escape
 
 from windlass.cli import shown, terminal
 from windlass.cli.opening import AppPath, AsJson, Url, opened, run
+from windlass.core.gate import limit_name
 from windlass.core.job import JobRow
 from windlass.core.query import MAX_PAGE, Page, Query
 from windlass.core.state import State
@@ -110,6 +111,8 @@ def _progress(row: JobRow) -> str:
         return row.error.code
     if row.held:
         return "held"
+    if row.gate is not None:
+        return f"at {limit_name(row.gate)}"
     if row.due_at is not None and not row.final:
         return f"due {terminal.ago(row.due_at)}"
     if row.cancel_requested and not row.final:

@@ -20,6 +20,7 @@ SHOWN = 3  # jobs that it depends on
 _SHOWN = (
     ("task", "task"), ("queue", "queue"), ("priority", "priority"), ("owner", "owner"),
     ("team", "team"), ("tags", "tags"), ("requestId", "request id"), ("uniqueKey", "unique key"),
+    ("limitKey", "limit key"), ("gate", "waits at"),
     ("createdAt", "created"), ("queuedAt", "queued"), ("startedAt", "started"),
     ("endedAt", "ended"), ("dueAt", "due"), ("expiresAt", "expires"), ("worker", "worker"),
     ("cancelRequestedAt", "cancel asked"), ("cancelReason", "cancel reason"),

@@ -1,0 +1,141 @@
+"""`windlass limits`: seeing, setting, resetting and removing them; and what jobs show of them."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from windlass import Limit
+from windlass.gatekeeper import Gatekeeper
+from windlass.stores import open_store
+
+TWO = {"concurrency": 2, "starts": None, "period": None}
+
+
+@pytest.fixture
+def declare(place: Path) -> Any:
+    """What a process does when it starts whose code declares this."""
+
+    def declared(**limits: Any) -> None:
+        async def work() -> None:
+            async with open_store(f"sqlite:///{place}/windlass.db") as store:
+                await Gatekeeper(store).declare({"queue:default": Limit(**limits)})
+
+        asyncio.run(work())
+
+    return declared
+
+
+def test_a_limit_is_set_and_listed(ask: Any, put: Any) -> None:
+    put("add", a=1)
+    done = ask("limits", "set", "queue:render", "--concurrency", "2", "--rate", "10/1m")
+    assert (done.code, done.out) == (0, "queue:render: 2 at once, 10 starts in 60 s\n")
+    facts = ask("limits", "set", "task:tasks.add", "--concurrency", "2", "--json").json
+    assert facts == {
+        "name": "task:tasks.add", "limit": TWO, "declared": None, "given": TWO,
+        "holding": 0, "waiting": 0,
+    }  # fmt: skip
+    ask("limits", "set", "key:tasks.add", "--rate", "5/s")
+    key, queue, task = ask("limits", "list", "--json").json
+    assert (key["name"], key["holding"], key["waiting"]) == ("key:tasks.add", None, None)
+    assert queue["limit"] == {"concurrency": 2, "starts": 10, "period": 60.0}
+    assert task == facts
+    head, *lines = ask("limits", "list").out.splitlines()
+    assert head.split("  ")[0] == "limit"
+    assert [line.split()[0] for line in lines] == [key["name"], queue["name"], task["name"]]
+    assert "2 at once, 10 starts in 60 s" in lines[1]
+
+
+def test_in_a_narrow_terminal_nothing_is_cut(
+    ask: Any, put: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put("add", a=1)
+    ask("limits", "set", "queue:one-with-a-rather-long-name", "--concurrency", "2")
+    monkeypatch.setenv("COLUMNS", "40")
+    out = ask("limits", "list").out
+    assert "queue:one-with-a-rather-long-name\n" in out
+    assert "2 at once (code: nothing)" in out
+    assert "0 holding, 0 waiting" in out
+
+
+def test_without_limits_it_says_how_to_make_one(ask: Any, put: Any) -> None:
+    put("add", a=1)
+    done = ask("limits", "list")
+    assert (done.code, done.out) == (0, "")
+    assert "windlass limits set" in done.err
+    assert ask("limits", "list", "--json").json == []
+
+
+def test_a_reset_goes_back_to_the_code(ask: Any, put: Any, declare: Any) -> None:
+    put("add", a=1)
+    declare(concurrency=5)
+    ask("limits", "set", "queue:default", "--concurrency", "2")
+    line = ask("limits", "list").out.splitlines()[1]
+    assert ("2 at once" in line, "5 at once" in line) == (True, True)
+    done = ask("limits", "reset", "queue:default")
+    assert done.out == "queue:default: 5 at once, as the code says\n"
+    assert "the same" in ask("limits", "list").out
+    assert ask("limits", "reset", "queue:default", "--json").json["given"] is None
+
+
+def test_a_reset_of_what_no_code_declares_lets_all_pass(ask: Any, put: Any) -> None:
+    put("add", a=1)
+    ask("limits", "set", "queue:x", "--concurrency", "2")
+    assert ask("limits", "reset", "queue:x").out == "queue:x: no limit any more\n"
+    ask("limits", "set", "queue:x", "--concurrency", "2")
+    assert ask("limits", "reset", "queue:x", "--json").json == {"name": "queue:x", "limit": None}
+    assert ask("limits", "list", "--json").json == []
+
+
+def test_who_removes_what_code_declares_is_told_that_it_may_come_back(
+    ask: Any, put: Any, declare: Any
+) -> None:
+    put("add", a=1)
+    declare(concurrency=5)
+    done = ask("limits", "remove", "queue:default")
+    assert (done.code, done.out) == (0, "queue:default: no limit any more\n")
+    assert "if it still does, the limit is back" in " ".join(done.err.split())
+    ask("limits", "set", "queue:default", "--concurrency", "2")
+    assert ask("limits", "remove", "queue:default").err == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "why"),
+    [
+        (["set", "queue:x"], 2, "needs a concurrency, or a rate"),
+        (["set", "queue:x", "--rate", "ten"], 2, "write how many in which time"),
+        (["set", "queue:x", "--concurrency", "0"], 2, "from 1 to 100,000"),
+        (["set", "render", "--concurrency", "2"], 2, "write queue:NAME"),
+        (["reset", "queue:x"], 1, "queue:x has no limit"),
+        (["remove", "queue:x"], 1, "queue:x has no limit"),
+    ],
+)
+def test_what_is_wrong_is_told(ask: Any, put: Any, words: list[str], code: int, why: str) -> None:
+    put("add", a=1)
+    done = ask("limits", *words)
+    assert done.code == code
+    assert why in " ".join(done.err.split())
+
+
+def test_jobs_show_their_key_and_the_limit_that_they_wait_at(ask: Any, put: Any) -> None:
+    put("add", a=1)
+    ask("limits", "set", "key:tasks.add", "--concurrency", "1")
+    first, second = (put("add", a=2, run=False, options={"limit_key": "ada"}) for _ in range(2))
+    facts = ask("jobs", "show", second, "--json").json
+    assert (facts["limitKey"], facts["gate"]) == ("ada", "key:tasks.add")
+    out = ask("jobs", "show", second).out
+    assert "limit key     ada" in out
+    assert "waits at      key:tasks.add" in out
+    assert "at key:tasks.add" in ask("jobs", "list").out
+    why = ask("jobs", "why", second)
+    assert f"1 at once for key 'ada' of task tasks.add is reached by job {first}" in why.out
+    [reason] = ask("jobs", "why", second, "--json").json["reasons"]
+    assert reason["because"] == "limited"
+
+
+def test_a_key_is_given_with_the_enqueue(ask: Any) -> None:
+    made = ask("enqueue", "add", "a=1", "--limit-key", "ada", "-A", "tasks:app", "--json").json
+    assert made["limitKey"] == "ada"
