@@ -21,7 +21,7 @@ from windlass.stores.postgres.batch import Batch
 from windlass.stores.postgres.connection import Connection, Row
 from windlass.stores.postgres.engine import Engine
 from windlass.stores.postgres.hints import CHANNEL, Listener
-from windlass.stores.postgres.line import Line
+from windlass.stores.postgres.line import Line, _Trail
 from windlass.stores.postgres.queries import SQL
 from windlass.stores.postgres.writes import Writes
 
@@ -88,14 +88,12 @@ def a_claim_reads_only_priorities_that_it_knows() -> None:
     swap(Line, "_parts", planted)
 
 
-@caught_by(HERE + "test_line.py::test_a_job_whose_transaction_commits_late_is_found")
+@caught_by(
+    HERE + "test_line.py::test_a_job_whose_transaction_commits_late_is_found_by_the_next_claim"
+)
 def a_claim_never_looks_back() -> None:
     """Places in line are a cursor: a job that was numbered early and committed late is passed."""
-
-    def planted(self: Line, share: int) -> bool:
-        return bool(self._taken)
-
-    swap(Line, "_avoids_the_head", planted)
+    swap(_Trail, "start", property(lambda self: self._last + 1))
 
 
 @caught_by(

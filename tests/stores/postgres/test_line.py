@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 from uuid import uuid4
 
@@ -19,7 +21,7 @@ from windlass.store import Store
 from windlass.stores.postgres import PostgresStore
 from windlass.stores.postgres import line as lines
 from windlass.stores.postgres.connection import SETTINGS
-from windlass.stores.postgres.line import LONGEST, Line
+from windlass.stores.postgres.line import Line
 from windlass.stores.postgres.queries import SQL
 from windlass.stores.postgres.rows import columns
 from windlass.testing.clock import VirtualClock
@@ -36,7 +38,6 @@ def crowded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every line is, for every handle, and slow to read."""
     monkeypatch.setattr(lines, "MANY", -1)
     monkeypatch.setattr(lines, "SLOW", -1.0)
-    monkeypatch.setattr(lines, "EACH", 0.0)
 
 
 @pytest.fixture
@@ -48,19 +49,47 @@ def open_store(clock: VirtualClock, postgres_url: str) -> OpenStore:
 
 
 class _Connection:
-    """As much of one as `Line.ask` needs."""
+    """As much of one as a line needs: it counts one dead row, and sees the first living ones."""
+
+    def __init__(self, now: list[float], cost: float = 0.01) -> None:
+        self.now, self.cost = now, cost
+        self.heads: list[tuple[str, int, int]] = []
 
     async def fetchval(self, *_: object) -> int:
         return 1
 
+    async def fetch(self, *_: object, timeout: float) -> list[tuple[str, int, int]]:
+        self.now[0] += self.cost
+        return self.heads
 
-async def _crowded(now: list[float]) -> Line:
-    line = Line(lambda: now[0])
-    await line.ask(_Connection())  # type: ignore[arg-type]
-    line.ranges(["q"])  # the head
-    now[0] += 0.01  # which took as long as this, and is not looked at for a hundred times that
-    line.took([])
-    return line
+
+class Crowd:
+    """A line that was looked at and found slow, at a time that the test sets."""
+
+    def __init__(self, cost: float = 0.01) -> None:
+        self.now = [0.0]
+        self.connection: Any = _Connection(self.now, cost)
+        self.line = Line(lambda: self.now[0])
+
+    async def begin(self, *taken: tuple[int, int]) -> Line:
+        await self.line.ask(self.connection)
+        self.line.took([_row(*each) for each in taken])
+        await self.look()
+        return self.line
+
+    async def look(self, *heads: tuple[int, int]) -> bool:
+        self.connection.heads = [("q", *head) for head in heads]
+        return await self.line.look(self.connection, None)
+
+    def take(self, *places: int) -> None:
+        self.line.took([_row(0, place) for place in places])
+
+    def reads(self, priority: int, position: int) -> int:
+        """How many ranges of the next claim hold this place."""
+        return sum(
+            lowest <= priority <= highest and position > behind
+            for _, highest, lowest, behind in self.line.ranges(["q"])
+        )
 
 
 def _row(priority: int, position: int) -> JobRow:
@@ -70,85 +99,188 @@ def _row(priority: int, position: int) -> JobRow:
 places = st.tuples(st.integers(-3, 3), st.integers(1, 9))
 
 
-@given(taken=st.lists(places), place=places)
+@given(taken=st.lists(st.lists(places), max_size=6), place=places)
 async def test_every_place_is_read_once_unless_it_lies_behind(
-    taken: list[tuple[int, int]], place: tuple[int, int]
+    taken: list[list[tuple[int, int]]], place: tuple[int, int]
 ) -> None:
-    line = await _crowded([0.0])
-    line.took([_row(*each) for each in taken])
+    crowd = Crowd()
+    line = await crowd.begin()
+    long_ago: dict[int, int] = {}
+    for claim in taken:
+        crowd.now[0] += lines.TRAIL
+        line.took([_row(*each) for each in claim])
+    for priority, position in (each for claim in taken[:-1] for each in claim):
+        long_ago[priority] = max(long_ago.get(priority, 0), position)
 
     priority, position = place
-    reading = [
-        part for part in line.ranges(["q"]) if part[2] <= priority <= part[1] and position > part[3]
-    ]
+    reading = crowd.reads(priority, position)
 
-    behind = any(priority == p and position <= at for p, at in taken)
-    assert len(reading) == (0 if behind else 1)
+    assert reading <= 1
+    if position >= long_ago.get(priority, 0):
+        assert reading == 1
 
 
-@pytest.mark.parametrize(("idle", "least", "most"), [(False, 70, 100), (True, 400, 1000)])
-async def test_the_head_is_looked_at_for_a_small_part_of_the_time(
-    idle: bool, least: int, most: int
-) -> None:
-    now = [0.0]
-    line = await _crowded(now)
-    line.took([_row(0, 5)])
+async def test_claims_begin_at_what_was_taken_a_while_ago() -> None:
+    crowd = Crowd()
+    await crowd.begin((0, 1))
+    for second in range(1, 101):
+        crowd.now[0] += 1.0
+        crowd.take(10 * second)
 
-    looked = 0
-    for _ in range(1000):  # in a hundred seconds, looks that cost a hundredth of one
-        now[0] += 0.1
-        parts = line.ranges(["q"])
-        if idle and parts != lines.whole(["q"]):
-            parts = line.ranges_when_idle(["q"]) or parts
-        if parts == lines.whole(["q"]):
-            now[0] += 0.01
-            looked += 1
-        line.took([])
+    assert crowd.reads(0, 1000 - 20)  # two seconds
+    assert not crowd.reads(0, 1000 - 50)  # five
 
-    assert least < looked < most
-    now[0] += LONGEST
-    assert line.ranges(["q"]) == lines.whole(["q"])
-    assert line.ranges_when_idle(["q"]) is None  # that was it
+
+async def test_a_place_that_several_jobs_share_is_read_again() -> None:
+    crowd = Crowd()
+    await crowd.begin((0, 7))
+    for _ in range(10):
+        crowd.now[0] += 10 * lines.TRAIL
+        crowd.take(7)
+
+    assert crowd.reads(0, 7)
+    assert not crowd.reads(0, 6)
+
+
+async def test_however_quickly_jobs_are_taken_few_dead_rows_are_stepped_over() -> None:
+    crowd = Crowd()
+    await crowd.begin((0, 1))
+    crowd.now[0] += 0.1
+    crowd.take(1_000_000)
+
+    assert not crowd.reads(0, 1_000_000 - lines.MOST_PLACES - 1)
+    assert crowd.reads(0, 1_000_000 - lines.MOST_PLACES)
+
+
+async def test_a_look_that_sees_a_job_far_ahead_has_the_next_claims_begin_there() -> None:
+    crowd = Crowd()
+    await crowd.begin((0, 1))
+    crowd.take(100_000)
+    crowd.take(100_001)
+
+    assert not crowd.reads(0, 500)
+    assert await crowd.look((0, 500))
+    assert crowd.reads(0, 500)
+    crowd.take(500, 501)
+    assert crowd.reads(0, 502)  # there may be more
+    assert not crowd.reads(0, 499)
+    crowd.take(502, 100_002)
+    assert not crowd.reads(0, 502)  # there is none
+
+
+async def test_a_job_that_a_look_saw_and_no_claim_can_take_holds_up_one_claim_only() -> None:
+    crowd = Crowd()
+    await crowd.begin((0, 100_000))
+
+    assert await crowd.look((0, 500))
+    crowd.take()  # by a claim that had begun before
+    assert crowd.reads(0, 500)
+    crowd.take()
+    assert not crowd.reads(0, 500)
+
+
+async def test_a_look_that_sees_the_first_job_further_on_moves_the_beginning_on() -> None:
+    """Others may take all there is, and whoever gets nothing would step over more and more."""
+    crowd = Crowd()
+    await crowd.begin((0, 1))
+
+    assert not await crowd.look((0, 1_000_000))
+    assert not crowd.reads(0, 1)
+    assert crowd.reads(0, 1_000_000)
+
+
+@pytest.mark.parametrize(
+    ("cost", "least", "most"), [(0.01, 90, 100), (0.1, 17, 20), (0.5, 9, 10), (5.0, 6, 7)]
+)
+async def test_looks_take_a_small_part_of_the_time(cost: float, least: int, most: int) -> None:
+    crowd = Crowd(cost)
+    line = await crowd.begin((0, 5))
+
+    looks = 0
+    until = crowd.now[0] + 100
+    while crowd.now[0] < until:
+        crowd.now[0] += 0.1
+        if line.wants_a_look():
+            assert not line.wants_a_look()  # one at a time
+            looks += 1
+            await crowd.look()
+
+    assert least <= looks <= most
 
 
 async def test_a_line_that_is_quick_to_read_is_read_from_its_head(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(lines, "SLOW", 0.005)
-    monkeypatch.setattr(lines, "EACH", 50e-6)
-    now = [0.0]
-    line = await _crowded(now)
-    line.took([_row(0, 5)])
-    now[0] += 10
-    line.ranges(["q"])
-    now[0] += 0.02  # though it brought many
-    line.took([_row(0, place) for place in range(400)])
+    monkeypatch.setattr(lines, "SLOW", 0.002)
+    crowd = Crowd(cost=0.001)
+    line = await crowd.begin((0, 5))
 
     assert line.ranges(["q"]) == lines.whole(["q"])
+    crowd.connection.cost = 0.003
+    await crowd.look()
+    assert line.ranges(["q"]) != lines.whole(["q"])
+
+
+async def test_a_line_in_which_few_are_dead_is_neither_looked_at_nor_avoided(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    crowd = Crowd()
+    line = await crowd.begin((0, 5))
+    monkeypatch.setattr(lines, "MANY", 1)
+    crowd.now[0] += lines.ASK_EVERY
+    await line.ask(crowd.connection)
+    crowd.take(6)
+    crowd.now[0] += lines.LATEST
+
+    assert line.ranges(["q"]) == lines.whole(["q"])
+    assert not line.wants_a_look()
 
 
 async def test_priorities_without_number_are_read_as_one_range() -> None:
-    line = await _crowded([0.0])
-    line.took([_row(priority, 5) for priority in range(10_000)])
+    line = await Crowd().begin(*((priority, 5) for priority in range(10_000)))
 
     assert len(line.ranges(["q"])) <= 2 * lines.MOST_PRIORITIES + 1
 
 
-async def test_a_job_whose_transaction_commits_late_is_found(
+async def test_a_job_whose_transaction_commits_late_is_found_by_the_next_claim(
+    postgres_url: str,
+) -> None:
+    async with _late(postgres_url) as (store, late, commit):
+        await commit()
+
+        assert [row.id for row in await claim_all(store)] == [late.id]
+
+
+async def test_a_job_whose_transaction_commits_very_late_is_found_by_a_look(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lines, "SHARE_IDLE", 0)  # the head is looked at when there is nothing else
-    connection = await asyncpg.connect(postgres_url)
-    async with PostgresStore(postgres_url) as store:
+    monkeypatch.setattr(lines, "MOST_PLACES", 0)  # whatever stands before the last is far ahead
+    async with _late(postgres_url) as (store, late, commit):
+        await commit()
+        assert not await claim_all(store)
+        monkeypatch.setattr(lines, "SOONEST", 0.0)
+        monkeypatch.setattr(lines, "LATEST", 0.0)
+        assert not await claim_all(store)  # and has it looked for, beside
+
+        assert await store.wait(["default"], 20.0)
+        assert [row.id for row in await claim_all(store)] == [late.id]
+
+
+@asynccontextmanager
+async def _late(
+    url: str,
+) -> AsyncIterator[tuple[PostgresStore, NewJob, Callable[[], Awaitable[None]]]]:
+    """A job of a transaction that is still open when the one behind it has been taken."""
+    connection = await asyncpg.connect(url)
+    async with PostgresStore(url) as store:
         transaction = connection.transaction()
         await transaction.start()
         late = make_job()
         await store.within(connection).aenqueue([late])
         await store.enqueue([make_job()])
         assert len(await claim_all(store)) == 1
-        await transaction.commit()
-
-        assert [row.id for row in await claim_all(store)] == [late.id]
+        await asyncio.wait(store._shared._calls)  # a look at the line, which sees nothing yet
+        yield store, late, transaction.commit
     await connection.close()
 
 
@@ -180,11 +312,13 @@ async def _buffers(url: str, parts: Any) -> int:
 
 
 async def test_dead_rows_that_a_transaction_keeps_are_not_stepped_over(
-    postgres_url: str, held: None
+    postgres_url: str, held: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(lines, "MOST_PLACES", 100)
     async with PostgresStore(postgres_url) as store:
-        await store.enqueue([make_job() for _ in range(6000)])
-        for _ in range(5):
+        for _ in range(11):
+            await store.enqueue([make_job() for _ in range(1000)])
+        for _ in range(10):
             wish = Claim(token=uuid4(), worker="w", queues=[("default", 1000)])
             assert len(await store.claim(wish)) == 1000
         await execute(postgres_url, "VACUUM windlass_line")  # in vain

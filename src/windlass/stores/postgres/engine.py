@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from windlass.core.clock import Clock, Instant
@@ -38,11 +38,14 @@ class Engine:
 
     async def call(self, work: Work[T], *, whole: bool = False, checked: bool = True) -> T:
         """Do some work to its end, whoever waits for it."""
-        run = self.run(work, whole=whole, checked=checked)
-        task = asyncio.get_running_loop().create_task(run)
+        return await asyncio.shield(self.begin(self.run(work, whole=whole, checked=checked)))
+
+    def begin(self, call: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Have it done beside the rest, whoever waits for it; closing does."""
+        task = asyncio.get_running_loop().create_task(call)
         self._calls.add(task)
         task.add_done_callback(self._ended)
-        return await asyncio.shield(task)
+        return task
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._calls.discard(task)

@@ -64,13 +64,10 @@ async def claim(
         limits[queue] = limits.get(queue, 0) + limit
     limits = {queue: limit for queue, limit in limits.items() if limit}
     await line.ask(connection)
-    parts: list[Row] | None = line.ranges(list(limits))
-    taken: list[JobRow] = []
-    while parts is not None and not taken:
-        found = await _claim(connection, wish, now, limits, rows.columns(parts), timeout=timeout)
-        taken = [rows.claimed(record, wish) for record in found]
-        line.took(taken)
-        parts = line.ranges_when_idle(list(limits))
+    parts = rows.columns(line.ranges(list(limits)))
+    found = await _claim(connection, wish, now, limits, parts, timeout=timeout)
+    taken = [rows.claimed(record, wish) for record in found]
+    line.took(taken)
     place = {queue: index for index, queue in enumerate(limits)}
     taken.sort(key=attrgetter("position"))
     if len({(row.queue, row.priority) for row in taken}) > 1:

@@ -24,6 +24,7 @@ class Queries:
     claim: str
     claimable: str
     dead_in_line: str
+    heads: str
     extend: str
     held_leases: str
     succeed: str

@@ -800,3 +800,16 @@ SELECT count(*) FROM gone
 -- name: notify
 -- Nothing is lost with a hint, so nobody waits for the disk.
 SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)
+
+-- name: heads
+-- The first place that is alive in the line of each of these queues and priorities. What somebody is
+-- taking is among them: to lock it here would keep others from it.
+WITH clock AS MATERIALIZED (SELECT windlass_now($1) AS now)
+SELECT wanted.queue, wanted.priority, line.position
+FROM clock, unnest($2::text[], $3::integer[]) AS wanted (queue, priority), LATERAL (
+    SELECT position FROM windlass_line
+    WHERE queue = wanted.queue AND priority = wanted.priority
+        AND (expires_at IS NULL OR expires_at > clock.now)
+    ORDER BY queue, priority DESC, position
+    LIMIT 1
+) AS line

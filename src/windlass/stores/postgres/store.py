@@ -141,7 +141,15 @@ class PostgresStore(Store):
             return []
         taken = await engine.call(lambda c: self._claim(c, claim))
         self._writes.tell([row.id for row in taken])
+        if self._line.wants_a_look():
+            engine.begin(self._look_at_the_line())
         return taken
+
+    async def _look_at_the_line(self) -> None:
+        """Beside the claims; if it fails, there will be another."""
+        engine = self._shared
+        if await engine.run(lambda c: self._line.look(c, engine.now())):
+            self._hub.work.notify()
 
     async def _claim(self, connection: Connection, claim: Claim) -> list[JobRow]:
         await self._place.learn(connection)  # for whoever settles in a transaction of the task's
