@@ -28,6 +28,7 @@ from windlass.core.state import State
 from windlass.task import Registry
 from windlass.testing.factories import make_job
 from windlass.worker import fetcher
+from windlass.worker import lane as lanes
 from windlass.worker.attempt import Attempt
 
 T = TypeVar("T")
@@ -92,7 +93,7 @@ async def test_what_was_claimed_ahead_of_slow_neighbours_is_given_back_uncounted
     app: Windlass, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fetcher, "PATIENCE", 0.1)
-    monkeypatch.setattr(fetcher, "AHEAD", 1000.0)  # however slow this machine is, claim all of them
+    monkeypatch.setattr(lanes, "AHEAD", 1000.0)  # however slow this machine is, claim all of them
     go = asyncio.Event()
 
     @app.task
@@ -120,7 +121,7 @@ async def test_a_stop_gives_back_what_was_claimed_and_never_begun(
     app: Windlass, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fetcher, "PATIENCE", HOUR)
-    monkeypatch.setattr(fetcher, "AHEAD", 1000.0)
+    monkeypatch.setattr(lanes, "AHEAD", 1000.0)
     begun = asyncio.Event()
     ran = 0
 
@@ -149,7 +150,7 @@ async def test_a_job_canceled_while_it_waits_for_a_slot_never_begins(
     app: Windlass, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fetcher, "PATIENCE", HOUR)
-    monkeypatch.setattr(fetcher, "AHEAD", 1000.0)  # however slow this machine is, claim all of them
+    monkeypatch.setattr(lanes, "AHEAD", 1000.0)  # however slow this machine is, claim all of them
     go = asyncio.Event()
     ran: list[int] = []
 
@@ -472,10 +473,10 @@ async def test_a_job_that_was_running_when_a_worker_died_is_never_held_in_waitin
     dead = Claim(token=uuid7(), worker="dead", queues=[("default", 6)], lease=0.01)
     await app.client().store.claim(dead)
 
-    def look_far_ahead(lane: fetcher._Lane, now: float) -> None:
+    def look_far_ahead(lane: lanes.Lane, now: float) -> None:
         lane.target = 100
 
-    monkeypatch.setattr(fetcher._Lane, "pace", look_far_ahead)
+    monkeypatch.setattr(lanes.Lane, "pace", look_far_ahead)
 
     async def begun() -> bool:
         now = await states(jobs)
@@ -491,15 +492,15 @@ async def test_a_job_that_was_running_when_a_worker_died_is_never_held_in_waitin
 
 
 def test_a_look_that_is_too_short_does_not_forget_the_pace() -> None:
-    lane = fetcher._Lane("default", 10)
+    lane = lanes.Lane("default", 10)
     lane.pace(1.0)
     lane.ended = 2000
     lane.pace(1.1)
-    assert lane.target == fetcher.MAX_AHEAD
+    assert lane.target == lanes.MAX_AHEAD
 
     lane.ended = 10  # a few milliseconds after a claim that came when all slots were empty
     lane.pace(1.105)
-    assert lane.target == fetcher.MAX_AHEAD
+    assert lane.target == lanes.MAX_AHEAD
 
     lane.pace(1.3)  # but jobs that have become slow are seen
     assert lane.target == 5

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import TypeVar
 
 import pytest
 from tests.worker.build import PATIENCE, Spy, make_worker
@@ -15,6 +16,8 @@ from windlass.core.errors import StoreUnavailableError
 from windlass.core.state import State
 from windlass.core.transition import Answer, Transition
 from windlass.worker.attempt import Attempt, Why
+
+T = TypeVar("T")
 
 
 @pytest.fixture
@@ -89,6 +92,81 @@ async def test_a_store_that_is_away_does_not_hold_up_a_stop(app: Windlass) -> No
     worker.stop()
     await asyncio.wait_for(running, PATIENCE)
     assert (await job.arefresh()).state is State.RUNNING  # nobody could be told
+
+
+@pytest.mark.parametrize("patient", [False, True])
+@pytest.mark.parametrize("verb", ["claim", "stats"])
+async def test_a_call_that_is_never_answered_does_not_hold_up_a_stop(
+    app: Windlass, verb: str, patient: bool
+) -> None:
+    asked = asyncio.Event()
+
+    class Silent(Spy):
+        async def around(self, called: str, call: Callable[[], Awaitable[T]]) -> T:
+            if called == verb:
+                asked.set()
+                await asyncio.Event().wait()
+            return await call()
+
+    before = asyncio.all_tasks()
+    store = Silent(app.client().store.twin(), lambda _: None)
+    worker = make_worker(app, store, burst=True, grace=0.0, release=0.1)
+    running = asyncio.create_task(worker.run())
+    await asyncio.wait_for(asked.wait(), PATIENCE)
+    worker.stop(patient=patient)
+    await asyncio.wait_for(running, PATIENCE)
+    assert asyncio.all_tasks() == before
+
+
+async def test_what_a_claim_took_that_is_never_answered_is_left_to_its_lease(app: Windlass) -> None:
+    @app.task
+    async def task() -> None: ...
+
+    job = await task.aenqueue()
+    taken = asyncio.Event()
+
+    class Silent(Spy):
+        async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
+            answer = await call()
+            if verb == "claim":
+                taken.set()
+                await asyncio.Event().wait()
+            return answer
+
+    store = Silent(app.client().store.twin(), lambda _: None)
+    worker = make_worker(app, store, grace=0.0, release=0.1)
+    running = asyncio.create_task(worker.run())
+    await asyncio.wait_for(taken.wait(), PATIENCE)
+    worker.stop()
+    await asyncio.wait_for(running, PATIENCE)
+    assert (await job.arefresh()).state is State.RUNNING
+
+
+async def test_what_a_claim_brings_after_the_stop_is_given_back(app: Windlass) -> None:
+    @app.task
+    async def task() -> None: ...
+
+    job = await task.aenqueue()
+    taken, go = asyncio.Event(), asyncio.Event()
+
+    class Slow(Spy):
+        async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
+            answer = await call()
+            if verb == "claim":
+                taken.set()
+                await go.wait()
+            return answer
+
+    store = Slow(app.client().store.twin(), lambda _: None)
+    worker = make_worker(app, store, grace=0.0, release=PATIENCE)
+    running = asyncio.create_task(worker.run())
+    await asyncio.wait_for(taken.wait(), PATIENCE)
+    worker.stop()
+    await asyncio.sleep(0)
+    go.set()
+    await asyncio.wait_for(running, PATIENCE)
+    assert (await job.arefresh()).state is State.QUEUED
+    assert job.row.crash_count == 0
 
 
 async def test_a_worker_that_is_cancelled_again_and_again_leaves_nothing_behind(

@@ -6,9 +6,11 @@ of them what its slots would end within `AHEAD` at the pace just seen, so that q
 large batches and slow ones one by one. What waits here for longer than `PATIENCE`, because its
 neighbours turned out slow, is given back for others to run. A job that was running when a worker
 died never waits here: if this one dies, too, it would have counted for nothing. A claim whose
-answer was lost is repeated with its token. Stops: when told; what was claimed ahead is given back
-at once. A claim that is not answered yet is heard out beside the rest of the stop, by a question
-that takes nothing; what it took is given back. A crash leaves leases to run out.
+answer was lost is repeated with its token. Stops: when told, whether the store answers or not; what
+was claimed ahead is given back at once. A claim that is not answered yet is heard out beside the
+rest of the stop, if need be by a question that takes nothing; what it took is given back. Once the
+stop has no patience left, it is cut off, and what it took is left to its leases. A crash leaves
+leases to run out.
 """
 
 from __future__ import annotations
@@ -16,8 +18,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import deque
 from collections.abc import Callable, Iterable
+from typing import Any
 from uuid import UUID
 
 from windlass.core.errors import StoreError
@@ -32,56 +34,11 @@ from windlass.worker.attempt import Attempt
 from windlass.worker.batching import Call, Gatherer
 from windlass.worker.config import WorkerConfig
 from windlass.worker.context import RETRY_STORE
+from windlass.worker.lane import Lane
 from windlass.worker.trouble import Trouble
 
 log = logging.getLogger("windlass.worker")
-AHEAD = 0.1  # seconds of work
-MAX_AHEAD = 1000  # jobs of one queue
 PATIENCE = 1.0  # seconds
-
-
-class _Lane:
-    """One queue's slots, and what is claimed for them."""
-
-    __slots__ = (
-        "beside", "careful", "company", "ended", "filling", "free", "queue", "ready", "since",
-        "target",
-    )  # fmt: skip
-
-    def __init__(self, queue: str, slots: int) -> None:
-        self.queue = queue
-        self.free = slots
-        self.ready: deque[Attempt] = deque()  # of a batch, the first stands for all
-        self.beside = 0  # jobs that share a call with one of these
-        self.company = 0  # jobs that would be welcome in calls that are being gathered
-        self.target = 0  # how many to claim ahead
-        self.since = 0.0  # when it last looked how many it ends
-        self.ended = 0  # since then
-        self.filling = False
-        self.careful = False  # whether the last claim brought jobs that a worker may have died of
-
-    @property
-    def wants(self) -> int:
-        """Nothing while half of what was claimed ahead is still there: batches, not drops."""
-        waiting = len(self.ready) + self.beside
-        if waiting and 2 * waiting > self.target:
-            return 0
-        return self.free + self.target - waiting + self.company
-
-    def pace(self, now: float) -> None:
-        """Look ahead as far as the ends of late allow.
-
-        A look that is too short tells nothing: right after a claim that came when all slots were
-        empty, hardly any job can have ended.
-        """
-        elapsed = max(now - self.since, 1e-6)
-        if self.careful:
-            self.target = 0
-        elif elapsed < AHEAD and self.ended < self.target:
-            return
-        else:
-            self.target = min(MAX_AHEAD, int(self.ended / elapsed * AHEAD))
-        self.since, self.ended = now, 0
 
 
 class Fetcher:
@@ -109,7 +66,7 @@ class Fetcher:
         self._busy = busy
         self._tasks = tasks
         self._gatherer = Gatherer(tasks, self._ripe, patient=config.company)
-        self._lanes = {queue: _Lane(queue, slots) for queue, slots in config.queues.items()}
+        self._lanes = {queue: Lane(queue, slots) for queue, slots in config.queues.items()}
         self._stopping = asyncio.Event()
         self._room = asyncio.Event()
         self._trouble = Trouble("claiming")
@@ -137,6 +94,7 @@ class Fetcher:
     async def run(self) -> None:
         """Until told to stop, or (in a burst) until nothing is left to do."""
         token = uuid7()
+        self._told = asyncio.create_task(self._stopping.wait())
         tidying = asyncio.create_task(self._tidy())
         try:
             while not self._stopping.is_set():
@@ -151,7 +109,7 @@ class Fetcher:
                     token, self._asked = uuid7(), asyncio.get_running_loop().time()
                 try:
                     more = await self._claim(token, wanted)
-                    if not more:
+                    if not more and not self._stopping.is_set():
                         if self._config.burst and await self._done():
                             return
                         await self._wait([queue for queue, _ in wanted])
@@ -162,6 +120,7 @@ class Fetcher:
                         await asyncio.wait_for(self._stopping.wait(), RETRY_STORE)
         finally:
             tidying.cancel()
+            self._told.cancel()
             self._trouble.done()
             self._drop_all()
             if self._asked is not None:
@@ -176,7 +135,9 @@ class Fetcher:
         claim = Claim(token=token, worker=config.name, queues=wanted, lease=config.lease)
         # Cut off, it goes on: what it brings is ours, and is given back like all that waits here.
         self._asking = asyncio.ensure_future(self._store.claim(claim))
-        jobs = await asyncio.shield(self._asking)
+        if not await self._ended(self._asking):
+            return False
+        jobs = self._asking.result()
         self.last_claim = asyncio.get_running_loop().time()
         self._trouble.over()
         limits = dict(wanted)
@@ -195,6 +156,12 @@ class Fetcher:
         self._note_lull()
         return any(left <= 0 for left in limits.values())
 
+    async def _ended(self, call: asyncio.Future[Any]) -> bool:
+        """Wait for a call to the store to end; a stop does not wait for one."""
+        either: set[asyncio.Future[Any]] = {call, self._told}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        return call.done()
+
     async def heard_out(self) -> None:
         """Return when nothing that was claimed is unknown here, for as long as one has patience."""
         if self._hearing is not None:
@@ -202,8 +169,9 @@ class Fetcher:
 
     def give_up(self) -> None:
         """What is not known by now is left to its leases."""
-        if self._hearing is not None:
-            self._hearing.cancel()
+        for call in (self._hearing, self._asking):
+            if call is not None:
+                call.cancel()
 
     async def _hear_out(self, token: UUID) -> None:
         """Take what the last claim took, to give it back.
@@ -247,7 +215,7 @@ class Fetcher:
                 self._count(lane)
         return attempts
 
-    def _fill(self, lane: _Lane) -> None:
+    def _fill(self, lane: Lane) -> None:
         if lane.filling:  # what ends as soon as it begins comes back here: the loop below goes on
             return
         lane.filling = True
@@ -324,12 +292,12 @@ class Fetcher:
             if lane.wants:
                 self._room.set()
 
-    def _count(self, lane: _Lane) -> None:
+    def _count(self, lane: Lane) -> None:
         lane.company = self._gatherer.company(lane.queue)
         calls = [attempt.call for attempt in lane.ready if attempt.call is not None]
         lane.beside = sum(len(call.attempts) - 1 for call in calls)
 
-    def _look_for_company(self, lane: _Lane, *, more: bool) -> None:
+    def _look_for_company(self, lane: Lane, *, more: bool) -> None:
         """Begin what has no reason to wait; jobs of other tasks that came along go back."""
         alone = [attempt for attempt in lane.ready if attempt.call is None]
         surplus = len(alone) - lane.target
@@ -379,7 +347,13 @@ class Fetcher:
         One that runs elsewhere may: its worker may be dead. One whose task is unknown here waits
         for another worker.
         """
-        return not self._busy() and not await self._waiting()
+        if self._busy():
+            return False
+        look = asyncio.ensure_future(self._waiting())
+        try:
+            return await self._ended(look) and not look.result()
+        finally:
+            look.cancel()
 
     async def _waiting(self) -> bool:
         stats = await self._store.stats()
