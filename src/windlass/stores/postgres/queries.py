@@ -45,6 +45,7 @@ class Queries:
     get_steps: str
     add_rollups: str
     rollups: str
+    overdue: str
     due: str
     expired: str
     lock_upkeep: str

@@ -813,3 +813,10 @@ FROM clock, unnest($2::text[], $3::integer[]) AS wanted (queue, priority), LATER
     ORDER BY queue, priority DESC, position
     LIMIT 1
 ) AS line
+
+-- name: overdue
+-- An idle worker's sweep is this. While anything runs, `expired` has to read its jobs.
+SELECT coalesce((
+    SELECT at <= windlass_now($1) FROM windlass_waiting WHERE at IS NOT NULL
+    ORDER BY at, n LIMIT 1
+), false) OR (SELECT true FROM windlass_lease ORDER BY token LIMIT 1) IS NOT NULL
