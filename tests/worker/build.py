@@ -74,6 +74,13 @@ async def eventually(look: Callable[[], Awaitable[bool]]) -> None:
             await asyncio.sleep(0.01)
 
 
+def happened() -> asyncio.Event:
+    """What others wait for is there."""
+    event = asyncio.Event()
+    event.set()
+    return event
+
+
 def running(event: Event) -> bool:
     return event.data.get("status") == "running"
 

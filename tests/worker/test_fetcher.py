@@ -370,7 +370,7 @@ async def test_any_number_of_jobs_may_end_as_soon_as_they_begin(app: Windlass) -
         claimed=lambda rows, asked: [Attempt(row, row.lease, asked) for row in rows],
         begin=begin,
         give_back=lambda _: None,
-        busy=lambda: False,
+        busy=asyncio.Event(),
         tasks=Registry(),
     )
     await asyncio.wait_for(fetching.run(), PATIENCE)
@@ -401,7 +401,7 @@ async def test_a_repeated_claim_counts_its_leases_from_the_first_call(app: Windl
         claimed=claimed,
         begin=lambda attempt: fetching.freed(attempt.job.queue),
         give_back=lambda _: None,
-        busy=lambda: False,
+        busy=asyncio.Event(),
         tasks=Registry(),
     )
     await asyncio.wait_for(fetching.run(), PATIENCE)

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.worker.build import PATIENCE, Spy, running, until, working
+from tests.worker.build import PATIENCE, Spy, happened, running, until, working
 
 from windlass import Context, State, Windlass
 from windlass.core.clock import SECOND
@@ -149,7 +149,9 @@ async def test_attempts_that_are_over_before_the_next_look_cost_no_read(app: Win
         return [Lease(uuid7(), 1, uuid7())]
 
     reads = Reads(app.client().store)
-    follower = Follower(reads, 0.001, running=always_another, on_cancel=lambda _: None)
+    follower = Follower(
+        reads, 0.001, running=always_another, on_cancel=lambda _: None, busy=happened()
+    )
     following = asyncio.create_task(follower.run())
     await asyncio.wait_for(enough.wait(), PATIENCE)
     following.cancel()
@@ -178,6 +180,7 @@ async def test_a_store_that_is_away_does_not_end_the_following(app: Windlass) ->
         0.001,
         running=lambda: [row.lease],
         on_cancel=lambda lease: cancelled.set(),
+        busy=happened(),
     )
     following = asyncio.create_task(follower.run())
     await asyncio.wait_for(cancelled.wait(), PATIENCE)

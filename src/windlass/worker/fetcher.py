@@ -44,7 +44,7 @@ PATIENCE = 1.0  # seconds
 class Fetcher:
     """`claimed` takes what a claim answered; `begin` starts one of them; `give_back` releases.
 
-    `busy` tells whether anything claimed is still to be settled.
+    `busy` is set while anything claimed is still to be settled.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Fetcher:
         claimed: Callable[[list[JobRow], float], list[Attempt]],
         begin: Callable[[Attempt], None],
         give_back: Callable[[Attempt], None],
-        busy: Callable[[], bool],
+        busy: asyncio.Event,
         tasks: Registry,
     ) -> None:
         self._store = store
@@ -312,6 +312,7 @@ class Fetcher:
     async def _tidy(self) -> None:
         """Give back what waited too long, oldest first."""
         while True:
+            await self._busy.wait()
             await asyncio.sleep(PATIENCE / 2)
             before = asyncio.get_running_loop().time() - PATIENCE
             for lane in self._lanes.values():
@@ -347,7 +348,7 @@ class Fetcher:
         One that runs elsewhere may: its worker may be dead. One whose task is unknown here waits
         for another worker.
         """
-        if self._busy():
+        if self._busy.is_set():
             return False
         look = asyncio.ensure_future(self._waiting())
         try:

@@ -1,8 +1,9 @@
 """Brings a cancel to a running attempt at once, not only with its next extension.
 
-Waits for: its interval. Guarantees: one read for all attempts together, at most one per interval,
-and none for attempts shorter than that, so that quick jobs cost nothing. Stops: when cancelled. A
-crash, or a store that is away, leaves cancels to the keeper.
+Waits for: attempts, and while there are any, for its interval. Guarantees: one read for all
+attempts together, at most one per interval, and none for attempts shorter than that, so that quick
+jobs cost nothing. Stops: when cancelled. A crash, or a store that is away, leaves cancels to the
+keeper.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from windlass.store import Store
 
 
 class Follower:
+    """`busy` is set while there are leases in `running`."""
+
     def __init__(
         self,
         store: Store,
@@ -24,7 +27,9 @@ class Follower:
         *,
         running: Callable[[], Iterable[Lease]],
         on_cancel: Callable[[Lease], object],
+        busy: asyncio.Event,
     ) -> None:
+        self._busy = busy
         self._store = store
         self._interval = interval
         self._running = running
@@ -33,6 +38,7 @@ class Follower:
     async def run(self) -> None:
         before: set[Lease] = set()
         while True:
+            await self._busy.wait()
             await asyncio.sleep(self._interval)
             now = set(self._running())
             if asked := list(before & now):

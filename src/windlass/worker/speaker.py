@@ -1,9 +1,9 @@
 """Stores what running tasks say: progress, logs, warnings.
 
-Waits for: its tick. Guarantees: at most one write per attempt in `FLUSH`, all that are due together
-in one transaction; the first word of an attempt is out after a tick. What the store cannot take now
-is kept and goes later, at the latest with the settle. Stops: when cancelled. A crash loses what was
-said since the last write, and nothing else.
+Waits for: attempts, and while there are any, for its tick. Guarantees: at most one write per
+attempt in `FLUSH`, all that are due together in one transaction; the first word of an attempt is
+out after a tick. What the store cannot take now is kept and goes later, at the latest with the
+settle. Stops: when cancelled. A crash loses what was said since the last write, and nothing else.
 """
 
 from __future__ import annotations
@@ -23,13 +23,18 @@ FLUSH = 0.5
 
 
 class Speaker:
-    """`attempts` are those under way; `on_lost` is told of one whose lease is gone."""
+    """`attempts` are those under way; `on_lost` is told of one whose lease is gone.
+
+    `busy` is set while there are any.
+    """
 
     def __init__(
         self,
         attempts: Callable[[], Iterable[Attempt]],
         on_lost: Callable[[Attempt], None],
+        busy: asyncio.Event,
     ) -> None:
+        self._busy = busy
         self._attempts = attempts
         self._on_lost = on_lost
         self._trouble = Trouble("storing what jobs say")
@@ -37,6 +42,7 @@ class Speaker:
     async def run(self) -> None:
         clock = asyncio.get_running_loop().time
         while True:
+            await self._busy.wait()
             await asyncio.sleep(TICK)
             before = clock() - FLUSH
             due = [

@@ -72,6 +72,7 @@ class Worker:
         self._attempts: dict[Lease, Attempt] = {}
         self._settled = asyncio.Event()  # set while there are none
         self._settled.set()
+        self._busy = asyncio.Event()  # set while there are some
         self._hurry = asyncio.Event()  # set when a stop is to end within the grace
         self._broken: BaseException | None = None
         self._fetcher = Fetcher(
@@ -80,7 +81,7 @@ class Worker:
             claimed=self._claimed,
             begin=self._begin,
             give_back=self._give_back,
-            busy=lambda: bool(self._attempts),
+            busy=self._busy,
             tasks=tasks,
         )
         self._children = Children(
@@ -218,8 +219,11 @@ class Worker:
             config.follow,
             running=lambda: self._attempts,
             on_cancel=lambda lease: self._end(lease, Why.CANCEL),
+            busy=self._busy,
         )
-        speaker = Speaker(self._attempts.values, on_lost=lambda it: self._lost(it.lease))
+        speaker = Speaker(
+            self._attempts.values, on_lost=lambda it: self._lost(it.lease), busy=self._busy
+        )
         settling = self._settler.run(self._fetcher.lull)
         cleaning = self._cleaner.run(CLEAN_EVERY * config.sweep)
         kit = self._kit
@@ -244,6 +248,7 @@ class Worker:
             self._attempts |= group
         if attempts:
             self._settled.clear()
+            self._busy.set()
         return attempts
 
     def _begin(self, attempt: Attempt) -> None:
@@ -325,6 +330,7 @@ class Worker:
             self._attempts.pop(lease, None)
         if not self._attempts:
             self._settled.set()
+            self._busy.clear()
             self._fetcher.nudge()
 
     def _end(self, lease: Lease, why: Why) -> None:
