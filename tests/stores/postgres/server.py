@@ -16,7 +16,7 @@ from windlass.stores.postgres import PostgresConfig, PostgresStore
 
 TABLES = (
     "job", "edge", "line", "lease", "waiting", "key", "ended", "trouble", "log", "step", "rollup",
-    "record",
+    "record", "parked", "gate", "pass", "knock",
 )  # fmt: skip
 CLEAN = ";".join(f"DELETE FROM windlass_{table}" for table in TABLES)
 

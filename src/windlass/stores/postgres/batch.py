@@ -18,6 +18,7 @@ from asyncpg.exceptions import LockNotAvailableError
 from windlass.core import decide
 from windlass.core.clock import Instant, minute_of
 from windlass.core.event import ATTEMPT
+from windlass.core.gate import touched
 from windlass.core.state import FINAL, State, Trigger
 from windlass.core.transition import Answer, Decision
 from windlass.stores.postgres import rows
@@ -33,12 +34,17 @@ Edge: TypeAlias = tuple[int, UUID, int, UUID, int, bool]
 class Kept:
     """A job in the batch: as it was found, and as it stands by now."""
 
-    __slots__ = ("before", "logged", "n", "owner", "priority", "requeued", "row", "unique_key")
+    __slots__ = (
+        "before", "limit_key", "logged", "n", "owner", "priority", "requeued", "row", "turn",
+        "unique_key",
+    )  # fmt: skip
 
     def __init__(self, record: Row) -> None:
         self.row = self.before = rows.standing(record)
         self.n, self.priority, self.owner, self.unique_key, self.logged = tuple(record)[39:44]
+        self.limit_key: str | None = record[49]
         self.requeued = False
+        self.turn: int | None = None  # its place in line, unless the server gives it
 
 
 class Batch:
@@ -47,6 +53,7 @@ class Batch:
         self.work = False  # something may have become claimable
         self.touched: list[UUID] = []
         self.held: set[UUID] = set()  # jobs that somebody else has locked
+        self.gates: set[str] = set()  # that may have room, or somebody new
         self._connection = connection
         self._shard = shard
         self._kept: dict[UUID, Kept] = {}
@@ -192,6 +199,7 @@ class Batch:
             yield child
 
     def _write(self, kept: Kept, decision: Decision) -> None:
+        self.gates.update(touched(kept.row, decision))
         if decision.changes:
             self._change(kept, decision)
         tally = decision.tally
@@ -225,12 +233,14 @@ class Batch:
         changed, self._changed = list(self._changed.values()), {}
         if not changed:
             return
+        await self._give_turns([kept for kept in changed if _requeued(kept)])
         for piece in rows.portions([_saved(kept) for kept in changed], 28):
             await self._execute(SQL.save, piece)
         for kept in changed:
             if kept.before.state is State.RUNNING is not kept.row.state and kept.before.token:
                 self._ends[kept.before.token] += 1
         await self._execute(SQL.leave_line, _left_line(changed))
+        await self._execute(SQL.leave_gate, _left_gate(changed))
         await self._execute(SQL.leave_waiting, _left_waiting(changed))
         await self._execute(SQL.list_ended, _ended(changed))
         log, self._log = self._log, []
@@ -249,6 +259,25 @@ class Batch:
                 del self._kept[kept.row.id]
             kept.before = kept.row
 
+    async def _give_turns(self, queued: list[Kept]) -> None:
+        """Where jobs with keys come to stand, each behind those before it."""
+        if all(kept.limit_key is None for kept in queued):
+            return
+        wanted = [(k.row.queue, k.row.gate, k.priority, k.limit_key) for k in queued]
+        found = await self._connection.fetch(SQL.turns, *rows.columns(wanted))
+        firsts: dict[tuple[object, ...], int] = {}  # of lines where nobody stood
+        lasts: dict[tuple[object, ...], int] = {}
+        for kept, (queue, gate, *own), (number, turn) in zip(queued, wanted, found, strict=True):
+            line = (gate, None if gate else queue, kept.priority)
+            if kept.limit_key is None:
+                its: int = number
+            elif (*line, *own) in lasts:
+                its = lasts[*line, *own] + 1
+            else:
+                its = firsts.get(line, number) if turn is None else turn
+            firsts.setdefault(line, its)
+            kept.turn = lasts[*line, *own] = its
+
     async def link(self, edges: Sequence[Edge]) -> None:
         """Store who depends on whom; of those waited for, that they are awaited."""
         await self._execute(SQL.put_edges, edges)
@@ -263,8 +292,15 @@ class Batch:
                     kept.row = replace(kept.row, awaited=True)
 
     async def finish(self) -> None:
-        """Write the rest, and what others may be waiting for: the lease rows, then the counts."""
+        """Write the rest, and let in whom that makes room for.
+
+        Then comes what others may be waiting for: the lease rows, then the counts.
+        """
         await self.flush()
+        if self.gates:
+            let_in = await self._connection.fetchval(SQL.admit, list(self.gates), self.now)
+            self.touched += let_in
+            self.work = self.work or bool(let_in)
         await self._execute(SQL.count_down, sorted(self._ends.items()))
         tallies = sorted((*key, *sums) for key, sums in self._tallies.items())
         await self._execute(SQL.add_rollups, tallies, self._shard)
@@ -276,16 +312,30 @@ class Batch:
 
 def _saved(kept: Kept) -> Row:
     row = kept.row
-    kept.requeued = kept.requeued and row.state is State.QUEUED
     waits, at = rows.waiting(row)
-    return (kept.n, *rows.saved(row), kept.logged, kept.requeued, waits, at)
+    return (kept.n, *rows.saved(row), kept.logged, kept.requeued, kept.turn, waits, at)
+
+
+def _requeued(kept: Kept) -> bool:
+    """Whether it comes into line, or to a gate, and is still there when it is written."""
+    row = kept.row
+    kept.requeued = kept.requeued and (row.state is State.QUEUED or row.gate is not None)
+    return kept.requeued
 
 
 def _left_line(changed: list[Kept]) -> list[Row]:
     return [
-        (kept.row.queue, kept.priority, kept.before.position)
+        (kept.row.queue, kept.priority, kept.before.position, kept.row.id)
         for kept in changed
         if kept.before.state is State.QUEUED and kept.row.state is not State.QUEUED
+    ]
+
+
+def _left_gate(changed: list[Kept]) -> list[Row]:
+    return [
+        (kept.before.gate, kept.priority, kept.before.position, kept.row.id)
+        for kept in changed
+        if kept.before.gate is not None and kept.row.gate is None
     ]
 
 

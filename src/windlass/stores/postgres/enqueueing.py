@@ -27,6 +27,7 @@ from windlass.core.enqueue import (
 from windlass.core.errors import RequestError
 from windlass.core.job import JobRow, NewJob
 from windlass.core.state import State
+from windlass.core.value import pair
 from windlass.stores.postgres import rows
 from windlass.stores.postgres.batch import Batch, Edge
 from windlass.stores.postgres.connection import Connection, Row
@@ -54,21 +55,44 @@ def check(new: NewJob, rule: Callable[[NewJob], None] = jobs.check) -> Enqueued 
     return None
 
 
+class Limited(Exception):  # noqa: N818 - no fault: there is another way
+    """Some of these jobs have to pass a gate. Nothing was stored."""
+
+
+@pair
+class _Stored:
+    """What the server gave a new job. Whoever has to pass a gate may have passed by the end."""
+
+    serial: int
+    at: Instant
+    position: int | None
+    gates: tuple[str, ...]
+
+
 async def _insert(
-    connection: Connection, values: Sequence[Row], now: Instant | None
-) -> dict[UUID, tuple[int, Instant]]:
-    """Serial and instant of each job that was stored; whoever is missing met another one."""
-    stored: dict[UUID, tuple[int, Instant]] = {}
+    connection: Connection, values: Sequence[Row], now: Instant | None, *, gated: bool = False
+) -> dict[UUID, _Stored]:
+    """Each job that was stored; whoever is missing met another one.
+
+    If somebody has to pass a gate, the caller has to see to that, and says so by `gated`.
+    """
+    stored: dict[UUID, _Stored] = {}
     for piece in rows.portions(values, rows.PAYLOAD):
-        for job_id, n, at in await connection.fetch(SQL.insert_jobs, now, *rows.columns(piece)):
-            stored.setdefault(job_id, (n, at))
+        found = await connection.fetch(SQL.insert_jobs, now, *rows.columns(piece), gated)
+        for job_id, n, at, position, gates in found:
+            if job_id is None:
+                raise Limited
+            stored.setdefault(job_id, _Stored(n, at, position, tuple(gates or ())))
     return stored
 
 
 async def plain(
     connection: Connection, wanted: Sequence[NewJob], now: Instant | None
 ) -> list[Enqueued]:
-    """Jobs that only their ids can stand in the way of; nothing is looked up unless one does."""
+    """Jobs that only their ids can stand in the way of; nothing is looked up unless one does.
+
+    Raises `Limited` if a limit is set for one of them.
+    """
     shared = rows.alike(wanted) if check(wanted[0]) is None else None
     rule = jobs.check if shared is None else jobs.check_own  # the rest is what the first has
     answers = [check(new, rule) for new in wanted]
@@ -93,6 +117,8 @@ async def _alike(
         [[numbers, at]] = await connection.fetch(SQL.insert_alike, now, ids, payloads, *shared)
     except asyncpg.UniqueViolationError:
         return None
+    if numbers is None:
+        raise Limited
     made = EnqueueStatus.CREATED
     return [Enqueued(made, new, at, n) for new, n in zip(wanted, numbers, strict=True)]
 
@@ -104,13 +130,20 @@ async def _one_by_one(
     answers: list[Enqueued | None] = []
     for new in wanted:
         given = stored.pop(new.id, None)  # a second one with this id has met the first
-        made = given and Enqueued(EnqueueStatus.CREATED, new, given[1], given[0])
-        answers.append(made)
+        answers.append(None if given is None else _made(new, given))
     met = [new.id for new, answer in zip(wanted, answers, strict=True) if answer is None]
     found = await _by_id(connection, met) if met else {}
     return [
         answer or _met(new, found.get(new.id)) for new, answer in zip(wanted, answers, strict=True)
     ]
+
+
+def _made(new: NewJob, given: _Stored) -> Enqueued:
+    made = Enqueued(EnqueueStatus.CREATED, new, given.at, given.serial)
+    if given.position in {None, given.serial}:
+        return made
+    row = jobs.birth(new, given.at, given.serial)
+    return replace(made, existing=replace(row, position=given.position))
 
 
 def _met(new: NewJob, row: JobRow | None) -> Enqueued:
@@ -186,6 +219,7 @@ class Desk:
         self._stored: dict[UUID, JobRow] = {}  # as they came to be
         self._fresh: set[UUID] = set()  # jobs that were not there before this call
         self._parents_named: set[UUID] = set()
+        self._gated: set[UUID] = set()  # those of them that have to pass a gate
 
     async def look_up(self, wanted: Sequence[NewJob]) -> None:
         """Read every job that these could meet; those that may have to give way are locked."""
@@ -285,6 +319,18 @@ class Desk:
             for new, answer in zip(wanted, answers, strict=True)
         ]
 
+    async def as_they_stand(self, answers: Sequence[Enqueued]) -> list[Enqueued]:
+        """Once the gates were looked at: some have passed."""
+        if not self._gated:
+            return list(answers)
+        found = await _by_id(self._connection, self._gated)
+        return [
+            answer
+            if answer.existing is None or answer.existing.id not in found
+            else replace(answer, existing=found[answer.existing.id])
+            for answer in answers
+        ]
+
     async def _end_with(self, job_id: UUID, lost: Parent) -> None:
         """What it depends on was lost before it came."""
         await self._flush()
@@ -320,12 +366,15 @@ class Desk:
         given = [
             rows.insertion(new, row.root_id, row.last_step, row.waiting_for) for row, new, *_ in run
         ]
-        numbers = await _insert(connection, given, self._batch.now)
-        if len(numbers) < len(run):
+        made = await _insert(connection, given, self._batch.now, gated=True)
+        if len(made) < len(run):
             raise Overtaken
         for row, new, origin, _ in run:
-            n = numbers[row.id][0]
-            stored = replace(row, serial=n, position=None if row.position is None else n)
+            n, its = made[row.id].serial, made[row.id]
+            stored = replace(row, serial=n, position=its.position, gates=its.gates)
+            if its.gates:
+                self._batch.gates.update(its.gates)
+                self._gated.add(row.id)
             self._stored[row.id] = stored
             self._remember(stored)
             if origin is not None:
@@ -334,7 +383,7 @@ class Desk:
                 if new.resume:
                     await connection.execute(SQL.copy_steps, n, origin.serial)
         keys = [
-            (row.owner, row.task, row.unique_key, numbers[row.id][0])
+            (row.owner, row.task, row.unique_key, made[row.id].serial)
             for row, *_ in run
             if row.unique_key is not None
         ]
@@ -414,7 +463,8 @@ async def _keyed(
         error = error or refusal(jobs_, desk.rivals)
         if error is not None:
             return [Enqueued(EnqueueStatus.REFUSED, new, error=error) for new in wanted], batch
-    for place, answer in zip(free, await desk.enqueue(jobs_), strict=True):
-        answers[place] = answer
+    stored = await desk.enqueue(jobs_)
     await batch.finish()
+    for place, answer in zip(free, await desk.as_they_stand(stored), strict=True):
+        answers[place] = answer
     return answers, batch

@@ -69,7 +69,7 @@ async def claim(
     taken = [rows.claimed(record, wish) for record in found]
     line.took(taken)
     place = {queue: index for index, queue in enumerate(limits)}
-    taken.sort(key=attrgetter("position"))
+    taken.sort(key=attrgetter("position", "id"))
     if len({(row.queue, row.priority) for row in taken}) > 1:
         taken.sort(key=lambda row: (place.get(row.queue, 0), -row.priority))
     return taken
@@ -160,19 +160,22 @@ def _kinds(wishes: Sequence[Transition]) -> tuple[list[UUID], bytes, list[int], 
 
 async def succeed(
     connection: Connection, wishes: Sequence[Transition], now: Instant | None, shard: int
-) -> set[UUID]:
-    """Settle what still holds; the rest is for `apply` to decide about."""
+) -> tuple[set[UUID], list[UUID]]:
+    """Settle what still holds, and whom that lets in; the rest is for `apply` to decide about."""
     order = [(wish, wish.result) for wish in sorted(wishes, key=attrgetter("job_id"))]
     done: set[UUID] = set()
+    let_in: list[UUID] = []
     with contextlib.suppress(LockNotAvailableError):  # somebody has one of them: see there
         for piece in rows.portions(order, 1):
             ids, *leases = _kinds([wish for wish, _ in piece])
             results = [result for _, result in piece]
             alike = results.count(results[0]) == len(results)
             result = ((), results[0]) if alike else (results, None)
-            [[count, some]] = await connection.fetch(SQL.succeed, now, ids, *leases, *result, shard)
+            found = await connection.fetch(SQL.succeed, now, ids, *leases, *result, shard)
+            [[count, some, came]] = found
             done.update(ids if count == len(ids) else some or ())
-    return done
+            let_in += came or ()
+    return done, let_in
 
 
 async def apply(

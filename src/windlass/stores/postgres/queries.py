@@ -37,6 +37,12 @@ class Queries:
     count_down: str
     leave_waiting: str
     leave_line: str
+    leave_gate: str
+    turns: str
+    admit: str
+    look_again: str
+    idle_gates: str
+    drop_gates: str
     drop_line: str
     list_ended: str
     insert_log: str

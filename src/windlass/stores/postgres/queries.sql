@@ -6,7 +6,8 @@
 -- name: insert_jobs
 -- All of an enqueue in one statement: the rows, their places in line, and who waits outside of it.
 -- The rule is core's `job.opening`, and the model compares the two. A job whose id or request id is
--- taken is left out, and the answer shows it. Numbers are given in the order of the call.
+-- taken is left out, and the answer shows it. Numbers are given in the order of the call. Where
+-- somebody has to pass a gate, the caller has to see to that ($28); else nothing is stored.
 WITH clock AS MATERIALIZED (SELECT windlass_now($1) AS now),
 new AS MATERIALIZED (
     SELECT nextval('windlass_serial') AS n, clock.now,
@@ -16,39 +17,63 @@ new AS MATERIALIZED (
         $2::uuid[], $3::text[], $4::text[], $5::bytea[], $6::integer[], $7::text[], $8::bigint[],
         $9::text[], $10::text[], $11::text[], $12::text[], $13::bytea[], $14::text[], $15::text[],
         $16::uuid[], $17::uuid[], $18::text[], $19::boolean[], $20::bigint[], $21::bigint[],
-        $22::bigint[], $23::bigint[], $24::bigint[], $25::text[], $26::uuid[]
+        $22::bigint[], $23::bigint[], $24::bigint[], $25::text[], $26::uuid[], $27::text[]
     ) AS given (
         id, queue, task, payload, priority, policy, lease, owner, team, tags, headers, digest,
         request_id, unique_key, retry_of, root_id, last_step, hold, delay, run_at, expires_in,
-        expires_at, waiting_for, on_parent, flow_id
+        expires_at, waiting_for, on_parent, flow_id, limit_key
     )
+),
+gated AS MATERIALIZED (
+    SELECT new.*, hold OR due > now OR waiting_for IS NOT NULL AS later,
+        CASE WHEN EXISTS (SELECT FROM windlass_record WHERE kind = 'limit')
+            THEN windlass_gates(queue, task, limit_key) END AS gates
+    FROM new
+),
+turned AS MATERIALIZED (
+    SELECT gated.*, CASE WHEN NOT later THEN gates[1] END AS gate,
+        CASE WHEN limit_key IS NOT NULL AND NOT later
+            THEN windlass_turn(queue, gates[1], priority, limit_key) END AS turn
+    FROM gated
+),
+opened AS MATERIALIZED (
+    SELECT turned.*, NOT later AND gate IS NULL AS queued, CASE WHEN later THEN NULL
+        WHEN limit_key IS NULL THEN n
+        ELSE coalesce(turn, min(n) OVER same_line) + row_number() OVER same_key - 1 END AS place
+    FROM turned
+    WINDOW same_line AS (PARTITION BY later, gate, CASE WHEN gate IS NULL THEN queue END, priority),
+        same_key AS (PARTITION BY later, gate, CASE WHEN gate IS NULL THEN queue END, priority,
+            limit_key ORDER BY n)
 ),
 job AS (
     INSERT INTO windlass_job (
         id, queue, task, created_at, expires_at, state, trigger, held, position, due_at, queued_at,
         updated_at, seq, queued_seq, last_step, n, payload, priority, policy, lease, owner, team,
         tags, headers, request_id, digest, unique_key, retry_of, root_id, waiting_for, on_parent,
-        flow_id
+        flow_id, limit_key, gates, gate
     )
     SELECT
         id, queue, task, now, expires,
-        CASE WHEN later THEN 'created' ELSE 'queued' END, 'enqueue', hold,
-        CASE WHEN NOT later THEN n END, CASE WHEN due > now THEN due END,
-        CASE WHEN NOT later THEN now END, now,
-        CASE WHEN later THEN 1 ELSE 2 END, CASE WHEN later THEN 0 ELSE 2 END,
+        CASE WHEN queued THEN 'queued' ELSE 'created' END, 'enqueue', hold,
+        place, CASE WHEN due > now THEN due END,
+        CASE WHEN queued THEN now END, now,
+        CASE WHEN queued THEN 2 ELSE 1 END, CASE WHEN queued THEN 2 ELSE 0 END,
         last_step, n, payload, priority, policy, lease, owner, team, tags::text[], headers,
         request_id, digest, unique_key, retry_of, root_id, coalesce(waiting_for, 0),
-        coalesce(on_parent, 'cancel'), flow_id
-    FROM (
-        SELECT *, hold OR due > now OR waiting_for IS NOT NULL AS later FROM new
-    ) AS opened
+        coalesce(on_parent, 'cancel'), flow_id, limit_key, gates, gate
+    FROM opened WHERE $28 OR NOT EXISTS (SELECT FROM gated WHERE gates IS NOT NULL)
     ON CONFLICT DO NOTHING
     RETURNING id, n, queue, priority, state, held, position, queued_at, due_at, expires_at,
-        waiting_for
+        waiting_for, limit_key, gate
 ),
 line AS (
-    INSERT INTO windlass_line (queue, priority, position, id, queued_at, expires_at)
-    SELECT queue, priority, position, id, queued_at, expires_at FROM job WHERE state = 'queued'
+    INSERT INTO windlass_line (queue, priority, position, id, queued_at, expires_at, limit_key)
+    SELECT queue, priority, position, id, queued_at, expires_at, limit_key
+    FROM job WHERE state = 'queued'
+),
+parked AS (
+    INSERT INTO windlass_parked (gate, priority, position, id, n, expires_at, limit_key)
+    SELECT gate, priority, position, id, n, expires_at, limit_key FROM job WHERE gate IS NOT NULL
 ),
 aside AS (
     INSERT INTO windlass_waiting (queue, state, n, at)
@@ -56,12 +81,18 @@ aside AS (
         least(CASE WHEN NOT held AND waiting_for = 0 THEN due_at END, expires_at)
     FROM job WHERE state = 'created' OR expires_at IS NOT NULL
 )
-SELECT job.id, job.n, clock.now FROM job, clock
+SELECT job.id, job.n, clock.now, job.position, gated.gates FROM job, clock, gated
+WHERE gated.n = job.n
+UNION ALL
+SELECT NULL, NULL, NULL, NULL, gates FROM (
+    SELECT gates FROM gated WHERE NOT $28 AND gates IS NOT NULL LIMIT 1
+) AS limited
 
 -- name: insert_alike
 -- The same for jobs that can run at once, have no keys, and differ in their arguments only, as nearly
 -- all do that come together. None of them is expected to be there already: if one is, the statement
--- fails, and `insert_jobs` sorts it out. They are answered in the order of the call.
+-- fails, and `insert_jobs` sorts it out. They are answered in the order of the call. Where there is a
+-- limit, nothing is stored.
 WITH job AS (
     INSERT INTO windlass_job (
         id, queue, task, created_at, state, trigger, position, queued_at, updated_at, seq,
@@ -75,6 +106,10 @@ WITH job AS (
         FROM windlass_now($1) AS clock (now), unnest($2::uuid[], $3::bytea[]) AS given (id, payload)
         OFFSET 0
     ) AS new
+    WHERE NOT EXISTS (
+        SELECT FROM windlass_record AS record
+        WHERE record.kind = 'limit' AND record.key = ANY (ARRAY['task:' || $5, 'queue:' || $4])
+    )
     RETURNING id, n, created_at
 ),
 line AS (
@@ -169,7 +204,7 @@ left_line AS (
                 WHERE queue = wanted.queue AND priority <= part.highest
                     AND priority >= part.lowest AND position > part.behind
                     AND (expires_at IS NULL OR expires_at > clock.now)
-                ORDER BY queue, priority DESC, position
+                ORDER BY queue, priority DESC, position, id
                 LIMIT wanted.most
                 FOR UPDATE SKIP LOCKED
             ) AS line
@@ -197,7 +232,8 @@ job AS (
         CASE WHEN job.position = job.n AND job.seq = 3 AND job.owner = ''
             AND job.on_parent = 'cancel' AND num_nonnulls(
             job.expires_at, job.policy, job.lease, job.team, job.tags, job.headers, job.request_id,
-            job.digest, job.unique_key, job.retry_of, job.root_id, job.flow_id
+            job.digest, job.unique_key, job.retry_of, job.root_id, job.flow_id, job.limit_key,
+            job.gates
         ) = 0 THEN NULL ELSE ROW (job.*) END AS whole, taken.listed
 ),
 lease AS (
@@ -228,7 +264,7 @@ SELECT EXISTS (
         SELECT FROM windlass_line
         WHERE queue = part.queue AND priority <= part.highest AND priority >= part.lowest
             AND position > part.behind AND (expires_at IS NULL OR expires_at > clock.now)
-        ORDER BY queue, priority DESC, position
+        ORDER BY queue, priority DESC, position, id
         LIMIT 1
     ) AS line
     WHERE NOT EXISTS (
@@ -297,7 +333,8 @@ done AS (
     WHERE job.id = ANY (ARRAY[wish.id]) AND job.state = 'running' AND job.fence = wish.fence
         AND job.token = wish.token AND job.cancel_at IS NULL AND NOT job.awaited
     RETURNING job.id, job.n, job.token, job.queue, job.task, job.owner, job.unique_key, job.logged,
-        job.ended_at, job.started_at - job.queued_at AS wait, job.ended_at - job.started_at AS run
+        job.ended_at, job.started_at - job.queued_at AS wait, job.ended_at - job.started_at AS run,
+        job.gates
 ),
 ends AS MATERIALIZED (SELECT token, count(*) AS count FROM done GROUP BY token ORDER BY token),
 freed AS (
@@ -326,8 +363,15 @@ counted AS (
         count = rollup.count + excluded.count, wait = rollup.wait + excluded.wait,
         run = rollup.run + excluded.run
 )
--- Nearly always it is all of them: then their number is enough.
-SELECT count(*), CASE WHEN count(*) < cardinality($2) THEN array_agg(id) END FROM done
+-- Nearly always it is all of them: then their number is enough. Whom their ends make room for is
+-- let in with it: the function sees what this statement did.
+SELECT ended.count, ended.some, CASE WHEN ended.gated > 0 THEN windlass_admit(ARRAY(
+    SELECT DISTINCT gate FROM done, unnest(done.gates) AS gate
+), clock.now) END
+FROM clock, (
+    SELECT count(*) AS count, count(gates) AS gated,
+        CASE WHEN count(*) < cardinality($2) THEN array_agg(id) END AS some FROM done
+) AS ended
 
 -- name: standings
 -- What decisions look at, under the rows' locks; the locks are taken in the order of the call, which
@@ -337,7 +381,8 @@ SELECT job.* FROM unnest($1::uuid[]) AS wanted (id), LATERAL (SELECT
     attempt, fence, token, worker, lease_until, queued_at, started_at, first_started_at, ended_at,
     updated_at, seq, queued_seq, started_seq, said, percent, stage, phase, base_percent, base_stage,
     base_phase, retry_count, crash_count, cancel_at, cancel_by, cancel_reason, error, error_body,
-    last_step, n, priority, owner, unique_key, logged, on_parent, awaited, signals
+    last_step, n, priority, owner, unique_key, logged, on_parent, awaited, signals, gates, gate,
+    limit_key
 FROM windlass_job AS job WHERE job.id = wanted.id LIMIT 1 FOR UPDATE SKIP LOCKED) AS job
 
 -- name: lock_soon
@@ -361,7 +406,7 @@ SELECT id FROM windlass_job WHERE id = ANY ($1::uuid[])
 
 -- name: save
 -- What decisions changed, and with it the places that go by those values: a place in line, and who
--- waits outside of it. Positions are given in the order of the call.
+-- waits outside of it. Positions are given in the order of the call, unless it says which.
 WITH new AS MATERIALIZED (
     SELECT * FROM unnest(
         $1::bigint[], $2::text[], $3::text[], $4::boolean[], $5::bigint[], $6::bigint[],
@@ -369,18 +414,21 @@ WITH new AS MATERIALIZED (
         $13::bigint[], $14::bigint[], $15::bigint[], $16::smallint[], $17::text[], $18::text[],
         $19::smallint[], $20::text[], $21::text[], $22::bigint[], $23::bigint[], $24::bigint[],
         $25::text[], $26::text[], $27::text[], $28::bytea[], $29::bytea[], $30::text[],
-        $31::bigint[], $32::bigint[], $33::boolean[], $34::boolean[], $35::boolean[], $36::bigint[]
+        $31::bigint[], $32::bigint[], $33::text[], $34::boolean[], $35::boolean[], $36::bigint[],
+        $37::boolean[], $38::bigint[]
     ) AS new (
         n, state, trigger, held, position, due_at, lease_until, queued_at, started_at, ended_at,
         updated_at, seq, queued_seq, started_seq, said, percent, stage, phase, base_percent,
         base_stage, base_phase, retry_count, crash_count, cancel_at, cancel_by, cancel_reason,
-        error, error_body, result, last_step, waiting_for, signals, logged, requeued, waits, at
+        error, error_body, result, last_step, waiting_for, signals, gate, logged, requeued, turn,
+        waits, at
     )
 ),
 job AS (
     UPDATE windlass_job AS job SET
         state = new.state, trigger = new.trigger, held = new.held,
-        position = CASE WHEN new.requeued THEN nextval('windlass_serial') ELSE new.position END,
+        position = CASE WHEN NOT new.requeued THEN new.position
+            WHEN new.turn IS NULL THEN nextval('windlass_serial') ELSE new.turn END,
         due_at = new.due_at, lease_until = new.lease_until, queued_at = new.queued_at,
         started_at = new.started_at, ended_at = new.ended_at, updated_at = new.updated_at,
         seq = new.seq, queued_seq = new.queued_seq, started_seq = new.started_seq, said = new.said,
@@ -389,16 +437,21 @@ job AS (
         retry_count = new.retry_count, crash_count = new.crash_count, cancel_at = new.cancel_at,
         cancel_by = new.cancel_by, cancel_reason = new.cancel_reason, error = new.error,
         error_body = new.error_body, result = new.result, last_step = new.last_step,
-        waiting_for = new.waiting_for, signals = new.signals, logged = new.logged
+        waiting_for = new.waiting_for, signals = new.signals, gate = new.gate, logged = new.logged
     FROM new WHERE job.n = ANY (ARRAY[new.n])
     RETURNING job.n, job.id, job.queue, job.priority, job.position, job.queued_at, job.state,
-        job.expires_at, job.first_started_at, new.requeued, new.waits, new.at
+        job.gate, job.limit_key, new.requeued, new.waits, new.at,
+        CASE WHEN job.first_started_at IS NULL THEN job.expires_at END AS expires_at
 ),
 line AS (
-    INSERT INTO windlass_line (queue, priority, position, id, queued_at, expires_at)
-    SELECT queue, priority, position, id, queued_at,
-        CASE WHEN first_started_at IS NULL THEN expires_at END
-    FROM job WHERE requeued
+    INSERT INTO windlass_line (queue, priority, position, id, queued_at, expires_at, limit_key)
+    SELECT queue, priority, position, id, queued_at, expires_at, limit_key
+    FROM job WHERE requeued AND gate IS NULL
+),
+parked AS (
+    INSERT INTO windlass_parked (gate, priority, position, id, n, expires_at, limit_key)
+    SELECT gate, priority, position, id, n, expires_at, limit_key
+    FROM job WHERE requeued AND gate IS NOT NULL
 )
 INSERT INTO windlass_waiting (queue, state, n, at)
 SELECT queue, state, n, at FROM job WHERE waits
@@ -421,14 +474,60 @@ WHERE waiting.queue = ANY (ARRAY[gone.queue]) AND waiting.state = ANY (ARRAY[gon
 -- find it ended. If that claim fails after all, the row stays until the next one steps on it, or, if
 -- it expired and claims pass it by, until `drop_line`.
 DELETE FROM windlass_line WHERE ctid = ANY (ARRAY(
-    SELECT line.ctid FROM unnest($1::text[], $2::integer[], $3::bigint[])
-        AS gone (queue, priority, position), LATERAL (
+    SELECT line.ctid FROM unnest($1::text[], $2::integer[], $3::bigint[], $4::uuid[])
+        AS gone (queue, priority, position, id), LATERAL (
         SELECT ctid FROM windlass_line AS line
         WHERE line.queue = gone.queue AND line.priority = gone.priority
-            AND line.position = gone.position
+            AND line.position = gone.position AND line.id = gone.id
         LIMIT 1 FOR UPDATE SKIP LOCKED
     ) AS line
 ))
+
+-- name: leave_gate
+-- The job is locked, and so is its place.
+DELETE FROM windlass_parked WHERE ctid = ANY (ARRAY(
+    SELECT parked.ctid FROM unnest($1::text[], $2::integer[], $3::bigint[], $4::uuid[])
+        AS gone (gate, priority, position, id), LATERAL (
+        SELECT ctid FROM windlass_parked AS parked
+        WHERE parked.gate = gone.gate AND parked.priority = gone.priority
+            AND parked.position = gone.position AND parked.id = gone.id
+        LIMIT 1
+    ) AS parked
+))
+
+-- name: turns
+-- Numbers for jobs that come into a line, in the order of the call, and where their keys' turns are.
+SELECT nextval('windlass_serial'), CASE WHEN given.limit_key IS NOT NULL
+    THEN windlass_turn(given.queue, given.gate, given.priority, given.limit_key) END
+FROM unnest($1::text[], $2::text[], $3::integer[], $4::text[])
+    AS given (queue, gate, priority, limit_key)
+
+-- name: admit
+SELECT windlass_admit($1::text[], $2)
+
+-- name: look_again
+-- A limit was changed: all its gates, in the order in which they are locked.
+UPDATE windlass_gate AS gate SET look_at = 0
+FROM (
+    SELECT gate FROM windlass_gate
+    WHERE gate >= $1 AND gate < $1 || chr(32) AND (gate = $1 OR gate > $1 || chr(31))
+    ORDER BY gate FOR NO KEY UPDATE
+) AS found
+WHERE gate.gate = ANY (ARRAY[found.gate])
+
+-- name: idle_gates
+-- Where somebody knocked, or nothing is left.
+SELECT array_agg(DISTINCT gate) FROM (
+    (SELECT gate FROM windlass_knock LIMIT $2)
+    UNION ALL
+    (SELECT gate FROM windlass_gate WHERE idle_at IS NOT NULL AND idle_at <= $1
+        ORDER BY idle_at LIMIT $2)
+) AS found
+
+-- name: drop_gates
+DELETE FROM windlass_gate AS idle WHERE gate = ANY ($1::text[]) AND (
+    SELECT n FROM windlass_parked AS parked WHERE parked.gate = idle.gate LIMIT 1
+) IS NULL AND (SELECT n FROM windlass_pass AS pass WHERE pass.gate = idle.gate LIMIT 1) IS NULL
 
 -- name: drop_line
 -- Places in line of jobs that are not there any more (see above), which no claim will step on.
@@ -584,12 +683,35 @@ GROUP BY minute, queue, task, outcome
 ORDER BY minute, queue, task, outcome
 
 -- name: due
-WITH clock AS MATERIALIZED (SELECT windlass_now($1) AS now)
-SELECT job.* FROM clock, LATERAL (
-    SELECT at, n FROM windlass_waiting WHERE at IS NOT NULL AND at <= clock.now
-    ORDER BY at, n LIMIT $2
-) AS waiting, LATERAL (SELECT * FROM windlass_job AS job WHERE job.n = waiting.n LIMIT 1) AS job
-ORDER BY waiting.at, waiting.n
+-- First whoever is the first at a gate that is to be looked at.
+WITH clock AS MATERIALIZED (SELECT windlass_now($1) AS now),
+gates AS MATERIALIZED (
+    SELECT DISTINCT gate FROM (
+        (SELECT gate FROM clock, LATERAL (
+            SELECT gate FROM windlass_gate WHERE look_at IS NOT NULL AND look_at <= clock.now
+            ORDER BY look_at LIMIT $2
+        ) AS due)
+        UNION ALL
+        (SELECT gate FROM windlass_knock LIMIT $2)
+    ) AS found
+),
+heads AS MATERIALIZED (
+    SELECT parked.n FROM gates, LATERAL (
+        SELECT n FROM windlass_parked AS parked WHERE parked.gate = gates.gate
+        ORDER BY parked.gate, parked.priority DESC, parked.position, parked.id LIMIT 1
+    ) AS parked
+),
+found AS MATERIALIZED (
+    SELECT -1::bigint AS at, n FROM heads
+    UNION ALL
+    SELECT waiting.at, waiting.n FROM clock, LATERAL (
+        SELECT at, n FROM windlass_waiting WHERE at IS NOT NULL AND at <= clock.now
+        ORDER BY at, n LIMIT $2
+    ) AS waiting WHERE waiting.n NOT IN (SELECT n FROM heads)
+)
+SELECT job.* FROM found,
+    LATERAL (SELECT * FROM windlass_job AS job WHERE job.n = found.n LIMIT 1) AS job
+ORDER BY found.at, found.n LIMIT $2
 
 -- name: expired
 -- Reads the jobs of all claims that still have one running. Those are little more than there are

@@ -10,6 +10,7 @@ from windlass.core import event, query, records
 from windlass.core.clock import Instant
 from windlass.core.dependency import Edges, FlowStats
 from windlass.core.event import Attempt
+from windlass.core.gate import LIMIT
 from windlass.core.job import JobRow
 from windlass.core.query import Page, Query
 from windlass.core.records import PAUSED, Entry, Put, PutAnswer
@@ -168,7 +169,15 @@ async def put_records(
         answers.append(answer)
     if written:
         await connection.execute(SQL.put_records, *rows.columns(written.values()))
+        for name in sorted(key for kind, key in written if kind == LIMIT):
+            await connection.execute(SQL.look_again, name)
     return answers
+
+
+async def delete_records(connection: Connection, kind: str, keys: Sequence[str]) -> None:
+    await connection.execute(SQL.delete_records, kind, list(keys))
+    for name in sorted(keys) if kind == LIMIT else ():
+        await connection.execute(SQL.look_again, name)
 
 
 async def get_records(

@@ -50,7 +50,8 @@ END $$;
 GRANT windlass_viewer TO windlass_producer;
 GRANT windlass_producer TO windlass_worker;
 
-GRANT SELECT ON windlass_schema, windlass_job, windlass_line, windlass_lease, windlass_waiting,
+GRANT SELECT ON windlass_schema, windlass_job, windlass_line, windlass_parked, windlass_gate,
+    windlass_pass, windlass_knock, windlass_lease, windlass_waiting,
     windlass_trouble, windlass_log, windlass_step, windlass_edge, windlass_rollup, windlass_record
     TO windlass_viewer;
 
@@ -58,17 +59,19 @@ GRANT SELECT ON windlass_schema, windlass_job, windlass_line, windlass_lease, wi
 -- which ends a job that waits.
 GRANT USAGE ON SEQUENCE windlass_serial TO windlass_producer;
 GRANT SELECT ON windlass_key TO windlass_producer;
-GRANT INSERT, UPDATE ON windlass_job, windlass_line, windlass_waiting, windlass_rollup,
-    windlass_step, windlass_edge TO windlass_producer;
+GRANT INSERT, UPDATE ON windlass_job, windlass_line, windlass_parked, windlass_gate, windlass_pass,
+    windlass_waiting, windlass_rollup, windlass_step, windlass_edge TO windlass_producer;
+GRANT INSERT ON windlass_knock TO windlass_producer;
 GRANT UPDATE ON windlass_lease TO windlass_producer;
 GRANT INSERT ON windlass_key, windlass_ended, windlass_trouble, windlass_log TO windlass_producer;
-GRANT DELETE ON windlass_line, windlass_waiting, windlass_key TO windlass_producer;
+GRANT DELETE ON windlass_line, windlass_parked, windlass_pass, windlass_knock, windlass_waiting,
+    windlass_key TO windlass_producer;
 
 -- A claim makes leases, a running job records steps, retention deletes what is past keeping.
 GRANT SELECT ON windlass_ended TO windlass_worker;
 GRANT INSERT ON windlass_lease, windlass_record TO windlass_worker;
 GRANT UPDATE ON windlass_record, windlass_ended TO windlass_worker;
-GRANT DELETE ON windlass_job, windlass_lease, windlass_ended, windlass_trouble, windlass_log,
+GRANT DELETE ON windlass_gate, windlass_job, windlass_lease, windlass_ended, windlass_trouble, windlass_log,
     windlass_step, windlass_edge, windlass_rollup, windlass_record TO windlass_worker;
 
 COMMIT;

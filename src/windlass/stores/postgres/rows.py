@@ -89,6 +89,7 @@ def alike(jobs: Sequence[NewJob]) -> Row | None:
         or first.expires_at is not None
         or first.digest is not None
         or first.flow_id is not None
+        or first.limit_key is not None
         or first.on_parent is not OnParent.CANCEL
     ):
         return None
@@ -102,6 +103,7 @@ def alike(jobs: Sequence[NewJob]) -> Row | None:
 _shared = attrgetter(
     "queue", "task", "priority", "policy", "lease", "owner", "team", "tags", "headers",
     "hold", "delay", "run_at", "expires_in", "expires_at", "digest", "on_parent", "flow_id",
+    "limit_key",
 )  # fmt: skip
 
 
@@ -131,7 +133,7 @@ def insertion(
         new.retry_of, root_id, last_step, new.hold,
         round(new.delay * SECOND) if new.delay else 0,
         new.run_at, _micros(new.expires_in), new.expires_at, waiting_for or None,
-        None if new.on_parent is OnParent.CANCEL else new.on_parent, new.flow_id,
+        None if new.on_parent is OnParent.CANCEL else new.on_parent, new.flow_id, new.limit_key,
     )  # fmt: skip
 
 
@@ -163,6 +165,7 @@ def job_row(record: Row) -> JobRow:
         None if r[40] is None else Failure.decode(r[40], r[41]),
         r[42], r[43],  # result, last_step
         _POLICIES[r[57]], r[58], r[59],  # on_parent, awaited, signals
+        () if r[62] is None else tuple(r[62]), r[63],  # gates, gate
         n, r[44], r[45],  # serial, payload, priority
         DEFAULT_POLICY if r[46] is None else _policy(r[46]),
         None if r[47] is None else r[47] / SECOND,
@@ -170,7 +173,7 @@ def job_row(record: Row) -> JobRow:
         () if r[49] is None else tuple(r[49]),
         _NO_HEADERS if r[50] is None else json.loads(r[50]),
         request_id, r[51], r[52], r[53], r[54],  # digest, unique_key, retry_of, retried_as
-        root_id, r[55], r[60],  # log_floor, flow_id
+        root_id, r[55], *r[60:62],  # log_floor, flow_id, limit_key
     )  # fmt: skip
 
 
@@ -198,6 +201,7 @@ def standing(record: Row) -> Standing:
         *r[7:36],
         None if r[36] is None else Failure.decode(r[36], r[37]),
         None, r[38], _POLICIES[r[44]], r[45], r[46],
+        () if r[47] is None else tuple(r[47]), r[48],
     )  # fmt: skip
 
 
@@ -211,7 +215,7 @@ def saved(s: Standing) -> tuple[Any, ...]:
         s.cancel_at, s.cancel_by, s.cancel_reason,
         None if error is None else error.encode(),
         None if error is None else error.body,
-        s.result, s.last_step, s.waiting_for, s.signals,
+        s.result, s.last_step, s.waiting_for, s.signals, s.gate,
     )  # fmt: skip
 
 

@@ -287,4 +287,4 @@ class PostgresStore(Store):
     async def delete_records(self, kind: str, keys: Sequence[str]) -> None:
         check_keys(kind, keys)
         if keys:
-            await self._engine.call(lambda c: c.execute(SQL.delete_records, kind, list(keys)))
+            await self._engine.call(lambda c: reads.delete_records(c, kind, keys), whole=True)

@@ -42,6 +42,10 @@ async def prune(
     gone = await _free(connection, [n for _, n in sorted(map(tuple, ended))[:limit]])
     await forget(connection, sorted(gone))
     await connection.execute(SQL.drop_line, now, limit)
+    idle = await connection.fetchval(SQL.idle_gates, now, limit)
+    if idle:
+        await connection.execute(SQL.admit, idle, now)
+        await connection.execute(SQL.drop_gates, idle)
     logs = await _forget_logs(connection, upkeep.kept_until(now, retention.log), limit)
     dead: int = await connection.fetchval(SQL.delete_dead_records, now)
     until = upkeep.kept_until(now, retention.rollups)

@@ -117,7 +117,7 @@ class Within:
         others = [
             answer["job_id"]
             for index, answer in zip(sound, told, strict=True)
-            if answer["job_id"] and (answer["n"] is None or jobs[index].depends_on)
+            if answer["job_id"] and (answer["n"] is None or _not_as_asked(jobs[index], answer))
         ]
         found = {}
         if others:
@@ -178,13 +178,19 @@ def _asked(new: NewJob) -> dict[str, Any]:
         "depends_on": [str(parent) for parent in new.depends_on] or None,
         "on_parent": None if new.on_parent is OnParent.CANCEL else new.on_parent.value,
         "flow_id": None if new.flow_id is None else str(new.flow_id),
+        "limit_key": new.limit_key,
     }
     return {name: value for name, value in item.items() if value is not None}
 
 
+def _not_as_asked(new: NewJob, told: dict[str, Any]) -> bool:
+    """Whether how it stands depends on others."""
+    return bool(new.depends_on) or new.limit_key is not None or told["gated"]
+
+
 def _answer(new: NewJob, told: dict[str, Any], found: dict[str, JobRow]) -> Enqueued:
     status = EnqueueStatus(told["status"])
-    if told["n"] is not None and not new.depends_on:
+    if told["n"] is not None and not _not_as_asked(new, told):
         return Enqueued(status, new, told["created_at"], told["n"])
     error = ConflictError(told["error"]) if told["error"] else None
     return Enqueued(status, new, existing=found.get(told["job_id"]), error=error)

@@ -93,7 +93,10 @@ class Writes:
 
     async def _enqueue_plain(self, wanted: Sequence[NewJob]) -> list[Enqueued]:
         engine = self._engine
-        answers = await engine.run(lambda c: enqueueing.plain(c, wanted, engine.now()))
+        try:
+            answers = await engine.run(lambda c: enqueueing.plain(c, wanted, engine.now()))
+        except enqueueing.Limited:
+            return self._decided(await self._keyed(wanted, engine.config.timeout))
         self.tell(work=True)
         return answers
 
@@ -112,8 +115,10 @@ class Writes:
         rest = {place: wish for place, wish in enumerate(wishes) if place not in answers}
         plain = jobs.plain_successes(rest)
         if plain:
-            done = await engine.run(lambda c: jobs.succeed(c, plain, engine.now(), engine.shard))
-            self.tell(done)
+            done, let_in = await engine.run(
+                lambda c: jobs.succeed(c, plain, engine.now(), engine.shard)
+            )
+            self.tell((*done, *let_in) if let_in else done, work=bool(let_in))
             if len(done) == len(wishes):
                 return [jobs.SUCCEEDED] * len(wishes)
             for place, wish in list(rest.items()):

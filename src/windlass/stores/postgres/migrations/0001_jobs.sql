@@ -76,6 +76,9 @@ CREATE TABLE windlass_job (
     awaited boolean NOT NULL DEFAULT false,
     signals bigint NOT NULL DEFAULT 0,
     flow_id uuid,
+    limit_key text COLLATE "C",
+    gates text[] COLLATE "C",
+    gate text COLLATE "C",
     CONSTRAINT windlass_job_n PRIMARY KEY (n),
     CONSTRAINT windlass_job_id UNIQUE (id)
 ) WITH (
@@ -118,16 +121,74 @@ CREATE TABLE windlass_line (
     position bigint NOT NULL,
     id uuid NOT NULL,
     queued_at bigint NOT NULL,
-    expires_at bigint
+    expires_at bigint,
+    limit_key text COLLATE "C"
 ) WITH (
     autovacuum_vacuum_scale_factor = 0.02,
     autovacuum_vacuum_threshold = 1000,
     autovacuum_vacuum_cost_delay = 0
 );
 
-CREATE UNIQUE INDEX windlass_line_order ON windlass_line (queue, priority DESC, position);
+-- Jobs whose keys take turns may share a position.
+CREATE UNIQUE INDEX windlass_line_order ON windlass_line (queue, priority DESC, position, id);
+
+-- The last one of each key.
+CREATE INDEX windlass_line_turn ON windlass_line (queue, priority, limit_key, position)
+    WHERE limit_key IS NOT NULL;
 
 CREATE INDEX windlass_line_expiry ON windlass_line (expires_at) WHERE expires_at IS NOT NULL;
+
+-- The lines before gates: who may not come into the line of its queue, because a limit is reached.
+CREATE TABLE windlass_parked (
+    gate text COLLATE "C" NOT NULL,
+    priority integer NOT NULL,
+    position bigint NOT NULL,
+    id uuid NOT NULL,
+    n bigint NOT NULL,
+    expires_at bigint,
+    limit_key text COLLATE "C"
+) WITH (
+    autovacuum_vacuum_scale_factor = 0.02,
+    autovacuum_vacuum_threshold = 1000,
+    autovacuum_vacuum_cost_delay = 0
+);
+
+CREATE UNIQUE INDEX windlass_parked_order ON windlass_parked (gate, priority DESC, position, id);
+
+CREATE INDEX windlass_parked_turn ON windlass_parked (gate, priority, limit_key, position)
+    WHERE limit_key IS NOT NULL;
+
+-- Gates, to be locked by whoever lets somebody in. `look_at`: when somebody who waits may pass,
+-- though nobody's end brings it up. `idle_at`: when nothing will be left of it, for nobody waits.
+CREATE TABLE windlass_gate (
+    gate text COLLATE "C" NOT NULL,
+    look_at bigint,
+    idle_at bigint,
+    CONSTRAINT windlass_gate_key PRIMARY KEY (gate)
+) WITH (fillfactor = 50);
+
+CREATE INDEX windlass_gate_look ON windlass_gate (look_at) WHERE look_at IS NOT NULL;
+CREATE INDEX windlass_gate_idle ON windlass_gate (idle_at) WHERE idle_at IS NOT NULL;
+
+-- Who has passed, for which attempt. What that is worth, the job's row says.
+CREATE TABLE windlass_pass (
+    gate text COLLATE "C" NOT NULL,
+    n bigint NOT NULL,
+    fence bigint NOT NULL,
+    at bigint NOT NULL,
+    started_at bigint,
+    CONSTRAINT windlass_pass_key PRIMARY KEY (gate, n, fence)
+) WITH (
+    fillfactor = 70,
+    autovacuum_vacuum_scale_factor = 0.02,
+    autovacuum_vacuum_threshold = 1000,
+    autovacuum_vacuum_cost_delay = 0
+);
+
+-- Gates that a transaction of somebody's own left to be looked at.
+CREATE TABLE windlass_knock (gate text COLLATE "C" NOT NULL);
+
+CREATE INDEX windlass_knock_gate ON windlass_knock (gate);
 
 -- Running jobs, by the claim call that took them, which is one row: repeats of a claim, and the
 -- search for lost leases. `active` counts down as they end; it may be too high (a success inside a

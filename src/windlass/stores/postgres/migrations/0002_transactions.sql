@@ -88,14 +88,14 @@ DECLARE
 BEGIN
     FOR parent IN
         SELECT locked.* FROM unnest(wanted) AS each (id), LATERAL (
-            SELECT job.state, job.queue, job.priority, job.position FROM windlass_job AS job
+            SELECT job.id, job.state, job.queue, job.priority, job.position FROM windlass_job AS job
             WHERE job.id = each.id LIMIT 1 FOR UPDATE
         ) AS locked
     LOOP
         IF parent.state = 'queued' THEN
             PERFORM FROM windlass_line AS line
             WHERE line.queue = parent.queue AND line.priority = parent.priority
-                AND line.position = parent.position
+                AND line.position = parent.position AND line.id = parent.id
             FOR UPDATE SKIP LOCKED;
         END IF;
     END LOOP;
@@ -246,7 +246,8 @@ DECLARE
         "unique_key": "string", "priority": "number", "delay": "number", "expires_in": "number",
         "lease": "number", "hold": "boolean", "debounce": "boolean", "tags": "array",
         "headers": "object", "policy": "object", "payload": "any", "run_at": "any",
-        "expires_at": "any", "depends_on": "array", "on_parent": "string", "flow_id": "string"}';
+        "expires_at": "any", "depends_on": "array", "on_parent": "string", "flow_id": "string",
+        "limit_key": "string"}';
     most CONSTANT float8 := 315360000;
     wrong record;
     due bigint;
@@ -272,7 +273,7 @@ BEGIN
     END IF;
     SELECT field.key, length(item ->> field.key) AS size, field.most INTO wrong
     FROM (VALUES ('task', 128), ('queue', 128), ('owner', 512), ('team', 512), ('request_id', 512),
-        ('unique_key', 512)) AS field (key, most)
+        ('unique_key', 512), ('limit_key', 512)) AS field (key, most)
     WHERE length(item ->> field.key) > field.most LIMIT 1;
     IF FOUND THEN
         PERFORM windlass_refuse(format('%s has %s characters, the limit is %s',
@@ -298,6 +299,8 @@ BEGIN
     job.held := coalesce((item ->> 'hold')::boolean, false);
     job.flow_id := (item ->> 'flow_id')::uuid;
     job.on_parent := coalesce(item ->> 'on_parent', 'cancel');
+    job.limit_key := item ->> 'limit_key';
+    job.gates := windlass_gates(job.queue, job.task, job.limit_key);
     IF coalesce(job.task, '') = '' OR job.queue = '' THEN
         PERFORM windlass_refuse('task and queue must have at least one character');
     ELSIF item ? 'payload' AND item ? 'payload_base64' THEN
@@ -410,7 +413,7 @@ DECLARE
     outcome text := CASE WHEN cancels THEN 'canceled' ELSE 'failed' END;
 BEGIN
     UPDATE windlass_job AS old SET state = outcome, held = false, position = NULL, due_at = NULL,
-        trigger = CASE WHEN cancels THEN 'parent-cancel' ELSE 'parent-fail' END,
+        gate = NULL, trigger = CASE WHEN cancels THEN 'parent-cancel' ELSE 'parent-fail' END,
         lease_until = NULL, ended_at = over, updated_at = over, waiting_for = 0,
         seq = old.seq + 1,
         cancel_reason = CASE WHEN cancels THEN format('job %s, which it depends on, %s', parent.id,
@@ -440,13 +443,25 @@ DECLARE
         AND (job.state = 'retrying' OR coalesce(job.due_at <= over, true))
         AND coalesce(expires > over, true);
 BEGIN
-    IF free THEN
+    IF free AND job.gates IS NOT NULL THEN
+        job.position := coalesce(CASE WHEN job.limit_key IS NOT NULL THEN windlass_turn(
+            job.queue, job.gates[1], job.priority, job.limit_key) END, nextval('windlass_serial'));
+        UPDATE windlass_job AS old SET waiting_for = 0, trigger = 'promote', due_at = NULL,
+            updated_at = over, gate = job.gates[1], position = job.position WHERE old.n = job.n;
+        INSERT INTO windlass_parked (gate, priority, position, id, n, expires_at, limit_key)
+        VALUES (job.gates[1], job.priority, job.position, job.id, job.n, expires, job.limit_key);
+        UPDATE windlass_waiting AS waiting SET at = expires
+        WHERE waiting.queue = job.queue AND waiting.state = job.state AND waiting.n = job.n;
+        PERFORM windlass_knock(job.gates);
+    ELSIF free THEN
+        job.position := coalesce(CASE WHEN job.limit_key IS NOT NULL THEN windlass_turn(
+            job.queue, NULL, job.priority, job.limit_key) END, nextval('windlass_serial'));
         UPDATE windlass_job AS old SET waiting_for = 0, state = 'queued', trigger = 'promote',
             due_at = NULL, queued_at = over, started_at = NULL, updated_at = over,
-            seq = old.seq + 1, queued_seq = old.seq + 1, position = nextval('windlass_serial')
-        WHERE old.n = job.n RETURNING position INTO job.position;
-        INSERT INTO windlass_line (queue, priority, position, id, queued_at, expires_at)
-        VALUES (job.queue, job.priority, job.position, job.id, over, expires);
+            seq = old.seq + 1, queued_seq = old.seq + 1, position = job.position
+        WHERE old.n = job.n;
+        INSERT INTO windlass_line (queue, priority, position, id, queued_at, expires_at, limit_key)
+        VALUES (job.queue, job.priority, job.position, job.id, over, expires, job.limit_key);
         DELETE FROM windlass_waiting AS waiting
         WHERE waiting.queue = job.queue AND waiting.state = job.state AND waiting.n = job.n;
         IF expires IS NOT NULL THEN
@@ -517,14 +532,17 @@ BEGIN
     UPDATE windlass_job AS old SET state = 'canceled', trigger = 'cancel', held = false,
         position = NULL, due_at = NULL, lease_until = NULL, ended_at = over, updated_at = over,
         cancel_by = NULL, cancel_reason = 'replaced by a newer job', seq = old.seq + 1,
-        waiting_for = 0
+        waiting_for = 0, gate = NULL
     WHERE old.n = job.n;
     DELETE FROM windlass_line WHERE ctid = ANY (ARRAY(
         SELECT line.ctid FROM windlass_line AS line
         WHERE line.queue = job.queue AND line.priority = job.priority
-            AND line.position = job.position
+            AND line.position = job.position AND line.id = job.id
         FOR UPDATE SKIP LOCKED
     ));
+    DELETE FROM windlass_parked AS parked WHERE parked.gate = job.gate
+        AND parked.priority = job.priority AND parked.position = job.position
+        AND parked.id = job.id;
     DELETE FROM windlass_waiting AS waiting
     WHERE waiting.queue = job.queue AND waiting.state = job.state AND waiting.n = job.n;
     INSERT INTO windlass_trouble (n) VALUES (job.n);
@@ -549,6 +567,9 @@ BEGIN
     END IF;
     DELETE FROM windlass_key AS key WHERE key.owner = job.owner AND key.task = job.task
         AND key.unique_key = job.unique_key;
+    IF job.gates IS NOT NULL THEN
+        PERFORM windlass_knock(job.gates);
+    END IF;
     INSERT INTO windlass_rollup AS rollup (minute, queue, task, outcome, shard, count, wait, run)
     VALUES (now / 60000000 * 60000000, job.queue, job.task, windlass_ended.outcome,
         100 + pg_backend_pid() % 32000, 1, windlass_ended.wait, windlass_ended.run)
@@ -560,10 +581,12 @@ $$;
 
 -- `jobs` is an array of jobs, or one. `now` is for tests; `place` is what windlass_place() must be.
 -- Answers in the order of the items: `id` is the item's own, `job_id` the job that stands for it,
--- and `n` and `created_at` are there if this call stored it. `error` says why it is a conflict.
+-- and `n` and `created_at` are there if this call stored it. `error` says why it is a conflict;
+-- `gated`, that limits are set for it, which it passes after the commit.
 CREATE FUNCTION windlass_enqueue(jobs jsonb, now bigint DEFAULT NULL, place text DEFAULT NULL)
-RETURNS TABLE (id uuid, status text, job_id uuid, n bigint, created_at bigint, error text)
-LANGUAGE plpgsql
+RETURNS TABLE (
+    id uuid, status text, job_id uuid, n bigint, created_at bigint, error text, gated boolean
+) LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
 SET enable_mergejoin = off SET jit = off  -- plans are kept for as long as the session lasts
@@ -605,6 +628,7 @@ BEGIN
         windlass_enqueue.n := NULL;
         windlass_enqueue.created_at := NULL;
         error := NULL;
+        gated := false;
         -- Again, if somebody else was quicker between the look and the write.
         LOOP
             SELECT * INTO rival FROM windlass_job AS old WHERE old.id = job.id;
@@ -667,6 +691,15 @@ BEGIN
                     job.queued_at := NULL;
                 END IF;
             END IF;
+            IF job.state = 'queued' THEN
+                job.position := coalesce(CASE WHEN job.limit_key IS NOT NULL THEN windlass_turn(
+                    job.queue, job.gates[1], job.priority, job.limit_key) END, job.n);
+            END IF;
+            IF job.state = 'queued' AND job.gates IS NOT NULL THEN
+                job.gate := job.gates[1];
+                job.state := 'created';
+                job.queued_at := NULL;
+            END IF;
             IF job.unique_key IS NOT NULL THEN
                 INSERT INTO windlass_key (owner, task, unique_key, n)
                 VALUES (job.owner, job.task, job.unique_key, job.n) ON CONFLICT DO NOTHING;
@@ -675,14 +708,16 @@ BEGIN
             INSERT INTO windlass_job (
                 id, queue, task, created_at, expires_at, state, trigger, held, position, due_at,
                 queued_at, updated_at, seq, queued_seq, n, payload, priority, policy, lease, owner,
-                team, tags, headers, request_id, digest, unique_key, waiting_for, on_parent, flow_id
+                team, tags, headers, request_id, digest, unique_key, waiting_for, on_parent,
+                flow_id, limit_key, gates, gate
             ) VALUES (
                 job.id, job.queue, job.task, job.created_at, job.expires_at, job.state, 'enqueue',
-                job.held, CASE WHEN job.state = 'queued' THEN job.n END, job.due_at, job.queued_at,
+                job.held, job.position, job.due_at, job.queued_at,
                 job.created_at, CASE WHEN job.state = 'queued' THEN 2 ELSE 1 END,
                 CASE WHEN job.state = 'queued' THEN 2 ELSE 0 END, job.n, job.payload, job.priority,
                 job.policy, job.lease, job.owner, job.team, job.tags, job.headers, job.request_id,
-                job.digest, job.unique_key, coalesce(job.waiting_for, 0), job.on_parent, job.flow_id
+                job.digest, job.unique_key, coalesce(job.waiting_for, 0), job.on_parent,
+                job.flow_id, job.limit_key, job.gates, job.gate
             ) ON CONFLICT DO NOTHING;
             IF NOT FOUND THEN
                 DELETE FROM windlass_key AS key WHERE key.owner = job.owner
@@ -691,9 +726,18 @@ BEGIN
             END IF;
             IF job.state = 'queued' THEN
                 work := true;
-                INSERT INTO windlass_line (queue, priority, position, id, queued_at, expires_at)
-                VALUES (job.queue, job.priority, job.n, job.id, job.queued_at, job.expires_at);
+                INSERT INTO windlass_line (
+                    queue, priority, position, id, queued_at, expires_at, limit_key
+                ) VALUES (job.queue, job.priority, job.position, job.id, job.queued_at,
+                    job.expires_at, job.limit_key);
+            ELSIF job.gate IS NOT NULL THEN
+                INSERT INTO windlass_parked (
+                    gate, priority, position, id, n, expires_at, limit_key
+                ) VALUES (job.gate, job.priority, job.position, job.id, job.n, job.expires_at,
+                    job.limit_key);
+                PERFORM windlass_knock(job.gates);
             END IF;
+            gated := job.gates IS NOT NULL;
             IF job.state = 'created' OR job.expires_at IS NOT NULL THEN
                 INSERT INTO windlass_waiting (queue, state, n, at) VALUES (job.queue, job.state,
                     job.n, least(CASE WHEN NOT job.held AND coalesce(job.waiting_for, 0) = 0
