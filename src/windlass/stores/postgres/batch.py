@@ -53,7 +53,8 @@ class Batch:
         self.work = False  # something may have become claimable
         self.touched: list[UUID] = []
         self.held: set[UUID] = set()  # jobs that somebody else has locked
-        self.gates: set[str] = set()  # that may have room, or somebody new
+        # That may have room, or somebody new; and the numbers of jobs that have left them.
+        self._gates: set[tuple[str, int | None]] = set()
         self._connection = connection
         self._shard = shard
         self._kept: dict[UUID, Kept] = {}
@@ -199,7 +200,8 @@ class Batch:
             yield child
 
     def _write(self, kept: Kept, decision: Decision) -> None:
-        self.gates.update(touched(kept.row, decision))
+        if kept.row.gates:
+            self._gates.update((gate, kept.n) for gate in touched(kept.row, decision))
         if decision.changes:
             self._change(kept, decision)
         tally = decision.tally
@@ -274,7 +276,7 @@ class Batch:
             elif (*line, *own) in lasts:
                 its = lasts[*line, *own] + 1
             else:
-                its = firsts.get(line, number) if turn is None else turn
+                its = turn or firsts.get(line) or number
             firsts.setdefault(line, its)
             kept.turn = lasts[*line, *own] = its
 
@@ -291,14 +293,19 @@ class Batch:
                 if not kept.row.awaited:
                     kept.row = replace(kept.row, awaited=True)
 
+    def look_at(self, gates: Iterable[str]) -> None:
+        """Somebody new waits there."""
+        self._gates.update((gate, None) for gate in gates)
+
     async def finish(self) -> None:
         """Write the rest, and let in whom that makes room for.
 
         Then comes what others may be waiting for: the lease rows, then the counts.
         """
         await self.flush()
-        if self.gates:
-            let_in = await self._connection.fetchval(SQL.admit, list(self.gates), self.now)
+        if self._gates:
+            gates, numbers = zip(*self._gates, strict=True)
+            let_in = await self._connection.fetchval(SQL.admit, gates, numbers, self.now)
             self.touched += let_in
             self.work = self.work or bool(let_in)
         await self._execute(SQL.count_down, sorted(self._ends.items()))

@@ -78,7 +78,7 @@ async def _insert(
     """
     stored: dict[UUID, _Stored] = {}
     for piece in rows.portions(values, rows.PAYLOAD):
-        found = await connection.fetch(SQL.insert_jobs, now, *rows.columns(piece), gated)
+        found = await connection.fetch(SQL.insert_jobs, now, *rows.insertions(piece), gated)
         for job_id, n, at, position, gates in found:
             if job_id is None:
                 raise Limited
@@ -144,6 +144,38 @@ def _made(new: NewJob, given: _Stored) -> Enqueued:
         return made
     row = jobs.birth(new, given.at, given.serial)
     return replace(made, existing=replace(row, position=given.position))
+
+
+async def gated(
+    connection: Connection, wanted: Sequence[NewJob], given: Instant | None, shard: int
+) -> tuple[list[Enqueued], Batch]:
+    """The same where some have to pass a gate: in one transaction with their passing."""
+    batch = Batch(connection, await connection.fetchval(SQL.now, given), shard)
+    answers = [check(new) for new in wanted]
+    sound = [new for new, no in zip(wanted, answers, strict=True) if no is None]
+    values = [rows.insertion(new) for new in sound]
+    stored = await _insert(connection, values, batch.now, gated=True)
+    batch.look_at(gate for its in stored.values() for gate in its.gates)
+    batch.work = bool(stored)
+    await batch.finish()
+    moved = {id_ for id_, its in stored.items() if len(its.gates) > 1}  # perhaps to another gate
+    met = [new.id for new in sound if new.id not in stored]
+    found = await _by_id(connection, {*met, *moved, *stored.keys() & set(batch.touched)})
+    made: dict[UUID, Enqueued] = {}
+    for place, new in enumerate(wanted):
+        if answers[place] is not None:
+            continue
+        if new.id in made or new.id not in stored:  # a second one with this id met the first
+            answers[place] = _met(new, made[new.id].row if new.id in made else found.get(new.id))
+            continue
+        row = found.get(new.id) or _parked(new, stored[new.id])
+        answers[place] = made[new.id] = Enqueued(EnqueueStatus.CREATED, new, existing=row)
+    return [answer for answer in answers if answer is not None], batch
+
+
+def _parked(new: NewJob, its: _Stored) -> JobRow:
+    row = jobs.birth(new, its.at, its.serial, gates=its.gates)
+    return replace(row, position=its.position)
 
 
 def _met(new: NewJob, row: JobRow | None) -> Enqueued:
@@ -373,7 +405,7 @@ class Desk:
             n, its = made[row.id].serial, made[row.id]
             stored = replace(row, serial=n, position=its.position, gates=its.gates)
             if its.gates:
-                self._batch.gates.update(its.gates)
+                self._batch.look_at(its.gates)
                 self._gated.add(row.id)
             self._stored[row.id] = stored
             self._remember(stored)

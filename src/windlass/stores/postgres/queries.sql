@@ -5,14 +5,23 @@
 
 -- name: insert_jobs
 -- All of an enqueue in one statement: the rows, their places in line, and who waits outside of it.
--- The rule is core's `job.opening`, and the model compares the two. A job whose id or request id is
--- taken is left out, and the answer shows it. Numbers are given in the order of the call. Where
--- somebody has to pass a gate, the caller has to see to that ($28); else nothing is stored.
+-- The rule is core's `job.opening`, and the model compares the two. What is the same in all of them,
+-- and never NULL, comes once (see `rows.insertions`). A job whose id or request id is taken is left
+-- out, and the answer shows it. Numbers are given in the order of the call. Where somebody has to
+-- pass a gate, the caller has to see to that ($28); else nothing is stored.
 WITH clock AS MATERIALIZED (SELECT windlass_now($1) AS now),
 new AS MATERIALIZED (
     SELECT nextval('windlass_serial') AS n, clock.now,
-        coalesce(given.run_at, clock.now + given.delay) AS due,
-        coalesce(given.expires_at, clock.now + given.expires_in) AS expires, given.*
+        coalesce(given.run_at, clock.now + coalesce(given.delay, ($20::bigint[])[1])) AS due,
+        coalesce(given.expires_at, clock.now + given.expires_in) AS expires,
+        given.id, given.payload, given.policy, given.lease, given.team, given.tags, given.headers,
+        given.digest, given.request_id, given.unique_key, given.retry_of, given.root_id,
+        given.last_step, given.waiting_for, given.on_parent, given.flow_id, given.limit_key,
+        coalesce(given.queue, ($3::text[])[1]) AS queue,
+        coalesce(given.task, ($4::text[])[1]) AS task,
+        coalesce(given.priority, ($6::integer[])[1]) AS priority,
+        coalesce(given.owner, ($9::text[])[1]) AS owner,
+        coalesce(given.hold, ($19::boolean[])[1]) AS hold
     FROM clock, unnest(
         $2::uuid[], $3::text[], $4::text[], $5::bytea[], $6::integer[], $7::text[], $8::bigint[],
         $9::text[], $10::text[], $11::text[], $12::text[], $13::bytea[], $14::text[], $15::text[],
@@ -24,26 +33,37 @@ new AS MATERIALIZED (
         expires_at, waiting_for, on_parent, flow_id, limit_key
     )
 ),
+limits AS MATERIALIZED (
+    SELECT array_agg(key) AS names FROM windlass_record WHERE kind = 'limit'
+),
 gated AS MATERIALIZED (
     SELECT new.*, hold OR due > now OR waiting_for IS NOT NULL AS later,
-        CASE WHEN EXISTS (SELECT FROM windlass_record WHERE kind = 'limit')
-            THEN windlass_gates(queue, task, limit_key) END AS gates
-    FROM new
+        CASE WHEN limits.names IS NOT NULL THEN nullif(array_remove(ARRAY[
+            CASE WHEN 'key:' || task = ANY (limits.names)
+                THEN 'key:' || task || chr(31) || limit_key END,
+            CASE WHEN 'task:' || task = ANY (limits.names) THEN 'task:' || task END,
+            CASE WHEN 'queue:' || queue = ANY (limits.names) THEN 'queue:' || queue END
+        ], NULL), '{}') END AS gates
+    FROM new, limits
 ),
 turned AS MATERIALIZED (
-    SELECT gated.*, CASE WHEN NOT later THEN gates[1] END AS gate,
-        CASE WHEN limit_key IS NOT NULL AND NOT later
-            THEN windlass_turn(queue, gates[1], priority, limit_key) END AS turn
-    FROM gated
+    SELECT ranked.*, CASE WHEN limit_key IS NOT NULL AND NOT later AND rank = 1
+        THEN windlass_turn(queue, gate, priority, limit_key) END AS turn
+    FROM (
+        SELECT gated.*, CASE WHEN NOT later THEN gates[1] END AS gate, row_number() OVER (
+            PARTITION BY later, gates[1], CASE WHEN gates IS NULL THEN queue END, priority,
+                limit_key ORDER BY n
+        ) AS rank FROM gated
+    ) AS ranked
 ),
 opened AS MATERIALIZED (
     SELECT turned.*, NOT later AND gate IS NULL AS queued, CASE WHEN later THEN NULL
-        WHEN limit_key IS NULL THEN n
-        ELSE coalesce(turn, min(n) OVER same_line) + row_number() OVER same_key - 1 END AS place
+        WHEN limit_key IS NULL THEN n ELSE rank - 1 + coalesce(
+            max(turn) OVER (PARTITION BY later, gate, CASE WHEN gate IS NULL THEN queue END,
+                priority, limit_key),
+            min(n) OVER (PARTITION BY later, gate, CASE WHEN gate IS NULL THEN queue END, priority)
+        ) END AS place
     FROM turned
-    WINDOW same_line AS (PARTITION BY later, gate, CASE WHEN gate IS NULL THEN queue END, priority),
-        same_key AS (PARTITION BY later, gate, CASE WHEN gate IS NULL THEN queue END, priority,
-            limit_key ORDER BY n)
 ),
 job AS (
     INSERT INTO windlass_job (
@@ -64,7 +84,7 @@ job AS (
     FROM opened WHERE $28 OR NOT EXISTS (SELECT FROM gated WHERE gates IS NOT NULL)
     ON CONFLICT DO NOTHING
     RETURNING id, n, queue, priority, state, held, position, queued_at, due_at, expires_at,
-        waiting_for, limit_key, gate
+        waiting_for, limit_key, gates, gate
 ),
 line AS (
     INSERT INTO windlass_line (queue, priority, position, id, queued_at, expires_at, limit_key)
@@ -81,8 +101,7 @@ aside AS (
         least(CASE WHEN NOT held AND waiting_for = 0 THEN due_at END, expires_at)
     FROM job WHERE state = 'created' OR expires_at IS NOT NULL
 )
-SELECT job.id, job.n, clock.now, job.position, gated.gates FROM job, clock, gated
-WHERE gated.n = job.n
+SELECT job.id, job.n, clock.now, job.position, job.gates FROM job, clock
 UNION ALL
 SELECT NULL, NULL, NULL, NULL, gates FROM (
     SELECT gates FROM gated WHERE NOT $28 AND gates IS NOT NULL LIMIT 1
@@ -365,9 +384,12 @@ counted AS (
 )
 -- Nearly always it is all of them: then their number is enough. Whom their ends make room for is
 -- let in with it: the function sees what this statement did.
-SELECT ended.count, ended.some, CASE WHEN ended.gated > 0 THEN windlass_admit(ARRAY(
-    SELECT DISTINCT gate FROM done, unnest(done.gates) AS gate
-), clock.now) END
+SELECT ended.count, ended.some, CASE WHEN ended.gated > 0 THEN (
+    SELECT windlass_admit(leaving.gates, leaving.numbers, clock.now) FROM (
+        SELECT array_agg(gate) AS gates, array_agg(done.n) AS numbers
+        FROM done, unnest(done.gates) AS gate
+    ) AS leaving
+) END
 FROM clock, (
     SELECT count(*) AS count, count(gates) AS gated,
         CASE WHEN count(*) < cardinality($2) THEN array_agg(id) END AS some FROM done
@@ -503,7 +525,8 @@ FROM unnest($1::text[], $2::text[], $3::integer[], $4::text[])
     AS given (queue, gate, priority, limit_key)
 
 -- name: admit
-SELECT windlass_admit($1::text[], $2)
+-- Gates, and who has left each; none for somebody new.
+SELECT windlass_admit($1::text[], $2::bigint[], $3)
 
 -- name: look_again
 -- A limit was changed: all its gates, in the order in which they are locked.

@@ -44,7 +44,7 @@ async def prune(
     await connection.execute(SQL.drop_line, now, limit)
     idle = await connection.fetchval(SQL.idle_gates, now, limit)
     if idle:
-        await connection.execute(SQL.admit, idle, now)
+        await connection.execute(SQL.admit, idle, [None] * len(idle), now)
         await connection.execute(SQL.drop_gates, idle)
     logs = await _forget_logs(connection, upkeep.kept_until(now, retention.log), limit)
     dead: int = await connection.fetchval(SQL.delete_dead_records, now)

@@ -96,7 +96,7 @@ class Writes:
         try:
             answers = await engine.run(lambda c: enqueueing.plain(c, wanted, engine.now()))
         except enqueueing.Limited:
-            return self._decided(await self._keyed(wanted, engine.config.timeout))
+            return await self._decide(enqueueing.gated, wanted)
         self.tell(work=True)
         return answers
 

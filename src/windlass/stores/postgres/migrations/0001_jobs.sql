@@ -160,10 +160,12 @@ CREATE INDEX windlass_parked_turn ON windlass_parked (gate, priority, limit_key,
 
 -- Gates, to be locked by whoever lets somebody in. `look_at`: when somebody who waits may pass,
 -- though nobody's end brings it up. `idle_at`: when nothing will be left of it, for nobody waits.
+-- `checked_at`: when all passes were last compared with their jobs.
 CREATE TABLE windlass_gate (
     gate text COLLATE "C" NOT NULL,
     look_at bigint,
     idle_at bigint,
+    checked_at bigint NOT NULL DEFAULT 0,
     CONSTRAINT windlass_gate_key PRIMARY KEY (gate)
 ) WITH (fillfactor = 50);
 

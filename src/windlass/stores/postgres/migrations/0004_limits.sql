@@ -63,34 +63,6 @@ $$;
 CREATE FUNCTION windlass_knock(gates text[]) RETURNS void LANGUAGE sql VOLATILE
 AS 'INSERT INTO windlass_knock (gate) SELECT unnest($1)';
 
--- Let in whom these gates have room for; answers who came into line. Gates are locked after jobs,
--- before leases and counts, and in one order, in which nobody who passes one comes to an earlier.
-CREATE FUNCTION windlass_admit(wanted text[], now bigint) RETURNS uuid[] LANGUAGE plpgsql
-SET search_path FROM CURRENT
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
-SET enable_mergejoin = off SET jit = off  -- plans are kept for as long as the session lasts
-AS $$
-#variable_conflict use_column
-DECLARE
-    kind text;
-    name text;
-    passed record;
-    let_in uuid[] := '{}';
-BEGIN
-    FOREACH kind IN ARRAY ARRAY['key:', 'task:', 'queue:'] LOOP
-        FOR name IN
-            SELECT DISTINCT given.name COLLATE "C" FROM unnest(wanted) AS given (name)
-            WHERE starts_with(given.name, kind) ORDER BY 1
-        LOOP
-            SELECT * INTO passed FROM windlass_open(name, now);
-            let_in := let_in || passed.let_in;
-            wanted := wanted || passed.later;
-        END LOOP;
-    END LOOP;
-    RETURN let_in;
-END
-$$;
-
 -- Whether a pass takes a slot, by what its job's row says: core's `holds`.
 CREATE FUNCTION windlass_holds(passed bigint, fence bigint, state text, gate text) RETURNS boolean
 LANGUAGE sql IMMUTABLE
@@ -99,176 +71,286 @@ AS $$
         WHEN fence < passed THEN state = 'queued' OR gate IS NOT NULL ELSE false END
 $$;
 
--- One gate: `let_in` came into line, `later` are the gates that others came to.
+-- Let in whom these gates have room for; answers who came into line. `gone` are the numbers of jobs
+-- that have left the gate of the same place, or NULL. Gates are locked after jobs, before leases and
+-- counts, and in one order, in which nobody who passes one comes to an earlier.
+CREATE FUNCTION windlass_admit(wanted text[], gone bigint[], now bigint) RETURNS uuid[]
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
+SET enable_mergejoin = off SET jit = off  -- plans are kept for as long as the session lasts
+AS $$
+#variable_conflict use_column
+DECLARE
+    kind text;
+    names text[];
+    passed record;
+    let_in uuid[] := '{}';
+BEGIN
+    FOREACH kind IN ARRAY ARRAY['key:', 'task:', 'queue:'] LOOP
+        names := ARRAY(
+            SELECT DISTINCT given.name COLLATE "C" FROM unnest(wanted) AS given (name)
+            WHERE starts_with(given.name, kind) ORDER BY 1
+        );
+        CONTINUE WHEN names = '{}';
+        SELECT * INTO passed FROM windlass_open(names, wanted, gone, now);
+        let_in := let_in || passed.let_in;
+        wanted := wanted || passed.later;  -- of which nobody has left
+    END LOOP;
+    RETURN let_in;
+END
+$$;
+
+-- Gates of one kind: `let_in` came into line, `later` are the gates that others came to.
+--
+-- What a pass is worth, its job's row says. To read all of them each time would be slow where many
+-- run: so whoever leaves is looked at, and all are once a second, or when somebody knocked, in case
+-- one left without a word. Starts are looked at until they are known.
 CREATE FUNCTION windlass_open(
-    gate text, now bigint, OUT let_in uuid[], OUT later text[]
+    names text[], left_gate text[], gone bigint[], now bigint, OUT let_in uuid[], OUT later text[]
 ) LANGUAGE plpgsql
 AS $$
 #variable_conflict use_column
 DECLARE
     batch CONSTANT bigint := 1000;
-    facts jsonb;
-    concurrency bigint;
-    starts bigint;
-    length bigint;
-    holding bigint;
-    counted bigint[] := '{}';  -- until when each start counts
-    free bigint := 4611686018427387904;
-    passed bigint := 0;
-    looks bigint;
+    endless CONSTANT bigint := 4611686018427387904;
+    locked bigint;
+    suspect text[];
+    concurrency bigint[];  -- here and below, one for each gate
+    starts bigint[];
+    length bigint[];
+    free bigint[];
+    passed bigint[];
 BEGIN
     LOOP
-        PERFORM FROM windlass_gate AS known WHERE known.gate = windlass_open.gate
-        FOR NO KEY UPDATE;
-        EXIT WHEN FOUND;
-        INSERT INTO windlass_gate (gate) VALUES (windlass_open.gate) ON CONFLICT DO NOTHING;
+        SELECT count(*) INTO locked FROM (
+            SELECT FROM windlass_gate AS gate WHERE gate.gate = ANY (names)
+            ORDER BY gate.gate FOR NO KEY UPDATE
+        ) AS gates;
+        EXIT WHEN locked = cardinality(names);
+        INSERT INTO windlass_gate (gate) SELECT unnest(names) ON CONFLICT DO NOTHING;
     END LOOP;
     -- What is heard of by now is seen by all that follows.
-    DELETE FROM windlass_knock AS knock WHERE knock.gate = windlass_open.gate;
-    SELECT convert_from(record.value, 'UTF8')::jsonb INTO facts FROM windlass_record AS record
-    WHERE record.kind = 'limit' AND record.key = split_part(windlass_open.gate, chr(31), 1)
-        AND (record.expires_at IS NULL OR record.expires_at > windlass_open.now);
-    concurrency := facts ->> 'concurrency';
-    starts := facts ->> 'starts';
-    length := round((facts ->> 'period')::numeric * 1000000);
+    WITH knocked AS (
+        DELETE FROM windlass_knock AS knock WHERE knock.gate = ANY (names) RETURNING knock.gate
+    ),
+    checked AS (
+        UPDATE windlass_gate AS gate SET checked_at = windlass_open.now
+        WHERE gate.gate = ANY (names) AND (
+            gate.checked_at <= windlass_open.now - 1000000 OR gate.checked_at > windlass_open.now
+            OR gate.gate IN (SELECT gate FROM knocked)
+        ) RETURNING gate.gate
+    )
+    SELECT array_agg(gate) INTO suspect FROM checked;
+    SELECT array_agg((facts ->> 'concurrency')::bigint ORDER BY place),
+        array_agg((facts ->> 'starts')::bigint ORDER BY place),
+        array_agg(coalesce(round((facts ->> 'period')::numeric * 1000000), 0)::bigint
+            ORDER BY place)
+    INTO concurrency, starts, length FROM (
+        SELECT place, (
+            SELECT convert_from(record.value, 'UTF8')::jsonb FROM windlass_record AS record
+            WHERE record.kind = 'limit' AND record.key = split_part(gate, chr(31), 1)
+                AND (record.expires_at IS NULL OR record.expires_at > windlass_open.now)
+        ) AS facts
+        FROM unnest(names) WITH ORDINALITY AS given (gate, place) OFFSET 0
+    ) AS limits;
 
-    IF starts IS NOT NULL THEN  -- as soon as a start is known, it is noted
+    IF num_nonnulls(VARIADIC starts) > 0 THEN  -- as soon as a start is known, it is noted
         UPDATE windlass_pass AS pass SET started_at = job.started_at FROM windlass_job AS job
-        WHERE pass.gate = windlass_open.gate AND pass.started_at IS NULL
+        WHERE pass.gate = ANY (names) AND pass.started_at IS NULL
             AND job.n = ANY (ARRAY[pass.n]) AND job.fence = pass.fence
             AND job.started_at IS NOT NULL;
         UPDATE windlass_pass AS pass SET started_at = pass.at
-        WHERE pass.gate = windlass_open.gate AND pass.started_at IS NULL AND NOT EXISTS (
+        WHERE pass.gate = ANY (names) AND pass.started_at IS NULL AND NOT EXISTS (
             SELECT FROM windlass_job AS job WHERE job.n = ANY (ARRAY[pass.n])
         );
     END IF;
-    DELETE FROM windlass_pass AS pass
-    WHERE pass.gate = windlass_open.gate
-        AND (facts IS NULL OR starts IS NULL
-            OR coalesce(pass.started_at + length <= windlass_open.now, true))
-        AND (facts IS NULL OR NOT EXISTS (
-            SELECT FROM windlass_job AS job WHERE job.n = ANY (ARRAY[pass.n])
-                AND windlass_holds(pass.fence, job.fence, job.state, job.gate)
-        ));
-    IF facts IS NOT NULL AND starts IS NULL THEN
-        SELECT count(*) INTO holding FROM windlass_pass AS pass
-        WHERE pass.gate = windlass_open.gate;
-    ELSIF facts IS NOT NULL THEN
-        SELECT count(*) FILTER (WHERE seen.holds), coalesce(array_agg(seen.until ORDER BY seen.until)
-            FILTER (WHERE seen.until > windlass_open.now), '{}')
-        INTO holding, counted FROM (
-            SELECT holds, coalesce(pass.started_at,
-                CASE WHEN holds THEN windlass_open.now END) + length AS until
-            FROM windlass_pass AS pass, LATERAL (SELECT EXISTS (
-                SELECT FROM windlass_job AS job WHERE job.n = ANY (ARRAY[pass.n])
-                    AND windlass_holds(pass.fence, job.fence, job.state, job.gate)
-            ) AS holds) AS held
-            WHERE pass.gate = windlass_open.gate
-        ) AS seen;
-        free := starts - cardinality(counted);
-    END IF;
-    free := greatest(least(free, coalesce(concurrency - holding, free)), 0);
+    DELETE FROM windlass_pass WHERE ctid = ANY (ARRAY(
+        SELECT pass.ctid_ FROM unnest(left_gate, gone) AS given (gate, n), LATERAL (
+            SELECT pass.ctid AS ctid_ FROM windlass_pass AS pass, LATERAL (
+                SELECT fence, state, gate FROM windlass_job AS job WHERE job.n = pass.n LIMIT 1
+            ) AS job
+            WHERE pass.gate = given.gate AND pass.n = given.n
+                AND NOT windlass_holds(pass.fence, job.fence, job.state, job.gate)
+            OFFSET 0
+        ) AS pass
+        WHERE given.n IS NOT NULL
+            AND array_position(names, given.gate) = ANY (ARRAY(
+                SELECT place FROM unnest(starts) WITH ORDINALITY AS rate (starts, place)
+                WHERE rate.starts IS NULL
+            ))
+    ));
+    WITH seen AS MATERIALIZED (
+        SELECT limits.place, limits.starts, limits.length, pass.ctid_, pass.started_at,
+            NOT pass.looked OR coalesce((
+                SELECT windlass_holds(pass.fence, job.fence, job.state, job.gate)
+                FROM windlass_job AS job WHERE job.n = pass.n
+            ), false) AS holds
+        FROM unnest(names, starts, length) WITH ORDINALITY AS limits (gate, starts, length, place),
+        LATERAL (
+            SELECT pass.ctid AS ctid_, pass.n, pass.fence, pass.started_at,
+                limits.starts IS NOT NULL OR coalesce(limits.gate = ANY (suspect), false) AS looked
+            FROM windlass_pass AS pass WHERE pass.gate = limits.gate OFFSET 0
+        ) AS pass
+    ),
+    judged AS MATERIALIZED (
+        SELECT place, ctid_, holds, holds OR (starts IS NOT NULL AND started_at + length > now)
+                AS counts,
+            starts IS NOT NULL AND (started_at IS NULL AND holds OR started_at + length > now)
+                AS started
+        FROM seen, (SELECT windlass_open.now AS now) AS clock
+    ),
+    over AS (
+        DELETE FROM windlass_pass WHERE ctid = ANY (ARRAY(
+            SELECT ctid_ FROM judged WHERE counts IS NOT TRUE
+        ))
+    )
+    SELECT array_agg(CASE WHEN num_nonnulls(starts[place], concurrency[place]) = 0 THEN endless
+        ELSE greatest(0, least(concurrency[place] - holding, starts[place] - started)) END
+        ORDER BY place)
+    INTO free FROM (
+        SELECT place, count(*) FILTER (WHERE holds) AS holding,
+            count(*) FILTER (WHERE started) AS started
+        FROM (
+            SELECT place, holds, started FROM judged
+            UNION ALL
+            SELECT place, NULL, NULL FROM generate_subscripts(names, 1) AS place
+        ) AS passes GROUP BY place
+    ) AS counts;
 
-    IF free > 0 THEN
-        SELECT * INTO let_in, later, passed
-        FROM windlass_let_in(windlass_open.gate, facts IS NOT NULL, least(free, batch), now);
-    END IF;
-    let_in := coalesce(let_in, '{}');
-    later := coalesce(later, '{}');
+    SELECT * INTO let_in, later, passed FROM windlass_let_in(names, ARRAY(
+        SELECT least(room, batch) FROM unnest(free) AS given (room)
+    ), ARRAY(
+        SELECT num_nonnulls(most, rate) > 0 FROM unnest(concurrency, starts) AS given (most, rate)
+    ), now);
 
-    IF EXISTS (SELECT FROM windlass_parked AS parked WHERE parked.gate = windlass_open.gate) THEN
-        IF starts IS NOT NULL AND cardinality(counted) + passed >= starts THEN
-            counted := counted || array_fill(windlass_open.now + length, ARRAY[passed::integer]);
-            looks := counted[cardinality(counted) - starts + 1];
-        ELSIF passed < free AND EXISTS (
-            SELECT FROM windlass_parked AS parked WHERE parked.gate = windlass_open.gate
-                AND (parked.expires_at IS NULL OR parked.expires_at > windlass_open.now)
-        ) THEN
-            looks := windlass_open.now;  -- there were too many, or somebody has one of them
-        END IF;
-    END IF;
-    UPDATE windlass_gate AS known SET look_at = looks, idle_at = CASE
-        WHEN NOT EXISTS (SELECT FROM windlass_parked AS parked
-            WHERE parked.gate = windlass_open.gate) THEN windlass_open.now + coalesce(length, 0) END
-    WHERE known.gate = windlass_open.gate;
+    UPDATE windlass_gate AS gate SET look_at = news.look_at, idle_at = news.idle_at
+    FROM (
+        SELECT known.gate, CASE
+            WHEN NOT known.waits THEN NULL
+            -- there were too many, or somebody has one of them
+            WHEN passed[known.place] < free[known.place] AND known.may_pass THEN windlass_open.now
+            WHEN starts[known.place] IS NOT NULL AND passed[known.place] >= free[known.place]
+                THEN windlass_next_start(known.gate, starts[known.place], length[known.place], now)
+            END AS look_at, CASE
+            WHEN known.waits THEN NULL
+            WHEN known.idle_at > windlass_open.now THEN known.idle_at
+            ELSE windlass_open.now + greatest(length[known.place], 60000000) END AS idle_at
+        FROM (
+            SELECT given.gate, given.place, gate.idle_at, EXISTS (
+                SELECT FROM windlass_parked AS parked WHERE parked.gate = given.gate
+            ) AS waits, EXISTS (
+                SELECT FROM windlass_parked AS parked WHERE parked.gate = given.gate
+                    AND (parked.expires_at IS NULL OR parked.expires_at > windlass_open.now)
+            ) AS may_pass
+            FROM unnest(names) WITH ORDINALITY AS given (gate, place), LATERAL (
+                SELECT idle_at FROM windlass_gate AS gate WHERE gate.gate = given.gate LIMIT 1
+            ) AS gate
+        ) AS known
+    ) AS news
+    WHERE gate.gate = ANY (ARRAY[news.gate]) AND (gate.look_at IS DISTINCT FROM news.look_at
+        OR gate.idle_at IS DISTINCT FROM news.idle_at);
 END
 $$;
 
--- The first of those who wait at a gate, so many, pass it: core's `decide.let_in` and `place`. Nobody
--- is waited for: whoever has one of these jobs will knock.
+-- When a rate lets the next one pass: core's `room`. NULL if it does so now.
+CREATE FUNCTION windlass_next_start(gate text, starts bigint, length bigint, now bigint)
+RETURNS bigint LANGUAGE plpgsql
+AS $$
+#variable_conflict use_column
+DECLARE
+    counted bigint[] := ARRAY(
+        SELECT coalesce(pass.started_at, windlass_next_start.now) + windlass_next_start.length
+        FROM windlass_pass AS pass WHERE pass.gate = windlass_next_start.gate ORDER BY 1
+    );
+BEGIN
+    RETURN counted[cardinality(counted) - starts + 1];
+END
+$$;
+
+-- The first of those who wait at each gate, so many, pass it: core's `decide.let_in` and `place`.
+-- Nobody is waited for: whoever has one of these jobs will look at its gates.
 CREATE FUNCTION windlass_let_in(
-    gate text, limited boolean, most bigint, now bigint,
-    OUT let_in uuid[], OUT later text[], OUT passed bigint
+    names text[], most bigint[], limited boolean[], now bigint,
+    OUT let_in uuid[], OUT later text[], OUT passed bigint[]
 ) LANGUAGE plpgsql
 AS $$
 #variable_conflict use_column
 BEGIN
     WITH picked AS MATERIALIZED (
-        SELECT job.*, parked.place, parked.position AS position, parked.ctid_
-        FROM (
-            SELECT parked.ctid AS ctid_, parked.n, parked.position, row_number() OVER () AS place
-            FROM (
-                SELECT ctid, n, position FROM windlass_parked AS parked
-                WHERE parked.gate = $1 AND (parked.expires_at IS NULL OR parked.expires_at > $4)
-                ORDER BY parked.gate, parked.priority DESC, parked.position, parked.id LIMIT $3
-            ) AS parked
+        SELECT job.*, given.gate AS passes, given.number, given.limited, parked.ctid_,
+            parked.position,
+            row_number() OVER () AS place
+        FROM unnest(names, most, limited) WITH ORDINALITY AS given (gate, most, limited, number),
+        LATERAL (
+            SELECT parked.ctid AS ctid_, parked.n, parked.position
+            FROM windlass_parked AS parked
+            WHERE parked.gate = given.gate AND given.most > 0
+                AND (parked.expires_at IS NULL OR parked.expires_at > windlass_let_in.now)
+            ORDER BY parked.gate, parked.priority DESC, parked.position, parked.id
+            LIMIT given.most
         ) AS parked, LATERAL (
-            SELECT n, id, queue, priority, limit_key, state, fence, seq, updated_at, gates,
+            SELECT n, id, queue, priority, limit_key, state, fence, gates,
                 CASE WHEN first_started_at IS NULL THEN expires_at END AS expires_at
-            FROM windlass_job AS job WHERE job.n = parked.n AND job.gate = $1
+            FROM windlass_job AS job WHERE job.n = parked.n AND job.gate = given.gate
             LIMIT 1 FOR UPDATE SKIP LOCKED
         ) AS job
-        ORDER BY parked.place
     ),
-    passes AS (
+    passing AS (
         INSERT INTO windlass_pass (gate, n, fence, at)
-        SELECT $1, n, fence + 1, $4 FROM picked WHERE $2
+        SELECT passes, n, fence + 1, windlass_let_in.now FROM picked WHERE limited
     ),
     left_gate AS (
         DELETE FROM windlass_parked WHERE ctid = ANY (ARRAY(SELECT ctid_ FROM picked))
     ),
     moving AS MATERIALIZED (
-        SELECT picked.*, next.gate AS next,
-            CASE WHEN next.gate IS NULL THEN nextval('windlass_serial') ELSE position END AS arrival,
-            CASE WHEN limit_key IS NOT NULL
-                THEN windlass_turn(queue, next.gate, priority, limit_key) END AS turn
-        FROM picked, LATERAL (
-            SELECT picked.gates[array_position(picked.gates, $1) + 1] AS gate
-        ) AS next
-        ORDER BY place
+        SELECT ranked.*, CASE WHEN limit_key IS NOT NULL AND rank = 1
+            THEN windlass_turn(queue, next, priority, limit_key) END AS turn
+        FROM (
+            SELECT arrived.*, row_number() OVER (
+                PARTITION BY next, CASE WHEN next IS NULL THEN queue END, priority, limit_key
+                ORDER BY place
+            ) AS rank FROM (
+                SELECT picked.*, next.gate AS next, CASE WHEN next.gate IS NULL
+                    THEN nextval('windlass_serial') ELSE position END AS arrival
+                FROM picked, LATERAL (
+                    SELECT picked.gates[array_position(picked.gates, picked.passes) + 1] AS gate
+                ) AS next OFFSET 0
+            ) AS arrived
+        ) AS ranked
     ),
     placed AS MATERIALIZED (
-        SELECT moving.*, CASE WHEN limit_key IS NULL THEN arrival
-            ELSE coalesce(turn, min(arrival) OVER same_line) + row_number() OVER same_key - 1
-            END AS becomes
+        SELECT moving.*, CASE WHEN limit_key IS NULL THEN arrival ELSE rank - 1 + coalesce(
+            max(turn) OVER (PARTITION BY next, CASE WHEN next IS NULL THEN queue END, priority,
+                limit_key),
+            min(arrival) OVER (PARTITION BY next, CASE WHEN next IS NULL THEN queue END, priority)
+        ) END AS becomes
         FROM moving
-        WINDOW same_line AS (PARTITION BY next, queue, priority),
-            same_key AS (PARTITION BY next, queue, priority, limit_key ORDER BY place)
     ),
     job AS (
         UPDATE windlass_job AS job SET
             gate = placed.next, position = placed.becomes,
             state = CASE WHEN placed.next IS NULL THEN 'queued' ELSE job.state END,
-            queued_at = CASE WHEN placed.next IS NULL THEN greatest($4, job.updated_at)
-                ELSE job.queued_at END,
+            queued_at = CASE WHEN placed.next IS NULL
+                THEN greatest(windlass_let_in.now, job.updated_at) ELSE job.queued_at END,
             started_at = CASE WHEN placed.next IS NOT NULL THEN job.started_at END,
-            updated_at = CASE WHEN placed.next IS NULL THEN greatest($4, job.updated_at)
-                ELSE job.updated_at END,
+            updated_at = CASE WHEN placed.next IS NULL
+                THEN greatest(windlass_let_in.now, job.updated_at) ELSE job.updated_at END,
             seq = CASE WHEN placed.next IS NULL THEN job.seq + 1 ELSE job.seq END,
             queued_seq = CASE WHEN placed.next IS NULL THEN job.seq + 1 ELSE job.queued_seq END
         FROM placed WHERE job.n = ANY (ARRAY[placed.n])
         RETURNING job.id, job.n, job.queue, job.priority, job.position, job.limit_key,
-            job.queued_at, job.gate, placed.expires_at, placed.state AS before
+            job.queued_at, job.gate, placed.expires_at, placed.state AS before, placed.number
     ),
     line AS (
         INSERT INTO windlass_line (queue, priority, position, id, queued_at, expires_at, limit_key)
         SELECT queue, priority, position, id, queued_at, expires_at, limit_key
-        FROM job WHERE gate IS NULL
+        FROM job WHERE job.gate IS NULL
     ),
     parked AS (
         INSERT INTO windlass_parked (gate, priority, position, id, n, expires_at, limit_key)
         SELECT gate, priority, position, id, n, expires_at, limit_key
-        FROM job WHERE gate IS NOT NULL
+        FROM job WHERE job.gate IS NOT NULL
     ),
     left_aside AS (
         DELETE FROM windlass_waiting AS waiting USING job
@@ -278,10 +360,17 @@ BEGIN
     aside AS (
         INSERT INTO windlass_waiting (queue, state, n, at)
         SELECT queue, 'queued', n, expires_at FROM job
-        WHERE gate IS NULL AND expires_at IS NOT NULL
+        WHERE job.gate IS NULL AND expires_at IS NOT NULL
     )
-    SELECT array_agg(id) FILTER (WHERE job.gate IS NULL),
-        array_agg(DISTINCT job.gate) FILTER (WHERE job.gate IS NOT NULL), count(*)
+    SELECT coalesce(array_agg(id) FILTER (WHERE job.gate IS NULL), '{}'),
+        coalesce(array_agg(DISTINCT job.gate) FILTER (WHERE job.gate IS NOT NULL), '{}'),
+        ARRAY(
+            SELECT count(*) - 1 FROM (
+                SELECT number FROM job
+                UNION ALL
+                SELECT number FROM generate_subscripts(names, 1) AS number
+            ) AS each GROUP BY number ORDER BY number
+        )
     INTO let_in, later, passed FROM job;
 END
 $$;

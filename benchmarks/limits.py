@@ -1,0 +1,128 @@
+"""What limits cost: the rate at which one worker drains a queue, with them and without.
+
+    python -m benchmarks.limits [--jobs N] [--rounds N] [--store sqlite|postgresql]
+
+The same no-op jobs, the same worker in one process, one after the other and alternating: without a
+limit; with keys that take turns; with a concurrency for the queue that is as wide as the worker can
+use; with a rate that hardly ever runs out; with a limit for each of 100 keys. Each as a ratio to the first of its round; the
+median of the rounds is printed. What all jobs of a round do is checked: each ran once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import statistics
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+from benchmarks.store_postgres import loop_factory, start_server
+from windlass import Windlass
+from windlass.core.gate import LIMIT, Limit, Setting
+from windlass.core.ids import uuid7
+from windlass.core.job import NewJob
+from windlass.core.records import Put
+from windlass.store import Store
+from windlass.stores.opening import open_store
+
+BULK = 1_000
+KEYS = 100
+SETTINGS: dict[str, dict[str, Limit]] = {
+    "without limits": {},
+    "with a key, and no limit": {},
+    "a concurrency for the queue": {"queue:default": Limit(concurrency=2_000)},
+    "a rate for the task": {"task:noop": Limit(starts=5_000, period=0.2)},
+    "a concurrency for each key": {"key:noop": Limit(concurrency=50)},
+}
+KEYED = {"with a key, and no limit", "a concurrency for each key"}
+
+
+async def put_in(store: Store, count: int, *, keyed: bool) -> None:
+    for begin in range(0, count, BULK):
+        jobs = [
+            NewJob(
+                id=uuid7(),
+                task="noop",
+                payload=b"{}",
+                limit_key=f"key-{(begin + place) % KEYS}" if keyed else None,
+            )
+            for place in range(min(BULK, count - begin))
+        ]
+        await store.enqueue(jobs)
+
+
+async def measure(url: str, name: str, count: int) -> tuple[float, float]:
+    """Jobs a second, put in and worked off."""
+    app = Windlass(url)
+    done = asyncio.Event()
+    ran: Counter[str] = Counter()
+
+    @app.task(name="noop")
+    async def noop() -> None:
+        ran["jobs"] += 1
+        if ran["jobs"] == count:
+            done.set()
+
+    store = app.client().store
+    try:
+        for limit, what in SETTINGS[name].items():
+            put = Put(kind=LIMIT, key=limit, value=Setting(given=what).encode())
+            await store.put_records([put])
+        began = time.perf_counter()
+        await put_in(store, count, keyed=name in KEYED)
+        put_rate = count / (time.perf_counter() - began)
+        worker = app.worker()
+        began = time.perf_counter()
+        task = asyncio.create_task(worker.run())
+        await done.wait()
+        rate = count / (time.perf_counter() - began)
+        worker.stop()
+        await task
+        await store.delete_records(LIMIT, list(SETTINGS[name]))
+    finally:
+        await app.aclose()
+    assert ran["jobs"] == count, "a job ran twice"
+    return put_rate, rate
+
+
+async def migrate(url: str) -> None:
+    async with open_store(url) as store:
+        await store.migrate()
+
+
+async def rounds(url: str, jobs: int, number: int) -> None:
+    rates: dict[str, list[tuple[float, float]]] = {name: [] for name in SETTINGS}
+    for _ in range(number):
+        first: tuple[float, float] | None = None
+        for name in SETTINGS:
+            put_in_rate, drain_rate = await measure(url, name, jobs)
+            first = first or (put_in_rate, drain_rate)
+            rates[name].append((put_in_rate / first[0], drain_rate / first[1]))
+            print(f"{name:<32}{put_in_rate:>12,.0f}/s{drain_rate:>12,.0f}/s", flush=True)
+    print(f"\n{'ratio to no limits (median)':<32}{'put in':>12}  {'drained':>12}")
+    for name, ratios in rates.items():
+        put_in_ratio = statistics.median(ratio for ratio, _ in ratios)
+        drained = statistics.median(ratio for _, ratio in ratios)
+        print(f"{name:<32}{put_in_ratio:>12.2f}  {drained:>12.2f}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--jobs", type=int, default=30_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--store", choices=["sqlite", "postgresql"], default="postgresql")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
+        if given.store == "sqlite":
+            url = f"sqlite:///{directory}/windlass.db"
+        else:
+            url = start_server(Path(directory))
+            asyncio.run(migrate(url))
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            runner.run(rounds(url, given.jobs, given.rounds))
+
+
+if __name__ == "__main__":
+    main()
