@@ -18,6 +18,26 @@ CHECKS = {
         SELECT id FROM windlass_line AS line WHERE NOT EXISTS (
             SELECT FROM windlass_job AS job WHERE job.id = line.id AND job.state = 'queued'
                 AND job.position = line.position)""",
+    "a job at a gate has its place there": """
+        SELECT n FROM windlass_job AS job WHERE gate IS NOT NULL AND NOT EXISTS (
+            SELECT FROM windlass_parked AS parked WHERE parked.id = job.id AND parked.n = job.n
+                AND parked.gate = job.gate AND parked.priority = job.priority
+                AND parked.position = job.position
+                AND parked.limit_key IS NOT DISTINCT FROM job.limit_key
+                AND parked.expires_at IS NOT DISTINCT FROM
+                    CASE WHEN job.first_started_at IS NULL THEN job.expires_at END)""",
+    "only such a job has one": """
+        SELECT n FROM windlass_parked AS parked WHERE NOT EXISTS (
+            SELECT FROM windlass_job AS job WHERE job.n = parked.n AND job.gate = parked.gate
+                AND job.state IN ('created', 'retrying') AND NOT job.held)""",
+    "whoever has passed its gates has a pass for each that is still limited": """
+        SELECT n FROM windlass_job AS job, unnest(gates) AS its (name)
+        WHERE state IN ('queued', 'running')
+            AND EXISTS (SELECT FROM windlass_record AS record WHERE kind = 'limit'
+                AND record.key = split_part(its.name, chr(31), 1))
+            AND NOT EXISTS (SELECT FROM windlass_pass AS pass
+                WHERE pass.gate = its.name AND pass.n = job.n
+                    AND pass.fence = job.fence + (state = 'queued')::integer)""",
     "a running job has its lease": """
         SELECT n FROM windlass_job AS job WHERE state = 'running' AND NOT EXISTS (
             SELECT FROM windlass_lease AS lease

@@ -274,9 +274,11 @@ class Batch:
             if kept.limit_key is None:
                 its: int = number
             elif (*line, *own) in lasts:
-                its = lasts[*line, *own] + 1
+                its = lasts[*line, *own] + 2
+            elif turn is None:
+                its = firsts[line] + 1 if line in firsts else number
             else:
-                its = turn or firsts.get(line) or number
+                its = turn
             firsts.setdefault(line, its)
             kept.turn = lasts[*line, *own] = its
 

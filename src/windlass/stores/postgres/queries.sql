@@ -58,12 +58,13 @@ turned AS MATERIALIZED (
 ),
 opened AS MATERIALIZED (
     SELECT turned.*, NOT later AND gate IS NULL AS queued, CASE WHEN later THEN NULL
-        WHEN limit_key IS NULL THEN n ELSE rank - 1 + coalesce(
-            max(turn) OVER (PARTITION BY later, gate, CASE WHEN gate IS NULL THEN queue END,
-                priority, limit_key),
-            min(n) OVER (PARTITION BY later, gate, CASE WHEN gate IS NULL THEN queue END, priority)
-        ) END AS place
+        WHEN limit_key IS NULL THEN n
+        ELSE 2 * (rank - 1) + coalesce(max(turn) OVER same_key, min(n) OVER same_line
+            + (min(n) OVER same_key > min(n) OVER same_line)::integer) END AS place
     FROM turned
+    WINDOW same_line AS (PARTITION BY later, gate, CASE WHEN gate IS NULL THEN queue END, priority),
+        same_key AS (PARTITION BY later, gate, CASE WHEN gate IS NULL THEN queue END, priority,
+            limit_key)
 ),
 job AS (
     INSERT INTO windlass_job (

@@ -54,7 +54,7 @@ BEGIN
         ORDER BY parked.gate DESC, parked.priority DESC, parked.limit_key DESC,
             parked.position DESC LIMIT 1;
     END IF;
-    RETURN CASE WHEN first IS NOT NULL THEN greatest(first, last + 1) END;
+    RETURN CASE WHEN last IS NULL THEN first + 1 ELSE greatest(first, last + 2) END;
 END
 $$;
 
@@ -320,12 +320,18 @@ BEGIN
         ) AS ranked
     ),
     placed AS MATERIALIZED (
-        SELECT moving.*, CASE WHEN limit_key IS NULL THEN arrival ELSE rank - 1 + coalesce(
-            max(turn) OVER (PARTITION BY next, CASE WHEN next IS NULL THEN queue END, priority,
-                limit_key),
-            min(arrival) OVER (PARTITION BY next, CASE WHEN next IS NULL THEN queue END, priority)
-        ) END AS becomes
-        FROM moving
+        SELECT moving.*, CASE WHEN limit_key IS NULL THEN arrival
+            ELSE 2 * (rank - 1) + coalesce(max(turn) OVER same_key, CASE
+                WHEN min(place) OVER same_key = min(place) OVER same_line THEN arrival_of_first
+                ELSE arrival_of_first + 1 END) END AS becomes
+        FROM (
+            SELECT moving.*, CASE WHEN next IS NULL THEN queue END AS line, first_value(arrival)
+                OVER (PARTITION BY next, CASE WHEN next IS NULL THEN queue END, priority
+                    ORDER BY place) AS arrival_of_first
+            FROM moving
+        ) AS moving
+        WINDOW same_line AS (PARTITION BY next, line, priority),
+            same_key AS (PARTITION BY next, line, priority, limit_key)
     ),
     job AS (
         UPDATE windlass_job AS job SET
