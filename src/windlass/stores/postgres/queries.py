@@ -52,6 +52,7 @@ class Queries:
     add_rollups: str
     rollups: str
     overdue: str
+    gates: str
     due: str
     expired: str
     lock_upkeep: str

@@ -965,4 +965,29 @@ FROM clock, unnest($2::text[], $3::integer[]) AS wanted (queue, priority), LATER
 SELECT coalesce((
     SELECT at <= windlass_now($1) FROM windlass_waiting WHERE at IS NOT NULL
     ORDER BY at, n LIMIT 1
-), false) OR (SELECT true FROM windlass_lease ORDER BY token LIMIT 1) IS NOT NULL
+), false) OR coalesce((
+    SELECT look_at <= windlass_now($1) FROM windlass_gate WHERE look_at IS NOT NULL
+    ORDER BY look_at LIMIT 1
+), false) OR (SELECT true FROM windlass_knock ORDER BY gate LIMIT 1) IS NOT NULL
+    OR (SELECT true FROM windlass_lease ORDER BY token LIMIT 1) IS NOT NULL
+
+-- name: gates
+-- How many wait at each, how many hold a slot, three of those, and when to look again.
+SELECT (
+    SELECT count(*) FROM (
+        SELECT FROM windlass_parked AS parked WHERE parked.gate = wanted.name LIMIT $2
+    ) AS counted
+), held.count, held.some, (
+    SELECT look_at FROM windlass_gate AS gate WHERE gate.gate = wanted.name LIMIT 1
+)
+FROM unnest($1::text[]) WITH ORDINALITY AS wanted (name, place), LATERAL (
+    SELECT count(*) AS count, (array_agg(holder.id ORDER BY holder.at, holder.id))[:$3] AS some
+    FROM (
+        SELECT pass.at, job.id FROM windlass_pass AS pass, LATERAL (
+            SELECT id, fence, state, gate FROM windlass_job AS job WHERE job.n = pass.n LIMIT 1
+        ) AS job
+        WHERE pass.gate = wanted.name
+            AND windlass_holds(pass.fence, job.fence, job.state, job.gate)
+    ) AS holder
+) AS held
+ORDER BY wanted.place

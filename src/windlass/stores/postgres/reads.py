@@ -10,7 +10,7 @@ from windlass.core import event, query, records
 from windlass.core.clock import Instant
 from windlass.core.dependency import Edges, FlowStats
 from windlass.core.event import Attempt
-from windlass.core.gate import LIMIT
+from windlass.core.gate import HOLDERS, LIMIT, GateStats
 from windlass.core.job import JobRow
 from windlass.core.query import Page, Query
 from windlass.core.records import PAUSED, Entry, Put, PutAnswer
@@ -172,6 +172,14 @@ async def put_records(
         for name in sorted(key for kind, key in written if kind == LIMIT):
             await connection.execute(SQL.look_again, name)
     return answers
+
+
+async def gates(connection: Connection, names: Sequence[str]) -> list[GateStats]:
+    found = await connection.fetch(SQL.gates, list(names), COUNT_CAP, HOLDERS)
+    return [
+        GateStats(waiting=waiting, holding=holding, holders=tuple(some or ()), look_at=look_at)
+        for waiting, holding, some, look_at in found
+    ]
 
 
 async def delete_records(connection: Connection, kind: str, keys: Sequence[str]) -> None:

@@ -14,6 +14,7 @@ from windlass.core.dependency import Edges, FlowStats
 from windlass.core.enqueue import Enqueued
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.event import Attempt, Event
+from windlass.core.gate import GateStats
 from windlass.core.job import JobRow, NewJob
 from windlass.core.lease import Claim, Extended, Lease, check_lease
 from windlass.core.query import Page, Query
@@ -232,6 +233,11 @@ class PostgresStore(Store):
     async def stats(self) -> Mapping[str, QueueStats]:
         engine = self._engine
         return await engine.call(lambda c: reads.stats(c, engine.now()))
+
+    async def gates(self, names: Sequence[str]) -> list[GateStats]:
+        if not names:
+            return []
+        return await self._engine.call(lambda c: reads.gates(c, names))
 
     async def rollups(self, since: Instant, until: Instant) -> list[Rollup]:
         return await self._engine.call(lambda c: reads.rollups(c, since, until))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import takewhile
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -11,11 +12,12 @@ import apsw
 from windlass.core import gate as gates
 from windlass.core import records
 from windlass.core.clock import Instant
-from windlass.core.gate import BATCH, LIMIT, Limit, Pass, in_order, rank
+from windlass.core.gate import BATCH, LIMIT, GateStats, Limit, Pass, in_order, rank
 from windlass.core.job import Standing
 from windlass.core.records import Entry
 from windlass.core.state import State
-from windlass.stores.sqlite.connection import every, first
+from windlass.store import COUNT_CAP
+from windlass.stores.sqlite.connection import every, first, single
 from windlass.stores.sqlite.queries import SQL
 from windlass.stores.sqlite.rows import Row
 from windlass.stores.sqlite.transaction import Tx
@@ -143,3 +145,21 @@ def look_again(tx: Tx, limit: str) -> None:
 def due(connection: apsw.Connection, now: Instant, limit: int) -> list[Row]:
     """The first at each gate that is to be looked at by now."""
     return every(connection, SQL.heads, (now, limit))
+
+
+def stats(connection: apsw.Connection, names: Sequence[str]) -> list[GateStats]:
+    return [_stats(connection, gate) for gate in names]
+
+
+def _stats(connection: apsw.Connection, gate: str) -> GateStats:
+    held = [
+        UUID(bytes=job_id)
+        for job_id, fence, *job in every(connection, SQL.holders, (gate,))
+        if gates.holds(Pass(fence, 0), _job(job))
+    ]
+    return GateStats(
+        waiting=single(connection, SQL.waiting_at_gate, (gate, COUNT_CAP)),
+        holding=len(held),
+        holders=tuple(held[: gates.HOLDERS]),
+        look_at=single(connection, SQL.look_of_gate, (gate,)),
+    )

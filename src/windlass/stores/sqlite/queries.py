@@ -67,6 +67,9 @@ class Queries:
     beside_at_gate: str
     passes: str
     put_pass: str
+    waiting_at_gate: str
+    holders: str
+    look_of_gate: str
     delete_pass: str
     delete_idle_passes: str
     able: str

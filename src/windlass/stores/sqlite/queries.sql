@@ -162,6 +162,21 @@ SELECT pass.n, pass.fence, pass.at, pass.started_at, job.state, job.fence, job.s
 FROM windlass_pass AS pass LEFT JOIN windlass_job AS job ON job.n = pass.n
 WHERE pass.gate = ?
 
+-- name: waiting_at_gate
+SELECT count(*) FROM (
+    SELECT 1 FROM windlass_job INDEXED BY windlass_job_gate
+    WHERE gate IS NOT NULL AND gate = ? LIMIT ?
+)
+
+-- name: holders
+-- The jobs of all passes, the longest first, with what says whether they count.
+SELECT job.id, pass.fence, job.state, job.fence, job.started_at, job.gate
+FROM windlass_pass AS pass JOIN windlass_job AS job ON job.n = pass.n
+WHERE pass.gate = ? ORDER BY pass.at, job.id
+
+-- name: look_of_gate
+SELECT look_at FROM windlass_gate WHERE gate = ?
+
 -- name: put_pass
 INSERT INTO windlass_pass (gate, n, fence, at, started_at) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT (gate, n, fence) DO UPDATE SET at = excluded.at, started_at = excluded.started_at

@@ -13,6 +13,7 @@ from windlass.core.dependency import Edges, FlowStats
 from windlass.core.enqueue import Enqueued
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.event import Attempt, Event
+from windlass.core.gate import GateStats
 from windlass.core.job import JobRow, NewJob
 from windlass.core.lease import Claim, Extended, Lease, check_lease
 from windlass.core.query import Page, Query
@@ -28,7 +29,7 @@ from windlass.store import (
     Saying,
     Store,
 )
-from windlass.stores.sqlite import enqueueing, flows, jobs, reads
+from windlass.stores.sqlite import enqueueing, flows, gates, jobs, reads
 from windlass.stores.sqlite.connection import Durability, SqliteConfig
 from windlass.stores.sqlite.engine import Engine
 from windlass.stores.sqlite.session import DEFAULT_SECONDS, Session
@@ -210,6 +211,11 @@ class SqliteStore(Store):
     async def stats(self) -> Mapping[str, QueueStats]:
         now = self._engine.clock.now()
         return await self._engine.read(lambda connection: reads.stats(connection, now))
+
+    async def gates(self, names: Sequence[str]) -> list[GateStats]:
+        if not names:
+            return []
+        return await self._engine.read(lambda connection: gates.stats(connection, names))
 
     async def rollups(self, since: Instant, until: Instant) -> list[Rollup]:
         return await self._engine.read(lambda connection: reads.rollups(connection, since, until))
