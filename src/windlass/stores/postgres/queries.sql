@@ -530,8 +530,9 @@ FROM unnest($1::text[], $2::text[], $3::integer[], $4::text[])
 SELECT windlass_admit($1::text[], $2::bigint[], $3)
 
 -- name: look_again
--- A limit was changed: all its gates, in the order in which they are locked.
-UPDATE windlass_gate AS gate SET look_at = 0
+-- A limit was changed: all its gates, in the order in which they are locked. Another limit may count
+-- other passes.
+UPDATE windlass_gate AS gate SET look_at = 0, checked_at = 0
 FROM (
     SELECT gate FROM windlass_gate
     WHERE gate >= $1 AND gate < $1 || chr(32) AND (gate = $1 OR gate > $1 || chr(31))
