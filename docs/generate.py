@@ -32,6 +32,7 @@ GROUPS = {
     "Tasks and their options": ("Task",),
     "Jobs": ("Job", "State", "NewJob"),
     "Schedules": ("Schedules", "Planned"),
+    "Limits": ("Limit", "Limits", "Limited"),
     "Inside a running task": ("Context", "StageMap", "Batch", "Item"),
     "Waiting before a retry": ("exponential", "fixed", "schedule", "custom"),
     "Workers": ("Worker", "WorkerConfig"),
@@ -41,6 +42,7 @@ CALLED = {
     "Windlass": "app", "Tasks": "tasks", "Task": "task", "Job": "job", "Context": "ctx",
     "Worker": "worker", "StageMap": "stages", "EncryptingCodec": "codec", "Twin": "jobs",
     "LoneContext": "ctx", "VirtualClock": "clock", "Store": "store", "Schedules": "app.schedules",
+    "Limits": "app.limits",
     "Batch": "batch", "Item": "item",
 }  # fmt: skip
 SCHEDULED = (
@@ -64,6 +66,7 @@ GIVEN = {
     "Twin",
     "LoneContext",
     "Schedules",
+    "Limits",
     "Batch",
     "Item",
 }  # nobody makes these oneself
@@ -81,6 +84,7 @@ INNER = {
     "EncryptingCodec": {"encode", "decode", "digest"},
     "Item": {"outcome"},
     "LiveWorker": {"encode", "decode"},
+    "Limit": {"encode", "length"},
 }  # fmt: skip
 NAMING = [
     ("name", "str | None", "None", "what jobs store; None is the module's name and the function's"),
@@ -99,6 +103,7 @@ FIND = [
     ("wait for a result", "python.md#jobresult", "`job.result(timeout=30)`"),
     ("follow a job", "python.md#jobevents", "`for event in job.events(): …`"),
     ("cancel a job", "python.md#jobcancel", '`job.cancel("why")`'),
+    ("limit how many run", "python.md#limit", "`@app.task(limit=Limit(concurrency=5))`"),
     ("know why it does not run", "python.md#jobwhy", "`job.why()`, `windlass jobs why ID`"),
     ("report progress", "python.md#contextprogress", "`ctx.progress(40)`"),
     ("record a step", "python.md#contextstep", '`ctx.step("voice", make_voice)`'),

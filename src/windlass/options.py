@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, TypeAlias
 from uuid import UUID
 
@@ -13,7 +13,6 @@ from windlass.core.gate import Limit
 from windlass.core.job import DEFAULT_POLICY, DEFAULT_QUEUE
 from windlass.core.progress import StageMap
 from windlass.core.retry import Backoff, Exponential, Policy
-from windlass.keying import KeySource
 from windlass.task import TaskOptions
 
 _Errors: TypeAlias = type[BaseException] | Iterable[type[BaseException]]
@@ -34,7 +33,7 @@ def task_options(
     stages: Stages | None = None,
     executor: Literal["process"] | None = None,
     limit: Limit | None = None,
-    limit_key: KeySource | None = None,
+    limit_key: str | Callable[..., Any] | None = None,
     key_limit: Limit | None = None,
 ) -> TaskOptions:
     """What `@app.task(…)` takes.

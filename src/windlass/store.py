@@ -253,9 +253,10 @@ class Store(ABC):
 
     @abstractmethod
     async def gates(self, names: Sequence[str]) -> list[GateStats]:
-        """Who waits at each gate and who holds it, as `core.gate` judges; exact up to COUNT_CAP.
+        """Each gate as it stands; one that nobody came to is empty. To look lets nobody in.
 
-        A gate that nobody has come to is empty.
+        A job holds it if its pass does, by `core.gate.holds`; holders are named by the instant of
+        that pass, then by id. `look_at` is None if nobody waits, and past if the limit was changed.
         """
 
     @abstractmethod
