@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 from uuid import uuid4
@@ -58,7 +58,10 @@ class _Connection:
     async def fetchval(self, *_: object) -> int:
         return 1
 
-    async def fetch(self, *_: object, timeout: float) -> list[tuple[str, int, int]]:
+    async def fetch(
+        self, _: str, __: None, queues: Sequence[str], ___: Sequence[int], *, timeout: float
+    ) -> list[tuple[str, int, int]]:
+        assert queues
         self.now[0] += self.cost
         return self.heads
 
@@ -234,6 +237,7 @@ async def test_a_line_in_which_few_are_dead_is_neither_looked_at_nor_avoided(
 
     assert line.ranges(["q"]) == lines.whole(["q"])
     assert not line.wants_a_look()
+    assert not await crowd.look((0, 5))  # one that was on its way
 
 
 async def test_priorities_without_number_are_read_as_one_range() -> None:

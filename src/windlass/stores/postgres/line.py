@@ -153,6 +153,8 @@ class Line:
     async def look(self, connection: Connection, now: Instant | None) -> bool:
         """See where the line begins, and how slow that is; whether claims would not find it."""
         known = [(queue, each) for queue, trails in self._trails.items() for each in trails]
+        if not known:
+            return False  # the crowd is gone by now
         began = self._clock()
         try:
             found = await connection.fetch(SQL.heads, now, *columns(known), timeout=PATIENCE)
