@@ -571,9 +571,16 @@ async def test_what_is_wrong_is_told(app: Windlass) -> None:
             await verb("unheard")
 
 
-async def test_two_who_change_both_halves_at_once_are_both_heard() -> None:
+@pytest.mark.parametrize("turns", range(4))
+async def test_two_who_change_both_halves_at_once_are_both_heard(turns: int) -> None:
     keeper = Gatekeeper(Watched(MemoryStore(), [], []))
-    await asyncio.gather(keeper.set("queue:default", TWO), keeper.declare({"queue:default": FIVE}))
+
+    async def later() -> None:
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await keeper.set("queue:default", TWO)
+
+    await asyncio.gather(keeper.declare({"queue:default": FIVE}), later())
     [found] = await keeper.list()
     assert (found.given, found.declared) == (TWO, FIVE)
 
