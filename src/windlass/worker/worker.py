@@ -44,6 +44,7 @@ from windlass.worker.ticker import Ticker
 from windlass.worker.trouble import Trouble
 
 log = logging.getLogger("windlass.worker")
+NAMED = 10  # jobs in a line of the log
 CLEAN_EVERY = 5  # sweeps
 READY = 5.0  # seconds
 AGAIN = 0.5  # seconds after which to try again what has to come first
@@ -374,5 +375,6 @@ class Worker:
                 await self._fetcher.heard_out()  # which may bring more to be given back
                 await self._settled.wait()
         if self._attempts:
-            left = ", ".join(str(attempt.job.id) for attempt in self._attempts.values())
-            log.error("these jobs are left to their leases, for they did not let go: %s", left)
+            ids = [str(attempt.job.id) for attempt in self._attempts.values()]
+            named = ", ".join(ids[:NAMED]) + (f" and {len(ids) - NAMED} more" * (len(ids) > NAMED))
+            log.error("these jobs are left to their leases, for they did not let go: %s", named)

@@ -30,7 +30,7 @@ from windlass.store import Saying
 from windlass.stores.postgres import enqueueing, rows, upkeep
 from windlass.stores.postgres.batch import Batch, Kept
 from windlass.stores.postgres.connection import Connection, Row
-from windlass.stores.postgres.enqueueing import Desk
+from windlass.stores.postgres.desk import Desk
 from windlass.stores.postgres.line import Line, whole
 from windlass.stores.postgres.queries import SQL
 

@@ -24,6 +24,7 @@ from windlass.stores.postgres.gathering import Gatherer
 from windlass.stores.postgres.hints import CHANNEL, Hub, Listener, Speaker
 from windlass.stores.postgres.holding import Patient
 from windlass.stores.postgres.queries import SQL
+from windlass.stores.postgres.stored import Limited
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -95,7 +96,7 @@ class Writes:
         engine = self._engine
         try:
             answers = await engine.run(lambda c: enqueueing.plain(c, wanted, engine.now()))
-        except enqueueing.Limited:
+        except Limited:
             return await self._decide(enqueueing.gated, wanted)
         self.tell(work=True)
         return answers

@@ -87,6 +87,8 @@ DECLARE
     passed record;
     let_in uuid[] := '{}';
 BEGIN
+    -- Others wait at these gates: a worker that is frozen now must not keep them.
+    PERFORM set_config('idle_in_transaction_session_timeout', '5s', true);
     FOREACH kind IN ARRAY ARRAY['key:', 'task:', 'queue:'] LOOP
         names := ARRAY(
             SELECT DISTINCT given.name COLLATE "C" FROM unnest(wanted) AS given (name)
