@@ -203,10 +203,6 @@ class Store(ABC):
 
     # -- maintenance: reads that become `apply`, and deletion
 
-    async def overdue(self) -> bool:
-        """Whether `due` or `expired` may name any: what a sweep asks first, if that is cheaper."""
-        return True
-
     @abstractmethod
     async def due(self, limit: int) -> list[JobRow]:
         """Waiting jobs whose time came or whose expiry passed, longest due first."""

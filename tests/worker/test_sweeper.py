@@ -87,26 +87,6 @@ async def test_more_than_a_batch_is_moved_in_one_sweep(
     assert await sweeper.once() == 60
 
 
-async def test_a_sweep_of_a_store_where_nothing_is_overdue_is_one_question(
-    store: MemoryStore, clock: VirtualClock
-) -> None:
-    asked: list[str] = []
-
-    class Knowing(Spy):
-        async def overdue(self) -> bool:
-            await super().overdue()
-            return bool(await store.due(1) or await store.expired(1))
-
-    job = await enqueue_one(store, delay=60.0)
-    sweeper = Sweeper(Knowing(store, asked.append), 0.01, Retention())
-    assert await sweeper.once() == 0
-    assert asked == ["overdue"]
-
-    clock.advance(60)
-    assert await sweeper.once() == 1
-    assert (await get_one(store, job.id)).state is State.QUEUED
-
-
 async def test_a_sweep_that_moves_nothing_ends(
     store: MemoryStore, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -106,8 +106,6 @@ async def read_events(store: Store, job_id: UUID, after: int = 0, limit: int = 1
 
 async def sweep_all(store: Store, limit: int = 100) -> list[Answer]:
     """What maintenance does: promote and expire what is due, rescue what lost its lease."""
-    if not await store.overdue():
-        return []
     rows = [*await store.due(limit), *await store.expired(limit)]
     return await store.apply([sweep(row, random=even) for row in rows])
 

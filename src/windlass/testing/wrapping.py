@@ -82,9 +82,6 @@ class WrappedStore(Store):
     async def due(self, limit: int) -> list[JobRow]:
         return await self.around("due", lambda: self.store.due(limit))
 
-    async def overdue(self) -> bool:
-        return await self.around("overdue", self.store.overdue)
-
     async def expired(self, limit: int) -> list[JobRow]:
         return await self.around("expired", lambda: self.store.expired(limit))
 

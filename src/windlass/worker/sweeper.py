@@ -57,8 +57,6 @@ class Sweeper:
     async def once(self) -> int:
         """One sweep; answers how many jobs it moved."""
         moved = 0
-        if not await self._store.overdue():
-            return moved
         for read in (self._store.due, self._store.expired):
             while True:
                 rows = await read(BATCH)

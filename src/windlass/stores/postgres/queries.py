@@ -51,7 +51,6 @@ class Queries:
     get_steps: str
     add_rollups: str
     rollups: str
-    overdue: str
     gates: str
     due: str
     expired: str

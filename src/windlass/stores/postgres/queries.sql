@@ -961,17 +961,6 @@ FROM clock, unnest($2::text[], $3::integer[]) AS wanted (queue, priority), LATER
     LIMIT 1
 ) AS line
 
--- name: overdue
--- An idle worker's sweep is this. While anything runs, `expired` has to read its jobs.
-SELECT coalesce((
-    SELECT at <= windlass_now($1) FROM windlass_waiting WHERE at IS NOT NULL
-    ORDER BY at, n LIMIT 1
-), false) OR coalesce((
-    SELECT look_at <= windlass_now($1) FROM windlass_gate WHERE look_at IS NOT NULL
-    ORDER BY look_at LIMIT 1
-), false) OR (SELECT true FROM windlass_knock ORDER BY gate LIMIT 1) IS NOT NULL
-    OR (SELECT true FROM windlass_lease ORDER BY token LIMIT 1) IS NOT NULL
-
 -- name: gates
 -- How many wait at each, how many hold a slot, three of those, and when to look again.
 SELECT (

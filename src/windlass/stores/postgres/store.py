@@ -179,11 +179,6 @@ class PostgresStore(Store):
 
     # -- maintenance
 
-    async def overdue(self) -> bool:
-        engine = self._engine
-        found: bool = await engine.call(lambda c: c.fetchval(SQL.overdue, engine.now()))
-        return found
-
     async def due(self, limit: int) -> list[JobRow]:
         engine = self._engine
         return await engine.call(lambda c: upkeep.due(c, limit, engine.now()))

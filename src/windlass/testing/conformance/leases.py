@@ -152,12 +152,6 @@ class TestLeases:
         clock.advance(0.001)
         assert await store.expired(10) == [row]
 
-    async def test_a_sweep_is_told_of_a_lease_that_ran_out(
-        self, store: Store, clock: VirtualClock
-    ) -> None:
-        await lose_lease(store, clock)
-        assert await store.overdue()
-
     async def test_expired_leases_are_named_longest_first(
         self, store: Store, clock: VirtualClock
     ) -> None:

@@ -41,7 +41,6 @@ class TestTiming:
         clock.advance(59.999)
         assert await store.due(10) == []
         clock.advance(0.001)
-        assert await store.overdue()
         assert await store.due(10) == [row]
         await sweep_all(store)
         [claimed] = await claim_all(store)

@@ -370,8 +370,6 @@ class StoreModel(Limiting):
         first_due = await self.insist(lambda store: store.due(limit))
         first_lost = await self.insist(lambda store: store.expired(limit))
         self.check_due(first_due, due, limit)
-        if due or lost:
-            assert await self.insist(lambda store: store.overdue())
         until = sorted(row.lease_until or 0 for row in lost)
         assert [row.lease_until for row in first_lost] == until[:limit]
         return [*due[: limit + 1], *lost[: limit + 1]]
