@@ -4,8 +4,8 @@
 
 The same no-op jobs, the same worker in one process, one after the other and alternating: without a
 limit; with keys that take turns; with a concurrency for the queue that is as wide as the worker can
-use; with a rate that hardly ever runs out; with a limit for each of 100 keys. Each as a ratio to the
-first of its round; the median of the rounds is printed. Each job is checked to have run once.
+use; with a rate that hardly ever runs out; with a limit for each of 100 keys. Each as a ratio to
+the first of its round; the median of the rounds is printed. Each job is checked to have run once.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from tests.teeth.mistake import caught_by, swap
 from tests.teeth.sql import spoil
 
 from windlass.core import decide
+from windlass.core.change import Change
 from windlass.core.clock import Instant
 from windlass.core.dependency import Parent
 from windlass.core.ids import uuid7
@@ -135,12 +136,12 @@ def a_stale_suspension_hands_over() -> None:
 @caught_by(SUSPENDING + "test_a_signal_that_came_before_the_wait_is_not_missed")
 def a_signal_between_look_and_wait_is_missed() -> None:
     """A task looks, the signal comes, the task lies down: nobody wakes it any more."""
-    leave = decide._Change.leave_attempt
+    leave = Change.leave_attempt
 
-    def planted(self: decide._Change, wish: Transition) -> None:
+    def planted(self: Change, wish: Transition) -> None:
         leave(self, replace(wish, signals=None))
 
-    swap(decide._Change, "leave_attempt", planted)
+    swap(Change, "leave_attempt", planted)
 
 
 @caught_by("tests/test_flow.py::test_a_task_fans_out_and_goes_on_with_the_results[sqlite]",

@@ -12,6 +12,7 @@ import apsw
 from tests.teeth.mistake import caught_by, swap
 
 from windlass.core import decide
+from windlass.core.change import Change
 from windlass.core.clock import Instant
 from windlass.core.enqueue import Enqueued
 from windlass.core.errors import StoreUnavailableError
@@ -42,27 +43,27 @@ POWER = "tests/stores/sqlite/test_power_cut.py::"
 @caught_by(SQLITE + "TestRetries::test_crashes_and_failures_are_counted_apart")
 def a_crash_burns_a_retry() -> None:
     """A lease that ran out counts as a failure of the task: neighbours of a killer run out."""
-    leave = decide._Change.leave_attempt
+    leave = Change.leave_attempt
 
-    def planted(self: decide._Change, wish: Transition) -> None:
+    def planted(self: Change, wish: Transition) -> None:
         leave(self, wish)
         if wish.trigger in RESCUING:
             self.values["retry_count"] = self.row.retry_count + 1
 
-    swap(decide._Change, "leave_attempt", planted)
+    swap(Change, "leave_attempt", planted)
 
 
 @caught_by(SQLITE + "TestRetries::test_coming_back_by_choice_counts_nowhere[snooze]")
 def a_snooze_burns_a_retry() -> None:
     """A task that asks to be called later is counted as one that failed."""
-    leave = decide._Change.leave_attempt
+    leave = Change.leave_attempt
 
-    def planted(self: decide._Change, wish: Transition) -> None:
+    def planted(self: Change, wish: Transition) -> None:
         leave(self, wish)
         if wish.trigger is Trigger.SNOOZE:
             self.values["retry_count"] = self.row.retry_count + 1
 
-    swap(decide._Change, "leave_attempt", planted)
+    swap(Change, "leave_attempt", planted)
 
 
 @caught_by(SQLITE + "TestLeases::"
@@ -82,12 +83,12 @@ def a_rescue_goes_by_what_it_saw_a_moment_ago() -> None:
 @caught_by(SQLITE + "TestHandover::test_without_success_nothing_is_handed_over[retry]")
 def children_come_before_the_success() -> None:
     """What a task hands over is enqueued whatever becomes of the task, and again by its retry."""
-    decision = decide._Change.decision
+    decision = Change.decision
     true_decide = decide.decide
     wished: list[Sequence[NewJob]] = []
 
     def told(
-        self: decide._Change, children: Sequence[NewJob] = (), awaits: Sequence[UUID] = ()
+        self: Change, children: Sequence[NewJob] = (), awaits: Sequence[UUID] = ()
     ) -> Decision:
         return decision(self, wished[-1] if wished else children, awaits)
 
@@ -98,7 +99,7 @@ def children_come_before_the_success() -> None:
         finally:
             wished.pop()
 
-    swap(decide._Change, "decision", told)
+    swap(Change, "decision", told)
     swap(decide, "decide", planted)
 
 
