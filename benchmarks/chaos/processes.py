@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from multiprocessing import parent_process
 from pathlib import Path
@@ -38,6 +39,7 @@ class Mix:
     pause: float = 0.0  # between two batches
     once: tuple[str, ...] = ()  # tasks of which there is one job each, somewhere among the rest
     flow: bool = False  # instead: one diamond, and one job that fans out
+    limits: dict[str, dict[str, float]] = field(default_factory=dict)  # set before the first job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +166,7 @@ class _Producer:
         from benchmarks.chaos import tasks  # noqa: PLC0415 - reads the environment
 
         mix, random = self.orders.mix, self.random
+        await self._limit(tasks.app.limits.aset)
         names = random.choices([*mix.tasks], [*mix.tasks.values()], k=jobs - len(mix.once))
         for name in mix.once:
             names.insert(random.randrange(len(names)), name)
@@ -177,6 +180,13 @@ class _Producer:
             )
             await asyncio.sleep(mix.pause)
         await tasks.app.aclose()
+
+    async def _limit(self, call: Callable[..., Awaitable[Any]]) -> None:
+        from windlass import Limit  # noqa: PLC0415 - not before the clock is set
+
+        for name, facts in self.orders.mix.limits.items():
+            limit = Limit(**facts)  # type: ignore[arg-type]
+            await self._insist(partial(call, name, limit))
 
     async def run_flow(self, jobs: int) -> None:
         """A sixth of the jobs is a diamond; the others are made by one of them as it runs."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 from benchmarks.chaos.evidence import Evidence
+from benchmarks.chaos.gates import Gates, seen
 from benchmarks.chaos.rescues import SLACK, Waits, waits
 
 _DROPPED = ("was lost to another worker", "is another worker's now")
@@ -39,6 +40,7 @@ class Verdict:
     recycled: int  # workers that had grown too large and were replaced
     repeated_calls: int  # of producers: refused, or not answered
     cancels: dict[str, int]
+    gates: Gates | None  # where something was limited
     violations: list[str]
 
     @property
@@ -80,6 +82,7 @@ def verdict(it: Evidence, violations: list[str], seconds: float) -> Verdict:
         recycled=sum(text.count(_RECYCLED) for text in logs),
         repeated_calls=sum("refused" in line for line in it.produced),
         cancels=dict(Counter(answer or "unanswered" for answer in it.cancels.values())),
+        gates=seen(it),
         violations=violations,
     )
 
@@ -142,6 +145,8 @@ def _seen(it: Verdict) -> Iterator[str]:
         "calls of producers refused, and repeated": it.repeated_calls,
     }
     yield from (f"{count:,} {what}" for what, count in counted.items() if count)
+    if it.gates is not None:
+        yield _waits(it.gates)
     if it.cancels:
         yield f"cancels answered: {_counts(it.cancels)}"
 
@@ -155,6 +160,14 @@ def _seconds(found: Waits) -> str:
         longest = f"{found.unwatched_longest:g} s (longest)"
         said += f"; {found.unwatched} across a further kill of everything: {longest}"
     return said
+
+
+def _waits(found: Gates) -> str:
+    most = ", ".join(f"{number} of {name}" for name, number in sorted(found.most.items()))
+    return (
+        f"at most {most}; {found.waited:,} waits at gates, {found.longest:g} s (longest) of them "
+        f"with room, {found.late} for more than a lease and {SLACK:g} s"
+    )
 
 
 def _counts(counts: dict[str, int]) -> str:

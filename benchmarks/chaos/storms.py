@@ -28,6 +28,11 @@ HOUR = 3600.0
 _BOTH = {"work": 3, "stepped": 1}
 _AMONG = {"innocent": 24, "apart": 6}
 _SERVED = Mix(tasks={"work": 2, "stepped": 1}, seconds=(0.0, 0.2), cancels=0.1)
+_LIMITS: dict[str, dict[str, float]] = {
+    "queue:default": {"concurrency": 8},
+    "task:benchmarks.chaos.tasks.rated": {"starts": 8, "period": 0.5},
+    "key:benchmarks.chaos.tasks.keyed": {"concurrency": 2},  # of 4 keys each
+}
 
 STORMS = {
     storm.name: storm
@@ -151,6 +156,18 @@ STORMS = {
             producers=1,
             sweepers=1,
         ),
+        Storm(
+            name="limit",
+            mix=Mix(
+                tasks={"work": 1, "rated": 1, "keyed": 2},
+                seconds=(0.05, 0.25),
+                cancels=0.1,
+                limits=_LIMITS,
+            ),
+            strike=strikes.kill_or_freeze,
+            every=0.2,
+            sweepers=1,
+        ),
         *(replace(storm, only="sqlite") for storm in DISK_STORMS.values()),
     )
 }
@@ -172,6 +189,7 @@ ASKED = {
     "backends": Plan(jobs=5000, faults=500, seconds=HOUR, seed=0),
     "clocks": Plan(jobs=5000, faults=200, seconds=HOUR, seed=0),
     "flow": Plan(jobs=60_001, faults=100, seconds=HOUR, seed=0, lease=15.0),
+    "limit": Plan(jobs=6000, faults=200, seconds=HOUR, seed=0),
     **DISK_ASKED,
 }
 
@@ -189,6 +207,7 @@ def run(
     base.prepare(place, plan.server)
     storm = replace(storm, lease=plan.lease or storm.lease)
     facts = {**asdict(plan), "storm": storm.name, "lease": storm.lease, "burns": storm.burns}
+    facts["limits"] = storm.mix.limits
     (place / "plan.json").write_text(json.dumps({**facts, "began": base.now(place)}))
     try:
         return _run(storm, plan, Fleet(place, storm, plan), show)

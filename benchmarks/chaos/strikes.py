@@ -90,6 +90,11 @@ def any_of_them(fleet: Fleet, lease: float) -> None:
     one(fleet, lease)
 
 
+def kill_or_freeze(fleet: Fleet, lease: float) -> None:
+    one = fleet.random.choices((kill, freeze), (5, 1))[0]
+    one(fleet, lease)
+
+
 # -- of a server
 
 

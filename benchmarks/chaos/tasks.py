@@ -1,6 +1,6 @@
 """The tasks of a storm: each attempt says when it starts, writes to the register, and ends.
 
-They never raise: whatever goes wrong with their jobs came from outside.
+Those without limits never raise: whatever goes wrong with their jobs came from outside.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks.chaos import register
 from benchmarks.chaos.ledger import note, place
-from windlass import Context, Windlass, fixed
+from windlass import Context, Snooze, Windlass, fixed
 
 app = Windlass()
 MIB = 1024 * 1024
@@ -110,6 +110,40 @@ def glutton(ctx: Context, seconds: float) -> None:
     time.sleep(seconds)
     note("driver", fault="out of memory", pid=os.getpid(), held=len(held))
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+# -- for storms that limit them
+
+
+KEYS = 4
+
+
+async def _moody(ctx: Context, seconds: float) -> dict[str, object]:
+    """Of the first attempts, some raise and some come back later: that frees a slot, too."""
+    say(ctx, "start")
+    await asyncio.sleep(seconds)
+    lot = ctx.job.id.int % 6 if ctx.attempt == 1 else None
+    if lot == 0:
+        say(ctx, "raise")
+        raise RuntimeError("not today")
+    if lot == 1:
+        say(ctx, "snooze")
+        raise Snooze(0.2)
+    return finish(ctx)
+
+
+@app.task(crash_cap=ENDURING, backoff=fixed(0.1))
+async def rated(ctx: Context, seconds: float) -> dict[str, object]:
+    return await _moody(ctx, seconds)
+
+
+@app.task(
+    crash_cap=ENDURING,
+    backoff=fixed(0.1),
+    limit_key=lambda seconds: str(round(seconds * 1_000_000) % KEYS),
+)
+async def keyed(ctx: Context, seconds: float) -> dict[str, object]:
+    return await _moody(ctx, seconds)
 
 
 _leak: list[bytearray] = []

@@ -17,12 +17,16 @@ from benchmarks.chaos.storms import STORMS, Plan, run
         ("term", "crash.planted:rescue_does_not_wait_for_the_lease", "before its lease ran out"),
         ("cancel", "crash.planted:success_overrules_a_cancel", "was answered running; it ended"),
         ("flow", "teeth.flows:the_first_parent_sets_its_child_free", "did not wait for"),
+        ("limit", "teeth.limits:what_stands_in_line_is_not_counted", "attempts at once; the limit"),
+        ("limit", "teeth.limits:a_rate_forgets_what_has_ended", "starts within 0.5 s; the limit"),
+        ("limit", "teeth.limits:a_quick_success_lets_nobody_in", "is still created"),
         ("kill", "teeth.settling:a_job_is_settled_before_its_task_has_run", "did not end once in"),
     ],
 )
 def test_the_mistake_is_seen(tmp_path: Path, storm: str, mistake: str, said: str) -> None:
-    # There must be some left when a worker is replaced, and more parents than end in one write.
-    jobs = {"term": 150, "flow": 400}.get(storm, 40)
+    # There must be some left when a worker is replaced, more parents than end in one write, and
+    # more starts than a rate allows.
+    jobs = {"term": 150, "flow": 400, "limit": 100}.get(storm, 40)
     plan = Plan(jobs=jobs, seconds=10, seed=11, workers=3, calm=1.0, plant=f"tests.{mistake}")
     violations = run(STORMS[storm], plan, tmp_path / storm).violations
     assert any(said in violation for violation in violations), violations

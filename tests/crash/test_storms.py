@@ -105,6 +105,14 @@ def test_a_diamond_and_a_fan_out_come_through_kills(rage: Rage) -> None:
     assert verdict.ended == {"succeeded": 120}
 
 
+def test_limits_hold_when_workers_die_and_sleep_and_nobody_is_kept_out(rage: Rage) -> None:
+    """No attempt and no start too many, and no slot is lost with the worker that held it."""
+    verdict = rage("limit", jobs=100, faults=6)
+    assert verdict.gates is not None
+    assert verdict.gates.waited > 0
+    assert verdict.ended["canceled"] + verdict.ended["succeeded"] == verdict.jobs
+
+
 def test_all_of_it_at_once_breaks_nothing(rage: Rage) -> None:
     verdict = rage("all", jobs=100, faults=8)
     assert sum(verdict.faults.values()) >= 8

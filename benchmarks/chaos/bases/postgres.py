@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _URL = "url"  # the file in the storm's directory that names its database
 _PATIENCE = 30.0  # seconds in which a server that was broken must take connections again
-_TABLES = ("job", "line", "lease", "waiting", "log", "step", "edge", "rollup")
+_TABLES = (
+    "job", "line", "lease", "waiting", "log", "step", "edge", "rollup", "gate", "pass", "parked"
+)  # fmt: skip
 
 
 class Postgres:
