@@ -59,7 +59,8 @@ def at_gate(place: Path, limit: str) -> list[Stint]:
         for gate in stint.gates:
             if gate.startswith(limit) and stint.started and stint.outcome == "succeed":
                 found.setdefault(gate, []).append(stint)
-    return sorted(max(found.values(), key=len), key=lambda stint: stint.started or 0)
+    most: list[Stint] = max(found.values(), key=len)
+    return sorted(most, key=began)
 
 
 def change(place: Path, stint: Stint, **instants: int) -> None:

@@ -1,0 +1,116 @@
+"""One tenant has very many jobs waiting, another brings one: it starts within its turn.
+
+As many wait as can be put in within seconds; `WINDLASS_EFFORT=5` makes it 100,000.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.stores.fair import GO, STARTS, declare
+
+from windlass import Limit, Task, Windlass
+from windlass.testing.conformance.limiting import end_all
+from windlass.testing.factories import claim_all
+
+ROOT = Path(__file__).parents[2]
+WAITING = 20_000 * int(os.environ.get("WINDLASS_EFFORT", "1"))
+BULK = 1_000
+SLOTS = 10
+PATIENCE = 60.0
+TURN = 2  # in line, one's first job stands right behind the first of all
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/jobs.db?durability=off"
+    return str(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture
+async def app(url: str) -> AsyncIterator[Windlass]:
+    app = Windlass(url)
+    yield app
+    await app.aclose()
+
+
+@pytest.mark.parametrize("limited", [False, True], ids=["in line", "at a gate"])
+async def test_one_job_does_not_wait_for_the_backlog_of_another_tenant(
+    app: Windlass, url: str, tmp_path: Path, limited: bool
+) -> None:
+    turn = declare(app)
+    ahead = 0
+    if limited:
+        await app.limits.aset("queue:default", Limit(concurrency=SLOTS))
+        ahead = SLOTS  # they are in line, and hold all there is
+    for _ in range(WAITING // BULK):
+        await app.aenqueue_many([turn.new_job("ada") for _ in range(BULK)])
+
+    assert "bob" in await claimed_after_one_came(app, turn, most=ahead + TURN)
+    assert "bob" in await claimed_after_one_came(app, turn, most=ahead + TURN)
+    with working(url, tmp_path):
+        before = await started(tmp_path, SLOTS)  # and none of them ends
+        job = await turn.aenqueue("bob")
+        (tmp_path / GO).touch()
+        await job.await_end(PATIENCE)
+    after = starts(tmp_path)[len(before) :]
+    assert before == ["ada"] * SLOTS
+    assert after.index("bob") < SLOTS + TURN
+
+
+async def claimed_after_one_came(app: Windlass, turn: Task[[str], None], most: int) -> list[str]:
+    """Whose jobs are claimed, one by one, once a job of bob's is there."""
+    store = app.client().store
+    await turn.aenqueue("bob")
+    keys = []
+    for _ in range(most):
+        claimed = await claim_all(store, limit=1)
+        await end_all(store, claimed)
+        keys += [str(row.limit_key) for row in claimed]
+    assert len(keys) == most
+    return keys
+
+
+@contextmanager
+def working(url: str, place: Path) -> Iterator[None]:
+    """A real worker in a process of its own."""
+    words = ["worker", "tests.stores.fair:app", "-Q", f"default={SLOTS}", "--grace=1s"]
+    environment = os.environ | {
+        "WINDLASS_URL": url,
+        "WINDLASS_DATA": str(place / "data"),
+        "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)]),
+    }
+    process = subprocess.Popen(
+        [sys.executable, "-m", "windlass", *words],
+        cwd=place,
+        env=environment,
+        stderr=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+    )
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait(PATIENCE)
+
+
+async def started(place: Path, number: int) -> list[str]:
+    deadline = time.monotonic() + PATIENCE
+    while len(starts(place)) < number:
+        assert time.monotonic() < deadline, "the worker starts nothing"
+        await asyncio.sleep(0.02)
+    return starts(place)
+
+
+def starts(place: Path) -> list[str]:
+    path = place / STARTS
+    return path.read_text().splitlines() if path.exists() else []
