@@ -7,19 +7,16 @@ no attempt any more: the other checks see to it that nothing comes of it.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from benchmarks.chaos.bases import Row
 from benchmarks.chaos.evidence import Evidence
 from benchmarks.chaos.rescues import SECOND, SLACK
+from benchmarks.chaos.spans import EVER, Span, below, common, longest, most_of
 
 GENEROUS = 10.0  # further seconds in which a slow machine may let somebody in
 LOST = {"crash", "give-up"}
-Span: TypeAlias = tuple[int, int]  # microseconds; the last is not in it
-_EVER: Span = (0, 2**62)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +55,7 @@ def seen(it: Evidence) -> Gates | None:
     most: dict[str, int] = {}
     for gate, own in _by_gate(found).items():
         name, limit = _limit(it, gate)
-        most[name] = max(most.get(name, 0), _most(_counted(own, limit)))
+        most[name] = max(most.get(name, 0), most_of(_counted(own, limit)))
     stood = [seconds for _, seconds in standing(it, found)]
     return Gates(
         most=most,
@@ -154,76 +151,23 @@ def _until(stint: Stint, limit: Row) -> int:
     return stint.over
 
 
-def _steps(spans: Iterable[Span]) -> list[tuple[int, int]]:
-    """At each instant at which it changes, how many there are from then on."""
-    changes: dict[int, int] = {}
-    for first, last in spans:
-        if first < last:
-            changes[first] = changes.get(first, 0) + 1
-            changes[last] = changes.get(last, 0) - 1
-    number, found = 0, []
-    for at in sorted(changes):
-        number += changes[at]
-        found.append((at, number))
-    return found
-
-
-def _most(spans: Iterable[Span]) -> int:
-    return max((number for _, number in _steps(spans)), default=0)
-
-
-def _below(spans: Iterable[Span], most: int) -> list[Span]:
-    """When there were fewer than so many."""
-    found, since = [], _EVER[0]
-    full = False
-    for at, number in _steps(spans):
-        if full != (number >= most):
-            full = not full
-            if full:
-                found.append((since, at))
-            since = at
-    return found if full else [*found, (since, _EVER[1])]
-
-
-def _common(one: Sequence[Span], other: Sequence[Span]) -> list[Span]:
-    """The stretches that are in both; each is in order."""
-    found, left, right = [], 0, 0
-    while left < len(one) and right < len(other):
-        first = max(one[left][0], other[right][0])
-        last = min(one[left][1], other[right][1])
-        if first < last:
-            found.append((first, last))
-        if one[left][1] < other[right][1]:
-            left += 1
-        else:
-            right += 1
-    return found
-
-
 def standing(it: Evidence, found: Sequence[Stint]) -> Iterator[tuple[Stint, float]]:
     """Who stood outside though none of his gates was full, and for how many seconds on end."""
-    below = {}
+    open_at = {}
     for gate, own in _by_gate(found).items():
         _, limit = _limit(it, gate)
-        below[gate] = _below(_taken(own, limit), _bound(limit))
+        open_at[gate] = below(_taken(own, limit), _bound(limit))
     room: dict[tuple[str, ...], list[Span]] = {}
     for stint in found:
         if not stint.gates:
             continue
         if stint.gates not in room:
-            room[stint.gates] = [_EVER]
+            room[stint.gates] = [EVER]
             for gate in stint.gates:
-                room[stint.gates] = _common(room[stint.gates], below[gate])
-        spans = room[stint.gates]
+                room[stint.gates] = common(room[stint.gates], open_at[gate])
         until = stint.over if stint.let_in is None else stint.let_in
-        place = max(bisect_right(spans, (stint.ready, _EVER[1])) - 1, 0)
-        longest = 0
-        while place < len(spans) and spans[place][0] < until:
-            first, last = spans[place]
-            longest = max(longest, min(last, until) - max(first, stint.ready))
-            place += 1
-        if longest > 0:
-            yield stint, longest / SECOND
+        if (stood := longest(room[stint.gates], (stint.ready, until))) > 0:
+            yield stint, stood / SECOND
 
 
 # -- the checks
@@ -232,7 +176,7 @@ def standing(it: Evidence, found: Sequence[Stint]) -> Iterator[tuple[Stint, floa
 def no_limit_was_exceeded(it: Evidence) -> Iterator[str]:
     for gate, own in sorted(_by_gate(stints(it)).items()):
         _, limit = _limit(it, gate)
-        most = _most(_counted(own, limit))
+        most = most_of(_counted(own, limit))
         if most > _bound(limit):
             what = (
                 f"starts within {limit['period']:g} s" if "period" in limit else "attempts at once"

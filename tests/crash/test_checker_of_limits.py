@@ -8,14 +8,14 @@ import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from benchmarks.chaos.checker import check
 from benchmarks.chaos.evidence import gather
-from benchmarks.chaos.gates import Stint, _below, _common, _most, seen, stints
+from benchmarks.chaos.gates import Stint, seen, stints
 from benchmarks.chaos.processes import Mix
+from benchmarks.chaos.spans import below, common, longest, most_of
 from benchmarks.chaos.storms import Plan, Storm, run
 
 KEY, TASK, QUEUE = "key:benchmarks.chaos.tasks.keyed", "task:benchmarks.chaos.tasks.rated", "queue"
@@ -158,15 +158,17 @@ def test_a_storm_without_limits_says_nothing_of_gates(place: Path) -> None:
 
 
 def test_one_that_ends_when_another_begins_is_not_beside_it() -> None:
-    spans = [(0, 5), (5, 9), (2, 3)]
-    assert _most(spans) == 2
-    assert _most([]) == 0
-    assert _most([(4, 4), (4, 5)]) == 1
+    assert most_of([(0, 5), (5, 9), (2, 3)]) == 2
+    assert most_of([(4, 4), (4, 5)]) == 1
+    assert most_of([]) == 0
 
 
 def test_the_time_with_room_is_what_is_left_between_the_full_times() -> None:
-    below = _below([(1, 5), (3, 8), (8, 9), (7, 9)], 2)
-    assert [below[0], below[1]] == [(0, 3), (5, 7)]
-    assert below[2][0] == 9
-    assert _common([(0, 3), (5, 7)], [(2, 6)]) == [(2, 3), (5, 6)]
-    assert all(one[1] <= other[0] for one, other in pairwise(below))
+    first, second, last = below([(1, 5), (3, 8), (8, 9), (7, 9)], 2)
+    assert [first, second, last[0]] == [(0, 3), (5, 7), 9]
+    assert common([first, second], [(2, 6)]) == [(2, 3), (5, 6)]
+    assert [longest([first, second, last], within) for within in ((1, 7), (3, 5), (6, 12))] == [
+        2,
+        0,
+        3,
+    ]
