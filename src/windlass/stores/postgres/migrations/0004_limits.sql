@@ -255,15 +255,20 @@ BEGIN
 END
 $$;
 
--- When a rate lets the next one pass: core's `room`. NULL if it does so now.
+-- When a rate lets the next one pass: core's `room`. NULL if it does so now, and only somebody's end
+-- makes room: a job that runs for longer than the period holds a pass, though its start counts no more.
 CREATE FUNCTION windlass_next_start(gate text, starts bigint, length bigint, now bigint)
 RETURNS bigint LANGUAGE plpgsql
 AS $$
 #variable_conflict use_column
 DECLARE
     counted bigint[] := ARRAY(
-        SELECT coalesce(pass.started_at, windlass_next_start.now) + windlass_next_start.length
-        FROM windlass_pass AS pass WHERE pass.gate = windlass_next_start.gate ORDER BY 1
+        SELECT ends.at FROM (
+            SELECT coalesce(pass.started_at, windlass_next_start.now) + windlass_next_start.length
+                AS at
+            FROM windlass_pass AS pass WHERE pass.gate = windlass_next_start.gate
+        ) AS ends
+        WHERE ends.at > windlass_next_start.now ORDER BY ends.at
     );
 BEGIN
     RETURN counted[cardinality(counted) - starts + 1];
