@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+from tests.stores.postgres.server import execute
+from tests.stores.postgres.test_held import left_open
 
+from windlass.core.gate import LIMIT, Limit, Setting
+from windlass.core.records import Put
 from windlass.stores.postgres import PostgresStore
 from windlass.testing.clock import VirtualClock
-from windlass.testing.conformance.limiting import QUEUE, put_in, set_limit
+from windlass.testing.conformance.limiting import QUEUE, TASK, put_in, set_limit
 from windlass.testing.factories import claim_all
 
 
@@ -31,3 +36,26 @@ async def test_a_rate_that_is_not_in_the_way_is_not_waited_for(postgres_url: str
         [gate] = await store.gates([QUEUE])
         assert (gate.holding, gate.waiting, gate.look_at) == (2, 1, None)
         assert await store.due(10) == []
+
+
+async def test_who_changes_limits_locks_gates_in_the_order_of_all_others(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    for name in (TASK, QUEUE):
+        await set_limit(store, name, concurrency=1)
+    await put_in(store, 1)
+    lock = "SELECT FROM windlass_gate WHERE gate = $1 FOR UPDATE"
+    value = Setting(given=Limit(concurrency=2)).encode()
+    async with left_open(postgres_url, lock, TASK) as mine:
+        puts = [Put(kind=LIMIT, key=name, value=value) for name in (QUEUE, TASK)]
+        change = asyncio.create_task(store.put_records(puts))
+        await somebody_waits(postgres_url)
+        await execute(postgres_url, f"{lock} NOWAIT".replace("$1", f"'{QUEUE}'"))
+        await mine.rollback()
+        assert all(answer.applied for answer in await change)
+
+
+async def somebody_waits(url: str) -> None:
+    waits = "SELECT FROM pg_locks WHERE NOT granted"
+    while not await execute(url, waits):
+        await asyncio.sleep(0.02)

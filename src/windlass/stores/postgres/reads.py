@@ -10,7 +10,7 @@ from windlass.core import event, query, records
 from windlass.core.clock import Instant
 from windlass.core.dependency import Edges, FlowStats
 from windlass.core.event import Attempt
-from windlass.core.gate import HOLDERS, LIMIT, GateStats
+from windlass.core.gate import HOLDERS, LIMIT, GateStats, in_order
 from windlass.core.job import JobRow
 from windlass.core.query import Page, Query
 from windlass.core.records import PAUSED, Entry, Put, PutAnswer
@@ -169,8 +169,7 @@ async def put_records(
         answers.append(answer)
     if written:
         await connection.execute(SQL.put_records, *rows.columns(written.values()))
-        for name in sorted(key for kind, key in written if kind == LIMIT):
-            await connection.execute(SQL.look_again, name)
+        await _look_again(connection, (key for kind, key in written if kind == LIMIT))
     return answers
 
 
@@ -184,7 +183,13 @@ async def gates(connection: Connection, names: Sequence[str]) -> list[GateStats]
 
 async def delete_records(connection: Connection, kind: str, keys: Sequence[str]) -> None:
     await connection.execute(SQL.delete_records, kind, list(keys))
-    for name in sorted(keys) if kind == LIMIT else ():
+    if kind == LIMIT:
+        await _look_again(connection, keys)
+
+
+async def _look_again(connection: Connection, limits: Iterable[str]) -> None:
+    """At all gates of limits that were changed, in the order in which everybody locks gates."""
+    for name in in_order(limits):
         await connection.execute(SQL.look_again, name)
 
 
