@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 
 import pytest
 from tests.stores.postgres.server import execute
 from tests.stores.postgres.test_held import left_open
+from tests.stores.postgres.test_limits import item
 
 from windlass.core.gate import LIMIT, Limit, Setting
 from windlass.core.records import Put
 from windlass.stores.postgres import PostgresStore
 from windlass.testing.clock import VirtualClock
-from windlass.testing.conformance.limiting import QUEUE, TASK, put_in, set_limit
+from windlass.testing.conformance.limiting import KEYS, QUEUE, TASK, end_all, put_in, set_limit
 from windlass.testing.factories import claim_all
 
 
@@ -21,6 +23,32 @@ from windlass.testing.factories import claim_all
 async def store(postgres_url: str) -> AsyncIterator[PostgresStore]:
     async with PostgresStore(postgres_url) as made:
         yield made
+
+
+async def test_gates_where_nobody_waits_keep_no_sweep_from_others(store: PostgresStore) -> None:
+    """Else a limit that is changed for ten thousand keys stops all the rest for minutes."""
+    await set_limit(store, KEYS, concurrency=1)
+    for key in "abc":
+        await put_in(store, 1, limit_key=key)
+    await end_all(store, await claim_all(store))
+    _, waiting = await put_in(store, 2, limit_key="d")
+    await set_limit(store, KEYS, concurrency=2)
+    assert [row.id for row in await store.due(1)] == [waiting.id]
+
+
+async def test_knocks_where_nobody_waits_keep_no_sweep_from_others(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    await set_limit(store, KEYS, concurrency=1)
+    await set_limit(store, QUEUE, concurrency=5)
+    for key in "abc":
+        await put_in(store, 1, limit_key=key)
+    for row in await claim_all(store):
+        wish = {"id": str(row.id), "fence": row.fence, "token": str(row.token)}
+        await execute(postgres_url, f"SELECT windlass_succeed('{json.dumps(wish)}')")
+    new = item()
+    await execute(postgres_url, f"SELECT windlass_enqueue('{new}')")
+    assert [str(row.id) for row in await store.due(1)] == [json.loads(new)["id"]]
 
 
 async def test_a_rate_that_is_not_in_the_way_is_not_waited_for(postgres_url: str) -> None:

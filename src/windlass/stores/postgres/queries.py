@@ -40,6 +40,7 @@ class Queries:
     leave_gate: str
     turns: str
     admit: str
+    lock_gates: str
     look_again: str
     idle_gates: str
     drop_gates: str

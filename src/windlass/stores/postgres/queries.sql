@@ -529,16 +529,19 @@ FROM unnest($1::text[], $2::text[], $3::integer[], $4::text[])
 -- Gates, and who has left each; none for somebody new.
 SELECT windlass_admit($1::text[], $2::bigint[], $3)
 
+-- name: lock_gates
+-- All gates of a limit, in the order of all others.
+SELECT FROM windlass_gate
+WHERE gate >= $1 AND gate < $1 || chr(32) AND (gate = $1 OR gate > $1 || chr(31))
+ORDER BY gate FOR NO KEY UPDATE
+
 -- name: look_again
--- A limit was changed: all its gates, in the order in which they are locked. Another limit may count
--- other passes.
-UPDATE windlass_gate AS gate SET look_at = 0, checked_at = 0
-FROM (
-    SELECT gate FROM windlass_gate
-    WHERE gate >= $1 AND gate < $1 || chr(32) AND (gate = $1 OR gate > $1 || chr(31))
-    ORDER BY gate FOR NO KEY UPDATE
-) AS found
-WHERE gate.gate = ANY (ARRAY[found.gate])
+-- A limit was changed, and its gates are locked: so whoever waits there is seen. Another limit may
+-- count other passes. Where nobody waits, there is nothing to look at.
+UPDATE windlass_gate AS gate SET checked_at = 0, look_at = CASE WHEN (
+    SELECT n FROM windlass_parked AS parked WHERE parked.gate = gate.gate LIMIT 1
+) IS NOT NULL THEN 0 END
+WHERE gate >= $1 AND gate < $1 || chr(32) AND (gate = $1 OR gate > $1 || chr(31))
 
 -- name: idle_gates
 -- Where somebody knocked, or nothing is left.
@@ -708,23 +711,32 @@ GROUP BY minute, queue, task, outcome
 ORDER BY minute, queue, task, outcome
 
 -- name: due
--- First whoever is the first at a gate that is to be looked at.
-WITH clock AS MATERIALIZED (SELECT windlass_now($1) AS now),
-gates AS MATERIALIZED (
-    SELECT DISTINCT gate FROM (
-        (SELECT gate FROM clock, LATERAL (
-            SELECT gate FROM windlass_gate WHERE look_at IS NOT NULL AND look_at <= clock.now
-            ORDER BY look_at LIMIT $2
-        ) AS due)
-        UNION ALL
-        (SELECT gate FROM windlass_knock LIMIT $2)
-    ) AS found
+-- First whoever is the first at a gate that is to be looked at. Gates at which nobody waits are
+-- passed by, however many there are: they count in no limit.
+WITH RECURSIVE clock AS MATERIALIZED (SELECT windlass_now($1) AS now),
+knocked AS (
+    (SELECT gate FROM windlass_knock ORDER BY gate LIMIT 1)
+    UNION ALL
+    SELECT (
+        SELECT knock.gate FROM windlass_knock AS knock WHERE knock.gate > knocked.gate
+        ORDER BY knock.gate LIMIT 1
+    ) FROM knocked WHERE knocked.gate IS NOT NULL
+),
+gates AS (
+    SELECT gate FROM clock, LATERAL (
+        SELECT gate FROM windlass_gate WHERE look_at IS NOT NULL AND look_at <= clock.now
+        ORDER BY look_at OFFSET 0
+    ) AS due
+    UNION ALL
+    SELECT gate FROM knocked WHERE gate IS NOT NULL
 ),
 heads AS MATERIALIZED (
-    SELECT parked.n FROM gates, LATERAL (
-        SELECT n FROM windlass_parked AS parked WHERE parked.gate = gates.gate
-        ORDER BY parked.gate, parked.priority DESC, parked.position, parked.id LIMIT 1
-    ) AS parked
+    SELECT DISTINCT n FROM (
+        SELECT parked.n FROM gates, LATERAL (
+            SELECT n FROM windlass_parked AS parked WHERE parked.gate = gates.gate
+            ORDER BY parked.gate, parked.priority DESC, parked.position, parked.id LIMIT 1
+        ) AS parked LIMIT $2
+    ) AS found
 ),
 found AS MATERIALIZED (
     SELECT -1::bigint AS at, n FROM heads

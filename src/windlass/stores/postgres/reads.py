@@ -190,6 +190,7 @@ async def delete_records(connection: Connection, kind: str, keys: Sequence[str])
 async def _look_again(connection: Connection, limits: Iterable[str]) -> None:
     """At all gates of limits that were changed, in the order in which everybody locks gates."""
     for name in in_order(limits):
+        await connection.execute(SQL.lock_gates, name)
         await connection.execute(SQL.look_again, name)
 
 
