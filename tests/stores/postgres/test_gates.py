@@ -7,8 +7,9 @@ import json
 from collections.abc import AsyncIterator
 
 import pytest
+from tests.stores.postgres.integrity import contradictions
 from tests.stores.postgres.server import execute
-from tests.stores.postgres.test_held import left_open
+from tests.stores.postgres.test_held import LOCK, left_open
 from tests.stores.postgres.test_limits import item
 
 from windlass.core.gate import LIMIT, Limit, Setting
@@ -16,7 +17,7 @@ from windlass.core.records import Put
 from windlass.stores.postgres import PostgresStore
 from windlass.testing.clock import VirtualClock
 from windlass.testing.conformance.limiting import KEYS, QUEUE, TASK, end_all, put_in, set_limit
-from windlass.testing.factories import claim_all
+from windlass.testing.factories import claim_all, sweep_all
 
 
 @pytest.fixture
@@ -64,6 +65,25 @@ async def test_a_rate_that_is_not_in_the_way_is_not_waited_for(postgres_url: str
         [gate] = await store.gates([QUEUE])
         assert (gate.holding, gate.waiting, gate.look_at) == (2, 1, None)
         assert await store.due(10) == []
+
+
+async def test_who_is_held_at_a_gate_lets_others_pass(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    await set_limit(store, QUEUE, concurrency=1)
+    _, held, other, last = await put_in(store, 4)
+    [row] = await claim_all(store)
+    async with left_open(postgres_url, LOCK, held.id):
+        await end_all(store, [row])
+        [row] = await claim_all(store)
+        assert row.id == other.id
+        await set_limit(store, QUEUE, concurrency=2)
+        await sweep_all(store)
+        assert [row.id for row in await claim_all(store)] == [last.id]
+    await end_all(store, [row])
+    await sweep_all(store)
+    assert [row.id for row in await claim_all(store)] == [held.id]
+    assert await contradictions(postgres_url) == {}
 
 
 async def test_who_changes_limits_locks_gates_in_the_order_of_all_others(

@@ -119,7 +119,7 @@ async def test_somebody_who_holds_a_waiting_job_holds_up_no_other(
     [row] = await claim_all(store)
     async with left_open(postgres_url, LOCK, held.id):
         await asyncio.wait_for(end_all(store, [row]), 10)
-        # It looked at the first only; the sweep does so again, and it is still held.
+        # Nobody else waits; the sweep looks again, and it is still held.
         await asyncio.wait_for(sweep_all(store), 10)
     await sweep_all(store)
     assert [row.id for row in await claim_all(store)] == [held.id]

@@ -711,8 +711,9 @@ GROUP BY minute, queue, task, outcome
 ORDER BY minute, queue, task, outcome
 
 -- name: due
--- First whoever is the first at a gate that is to be looked at. Gates at which nobody waits are
--- passed by, however many there are: they count in no limit.
+-- First whoever is the first at a gate that is to be looked at, but for those that somebody's open
+-- transaction holds. Gates at which nobody waits are passed by, however many there are: they count
+-- in no limit.
 WITH RECURSIVE clock AS MATERIALIZED (SELECT windlass_now($1) AS now),
 knocked AS (
     (SELECT gate FROM windlass_knock ORDER BY gate LIMIT 1)
@@ -733,7 +734,10 @@ gates AS (
 heads AS MATERIALIZED (
     SELECT DISTINCT n FROM (
         SELECT parked.n FROM gates, LATERAL (
-            SELECT n FROM windlass_parked AS parked WHERE parked.gate = gates.gate
+            SELECT parked.n FROM windlass_parked AS parked, LATERAL (
+                SELECT FROM windlass_job AS job WHERE job.n = parked.n LIMIT 1 FOR SHARE SKIP LOCKED
+            ) AS free
+            WHERE parked.gate = gates.gate
             ORDER BY parked.gate, parked.priority DESC, parked.position, parked.id LIMIT 1
         ) AS parked LIMIT $2
     ) AS found

@@ -276,7 +276,8 @@ END
 $$;
 
 -- The first of those who wait at each gate, so many, pass it: core's `decide.let_in` and `place`.
--- Nobody is waited for: whoever has one of these jobs will look at its gates.
+-- Nobody is waited for: who is held by somebody's open transaction is passed by, and the sweep looks
+-- again.
 CREATE FUNCTION windlass_let_in(
     names text[], most bigint[], limited boolean[], now bigint,
     OUT let_in uuid[], OUT later text[], OUT passed bigint[]
@@ -285,23 +286,22 @@ AS $$
 #variable_conflict use_column
 BEGIN
     WITH picked AS MATERIALIZED (
-        SELECT job.*, given.gate AS passes, given.number, given.limited, parked.ctid_,
-            parked.position,
+        SELECT first.*, given.gate AS passes, given.number, given.limited,
             row_number() OVER () AS place
         FROM unnest(names, most, limited) WITH ORDINALITY AS given (gate, most, limited, number),
         LATERAL (
-            SELECT parked.ctid AS ctid_, parked.n, parked.position
-            FROM windlass_parked AS parked
+            SELECT job.*, parked.ctid AS ctid_, parked.position
+            FROM windlass_parked AS parked, LATERAL (
+                SELECT n, id, queue, priority, limit_key, state, fence, gates,
+                    CASE WHEN first_started_at IS NULL THEN expires_at END AS expires_at
+                FROM windlass_job AS job WHERE job.n = parked.n AND job.gate = given.gate
+                LIMIT 1 FOR UPDATE SKIP LOCKED
+            ) AS job
             WHERE parked.gate = given.gate AND given.most > 0
                 AND (parked.expires_at IS NULL OR parked.expires_at > windlass_let_in.now)
             ORDER BY parked.gate, parked.priority DESC, parked.position, parked.id
             LIMIT given.most
-        ) AS parked, LATERAL (
-            SELECT n, id, queue, priority, limit_key, state, fence, gates,
-                CASE WHEN first_started_at IS NULL THEN expires_at END AS expires_at
-            FROM windlass_job AS job WHERE job.n = parked.n AND job.gate = given.gate
-            LIMIT 1 FOR UPDATE SKIP LOCKED
-        ) AS job
+        ) AS first
     ),
     passing AS (
         INSERT INTO windlass_pass (gate, n, fence, at)
