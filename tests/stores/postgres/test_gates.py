@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from typing import Any
 
+import asyncpg
 import pytest
 from tests.stores.postgres.integrity import contradictions
 from tests.stores.postgres.server import execute
 from tests.stores.postgres.test_held import LOCK, left_open
-from tests.stores.postgres.test_limits import item
+from tests.stores.postgres.test_limits import ENQUEUE, item
+from tests.worker.build import eventually
 
 from windlass.core.gate import LIMIT, Limit, Setting
 from windlass.core.records import Put
@@ -103,7 +106,36 @@ async def test_who_changes_limits_locks_gates_in_the_order_of_all_others(
         assert all(answer.applied for answer in await change)
 
 
+async def test_a_limit_that_is_raised_reaches_a_gate_that_is_just_being_made(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    await set_limit(store, QUEUE, concurrency=1)
+    connection: Any = await asyncpg.connect(postgres_url)
+    try:
+        async with connection.transaction():
+            for _ in range(2):
+                await connection.fetch(ENQUEUE, item())
+            await connection.fetch(
+                "SELECT windlass_admit($1, ARRAY[NULL]::bigint[], windlass_now(NULL))", [QUEUE]
+            )
+            change = asyncio.create_task(set_limit(store, QUEUE, concurrency=2))
+            done, _ = await asyncio.wait(
+                [change, asyncio.create_task(somebody_waits(postgres_url))],
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            assert done
+    finally:
+        await connection.close()
+    await change
+    await sweep_all(store)
+    assert len(await claim_all(store)) == 2
+
+
 async def somebody_waits(url: str) -> None:
-    waits = "SELECT FROM pg_locks WHERE NOT granted"
-    while not await execute(url, waits):
-        await asyncio.sleep(0.02)
+    waits = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    ours = " AND datname = current_database()"
+
+    async def look() -> bool:
+        return bool(await execute(url, waits + ours))
+
+    await eventually(look)

@@ -147,13 +147,17 @@ def _entry(record: Row) -> Entry:
     return Entry(kind=kind, key=key, value=value, version=version, expires_at=expires_at)
 
 
+def _locks(keys: Iterable[tuple[str, str]]) -> list[int]:
+    """The numbers of their locks, in one order; a gate in the making shares that of its limit."""
+    return sorted({number_of("record", *key) for key in keys})
+
+
 async def put_records(
     connection: Connection, puts: Sequence[Put], given: Instant | None
 ) -> list[PutAnswer]:
     """In one transaction, under locks on the keys, for a record that is not there has no row."""
     keys = sorted({(put.kind, put.key) for put in puts})
-    locks = sorted({number_of("record", *key) for key in keys})
-    await connection.execute(SQL.lock_records, locks)
+    await connection.execute(SQL.lock_records, _locks(keys))
     now: Instant = await connection.fetchval(SQL.now, given)
     found = await connection.fetch(SQL.get_records, *rows.columns(keys))
     known = {(record[0], record[1]): _entry(record) for record in found}
@@ -182,6 +186,8 @@ async def gates(connection: Connection, names: Sequence[str]) -> list[GateStats]
 
 
 async def delete_records(connection: Connection, kind: str, keys: Sequence[str]) -> None:
+    if kind == LIMIT:
+        await connection.execute(SQL.lock_records, _locks((kind, key) for key in keys))
     await connection.execute(SQL.delete_records, kind, list(keys))
     if kind == LIMIT:
         await _look_again(connection, keys)
