@@ -28,6 +28,7 @@ WHOLE = {
     "stats": {"windlass_lease"},
     "delete_dead_records": {"windlass_record"},
 }
+CALLED = re.compile(r"\bwindlass_\w+(?=\()")
 SITUATIONS = ["never analyzed", "analyzed when empty", "grown since", "analyzed when full"]
 
 
@@ -121,3 +122,18 @@ async def test_the_line_is_read_by_one_range_scan_up_to_the_limit(situation: str
         ("Tid Scan", None, False),
     ]
     assert not [node for node, limited in nodes(plan) if node["Node Type"] == "Sort" and limited]
+
+
+async def test_functions_that_statements_call_bring_their_settings_along(
+    postgres_database: str,
+) -> None:
+    """Behind a pooler, no session has them, and a function keeps its first plan."""
+    called = {name for item in STATEMENTS for name in CALLED.findall(getattr(SQL, item))}
+    found = await execute(
+        postgres_database,
+        "SELECT proname FROM pg_proc JOIN pg_language AS language ON language.oid = prolang "
+        "WHERE lanname = 'plpgsql' AND (proconfig IS NULL OR NOT proconfig "
+        "@> ARRAY['enable_seqscan=off', 'plan_cache_mode=force_generic_plan'])",
+    )
+    assert "windlass_turn" in called
+    assert called & {row[0] for row in found} == {"windlass_meet"}  # which reads nothing

@@ -29,6 +29,8 @@ $$;
 -- core's `place`. NULL if nobody stands there.
 CREATE FUNCTION windlass_turn(queue text, gate text, priority integer, limit_key text)
 RETURNS bigint LANGUAGE plpgsql VOLATILE
+-- Behind a pooler no session has settings; and the first plan is kept for as long as it lasts.
+SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -79,6 +81,7 @@ LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
 SET enable_mergejoin = off SET jit = off  -- plans are kept for as long as the session lasts
+SET plan_cache_mode = force_generic_plan  -- and to make one takes longer than all the rest
 AS $$
 #variable_conflict use_column
 DECLARE
