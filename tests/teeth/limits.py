@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import apsw
 from tests.teeth.mistake import caught_by, swap
 from tests.teeth.sql import spoil
 
 from windlass.core import gate
-from windlass.core.clock import Instant
-from windlass.core.gate import Pass
-from windlass.core.job import Standing
-from windlass.core.state import State
-from windlass.stores.sqlite import gates
-from windlass.stores.sqlite.gates import Line
 
 LIMITING = "tests/stores/test_sqlite.py::TestLimiting::"
 TURNS = "tests/stores/test_sqlite.py::TestTurns::"
@@ -21,34 +14,19 @@ TURNS = "tests/stores/test_sqlite.py::TestTurns::"
 @caught_by(LIMITING + "test_what_was_let_in_and_has_not_started_counts")
 def what_stands_in_line_is_not_counted() -> None:
     """Only what runs counts: while nobody works, all are let in, and then start at once."""
-
-    def planted(it: Pass, row: Standing | None) -> bool:
-        return row is not None and row.fence == it.fence and row.state is State.RUNNING
-
-    swap(gate, "holds", planted)
+    spoil("count_passes", "sum(held)", "sum(started_at IS NOT NULL)")
 
 
 @caught_by(LIMITING + "test_a_job_in_line_that_is_canceled_lets_the_next_one_in")
 def a_cancel_in_line_keeps_the_slot() -> None:
     """A job that is canceled before it started never gives its slot back."""
-    true = gate.holds
-
-    def planted(it: Pass, row: Standing | None) -> bool:
-        unstarted = row is not None and row.fence < it.fence and row.state is State.CANCELED
-        return unstarted or true(it, row)
-
-    swap(gate, "holds", planted)
+    spoil("leave", "job.state = 'queued'", "job.state IN ('queued', 'canceled')")
 
 
 @caught_by(LIMITING + "test_a_start_counts_though_its_job_has_ended_or_starts_again")
 def a_rate_forgets_what_has_ended() -> None:
     """Starts are counted among what still runs: short jobs may start as often as they like."""
-    true = gate._counts_until
-
-    def planted(it: Pass, holding: bool, length: int, now: Instant) -> Instant:
-        return true(it, holding, length, now) if holding else now
-
-    swap(gate, "_counts_until", planted)
+    spoil("leave", "started_at IS NULL OR", "started_at IS NULL OR held = 0 OR")
 
 
 @caught_by(LIMITING + "test_ends_in_one_call_let_in_as_many")
@@ -60,9 +38,4 @@ def a_quick_success_lets_nobody_in() -> None:
 @caught_by(TURNS + "test_a_key_that_comes_later_does_not_wait_for_the_backlog_of_another")
 def first_come_first_served() -> None:
     """Jobs go in the order of their arrival: whoever brings a thousand keeps all others waiting."""
-
-    def planted(connection: apsw.Connection, line: Line, key: str | None, arrival: int) -> int:
-        del connection, line, key
-        return arrival
-
-    swap(gates, "place", planted)
+    swap(gate, "place", lambda key, arrival, first, last: arrival)

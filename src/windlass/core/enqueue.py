@@ -25,7 +25,10 @@ class EnqueueStatus(StrEnum):
 
 @pair
 class Enqueued:
-    """The answer to one enqueue. The row of a job just created is made only if somebody looks."""
+    """The answer to one enqueue. The row of a job just created is made only if somebody looks.
+
+    `place` is where it then stands, if not where its number says.
+    """
 
     status: EnqueueStatus
     new: NewJob
@@ -34,6 +37,8 @@ class Enqueued:
     existing: JobRow | None = None
     root_id: UUID | None = None
     error: RequestError | None = None
+    gates: tuple[str, ...] = ()
+    place: int | None = None
 
     @property
     def accepted(self) -> bool:
@@ -43,7 +48,9 @@ class Enqueued:
     def row(self) -> JobRow | None:
         if self.existing is not None or self.status is not EnqueueStatus.CREATED:
             return self.existing
-        return birth(self.new, self.at, self.serial, self.root_id)
+        row = birth(self.new, self.at, self.serial, self.root_id, gates=self.gates)
+        waits = row.position is None or self.place is None
+        return row if waits else replace(row, position=self.place)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

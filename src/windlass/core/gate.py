@@ -160,6 +160,11 @@ def gates_of(queue: str, task: str, key: str | None, limited: Container[str]) ->
     return tuple(found)
 
 
+def after(gates: Sequence[str], gate: str) -> str | None:
+    """The one that comes after a gate, unless it is the last."""
+    return next(iter(gates[gates.index(gate) + 1 :]), None)
+
+
 def limit_name(gate: str) -> str:
     """The name of the limit that a gate is there for: many keys have a gate each, and one limit."""
     return gate.partition(_APART)[0]
@@ -250,18 +255,26 @@ def room(limit: Limit | None, passes: Sequence[tuple[Pass, bool]], now: Instant)
     """From all passes of a gate, refreshed, each with whether it holds a slot."""
     if limit is None:
         return Room(UNLIMITED, None, [False] * len(passes))
-    free, look_at = UNLIMITED, None
+    look_at, started = None, 0
     kept = [holding for _, holding in passes]
     if limit.starts is not None:
         until = [_counts_until(it, holding, limit.length, now) for it, holding in passes]
         kept = [holding or end > now for (_, holding), end in zip(passes, until, strict=True)]
         counted = sorted(end for end in until if end > now)
-        free = limit.starts - len(counted)
-        if free <= 0:
-            look_at = counted[-free]
-    if limit.concurrency is not None:
-        free = min(free, limit.concurrency - sum(holding for _, holding in passes))
-    return Room(max(free, 0), look_at, kept)
+        started = len(counted)
+        if started >= limit.starts:
+            look_at = counted[started - limit.starts]
+    return Room(free(limit, sum(holding for _, holding in passes), started), look_at, kept)
+
+
+def free(limit: Limit | None, holding: int, started: int) -> int:
+    """How many may pass where so many hold a slot, and so many starts count."""
+    room = UNLIMITED
+    if limit is not None and limit.starts is not None:
+        room = limit.starts - started
+    if limit is not None and limit.concurrency is not None:
+        room = min(room, limit.concurrency - holding)
+    return max(room, 0)
 
 
 def _counts_until(it: Pass, holding: bool, length: int, now: Instant) -> Instant:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -212,18 +213,39 @@ def test_a_place_is_found_by_two_probes(file: apsw.Connection) -> None:
 def test_a_gate_is_opened_by_its_own_line_in_order(file: apsw.Connection) -> None:
     for sql, parameters in (
         (SQL.able, ("queue:default", 1, 10)),
-        (SQL.more_at_gate, ("queue:default", 10)),
         (SQL.next_gate, ("queue:default", "queue:e")),
     ):
         steps = plan(file, sql, parameters)
         assert "job_gate (gate" in searches(steps)[0]
         assert not any(SORT in step for step in steps)
-    passes = plan(file, SQL.passes, ("queue:default",))
-    assert "SEARCH pass USING PRIMARY KEY (gate=?)" in passes
-    assert any("job USING INTEGER PRIMARY KEY (rowid=?)" in step for step in passes)
+    names = apsw.carray(("queue:default",))
+    assert any("job_gate (gate=?)" in step for step in plan(file, SQL.waited_at, (names,)))
+    limit = {"gates": names, "now": 1, "length": 1, "limited": 1}
+    for sql in (SQL.count_passes, SQL.drop_passes):
+        [step] = searches(plan(file, sql, limit), "windlass_pass")
+        assert "windlass_pass USING PRIMARY KEY (gate=?)" in step
     heads = plan(file, SQL.heads, (1, 10))
     assert any("windlass_gate_look (look_at<?)" in step for step in heads)
     assert any("job_gate (gate=?)" in step for step in heads)
+
+
+def test_those_who_leave_a_gate_and_pass_it_are_found_by_number(file: apsw.Connection) -> None:
+    numbers = apsw.carray(array("q", [1]))
+    found = "PRIMARY KEY (gate=? AND n=?)"
+    for sql, parameters, probes in (
+        (SQL.judge, (numbers,), [(found, "pass")]),
+        (SQL.leave, (numbers, "[]"), [(found, "windlass_pass")]),
+        (SQL.grant_passes, (1, numbers), []),
+        (SQL.enter_line, (1, '{"1": 1}'), []),
+        (SQL.go_on, ("queue:default", '{"1": 1}'), []),
+    ):
+        steps = plan(file, sql, parameters)
+        jobs = searches(steps, "job") + searches(steps)
+        assert jobs
+        assert all("USING INTEGER PRIMARY KEY (rowid=?)" in step for step in jobs), steps
+        for how, table in probes:
+            assert all(how in step for step in searches(steps, table)), steps
+            assert searches(steps, table)
 
 
 def test_small_data_is_found_by_its_key(file: apsw.Connection) -> None:

@@ -20,11 +20,12 @@ from windlass.core.job import Standing
 from windlass.core.state import State
 from windlass.core.transition import Answer, Decision
 from windlass.stores.sql.log import log_insertion
-from windlass.stores.sqlite import gates, rows
+from windlass.stores.sqlite import rows
 from windlass.stores.sqlite.connection import every, first, single
 from windlass.stores.sqlite.queries import SQL
 from windlass.stores.sqlite.rows import Row
 from windlass.stores.sqlite.transaction import Tx
+from windlass.stores.sqlite.turns import Line, Turns
 
 
 class Batch:
@@ -57,8 +58,9 @@ class Batch:
         """All of a decision but its children, and what it awaits."""
         if decision.changes:
             self._write(found, row, decision)
-        if row.gates:
-            self._tx.knocks.update(touched(row, decision))
+        gates = touched(row, decision) if row.gates else ()
+        if gates:
+            self._tx.leave(found[0], gates)
         tally = decision.tally
         if tally is not None:
             self.count((now, row.queue, row.task, tally.outcome), 1, tally.wait, tally.run)
@@ -98,22 +100,7 @@ class Batch:
         arrival = (row.position or 0) if moves else self._tx.position()
         if key is not None:
             self.flush()
-        return gates.place(self._tx.connection, gates.Line(row.queue, gate, priority), key, arrival)
-
-    def open_gates(self, now: Instant) -> None:
-        """Let in whom the writes of a call made room for, before it returns."""
-        tx = self._tx
-        while tx.knocks:
-            for gate in gates.next_of(tx.knocks):
-                self.forget()
-                ids = gates.open_gate(tx.connection, gate, now)
-                self._read(ids)
-                for job_id in ids:
-                    found = self.standing(job_id)
-                    assert found is not None
-                    self.write(*found, decide.let_in(found[1], now), now)
-                tx.knocks.discard(gate)
-        self.flush()
+        return Turns(self._tx.connection).place(Line(row.queue, gate, priority), key, arrival)
 
     def _tell_dependents(self, now: Instant) -> None:
         """One after the other: a chain may be longer than calls can be deep."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -17,12 +18,14 @@ from windlass.core.enqueue import Enqueued, EnqueueStatus, Rivals, admit, give_w
 from windlass.core.errors import RequestError
 from windlass.core.gate import gates_of
 from windlass.core.job import JobRow, NewJob
+from windlass.core.state import State
 from windlass.stores.sqlite import gates, rows
 from windlass.stores.sqlite.batch import Batch, link, parents
-from windlass.stores.sqlite.connection import first, single
+from windlass.stores.sqlite.connection import every, first, single
 from windlass.stores.sqlite.queries import SQL
 from windlass.stores.sqlite.rows import Row
 from windlass.stores.sqlite.transaction import Tx
+from windlass.stores.sqlite.turns import Line, Turns
 
 
 def load(connection: apsw.Connection, sql: str, parameters: tuple[object, ...]) -> JobRow | None:
@@ -47,51 +50,74 @@ def together(tx: Tx, wanted: Sequence[NewJob]) -> list[Enqueued]:
 
 def enqueue(tx: Tx, wanted: Sequence[NewJob]) -> list[Enqueued]:
     answers = put(tx, wanted)
-    if tx.knocks:
-        Batch(tx).open_gates(tx.now())
-        answers = [_as_it_stands(tx.connection, answer) for answer in answers]
-    return answers
+    if not tx.knocks:
+        return answers
+    passed = gates.open_gates(tx, tx.now())
+    met = any(answer.existing is not None for answer in answers)
+    numbers = [n for n in map(_number, answers) if met or n in passed]
+    found = (
+        every(tx.connection, SQL.numbered, (apsw.carray(array("q", numbers)),)) if numbers else []
+    )
+    news = {row[0]: row for row in found}
+    return [
+        replace(answer, existing=whole(tx.connection, row))
+        if (row := news.get(_number(answer)))
+        else answer
+        for answer in answers
+    ]
 
 
-def _as_it_stands(connection: apsw.Connection, answer: Enqueued) -> Enqueued:
-    known = answer.existing
-    if known is None:
-        return answer
-    return replace(answer, existing=load(connection, SQL.get_job, (known.id.bytes,)))
+def _number(answer: Enqueued) -> int:
+    return answer.serial if answer.existing is None else answer.existing.serial
 
 
 def put(tx: Tx, wanted: Sequence[NewJob]) -> list[Enqueued]:
     """Store them; their gates are for the caller to look at."""
     now, limited = tx.now(), tx.limited()
+    keyed = any(new.limit_key is not None for new in wanted)
+    taken = _taken(tx.connection, wanted) if keyed or limited else frozenset()
     lowest = tx.arrivals(len(wanted))
     answers: list[Enqueued] = []
-    run: list[Row] = []  # plain jobs in a row, written together
+    run: list[Row] = []  # jobs in a row that meet no others, written together
+    turns = Turns(tx.connection)
     for serial, new in enumerate(wanted, lowest):
         try:
             jobs.check(new)
         except RequestError as error:
             answers.append(Enqueued(EnqueueStatus.REFUSED, new, error=error))
             continue
-        if _quick(new, limited):
-            run.append(rows.insertion(new, now, serial))
-            answers.append(Enqueued(EnqueueStatus.CREATED, new, now, serial))
-        else:
+        if not new.plain or len(new.payload) > rows.INLINE_PAYLOAD or (taken and new.id in taken):
             _insert(tx, run, answers)
-            run = []
+            run, turns = [], Turns(tx.connection)
             answers.append(_enqueue_keyed(tx, new, now, serial))
+            continue
+        its_gates = gates_of(new.queue, new.task, new.limit_key, limited) if limited else ()
+        place = _place(turns, new, its_gates, serial, now) if keyed else serial
+        tx.knocks.update(its_gates)
+        run.append(rows.insertion(new, now, serial, gates=its_gates, place=place))
+        answers.append(
+            Enqueued(EnqueueStatus.CREATED, new, now, serial, gates=its_gates, place=place)
+        )
     _insert(tx, run, answers)
     tx.work = True
     return answers
 
 
-def _quick(new: NewJob, limited: frozenset[str]) -> bool:
-    """Whether it is written with its neighbours, without a look at any other job."""
-    return (
-        new.plain
-        and new.limit_key is None
-        and len(new.payload) <= rows.INLINE_PAYLOAD
-        and not (limited and gates_of(new.queue, new.task, None, limited))
-    )
+def _taken(connection: apsw.Connection, wanted: Sequence[NewJob]) -> frozenset[UUID]:
+    """The ids that a job has already, or that come twice: a place is given to nobody in vain."""
+    ids = {new.id.bytes: new.id for new in wanted}
+    if len(ids) < len(wanted):
+        return frozenset(ids.values())
+    found = every(connection, SQL.taken, (apsw.carray(tuple(ids)),)) if ids else []
+    return frozenset(ids[known] for (known,) in found)
+
+
+def _place(turns: Turns, new: NewJob, its_gates: tuple[str, ...], serial: int, now: Instant) -> int:
+    """Where it stands, if it does so at once: in line, or before its first gate."""
+    if not rows.at_once(new) and jobs.opening(new, now).state is not State.QUEUED:
+        return serial
+    line = Line(new.queue, its_gates[0] if its_gates else None, new.priority)
+    return turns.place(line, new.limit_key, serial)
 
 
 def _insert(tx: Tx, run: list[Row], answers: list[Enqueued]) -> None:
@@ -127,7 +153,6 @@ def _enqueue_keyed(tx: Tx, new: NewJob, now: Instant, serial: int) -> Enqueued:
     root_id = origin.lineage if origin else None
     last_step = origin.last_step if origin and new.resume else None
     its_gates = gates_of(new.queue, new.task, new.limit_key, tx.limited())
-    line = gates.Line(new.queue, its_gates[0] if its_gates else None, new.priority)
     values = rows.insertion(
         new,
         now,
@@ -136,7 +161,7 @@ def _enqueue_keyed(tx: Tx, new: NewJob, now: Instant, serial: int) -> Enqueued:
         last_step=last_step,
         waiting_for=verdict.waiting_for,
         gates=its_gates,
-        place=gates.place(connection, line, new.limit_key, serial),
+        place=_place(Turns(connection), new, its_gates, serial, now),
     )
     connection.execute(SQL.insert_job, values)
     tx.knocks.update(its_gates)

@@ -1,145 +1,190 @@
-"""Who waits at which gate, who may pass, and where in line that leads."""
+"""Who waits at which gate, who may pass, and where in line that leads.
+
+Each pass says whether it holds a slot and when its attempt started, as far as a limit asks: written
+with the change of its job, in one transaction. So gates are counted without a look at their jobs,
+and many of them, with all who pass, in a few statements.
+"""
 
 from __future__ import annotations
 
+import json
+from array import array
 from collections.abc import Sequence
-from itertools import takewhile
-from typing import Any, NamedTuple
+from itertools import groupby, takewhile
+from typing import NamedTuple
 from uuid import UUID
 
 import apsw
 
 from windlass.core import gate as gates
-from windlass.core import records
 from windlass.core.clock import Instant
-from windlass.core.gate import BATCH, LIMIT, GateStats, Limit, Pass, in_order, rank
-from windlass.core.job import Standing
-from windlass.core.records import Entry
-from windlass.core.state import State
+from windlass.core.gate import BATCH, GateStats, Limit, in_order, rank
 from windlass.store import COUNT_CAP
 from windlass.stores.sqlite.connection import every, first, single
 from windlass.stores.sqlite.queries import SQL
-from windlass.stores.sqlite.rows import Row
+from windlass.stores.sqlite.rows import GATES, Row, gate_names
 from windlass.stores.sqlite.transaction import Tx
+from windlass.stores.sqlite.turns import Line, Turns
 
-_NOBODY = UUID(int=0)
 _FIRST, _BEYOND = "\x1f", "\x20"  # all gates of keys lie between their limit's name with these
 
 
-class Line(NamedTuple):
-    """The jobs of one priority in a queue, or before a gate."""
+class _Opened(NamedTuple):
+    """A gate that was opened, with the room that it had."""
 
-    queue: str
-    gate: str | None
-    priority: int
-
-
-def place(connection: apsw.Connection, line: Line, key: str | None, arrival: int) -> int:
-    """Where a job comes to stand; all that was decided before has to be written."""
-    if key is None:
-        return arrival
-    if line.gate is None:
-        beside = first(connection, SQL.beside_in_line, (line.queue, line.priority, key))
-    else:
-        beside = first(connection, SQL.beside_at_gate, (line.gate, line.priority, key))
-    assert beside is not None
-    return gates.place(key, arrival, *beside)
+    gate: str
+    limit: Limit | None
+    free: int
+    started: int  # that count, with those who pass now
 
 
-def next_of(knocks: set[str]) -> list[str]:
+def open_gates(tx: Tx, now: Instant) -> set[int]:
+    """Let in whom the writes of a call made room for, before it returns: their numbers."""
+    _leave(tx, now)
+    passed: set[int] = set()
+    while tx.knocks:
+        names = _next_of(tx.knocks)
+        tx.knocks.difference_update(names)
+        passed.update(_open(tx, names, now))
+    return passed
+
+
+def _next_of(knocks: set[str]) -> list[str]:
     """Those to be looked at next, in order: whoever passes one comes to none of the others."""
     ordered = in_order(knocks)
     lowest = rank(ordered[0])
     return list(takewhile(lambda gate: rank(gate) == lowest, ordered))
 
 
-def open_gate(connection: apsw.Connection, gate: str, now: Instant) -> list[UUID]:
-    """The jobs that pass it now, in order: they have their passes, and are to be let in."""
-    limit = _limit(connection, gate, now)
-    counted = _counted(connection, gate)
-    room = gates.room(limit, [(it, holding) for _, it, holding in counted], now)
-    kept = []
-    for (n, it, holding), counts in zip(counted, room.kept, strict=True):
-        if counts:
-            kept.append((it, holding))
+def _leave(tx: Tx, now: Instant) -> None:
+    """Take their passes from those who left; of one whose start counts, note that it did."""
+    if not tx.gone:
+        return
+    rated = [gate for gate in tx.knocks if _rated(tx.limit(gates.limit_name(gate), now))]
+    if rated:
+        _judge(tx.connection, tx.gone)
+    gone = apsw.carray(array("q", tx.gone))
+    tx.connection.execute(SQL.leave, (gone, json.dumps(rated)))
+    tx.gone = []
+
+
+def _rated(limit: Limit | None) -> bool:
+    return limit is not None and limit.starts is not None
+
+
+def _judge(connection: apsw.Connection, numbers: list[int]) -> None:
+    """Write down what the passes of these jobs are worth now, by the rows of the jobs."""
+    if numbers:
+        connection.execute(SQL.judge, (apsw.carray(array("q", numbers)),))
+
+
+def _open(tx: Tx, names: list[str], now: Instant) -> list[int]:
+    connection = tx.connection
+    connection.execute(SQL.look_no_more, (apsw.carray(tuple(names)),))
+    opened: list[_Opened] = []
+    passing: list[Row] = []
+    for name, of_limit in groupby(_waited_at(connection, names), gates.limit_name):
+        for gate, able in _pass(connection, list(of_limit), tx.limit(name, now), now):
+            opened.append(gate)
+            passing += able
+    _let_in(tx, passing, now)
+    _look_later(connection, opened, now)
+    return [row[0] for row in passing]
+
+
+def _waited_at(connection: apsw.Connection, names: list[str]) -> list[str]:
+    found = every(connection, SQL.waited_at, (apsw.carray(tuple(names)),)) if names else []
+    return [gate for (gate,) in found]
+
+
+def _pass(
+    connection: apsw.Connection, names: list[str], limit: Limit | None, now: Instant
+) -> list[tuple[_Opened, list[Row]]]:
+    """Who passes these gates of one limit, in order: they have their passes."""
+    length = limit.length if limit is not None and limit.starts is not None else None
+    asked = {"gates": apsw.carray(tuple(names)), "now": now, "length": length}
+    counts = {gate: n for gate, *n in every(connection, SQL.count_passes, asked)}
+    if any(over for _, _, over in counts.values()) or limit is None:
+        connection.execute(SQL.drop_passes, asked | {"limited": limit is not None})
+    found: list[tuple[_Opened, list[Row]]] = []
+    for gate in names:
+        holding, started, _ = counts.get(gate, (0, 0, 0))
+        free = gates.free(limit, holding, started)
+        most = min(free, BATCH)
+        able = every(connection, SQL.able, (gate, now, most)) if most else []
+        found.append((_Opened(gate, limit, free, started + len(able)), able))
+    numbers = [row[0] for _, able in found for row in able]
+    if numbers and limit is not None:
+        connection.execute(SQL.grant_passes, (now, apsw.carray(array("q", numbers))))
+    return found
+
+
+def _let_in(tx: Tx, passing: list[Row], now: Instant) -> None:
+    """On to the next gate, or into the line."""
+    turns = Turns(tx.connection)
+    places: dict[str | None, dict[int, int]] = {}
+    for n, job_id, queue, priority, key, names, gate, position in passing:
+        after = gates.after(gate_names(names), gate)
+        # From one gate to the next it stays as old as it was.
+        arrival = tx.position() if after is None else position
+        place = turns.place(Line(queue, after, priority), key, arrival)
+        places.setdefault(after, {})[n] = place
+        tx.touch(UUID(bytes=job_id))
+    for after, given in places.items():
+        if after is None:
+            tx.connection.execute(SQL.enter_line, (now, json.dumps(given)))
+            tx.work = True
         else:
-            connection.execute(SQL.delete_pass, (gate, n, it.fence))
-    most = min(room.free, BATCH)
-    able = every(connection, SQL.able, (gate, now, most)) if most else []
-    if limit is not None:
-        new = [Pass(fence + 1, now) for _, _, fence in able]
-        _put(connection, gate, [(n, it) for (n, _, _), it in zip(able, new, strict=True)])
-        kept += [(it, True) for it in new]
-    look_at = None
-    if first(connection, SQL.more_at_gate, (gate, len(able))):
-        look_at = now if room.free > BATCH else gates.room(limit, kept, now).look_at
-    _look(connection, gate, look_at)
-    return [UUID(bytes=job_id) for _, job_id, _ in able]
+            tx.connection.execute(SQL.go_on, (after, json.dumps(given)))
+            tx.knocks.add(after)
 
 
-def _counted(connection: apsw.Connection, gate: str) -> list[tuple[int, Pass, bool]]:
-    """All passes of a gate, refreshed, by the numbers of their jobs, and which hold a slot."""
-    counted, news = [], []
-    for n, fence, at, started_at, *job in every(connection, SQL.passes, (gate,)):
-        row = _job(job)
-        was = Pass(fence, at, started_at)
-        it = gates.refreshed(was, row)
-        if it is not was:
-            news.append((n, it))
-        counted.append((n, it, gates.holds(it, row)))
-    _put(connection, gate, news)
-    return counted
-
-
-def _job(found: list[Any]) -> Standing | None:
-    """As much of a job as its pass is worth."""
-    state, fence, started_at, gate = found
-    if state is None:
-        return None
-    return Standing(
-        id=_NOBODY,
-        queue="",
-        task="",
-        created_at=0,
-        state=State(state),
-        fence=fence,
-        started_at=started_at,
-        gate=gate,
-    )
-
-
-def _put(connection: apsw.Connection, gate: str, passes: list[tuple[int, Pass]]) -> None:
-    if passes:
-        values = [(gate, n, it.fence, it.at, it.started_at) for n, it in passes]
-        connection.executemany(SQL.put_pass, values)
-
-
-def _limit(connection: apsw.Connection, gate: str, now: Instant) -> Limit | None:
-    found = first(connection, SQL.get_record, (LIMIT, gates.limit_name(gate)))
-    if found is None:
-        return None
-    kind, key, value, version, expires_at = found
-    entry = Entry(kind=kind, key=key, value=value, version=version, expires_at=expires_at)
-    return gates.limit_of(entry.value) if records.alive(entry, now) else None
-
-
-def _look(connection: apsw.Connection, gate: str, at: Instant | None) -> None:
-    if at is None:
-        connection.execute(SQL.look_no_more, (gate,))
-    else:
+def _look_later(connection: apsw.Connection, opened: list[_Opened], now: Instant) -> None:
+    """Note when time alone lets somebody pass; where only an end does, nothing is to be noted."""
+    timed = {it.gate: it for it in opened if it.free > BATCH or _rate_is_full(it)}
+    for gate in _waited_at(connection, list(timed)):
+        _, limit, free, started = timed[gate]
+        at = now
+        if free <= BATCH and limit is not None and limit.starts is not None:
+            asked = {"gate": gate, "now": now, "length": limit.length}
+            at = single(connection, SQL.next_start, asked | {"more": started - limit.starts})
         connection.execute(SQL.look_at_gate, (gate, at))
+
+
+def _rate_is_full(it: _Opened) -> bool:
+    limit = it.limit
+    return limit is not None and limit.starts is not None and it.started >= limit.starts
+
+
+def note_starts(tx: Tx, claimed: Sequence[Row], now: Instant) -> None:
+    """A rate counts from the start of an attempt; no other limit asks for it."""
+    rated: dict[str, bool] = {}
+    numbers = []
+    for row in claimed:
+        names = row[GATES]
+        if names is None:
+            continue
+        if names not in rated:
+            limits = (tx.limit(gates.limit_name(gate), now) for gate in gate_names(names))
+            rated[names] = any(map(_rated, limits))
+        if rated[names]:
+            numbers.append(row[0])
+    _judge(tx.connection, numbers)
 
 
 def look_again(tx: Tx, limit: str) -> None:
     """A limit was changed: the next sweep sees whom that lets in."""
     tx.limits_changed()
     connection = tx.connection
-    if first(connection, SQL.more_at_gate, (limit, 0)):
-        _look(connection, limit, 0)
-    found = first(connection, SQL.next_gate, (limit + _FIRST, limit + _BEYOND))
+    keys = (limit + _FIRST, limit + _BEYOND)
+    # A rate asks for more of a pass than a concurrency did.
+    _judge(connection, [n for (n,) in every(connection, SQL.passed_by, (limit, *keys))])
+    for gate in _waited_at(connection, [limit]):
+        connection.execute(SQL.look_at_gate, (gate, 0))
+    found = first(connection, SQL.next_gate, keys)
     while found is not None:
-        _look(connection, found[0], 0)
-        found = first(connection, SQL.next_gate, (found[0], limit + _BEYOND))
+        connection.execute(SQL.look_at_gate, (found[0], 0))
+        found = first(connection, SQL.next_gate, (found[0], keys[1]))
 
 
 def due(connection: apsw.Connection, now: Instant, limit: int) -> list[Row]:
@@ -152,14 +197,10 @@ def stats(connection: apsw.Connection, names: Sequence[str]) -> list[GateStats]:
 
 
 def _stats(connection: apsw.Connection, gate: str) -> GateStats:
-    held = [
-        UUID(bytes=job_id)
-        for job_id, fence, *job in every(connection, SQL.holders, (gate,))
-        if gates.holds(Pass(fence, 0), _job(job))
-    ]
+    held = every(connection, SQL.holders, (gate,))
     return GateStats(
         waiting=single(connection, SQL.waiting_at_gate, (gate, COUNT_CAP)),
         holding=len(held),
-        holders=tuple(held[: gates.HOLDERS]),
+        holders=tuple(UUID(bytes=job_id) for (job_id,) in held[: gates.HOLDERS]),
         look_at=single(connection, SQL.look_of_gate, (gate,)),
     )

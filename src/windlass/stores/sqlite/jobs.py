@@ -20,6 +20,7 @@ from windlass.core.records import PAUSED
 from windlass.core.state import State, Trigger
 from windlass.core.transition import Answer, CancelRequest, Decision, Signal, Status, Transition
 from windlass.store import Saying
+from windlass.stores.sqlite import gates
 from windlass.stores.sqlite.batch import Batch
 from windlass.stores.sqlite.connection import every, first, single
 from windlass.stores.sqlite.enqueueing import load, put, rivals, whole
@@ -52,6 +53,7 @@ def claim(tx: Tx, wish: Claim) -> list[JobRow]:
                         "limit": limit,
                     },
                 )
+        gates.note_starts(tx, found, now)
     taken = [whole(connection, row) for row in found]
     for row in taken:
         tx.touch(row.id)
@@ -87,17 +89,18 @@ def apply(tx: Tx, wishes: Sequence[Transition]) -> list[Answer]:
             answers.append(Answer(Status.REFUSED, error=error))
     counted = _succeed(tx, valid, answers, now)
     batch = Batch(tx, [wish.job_id for wish in valid.values()])
-    for gates, queue, task, *sums in counted:
-        if gates is not None:
-            tx.knocks.update(gate_names(gates))
+    for names, numbers, queue, task, *sums in counted:
+        if names is not None:
+            tx.knocks.update(gate_names(names))
+            tx.gone += json.loads(numbers)
         batch.count((now, queue, task, State.SUCCEEDED), *sums)
     for place, wish in valid.items():
         found = batch.standing(wish.job_id)
         if found is not None:
             decision = decide.decide(found[1], wish, now, _Past(tx.connection, found[0][0]))
             answers[place] = _write(tx, batch, found, decision, now)
-    batch.open_gates(now)
     batch.finish()
+    gates.open_gates(tx, now)
     return answers
 
 
@@ -211,7 +214,7 @@ def cancel(tx: Tx, requests: Sequence[CancelRequest]) -> list[Answer]:
             answers.append(_cancel(tx, request, tx.now()))
         except RequestError as error:
             answers.append(Answer(Status.REFUSED, error=error))
-    Batch(tx).open_gates(tx.now())
+    gates.open_gates(tx, tx.now())
     return answers
 
 
@@ -233,7 +236,7 @@ def signal(tx: Tx, signals: Sequence[Signal]) -> list[Answer]:
             answers.append(_signal(tx, given, tx.now()))
         except RequestError as error:
             answers.append(Answer(Status.REFUSED, error=error))
-    Batch(tx).open_gates(tx.now())
+    gates.open_gates(tx, tx.now())
     return answers
 
 

@@ -15,6 +15,8 @@ class Queries:
     last_serial: str
     set_serial: str
     get_job: str
+    taken: str
+    numbered: str
     job_by_request: str
     active_by_key: str
     active_of_lineage: str
@@ -65,15 +67,21 @@ class Queries:
     limited: str
     beside_in_line: str
     beside_at_gate: str
-    passes: str
-    put_pass: str
+    judge: str
+    passed_by: str
+    leave: str
+    drop_passes: str
+    count_passes: str
+    next_start: str
+    grant_passes: str
+    enter_line: str
+    go_on: str
     waiting_at_gate: str
     holders: str
     look_of_gate: str
-    delete_pass: str
     delete_idle_passes: str
     able: str
-    more_at_gate: str
+    waited_at: str
     next_gate: str
     look_at_gate: str
     look_no_more: str

@@ -29,6 +29,12 @@ UPDATE windlass_serial SET last = ? WHERE one = 1
 -- A star, here and below, is safe: migrations only ever append columns, and rows are read by place.
 SELECT * FROM windlass_job WHERE id = ?
 
+-- name: taken
+SELECT id FROM windlass_job WHERE id IN (SELECT value FROM carray(?))
+
+-- name: numbered
+SELECT * FROM windlass_job WHERE n IN (SELECT value FROM carray(?))
+
 -- name: job_by_request
 SELECT * FROM windlass_job WHERE owner = ? AND request_id = ? AND request_id IS NOT NULL
 
@@ -113,8 +119,9 @@ WHERE id IN (SELECT value FROM carray(?3))
 
 -- name: tallies
 -- What the successes just settled add to the counts: summed here, at a third of the cost of
--- RETURNING each (2 µs a job instead of 6, 2026-11). Their gates may have room now.
-SELECT gates, queue, task, count(*), sum(started_at - queued_at), sum(ended_at - started_at)
+-- RETURNING each (2 µs a job instead of 6, 2026-11). Those with gates leave room there.
+SELECT gates, json_group_array(n) FILTER (WHERE gates IS NOT NULL),
+    queue, task, count(*), sum(started_at - queued_at), sum(ended_at - started_at)
 FROM windlass_job WHERE id IN (SELECT value FROM carray(?))
 GROUP BY queue, task, gates
 
@@ -156,11 +163,51 @@ SELECT
     WHERE limit_key IS NOT NULL AND gate IS NOT NULL AND gate = ?1 AND priority = ?2
         AND limit_key = ?3)
 
--- name: passes
--- With what of its job says whether it counts.
-SELECT pass.n, pass.fence, pass.at, pass.started_at, job.state, job.fence, job.started_at, job.gate
-FROM windlass_pass AS pass LEFT JOIN windlass_job AS job ON job.n = pass.n
-WHERE pass.gate = ?
+-- name: judge
+-- What the passes of some jobs are worth now: core's `holds` and `refreshed`.
+UPDATE windlass_pass AS pass SET
+    held = CASE WHEN job.fence = pass.fence THEN job.state = 'running'
+        WHEN job.fence < pass.fence THEN job.state = 'queued' OR job.gate IS NOT NULL
+        ELSE 0 END,
+    started_at = coalesce(pass.started_at, iif(job.fence = pass.fence, job.started_at, NULL))
+FROM windlass_job AS job, json_each(job.gates) AS name
+WHERE job.n IN (SELECT value FROM carray(?)) AND pass.gate = name.value AND pass.n = job.n
+
+-- name: passed_by
+-- The jobs with a pass of a limit: at the gate of its name, and at those between two names.
+SELECT n FROM windlass_pass WHERE gate = ?
+UNION SELECT n FROM windlass_pass WHERE gate > ? AND gate < ?
+
+-- name: leave
+-- The passes of jobs that left, but those whose start counts, at the gates given last.
+DELETE FROM windlass_pass
+WHERE (gate, n) IN (
+        SELECT name.value, job.n FROM windlass_job AS job, json_each(job.gates) AS name
+        WHERE job.n IN (SELECT value FROM carray(?1)))
+    AND (started_at IS NULL OR gate NOT IN (SELECT value FROM json_each(?2)))
+    AND NOT (
+        SELECT CASE WHEN job.fence = windlass_pass.fence THEN job.state = 'running'
+            WHEN job.fence < windlass_pass.fence THEN job.state = 'queued' OR job.gate IS NOT NULL
+            ELSE 0 END
+        FROM windlass_job AS job WHERE job.n = windlass_pass.n)
+
+-- name: drop_passes
+-- Those that count no more: core's `room`. Without a length no start counts; without a limit, none.
+DELETE FROM windlass_pass
+WHERE gate IN (SELECT value FROM carray(:gates))
+    AND (NOT :limited OR (held = 0 AND (started_at + :length > :now) IS NOT TRUE))
+
+-- name: count_passes
+-- How many hold a slot at each gate, how many starts count, and how many do neither.
+SELECT gate, sum(held), sum(started_at IS NULL OR (started_at + :length > :now) IS TRUE),
+    sum(held = 0 AND (started_at + :length > :now) IS NOT TRUE)
+FROM windlass_pass WHERE gate IN (SELECT value FROM carray(:gates)) GROUP BY gate
+
+-- name: next_start
+-- When so many less one of the starts that count do so no more.
+SELECT coalesce(started_at, :now) + :length AS until FROM windlass_pass
+WHERE gate = :gate AND (started_at IS NULL OR started_at + :length > :now)
+ORDER BY until LIMIT 1 OFFSET :more
 
 -- name: waiting_at_gate
 SELECT count(*) FROM (
@@ -169,50 +216,61 @@ SELECT count(*) FROM (
 )
 
 -- name: holders
--- The jobs of all passes, the longest first, with what says whether they count.
-SELECT job.id, pass.fence, job.state, job.fence, job.started_at, job.gate
-FROM windlass_pass AS pass JOIN windlass_job AS job ON job.n = pass.n
-WHERE pass.gate = ? ORDER BY pass.at, job.id
+-- The longest first.
+SELECT job.id FROM windlass_pass AS pass JOIN windlass_job AS job ON job.n = pass.n
+WHERE pass.gate = ? AND pass.held = 1 ORDER BY pass.at, job.id
 
 -- name: look_of_gate
 SELECT look_at FROM windlass_gate WHERE gate = ?
 
--- name: put_pass
-INSERT INTO windlass_pass (gate, n, fence, at, started_at) VALUES (?, ?, ?, ?, ?)
-ON CONFLICT (gate, n, fence) DO UPDATE SET at = excluded.at, started_at = excluded.started_at
+-- name: grant_passes
+-- To jobs that wait at a gate, for their next attempt.
+INSERT INTO windlass_pass (gate, n, fence, at, held)
+SELECT gate, n, fence + 1, ?, 1 FROM windlass_job WHERE n IN (SELECT value FROM carray(?))
+ON CONFLICT (gate, n, fence) DO UPDATE SET at = excluded.at, started_at = NULL, held = 1
 
--- name: delete_pass
-DELETE FROM windlass_pass WHERE gate = ? AND n = ? AND fence = ?
+-- name: enter_line
+-- Through the last gate: core's `decide.let_in`, with the places that were given.
+UPDATE windlass_job AS job SET
+    state = 'queued', gate = NULL, position = given.position,
+    queued_at = max(?1, updated_at), updated_at = max(?1, updated_at), started_at = NULL,
+    seq = seq + 1, queued_seq = seq + 1
+FROM (SELECT CAST(key AS INTEGER) AS n, value AS position FROM json_each(?2)) AS given
+WHERE job.n = given.n
+
+-- name: go_on
+-- To the next gate.
+UPDATE windlass_job AS job SET gate = ?1, position = given.position
+FROM (SELECT CAST(key AS INTEGER) AS n, value AS position FROM json_each(?2)) AS given
+WHERE job.n = given.n
 
 -- name: delete_idle_passes
--- Starts that count no more, at gates that nobody came to since. One whose start is written and
--- whose attempt is over counts for the period of its limit only (core's `gate.room`): no pass of
--- an attempt that may yet start is written so.
+-- Starts that count no more, at gates that nobody came to since (core's `gate.room`).
 DELETE FROM windlass_pass WHERE (gate, n, fence) IN (
     SELECT pass.gate, pass.n, pass.fence FROM windlass_pass AS pass
     LEFT JOIN windlass_record AS record
         ON record.kind = :kind
         AND record.key = substr(pass.gate, 1, instr(pass.gate || char(31), char(31)) - 1)
-    WHERE pass.started_at IS NOT NULL
+    WHERE pass.held = 0
         AND pass.started_at + round(coalesce(CAST(record.value AS TEXT) ->> 'period', 0) * 1000000) <= :now
-        AND NOT EXISTS (
-            SELECT 1 FROM windlass_job AS job
-            WHERE job.n = pass.n AND job.fence = pass.fence AND job.state = 'running')
     LIMIT :limit
 )
 
 -- name: able
 -- The first before a gate; one that expired there is stepped over until the sweeper has ended it.
-SELECT n, id, fence FROM windlass_job INDEXED BY windlass_job_gate
+SELECT n, id, queue, priority, limit_key, gates, gate, position
+FROM windlass_job INDEXED BY windlass_job_gate
 WHERE gate IS NOT NULL AND gate = ?
     AND (expires_at IS NULL OR expires_at > ? OR first_started_at IS NOT NULL)
 ORDER BY priority DESC, position, id
 LIMIT ?
 
--- name: more_at_gate
--- Whether more than so many wait there.
-SELECT 1 FROM windlass_job INDEXED BY windlass_job_gate
-WHERE gate IS NOT NULL AND gate = ? LIMIT 1 OFFSET ?
+-- name: waited_at
+-- At which of these gates somebody waits.
+SELECT value FROM carray(?) WHERE EXISTS (
+    SELECT 1 FROM windlass_job INDEXED BY windlass_job_gate
+    WHERE gate IS NOT NULL AND gate = value
+)
 
 -- name: next_gate
 -- The gates that somebody waits at, by hopping from one to the next.
@@ -224,7 +282,7 @@ INSERT INTO windlass_gate (gate, look_at) VALUES (?, ?)
 ON CONFLICT (gate) DO UPDATE SET look_at = excluded.look_at
 
 -- name: look_no_more
-DELETE FROM windlass_gate WHERE gate = ?
+DELETE FROM windlass_gate WHERE gate IN (SELECT value FROM carray(?))
 
 -- name: heads
 -- The first at each gate that is to be looked at.

@@ -205,14 +205,9 @@ def checkpoints(connection: apsw.Connection, ids: Sequence[UUID]) -> list[Mappin
 # -- small data
 
 
-def _entry(row: rows.Row) -> Entry:
-    kind, key, value, version, expires_at = row
-    return Entry(kind=kind, key=key, value=value, version=version, expires_at=expires_at)
-
-
 def _record(connection: apsw.Connection, kind: str, key: str, now: Instant) -> Entry | None:
     found = first(connection, SQL.get_record, (kind, key))
-    return records.alive(_entry(found), now) if found is not None else None
+    return records.alive(rows.entry(found), now) if found is not None else None
 
 
 def put_records(tx: Tx, puts: Sequence[Put]) -> list[PutAnswer]:
@@ -241,7 +236,7 @@ def list_records(
     connection: apsw.Connection, kind: str, after: str, limit: int, now: Instant
 ) -> list[Entry]:
     found = every(connection, SQL.list_records, (kind, after, now, limit))
-    return [_entry(row) for row in found]
+    return [rows.entry(row) for row in found]
 
 
 def delete_records(tx: Tx, kind: str, keys: Sequence[str]) -> None:

@@ -13,6 +13,7 @@ from windlass.core.dependency import OnParent
 from windlass.core.failure import Failure
 from windlass.core.ids import uuid_of
 from windlass.core.job import DEFAULT_POLICY, JobRow, NewJob, Opening, Standing, opening
+from windlass.core.records import Entry
 from windlass.core.retry import Policy
 from windlass.core.state import State, Trigger
 from windlass.core.transition import Changes
@@ -42,6 +43,7 @@ _standing: Callable[..., Standing] = Standing
 _HEAD = 10  # columns of the `standing` query before those that are saved
 PRIORITY, LIMIT_KEY = 7, 8  # where they are among those
 _TAIL = _HEAD + len(SAVED)
+GATES = 62  # where they are in a whole row
 
 
 @lru_cache(maxsize=4096)
@@ -63,7 +65,7 @@ def gate_names(text: str) -> tuple[str, ...]:
 _NOW = Opening(State.QUEUED, 2, None, None, None)  # all of it that does not depend on the time
 
 
-def _at_once(new: NewJob) -> bool:
+def at_once(new: NewJob) -> bool:
     """Whether it begins in line, with nothing to work out."""
     return not (
         new.hold
@@ -86,7 +88,7 @@ def insertion(
     place: int | None = None,
 ) -> Row:
     """The parameters of `insert_job`: core's `birth`, which the model compares with it."""
-    start = _NOW if not waiting_for and _at_once(new) else opening(new, now, waiting_for)
+    start = _NOW if not waiting_for and at_once(new) else opening(new, now, waiting_for)
     queued = start.state is State.QUEUED
     position = (place or serial) if queued else None
     gate = gates[0] if queued and gates else None
@@ -106,8 +108,13 @@ def insertion(
         now if queued else None, now, start.seq, start.seq if queued else 0,
         last_step, None if len(new.payload) > INLINE_PAYLOAD else new.payload,
         waiting_for, new.on_parent, None if new.flow_id is None else new.flow_id.bytes,
-        new.limit_key, json.dumps(gates) if gates else None, gate,
+        new.limit_key, _gates_text(gates) if gates else None, gate,
     )  # fmt: skip
+
+
+@lru_cache(maxsize=4096)
+def _gates_text(gates: tuple[str, ...]) -> str:
+    return json.dumps(gates)
 
 
 @lru_cache(maxsize=256)
@@ -126,7 +133,7 @@ def job_row(r: Row, payload: bytes | None = None) -> JobRow:
         *r[30:52],  # from worker to cancel_reason
         None if r[53] is None else Failure.decode(r[53], r[54]),
         r[55], r[52], _POLICIES[r[57]], r[58] != 0, r[59],
-        () if r[62] is None else gate_names(r[62]),
+        () if r[GATES] is None else gate_names(r[GATES]),
         r[63], r[0],
         r[56] if r[56] is not None else payload,
         r[4],
@@ -178,3 +185,8 @@ def saved(r: Row, changes: Changes, position: int | None, *, logged: bool) -> li
         values[_PLACE["logged"]] = 1
     values.append(r[0])
     return values
+
+
+def entry(r: Row) -> Entry:
+    kind, key, value, version, expires_at = r
+    return Entry(kind=kind, key=key, value=value, version=version, expires_at=expires_at)

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from uuid import UUID
 
 import apsw
 
+from windlass.core import records
 from windlass.core.clock import Instant
-from windlass.core.gate import LIMIT
-from windlass.stores.sqlite.connection import (
-    single,
-)
+from windlass.core.gate import LIMIT, Limit, limit_of
+from windlass.core.records import Entry
+from windlass.stores.sqlite.connection import single
 from windlass.stores.sqlite.queries import SQL
+from windlass.stores.sqlite.rows import entry
 
 
 class Tx:
     """A write transaction, as the calls in it see it."""
 
     __slots__ = (
-        "_limited", "_serial", "_written", "connection", "elsewhere", "knocks", "now", "touched",
-        "work",
+        "_limited", "_limits", "_serial", "_written", "connection", "elsewhere", "gone", "knocks",
+        "now", "touched", "work",
     )  # fmt: skip
 
     def __init__(
@@ -32,7 +33,9 @@ class Tx:
         self.elsewhere = False  # another process was seen to have written
         self.touched: list[UUID] | None = [] if followed else None  # jobs that have news
         self.knocks: set[str] = set()  # gates to be looked at before the call returns
+        self.gone: list[int] = []  # jobs that may have left theirs
         self._limited: frozenset[str] | None = None
+        self._limits: dict[str, tuple[Entry, Limit | None] | None] = {}
         self._serial: int | None = None
         self._written = True
 
@@ -52,8 +55,23 @@ class Tx:
             self._limited = frozenset(name for (name,) in found)
         return self._limited
 
+    def limit(self, name: str, now: Instant) -> Limit | None:
+        """The limit of this name that holds, looked up once."""
+        if name not in self._limits:
+            found = self.connection.execute(SQL.get_record, (LIMIT, name)).fetchone()
+            known = None if found is None else entry(found)
+            self._limits[name] = None if known is None else (known, limit_of(known.value))
+        noted = self._limits[name]
+        return noted[1] if noted is not None and records.alive(noted[0], now) else None
+
     def limits_changed(self) -> None:
         self._limited = None
+        self._limits.clear()
+
+    def leave(self, n: int, gates: Iterable[str]) -> None:
+        """A job may leave room at these gates, or wait there from now on."""
+        self.gone.append(n)
+        self.knocks.update(gates)
 
     def arrivals(self, count: int) -> int:
         """The first of `count` new numbers for jobs: their rows will show that they are taken."""

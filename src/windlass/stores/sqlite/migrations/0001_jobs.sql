@@ -162,14 +162,15 @@ CREATE TABLE windlass_edge (
 
 CREATE INDEX windlass_edge_parent ON windlass_edge (parent, child);
 
--- Who passed which gate, for the attempt with this fence. Whether that still counts is not written
--- here: the job's row says so.
+-- Who passed which gate, for the attempt with this fence, and whether it holds a slot there. The
+-- job's row says so, and is asked whenever it changes; so to count them, no job is read.
 CREATE TABLE windlass_pass (
     gate TEXT NOT NULL,
     n INTEGER NOT NULL,
     fence INTEGER NOT NULL,
     at INTEGER NOT NULL,
     started_at INTEGER,
+    held INTEGER NOT NULL,
     PRIMARY KEY (gate, n, fence)
 ) STRICT, WITHOUT ROWID;
 
