@@ -119,9 +119,11 @@ AS $$
 DECLARE
     batch CONSTANT bigint := 1000;
     endless CONSTANT bigint := 4611686018427387904;
+    kind CONSTANT text := split_part(names[1], ':', 1) || ':';
     locked bigint;
-    suspect text[];
-    concurrency bigint[];  -- here and below, one for each gate
+    rated text[];  -- the limits that have a rate
+    suspect boolean[];  -- here and below, one for each gate
+    concurrency bigint[];
     starts bigint[];
     length bigint[];
     free bigint[];
@@ -145,21 +147,22 @@ BEGIN
     -- What is heard of by now is seen by all that follows.
     WITH knocked AS (
         DELETE FROM windlass_knock AS knock WHERE knock.gate = ANY (names) RETURNING knock.gate
-    ),
-    checked AS (
-        UPDATE windlass_gate AS gate SET checked_at = windlass_open.now
-        WHERE gate.gate = ANY (names) AND (
-            gate.checked_at <= windlass_open.now - 1000000 OR gate.checked_at > windlass_open.now
-            OR gate.gate IN (SELECT gate FROM knocked)
-        ) RETURNING gate.gate
     )
-    SELECT array_agg(gate) INTO suspect FROM checked;
-    SELECT array_agg((facts ->> 'concurrency')::bigint ORDER BY place),
+    UPDATE windlass_gate AS gate SET checked_at = windlass_open.now
+    WHERE gate.gate = ANY (names) AND (
+        gate.checked_at <= windlass_open.now - 1000000 OR gate.checked_at > windlass_open.now
+        OR gate.gate IN (SELECT gate FROM knocked)
+    );
+    SELECT array_agg(checked_at = windlass_open.now ORDER BY place),
+        array_agg(DISTINCT split_part(gate, chr(31), 1)) FILTER (WHERE facts ->> 'starts' <> ''),
+        array_agg((facts ->> 'concurrency')::bigint ORDER BY place),
         array_agg((facts ->> 'starts')::bigint ORDER BY place),
         array_agg(coalesce(round((facts ->> 'period')::numeric * 1000000), 0)::bigint
             ORDER BY place)
-    INTO concurrency, starts, length FROM (
-        SELECT place, (
+    INTO suspect, rated, concurrency, starts, length FROM (
+        SELECT gate, place, (
+            SELECT checked_at FROM windlass_gate AS found WHERE found.gate = given.gate
+        ) AS checked_at, (
             SELECT convert_from(record.value, 'UTF8')::jsonb FROM windlass_record AS record
             WHERE record.kind = 'limit' AND record.key = split_part(gate, chr(31), 1)
                 AND (record.expires_at IS NULL OR record.expires_at > windlass_open.now)
@@ -186,11 +189,8 @@ BEGIN
                 AND NOT windlass_holds(pass.fence, job.fence, job.state, job.gate)
             OFFSET 0
         ) AS pass
-        WHERE given.n IS NOT NULL
-            AND array_position(names, given.gate) = ANY (ARRAY(
-                SELECT place FROM unnest(starts) WITH ORDINALITY AS rate (starts, place)
-                WHERE rate.starts IS NULL
-            ))
+        WHERE given.n IS NOT NULL AND starts_with(given.gate, kind)
+            AND split_part(given.gate, chr(31), 1) <> ALL (coalesce(rated, '{}'))
     ));
     WITH seen AS MATERIALIZED (
         SELECT limits.place, limits.starts, limits.length, pass.ctid_, pass.started_at,
@@ -198,10 +198,12 @@ BEGIN
                 SELECT windlass_holds(pass.fence, job.fence, job.state, job.gate)
                 FROM windlass_job AS job WHERE job.n = pass.n
             ), false) AS holds
-        FROM unnest(names, starts, length) WITH ORDINALITY AS limits (gate, starts, length, place),
+        FROM unnest(names, suspect, concurrency, starts, length) WITH ORDINALITY
+            AS limits (gate, suspect, concurrency, starts, length, place),
         LATERAL (
             SELECT pass.ctid AS ctid_, pass.n, pass.fence, pass.started_at,
-                limits.starts IS NOT NULL OR coalesce(limits.gate = ANY (suspect), false) AS looked
+                limits.suspect OR limits.starts IS NOT NULL
+                    AND (limits.concurrency IS NOT NULL OR pass.started_at IS NULL) AS looked
             FROM windlass_pass AS pass WHERE pass.gate = limits.gate OFFSET 0
         ) AS pass
     ),
