@@ -17,10 +17,11 @@ from tests.worker.build import eventually
 
 from windlass.core.gate import LIMIT, Limit, Setting
 from windlass.core.records import Put
+from windlass.store import Retention
 from windlass.stores.postgres import PostgresStore
 from windlass.testing.clock import VirtualClock
 from windlass.testing.conformance.limiting import KEYS, QUEUE, TASK, end_all, put_in, set_limit
-from windlass.testing.factories import claim_all, sweep_all
+from windlass.testing.factories import claim_all, make_job, sweep_all
 
 
 @pytest.fixture
@@ -129,6 +130,18 @@ async def test_a_limit_that_is_raised_reaches_a_gate_that_is_just_being_made(
     await change
     await sweep_all(store)
     assert len(await claim_all(store)) == 2
+
+
+async def test_gates_of_many_keys_are_dropped_sooner_than_they_are_made(postgres_url: str) -> None:
+    """A sweeper deletes five hundred jobs in a minute, and more only if there are more of them."""
+    clock = VirtualClock()
+    async with PostgresStore(postgres_url, clock=clock) as store:
+        await set_limit(store, KEYS, concurrency=1)
+        await store.enqueue([make_job(limit_key=f"key-{number}") for number in range(20)])
+        await end_all(store, await claim_all(store, limit=20))
+        clock.advance(120)
+        await store.prune(Retention(), 2)
+    assert await execute(postgres_url, "SELECT gate FROM windlass_gate") == []
 
 
 async def somebody_waits(url: str) -> None:

@@ -15,6 +15,7 @@ from windlass.stores.postgres.queries import SQL
 
 _PRUNING = 0x77696E6470727565  # the number of the lock that whoever prunes holds
 _LOG = "log"
+_GATES = 10  # gates for each job that may be deleted: they are small, and each new key has one
 
 
 async def due(connection: Connection, limit: int, now: Instant | None) -> list[JobRow]:
@@ -42,17 +43,22 @@ async def prune(
     gone = await _free(connection, [n for _, n in sorted(map(tuple, ended))[:limit]])
     await forget(connection, sorted(gone))
     await connection.execute(SQL.drop_line, now, limit)
-    idle = await connection.fetchval(SQL.idle_gates, now, limit)
-    if idle:
-        await connection.execute(SQL.admit, idle, [None] * len(idle), now)
-        await connection.execute(SQL.drop_gates, idle)
     logs = await _forget_logs(connection, upkeep.kept_until(now, retention.log), limit)
     dead: int = await connection.fetchval(SQL.delete_dead_records, now)
     until = upkeep.kept_until(now, retention.rollups)
     old: int = 0
     if until is not None:
         old = await connection.fetchval(SQL.delete_old_rollups, until)
+    await _drop_gates(connection, _GATES * limit, now)
     return Pruned(len(gone), logs, dead, old)
+
+
+async def _drop_gates(connection: Connection, limit: int, now: Instant) -> None:
+    """Where nothing is left. The last of a transaction: others wait at gates."""
+    idle = await connection.fetchval(SQL.idle_gates, now, limit)
+    if idle:
+        await connection.execute(SQL.admit, idle, [None] * len(idle), now)
+        await connection.execute(SQL.drop_gates, idle)
 
 
 async def _forget_logs(connection: Connection, until: Instant | None, limit: int) -> int:
