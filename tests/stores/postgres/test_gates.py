@@ -19,6 +19,7 @@ from windlass.core.gate import LIMIT, Limit, Setting
 from windlass.core.records import Put
 from windlass.store import Retention
 from windlass.stores.postgres import PostgresStore
+from windlass.stores.postgres.queries import SQL
 from windlass.testing.clock import VirtualClock
 from windlass.testing.conformance.limiting import KEYS, QUEUE, TASK, end_all, put_in, set_limit
 from windlass.testing.factories import claim_all, make_job, sweep_all
@@ -142,6 +143,21 @@ async def test_gates_of_many_keys_are_dropped_sooner_than_they_are_made(postgres
         clock.advance(120)
         await store.prune(Retention(), 2)
     assert await execute(postgres_url, "SELECT gate FROM windlass_gate") == []
+
+
+async def test_who_freezes_while_a_limit_is_changed_keeps_no_gate(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    """Behind a pooler, no session has settings of ours."""
+    await set_limit(store, QUEUE, concurrency=1)
+    connection: Any = await asyncpg.connect(postgres_url)
+    try:
+        async with connection.transaction():
+            await connection.fetch(SQL.lock_gates, QUEUE)
+            asked = "SHOW idle_in_transaction_session_timeout"
+            assert await connection.fetchval(asked) == "5s"
+    finally:
+        await connection.close()
 
 
 async def somebody_waits(url: str) -> None:

@@ -530,10 +530,15 @@ FROM unnest($1::text[], $2::text[], $3::integer[], $4::text[])
 SELECT windlass_admit($1::text[], $2::bigint[], $3)
 
 -- name: lock_gates
--- All gates of a limit, in the order of all others.
-SELECT FROM windlass_gate
-WHERE gate >= $1 AND gate < $1 || chr(32) AND (gate = $1 OR gate > $1 || chr(31))
-ORDER BY gate FOR NO KEY UPDATE
+-- All gates of a limit, in the order of all others. Others wait there: a process that is frozen now
+-- must not keep them.
+SELECT gate.* FROM (
+    SELECT set_config('idle_in_transaction_session_timeout', '5s', true) OFFSET 0
+) AS soon, LATERAL (
+    SELECT gate FROM windlass_gate
+    WHERE gate >= $1 AND gate < $1 || chr(32) AND (gate = $1 OR gate > $1 || chr(31))
+    ORDER BY gate FOR NO KEY UPDATE
+) AS gate
 
 -- name: look_again
 -- A limit was changed, and its gates are locked: so whoever waits there is seen. Another limit may
