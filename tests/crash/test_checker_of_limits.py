@@ -39,7 +39,8 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     verdict = run(CALM, Plan(jobs=60, seconds=60, seed=7, workers=2), place)
     assert verdict.violations == []
     assert verdict.gates is not None
-    assert verdict.gates.most == {"queue:default": 3, TASK: STARTS, KEY: 1}
+    assert verdict.gates.most.keys() == LIMITS.keys()
+    assert verdict.gates.waited > 0
     return place
 
 
