@@ -44,6 +44,7 @@ from windlass.gatekeeper import Limited
 from windlass.job import Job
 from windlass.limits import Limits
 from windlass.schedules import Schedules
+from windlass.server.config import Door, ServerConfig
 from windlass.tasks import Call, Task, Tasks
 from windlass.timetable import Planned
 from windlass.worker import Batch, Context, Item, Worker, WorkerConfig
@@ -59,6 +60,7 @@ __all__ = [
     "ConflictError",
     "ConstraintViolation",
     "Context",
+    "Door",
     "EncryptingCodec",
     "Flow",
     "FlowRun",
@@ -84,6 +86,7 @@ __all__ = [
     "RetryAfter",
     "Schedules",
     "SchemaError",
+    "ServerConfig",
     "Snooze",
     "StageMap",
     "StaleLeaseError",

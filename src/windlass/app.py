@@ -36,6 +36,7 @@ from windlass.job import Job
 from windlass.limits import Limits
 from windlass.options import Stages, stage_map
 from windlass.schedules import Schedules
+from windlass.server import Serving
 from windlass.store import Store
 from windlass.stores import open_store, public_url
 from windlass.stores.transacting import Joined, Joining, Transacting, Transaction
@@ -50,7 +51,7 @@ from windlass.workspace import Workspaces
 T = TypeVar("T")
 
 
-class Windlass(TaskHome):
+class Windlass(TaskHome, Serving):
     """An application's jobs: the store behind a URL, and the tasks that run them.
 
     `data` is the directory for workspaces on this host; `stages` maps stages to percentages;
@@ -181,13 +182,17 @@ class Windlass(TaskHome):
 
     async def aenqueue_many(self, jobs: list[NewJob]) -> list[Job[Any]]:
         """Enqueue jobs in one write. The first that is refused raises; the others are stored."""
+        return self._jobs(await self.aenqueue_each(jobs))
+
+    async def aenqueue_each(self, jobs: list[NewJob]) -> list[Enqueued]:
+        """The same, with an answer for each of them, in order."""
         jobs = self._middleware.enqueue_all(jobs)
         joined = self._joined.get()
         if joined is not None:  # a write beside it might have to wait for its end
-            return self._jobs(await joined.aenqueue(jobs))
+            return await joined.aenqueue(jobs)
         if self._limited.owing:
             await self._limited.tell(self.client().store)
-        return self._jobs(await self.client().enqueue(jobs))
+        return await self.client().enqueue(jobs)
 
     def enqueue_many(self, jobs: list[NewJob]) -> list[Job[Any]]:
         joined = self._joined.get()
@@ -310,6 +315,11 @@ class Windlass(TaskHome):
             self._joined.reset(token)
 
     # -- running
+
+    @property
+    def hosted(self) -> int:
+        """How many workers of this app run in this process."""
+        return self._workers
 
     def worker(self, config: WorkerConfig | None = None) -> Worker:
         self._check_open()

@@ -23,9 +23,11 @@ DEFAULT_URL = "sqlite:///windlass.db"
 DEFAULT_SLOTS = 10
 DEFAULT_GRACE = 10.0
 DEFAULT_DATA = "windlass-data"
+DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 8642
 DAY = 86_400.0
 FILE = "windlass.toml"
 _PREFIX = "WINDLASS_"
+_MAX_PORT = 65_535
 _RELATIVE = re.compile(r"sqlite:///(?!/)")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
@@ -87,6 +89,16 @@ def _count(value: Any, what: str) -> int:
     return number
 
 
+def _port(value: Any, what: str) -> int:
+    try:
+        number = -1 if isinstance(value, bool | float) else int(value)
+    except (TypeError, ValueError):
+        number = -1
+    if not 0 <= number <= _MAX_PORT:
+        raise InvalidArgumentError(f"{what} is {value!r}; it must lie between 0 and {_MAX_PORT}")
+    return number
+
+
 def _duration(value: Any, what: str) -> float:
     if isinstance(value, str) and re.fullmatch(r"\d+(\.\d+)?", value.strip()):
         return float(value)  # the environment has no numbers
@@ -136,6 +148,8 @@ _KNOWN: Mapping[str, _Kind] = {
     "max_jobs": _Kind(_count),
     "max_memory": _Kind(_size),
     "data": _Kind(_text, DEFAULT_DATA),
+    "host": _Kind(_text, DEFAULT_HOST),
+    "port": _Kind(_port, DEFAULT_PORT),
     "keep_succeeded": _Kind(_duration, 30 * DAY),
     "keep_canceled": _Kind(_duration, 30 * DAY),
     "keep_failed": _Kind(_duration, 90 * DAY),

@@ -191,7 +191,7 @@ class Job(Generic[R]):
         The last one also has the job's `artifacts` and its last `logs`.
         """
         client = self._app.client()
-        told = _Told(self._app.codec)
+        told = Told(self._app.codec)
         if after:  # what the caller has seen already belongs to the sum at the end
             await told.catch_up(client.store, self.id, after)
         async for event in client.events(self.id, after):
@@ -211,7 +211,7 @@ async def _next(following: AsyncIterator[Event]) -> Event | None:
     return await anext(following, None)
 
 
-class _Told:
+class Told:
     """Events in plain words, and what is summed up in the last one."""
 
     def __init__(self, codec: Codec) -> None:

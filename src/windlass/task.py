@@ -218,6 +218,22 @@ class Signature:
                 f"the result of task {self._name!r} cannot be stored: {error}"
             ) from None
 
+    def schema(self) -> dict[str, Any]:
+        """The JSON schema of its arguments, as whoever enqueues gives them."""
+        adapters: list[tuple[str, Literal["validation"], TypeAdapter[Any]]]
+        adapters = [(key, "validation", it) for key, it in self._arguments.items()]
+        found, shared = TypeAdapter.json_schemas(adapters) if adapters else ({}, {})
+        return {
+            "type": "object",
+            "properties": {key: _without_title(one) for (key, _), one in found.items()},
+            "required": list(self._needed),
+            "additionalProperties": False,
+            **shared,
+        }
+
+    def result_schema(self) -> dict[str, Any]:
+        return _without_title(self._result.json_schema(mode="serialization"))
+
     def restore_result(self, stored: Any) -> Any:
         try:
             return self._result.validate_python(stored, strict=False)
@@ -259,6 +275,10 @@ def _adapter(kind: Any, whose: str) -> TypeAdapter[Any]:
             f"{whose} cannot be stored: {str(error).partition('. ')[0]}; "
             f"use plain data, dataclasses or models (the context comes first, named {CONTEXT})"
         ) from None
+
+
+def _without_title(schema: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in schema.items() if key != "title"}
 
 
 def _explain(key: str, error: pydantic.ValidationError) -> list[str]:

@@ -15,10 +15,12 @@ from windlass.cli import (
     enqueue,
     flows,
     jobs,
+    keys,
     limiting,
     migrate,
     queues,
     schedules,
+    serve,
     worker,
     workers,
 )
@@ -59,6 +61,7 @@ cli = typer.Typer(
 )
 cli.command("dev")(dev.dev)
 cli.command("worker")(worker.worker)
+cli.command("serve")(serve.serve)
 cli.command("enqueue")(enqueue.enqueue)
 cli.add_typer(jobs.commands, name="jobs")
 cli.add_typer(flows.commands, name="flows")
@@ -66,6 +69,7 @@ cli.add_typer(queues.commands, name="queues")
 cli.add_typer(limiting.commands, name="limits")
 cli.add_typer(schedules.commands, name="schedules")
 cli.add_typer(workers.commands, name="workers")
+cli.add_typer(keys.commands, name="keys")
 cli.command("migrate")(migrate.migrate)
 cli.command("check")(check.check)
 cli.command("bench")(bench.bench)

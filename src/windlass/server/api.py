@@ -1,0 +1,86 @@
+"""From an app to an ASGI application, or to a router for somebody else's."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from typing import Any
+
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
+from fastapi.responses import JSONResponse
+from fastapi.security import HTTPBearer
+from starlette.exceptions import HTTPException
+
+from windlass.server.config import ServerConfig
+from windlass.server.door import Need
+from windlass.server.problems import answer, documented
+from windlass.server.routes.table import TABLE, Route
+from windlass.server.routing import HEADERS, guarded
+from windlass.server.site import Home, Site
+
+ABOUT = "Durable jobs: enqueue them, follow what happens to them, act on them."
+_ALWAYS = (400, 401, 403, 421, 429, 503)
+_bearer = HTTPBearer(auto_error=False, description="An API key: `windlass keys create`.")
+
+
+def make_router(app: Home, config: ServerConfig | None = None) -> APIRouter:
+    return _router(Site(app, config or ServerConfig()))
+
+
+def make_asgi(app: Home, config: ServerConfig | None = None) -> FastAPI:
+    site = Site(app, config or ServerConfig())
+    # Its pages of documentation would load scripts from elsewhere; the document itself is below.
+    api = FastAPI(
+        title="Windlass",
+        version=_version(),
+        description=ABOUT,
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+    )
+    api.state.site = site
+    api.include_router(_router(site))
+    _add(api.router, site, Route("GET", "/api/openapi.json", _document, Need.READ), hidden=True)
+    api.add_exception_handler(HTTPException, _no_such_route)
+    return api
+
+
+def _router(site: Site) -> APIRouter:
+    router = APIRouter()
+    for route in TABLE:
+        _add(router, site, route)
+    return router
+
+
+def _add(router: APIRouter, site: Site, route: Route, *, hidden: bool = False) -> None:
+    told: dict[int | str, dict[str, Any]] = documented(*_ALWAYS, *route.problems)
+    told |= {status: dict(answer) for status, answer in route.answers.items()}
+    router.add_api_route(
+        route.path,
+        route.endpoint,
+        methods=[route.method],
+        status_code=route.status,
+        responses=told,
+        operation_id=f"{route.endpoint.__module__.rpartition('.')[2]}_{route.endpoint.__name__}",
+        tags=[route.endpoint.__module__.rpartition(".")[2]],
+        dependencies=[Depends(_bearer)] if route.need is not Need.NOTHING else [],
+        route_class_override=guarded(site, route.need, tickets=route.tickets),
+        include_in_schema=not hidden,
+    )
+
+
+async def _document(request: Request) -> JSONResponse:
+    api: FastAPI = request.scope["app"]
+    return JSONResponse(api.openapi())
+
+
+async def _no_such_route(request: Request, error: Exception) -> Response:
+    response = answer(error, request)
+    response.headers.update(HEADERS)
+    return response
+
+
+def _version() -> str:
+    try:
+        return importlib.metadata.version("windlass")
+    except importlib.metadata.PackageNotFoundError:
+        return "0"  # run from a source tree

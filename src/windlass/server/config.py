@@ -1,0 +1,47 @@
+"""How a server is set up: who may come in, how much it takes, how long it waits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+MIB = 1024 * 1024
+
+
+class Door(StrEnum):
+    """Who may come in without an API key."""
+
+    KEYS = "keys"  # nobody
+    LOCAL = "local"  # those on this machine, until the store has its first key
+    OPEN = "open"  # everybody who can reach the server, with every right
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerConfig:
+    """`hosts` are the names by which it may be called; empty lets holders of keys use any.
+
+    max_body: bytes of a request
+    max_depth: how deeply its JSON may be nested
+    max_batch: jobs in one request
+    rate: requests a second that each key may make, in the long run; 0 is as many as it likes
+    burst: requests that it may make at once
+    keepalive: seconds between two comments on a stream
+    stall: seconds for which a stream waits for its reader before it is cut
+    buffer: events that wait for one reader; who falls further behind reads on from the store
+    trust: seconds for which a key that was looked up is taken to be valid
+    look: seconds between two looks at a list that somebody watches
+    """
+
+    door: Door = Door.KEYS
+    hosts: frozenset[str] = frozenset()
+    max_body: int = 16 * MIB
+    max_depth: int = 64
+    max_batch: int = 1000
+    rate: float = 1000.0
+    burst: float = 2000.0
+    keepalive: float = 10.0
+    stall: float = 20.0
+    buffer: int = 256
+    trust: float = 2.0
+    look: float = 1.0

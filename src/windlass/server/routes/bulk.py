@@ -1,0 +1,77 @@
+"""One verb for all jobs that match a filter."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from uuid import UUID
+
+from windlass.core.errors import ConflictError, NotFoundError, RequestError
+from windlass.core.job import JobRow
+from windlass.core.transition import Status
+from windlass.server.asked import ActionAsked, Verb
+from windlass.server.door import Need
+from windlass.server.problems import Refusal, wrong
+from windlass.server.site import Here, Visit
+from windlass.server.wire.jobs import ActionView, RefusedView
+
+AT_A_TIME = 50  # whose writes a store may gather into one
+TOLD = 20  # refusals that are told one by one
+
+
+async def act(here: Here, body: ActionAsked) -> ActionView:
+    """Do the same to every job that matches, up to `limit`; go on with `cursor` for the rest.
+
+    A job whose state forbids it is refused alone, and told.
+    """
+    if body.action is Verb.DELETE and not here.caller.may(Need.REMOVE):
+        raise Refusal("forbidden", "to delete jobs needs the right to remove")
+    if not body.filter.model_fields_set - {"limit"}:
+        raise wrong("filter", "it is empty; name what is meant: a queue, a state, a time")
+    query = body.filter.query(here.caller, body.cursor)
+    said = body.filter.model_dump_json(exclude_unset=True, by_alias=True)
+    await here.record(f"{body.action.value} all that match", said)
+    page = await here.client.store.find(query)
+    refused: list[RefusedView] = []
+    for start in range(0, len(page.rows), AT_A_TIME):
+        some = page.rows[start : start + AT_A_TIME]
+        answers = await asyncio.gather(*(_one(here, body, row) for row in some))
+        refused += [one for one in answers if one is not None]
+    return ActionView(
+        matched=len(page.rows),
+        done=len(page.rows) - len(refused),
+        refused=refused[:TOLD],
+        cursor=page.cursor,
+    )
+
+
+async def _one(here: Visit, body: ActionAsked, row: JobRow) -> RefusedView | None:
+    try:
+        await _verb(here, body)(row.id)
+    except RequestError as error:
+        return RefusedView(id=row.id, code=error.code, detail=str(error))
+    return None
+
+
+def _verb(here: Visit, body: ActionAsked) -> Callable[[UUID], Awaitable[object]]:
+    client = here.client
+    match body.action:
+        case Verb.SUBMIT:
+            return client.submit
+        case Verb.CANCEL:
+            return lambda job: client.cancel(job, by=here.caller.name, reason=body.reason)
+        case Verb.RETRY:
+            return client.retry
+        case Verb.RESUME:
+            return client.resume
+        case Verb.DELETE:
+            return lambda job: deleted(here, job)
+
+
+async def deleted(here: Visit, job_id: UUID) -> None:
+    """Delete a job that has ended; one that has not is a conflict."""
+    [answer] = await here.client.store.delete([job_id])
+    if answer.status is Status.MISSING:
+        raise NotFoundError(f"no job {job_id}")
+    if not answer.applied:
+        raise ConflictError(f"job {job_id} is {answer.state}; cancel it before deleting it")

@@ -1,0 +1,123 @@
+"""Jobs: enqueue them, find them, look at them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from fastapi import Header, Query, Request, Response, status
+from pydantic import ValidationError
+
+from windlass.client import accepted, check_accepted
+from windlass.core.enqueue import Enqueued
+from windlass.core.errors import ConflictError, NotFoundError, WindlassError
+from windlass.core.job import JobRow, NewJob
+from windlass.server import asked
+from windlass.server.problems import WrongFieldsError, fields_of, problem, wrong
+from windlass.server.site import Here, Id, Visit
+from windlass.server.wire.jobs import (
+    Attempts,
+    AttemptView,
+    BatchAnswer,
+    BatchAnswers,
+    EnqueuedView,
+    JobPage,
+    JobSummary,
+    JobView,
+    WhyView,
+)
+
+IdempotencyKey = Annotated[str | None, Header(alias="Idempotency-Key", max_length=512)]
+
+
+async def enqueue(
+    here: Here,
+    body: asked.NewJobAsked,
+    request: Request,
+    response: Response,
+    key: IdempotencyKey = None,
+) -> EnqueuedView:
+    """Enqueue a job: 201 if it is new, 200 if it was there before."""
+    [answer] = await here.app.aenqueue_each([body.new_job(here.app, here.caller, key)])
+    check_accepted(answer)
+    [row], duplicate = await _rows(here, [answer]), _duplicate(answer)
+    response.status_code = status.HTTP_200_OK if duplicate else status.HTTP_201_CREATED
+    root = request.scope.get("root_path", "")
+    response.headers["Location"] = f"{root}/api/jobs/{row.id}"
+    return EnqueuedView.seen(row, here.app.codec, duplicate=duplicate)
+
+
+async def enqueue_batch(
+    here: Here, body: asked.BatchAsked, key: IdempotencyKey = None
+) -> BatchAnswers:
+    """Enqueue many jobs; each has an answer of its own. An Idempotency-Key counts for each."""
+    most = here.site.config.max_batch
+    if len(body.jobs) > most:
+        raise wrong("jobs", f"there are {len(body.jobs):,} of them, the limit is {most:,}")
+    answers: list[BatchAnswer | None] = []
+    jobs: list[NewJob] = []
+    for place, given in enumerate(body.jobs):
+        try:
+            jobs.append(_read(here, given, None if key is None else f"{key}/{place}"))
+            answers.append(None)
+        except WindlassError as error:
+            answers.append(BatchAnswer(status="refused", problem=problem(error)))
+    enqueued = await here.app.aenqueue_each(jobs)
+    rows = iter(await _rows(here, [one for one in enqueued if one.accepted]))
+    told = (_told(one, next(rows) if one.accepted else None) for one in enqueued)
+    return BatchAnswers(answers=[next(told) if one is None else one for one in answers])
+
+
+def _read(here: Visit, given: Any, key: str | None) -> NewJob:
+    try:
+        body = asked.NewJobAsked.model_validate(given)
+    except ValidationError as error:
+        raise WrongFieldsError(*fields_of(error.errors(include_url=False))) from None
+    return body.new_job(here.app, here.caller, key if body.request_id is None else None)
+
+
+def _told(answer: Enqueued, row: JobRow | None) -> BatchAnswer:
+    if row is None:
+        error = answer.error or ConflictError(f"job {answer.new.id} was refused")
+        return BatchAnswer(status=answer.status.value, problem=problem(error))
+    told = "duplicate" if _duplicate(answer) else "created"
+    return BatchAnswer(status=told, job=JobSummary.of(row))
+
+
+def _duplicate(answer: Enqueued) -> bool:
+    """A repeat with the same id is answered as the first was."""
+    return answer.existing is not None and answer.existing.id != answer.new.id
+
+
+async def _rows(here: Visit, answers: Sequence[Enqueued]) -> list[JobRow]:
+    """As they are stored: whether a new job waits for others, or at a limit, only its row says."""
+    known = [accepted(answer) for answer in answers]
+    found = await here.client.store.get([row.id for row in known])
+    return [one or row for one, row in zip(found, known, strict=True)]
+
+
+async def list_jobs(here: Here, filters: Annotated[asked.ListAsked, Query()]) -> JobPage:
+    """Jobs, the newest first."""
+    page = await here.client.store.find(filters.query(here.caller, filters.cursor))
+    return JobPage(jobs=[JobSummary.of(row) for row in page.rows], cursor=page.cursor)
+
+
+async def get(here: Here, job_id: Id) -> JobView:
+    """One job, with all that it carries."""
+    return JobView.seen(await here.job(job_id), here.app.codec)
+
+
+async def attempts(here: Here, job_id: Id) -> Attempts:
+    """Every attempt of a job, the oldest first."""
+    await here.job(job_id)
+    found = await here.client.store.attempts(job_id)
+    if found is None:
+        raise NotFoundError(f"no job {job_id}")
+    views: Sequence[AttemptView] = [AttemptView.seen(one, here.app.codec) for one in found]
+    return Attempts(attempts=views)
+
+
+async def why(here: Here, job_id: Id) -> WhyView:
+    """Why a job is not running, or not any more."""
+    await here.job(job_id)
+    return WhyView.of(await here.client.why(job_id))

@@ -1,0 +1,115 @@
+"""What happens to every request, whichever route takes it: limits, the door, errors, headers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from typing import Any
+
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
+
+from windlass.server.door import Need
+from windlass.server.problems import Refusal, answer
+from windlass.server.site import Site, Visit
+
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+
+
+class Limited(Request):
+    """A request whose body has an end, and whose JSON has a bottom."""
+
+    def __init__(self, request: Request, max_body: int, max_depth: int) -> None:
+        super().__init__(request.scope, request.receive)
+        self._max_body = max_body
+        self._max_depth = max_depth
+
+    async def stream(self) -> AsyncGenerator[bytes, None]:
+        size = 0
+        length = self.headers.get("content-length", "")
+        if length.isascii() and length.isdigit() and len(length) < 20:  # noqa: PLR2004 - digits
+            self._check_size(int(length))
+        async for chunk in super().stream():
+            size += len(chunk)
+            self._check_size(size)
+            yield chunk
+
+    def _check_size(self, size: int) -> None:
+        if size > self._max_body:
+            raise Refusal("too_large", f"the request is over its limit of {self._max_body:,} bytes")
+
+    async def json(self) -> Any:
+        body = await self.body()
+        try:
+            value = json.loads(body, parse_constant=_no_constant)
+        except RecursionError:
+            raise self._too_deep() from None
+        except UnicodeDecodeError:
+            raise Refusal("bad_request", "the request is not UTF-8") from None
+        if _deeper_than(value, self._max_depth):
+            raise self._too_deep()
+        return value
+
+    def _too_deep(self) -> Refusal:
+        return Refusal("bad_request", f"the JSON is nested deeper than {self._max_depth} levels")
+
+
+def _no_constant(name: str) -> Any:
+    raise Refusal("bad_request", f"{name} is no JSON; leave it out, or send null")
+
+
+def _deeper_than(value: Any, most: int) -> bool:
+    level = [value]
+    for _ in range(most):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+        if not level:
+            return False
+    return True
+
+
+def guarded(site: Site, need: Need, *, tickets: bool = False) -> type[APIRoute]:
+    """Routes of this site that ask for this."""
+
+    class Guarded(APIRoute):
+        def get_route_handler(self) -> Handler:
+            inner = super().get_route_handler()
+            takes_body = self.body_field is not None
+
+            async def handle(request: Request) -> Response:
+                try:
+                    response = await _handle(request, inner, takes_body=takes_body)
+                except Exception as error:  # noqa: BLE001 - each is told as a problem
+                    response = answer(error, request)
+                for name, value in HEADERS.items():
+                    response.headers.setdefault(name, value)
+                return response
+
+            return handle
+
+    async def _handle(request: Request, inner: Handler, *, takes_body: bool) -> Response:
+        caller = await site.door.admit(request, need, tickets=tickets)
+        if takes_body:
+            _check_json(request)
+        request.state.visit = Visit(site, caller)
+        config = site.config
+        return await inner(Limited(request, config.max_body, config.max_depth))
+
+    return Guarded
+
+
+def _check_json(request: Request) -> None:
+    kind = request.headers.get("content-type", "application/json").partition(";")[0].strip()
+    if kind.lower() != "application/json":
+        raise Refusal("media_type", f"the request is {kind}; this server speaks JSON")

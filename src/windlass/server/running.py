@@ -1,0 +1,97 @@
+"""A server that listens: uvicorn, with connections to be cut and streams that end in order."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from windlass.core.errors import ConfigurationError
+from windlass.server.site import Site
+from windlass.server.sse import ABORT
+
+BACKLOG = 2048
+
+
+class Server(uvicorn.Server):
+    """Serves one ASGI application of ours.
+
+    Waits for: requests, until it is told to stop (a signal, or `should_exit`). Then it takes no
+    more connections, ends the streams between two messages, and lets requests finish, for `grace`
+    seconds. A crash leaves clients to ask again: every request may be repeated.
+    """
+
+    def __init__(
+        self,
+        api: FastAPI,
+        host: str,
+        port: int,
+        *,
+        grace: float = 10.0,
+        started: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        config = uvicorn.Config(
+            api,
+            host=host,
+            port=port,
+            backlog=BACKLOG,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=max(1, round(grace)),
+        )
+        config.load()
+        config.http_protocol_class = _abortable(config.http_protocol_class)
+        super().__init__(config)
+        self._site: Site = api.state.site
+        self._tell = started
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        try:
+            await super().startup(sockets)
+        except SystemExit:  # it has logged why
+            raise ConfigurationError(
+                f"{self.config.host} port {self.config.port} cannot be listened on; "
+                "something else may do that already: try another --port, or 0 for any"
+            ) from None
+        self._tell(self.url)
+
+    @property
+    def url(self) -> str:
+        """Where it listens; the port is the one it got, if it asked for any."""
+        host, port = self.servers[0].sockets[0].getsockname()[:2]
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        """The first signal stops it in order, the second at once; it ends by itself."""
+        self.force_exit = self.should_exit
+        self.should_exit = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._site.hub.close()
+        await super().shutdown(sockets)
+
+
+def _abortable(protocol: Any) -> Any:
+    """The protocol, with a way for an application to cut its connection off."""
+
+    class Abortable(protocol):  # type: ignore[misc]
+        def connection_made(self, transport: asyncio.Transport) -> None:
+            super().connection_made(transport)
+            self.app: ASGIApp = _with(self.app, transport.abort)
+
+    return Abortable
+
+
+def _with(app: ASGIApp, abort: Callable[[], None]) -> ASGIApp:
+    async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
+        scope.setdefault("extensions", {})[ABORT] = abort
+        await app(scope, receive, send)
+
+    return wrapped

@@ -1,0 +1,93 @@
+"""A server at work: the app that it serves, its doorkeeper, its streams; and one visit to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Protocol
+from uuid import UUID
+
+from fastapi import Depends, Path, Request
+
+from windlass.client import Client, EnqueueOptions
+from windlass.core.codec import Codec
+from windlass.core.enqueue import Enqueued
+from windlass.core.errors import NotFoundError
+from windlass.core.job import JobRow, NewJob
+from windlass.schedules import Schedules
+from windlass.server.audit import Audit
+from windlass.server.config import ServerConfig
+from windlass.server.door import Caller, Doorkeeper
+from windlass.server.many import Watches
+from windlass.server.streams import Hub
+from windlass.task import Registry, TaskSpec
+
+
+class Home(Protocol):
+    """What a server needs of the app that it serves."""
+
+    @property
+    def codec(self) -> Codec: ...
+    @property
+    def tasks(self) -> Registry: ...
+    @property
+    def schedules(self) -> Schedules: ...
+    @property
+    def hosted(self) -> int: ...
+    def client(self) -> Client: ...
+    def prepare(
+        self, spec: TaskSpec, args: Any, kwargs: Any, options: EnqueueOptions
+    ) -> NewJob: ...
+    async def aenqueue_each(self, jobs: list[NewJob]) -> list[Enqueued]: ...
+
+
+class Site:
+    def __init__(self, app: Home, config: ServerConfig) -> None:
+        self.app = app
+        self.config = config
+        self.hub = Hub(app.client, app.codec, config)
+        self.watches = Watches(app.client, config.look)
+        self.door = Doorkeeper(lambda: app.client().store, config)
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """One request, by somebody who was let in."""
+
+    site: Site
+    caller: Caller
+
+    @property
+    def app(self) -> Home:
+        return self.site.app
+
+    @property
+    def client(self) -> Client:
+        return self.site.app.client()
+
+    async def job(self, job_id: UUID) -> JobRow:
+        """The job, if there is one that the caller sees: another's is as good as none."""
+        [row] = await self.jobs([job_id])
+        return row
+
+    async def jobs(self, ids: Sequence[UUID]) -> list[JobRow]:
+        """All of these, or the first that is not there."""
+        found: list[JobRow] = []
+        for job_id, row in zip(ids, await self.client.store.get(ids), strict=True):
+            if row is None or not self.caller.sees(row):
+                raise NotFoundError(f"no job {job_id}")
+            found.append(row)
+        return found
+
+    async def record(self, action: str, target: str) -> None:
+        """Note down what is about to be done, so that nothing is done without a note."""
+        await Audit(self.client.store).note(self.caller.key_id, self.caller.name, action, target)
+
+
+async def _visit(request: Request) -> Visit:  # async, or it would run on a thread
+    visit: Visit = request.state.visit
+    return visit
+
+
+Here = Annotated[Visit, Depends(_visit)]
+Id = Annotated[UUID, Path(alias="id")]

@@ -1,0 +1,1 @@
+"""What the server says: JSON in camelCase, made of core values here and nowhere else."""
