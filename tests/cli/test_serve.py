@@ -1,0 +1,126 @@
+"""`windlass serve` and `windlass keys`, as commands."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+Ask = Callable[..., Any]
+Call = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@contextmanager
+def serving(place: Path, *words: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "windlass", "serve", *words],
+        cwd=place,
+        env=os.environ,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    try:
+        line = process.stderr.readline()
+        found = re.search(r"http://\S+", line)
+        assert found is not None, line + process.stderr.read()
+        yield found[0], process
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+        process.wait(30)
+        process.stderr.close()
+
+
+def test_it_serves_an_app_and_stops_in_order(place: Path) -> None:
+    with serving(place, "tasks:app", "--port", "0") as (url, process):
+        body = {"task": "tasks.add", "arguments": {"a": 1}}
+        job = httpx.post(f"{url}/api/jobs", json=body, verify=False)
+        assert job.status_code == 201
+        stream = httpx.Client(base_url=url, verify=False, timeout=30)
+        events = f"/api/jobs/{job.json()['id']}/events"
+        with stream, stream.stream("GET", events, headers={"Accept": "text/event-stream"}) as read:
+            lines = read.iter_lines()
+            while not (line := next(lines)).startswith("id:") or not line.endswith("-2"):
+                pass
+            process.send_signal(signal.SIGTERM)
+            rest = list(lines)  # the response comes to its end, and is not cut
+        assert not [line for line in rest if line.startswith("id:")]
+        assert process.wait(30) == 0
+        assert process.stderr is not None
+        assert "stopped" in process.stderr.read()
+
+
+def test_without_an_app_it_serves_what_is_stored(place: Path, put: Callable[..., str]) -> None:
+    job = put("add", a=1, b=2)
+    with serving(place, "--port", "0") as (url, _):
+        assert httpx.get(f"{url}/api/jobs/{job}", verify=False).json()["result"] == 3
+
+
+def test_a_public_address_is_refused_without_keys(place: Path, call: Call) -> None:
+    done = call("serve", "tasks:app", "--host", "0.0.0.0", "--port", "0")
+    assert done.returncode == 2
+    assert "windlass keys create" in done.stderr
+
+
+def test_a_public_address_with_a_key_asks_everybody_for_it(place: Path, ask: Ask) -> None:
+    made = ask("keys", "create", "me", "--role", "viewer", "--json").json
+    with serving(place, "tasks:app", "--host", "0.0.0.0", "--port", "0") as (everywhere, _):
+        url = everywhere.replace("0.0.0.0", "127.0.0.1")
+        assert httpx.get(f"{url}/api/jobs", verify=False).status_code == 401
+        key = {"Authorization": f"Bearer {made['key']}"}
+        assert httpx.get(f"{url}/api/jobs", headers=key, verify=False).status_code == 200
+
+
+def test_a_public_address_may_be_opened_on_purpose(place: Path) -> None:
+    words = ("tasks:app", "--host", "0.0.0.0", "--port", "0", "--without-keys")
+    with serving(place, *words) as (everywhere, _):
+        url = everywhere.replace("0.0.0.0", "127.0.0.1")
+        assert httpx.get(f"{url}/api/jobs", verify=False).status_code == 200
+
+
+def test_a_port_that_is_taken_is_told(place: Path, call: Call) -> None:
+    with serving(place, "tasks:app", "--port", "0") as (url, _):
+        done = call("serve", "tasks:app", "--port", url.rpartition(":")[2])
+    assert done.returncode == 2
+    assert "cannot be listened on" in done.stderr
+
+
+def test_keys_are_made_listed_and_revoked(place: Path, ask: Ask) -> None:
+    made = ask("keys", "create", "ci", "-r", "producer", "-r", "viewer", "--owner", "o")
+    assert made.code == 0
+    token = made.out.strip()
+    assert re.fullmatch(r"wl_[0-9a-f]{12}_[\w-]{43}", token)
+    key_id = token.split("_")[1]
+    [listed] = ask("keys", "list", "--json").json
+    assert (listed["id"], listed["state"], listed["owner"]) == (key_id, "valid", "o")
+    assert listed["roles"] == ["producer", "viewer"]
+    shown = ask("keys", "list")
+    assert "owner o" in shown.out
+    assert token.rpartition("_")[2] not in shown.out
+    assert ask("keys", "revoke", key_id).code == 0
+    assert ask("keys", "revoke", key_id).code == 0
+    assert ask("keys", "list", "--json").json[0]["state"] == "revoked"
+    assert ask("keys", "revoke", "000000000000").code == 1
+
+
+def test_a_key_needs_a_role_that_there_is(place: Path, ask: Ask) -> None:
+    assert ask("keys", "create", "x").code == 2
+    assert ask("keys", "create", "x", "--role", "king").code == 2
+    assert not Path("windlass.db").exists()
+
+
+def test_the_place_may_come_from_the_settings(place: Path, call: Call) -> None:
+    Path("windlass.toml").write_text('host = "0.0.0.0"\nport = 0\n')
+    done = call("serve", "tasks:app")
+    assert (done.returncode, "0.0.0.0 can be reached" in done.stderr) == (2, True)
+    done = call("serve", "tasks:app", WINDLASS_PORT="70000")
+    assert (done.returncode, "between 0 and 65535" in done.stderr) == (2, True)

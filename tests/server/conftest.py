@@ -1,0 +1,227 @@
+"""A real server on a real socket, with a SQLite file, and clients that speak HTTP to it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+import httpx
+import pytest
+
+from windlass import Context, Windlass, WorkerConfig, fixed
+from windlass.server.config import Door, ServerConfig
+from windlass.server.keys import Keys, Role
+from windlass.server.running import Server
+from windlass.server.site import Site
+from windlass.worker import Worker
+
+STREAM = {"Accept": "text/event-stream"}
+PATIENCE = 20.0
+
+
+def exists(path: str) -> bool:
+    return Path(path).exists()
+
+
+async def opened(gate: str) -> None:
+    """A file that a test makes, in another thread or process, when the task may go on."""
+    while not exists(gate):  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+
+
+def make_app(place: Path, url: str | None = None) -> Windlass:
+    """An app whose tasks do what tests need; on a SQLite file, unless another place is named."""
+    app = Windlass(url or f"sqlite:///{place / 'jobs.db'}", data=place / "data")
+
+    @app.task(name="add")
+    async def add(a: int, b: int = 0) -> int:
+        return a + b
+
+    @app.task(name="film")
+    async def film(ctx: Context, gate: str, lines: int = 3) -> dict[str, str]:
+        ctx.stage("plan")
+        for number in range(lines):
+            ctx.log(f"line {number}")
+            await ctx.flush()
+        ctx.artifact("film", "file:///film.mp4", 7)
+        await opened(gate)
+        ctx.stage("render")
+        ctx.progress(50, "half")
+        return {"file": "film.mp4"}
+
+    @app.task(name="broken", max_retries=1, backoff=fixed(0))
+    async def broken(why: str) -> None:
+        raise ValueError(why)
+
+    @app.task(name="stepped", max_retries=0)
+    async def stepped(ctx: Context, mended: str) -> str:
+        async def piece() -> int:
+            return 1
+
+        await ctx.astep("first", piece)
+        if not exists(mended):
+            raise RuntimeError("not mended")
+        return "done"
+
+    return app
+
+
+@dataclass
+class Served:
+    """A server at work in a thread. `stop` ends it as a signal would."""
+
+    app: Windlass
+    url: str = ""
+    server: Server = field(init=False)
+    workers: list[Worker] = field(default_factory=list)
+    loop: asyncio.AbstractEventLoop = field(init=False)
+    thread: Thread = field(init=False)
+
+    @property
+    def site(self) -> Site:
+        site: Site = self.server.config.app.state.site  # type: ignore[union-attr]
+        return site
+
+    def client(self, key: str | None = None, **more: Any) -> httpx.Client:
+        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        return httpx.Client(
+            base_url=self.url, headers=headers, timeout=PATIENCE, verify=False, **more
+        )
+
+    def key(self, *roles: Role, owner: str | None = None, team: str | None = None) -> str:
+        return self.key_and_id(*roles, owner=owner, team=team)[0]
+
+    def key_and_id(
+        self, *roles: Role, owner: str | None = None, team: str | None = None
+    ) -> tuple[str, str]:
+        async def make() -> tuple[str, str]:
+            keys = Keys(self.app.client().store)
+            key, token = await keys.create("test", roles, owner=owner, team=team)
+            return token, key.id
+
+        return self.app.sync.call(make())
+
+    def stop(self) -> None:
+        self.server.should_exit = True
+        self.thread.join(PATIENCE)
+        assert not self.thread.is_alive()
+
+
+@contextmanager
+def serving(
+    place: Path,
+    config: ServerConfig | None = None,
+    *,
+    worker: bool = False,
+    app: Windlass | None = None,
+) -> Iterator[Served]:
+    served = Served(make_app(place) if app is None else app)
+    listening = Event()
+
+    def started(url: str) -> None:
+        served.url = url
+        listening.set()
+
+    async def main() -> None:
+        served.loop = asyncio.get_running_loop()
+        api = served.app.asgi(config or ServerConfig(door=Door.LOCAL))
+        served.server = Server(api, "127.0.0.1", 0, grace=5, started=started)
+        tasks = []
+        if worker:
+            served.workers.append(served.app.worker(WorkerConfig(poll=0.02, sweep=0.05, grace=0)))
+            tasks = [asyncio.create_task(one.run()) for one in served.workers]
+        await served.server.serve()
+        for one in served.workers:
+            one.stop()
+        await asyncio.gather(*tasks)
+        await served.app.aclose()
+
+    served.thread = Thread(target=lambda: asyncio.run(main()))
+    served.thread.start()
+    try:
+        assert listening.wait(PATIENCE)
+        yield served
+    finally:
+        served.stop()
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """Open to this machine, shared by the tests of a file: to start one takes half a second."""
+    with serving(tmp_path_factory.mktemp("served")) as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def working(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """The same, with a worker in its process."""
+    with serving(tmp_path_factory.mktemp("working"), worker=True) as one:
+        yield one
+
+
+@dataclass(frozen=True)
+class Said:
+    """One message of a stream, as a browser would take it."""
+
+    type: str
+    data: Any
+    id: str | None = None
+
+    @property
+    def seq(self) -> int:
+        assert self.id is not None
+        return int(self.id.rpartition("-")[2])
+
+
+def messages(response: httpx.Response) -> Iterator[Said | str]:
+    """The messages of a stream as they come; a comment comes as a text."""
+    fields: dict[str, str] = {}
+    for line in response.iter_lines():
+        if line.startswith(":"):
+            yield line[1:].strip()
+        elif line:
+            name, _, value = line.partition(": ")
+            fields[name] = value
+        else:
+            if "data" in fields:
+                yield Said(fields["event"], json.loads(fields["data"]), fields.get("id"))
+            fields = {}
+
+
+def said(response: httpx.Response) -> list[Said]:
+    return [one for one in messages(response) if isinstance(one, Said)]
+
+
+def until(condition: Callable[[], Any], what: str) -> Any:
+    """Look until it holds; absolute times decide nothing but when to give up."""
+    end = time.monotonic() + PATIENCE
+    while not (found := condition()):
+        assert time.monotonic() < end, f"{what} did not happen"
+        time.sleep(0.005)
+    return found
+
+
+def enqueue(client: httpx.Client, task: str, options: dict[str, Any] | None = None,
+            **arguments: Any) -> dict[str, Any]:  # fmt: skip
+    answer = client.post(
+        "/api/jobs", json={"task": task, "arguments": arguments, **(options or {})}
+    )
+    assert answer.status_code in {200, 201}, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def wait_for(client: httpx.Client, job_id: str, *states: str) -> dict[str, Any]:
+    def look() -> dict[str, Any] | None:
+        job: dict[str, Any] = client.get(f"/api/jobs/{job_id}").json()
+        return job if job["state"] in states else None
+
+    found: dict[str, Any] = until(look, f"{job_id} is {states}")
+    return found

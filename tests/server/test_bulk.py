@@ -1,0 +1,100 @@
+"""One verb for all jobs that match a filter."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx
+from tests.server.conftest import Served, enqueue, serving
+
+from windlass.server.config import Door, ServerConfig
+from windlass.server.keys import Role
+
+
+def states(web: httpx.Client, queue: str) -> list[str]:
+    answer = web.get("/api/jobs", params={"queue": queue})
+    return [job["state"] for job in answer.json()["jobs"]]
+
+
+def test_all_that_match_are_canceled_and_others_left_alone(served: Served) -> None:
+    with served.client() as web:
+        for number in range(7):
+            enqueue(web, "add", {"queue": "many"}, a=number)
+        enqueue(web, "add", {"queue": "few"}, a=1)
+        body = {"action": "cancel", "filter": {"queue": ["many"]}, "reason": "moved"}
+        told = web.post("/api/jobs/actions", json=body).json()
+        assert told == {"matched": 7, "done": 7, "refused": [], "cursor": None}
+        assert states(web, "many") == ["canceled"] * 7
+        assert states(web, "few") == ["queued"]
+        job = web.get("/api/jobs", params={"queue": "many", "limit": 1}).json()["jobs"][0]
+        assert web.get(f"/api/jobs/{job['id']}").json()["cancelReason"] == "moved"
+
+
+def test_a_job_whose_state_forbids_it_is_refused_alone(served: Served) -> None:
+    with served.client() as web:
+        one = enqueue(web, "add", {"queue": "mixed"}, a=1)
+        enqueue(web, "add", {"queue": "mixed", "hold": True}, a=2)
+        body = {"action": "submit", "filter": {"queue": ["mixed"]}}
+        told = web.post("/api/jobs/actions", json=body).json()
+        assert (told["matched"], told["done"]) == (2, 1)
+        assert [(job["id"], job["code"]) for job in told["refused"]] == [(one["id"], "conflict")]
+
+
+def test_more_than_fit_in_one_call_are_gone_through_by_the_cursor(served: Served) -> None:
+    with served.client() as web:
+        for number in range(5):
+            enqueue(web, "add", {"queue": "long"}, a=number)
+        body = {"action": "cancel", "filter": {"queue": ["long"], "limit": 2}}
+        done, cursor = 0, None
+        while True:
+            told = web.post("/api/jobs/actions", json=body | {"cursor": cursor}).json()
+            done += told["done"]
+            cursor = told["cursor"]
+            if cursor is None:
+                break
+        assert done == 5
+        for verb, status in (("retry", ["queued"] * 5 + ["canceled"] * 5),):
+            web.post("/api/jobs/actions", json={"action": verb, "filter": {"queue": ["long"]}})
+            assert sorted(states(web, "long"), reverse=True) == sorted(status, reverse=True)
+
+
+def test_finished_jobs_are_deleted_together(served: Served) -> None:
+    with served.client() as web:
+        enqueue(web, "add", {"queue": "old"}, a=1)
+        enqueue(web, "add", {"queue": "old"}, a=2)
+        one = web.get("/api/jobs", params={"queue": "old"}).json()["jobs"][0]["id"]
+        web.post(f"/api/jobs/{one}/cancel")
+        body = {"action": "delete", "filter": {"queue": ["old"], "state": ["canceled"]}}
+        assert web.post("/api/jobs/actions", json=body).json()["done"] == 1
+        assert states(web, "old") == ["queued"]
+
+
+def test_what_is_meant_has_to_be_said(served: Served) -> None:
+    with served.client() as web:
+        for body in (
+            {"action": "delete", "filter": {}},
+            {"action": "delete", "filter": {"limit": 5}},
+            {"action": "delete", "filter": {"quue": ["x"]}},
+            {"action": "burn", "filter": {"queue": ["x"]}},
+            {"action": "delete"},
+        ):
+            assert web.post("/api/jobs/actions", json=body).status_code == 422, body
+
+
+def test_it_reaches_only_the_callers_own_jobs_and_needs_the_right(
+    tmp_path: Path,
+) -> None:
+    with serving(tmp_path, ServerConfig(door=Door.KEYS)) as served:
+        keys = [served.key(Role.PRODUCER, owner=name) for name in ("a", "b")]
+        with served.client(keys[0]) as one, served.client(keys[1]) as two:
+            enqueue(one, "add", a=1)
+            enqueue(two, "add", a=1)
+            body = {"action": "cancel", "filter": {"queue": ["default"]}}
+            assert one.post("/api/jobs/actions", json=body).json()["matched"] == 1
+            assert states(one, "default") == ["canceled"]
+            assert states(two, "default") == ["queued"]
+            delete = {"action": "delete", "filter": {"queue": ["default"]}}
+            assert one.post("/api/jobs/actions", json=delete).status_code == 403
+            foreign = {"action": "cancel", "filter": {"owner": "b"}}
+            assert one.post("/api/jobs/actions", json=foreign).status_code == 422
+            assert states(two, "default") == ["queued"]

@@ -1,0 +1,355 @@
+"""Who is let in, what they may do there, and what they see."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+from tests.server.conftest import STREAM, Served, enqueue, said, serving, until
+
+from windlass.server.config import Door, ServerConfig
+from windlass.server.door import GRANTS, Caller, Doorkeeper, Need
+from windlass.server.keys import Keys, Role
+from windlass.server.pace import Pace
+from windlass.server.routes.table import TABLE, Route
+from windlass.store import Store
+from windlass.stores.memory import MemoryStore
+from windlass.testing.wrapping import WrappedStore
+
+# What surfaces of the kind promise, written out by hand: role by need.
+MAY = {
+    Role.VIEWER: {Need.NOTHING, Need.READ, Need.SURVEY},
+    Role.PRODUCER: {Need.NOTHING, Need.READ, Need.SURVEY, Need.PRODUCE},
+    Role.WORKER: {Need.NOTHING, Need.READ, Need.SURVEY},
+    Role.OPERATOR: {Need.NOTHING, Need.READ, Need.SURVEY, Need.PRODUCE, Need.REMOVE, Need.OPERATE},
+    Role.ADMIN: set(Need),
+}
+
+
+@pytest.fixture(scope="module")
+def locked(tmp_path_factory: pytest.TempPathFactory) -> object:
+    with serving(
+        tmp_path_factory.mktemp("locked"), ServerConfig(door=Door.KEYS, trust=0.05)
+    ) as one:
+        yield one
+
+
+def ask(web: httpx.Client, route: Route) -> httpx.Response:
+    path = route.path.replace("{id}", str(uuid4())).replace("{queue:path}", "q")
+    path = path.replace("{name:path}", "none")
+    if path == "/api/events":
+        path += f"?after={uuid4()}:0"  # a stream of a list would have no end
+    body: dict[str, str] | None = {} if route.method == "POST" else None
+    return web.request(route.method, path, json=body)
+
+
+def test_no_route_answers_without_a_key_but_the_probes(locked: Served) -> None:
+    with locked.client() as web:
+        for route in TABLE:
+            answer = ask(web, route)
+            expected = 200 if route.need is Need.NOTHING else 401
+            assert answer.status_code == expected, route.path
+            if expected == 401:
+                assert answer.headers["www-authenticate"].startswith("Bearer")
+                assert answer.json()["code"] == "unauthorized"
+        assert web.get("/api/openapi.json").status_code == 401
+        assert web.get("/readyz").json()["problems"] is None
+
+
+@pytest.mark.parametrize("role", list(Role))
+def test_each_role_may_do_what_it_is_for_and_no_more(locked: Served, role: Role) -> None:
+    with locked.client(locked.key(role)) as web:
+        for route in TABLE:
+            answer = ask(web, route)
+            if route.need in MAY[role]:
+                assert answer.status_code not in {401, 403}, route.path
+                assert answer.status_code < 500, route.path
+            else:
+                assert answer.status_code == 403, route.path
+
+
+def test_every_need_is_granted_by_somebody() -> None:
+    assert {need for needs in GRANTS.values() for need in needs} | {Need.NOTHING} == set(Need)
+
+
+@pytest.mark.parametrize("role", list(Role))
+def test_who_is_for_one_owner_is_told_nothing_of_all(locked: Served, role: Role) -> None:
+    with locked.client(locked.key(role, owner="alice")) as web:
+        for route in TABLE:
+            if route.need in {Need.SURVEY, Need.OPERATE, Need.ADMIN}:
+                assert ask(web, route).status_code == 403, route.path
+
+
+def test_anothers_job_is_as_good_as_none(locked: Served) -> None:
+    alice, bob = (
+        locked.client(locked.key(Role.OPERATOR, Role.PRODUCER, owner=name))
+        for name in ("alice", "bob")
+    )
+    with alice, bob:
+        job = enqueue(alice, "add", a=1)
+        assert job["owner"] == "alice"
+        place = f"/api/jobs/{job['id']}"
+        assert alice.get(place).status_code == 200
+        for path in ("", "/attempts", "/why", "/events"):
+            answer = bob.get(place + path)
+            unknown = bob.get(f"/api/jobs/{uuid4()}{path}")
+            assert answer.status_code == unknown.status_code == 404
+            assert answer.json()["detail"].replace(job["id"], "") == unknown.json()[
+                "detail"
+            ].replace(unknown.url.path.split("/")[3], "")
+        for verb in ("submit", "cancel", "retry", "resume"):
+            assert bob.post(f"{place}/{verb}").status_code == 404
+        assert bob.delete(place).status_code == 404
+        assert bob.get(place + "/events", headers=STREAM).status_code == 404
+        vector = {"after": f"{job['id']}:0"}
+        assert bob.get("/api/events", params=vector, headers=STREAM).status_code == 404
+        assert bob.get("/api/jobs").json()["jobs"] == []
+        assert bob.get("/api/jobs", params={"owner": "alice"}).status_code == 422
+        depends = {"task": "add", "arguments": {"a": 1}, "dependsOn": [job["id"]]}
+        assert bob.post("/api/jobs", json=depends).status_code == 404
+        assert alice.get(place).json()["state"] == "queued"
+
+
+def test_a_key_of_an_owner_enqueues_for_that_owner_only(locked: Served) -> None:
+    with locked.client(locked.key(Role.PRODUCER, owner="carol", team="blue")) as web:
+        job = enqueue(web, "add", {"owner": "carol"}, a=1)
+        assert (job["owner"], job["team"]) == ("carol", "blue")
+        for field in ("owner", "team"):
+            body = {"task": "add", "arguments": {"a": 1}, field: "other"}
+            answer = web.post("/api/jobs", json=body)
+            assert answer.status_code == 422
+            assert answer.json()["errors"][0]["field"] == field
+
+
+def test_a_team_sees_its_own_jobs(locked: Served) -> None:
+    red, other = (locked.client(locked.key(Role.PRODUCER, team=name)) for name in ("red", "other"))
+    with red, other:
+        job = enqueue(red, "add", a=1)
+        assert red.get(f"/api/jobs/{job['id']}").status_code == 200
+        assert other.get(f"/api/jobs/{job['id']}").status_code == 404
+        assert [one["id"] for one in red.get("/api/jobs").json()["jobs"]] == [job["id"]]
+
+
+def test_two_owners_may_use_the_same_idempotency_key(locked: Served) -> None:
+    found = []
+    for name in ("dora", "emil"):
+        with locked.client(locked.key(Role.PRODUCER, owner=name)) as web:
+            body = {"task": "add", "arguments": {"a": len(name)}, "requestId": "same"}
+            answer = web.post("/api/jobs", json=body)
+            assert answer.status_code == 201
+            found.append(answer.json()["id"])
+    assert found[0] != found[1]
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["Bearer nonsense", "Bearer wl_000000000000_" + "A" * 43, "Basic dTpw", "Bearer", ""],
+)
+def test_a_wrong_key_is_refused(locked: Served, header: str) -> None:
+    answer = httpx.get(f"{locked.url}/api/jobs", verify=False, headers={"Authorization": header})
+    assert answer.status_code == 401
+
+
+def test_a_right_id_with_a_wrong_secret_is_refused(locked: Served) -> None:
+    key = locked.key(Role.ADMIN)
+    with locked.client(key[:-1] + ("A" if key[-1] != "A" else "B")) as web:
+        assert web.get("/api/jobs").status_code == 401
+
+
+def test_the_store_does_not_hold_the_secret(locked: Served) -> None:
+    key = locked.key(Role.ADMIN)
+    secret = key.rpartition("_")[2]
+
+    async def stored() -> bytes:
+        entries = await locked.app.client().store.list_records("api-key")
+        return b"".join(entry.value for entry in entries)
+
+    assert secret.encode() not in locked.app.sync.call(stored())
+
+
+def revoke(served: Served, key_id: str) -> None:
+    async def work() -> None:
+        await Keys(served.app.client().store).revoke(key_id)
+
+    served.app.sync.call(work())
+
+
+def test_a_revoked_key_is_refused_and_its_open_stream_ends(locked: Served) -> None:
+    token, key_id = locked.key_and_id(Role.PRODUCER)
+    with locked.client(token) as web, ThreadPoolExecutor(1) as pool:
+        job = enqueue(web, "add", {"hold": True}, a=1)
+
+        def read() -> int:
+            with web.stream("GET", f"/api/jobs/{job['id']}/events", headers=STREAM) as response:
+                return len(said(response))
+
+        reading = pool.submit(read)
+        until(lambda: locked.site.hub.followed, "it is followed")
+        revoke(locked, key_id)
+        assert reading.result() == 1
+        answer = web.get("/api/jobs")
+        assert (answer.status_code, "revoked" in answer.json()["detail"]) == (401, True)
+
+
+def test_a_revoked_key_is_gone_everywhere_within_five_seconds() -> None:
+    from windlass.server import sse  # noqa: PLC0415
+
+    assert ServerConfig().trust + sse.CHECK < 5
+
+
+def test_a_key_that_has_expired_is_refused(locked: Served) -> None:
+    async def make() -> str:
+        keys = Keys(locked.app.client().store)
+        return (await keys.create("brief", [Role.VIEWER], expires_in=0.000001))[1]
+
+    with locked.client(locked.app.sync.call(make())) as web:
+        answer = web.get("/api/jobs")
+        assert (answer.status_code, "expired" in answer.json()["detail"]) == (401, True)
+
+
+def test_a_local_server_is_open_until_there_is_a_key_and_stays_locked(tmp_path: Path) -> None:
+    with serving(tmp_path, ServerConfig(door=Door.LOCAL, trust=0.05)) as served:
+        with served.client() as web:
+            assert web.get("/api/jobs").status_code == 200
+            _, key_id = served.key_and_id(Role.ADMIN)
+            until(lambda: web.get("/api/jobs").status_code == 401, "it is locked")
+            revoke(served, key_id)
+            assert web.get("/api/jobs").status_code == 401
+        with serving(tmp_path) as again, again.client() as web:
+            assert web.get("/api/jobs").status_code == 401
+
+
+def test_a_name_that_is_not_the_servers_is_refused_where_no_key_is_asked_for(
+    tmp_path: Path,
+) -> None:
+    """A page whose name leads to 127.0.0.1 must not act for the one who looks at it."""
+    with serving(tmp_path) as served, served.client() as web:
+        for host, status in (("evil.example", 421), ("localhost:80", 200), ("[::1]:9", 200)):
+            assert web.get("/api/jobs", headers={"Host": host}).status_code == status, host
+    config = ServerConfig(door=Door.KEYS, hosts=frozenset({"jobs.example"}))
+    with serving(tmp_path, config) as served, served.client(served.key(Role.VIEWER)) as web:
+        for host, status in (("evil.example", 421), ("jobs.example", 200), ("127.0.0.1", 200)):
+            assert web.get("/api/jobs", headers={"Host": host}).status_code == status, host
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "same-site"}, 403),
+        ({"Sec-Fetch-Site": "same-origin"}, 201),
+        ({"Sec-Fetch-Site": "none"}, 201),
+        ({"Origin": "https://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({}, 201),
+    ],
+)
+def test_pages_of_other_sites_can_change_nothing(
+    served: Served, headers: dict[str, str], status: int
+) -> None:
+    with served.client() as web:
+        body = {"task": "add", "arguments": {"a": 1}}
+        assert web.post("/api/jobs", json=body, headers=headers).status_code == status
+        own = {"Origin": served.url}
+        assert web.post("/api/jobs", json=body, headers=own).status_code == 201
+
+
+def test_every_answer_carries_the_headers_of_safety(locked: Served) -> None:
+    with locked.client(locked.key(Role.ADMIN)) as web:
+        for path in ("/api/jobs", "/nothing", "/healthz", f"/api/jobs/{uuid4()}"):
+            headers = web.get(path).headers
+            assert headers["x-content-type-options"] == "nosniff", path
+            assert "default-src 'none'" in headers["content-security-policy"]
+            assert "server" not in headers
+        assert (
+            httpx.get(f"{locked.url}/api/jobs", verify=False).headers["x-frame-options"] == "DENY"
+        )
+
+
+def test_what_somebody_did_is_on_record_before_it_is_done(locked: Served) -> None:
+    token, key_id = locked.key_and_id(Role.ADMIN)
+    with locked.client(token) as web:
+        job = enqueue(web, "add", a=1)
+        web.post(f"/api/jobs/{job['id']}/cancel")
+        web.delete(f"/api/jobs/{job['id']}")
+        web.post("/api/queues/q/pause")
+        web.post("/api/queues/q/resume")
+        web.post(f"/api/jobs/{uuid4()}/cancel")  # nothing was done
+        notes = web.get("/api/audit", params={"limit": 4}).json()
+        assert [(one["action"], one["target"], one["keyId"]) for one in notes["notes"]] == [
+            ("resume queue", "q", key_id),
+            ("pause queue", "q", key_id),
+            ("delete", job["id"], key_id),
+            ("cancel", job["id"], key_id),
+        ]
+        older = web.get("/api/audit", params={"limit": 4, "after": notes["cursor"]}).json()
+        assert not any(one["keyId"] == key_id for one in older["notes"])
+
+
+def test_a_local_server_takes_nobody_from_elsewhere_for_somebody_here(tmp_path: Path) -> None:
+    """A proxy on this machine that says for whom it asks does not lend its own place."""
+    with serving(tmp_path) as served, served.client() as web:
+        assert web.get("/api/jobs").status_code == 200
+        elsewhere = {"X-Forwarded-For": "203.0.113.7"}
+        assert web.get("/api/jobs", headers=elsewhere).status_code == 401
+
+
+def test_who_asks_too_often_is_told_when_to_come_back(tmp_path: Path) -> None:
+    config = ServerConfig(door=Door.KEYS, rate=0.001, burst=3)
+    with serving(tmp_path, config) as served:
+        with served.client(served.key(Role.VIEWER)) as web:
+            found = [web.get("/api/jobs") for _ in range(4)]
+            assert [one.status_code for one in found] == [200, 200, 200, 429]
+            assert 0 < int(found[-1].headers["retry-after"]) <= 1000
+            assert found[-1].json()["code"] == "too_often"
+        with served.client(served.key(Role.VIEWER)) as web:  # each key has its own measure
+            assert web.get("/api/jobs").status_code == 200
+
+
+def test_a_pace_is_kept_in_the_long_run_and_bursts_are_let_through() -> None:
+    now = 0.0
+    pace = Pace(rate=2, burst=4, clock=lambda: now)
+    assert [pace.take("a") for _ in range(4)] == [0, 0, 0, 0]
+    assert pace.take("a") == 0.5
+    assert pace.take("b") == 0
+    now = 0.5
+    assert pace.take("a") == 0
+    assert pace.take("a") == 0.5
+    now = 1000.0
+    assert [bool(pace.take("a")) for _ in range(5)] == [False] * 4 + [True]
+
+
+class Counting(WrappedStore):
+    """Counts how often it is asked for records, and takes a turn of the loop to answer."""
+
+    reads = 0
+
+    def wrap(self, store: Store) -> Counting:
+        return Counting(store)
+
+    async def around(self, verb: str, call: Any) -> Any:
+        if verb == "get_records":
+            self.reads += 1
+            await asyncio.sleep(0)
+        return await call()
+
+
+async def test_a_thousand_streams_of_one_key_ask_for_it_once() -> None:
+    store = Counting(MemoryStore())
+    key, _ = await Keys(store).create("k", [Role.VIEWER])
+    door = Doorkeeper(lambda: store, ServerConfig(trust=0.0))  # what is known is old at once
+    caller = Caller(name="k", key_id=key.id, roles=key.roles)
+    assert await door.still(caller)
+    await Keys(store).revoke(key.id)
+    door._config = ServerConfig(trust=60.0)
+    door._known[key.id] = (-math.inf, key)
+    before = store.reads
+    await asyncio.gather(*(door.still(caller) for _ in range(1000)))
+    assert store.reads == before + 1
+    assert not await door.still(caller)

@@ -1,0 +1,157 @@
+"""The server inside another application, and the packages that it does not load before."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+from fastapi import FastAPI
+from tests.server.conftest import STREAM, enqueue, make_app, said, until
+
+from windlass import Windlass
+from windlass.server.config import Door, ServerConfig
+
+OPEN = ServerConfig(door=Door.OPEN)
+
+
+@contextmanager
+def running(api: FastAPI) -> Iterator[httpx.Client]:
+    """By a plain uvicorn, as anybody would run it."""
+    server = uvicorn.Server(uvicorn.Config(api, port=0, log_config=None))
+    thread = Thread(target=server.run)
+    thread.start()
+    try:
+        until(lambda: server.started, "it listens")
+        port = server.servers[0].sockets[0].getsockname()[1]
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", verify=False) as web:
+            yield web
+    finally:
+        server.should_exit = True
+        thread.join(20)
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Iterator[Windlass]:
+    made = make_app(tmp_path)
+    yield made
+    made.close()
+
+
+def own() -> FastAPI:
+    api = FastAPI()
+
+    @api.get("/mine")
+    async def mine() -> dict[str, str]:
+        return {"it": "works"}
+
+    return api
+
+
+def check(web: httpx.Client, prefix: str) -> None:
+    assert web.get("/mine").json() == {"it": "works"}
+    answer = web.post(f"{prefix}/api/jobs", json={"task": "add", "arguments": {"a": 1}})
+    assert answer.status_code == 201
+    job = web.get(answer.headers["location"]).json()
+    assert web.post(f"{prefix}/api/jobs/{job['id']}/cancel").json()["status"] == "canceled"
+    with web.stream("GET", f"{prefix}/api/jobs/{job['id']}/events", headers=STREAM) as response:
+        assert [one.seq for one in said(response)] == [1, 2, 3]
+    wrong = web.post(f"{prefix}/api/jobs", json={"task": "add", "arguments": {}})
+    assert wrong.status_code == 422
+    assert wrong.headers["content-type"] == "application/problem+json"
+    assert web.get(f"{prefix}/api/jobs/x").status_code == 422
+
+
+def test_it_is_mounted_in_another_application(app: Windlass) -> None:
+    api = own()
+    api.mount("/windlass", app.asgi(OPEN))
+    with running(api) as web:
+        check(web, "/windlass")
+        assert web.get("/windlass/nothing").json()["code"] == "no_route"
+
+
+def test_its_routes_are_included_in_another_application(app: Windlass) -> None:
+    api = own()
+    api.include_router(app.router(OPEN))
+    with running(api) as web:
+        check(web, "")
+        assert web.get("/nothing").json() == {"detail": "Not Found"}  # what is not ours stays so
+        document = web.get("/openapi.json").json()
+        assert {"/mine", "/api/jobs"} <= document["paths"].keys()
+
+
+def test_two_apps_in_one_process_keep_their_jobs_apart(app: Windlass, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    other = make_app(tmp_path / "other")
+    api = own()
+    api.include_router(app.router(OPEN), prefix="/one")
+    api.include_router(other.router(OPEN), prefix="/two")
+    with running(api) as web:
+        web.post("/one/api/jobs", json={"task": "add", "arguments": {"a": 1}})
+        assert len(web.get("/one/api/jobs").json()["jobs"]) == 1
+        assert web.get("/two/api/jobs").json()["jobs"] == []
+    other.close()
+
+
+def test_unless_told_otherwise_it_asks_for_keys(app: Windlass) -> None:
+    api = own()
+    api.include_router(app.router())
+    api.mount("/windlass", app.asgi())
+    with running(api) as web:
+        assert web.get("/api/jobs").status_code == 401
+        assert web.get("/windlass/api/jobs").status_code == 401
+
+
+def test_what_middleware_refuses_is_not_enqueued(app: Windlass) -> None:
+    @app.middleware
+    def guard(new_job: Any) -> Any:
+        if b"13" in new_job.payload:
+            raise ValueError("unlucky")
+        return new_job
+
+    with running(app.asgi(OPEN)) as web:
+        enqueue(web, "add", a=1)
+        answer = web.post("/api/jobs", json={"task": "add", "arguments": {"a": 13}})
+        assert (answer.status_code, answer.json()["code"]) == (500, "internal")
+        assert "unlucky" not in answer.text  # what is not meant for callers stays here
+        assert len(web.get("/api/jobs").json()["jobs"]) == 1
+
+
+def test_without_fastapi_the_message_says_what_to_install(tmp_path: Path) -> None:
+    code = """
+import sys
+sys.modules["fastapi"] = None
+from windlass import Windlass
+app = Windlass("memory:")
+try:
+    app.asgi()
+except Exception as error:
+    print(type(error).__name__, error)
+app.close()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == (
+        "ConfigurationError the server needs FastAPI: pip install 'windlass[server]'"
+    )
+
+
+def test_the_command_line_loads_no_web_package_until_it_serves(tmp_path: Path) -> None:
+    code = """
+import json, sys
+import windlass.cli
+print(json.dumps([name for name in ("fastapi", "starlette", "uvicorn") if name in sys.modules]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout) == []

@@ -1,0 +1,86 @@
+"""Whatever is sent, the answer is one that was promised: never a fault of the server's own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.server.conftest import Served, enqueue
+
+from windlass.server.routes.table import TABLE, Route
+
+# Half characters, control characters and NUL among them.
+TEXT = st.text(st.characters(exclude_categories=()), max_size=20)
+SCALAR = st.none() | st.booleans() | st.integers() | st.floats() | TEXT
+JSON = st.recursive(
+    SCALAR, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3)
+)
+FIELDS = """
+    task arguments queue priority delay hold expiresIn uniqueKey debounce owner team tags headers id
+    runAt requestId dependsOn onParent name cron every tz missed jobs action filter cursor reason
+    roles limitKey
+"""
+FILTERS = """
+    state queue task tag owner team error worker requestId retryOf flowId createdFrom createdTo
+    limit cursor lastEventId fromSequence fromTimestamp types after since until step ticket x
+"""
+KNOWN = st.sampled_from(["add", "queued", "cancel", "default", "5m", "*/5 * * * *", str(uuid4())])
+BODY = st.dictionaries(st.sampled_from(FIELDS.split()), JSON | KNOWN, max_size=5) | JSON
+PARAMS = st.dictionaries(
+    st.sampled_from(FILTERS.split()),
+    st.text(max_size=20) | KNOWN | st.integers().map(str),
+    max_size=3,
+)
+ROUTES = [route for route in TABLE if route.path != "/api/events"]  # whose streams have no end
+
+
+@pytest.fixture
+def web(served: Served) -> Iterator[httpx.Client]:
+    with served.client() as client:
+        yield client
+
+
+@settings(
+    max_examples=100,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(route=st.sampled_from(ROUTES), body=BODY, params=PARAMS, known=st.booleans(), name=TEXT)
+def test_nonsense_is_answered_as_promised(
+    web: httpx.Client, *, route: Route, body: Any, params: dict[str, str], known: bool, name: str
+) -> None:
+    job = enqueue(web, "add", a=1)["id"] if known else str(uuid4())
+    quoted = "".join(f"%{byte:02X}" for byte in name.encode("utf-8", "replace")) or "n"
+    path = route.path.replace("{id}", job).replace("{queue:path}", quoted)
+    path = path.replace("{name:path}", quoted)
+    content = json.dumps(body).encode() if route.method == "POST" else None
+    headers = {"Content-Type": "application/json"} if content is not None else {}
+    answer = web.request(route.method, path, params=params, content=content, headers=headers)
+    assert answer.status_code < 500, answer.text
+    promised = {route.status, *route.answers, *route.problems, 400, 401, 404, 405, 422}
+    assert answer.status_code in promised
+    if answer.status_code >= 400:
+        told = answer.json()
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert {"type", "title", "status", "detail", "advice", "code"} <= told.keys()
+
+
+def test_half_a_character_is_told_and_not_stumbled_over(web: httpx.Client) -> None:
+    bodies = [
+        {"task": "\ud800"},
+        {"\ud800": 1},
+        {"task": "add", "arguments": {"\ud800": 1}},
+        {"task": "add", "arguments": {"a": 1}, "tags": ["\ud800"]},
+        {"task": "add", "arguments": {"a": 1}, "owner": "\0"},
+    ]
+    for body in bodies:
+        headers = {"Content-Type": "application/json"}
+        answer = web.post("/api/jobs", content=json.dumps(body).encode(), headers=headers)
+        assert answer.status_code in {400, 422}, body
+        assert answer.json()["detail"]

@@ -1,0 +1,69 @@
+"""Two servers on one PostgreSQL database: whichever one asks, the story is the same."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from tests.server.conftest import STREAM, Served, enqueue, make_app, said, serving, until, wait_for
+from tests.stores.postgres.server import database_url, execute, migrate, shared_server
+
+
+@pytest.fixture
+def database() -> Iterator[str]:
+    server, name = shared_server(), f"served_{uuid4().hex[:8]}"
+    asyncio.run(execute(server, f"CREATE DATABASE {name}"))
+    url = database_url(server, name)
+    asyncio.run(migrate(url))
+    yield url
+    asyncio.run(execute(server, f"DROP DATABASE {name} WITH (FORCE)"))
+
+
+def test_two_servers_on_one_database_tell_the_same_story(database: str, tmp_path: Path) -> None:
+    """The worker is beside one of them; every reader changes over to the other in the middle."""
+    gate = tmp_path / "gate"
+    with (
+        serving(tmp_path, app=make_app(tmp_path, database), worker=True) as one,
+        serving(tmp_path, app=make_app(tmp_path, database)) as two,
+        one.client() as first,
+        two.client() as second,
+    ):
+        jobs = [enqueue(first, "film", gate=str(gate), lines=20)["id"] for _ in range(3)]
+
+        def read(served: Served, job: str, last: str | None = None, most: int = 10**6) -> list[str]:
+            headers = STREAM | ({} if last is None else {"Last-Event-ID": last})
+            found: list[str] = []
+            with (
+                served.client() as web,
+                web.stream("GET", f"/api/jobs/{job}/events", headers=headers) as response,
+            ):
+                for line in response.iter_lines():
+                    if line.startswith("id: "):
+                        found.append(line.removeprefix("id: "))
+                        if len(found) == most:
+                            break
+            return found
+
+        def follow(job: str, servers: tuple[Served, Served]) -> list[str]:
+            begun = read(servers[0], job, most=7)
+            return begun + read(servers[1], job, begun[-1])
+
+        with ThreadPoolExecutor(6) as pool:
+            reading = {
+                (job, number): pool.submit(follow, job, servers)
+                for job in jobs
+                for number, servers in enumerate([(one, two), (two, one)])
+            }
+            until(lambda: one.site.hub.open == two.site.hub.open == 3, "all have changed over")
+            gate.touch()
+            found = {who: work.result() for who, work in reading.items()}
+        for job in jobs:
+            last = wait_for(second, job, "succeeded")["seq"]
+            with second.stream("GET", f"/api/jobs/{job}/events", headers=STREAM) as response:
+                log = [event.id for event in said(response)]
+            assert len(log) == last
+            assert found[job, 0] == found[job, 1] == log

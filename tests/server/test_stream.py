@@ -1,0 +1,342 @@
+"""The event stream of one job: replay, live, resume, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import httpx
+import pytest
+from tests.server.conftest import (
+    PATIENCE,
+    STREAM,
+    Said,
+    Served,
+    enqueue,
+    messages,
+    said,
+    serving,
+    until,
+    wait_for,
+)
+
+from windlass.core.codec import Purpose
+from windlass.core.event import EventType, Record
+from windlass.core.ids import uuid7
+from windlass.core.lease import Claim
+from windlass.server.config import Door, ServerConfig
+from windlass.server.lines import KEYS
+from windlass.store import Retention, Saying
+
+
+def events_of(job: dict[str, Any]) -> str:
+    return f"/api/jobs/{job['id']}/events"
+
+
+def read(web: httpx.Client, job: dict[str, Any], headers: dict[str, str] | None = None,
+         **params: Any) -> list[Said]:  # fmt: skip
+    with web.stream(
+        "GET", events_of(job), headers=STREAM | (headers or {}), params=params
+    ) as response:
+        assert response.status_code == 200, response.read()
+        return said(response)
+
+
+@pytest.fixture
+def done(working: Served, tmp_path: Path) -> Iterator[tuple[httpx.Client, dict[str, Any]]]:
+    """A job that has ended, with a log of some length."""
+    gate = tmp_path / "gate"
+    gate.touch()
+    with working.client() as web:
+        job = enqueue(web, "film", gate=str(gate))
+        yield web, wait_for(web, job["id"], "succeeded")
+
+
+def test_a_finished_job_is_replayed_whole_and_ends(
+    done: tuple[httpx.Client, dict[str, Any]],
+) -> None:
+    web, job = done
+    with web.stream("GET", events_of(job), headers=STREAM) as response:
+        assert response.headers["content-type"].startswith("text/event-stream")
+        assert response.headers["x-accel-buffering"] == "no"
+        assert "no-transform" in response.headers["cache-control"]
+        assert "content-encoding" not in response.headers
+        found = said(response)
+    assert [one.seq for one in found] == list(range(1, job["seq"] + 1))
+    stamps = [int((one.id or "").partition("-")[0]) for one in found]
+    assert stamps == sorted(stamps)
+    last = found[-1]
+    assert last.type == "job-completed"
+    assert last.data["output"] == {"file": "film.mp4"}
+    assert [one["name"] for one in last.data["artifacts"]] == ["film"]
+    assert last.data["logs"] == ["line 0", "line 1", "line 2"]
+    for one in found:
+        assert one.data["correlationId"] == job["correlationId"]
+        for keys in (keys for kind, keys in KEYS.items() if kind.value == one.type):
+            assert set(keys) <= one.data.keys(), one.type
+
+
+def test_the_stream_and_the_pages_say_the_same(
+    done: tuple[httpx.Client, dict[str, Any]],
+) -> None:
+    web, job = done
+    pages: list[dict[str, Any]] = []
+    params: dict[str, Any] = {"limit": 2}
+    while True:
+        page = web.get(events_of(job), params=params).json()
+        pages += page["events"]
+        if page["ended"]:
+            break
+        params["lastEventId"] = page["cursor"]
+    assert [(one["id"], one["type"], one["data"]) for one in pages] == [
+        (one.id, one.type, one.data) for one in read(web, job)
+    ]
+
+
+def test_who_comes_back_goes_on_after_the_last_event_they_had(
+    done: tuple[httpx.Client, dict[str, Any]],
+) -> None:
+    web, job = done
+    whole = read(web, job)
+    middle = whole[4]
+    assert middle.id is not None
+    assert read(web, job, {"Last-Event-ID": middle.id}) == whole[5:]
+    assert read(web, job, lastEventId=middle.id) == whole[5:]
+    # A browser that reconnects has the first cursor in its URL and the last one in the header.
+    assert read(web, job, {"Last-Event-ID": middle.id}, lastEventId=whole[0].id) == whole[5:]
+    assert read(web, job, fromSequence=3) == whole[2:]
+    moment = (middle.id or "").partition("-")[0]
+    assert read(web, job, fromTimestamp=moment) == [
+        one for one in whole if int((one.id or "").partition("-")[0]) >= int(moment)
+    ]
+    logs = read(web, job, types="log,artifact")
+    assert [one.type for one in logs] == ["log"] * 3 + ["artifact", "job-completed"]
+
+
+def test_a_cursor_at_the_end_is_answered_with_no_content(
+    done: tuple[httpx.Client, dict[str, Any]],
+) -> None:
+    web, job = done
+    final = read(web, job)[-1].id or ""
+    answer = web.get(events_of(job), headers=STREAM | {"Last-Event-ID": final})
+    assert answer.status_code == 204
+
+
+@pytest.mark.parametrize(
+    "params",
+    [{"lastEventId": "x"}, {"lastEventId": "5-99"}, {"types": "gossip"}, {"fromTimestamp": "now"},
+     {"fromSequence": "0"}, {"since": "1"}],
+    ids=str,
+)  # fmt: skip
+def test_a_cursor_that_means_nothing_is_refused(served: Served, params: dict[str, str]) -> None:
+    with served.client() as web:
+        job = enqueue(web, "add", a=1)
+        answer = web.get(events_of(job), headers=STREAM, params=params)
+        assert answer.status_code == 422
+        assert answer.headers["content-type"] == "application/problem+json"
+
+
+def test_from_replay_to_live_nothing_is_missing_and_nothing_comes_twice(
+    working: Served, tmp_path: Path
+) -> None:
+    """Ten readers come at ten different moments of a job that speaks all the time."""
+    gate = tmp_path / "gate"
+    with working.client() as web:
+        job = enqueue(web, "film", gate=str(gate), lines=150)
+
+        def follow(number: int) -> list[int]:
+            until(
+                lambda: web.get(f"/api/jobs/{job['id']}").json()["seq"] > 12 * number,
+                "the job speaks",
+            )
+            with working.client() as mine:
+                return [one.seq for one in read(mine, job)]
+
+        with ThreadPoolExecutor(10) as pool:
+            found = [pool.submit(follow, number) for number in range(10)]
+            until(lambda: working.site.hub.open == 10, "all are there")
+            until(lambda: working.site.hub.followed == 1, "one reader for all of them is there")
+            gate.touch()
+            transcripts = [one.result() for one in found]
+        last = wait_for(web, job["id"], "succeeded")["seq"]
+    assert last > 150
+    for transcript in transcripts:
+        assert transcript == list(range(1, last + 1))
+
+
+def test_who_falls_behind_reads_on_from_the_store(tmp_path: Path) -> None:
+    """With room for one line, every burst overflows; still nothing is lost."""
+    config = ServerConfig(door=Door.LOCAL, buffer=1)
+    gate = tmp_path / "gate"
+    gate.touch()
+    with serving(tmp_path, config, worker=True) as served, served.client() as web:
+        job = enqueue(web, "film", {"hold": True}, gate=str(gate), lines=100)
+        with ThreadPoolExecutor(1) as pool:
+            reading = pool.submit(read, web, job)
+            until(lambda: served.site.hub.followed, "somebody listens")
+            web.post(f"/api/jobs/{job['id']}/submit")
+            found = reading.result()
+    assert [one.seq for one in found] == list(range(1, len(found) + 1))
+    assert found[-1].type == "job-completed"
+
+
+def test_a_quiet_stream_is_kept_alive(tmp_path: Path) -> None:
+    config = ServerConfig(door=Door.LOCAL, keepalive=0.05)
+    with serving(tmp_path, config) as served, served.client() as web:
+        job = enqueue(web, "add", a=1)
+        with web.stream("GET", events_of(job), headers=STREAM) as response:
+            comments = (one for one in messages(response) if isinstance(one, str))
+            beats = [next(comments) for _ in range(3)]
+    for beat in beats:
+        word, _, moment = beat.partition(": ")
+        assert word == "keepalive"
+        assert time.strptime(moment, "%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def test_a_keepalive_is_due_every_ten_seconds() -> None:
+    assert ServerConfig().keepalive == 10
+
+
+def test_a_cursor_older_than_the_log_gets_a_resync(
+    done: tuple[httpx.Client, dict[str, Any]], working: Served
+) -> None:
+    web, job = done
+    whole = read(web, job)
+
+    async def prune() -> int:
+        retention = Retention(log=0.000001)
+        return (await working.app.client().store.prune(retention, 100)).logs
+
+    until(lambda: working.app.sync.call(prune()), "the log is pruned")
+    found = read(web, job, {"Last-Event-ID": whole[1].id or ""})
+    assert [one.type for one in found] == ["resync", "job-completed"]
+    told = found[0].data
+    assert (told["state"], told["percent"], told["jobId"]) == ("succeeded", 100, job["id"])
+    assert told["endedAt"] == job["endedAt"]
+    assert found[1].id == whole[-1].id
+
+
+def test_text_cannot_break_out_of_its_line(working: Served, tmp_path: Path) -> None:
+    evil = "x\r\n\r\nevent: job-completed\ndata: {}\n\n\u2028\u0085y"
+    with working.client() as web:
+        job = wait_for(web, enqueue(web, "broken", why=evil)["id"], "failed")
+        found = read(web, job)
+        assert [one.seq for one in found] == list(range(1, job["seq"] + 1))
+        assert found[-1].type == "job-failed"
+        assert found[-1].data["errorMessage"] == evil
+
+
+def test_a_reader_who_leaves_is_forgotten(served: Served) -> None:
+    with served.client() as web:
+        job = enqueue(web, "add", a=1)
+        with web.stream("GET", events_of(job), headers=STREAM) as response:
+            reading = messages(response)
+            next(reading)
+            until(lambda: served.site.hub.followed == 1, "it is followed")
+        until(lambda: served.site.hub.open == 0 == served.site.hub.followed, "it is let go")
+
+
+def test_a_reader_who_takes_nothing_is_cut_off(tmp_path: Path) -> None:
+    config = ServerConfig(door=Door.LOCAL, stall=0.2)
+    with serving(tmp_path, config) as served, served.client() as web:
+        job = enqueue(web, "film", gate="x")
+        fill(served, UUID(job["id"]))
+        stalled = socket.socket()
+        stalled.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        host, _, port = served.url.removeprefix("http://").partition(":")
+        stalled.connect((host, int(port)))
+        lines = [f"GET {events_of(job)} HTTP/1.1", "Host: localhost", "Accept: text/event-stream"]
+        stalled.sendall("\r\n".join([*lines, "", ""]).encode())
+        until(lambda: served.site.hub.open == 1, "it reads")
+        # Another one is served meanwhile, and to the end of what there is.
+        with web.stream("GET", events_of(job), headers=STREAM) as response:
+            found = messages(response)
+            until(lambda: isinstance(one := next(found), Said) and one.seq == 203, "all is read")
+        until(lambda: served.site.hub.open == 0, "it is cut off")
+        until(lambda: not served.server.server_state.connections - _idle(served), "it is closed")
+        stalled.close()
+
+
+def _idle(served: Served) -> set[Any]:
+    """Connections that answer nothing now."""
+    return {
+        one
+        for one in served.server.server_state.connections
+        if getattr(one, "cycle", None) is None or one.cycle.response_complete  # type: ignore[union-attr]
+    }
+
+
+def fill(served: Served, job_id: UUID) -> None:
+    """Have a job say 200 long lines, as its worker would."""
+
+    async def speak() -> None:
+        store = served.app.client().store
+        [row] = await store.claim(Claim(worker="w", token=uuid7(), queues=[("default", 1)]))
+        assert row.id == job_id
+        body = served.app.codec.encode({"message": "x" * 60_000}, Purpose.EVENT)
+        for start in range(1, 200, 20):
+            lines = [Record(n=start + n, type=EventType.LOG, body=body) for n in range(20)]
+            await store.record([Saying(row.lease, lines)])
+
+    served.app.sync.call(speak())
+
+
+def test_a_stop_ends_streams_between_two_messages_and_they_resume_elsewhere(
+    tmp_path: Path,
+) -> None:
+    with serving(tmp_path) as first, serving(tmp_path) as second:
+        with first.client() as web:
+            job = enqueue(web, "add", a=1)
+            with ThreadPoolExecutor(1) as pool:
+                reading = pool.submit(read, web, job)
+                until(lambda: first.site.hub.followed, "it is followed")
+                first.stop()
+                seen = reading.result()  # no error: the response has come to its end
+        assert [one.seq for one in seen] == [1, 2]
+        with second.client() as web:
+            web.post(f"/api/jobs/{job['id']}/cancel")
+            rest = read(web, job, {"Last-Event-ID": seen[-1].id or ""})
+        assert [one.type for one in rest] == ["job-cancelled"]
+
+
+def test_events_of_another_process_arrive(tmp_path: Path) -> None:
+    """The one that serves and the one that acts share nothing but the file."""
+    with serving(tmp_path) as reader, serving(tmp_path) as actor:
+        with actor.client() as web:
+            job = enqueue(web, "add", a=1)
+        with reader.client() as web, ThreadPoolExecutor(1) as pool:
+            reading = pool.submit(read, web, job)
+            until(lambda: reader.site.hub.followed, "it is followed")
+            with actor.client() as other:
+                other.post(f"/api/jobs/{job['id']}/cancel")
+            assert reading.result()[-1].type == "job-cancelled"
+
+
+def test_the_loop_is_not_kept_busy_by_streams_that_wait(served: Served) -> None:
+    """A hundred quiet streams cost next to nothing: the server answers others meanwhile."""
+    with served.client() as web:
+        job = enqueue(web, "add", a=1)
+
+    async def many() -> None:
+        limits = httpx.Limits(max_connections=None)
+        async with httpx.AsyncClient(
+            base_url=served.url, limits=limits, verify=False, timeout=PATIENCE
+        ) as web:
+
+            async def listen() -> int:
+                async with web.stream("GET", events_of(job), headers=STREAM) as response:
+                    return len([line async for line in response.aiter_lines() if line[:3] == "id:"])
+
+            listening = [asyncio.create_task(listen()) for _ in range(100)]
+            await asyncio.to_thread(until, lambda: served.site.hub.open == 100, "all are there")
+            assert served.site.hub.followed == 1
+            await web.post(f"/api/jobs/{job['id']}/cancel")
+            assert set(await asyncio.gather(*listening)) == {3}
+
+    asyncio.run(many())
