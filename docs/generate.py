@@ -36,6 +36,7 @@ GROUPS = {
     "Inside a running task": ("Context", "StageMap", "Batch", "Item"),
     "Waiting before a retry": ("exponential", "fixed", "schedule", "custom"),
     "Workers": ("Worker", "WorkerConfig"),
+    "Serving": ("ServerConfig", "Door"),
     "Encryption": ("EncryptingCodec",),
 }
 CALLED = {
@@ -73,7 +74,8 @@ GIVEN = {
 # Public among Windlass's own parts only: named, so that nobody wonders, and left at that.
 INNER = {
     "Windlass": {
-        "app_of", "add", "prepare", "stand_in", "kit", "client", "sync", "declare", "declared"
+        "app_of", "add", "prepare", "stand_in", "kit", "client", "sync", "declare", "declared",
+        "hosted",
     },
     "Tasks": {"app_of", "add", "join", "leave", "declare", "declared"},
     "Task": {"spec", "given"},
@@ -111,6 +113,7 @@ FIND = [
     ("never retry", "errors.md#what-a-task-raises", "`raise InvalidInput(…)`"),
     ("do many jobs in one call", "python.md#batch", "`@app.task(batch=100, args=Page)`"),
     ("run a worker", "cli.md#windlass-worker", "`windlass worker jobs:app -Q media=2,default`"),
+    ("enqueue without Python", "http.md", "`curl localhost:8642/api/jobs -d …`"),
     ("set something for all commands", "settings.md", "`WINDLASS_URL`, `windlass.toml`"),
     ("test my tasks", "python.md#windlasstesting", "`with twin(app) as jobs: …`"),
 ]
@@ -280,6 +283,7 @@ def index() -> str:
     about = [
         ("[python.md](python.md)", "the app, tasks, jobs, the context, workers, testing"),
         ("[cli.md](cli.md)", "every command with its options, exit codes"),
+        ("[http.md](http.md)", "every route of the server, who may use it, its problems"),
         ("[settings.md](settings.md)", "every setting: environment, TOML, default"),
         ("[errors.md](errors.md)", "every error with its code, what is retried"),
         ("[events.md](events.md)", "a job's states, its moves, its events and their data"),

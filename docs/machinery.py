@@ -19,6 +19,11 @@ from windlass.cli.terminal import exit_code
 from windlass.core import enqueue, errors, event, failure, state, transition
 from windlass.core.event import LIFECYCLE, EventType
 from windlass.core.failure import ErrorKind, Failure
+from windlass.server.door import GRANTS, Need
+from windlass.server.keys import Role
+from windlass.server.lines import KEYS
+from windlass.server.problems import SORTS
+from windlass.server.routes.table import TABLE
 
 Table = Callable[..., str]
 Describe = Callable[..., str]
@@ -26,6 +31,7 @@ HIDDEN = {"install_completion", "show_completion"}
 KINDS = {
     "_text": "text", "_count": "whole number", "_duration": 'seconds, or words: "5m"',
     "_size": 'bytes, or words: "512M"', "_queues": '"media=2,default=10", or a table',
+    "_port": "whole number",
 }  # fmt: skip
 SETTINGS = {
     "url": "where the jobs are kept",
@@ -38,6 +44,8 @@ SETTINGS = {
     "max_jobs": "a worker ends after so many attempts",
     "max_memory": "a worker ends when it holds more",
     "data": "the directory of workspaces",
+    "host": "where `windlass serve` listens",
+    "port": "the port that it listens on; 0 is any that is free",
     "keep_succeeded": "how long succeeded jobs are kept; 0 is for good",
     "keep_canceled": "how long canceled jobs are kept; 0 is for good",
     "keep_failed": "how long failed jobs are kept; 0 is for good",
@@ -48,11 +56,54 @@ SETTINGS = {
 def pages(describe: Describe, table: Table) -> dict[str, str]:
     return {
         "cli": commands(table),
+        "http": http(table),
         "settings": settings(table),
         "errors": all_errors(table),
         "events": events(table),
         "store": contract(describe),
     }
+
+
+# -- the server
+
+
+def http(table: Table) -> str:
+    """Every route, who may use it, and what it says when it cannot do what it is asked."""
+    may = {
+        need: ", ".join(role.value for role in Role if need in GRANTS[role]) for need in Need
+    } | {Need.NOTHING: "anybody"}
+    routes = [
+        [f"`{one.method} {one.path.replace(':path', '')}`", _first(one.endpoint), may[one.need]]
+        for one in TABLE
+    ]
+    codes = [[f"`{code}`", str(status), title, advice] for code, (status, title, advice) in
+             sorted(SORTS.items(), key=lambda item: (item[1][0], item[0]))]  # fmt: skip
+    parts = [
+        "# HTTP",
+        (
+            "`windlass serve`, `app.asgi()`, `app.router()`. JSON in camelCase; "
+            "`GET /api/openapi.json` describes every field. How to: [server](../how-to/server.md)."
+        ),
+        "## Routes",
+        table(("route", "what it does", "roles"), routes),
+        "## Problems",
+        (
+            "Errors are `application/problem+json`: `type` (`urn:windlass:problem:` and the code), "
+            "`title`, `status`, `detail`, `advice`, `instance`, and `errors` by field."
+        ),
+        table(("code", "status", "what is wrong", "what to do"), codes),
+        "## Event streams",
+        "`data` has at least these keys, and `correlationId`:",
+        table(
+            ("event", "keys"),
+            [[f"`{kind}`", ", ".join(f"`{key}`" for key in keys)] for kind, keys in KEYS.items()],
+        ),
+    ]
+    return "\n\n".join(parts)
+
+
+def _first(function: Any) -> str:
+    return (inspect.getdoc(function) or "").partition("\n")[0]
 
 
 # -- commands
