@@ -120,7 +120,11 @@ def test_a_batch_answers_for_each_job_and_one_bad_job_fails_alone(web: httpx.Cli
         {"task": "add", "arguments": {"a": 1}, "requestId": "r"},
         {"task": "add", "arguments": {"a": 2}, "requestId": "r"},
         "what",
-        {"task": "add", "arguments": {"a": 5}, "dependsOn": [str(uuid4())]},
+        {
+            "task": "add",
+            "arguments": {"a": 5},
+            "dependsOn": ["01890a5d-ac96-774b-bcce-b302099a8057"],
+        },
         {"task": "add", "arguments": {"a": 6}},
     ]
     before = len(web.get("/api/jobs").json()["jobs"])
