@@ -130,19 +130,24 @@ DECLARE
     passed bigint[];
 BEGIN
     LOOP
+        -- Who changes a limit looks at all its gates, and would not see one that is in the making:
+        -- so it comes before that, or after. It holds the same lock for itself (`lock_records`), and
+        -- then waits for gates: so what is missing is made before any is locked.
+        IF EXISTS (SELECT FROM unnest(names) AS given (gate) WHERE NOT EXISTS (
+            SELECT FROM windlass_gate AS gate WHERE gate.gate = given.gate
+        )) THEN
+            PERFORM pg_advisory_xact_lock_shared(locks.number) FROM (
+                SELECT DISTINCT windlass_number(
+                    'record', 'limit', split_part(given.gate, chr(31), 1)) AS number
+                FROM unnest(names) AS given (gate) ORDER BY number
+            ) AS locks;
+            INSERT INTO windlass_gate (gate) SELECT unnest(names) ON CONFLICT DO NOTHING;
+        END IF;
         SELECT count(*) INTO locked FROM (
             SELECT FROM windlass_gate AS gate WHERE gate.gate = ANY (names)
             ORDER BY gate.gate FOR NO KEY UPDATE
         ) AS gates;
-        EXIT WHEN locked = cardinality(names);
-        -- Who changes a limit looks at all its gates, and would not see one that is in the making:
-        -- so it comes before that, or after. It holds the same lock for itself: see `lock_records`.
-        PERFORM pg_advisory_xact_lock_shared(locks.number) FROM (
-            SELECT DISTINCT windlass_number('record', 'limit', split_part(given.gate, chr(31), 1))
-                AS number
-            FROM unnest(names) AS given (gate) ORDER BY number
-        ) AS locks;
-        INSERT INTO windlass_gate (gate) SELECT unnest(names) ON CONFLICT DO NOTHING;
+        EXIT WHEN locked = cardinality(names);  -- else one was dropped meanwhile
     END LOOP;
     -- What is heard of by now is seen by all that follows.
     WITH knocked AS (
