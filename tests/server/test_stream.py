@@ -254,10 +254,9 @@ def test_a_reader_who_takes_nothing_is_cut_off(tmp_path: Path) -> None:
         lines = [f"GET {events_of(job)} HTTP/1.1", "Host: localhost", "Accept: text/event-stream"]
         stalled.sendall("\r\n".join([*lines, "", ""]).encode())
         until(lambda: served.site.hub.open == 1, "it reads")
-        # Another one is served meanwhile, and to the end of what there is.
-        with web.stream("GET", events_of(job), headers=STREAM) as response:
-            found = messages(response)
-            until(lambda: isinstance(one := next(found), Said) and one.seq == 203, "all is read")
+        other = enqueue(web, "add", a=1)  # whose readers are served meanwhile
+        web.post(f"/api/jobs/{other['id']}/cancel")
+        assert [one.seq for one in read(web, other)] == [1, 2, 3]
         until(lambda: served.site.hub.open == 0, "it is cut off")
         until(lambda: not served.server.server_state.connections - _idle(served), "it is closed")
         stalled.close()
@@ -334,8 +333,9 @@ def test_the_loop_is_not_kept_busy_by_streams_that_wait(served: Served) -> None:
                     return len([line async for line in response.aiter_lines() if line[:3] == "id:"])
 
             listening = [asyncio.create_task(listen()) for _ in range(100)]
-            await asyncio.to_thread(until, lambda: served.site.hub.open == 100, "all are there")
-            assert served.site.hub.followed == 1
+            hub = served.site.hub
+            await asyncio.to_thread(until, lambda: hub.open == 100, "all are there")
+            await asyncio.to_thread(until, lambda: hub.followed == 1, "one reads for all")
             await web.post(f"/api/jobs/{job['id']}/cancel")
             assert set(await asyncio.gather(*listening)) == {3}
 
