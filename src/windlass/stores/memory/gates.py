@@ -25,6 +25,8 @@ def gates_of(data: Data, new: NewJob, now: Instant) -> tuple[str, ...]:
 
 def place(data: Data, row: JobRow, arrival: int) -> int:
     """Where a job comes to stand: in the line of its queue, or before the gate that it names."""
+    if row.limit_key is None:
+        return arrival
     beside = [
         other
         for other in data.jobs.values()

@@ -295,6 +295,11 @@ class Batch:
                 if not kept.row.awaited:
                     kept.row = replace(kept.row, awaited=True)
 
+    @property
+    def looked(self) -> bool:
+        """Whether any gate is looked at."""
+        return bool(self._gates)
+
     def look_at(self, gates: Iterable[str]) -> None:
         """Somebody new waits there."""
         self._gates.update((gate, None) for gate in gates)

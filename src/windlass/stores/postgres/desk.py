@@ -47,7 +47,6 @@ class Desk:
         self._stored: dict[UUID, JobRow] = {}  # as they came to be
         self._fresh: set[UUID] = set()  # jobs that were not there before this call
         self._parents_named: set[UUID] = set()
-        self._gated: set[UUID] = set()  # those of them that have to pass a gate
 
     async def look_up(self, wanted: Sequence[NewJob]) -> None:
         """Read every job that these could meet; those that may have to give way are locked."""
@@ -148,14 +147,15 @@ class Desk:
         ]
 
     async def as_they_stand(self, answers: Sequence[Enqueued]) -> list[Enqueued]:
-        """Once the gates were looked at: some have passed."""
-        if not self._gated:
+        """Once gates were looked at, some have passed: then each answer says how its job stands."""
+        if not self._batch.looked:
             return list(answers)
-        found = await by_id(self._connection, self._gated)
+        ids = {answer.existing.id for answer in answers if answer.existing is not None}
+        found = await by_id(self._connection, ids)
         return [
             answer
-            if answer.existing is None or answer.existing.id not in found
-            else replace(answer, existing=found[answer.existing.id])
+            if answer.existing is None
+            else replace(answer, existing=found.get(answer.existing.id, answer.existing))
             for answer in answers
         ]
 
@@ -202,7 +202,6 @@ class Desk:
             stored = replace(row, serial=n, position=its.position, gates=its.gates)
             if its.gates:
                 self._batch.look_at(its.gates)
-                self._gated.add(row.id)
             self._stored[row.id] = stored
             self._remember(stored)
             if origin is not None:

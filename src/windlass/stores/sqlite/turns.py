@@ -31,6 +31,8 @@ class Turns:
         self._last: dict[tuple[Line, str], int | None] = {}
 
     def place(self, line: Line, key: str | None, arrival: int) -> int:
+        if line.gate is not None:
+            line = line._replace(queue="")  # there they stand together, whatever their queues
         position = arrival
         if key is not None:
             if (line, key) not in self._last:

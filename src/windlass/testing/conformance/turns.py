@@ -106,6 +106,13 @@ class TestTurns:
         assert (await order_of(store, most=4)).count("bob") >= 1
         assert (await order_of(store, most=4)).count("bob") >= 1
 
+    async def test_at_a_gate_keys_of_several_queues_take_turns(self, store: Store) -> None:
+        await set_limit(store, "task:test.noop", concurrency=2)
+        wanted = [("default", "ada"), ("mail", "ada"), ("default", "bob")]
+        answers = await store.enqueue([make_job(queue=it, limit_key=key) for it, key in wanted])
+        gates = [answer.row.gate for answer in answers if answer.row is not None]
+        assert gates == [None, "task:test.noop", None]
+
     async def test_priorities_have_turns_of_their_own(self, store: Store) -> None:
         await put_in(store, 3, limit_key="ada", priority=1)
         await put_in(store, 2, limit_key="bob")
