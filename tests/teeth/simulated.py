@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.teeth.mistake import caught_by, swap
 
-from windlass.core import decide
+from windlass.core import change
 from windlass.core.job import JobRow
 from windlass.core.state import State
 from windlass.core.transition import Answer
@@ -33,7 +33,7 @@ def progress_is_written_by_the_jobs_id() -> None:
 @caught_by(LIVES + "test_the_last_row_of_each_job_is_what_the_answers_led_to")
 def a_rescue_is_counted_nowhere() -> None:
     """A lease that ran out leaves no trace in the job: one that kills its workers never ends."""
-    swap(decide, "_crashed", lambda _: False)
+    swap(change, "_crashed", lambda _: False)
 
 
 @caught_by(LIVES + "test_requests_that_arrive_after_their_sender_gave_up_lose_nothing")
