@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +137,6 @@ def test_jobs_show_their_key_and_the_limit_that_they_wait_at(ask: Any, put: Any)
     assert reason["because"] == "limited"
 
 
-def test_a_key_is_given_with_the_enqueue(ask: Any) -> None:
-    made = ask("enqueue", "add", "a=1", "--limit-key", "ada", "-A", "tasks:app", "--json").json
-    assert made["limitKey"] == "ada"
+def test_a_key_is_given_with_the_enqueue(call: Any) -> None:
+    done = call("enqueue", "add", "a=1", "--limit-key", "ada", "-A", "tasks:app", "--json")
+    assert json.loads(done.stdout)["limitKey"] == "ada"

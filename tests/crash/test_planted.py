@@ -19,7 +19,6 @@ TASK = "task:benchmarks.chaos.tasks.rated"
         ("term", "crash.planted:rescue_does_not_wait_for_the_lease", "before its lease ran out"),
         ("cancel", "crash.planted:success_overrules_a_cancel", "was answered running; it ended"),
         ("flow", "teeth.flows:the_first_parent_sets_its_child_free", "did not wait for"),
-        ("limit", "teeth.limits:what_stands_in_line_is_not_counted", "; the limit is"),
         ("limit", "teeth.limits:a_quick_success_lets_nobody_in", "is still created"),
         ("kill", "teeth.settling:a_job_is_settled_before_its_task_has_run", "did not end once in"),
     ],
