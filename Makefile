@@ -19,8 +19,11 @@ $(READY): pyproject.toml
 demo: $(READY)  ## a small story on SQLite: progress, a retry, a killed worker
 	@$(BIN)/python examples/demo.py
 
-test: $(READY)  ## every test, in three processes: half of their time they wait
-	@$(BIN)/python -m pytest -q --numprocesses=3 --dist=loadfile
+# The slowest of what shows that the others can fail is run with the long ones.
+LONG = tests/crash/test_planted.py tests/bench/test_run.py
+
+test: $(READY)  ## every test but the long ones, on up to four cores
+	@$(BIN)/python -m pytest -q --numprocesses=auto --maxprocesses=4 --dist=loadfile $(LONG:%=--ignore=%)
 
 check: $(READY)  ## style, types, layers
 	@$(BIN)/ruff format --check --quiet .
@@ -50,6 +53,7 @@ peers: $(PEERS)  ## speed beside other queues on PostgreSQL and Redis: an hour, 
 chaos: $(READY)  ## the long runs: the model, the power cuts, a million simulated jobs, the storms
 	@WINDLASS_EFFORT=50 $(BIN)/python -m pytest -q tests/stores/test_model.py tests/stores/sqlite --timeout=7200
 	@WINDLASS_EFFORT=5 $(BIN)/python -m pytest -q tests/stores/test_fairness.py --timeout=1800
+	@$(BIN)/python -m pytest -q $(LONG)
 	@$(BIN)/python -m benchmarks.chaos.simulation --jobs 1000000
 	@$(BIN)/python -m benchmarks.chaos --asked
 
