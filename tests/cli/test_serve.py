@@ -105,7 +105,7 @@ def test_keys_are_made_listed_and_revoked(place: Path, ask: Ask) -> None:
     assert listed["roles"] == ["producer", "viewer"]
     shown = ask("keys", "list")
     assert "owner o" in shown.out
-    assert token.rpartition("_")[2] not in shown.out
+    assert token.split("_", 2)[2] not in shown.out
     assert ask("keys", "revoke", key_id).code == 0
     assert ask("keys", "revoke", key_id).code == 0
     assert ask("keys", "list", "--json").json[0]["state"] == "revoked"

@@ -31,7 +31,7 @@ def test_an_admin_makes_lists_and_revokes_keys(locked: Served) -> None:
             assert enqueue(theirs, "add", a=1)["owner"] == "o"
             listed = web.get("/api/keys")
             assert key["id"] in [one["id"] for one in listed.json()["keys"]]
-            assert key["key"].rpartition("_")[2] not in listed.text
+            assert key["key"].split("_", 2)[2] not in listed.text
             assert "hash" not in listed.text
             revoked = web.delete(f"/api/keys/{key['id']}")
             assert revoked.json()["revokedAt"]
