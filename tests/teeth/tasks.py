@@ -20,7 +20,8 @@ from windlass.task import TaskSpec
 from windlass.worker import executor
 from windlass.worker.cleaner import Cleaner
 from windlass.worker.context import Context
-from windlass.worker.executor import TaskRunner, UnknownTaskError, describe
+from windlass.worker.executor import TaskRunner, describe
+from windlass.worker.unknown import UnknownTaskError
 from windlass.workspace import Workspaces
 
 EXECUTOR = "tests/worker/test_executor.py::"

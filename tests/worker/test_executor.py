@@ -42,7 +42,7 @@ from windlass.core.retry import custom
 from windlass.core.state import State, Trigger
 from windlass.testing.clock import VirtualClock
 from windlass.testing.factories import claim_one, settle_one, sweep_all
-from windlass.worker.executor import UNKNOWN_TASK_DELAY
+from windlass.worker.unknown import UNKNOWN_TASK_DELAY
 
 
 @pytest.fixture

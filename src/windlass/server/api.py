@@ -63,7 +63,7 @@ def _add(router: APIRouter, site: Site, route: Route, *, hidden: bool = False) -
         operation_id=f"{route.endpoint.__module__.rpartition('.')[2]}_{route.endpoint.__name__}",
         tags=[route.endpoint.__module__.rpartition(".")[2]],
         dependencies=[Depends(_bearer)] if route.need is not Need.NOTHING else [],
-        route_class_override=guarded(site, route.need, tickets=route.tickets),
+        route_class_override=guarded(site, route.need, route.by),
         include_in_schema=not hidden,
     )
 

@@ -60,11 +60,9 @@ class JobOptions(Asked):
         return {
             "queue": self.queue,
             "priority": self.priority,
-            "delay": _length("delay", self.delay),
+            "delay": length("delay", self.delay),
             "hold": self.hold,
-            "expires_in": None
-            if self.expires_in is None
-            else _length("expiresIn", self.expires_in),
+            "expires_in": None if self.expires_in is None else length("expiresIn", self.expires_in),
             "unique_key": self.unique_key,
             "debounce": self.debounce,
             "limit_key": self.limit_key,
@@ -277,7 +275,7 @@ def _instant(field: str, value: datetime | None) -> Instant | None:
     return from_datetime(value)
 
 
-def _length(field: str, value: Length) -> float:
+def length(field: str, value: Length) -> float:
     try:
         return seconds(value, field)
     except InvalidArgumentError as error:

@@ -12,18 +12,28 @@ from types import MappingProxyType
 
 from fastapi import Request
 
+from windlass.core import task_token
 from windlass.core.clock import SystemClock
 from windlass.core.job import JobRow
+from windlass.core.task_token import TaskToken
 from windlass.server.config import LOOPBACK, Door, ServerConfig
 from windlass.server.keys import Key, Keys, Role, matches, parts
 from windlass.server.pace import Pace
 from windlass.server.problems import Refusal
+from windlass.server.signing import Signing
 from windlass.server.tickets import Tickets
 from windlass.store import Store
 
 _SAFE = frozenset({"GET", "HEAD"})
 _OWN_SITE = frozenset({"same-origin", "none"})
 _CHALLENGE = MappingProxyType({"WWW-Authenticate": 'Bearer realm="windlass"'})
+
+
+class By(StrEnum):
+    """What may let somebody in beside an API key."""
+
+    TICKET = "ticket"  # a stream, once
+    ATTEMPT = "attempt"  # a task token: what concerns the attempt that it was given for
 
 
 class Need(StrEnum):
@@ -33,6 +43,7 @@ class Need(StrEnum):
     READ = "read"  # jobs, as far as one sees them
     SURVEY = "survey"  # what is told of all jobs together: queues, workers, numbers
     PRODUCE = "produce"  # enqueue, and act on one's own jobs
+    WORK = "work"  # take jobs, and speak for their attempts
     REMOVE = "remove"  # delete jobs that one sees
     OPERATE = "operate"  # pause queues, change schedules
     ADMIN = "admin"  # who did what
@@ -41,11 +52,12 @@ class Need(StrEnum):
 GRANTS: Mapping[Role, frozenset[Need]] = {
     Role.VIEWER: frozenset({Need.READ, Need.SURVEY}),
     Role.PRODUCER: frozenset({Need.READ, Need.SURVEY, Need.PRODUCE}),
-    Role.WORKER: frozenset({Need.READ, Need.SURVEY}),
-    Role.OPERATOR: frozenset(Need) - {Need.ADMIN},
+    Role.WORKER: frozenset({Need.READ, Need.SURVEY, Need.WORK}),
+    Role.OPERATOR: frozenset(Need) - {Need.ADMIN, Need.WORK},
     Role.ADMIN: frozenset(Need),
 }
-_FOR_ALL = frozenset({Need.SURVEY, Need.OPERATE, Need.ADMIN})  # nothing for who sees but a part
+# Nothing for who sees but a part.
+_FOR_ALL = frozenset({Need.SURVEY, Need.WORK, Need.OPERATE, Need.ADMIN})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +69,7 @@ class Caller:
     roles: frozenset[Role] = frozenset()
     owner: str | None = None
     team: str | None = None
+    attempt: TaskToken | None = None  # all that one may speak for who came with its token
 
     @property
     def confined(self) -> bool:
@@ -76,23 +89,27 @@ ANYBODY = Caller(name="anybody", roles=frozenset({Role.ADMIN}))
 class Doorkeeper:
     """Lets callers in by their keys, which it remembers for a moment: `config.trust` seconds."""
 
-    def __init__(self, store: Callable[[], Store], config: ServerConfig) -> None:
+    def __init__(self, store: Callable[[], Store], config: ServerConfig, signing: Signing) -> None:
         self._store = store
+        self._signing = signing
         self._config = config
         self._pace = Pace(config.rate, config.burst) if config.rate else None
         self._known: dict[str, tuple[float, Key]] = {}
         self._locked = (-math.inf, False)  # when it was looked up, and what was found
 
-    async def admit(self, request: Request, need: Need, *, tickets: bool = False) -> Caller:
-        """The caller, or a refusal that says why; `tickets` says whether they count here."""
+    async def admit(self, request: Request, need: Need, by: frozenset[By] = frozenset()) -> Caller:
+        """The caller, or a refusal that says why; `by` is what counts here beside a key."""
         self._check_site(request)
         token = _bearer(request)
-        ticket = request.query_params.get("ticket") if tickets else None
+        ticket = request.query_params.get("ticket") if By.TICKET in by else None
         if token is None and ticket is not None:
             self._check_host(request, at_home=False)
             caller = await self._by_ticket(ticket)
         elif token is None:
             caller = await self._without_key(request, need)
+        elif By.ATTEMPT in by and token.startswith(task_token.PREFIX):
+            self._check_host(request, at_home=False)
+            caller = await self._by_task_token(token)
         else:
             self._check_host(request, at_home=False)
             caller = await self._by_key(token)
@@ -136,6 +153,24 @@ class Doorkeeper:
                 "unauthorized", "the ticket is used, or too old; ask for another", _CHALLENGE
             )
         return _holder(key)
+
+    async def _by_task_token(self, text: str) -> Caller:
+        token = await self._signing.read(text)
+        if token is None:
+            raise Refusal("unauthorized", "the task token was not given out here", _CHALLENGE)
+        if token.expires_at <= SystemClock().now():
+            raise Refusal(
+                "unauthorized",
+                "the task token has expired; extend the lease in time, and use its new token",
+                _CHALLENGE,
+            )
+        job_id, fence = token.lease.job_id, token.lease.fence
+        return Caller(
+            name=f"attempt {fence} of {job_id}",
+            key_id=f"{job_id}/{fence}",
+            roles=frozenset({Role.WORKER}),
+            attempt=token,
+        )
 
     async def _look_up(self, key_id: str) -> Key | None:
         known = self._known.get(key_id)

@@ -9,7 +9,7 @@ from typing import Any
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
-from windlass.server.door import Need
+from windlass.server.door import By, Need
 from windlass.server.problems import Refusal, answer
 from windlass.server.site import Site, Visit
 
@@ -79,7 +79,7 @@ def _deeper_than(value: Any, most: int) -> bool:
     return True
 
 
-def guarded(site: Site, need: Need, *, tickets: bool = False) -> type[APIRoute]:
+def guarded(site: Site, need: Need, by: frozenset[By] = frozenset()) -> type[APIRoute]:
     """Routes of this site that ask for this."""
 
     class Guarded(APIRoute):
@@ -99,7 +99,7 @@ def guarded(site: Site, need: Need, *, tickets: bool = False) -> type[APIRoute]:
             return handle
 
     async def _handle(request: Request, inner: Handler, *, takes_body: bool) -> Response:
-        caller = await site.door.admit(request, need, tickets=tickets)
+        caller = await site.door.admit(request, need, by)
         if takes_body:
             _check_json(request)
         request.state.visit = Visit(site, caller)

@@ -19,8 +19,10 @@ from windlass.server.audit import Audit
 from windlass.server.config import ServerConfig
 from windlass.server.door import Caller, Doorkeeper
 from windlass.server.many import Watches
+from windlass.server.signing import Signing
 from windlass.server.streams import Hub
 from windlass.task import Registry, TaskSpec
+from windlass.worker.kit import Kit
 
 
 class Home(Protocol):
@@ -32,6 +34,8 @@ class Home(Protocol):
     def tasks(self) -> Registry: ...
     @property
     def schedules(self) -> Schedules: ...
+    @property
+    def kit(self) -> Kit: ...
     @property
     def hosted(self) -> int: ...
     def client(self) -> Client: ...
@@ -47,7 +51,9 @@ class Site:
         self.config = config
         self.hub = Hub(app.client, app.codec, config)
         self.watches = Watches(app.client, config.look)
-        self.door = Doorkeeper(lambda: app.client().store, config)
+        self.shown: dict[str, float] = {}  # workers elsewhere, and when they were last written down
+        self.signing = Signing(lambda: app.client().store)
+        self.door = Doorkeeper(lambda: app.client().store, config, self.signing)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
@@ -19,7 +18,6 @@ from dataclasses import replace
 from typing import Any, ClassVar, TypeAlias
 
 from windlass.core import failure as failures
-from windlass.core.clock import SECOND, Instant
 from windlass.core.codec import Codec, Purpose
 from windlass.core.errors import Cancel, Snooze, StoreError
 from windlass.core.failure import ErrorKind, Failure
@@ -34,10 +32,9 @@ from windlass.core.outcome import (
     Succeeded,
     Suspended,
 )
-from windlass.core.records import Put
 from windlass.core.reference import RESULTS
 from windlass.process import ProcessDiedError, importable
-from windlass.store import DAY, Store
+from windlass.store import Store
 from windlass.task import Registry, TaskOptions, TaskSpec, encode_result
 from windlass.worker.batch import BatchSpec
 from windlass.worker.batching import Call, whole
@@ -46,16 +43,16 @@ from windlass.worker.context import RETRY_STORE, Context
 from windlass.worker.kit import Kit
 from windlass.worker.raised import MAX_MESSAGE, Raised, RemoteError, UnfitError
 from windlass.worker.speech import storable
+from windlass.worker.unknown import (
+    UNKNOWN_TASK_DELAY,
+    UnknownTaskError,
+    out_of_patience,
+    unknown_task,
+)
 from windlass.worker.waiting import suspension_in, with_results
 
 log = logging.getLogger("windlass.worker")
-UNKNOWN_TASK_DELAY = 60.0
-UNKNOWN_TASK_PATIENCE = DAY
 _Here: TypeAlias = Callable[[TaskSpec, Context, Any, asyncio.Timeout], Awaitable[Any]]
-
-
-class UnknownTaskError(Exception):
-    code: ClassVar[str] = failures.UNKNOWN_TASK
 
 
 class AttemptTimeoutError(TimeoutError):
@@ -212,29 +209,12 @@ class TaskRunner:
 
     async def _unknown(self, job: JobRow, context: Context) -> Outcome:
         """A newer deploy may know it: wait a day before giving up."""
-        if job.updated_at - await self._unknown_since(job) > UNKNOWN_TASK_PATIENCE * SECOND:
-            error = UnknownTaskError(f"no worker knew the task {job.task!r} for a day")
-            return Failed(failure=describe(error, self._codec, terminal=True))
+        if await out_of_patience(self._store, job):
+            return Failed(failure=describe(unknown_task(job), self._codec, terminal=True))
         problem = f"this worker does not know the task {job.task!r}; looking again later"
         log.warning("job %s: %s", job.id, problem)
         context.warn(problem)
         return Snoozed(delay=UNKNOWN_TASK_DELAY)
-
-    async def _unknown_since(self, job: JobRow) -> Instant:
-        """When that began. The job may be much older: delayed, or run by others until now."""
-        key = str(job.id)
-        try:
-            [entry] = await self._store.get_records(failures.UNKNOWN_TASK, [key])
-            seen = json.loads(entry.value) if entry else None
-            since: Instant = job.updated_at
-            if seen is not None and seen["attempt"] >= job.attempt - 1:
-                since = seen["since"]  # the attempt before this one found the same
-            note = json.dumps({"attempt": job.attempt, "since": since}).encode()
-            put = Put(kind=failures.UNKNOWN_TASK, key=key, value=note, ttl=2 * DAY)
-            await self._store.put_records([put])
-        except StoreError:
-            return job.updated_at
-        return since
 
     def _failed(self, error: BaseException, spec: TaskSpec, context: Context) -> Outcome:
         job, step = context.job, context.current_step
@@ -251,7 +231,7 @@ class TaskRunner:
                 log.warning("job %s (%s), attempt %d: %s", job.id, job.task, job.attempt, error)
                 return Crashed(body=_body(Raised.of(error, spec.options), self._codec))
         raised = error.raised if isinstance(error, RemoteError) else raised_by(error, spec.options)
-        failure = _failure(raised, self._codec, step)
+        failure = failure_of(raised, self._codec, step)
         log.warning(
             "job %s (%s), attempt %d: %s", job.id, job.task, job.attempt, failure.code,
             exc_info=(type(error), error, error.__traceback__) if log.isEnabledFor(10) else None,
@@ -270,10 +250,10 @@ def describe(
 ) -> Failure:
     """An error as it is stored. Never raises, and always fits: else the job could not be ended."""
     raised = raised_by(error)
-    return _failure(replace(raised, retryable=raised.retryable and not terminal), codec, step)
+    return failure_of(replace(raised, retryable=raised.retryable and not terminal), codec, step)
 
 
-def _failure(raised: Raised, codec: Codec, step: str | None) -> Failure:
+def failure_of(raised: Raised, codec: Codec, step: str | None) -> Failure:
     kind = ErrorKind.RETRYABLE if raised.retryable else ErrorKind.TERMINAL
     return Failure(code=raised.code, kind=kind, step=step, body=_body(raised, codec))
 

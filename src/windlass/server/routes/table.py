@@ -6,8 +6,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from windlass.server.door import Need
-from windlass.server.routes import acting, bulk, entry, events, health, jobs, planning, survey
+from windlass.server.door import By, Need
+from windlass.server.routes import (
+    acting,
+    bulk,
+    entry,
+    events,
+    health,
+    jobs,
+    planning,
+    survey,
+    work,
+)
 from windlass.server.wire.jobs import EnqueuedView, EventPageView
 from windlass.server.wire.survey import Health
 
@@ -21,7 +31,7 @@ class Route:
     status: int = 200
     problems: tuple[int, ...] = ()
     answers: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)  # beside its status
-    tickets: bool = False  # whether one may come in with a ticket instead of a key
+    by: frozenset[By] = frozenset()  # what lets one in beside a key
 
 
 _THERE = {200: {"model": EnqueuedView, "description": "It was there before."}}
@@ -36,6 +46,9 @@ _STREAM: Mapping[int, Mapping[str, Any]] = {
 _TEXT: Mapping[int, Mapping[str, Any]] = {200: {"content": {"text/plain": {}}}}
 _NOT_READY = {503: {"model": Health, "description": "It is not ready."}}
 
+_TICKET = frozenset({By.TICKET})
+_TOKEN = frozenset({By.ATTEMPT})
+
 _JOB = "/api/jobs/{id}"
 _QUEUE = "/api/queues/{queue:path}"
 _SCHEDULE = "/api/schedules/{name:path}"
@@ -49,12 +62,16 @@ TABLE = (
     Route("DELETE", _JOB, acting.delete, Need.REMOVE, 204, (404, 409)),
     Route("GET", f"{_JOB}/attempts", jobs.attempts, Need.READ, 200, (404,)),
     Route("GET", f"{_JOB}/why", jobs.why, Need.READ, 200, (404,)),
-    Route("GET", f"{_JOB}/events", events.events, Need.READ, 200, (404,), _EVENTS, True),
+    Route("GET", f"{_JOB}/events", events.events, Need.READ, 200, (404,), _EVENTS, _TICKET),
     Route("POST", f"{_JOB}/submit", acting.submit, Need.PRODUCE, 200, (404, 409)),
     Route("POST", f"{_JOB}/cancel", acting.cancel, Need.PRODUCE, 200, (404, 409, 415)),
     Route("POST", f"{_JOB}/retry", acting.retry, Need.PRODUCE, 201, (404, 409), _THERE),
     Route("POST", f"{_JOB}/resume", acting.resume, Need.PRODUCE, 201, (404, 409), _THERE),
-    Route("GET", "/api/events", events.all_events, Need.READ, 200, (404,), _STREAM, True),
+    Route("GET", "/api/events", events.all_events, Need.READ, 200, (404,), _STREAM, _TICKET),
+    Route("POST", "/api/worker/claim", work.claim, Need.WORK, 200, (413, 415)),
+    Route("POST", "/api/worker/extend", work.extend, Need.WORK, 200, (413, 415), {}, _TOKEN),
+    Route("POST", "/api/worker/settle", work.settle, Need.WORK, 200, (413, 415), {}, _TOKEN),
+    Route("POST", "/api/worker/record", work.record, Need.WORK, 200, (413, 415), {}, _TOKEN),
     Route("GET", "/api/queues", survey.queues, Need.SURVEY),
     Route("POST", f"{_QUEUE}/pause", survey.pause, Need.OPERATE),
     Route("POST", f"{_QUEUE}/resume", survey.resume, Need.OPERATE),
