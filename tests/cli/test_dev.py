@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+import httpx
 import pytest
 from tests.cli.test_terminal import Terminal
 from tests.cli.test_worker import PATIENCE, wait_for
@@ -83,6 +85,26 @@ def test_without_an_app_a_demo_job_is_seen_running(dev: Any, place: Path) -> Non
     assert "Traceback" not in said
     assert (place / "windlass-demo.db").exists()
     assert not (place / "windlass.db").exists()
+
+
+def test_its_jobs_are_there_over_http_and_two_of_them_get_along(dev: Any) -> None:
+    first, second = dev(), dev()
+    places = [one.until("HTTP API at ").split()[-1] for one in (first, second)]
+
+    answers = [httpx.get(place, verify=False) for place in places]
+
+    assert len(set(places)) == 2
+    assert [answer.json()["jobs"][0]["task"] for answer in answers] == ["demo.film"] * 2
+
+
+def test_a_port_that_was_asked_for_and_is_taken_is_told(dev: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        one = dev("--port", str(taken.getsockname()[1]))
+
+        said = one.end()
+
+    assert one.process.returncode == 2, said
+    assert "cannot be listened on" in said
 
 
 async def test_the_demo_job_runs_to_its_end_and_comes_once(

@@ -59,6 +59,26 @@ def test_it_serves_an_app_and_stops_in_order(place: Path) -> None:
         assert "stopped" in process.stderr.read()
 
 
+def test_it_moves_time_along_for_workers_elsewhere(place: Path) -> None:
+    with serving(place, "tasks:app", "--port", "0") as (url, _):
+        body = {"task": "tasks.add", "arguments": {"a": 1}, "delay": 0.2}
+        assert httpx.post(f"{url}/api/jobs", json=body, verify=False).json()["state"] == "created"
+        ask = {"worker": "w", "queues": {"default": 1}, "tasks": ["tasks.add"], "wait": 20}
+
+        found = httpx.post(f"{url}/api/worker/claim", json=ask, verify=False, timeout=30)
+
+        assert len(found.json()["jobs"]) == 1
+
+
+def test_signing_keys_can_be_rotated(place: Path, call: Call) -> None:
+    assert call("migrate").returncode == 0
+
+    done = call("keys", "rotate")
+
+    assert done.returncode == 0, done.stderr
+    assert "new key" in done.stderr
+
+
 def test_without_an_app_it_serves_what_is_stored(place: Path, put: Callable[..., str]) -> None:
     job = put("add", a=1, b=2)
     with serving(place, "--port", "0") as (url, _):

@@ -26,7 +26,7 @@ from windlass.testing.wrapping import WrappedStore
 MAY = {
     Role.VIEWER: {Need.NOTHING, Need.READ, Need.SURVEY},
     Role.PRODUCER: {Need.NOTHING, Need.READ, Need.SURVEY, Need.PRODUCE},
-    Role.WORKER: {Need.NOTHING, Need.READ, Need.SURVEY},
+    Role.WORKER: {Need.NOTHING, Need.READ, Need.SURVEY, Need.WORK},
     Role.OPERATOR: {Need.NOTHING, Need.READ, Need.SURVEY, Need.PRODUCE, Need.REMOVE, Need.OPERATE},
     Role.ADMIN: set(Need),
 }
@@ -82,7 +82,7 @@ def test_every_need_is_granted_by_somebody() -> None:
 def test_who_is_for_one_owner_is_told_nothing_of_all(locked: Served, role: Role) -> None:
     with locked.client(locked.key(role, owner="alice")) as web:
         for route in TABLE:
-            if route.need in {Need.SURVEY, Need.OPERATE, Need.ADMIN}:
+            if route.need in {Need.SURVEY, Need.WORK, Need.OPERATE, Need.ADMIN}:
                 assert ask(web, route).status_code == 403, route.path
 
 

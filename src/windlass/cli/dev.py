@@ -15,6 +15,7 @@ from windlass.cli.live import View
 from windlass.cli.loading import load_app
 from windlass.cli.opening import run
 from windlass.cli.reloading import reload_on_change
+from windlass.cli.serve import serving_here
 from windlass.cli.stopping import Asks, Stopper, asks_of
 from windlass.cli.voice import Voice
 from windlass.cli.worker import introduce, worker_config
@@ -31,15 +32,21 @@ def dev(
     reload: Annotated[
         bool, typer.Option("--reload", help="Start anew when a .py file here changes.")
     ] = False,
+    port: Annotated[
+        int | None, typer.Option(help="The port of the HTTP API (8642, or any that is free).")
+    ] = None,
     supervised: Annotated[str | None, typer.Option(hidden=True)] = None,
 ) -> None:
-    """Run a worker for development, and show its jobs as they run. Ctrl-C stops it.
+    """Run a worker and the HTTP API for development, and show jobs as they run. Ctrl-C stops it.
 
-    It takes every queue that the app's tasks use. Without an app it runs a demo with one job.
+    It takes every queue that the app's tasks use. Without an app it runs a
+    demo with one job. The API lets in whoever is on this machine, until the
+    first windlass keys create.
     """
-    given = settings({"app": app})
+    given = settings({"app": app, "port": port})
     if reload and supervised is None:
         words = [] if given["app"].value is None else [given["app"].value]
+        words += [] if port is None else [f"--port={port}"]
         code = run(reload_on_change([*this_program(), "dev", *words]))
         if code:
             raise typer.Exit(code)
@@ -52,7 +59,7 @@ def dev(
         terminal.say(WELCOME)
     else:
         introduce(application, config)
-    run(_serve(application, config, asks, demo=path is None), quick=True)
+    run(_serve(application, config, asks, given, demo=path is None), quick=True)
 
 
 def _config(app: Windlass, given: Settings) -> WorkerConfig:
@@ -65,7 +72,9 @@ def _config(app: Windlass, given: Settings) -> WorkerConfig:
     return replace(config, queues=queues)
 
 
-async def _serve(app: Windlass, config: WorkerConfig, asks: Asks | None, *, demo: bool) -> None:
+async def _serve(
+    app: Windlass, config: WorkerConfig, asks: Asks | None, given: Settings, *, demo: bool
+) -> None:
     try:
         client = app.client()
         await client.store.ping()
@@ -73,9 +82,17 @@ async def _serve(app: Windlass, config: WorkerConfig, asks: Asks | None, *, demo
         async with view.showing():
             # Here, so that lines of the log come above the bars and not among them.
             logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", force=True)
-            if demo:
-                await enqueue_demo(app)
-            await Stopper(app, app.worker(config), Voice(view.say), asks=asks).run()
+            async with serving_here(app, given) as place:
+                view.say(_where(place))
+                if demo:
+                    await enqueue_demo(app)
+                await Stopper(app, app.worker(config), Voice(view.say), asks=asks).run()
     finally:
         await app.aclose()
     terminal.say("stopped")
+
+
+def _where(place: str | None) -> str:
+    if place is None:
+        return "no HTTP API here: it needs pip install 'windlass[server]'"
+    return f"HTTP API at {place}/api/jobs"

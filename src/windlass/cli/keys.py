@@ -13,6 +13,7 @@ from windlass.core.clock import SystemClock
 from windlass.core.duration import seconds
 from windlass.server.audit import Audit
 from windlass.server.keys import Key, Keys, Role
+from windlass.server.signing import Signing
 
 commands = typer.Typer(
     no_args_is_help=True, help="Make, list and revoke the API keys of the server."
@@ -103,6 +104,23 @@ def revoke(key: KeyId, url: Url = None, app: AppPath = None, as_json: AsJson = F
         terminal.print_json(_facts(revoked))
     else:
         terminal.out().print(f"{revoked.id} {escape(revoked.name)} revoked", soft_wrap=True)
+
+
+@commands.command()
+def rotate(url: Url = None, app: AppPath = None) -> None:
+    """Sign task tokens with a new key. Tokens of the key before it stay good; older ones end.
+
+    Servers do it by themselves once a month. Done twice, it ends all task
+    tokens that were given out: their workers lose their attempts.
+    """
+
+    async def work() -> None:
+        async with opened(url, app) as client:
+            await Audit(client.store).note(None, BY, "rotate signing key", "task-token")
+            await Signing(lambda: client.store).rotate()
+
+    run(work())
+    terminal.say("task tokens are signed with a new key; servers follow within 30 s")
 
 
 def _state(key: Key) -> str:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import ipaddress
 import logging
-from typing import Annotated
+import socket
+from collections.abc import AsyncIterator, Coroutine
+from importlib.util import find_spec
+from typing import Annotated, Any
 
 import typer
 
@@ -12,11 +17,16 @@ from windlass.app import Windlass
 from windlass.cli import terminal
 from windlass.cli.loading import load_app
 from windlass.cli.opening import Url, run
-from windlass.config import settings
+from windlass.cli.worker import worker_config
+from windlass.config import Settings, settings
 from windlass.core.errors import ConfigurationError
 from windlass.server.config import Door, ServerConfig
 from windlass.server.keys import Keys
 from windlass.stores import public_url
+from windlass.worker import WorkerConfig
+from windlass.worker.sweeper import Sweeper
+
+LOCAL = "127.0.0.1"
 
 
 def serve(
@@ -52,11 +62,17 @@ def serve(
         application = load_app(found["app"].value)
     hosts = frozenset(name.lower() for name in allow_host or ())
     place = found["host"].value, found["port"].value
-    run(_serve(application, place, hosts, without_keys=without_keys), quick=True)
+    config = worker_config(found)
+    run(_serve(application, place, hosts, config, without_keys=without_keys), quick=True)
 
 
 async def _serve(
-    app: Windlass, place: tuple[str, int], hosts: frozenset[str], *, without_keys: bool
+    app: Windlass,
+    place: tuple[str, int],
+    hosts: frozenset[str],
+    config: WorkerConfig,
+    *,
+    without_keys: bool,
 ) -> None:
     host, port = place
     try:
@@ -66,10 +82,69 @@ async def _serve(
         from windlass.server.running import Server  # noqa: PLC0415 - an optional package
 
         server = Server(api, host, port, started=lambda where: _introduce(app, where, door))
-        await server.serve()
+        # Workers elsewhere may be all there are, and none of them moves time along.
+        sweeper = Sweeper(app.client().store, config.sweep, config.retention)
+        async with beside(sweeper.run()):
+            await server.serve()
     finally:
         await app.aclose()
     terminal.say("stopped")
+
+
+@contextlib.asynccontextmanager
+async def beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """It goes on during the block, and is stopped with it."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+@contextlib.asynccontextmanager
+async def serving_here(app: Windlass, given: Settings) -> AsyncIterator[str | None]:
+    """In the block, the HTTP API for who is on this machine: where it is, if it can be had at all.
+
+    Not at the port that it would have, if something else has that, unless that one was asked for.
+    """
+    if find_spec("fastapi") is None or find_spec("uvicorn") is None:
+        yield None
+        return
+    from windlass.server.running import Server  # noqa: PLC0415 - an optional package
+
+    sock = _listening(given["port"].value, asked_for=given["port"].given)
+    places: list[str] = []
+    listening = asyncio.Event()
+
+    def started(where: str) -> None:
+        places.append(where)
+        listening.set()
+
+    api = app.asgi(ServerConfig(door=Door.LOCAL))
+    server = Server(api, LOCAL, 0, grace=2, started=started, signals=False)
+    serving = asyncio.create_task(server.serve([sock]))
+    serving.add_done_callback(lambda _: listening.set())
+    try:
+        await listening.wait()
+        if not places:
+            await serving  # it says what is wrong
+        yield places[0]
+    finally:
+        server.should_exit = True
+        await asyncio.gather(serving, return_exceptions=True)
+
+
+def _listening(port: int, *, asked_for: bool) -> socket.socket:
+    try:
+        return socket.create_server((LOCAL, port))
+    except OSError as error:
+        if asked_for:
+            raise ConfigurationError(
+                f"{LOCAL} port {port} cannot be listened on ({error.strerror}); "
+                "try another --port, or 0 for any"
+            ) from None
+        return socket.create_server((LOCAL, 0))
 
 
 async def _door(app: Windlass, host: str, *, without_keys: bool) -> Door:

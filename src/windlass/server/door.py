@@ -89,9 +89,9 @@ ANYBODY = Caller(name="anybody", roles=frozenset({Role.ADMIN}))
 class Doorkeeper:
     """Lets callers in by their keys, which it remembers for a moment: `config.trust` seconds."""
 
-    def __init__(self, store: Callable[[], Store], config: ServerConfig, signing: Signing) -> None:
+    def __init__(self, store: Callable[[], Store], config: ServerConfig) -> None:
+        self.signing = Signing(store)
         self._store = store
-        self._signing = signing
         self._config = config
         self._pace = Pace(config.rate, config.burst) if config.rate else None
         self._known: dict[str, tuple[float, Key]] = {}
@@ -155,7 +155,7 @@ class Doorkeeper:
         return _holder(key)
 
     async def _by_task_token(self, text: str) -> Caller:
-        token = await self._signing.read(text)
+        token = await self.signing.read(text)
         if token is None:
             raise Refusal("unauthorized", "the task token was not given out here", _CHALLENGE)
         if token.expires_at <= SystemClock().now():

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from types import FrameType
 from typing import Any
 
@@ -35,6 +36,7 @@ class Server(uvicorn.Server):
         *,
         grace: float = 10.0,
         started: Callable[[str], None] = lambda _: None,
+        signals: bool = True,
     ) -> None:
         config = uvicorn.Config(
             api,
@@ -51,6 +53,13 @@ class Server(uvicorn.Server):
         super().__init__(config)
         self._site: Site = api.state.site
         self._tell = started
+        self._signals = signals
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """Beside something else, which sees to signals, it leaves them alone."""
+        with super().capture_signals() if self._signals else contextlib.nullcontext():
+            yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         try:

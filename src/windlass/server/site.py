@@ -19,7 +19,6 @@ from windlass.server.audit import Audit
 from windlass.server.config import ServerConfig
 from windlass.server.door import Caller, Doorkeeper
 from windlass.server.many import Watches
-from windlass.server.signing import Signing
 from windlass.server.streams import Hub
 from windlass.task import Registry, TaskSpec
 from windlass.worker.kit import Kit
@@ -52,8 +51,8 @@ class Site:
         self.hub = Hub(app.client, app.codec, config)
         self.watches = Watches(app.client, config.look)
         self.shown: dict[str, float] = {}  # workers elsewhere, and when they were last written down
-        self.signing = Signing(lambda: app.client().store)
-        self.door = Doorkeeper(lambda: app.client().store, config, self.signing)
+        self.door = Doorkeeper(lambda: app.client().store, config)
+        self.signing = self.door.signing
 
 
 @dataclass(frozen=True, slots=True)
