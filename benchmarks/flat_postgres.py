@@ -95,6 +95,7 @@ async def grow(store: PostgresStore, server: Any, options: argparse.Namespace) -
     print(f"{what:45}{waiting:9,.0f}/s{waiting / alone:7.2f}", flush=True)
     for _ in range(0, options.finished, 100_000):
         await server.execute(FINISHED, 100_000, PAYLOAD)
+    await put(store, DRAIN)
     await server.execute("CHECKPOINT")
     kept = await drain(store)
     what = f"and {options.finished:,} finished ones kept"
