@@ -393,6 +393,7 @@ def test_a_token_ends_with_its_time(far: Served, admin: httpx.Client, worker: ht
     with far.client(past) as alone:
         answer = alone.post("/api/worker/extend", json={"tasks": [{}]})
 
+    assert refused["status"] == "refused"
     assert "expired" in refused["problem"]["detail"]
     assert answer.status_code == 401
     assert state(admin, job_id) == "running"

@@ -6,6 +6,7 @@ from tests.teeth import (
     flows,
     limits,
     postgres,
+    server,
     settling,
     simulated,
     sql,
@@ -17,5 +18,5 @@ from tests.teeth import (
 from tests.teeth.mistake import mistakes_in
 
 MISTAKES = mistakes_in(
-    worker, settling, tasks, stores, sql, postgres, simulated, ticking, flows, limits
+    worker, settling, tasks, stores, sql, postgres, simulated, ticking, flows, limits, server
 )
