@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PEERS := $(VENV)/.peers
+OUTSIDE := $(VENV)/.outside
 
 .PHONY: demo test check fix docs bench peers chaos clean
 
@@ -19,11 +20,29 @@ $(READY): pyproject.toml
 demo: $(READY)  ## a small story on SQLite: progress, a retry, a killed worker
 	@$(BIN)/python examples/demo.py
 
+# What tests need beside Python: a browser and a proxy. Where they cannot be had, those tests are skipped.
+$(OUTSIDE): $(READY)
+	@for pair in chromium:chromium nginx:nginx-light; do \
+	  program=$${pair%:*}; package=$${pair#*:}; \
+	  if PATH="$$PATH:/usr/sbin" command -v $$program >/dev/null; then continue; fi; \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    echo "Installing $$package, which some tests need"; \
+	    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $$package; } >/dev/null 2>&1 \
+	      || echo "$$package could not be installed: tests that need it are skipped"; \
+	  else \
+	    echo "There is no $$program: tests that need it are skipped. On Debian: sudo apt-get install $$package"; \
+	  fi; \
+	done
+	@touch $@
+
+# Half of the tests' time is waiting for real processes: one more than there are cores.
+PROCESSES = $$($(BIN)/python -c 'import os; print(min(5, 1 + (os.cpu_count() or 1)))')
+
 # The slowest of what shows that the others can fail is run with the long ones.
 LONG = tests/crash/test_planted.py tests/bench/test_run.py
 
-test: $(READY)  ## every test but the long ones, on up to four cores
-	@$(BIN)/python -m pytest -q --numprocesses=auto --maxprocesses=4 --dist=loadfile $(LONG:%=--ignore=%)
+test: $(READY) $(OUTSIDE)  ## every test but the long ones
+	@$(BIN)/python -m pytest -q --numprocesses=$(PROCESSES) --dist=loadfile $(LONG:%=--ignore=%)
 
 check: $(READY)  ## style, types, layers
 	@$(BIN)/ruff format --check --quiet .
