@@ -38,6 +38,12 @@ CHECKS = {
             AND NOT EXISTS (SELECT FROM windlass_pass AS pass
                 WHERE pass.gate = its.name AND pass.n = job.n
                     AND pass.fence = job.fence + (state = 'queued')::integer)""",
+    "a gate without a rate counts its passes": """
+        SELECT gate FROM windlass_gate AS gate WHERE checked_at > 0 AND EXISTS (
+            SELECT FROM windlass_record WHERE kind = 'limit' AND key = split_part(gate, chr(31), 1)
+                AND convert_from(value, 'UTF8')::jsonb ->> 'starts' IS NULL
+        ) AND holding <> (SELECT count(*) FROM windlass_pass AS pass WHERE pass.gate = gate.gate)
+        """,
     "a running job has its lease": """
         SELECT n FROM windlass_job AS job WHERE state = 'running' AND NOT EXISTS (
             SELECT FROM windlass_lease AS lease

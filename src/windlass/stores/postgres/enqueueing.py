@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from hashlib import sha256
 from uuid import UUID
 
@@ -91,7 +90,7 @@ async def _one_by_one(
     answers: list[Enqueued | None] = []
     for new in wanted:
         given = stored.pop(new.id, None)  # a second one with this id has met the first
-        answers.append(None if given is None else _made(new, given))
+        answers.append(None if given is None else made(new, given))
     met = [new.id for new, answer in zip(wanted, answers, strict=True) if answer is None]
     found = await by_id(connection, met) if met else {}
     return [
@@ -99,12 +98,10 @@ async def _one_by_one(
     ]
 
 
-def _made(new: NewJob, given: Stored) -> Enqueued:
-    made = Enqueued(EnqueueStatus.CREATED, new, given.at, given.serial)
-    if given.position in {None, given.serial}:
-        return made
-    row = jobs.birth(new, given.at, given.serial)
-    return replace(made, existing=replace(row, position=given.position))
+def made(new: NewJob, its: Stored) -> Enqueued:
+    return Enqueued(
+        EnqueueStatus.CREATED, new, its.at, its.serial, gates=its.gates, place=its.position
+    )
 
 
 async def gated(
@@ -121,22 +118,20 @@ async def gated(
     await batch.finish()
     moved = {id_ for id_, its in stored.items() if len(its.gates) > 1}  # perhaps to another gate
     met = [new.id for new in sound if new.id not in stored]
-    found = await by_id(connection, {*met, *moved, *stored.keys() & set(batch.touched)})
-    made: dict[UUID, Enqueued] = {}
+    looked = {*met, *moved, *stored.keys() & set(batch.touched)}
+    found = await by_id(connection, looked) if looked else {}
+    first: dict[UUID, Enqueued] = {}
     for place, new in enumerate(wanted):
         if answers[place] is not None:
             continue
-        if new.id in made or new.id not in stored:  # a second one with this id met the first
-            answers[place] = _met(new, made[new.id].row if new.id in made else found.get(new.id))
+        if new.id in first or new.id not in stored:  # a second one with this id met the first
+            answers[place] = _met(new, first[new.id].row if new.id in first else found.get(new.id))
             continue
-        row = found.get(new.id) or _parked(new, stored[new.id])
-        answers[place] = made[new.id] = Enqueued(EnqueueStatus.CREATED, new, existing=row)
+        answer = made(new, stored[new.id])
+        if new.id in found:
+            answer = Enqueued(EnqueueStatus.CREATED, new, existing=found[new.id])
+        answers[place] = first[new.id] = answer
     return [answer for answer in answers if answer is not None], batch
-
-
-def _parked(new: NewJob, its: Stored) -> JobRow:
-    row = jobs.birth(new, its.at, its.serial, gates=its.gates)
-    return replace(row, position=its.position)
 
 
 def _met(new: NewJob, row: JobRow | None) -> Enqueued:

@@ -37,34 +37,69 @@ limits AS MATERIALIZED (
     SELECT array_agg(key) AS names FROM windlass_record WHERE kind = 'limit'
 ),
 gated AS MATERIALIZED (
-    SELECT new.*, hold OR due > now OR waiting_for IS NOT NULL AS later,
-        CASE WHEN limits.names IS NOT NULL THEN nullif(array_remove(ARRAY[
-            CASE WHEN 'key:' || task = ANY (limits.names)
-                THEN 'key:' || task || chr(31) || limit_key END,
-            CASE WHEN 'task:' || task = ANY (limits.names) THEN 'task:' || task END,
-            CASE WHEN 'queue:' || queue = ANY (limits.names) THEN 'queue:' || queue END
-        ], NULL), '{}') END AS gates
-    FROM new, limits
-),
-turned AS MATERIALIZED (
-    SELECT ranked.*, CASE WHEN limit_key IS NOT NULL AND NOT later AND rank = 1
-        THEN windlass_turn(queue, gate, priority, limit_key) END AS turn
+    SELECT timed.*, CASE WHEN NOT later THEN gates[1] END AS gate,
+        CASE WHEN NOT later AND gates IS NULL THEN queue END AS line
     FROM (
-        SELECT gated.*, CASE WHEN NOT later THEN gates[1] END AS gate, row_number() OVER (
-            PARTITION BY later, gates[1], CASE WHEN gates IS NULL THEN queue END, priority,
-                limit_key ORDER BY n
-        ) AS rank FROM gated
-    ) AS ranked
+        SELECT new.*, hold OR due > now OR waiting_for IS NOT NULL AS later,
+            CASE WHEN limits.names IS NOT NULL THEN nullif(array_remove(ARRAY[
+                CASE WHEN 'key:' || task = ANY (limits.names)
+                    THEN 'key:' || task || chr(31) || limit_key END,
+                CASE WHEN 'task:' || task = ANY (limits.names) THEN 'task:' || task END,
+                CASE WHEN 'queue:' || queue = ANY (limits.names) THEN 'queue:' || queue END
+            ], NULL), '{}') END AS gates
+        FROM new, limits
+    ) AS timed
 ),
-opened AS MATERIALIZED (
-    SELECT turned.*, NOT later AND gate IS NULL AS queued, CASE WHEN later THEN NULL
-        WHEN limit_key IS NULL THEN n
-        ELSE 2 * (rank - 1) + coalesce(max(turn) OVER same_key, min(n) OVER same_line
-            + (min(n) OVER same_key > min(n) OVER same_line)::integer) END AS place
-    FROM turned
-    WINDOW same_line AS (PARTITION BY later, gate, CASE WHEN gate IS NULL THEN queue END, priority),
-        same_key AS (PARTITION BY later, gate, CASE WHEN gate IS NULL THEN queue END, priority,
-            limit_key)
+-- Where each line begins that somebody with a key comes into, or will.
+lines AS MATERIALIZED (
+    SELECT gate, line, priority, min(n) AS n, CASE WHEN gate IS NULL THEN (
+            SELECT old.position FROM windlass_line AS old
+            WHERE old.queue = gated.line AND old.priority = gated.priority
+            ORDER BY old.queue, old.priority DESC, old.position, old.id LIMIT 1
+        ) ELSE (
+            SELECT old.position FROM windlass_parked AS old
+            WHERE old.gate = gated.gate AND old.priority = gated.priority
+            ORDER BY old.gate, old.priority DESC, old.position, old.id LIMIT 1
+        ) END AS first
+    FROM gated WHERE NOT later GROUP BY gate, line, priority HAVING count(limit_key) > 0
+),
+opened AS (
+    SELECT gated.*, 0 AS rank, NULL::bigint AS last, NULL::bigint AS turn,
+        CASE WHEN NOT later THEN n END AS place
+    FROM gated WHERE limit_key IS NULL OR later
+    UNION ALL
+    SELECT turned.*, 2 * (rank - 1)
+        + first_value(turn) OVER (PARTITION BY gate, line, priority, limit_key ORDER BY n)
+    FROM (
+        SELECT known.*, CASE WHEN rank = 1 THEN (
+            SELECT CASE WHEN lines.first IS NULL THEN lines.n + (known.n > lines.n)::integer
+                WHEN known.last IS NULL THEN lines.first + 1
+                ELSE greatest(lines.first, known.last + 2) END
+            FROM lines WHERE lines.priority = known.priority
+                AND lines.line IS NOT DISTINCT FROM known.line
+                AND lines.gate IS NOT DISTINCT FROM known.gate
+        ) END AS turn
+        FROM (
+            SELECT ranked.*, CASE WHEN rank > 1 THEN NULL WHEN gate IS NULL THEN (
+                SELECT old.position FROM windlass_line AS old
+                WHERE old.queue = ranked.line AND old.priority = ranked.priority
+                    AND old.limit_key = ranked.limit_key AND old.limit_key IS NOT NULL
+                ORDER BY old.queue DESC, old.priority DESC, old.limit_key DESC, old.position DESC
+                LIMIT 1
+            ) ELSE (
+                SELECT old.position FROM windlass_parked AS old
+                WHERE old.gate = ranked.gate AND old.priority = ranked.priority
+                    AND old.limit_key = ranked.limit_key AND old.limit_key IS NOT NULL
+                ORDER BY old.gate DESC, old.priority DESC, old.limit_key DESC, old.position DESC
+                LIMIT 1
+            ) END AS last
+            FROM (
+                SELECT gated.*, row_number() OVER (
+                    PARTITION BY gate, line, priority, limit_key ORDER BY n
+                ) AS rank FROM gated WHERE limit_key IS NOT NULL AND NOT later
+            ) AS ranked OFFSET 0
+        ) AS known
+    ) AS turned
 ),
 job AS (
     INSERT INTO windlass_job (
@@ -75,14 +110,14 @@ job AS (
     )
     SELECT
         id, queue, task, now, expires,
-        CASE WHEN queued THEN 'queued' ELSE 'created' END, 'enqueue', hold,
+        CASE WHEN line IS NULL THEN 'created' ELSE 'queued' END, 'enqueue', hold,
         place, CASE WHEN due > now THEN due END,
-        CASE WHEN queued THEN now END, now,
-        CASE WHEN queued THEN 2 ELSE 1 END, CASE WHEN queued THEN 2 ELSE 0 END,
+        CASE WHEN line IS NOT NULL THEN now END, now,
+        CASE WHEN line IS NULL THEN 1 ELSE 2 END, CASE WHEN line IS NULL THEN 0 ELSE 2 END,
         last_step, n, payload, priority, policy, lease, owner, team, tags::text[], headers,
         request_id, digest, unique_key, retry_of, root_id, coalesce(waiting_for, 0),
         coalesce(on_parent, 'cancel'), flow_id, limit_key, gates, gate
-    FROM opened WHERE $28 OR NOT EXISTS (SELECT FROM gated WHERE gates IS NOT NULL)
+    FROM opened WHERE $28 OR NOT EXISTS (SELECT FROM gated WHERE gates IS NOT NULL) ORDER BY n
     ON CONFLICT DO NOTHING
     RETURNING id, n, queue, priority, state, held, position, queued_at, due_at, expires_at,
         waiting_for, limit_key, gates, gate
@@ -198,8 +233,10 @@ SELECT $1::bigint, step, value, attempt, at FROM windlass_step WHERE n = $2::big
 -- first call is under way waits for it at the key of its lease, which is not the version that it saw,
 -- and is then made again.
 -- A job to which nothing happened before, and of which nothing special was asked, is told in nine
--- values instead of 57 (see `rows.claimed`): it has the number of its birth as its place in line,
--- and no event but those of being created, queued and started.
+-- values instead of 64 (see `rows.claimed`): it has the number of its birth as its place in line,
+-- and no event but those of being created, queued and started. One that took its turn, or passed a
+-- gate, has four more.
+-- Where the starts of a time are limited, they are noted with the passes.
 WITH clock AS MATERIALIZED (SELECT windlass_now($1) AS now),
 held AS MATERIALIZED (SELECT jobs, xmin AS version FROM windlass_lease WHERE token = $2),
 before AS MATERIALIZED (
@@ -248,13 +285,14 @@ job AS (
     WHERE job.id = ANY (ARRAY[taken.id]) AND job.state = 'queued'
         AND job.position = taken.position
     RETURNING job.id, job.n, job.queue, job.task, job.created_at, job.started_at, job.lease_until,
-        job.payload, job.priority,
-        CASE WHEN job.position = job.n AND job.seq = 3 AND job.owner = ''
-            AND job.on_parent = 'cancel' AND num_nonnulls(
+        job.payload, job.priority, job.fence, job.gates,
+        CASE WHEN job.seq <> 3 OR job.owner <> '' OR job.on_parent <> 'cancel' OR num_nonnulls(
             job.expires_at, job.policy, job.lease, job.team, job.tags, job.headers, job.request_id,
-            job.digest, job.unique_key, job.retry_of, job.root_id, job.flow_id, job.limit_key,
-            job.gates
-        ) = 0 THEN NULL ELSE ROW (job.*) END AS whole, taken.listed
+            job.digest, job.unique_key, job.retry_of, job.root_id, job.flow_id
+        ) > 0 THEN ROW (job.*)
+        WHEN num_nonnulls(job.limit_key, job.gates) > 0
+            THEN ROW (job.position, job.queued_at, job.limit_key, job.gates)
+        WHEN job.position <> job.n THEN ROW (job.*) END AS whole, taken.listed
 ),
 lease AS (
     INSERT INTO windlass_lease AS lease (token, active, jobs)
@@ -263,6 +301,12 @@ lease AS (
         active = excluded.active,
         jobs = CASE WHEN lease.xmin = (SELECT version FROM held) THEN excluded.jobs
             ELSE windlass_meet() END
+),
+noted AS (
+    UPDATE windlass_pass AS pass SET started_at = job.started_at
+    FROM job, unnest(job.gates) AS its (gate)
+    WHERE pass.gate = ANY (ARRAY[its.gate]) AND pass.n = ANY (ARRAY[job.n])
+        AND pass.fence = ANY (ARRAY[job.fence]) AND pass.rated
 ),
 started AS (
     DELETE FROM windlass_waiting AS waiting USING job

@@ -25,6 +25,7 @@ _SHARED = (1, 2, 4, 7, 17, 18)  # queue, task, priority, owner, hold, delay
 _STATES = {state.value: state for state in State}
 _TRIGGERS = {trigger.value: trigger for trigger in Trigger}
 _POLICIES = {policy.value: policy for policy in OnParent}
+_TURN = 4  # values of a job that took its turn, or passed a gate
 _DEFAULT_POLICY_TEXT = DEFAULT_POLICY.encode()
 _NO_HEADERS: Mapping[str, str] = {}
 # Rows are made by place, in the order of the dataclass: named arguments would cost 2 µs more each.
@@ -194,15 +195,19 @@ def job_row(record: Row) -> JobRow:
 def claimed(record: Row, wish: Claim) -> JobRow:
     """What `claim` answers: the whole row, or what is not known of a job just begun."""
     job_id, n, queue, task, created_at, started_at, lease_until, payload, priority, whole = record
+    position, queued_at, limit_key, gates = n, created_at, None, None
     if whole is not None:
-        return job_row(whole)
+        if len(whole) > _TURN:
+            return job_row(whole)
+        position, queued_at, limit_key, gates = whole
     return _job(
         job_id, queue, task, created_at, None,  # expires_at
-        State.RUNNING, Trigger.CLAIM, False, 0, n, None,  # held, waiting_for, position, due_at
+        State.RUNNING, Trigger.CLAIM, False, 0, position, None,  # held, waiting_for, due_at
         1, 1, wish.token, wish.worker, lease_until,  # attempt, fence
-        created_at, started_at, started_at, None, started_at,  # from queued_at to updated_at
+        queued_at, started_at, started_at, None, started_at,  # from queued_at to updated_at
         3, 2, 3,  # seq, queued_seq, started_seq
         serial=n, payload=payload, priority=priority, headers=_NO_HEADERS,
+        gates=() if gates is None else tuple(gates), limit_key=limit_key,
     )  # fmt: skip
 
 

@@ -40,6 +40,7 @@ class Writes:
         self._hub = hub
         self._speaker = Speaker(hub, self._send)
         self._listener: Listener | None = None
+        self._limited = False  # whether the last jobs that were put in had to pass a gate
         self._plain = Gatherer[NewJob, Enqueued](self._enqueue_plain)
         decide = self._decide
         self._keyed = Patient[NewJob, Enqueued](partial(decide, enqueueing.keyed))
@@ -93,12 +94,21 @@ class Writes:
         return decided
 
     async def _enqueue_plain(self, wanted: Sequence[NewJob]) -> list[Enqueued]:
+        """By the shortest way, unless the last of them had to pass a gate."""
         engine = self._engine
-        try:
-            answers = await engine.run(lambda c: enqueueing.plain(c, wanted, engine.now()))
-        except Limited:
-            return await self._decide(enqueueing.gated, wanted)
-        self.tell(work=True)
+        if not self._limited:
+            try:
+                answers = await engine.run(lambda c: enqueueing.plain(c, wanted, engine.now()))
+            except Limited:
+                self._limited = True
+            else:
+                self.tell(work=True)
+                return answers
+        answers, batch = await engine.run(
+            lambda c: enqueueing.gated(c, wanted, engine.now(), engine.shard), whole=True
+        )
+        self._limited = batch.looked
+        self.tell(batch.touched, work=batch.work)
         return answers
 
     async def _decide(self, run: Decide[S, T], items: Sequence[S]) -> list[T]:

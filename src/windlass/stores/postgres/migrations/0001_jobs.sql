@@ -160,11 +160,13 @@ CREATE INDEX windlass_parked_turn ON windlass_parked (gate, priority, limit_key,
 
 -- Gates, to be locked by whoever lets somebody in. `look_at`: when somebody who waits may pass,
 -- though nobody's end brings it up. `idle_at`: when nothing will be left of it, for nobody waits.
--- `checked_at`: when all passes were last compared with their jobs.
+-- `holding`: how many passes it has, unless there is a rate, for which they are read each time.
+-- `checked_at`: when all passes were last compared with their jobs, and counted.
 CREATE TABLE windlass_gate (
     gate text COLLATE "C" NOT NULL,
     look_at bigint,
     idle_at bigint,
+    holding bigint NOT NULL DEFAULT 0,
     checked_at bigint NOT NULL DEFAULT 0,
     CONSTRAINT windlass_gate_key PRIMARY KEY (gate)
 ) WITH (fillfactor = 50);
@@ -172,16 +174,18 @@ CREATE TABLE windlass_gate (
 CREATE INDEX windlass_gate_look ON windlass_gate (look_at) WHERE look_at IS NOT NULL;
 CREATE INDEX windlass_gate_idle ON windlass_gate (idle_at) WHERE idle_at IS NOT NULL;
 
--- Who has passed, for which attempt. What that is worth, the job's row says.
+-- Who has passed, for which attempt. What that is worth, the job's row says. Where there is a rate,
+-- claims note the start.
 CREATE TABLE windlass_pass (
     gate text COLLATE "C" NOT NULL,
     n bigint NOT NULL,
     fence bigint NOT NULL,
     at bigint NOT NULL,
+    rated boolean NOT NULL,
     started_at bigint,
     CONSTRAINT windlass_pass_key PRIMARY KEY (gate, n, fence)
 ) WITH (
-    fillfactor = 70,
+    fillfactor = 50,  -- room for the start of each
     autovacuum_vacuum_scale_factor = 0.02,
     autovacuum_vacuum_threshold = 1000,
     autovacuum_vacuum_cost_delay = 0

@@ -109,8 +109,9 @@ $$;
 -- Gates of one kind: `let_in` came into line, `later` are the gates that others came to.
 --
 -- What a pass is worth, its job's row says. To read all of them each time would be slow where many
--- run: so whoever leaves is looked at, and all are once a second, or when somebody knocked, in case
--- one left without a word. Starts are looked at until they are known.
+-- run: so a gate counts its passes, and whoever leaves is looked at and taken off. Once a second, or
+-- when somebody knocked, all are looked at and counted anew, in case one left without a word. Where
+-- there is a rate, the passes are read each time, for their starts; their jobs only where it matters.
 CREATE FUNCTION windlass_open(
     names text[], left_gate text[], gone bigint[], now bigint, OUT let_in uuid[], OUT later text[]
 ) LANGUAGE plpgsql
@@ -120,12 +121,16 @@ DECLARE
     batch CONSTANT bigint := 1000;
     endless CONSTANT bigint := 4611686018427387904;
     kind CONSTANT text := split_part(names[1], ':', 1) || ':';
-    locked bigint;
-    rated text[];  -- the limits that have a rate
-    suspect boolean[];  -- here and below, one for each gate
+    was record;  -- the gates as they are found: here and below, one value for each
+    knocked text[];
+    suspect boolean[];
     concurrency bigint[];
     starts bigint[];
     length bigint[];
+    rates text[];  -- the limits that have one
+    holding bigint[];
+    started bigint[];  -- how many starts count, and when the first of them ceases to
+    ends bigint[];
     free bigint[];
     passed bigint[];
 BEGIN
@@ -133,9 +138,9 @@ BEGIN
         -- Who changes a limit looks at all its gates, and would not see one that is in the making:
         -- so it comes before that, or after. It holds the same lock for itself (`lock_records`), and
         -- then waits for gates: so what is missing is made before any is locked.
-        IF EXISTS (SELECT FROM unnest(names) AS given (gate) WHERE NOT EXISTS (
-            SELECT FROM windlass_gate AS gate WHERE gate.gate = given.gate
-        )) THEN
+        IF cardinality(names) > (
+            SELECT count(*) FROM windlass_gate AS gate WHERE gate.gate = ANY (names)
+        ) THEN
             PERFORM pg_advisory_xact_lock_shared(locks.number) FROM (
                 SELECT DISTINCT windlass_number(
                     'record', 'limit', split_part(given.gate, chr(31), 1)) AS number
@@ -143,137 +148,201 @@ BEGIN
             ) AS locks;
             INSERT INTO windlass_gate (gate) SELECT unnest(names) ON CONFLICT DO NOTHING;
         END IF;
-        SELECT count(*) INTO locked FROM (
-            SELECT FROM windlass_gate AS gate WHERE gate.gate = ANY (names)
-            ORDER BY gate.gate FOR NO KEY UPDATE
+        SELECT array_agg(holding) AS holding, array_agg(checked_at) AS checked_at,
+            array_agg(look_at) AS look_at, array_agg(idle_at) AS idle_at
+        INTO was FROM (
+            SELECT holding, checked_at, look_at, idle_at FROM windlass_gate AS gate
+            WHERE gate.gate = ANY (names) ORDER BY gate.gate FOR NO KEY UPDATE
         ) AS gates;
-        EXIT WHEN locked = cardinality(names);  -- else one was dropped meanwhile
+        EXIT WHEN cardinality(was.holding) = cardinality(names);  -- else one was dropped meanwhile
     END LOOP;
     -- What is heard of by now is seen by all that follows.
-    WITH knocked AS (
+    WITH knock AS (
         DELETE FROM windlass_knock AS knock WHERE knock.gate = ANY (names) RETURNING knock.gate
     )
-    UPDATE windlass_gate AS gate SET checked_at = windlass_open.now
-    WHERE gate.gate = ANY (names) AND (
-        gate.checked_at <= windlass_open.now - 1000000 OR gate.checked_at > windlass_open.now
-        OR gate.gate IN (SELECT gate FROM knocked)
-    );
-    SELECT array_agg(checked_at = windlass_open.now ORDER BY place),
-        array_agg(DISTINCT split_part(gate, chr(31), 1)) FILTER (WHERE facts ->> 'starts' <> ''),
-        array_agg((facts ->> 'concurrency')::bigint ORDER BY place),
-        array_agg((facts ->> 'starts')::bigint ORDER BY place),
-        array_agg(coalesce(round((facts ->> 'period')::numeric * 1000000), 0)::bigint
-            ORDER BY place)
-    INTO suspect, rated, concurrency, starts, length FROM (
-        SELECT gate, place, (
-            SELECT checked_at FROM windlass_gate AS found WHERE found.gate = given.gate
-        ) AS checked_at, (
-            SELECT convert_from(record.value, 'UTF8')::jsonb FROM windlass_record AS record
-            WHERE record.kind = 'limit' AND record.key = split_part(gate, chr(31), 1)
+    SELECT array_agg(gate) INTO knocked FROM knock;
+    WITH limits AS MATERIALIZED (
+        SELECT name, (facts ->> 'concurrency')::bigint AS concurrency,
+            (facts ->> 'starts')::bigint AS starts,
+            coalesce(round((facts ->> 'period')::numeric * 1000000), 0)::bigint AS length
+        FROM (
+            SELECT DISTINCT split_part(given.gate, chr(31), 1) AS name
+            FROM unnest(names) AS given (gate)
+        ) AS each LEFT JOIN LATERAL (
+            SELECT convert_from(record.value, 'UTF8')::jsonb AS facts
+            FROM windlass_record AS record
+            WHERE record.kind = 'limit' AND record.key = each.name
                 AND (record.expires_at IS NULL OR record.expires_at > windlass_open.now)
-        ) AS facts
-        FROM unnest(names) WITH ORDINALITY AS given (gate, place) OFFSET 0
-    ) AS limits;
+            LIMIT 1
+        ) AS record ON true
+    )
+    SELECT array_agg(coalesce(checked_at <= windlass_open.now - 1000000
+            OR checked_at > windlass_open.now OR gate = ANY (knocked), false) ORDER BY place),
+        array_agg(limits.concurrency ORDER BY place), array_agg(limits.starts ORDER BY place),
+        array_agg(limits.length ORDER BY place),
+        coalesce(array_agg(limits.name) FILTER (WHERE limits.starts IS NOT NULL), '{}')
+    INTO suspect, concurrency, starts, length, rates
+    FROM unnest(names, was.checked_at) WITH ORDINALITY AS given (gate, checked_at, place), limits
+    WHERE limits.name = split_part(given.gate, chr(31), 1);
 
-    IF num_nonnulls(VARIADIC starts) > 0 THEN  -- as soon as a start is known, it is noted
-        UPDATE windlass_pass AS pass SET started_at = job.started_at FROM windlass_job AS job
-        WHERE pass.gate = ANY (names) AND pass.started_at IS NULL
-            AND job.n = ANY (ARRAY[pass.n]) AND job.fence = pass.fence
-            AND job.started_at IS NOT NULL;
-        UPDATE windlass_pass AS pass SET started_at = pass.at
-        WHERE pass.gate = ANY (names) AND pass.started_at IS NULL AND NOT EXISTS (
-            SELECT FROM windlass_job AS job WHERE job.n = ANY (ARRAY[pass.n])
-        );
+    IF rates <> '{}' AND true = ANY (suspect) THEN  -- starts that no claim has noted
+        UPDATE windlass_pass AS pass SET rated = true, started_at = known.started_at
+        FROM (
+            SELECT pass.gate, pass.n, pass.fence, pass.rated, CASE
+                WHEN pass.started_at IS NOT NULL THEN pass.started_at
+                WHEN job.n IS NULL THEN pass.at
+                WHEN job.fence = pass.fence THEN job.started_at END AS started_at
+            FROM windlass_pass AS pass LEFT JOIN LATERAL (
+                SELECT n, fence, started_at FROM windlass_job AS job WHERE job.n = pass.n LIMIT 1
+            ) AS job ON true
+            WHERE pass.gate = ANY (ARRAY(
+                SELECT gate FROM unnest(names, suspect, starts) AS given (gate, suspect, starts)
+                WHERE given.suspect AND given.starts IS NOT NULL
+            )) AND (NOT pass.rated OR pass.started_at IS NULL) OFFSET 0
+        ) AS known
+        WHERE (NOT known.rated OR known.started_at IS NOT NULL)
+            AND pass.gate = ANY (ARRAY[known.gate]) AND pass.n = ANY (ARRAY[known.n])
+            AND pass.fence = ANY (ARRAY[known.fence]);
     END IF;
-    DELETE FROM windlass_pass WHERE ctid = ANY (ARRAY(
-        SELECT pass.ctid_ FROM unnest(left_gate, gone) AS given (gate, n), LATERAL (
-            SELECT pass.ctid AS ctid_ FROM windlass_pass AS pass, LATERAL (
-                SELECT fence, state, gate FROM windlass_job AS job WHERE job.n = pass.n LIMIT 1
-            ) AS job
-            WHERE pass.gate = given.gate AND pass.n = given.n
-                AND NOT windlass_holds(pass.fence, job.fence, job.state, job.gate)
-            OFFSET 0
-        ) AS pass
-        WHERE given.n IS NOT NULL AND starts_with(given.gate, kind)
-            AND split_part(given.gate, chr(31), 1) <> ALL (coalesce(rated, '{}'))
-    ));
+    -- A start counts, however soon its job has ended.
+    WITH over AS (
+        DELETE FROM windlass_pass WHERE ctid = ANY (ARRAY(
+            SELECT pass.ctid_ FROM unnest(left_gate, gone) AS given (gate, n), LATERAL (
+                SELECT pass.ctid AS ctid_ FROM windlass_pass AS pass, LATERAL (
+                    SELECT fence, state, gate FROM windlass_job AS job WHERE job.n = pass.n LIMIT 1
+                ) AS job
+                WHERE pass.gate = given.gate AND pass.n = given.n
+                    AND NOT windlass_holds(pass.fence, job.fence, job.state, job.gate)
+                    AND (pass.started_at IS NULL OR split_part(given.gate, chr(31), 1) <> ALL (rates))
+                OFFSET 0
+            ) AS pass
+            WHERE given.n IS NOT NULL AND starts_with(given.gate, kind)
+        )) RETURNING gate
+    )
+    SELECT array_agg(held ORDER BY gate) INTO holding FROM (
+        SELECT gate, sum(held)::bigint AS held FROM (
+            SELECT gate, -1 AS held FROM over
+            UNION ALL
+            SELECT gate COLLATE "C", held FROM unnest(names, was.holding) AS given (gate, held)
+        ) AS each GROUP BY gate
+    ) AS gates;
+    IF rates <> '{}' OR true = ANY (suspect) THEN
+        SELECT * INTO holding, started, ends
+        FROM windlass_count_passes(names, suspect, concurrency, starts, length, holding, now);
+    END IF;
+    free := ARRAY(
+        SELECT CASE WHEN num_nonnulls(most, rate) = 0 THEN endless
+            ELSE greatest(0, least(most - held, rate - begun)) END
+        FROM unnest(concurrency, starts, holding, started) AS given (most, rate, held, begun)
+    );
+    IF 0 < ANY (free) THEN
+        SELECT * INTO let_in, later, passed FROM windlass_let_in(names, ARRAY(
+            SELECT least(room, batch) FROM unnest(free) AS given (room)
+        ), concurrency, starts, now);
+    ELSE
+        let_in := '{}';
+        later := '{}';
+        passed := array_fill(0::bigint, ARRAY[cardinality(names)]);
+    END IF;
+
+    -- Where there is no room left, somebody's leaving brings it up; unless a start's end does.
+    UPDATE windlass_gate AS gate SET look_at = news.look_at, idle_at = news.idle_at,
+        holding = news.holding, checked_at = news.checked_at
+    FROM (
+        SELECT known.*, CASE
+            WHEN known.waits IS NOT TRUE THEN NULL
+            -- there were too many, or somebody has one of them
+            WHEN known.may_pass THEN windlass_open.now
+            WHEN known.full AND known.starts = known.started
+                THEN least(known.ends, windlass_open.now + known.length)
+            WHEN known.full AND known.starts < known.started
+                THEN windlass_next_start(known.gate, known.starts, known.length, now)
+            END AS look_at, CASE
+            WHEN known.waits IS NULL THEN known.idled_at
+            WHEN known.waits THEN NULL
+            WHEN known.idled_at > windlass_open.now THEN known.idled_at
+            ELSE windlass_open.now + greatest(known.length, 60000000) END AS idle_at
+        FROM (
+            SELECT given.gate, given.looked_at, given.idled_at, given.held, given.starts,
+                given.length, given.ends, given.started + given.passed AS started,
+                given.passed >= given.free AS full,
+                CASE WHEN num_nonnulls(given.most, given.starts) = 0 THEN given.holding
+                    ELSE given.holding + given.passed END AS holding,
+                CASE WHEN given.suspect THEN windlass_open.now ELSE given.checked END AS checked_at,
+                given.suspect,
+                CASE WHEN given.passed < given.free OR given.starts IS NOT NULL THEN EXISTS (
+                    SELECT FROM windlass_parked AS parked WHERE parked.gate = given.gate
+                ) END AS waits,
+                given.passed < given.free AND EXISTS (
+                    SELECT FROM windlass_parked AS parked WHERE parked.gate = given.gate
+                        AND (parked.expires_at IS NULL OR parked.expires_at > windlass_open.now)
+                ) AS may_pass
+            FROM unnest(names, was.look_at, was.idle_at, was.holding, was.checked_at, concurrency,
+                starts, length, holding, started, ends, free, passed, suspect
+            ) AS given (gate, looked_at, idled_at, held, checked, most, starts, length, holding,
+                started, ends, free, passed, suspect)
+        ) AS known
+    ) AS news
+    WHERE gate.gate = ANY (ARRAY[news.gate]) AND (news.suspect
+        OR news.look_at IS DISTINCT FROM news.looked_at
+        OR news.idle_at IS DISTINCT FROM news.idled_at OR news.holding <> news.held);
+END
+$$;
+
+-- What all passes of these gates are worth, where they are suspect or there is a rate; the others
+-- are as they were. What counts no more goes.
+CREATE FUNCTION windlass_count_passes(
+    names text[], suspect boolean[], concurrency bigint[], starts bigint[], length bigint[],
+    INOUT holding bigint[], now bigint, OUT started bigint[], OUT ends bigint[]
+) LANGUAGE plpgsql
+AS $$
+#variable_conflict use_column
+BEGIN
     WITH seen AS MATERIALIZED (
-        SELECT limits.place, limits.starts, limits.length, pass.ctid_, pass.started_at,
-            NOT pass.looked OR coalesce((
+        SELECT limits.place, limits.most, limits.rate, pass.ctid_, pass.until, NOT pass.looked
+            OR coalesce((
                 SELECT windlass_holds(pass.fence, job.fence, job.state, job.gate)
                 FROM windlass_job AS job WHERE job.n = pass.n
             ), false) AS holds
         FROM unnest(names, suspect, concurrency, starts, length) WITH ORDINALITY
-            AS limits (gate, suspect, concurrency, starts, length, place),
+            AS limits (gate, suspect, most, rate, length, place),
         LATERAL (
-            SELECT pass.ctid AS ctid_, pass.n, pass.fence, pass.started_at,
-                limits.suspect OR limits.starts IS NOT NULL
-                    AND (limits.concurrency IS NOT NULL OR pass.started_at IS NULL) AS looked
+            SELECT pass.ctid AS ctid_, pass.n, pass.fence, pass.started_at + limits.length AS until,
+                limits.suspect OR limits.most IS NOT NULL OR coalesce(
+                    pass.started_at + limits.length <= windlass_count_passes.now, false) AS looked
             FROM windlass_pass AS pass WHERE pass.gate = limits.gate OFFSET 0
         ) AS pass
+        WHERE limits.suspect OR limits.rate IS NOT NULL
     ),
     judged AS MATERIALIZED (
-        SELECT place, ctid_, holds, holds OR (starts IS NOT NULL AND started_at + length > now)
-                AS counts,
-            starts IS NOT NULL AND (started_at IS NULL AND holds OR started_at + length > now)
-                AS started
-        FROM seen, (SELECT windlass_open.now AS now) AS clock
+        SELECT place, ctid_, until, holds AND num_nonnulls(most, rate) > 0 AS holds,
+            rate IS NOT NULL AND coalesce(until > windlass_count_passes.now, holds) AS starts
+        FROM seen
     ),
     over AS (
         DELETE FROM windlass_pass WHERE ctid = ANY (ARRAY(
-            SELECT ctid_ FROM judged WHERE counts IS NOT TRUE
+            SELECT ctid_ FROM judged WHERE NOT holds AND NOT starts
         ))
     )
-    SELECT array_agg(CASE WHEN num_nonnulls(starts[place], concurrency[place]) = 0 THEN endless
-        ELSE greatest(0, least(concurrency[place] - holding, starts[place] - started)) END
-        ORDER BY place)
-    INTO free FROM (
-        SELECT place, count(*) FILTER (WHERE holds) AS holding,
-            count(*) FILTER (WHERE started) AS started
+    SELECT array_agg(CASE WHEN looked THEN held ELSE was END ORDER BY place),
+        array_agg(begun ORDER BY place), array_agg(first_end ORDER BY place)
+    INTO holding, started, ends FROM (
+        SELECT place, count(*) FILTER (WHERE holds) AS held, count(*) FILTER (WHERE starts) AS begun,
+            min(until) FILTER (WHERE starts) AS first_end, max(was) AS was,
+            bool_or(looked) AS looked
         FROM (
-            SELECT place, holds, started FROM judged
+            SELECT place, holds, starts, until, NULL::bigint AS was, NULL::boolean AS looked
+            FROM judged
             UNION ALL
-            SELECT place, NULL, NULL FROM generate_subscripts(names, 1) AS place
+            SELECT place, NULL, NULL, NULL, was, suspect OR rate IS NOT NULL
+            FROM unnest(holding, suspect, starts) WITH ORDINALITY
+                AS given (was, suspect, rate, place)
         ) AS passes GROUP BY place
     ) AS counts;
-
-    SELECT * INTO let_in, later, passed FROM windlass_let_in(names, ARRAY(
-        SELECT least(room, batch) FROM unnest(free) AS given (room)
-    ), ARRAY(
-        SELECT num_nonnulls(most, rate) > 0 FROM unnest(concurrency, starts) AS given (most, rate)
-    ), now);
-
-    UPDATE windlass_gate AS gate SET look_at = news.look_at, idle_at = news.idle_at
-    FROM (
-        SELECT known.gate, CASE
-            WHEN NOT known.waits THEN NULL
-            -- there were too many, or somebody has one of them
-            WHEN passed[known.place] < free[known.place] AND known.may_pass THEN windlass_open.now
-            WHEN starts[known.place] IS NOT NULL AND passed[known.place] >= free[known.place]
-                THEN windlass_next_start(known.gate, starts[known.place], length[known.place], now)
-            END AS look_at, CASE
-            WHEN known.waits THEN NULL
-            WHEN known.idle_at > windlass_open.now THEN known.idle_at
-            ELSE windlass_open.now + greatest(length[known.place], 60000000) END AS idle_at
-        FROM (
-            SELECT given.gate, given.place, gate.idle_at, EXISTS (
-                SELECT FROM windlass_parked AS parked WHERE parked.gate = given.gate
-            ) AS waits, EXISTS (
-                SELECT FROM windlass_parked AS parked WHERE parked.gate = given.gate
-                    AND (parked.expires_at IS NULL OR parked.expires_at > windlass_open.now)
-            ) AS may_pass
-            FROM unnest(names) WITH ORDINALITY AS given (gate, place), LATERAL (
-                SELECT idle_at FROM windlass_gate AS gate WHERE gate.gate = given.gate LIMIT 1
-            ) AS gate
-        ) AS known
-    ) AS news
-    WHERE gate.gate = ANY (ARRAY[news.gate]) AND (gate.look_at IS DISTINCT FROM news.look_at
-        OR gate.idle_at IS DISTINCT FROM news.idle_at);
 END
 $$;
 
--- When a rate lets the next one pass: core's `room`. NULL if it does so now, and only somebody's end
--- makes room: a job that runs for longer than the period holds a pass, though its start counts no more.
+-- When a rate that was lowered lets the next one pass: core's `room`.
 CREATE FUNCTION windlass_next_start(gate text, starts bigint, length bigint, now bigint)
 RETURNS bigint LANGUAGE plpgsql
 AS $$
@@ -296,16 +365,18 @@ $$;
 -- Nobody is waited for: who is held by somebody's open transaction is passed by, and the sweep looks
 -- again.
 CREATE FUNCTION windlass_let_in(
-    names text[], most bigint[], limited boolean[], now bigint,
+    names text[], most bigint[], concurrency bigint[], starts bigint[], now bigint,
     OUT let_in uuid[], OUT later text[], OUT passed bigint[]
 ) LANGUAGE plpgsql
 AS $$
 #variable_conflict use_column
 BEGIN
     WITH picked AS MATERIALIZED (
-        SELECT first.*, given.gate AS passes, given.number, given.limited,
+        SELECT first.*, given.gate AS passes, given.number, given.rate IS NOT NULL AS rated,
+            num_nonnulls(given.concurrency, given.rate) > 0 AS limited,
             row_number() OVER () AS place
-        FROM unnest(names, most, limited) WITH ORDINALITY AS given (gate, most, limited, number),
+        FROM unnest(names, most, concurrency, starts) WITH ORDINALITY
+            AS given (gate, most, concurrency, rate, number),
         LATERAL (
             SELECT job.*, parked.ctid AS ctid_, parked.position
             FROM windlass_parked AS parked, LATERAL (
@@ -321,41 +392,73 @@ BEGIN
         ) AS first
     ),
     passing AS (
-        INSERT INTO windlass_pass (gate, n, fence, at)
-        SELECT passes, n, fence + 1, windlass_let_in.now FROM picked WHERE limited
+        INSERT INTO windlass_pass (gate, n, fence, at, rated)
+        SELECT passes, n, fence + 1, windlass_let_in.now, rated FROM picked WHERE limited
     ),
     left_gate AS (
         DELETE FROM windlass_parked WHERE ctid = ANY (ARRAY(SELECT ctid_ FROM picked))
     ),
     moving AS MATERIALIZED (
-        SELECT ranked.*, CASE WHEN limit_key IS NOT NULL AND rank = 1
-            THEN windlass_turn(queue, next, priority, limit_key) END AS turn
+        SELECT moving.*, CASE WHEN next IS NULL THEN queue END AS line,
+            CASE WHEN next IS NULL THEN nextval('windlass_serial') ELSE position END AS arrival
         FROM (
-            SELECT arrived.*, row_number() OVER (
-                PARTITION BY next, CASE WHEN next IS NULL THEN queue END, priority, limit_key
-                ORDER BY place
-            ) AS rank FROM (
-                SELECT picked.*, next.gate AS next, CASE WHEN next.gate IS NULL
-                    THEN nextval('windlass_serial') ELSE position END AS arrival
-                FROM picked, LATERAL (
-                    SELECT picked.gates[array_position(picked.gates, picked.passes) + 1] AS gate
-                ) AS next OFFSET 0
-            ) AS arrived
-        ) AS ranked
+            SELECT picked.*, gates[array_position(gates, passes) + 1] AS next FROM picked
+            ORDER BY place OFFSET 0
+        ) AS moving
+    ),
+    -- Where each line begins that somebody with a key comes into, or will.
+    lines AS MATERIALIZED (
+        SELECT next, line, priority, min(place) AS place,
+            (array_agg(arrival ORDER BY place))[1] AS arrival, CASE WHEN next IS NULL THEN (
+                SELECT position FROM windlass_line AS old
+                WHERE old.queue = moving.line AND old.priority = moving.priority
+                ORDER BY old.queue, old.priority DESC, old.position, old.id LIMIT 1
+            ) ELSE (
+                SELECT position FROM windlass_parked AS old
+                WHERE old.gate = moving.next AND old.priority = moving.priority
+                ORDER BY old.gate, old.priority DESC, old.position, old.id LIMIT 1
+            ) END AS first
+        FROM moving GROUP BY next, line, priority HAVING count(limit_key) > 0
     ),
     placed AS MATERIALIZED (
-        SELECT moving.*, CASE WHEN limit_key IS NULL THEN arrival
-            ELSE 2 * (rank - 1) + coalesce(max(turn) OVER same_key, CASE
-                WHEN min(place) OVER same_key = min(place) OVER same_line THEN arrival_of_first
-                ELSE arrival_of_first + 1 END) END AS becomes
+        SELECT n, next, state, expires_at, number, arrival AS becomes FROM moving
+        WHERE limit_key IS NULL
+        UNION ALL
+        SELECT n, next, state, expires_at, number,
+            first_value(turn) OVER (PARTITION BY next, line, priority, limit_key ORDER BY place)
+                + 2 * (rank - 1)
         FROM (
-            SELECT moving.*, CASE WHEN next IS NULL THEN queue END AS line, first_value(arrival)
-                OVER (PARTITION BY next, CASE WHEN next IS NULL THEN queue END, priority
-                    ORDER BY place) AS arrival_of_first
-            FROM moving
-        ) AS moving
-        WINDOW same_line AS (PARTITION BY next, line, priority),
-            same_key AS (PARTITION BY next, line, priority, limit_key)
+            SELECT known.*, CASE WHEN rank = 1 THEN (
+                SELECT CASE
+                    WHEN lines.first IS NULL
+                        THEN lines.arrival + (known.place > lines.place)::integer
+                    WHEN known.last IS NULL THEN lines.first + 1
+                    ELSE greatest(lines.first, known.last + 2) END
+                FROM lines WHERE lines.priority = known.priority
+                    AND lines.line IS NOT DISTINCT FROM known.line
+                    AND lines.next IS NOT DISTINCT FROM known.next
+            ) END AS turn
+            FROM (
+                SELECT ranked.*, CASE WHEN rank > 1 THEN NULL WHEN next IS NULL THEN (
+                    SELECT position FROM windlass_line AS old
+                    WHERE old.queue = ranked.line AND old.priority = ranked.priority
+                        AND old.limit_key = ranked.limit_key AND old.limit_key IS NOT NULL
+                    ORDER BY old.queue DESC, old.priority DESC, old.limit_key DESC,
+                        old.position DESC LIMIT 1
+                ) ELSE (
+                    SELECT position FROM windlass_parked AS old
+                    WHERE old.gate = ranked.next AND old.priority = ranked.priority
+                        AND old.limit_key = ranked.limit_key AND old.limit_key IS NOT NULL
+                    ORDER BY old.gate DESC, old.priority DESC, old.limit_key DESC,
+                        old.position DESC LIMIT 1
+                ) END AS last
+                FROM (
+                    SELECT moving.*, row_number() OVER (
+                        PARTITION BY next, line, priority, limit_key ORDER BY place
+                    ) AS rank FROM moving WHERE limit_key IS NOT NULL
+                ) AS ranked OFFSET 0
+            ) AS known
+        ) AS turned
     ),
     job AS (
         UPDATE windlass_job AS job SET

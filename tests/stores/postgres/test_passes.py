@@ -1,0 +1,128 @@
+"""The count of passes that a gate keeps, and the starts that claims note with them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+from tests.stores.postgres.integrity import contradictions
+from tests.stores.postgres.server import execute
+
+from windlass.core.gate import LIMIT
+from windlass.core.outcome import Released
+from windlass.core.state import State
+from windlass.stores.postgres import PostgresStore
+from windlass.testing.clock import VirtualClock
+from windlass.testing.conformance.limiting import KEYS, QUEUE, TASK, end_all, put_in, set_limit
+from windlass.testing.factories import cancel_one, claim_all, get_one, settle_one, sweep_all
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+async def store(postgres_url: str, clock: VirtualClock) -> AsyncIterator[PostgresStore]:
+    async with PostgresStore(postgres_url, clock=clock) as made:
+        yield made
+
+
+async def count_as(url: str, number: int) -> None:
+    await execute(url, f"UPDATE windlass_gate SET holding = {number}")
+
+
+async def test_a_gate_that_counts_too_many_lets_in_again_within_a_second(
+    store: PostgresStore, postgres_url: str, clock: VirtualClock
+) -> None:
+    await set_limit(store, QUEUE, concurrency=2)
+    rows = await put_in(store, 6)
+    first, second = await claim_all(store)
+    await count_as(postgres_url, 7)
+    await end_all(store, [first])
+    assert await claim_all(store) == []
+    clock.advance(1)
+    await end_all(store, [second])
+    assert [row.id for row in await claim_all(store)] == [row.id for row in rows[2:4]]
+    assert await contradictions(postgres_url) == {}
+
+
+async def test_a_gate_that_counts_too_few_stops_within_a_second(
+    store: PostgresStore, postgres_url: str, clock: VirtualClock
+) -> None:
+    await set_limit(store, QUEUE, concurrency=2)
+    await put_in(store, 2)
+    await count_as(postgres_url, 0)
+    clock.advance(1)
+    assert [row.state for row in await put_in(store, 2)] == [State.CREATED] * 2
+    assert await contradictions(postgres_url) == {}
+
+
+async def test_each_way_to_leave_is_counted_once(store: PostgresStore, postgres_url: str) -> None:
+    """The clock stands still: nothing is counted anew."""
+    await set_limit(store, KEYS, concurrency=3)
+    await set_limit(store, QUEUE, concurrency=4)
+    rows = await put_in(store, 5, limit_key="ada") + await put_in(store, 5, limit_key="bob")
+    assert await contradictions(postgres_url) == {}
+    one, two, three, four = await claim_all(store)
+    await end_all(store, [one])
+    await settle_one(store, two, Released())
+    await cancel_one(store, three.id)
+    await end_all(store, [await get_one(store, three.id)])
+    assert await contradictions(postgres_url) == {}
+    for row in rows:  # in line, at either gate, or running
+        await cancel_one(store, row.id)
+    assert await contradictions(postgres_url) == {}
+    await end_all(store, [four])
+    assert await contradictions(postgres_url) == {}
+    [wide] = await store.gates([QUEUE])
+    assert (wide.waiting, wide.holding) == (0, 0)
+    assert len(await claim_all(store)) == 0
+    assert [row.state for row in await put_in(store, 4)] == [State.QUEUED] * 4
+
+
+async def test_a_rate_that_is_set_later_counts_who_has_started_and_who_has_not(
+    store: PostgresStore, postgres_url: str, clock: VirtualClock
+) -> None:
+    await set_limit(store, TASK, concurrency=3)
+    rows = await put_in(store, 5)
+    [running] = await claim_all(store, limit=1)
+    clock.advance(5)
+    await set_limit(store, TASK, starts=3, period=10)
+    assert [row.id for row in await claim_all(store, limit=1)] == [rows[1].id]  # nobody looked yet
+    await end_all(store, [running])
+    assert await claim_all(store) == [await get_one(store, rows[2].id)]
+    clock.advance(5)
+    await sweep_all(store)  # of three starts, the first counts no more
+    assert [row.id for row in await claim_all(store)] == [rows[3].id]
+    clock.advance(5)
+    await sweep_all(store)
+    assert [row.id for row in await claim_all(store)] == [rows[4].id]
+    assert await contradictions(postgres_url) == {}
+
+
+async def test_a_rate_becomes_a_concurrency_and_starts_count_no_more(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    await set_limit(store, TASK, starts=2, period=3600)
+    rows = await put_in(store, 5)
+    await end_all(store, await claim_all(store))
+    assert await claim_all(store) == []
+    await set_limit(store, TASK, concurrency=2)
+    await sweep_all(store)
+    assert [row.id for row in await claim_all(store)] == [row.id for row in rows[2:4]]
+    assert await contradictions(postgres_url) == {}
+
+
+async def test_whoever_passed_before_a_limit_was_lifted_does_not_count_in_the_next(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    await set_limit(store, TASK, concurrency=1)
+    rows = await put_in(store, 3)
+    await claim_all(store)
+    await store.delete_records(LIMIT, [TASK])
+    await sweep_all(store)
+    assert [row.id for row in await claim_all(store)] == [row.id for row in rows[1:]]
+    await set_limit(store, TASK, concurrency=1)
+    assert [row.state for row in await put_in(store, 2)] == [State.QUEUED, State.CREATED]
+    assert await execute(postgres_url, "SELECT FROM windlass_pass") == [()]
