@@ -305,8 +305,14 @@ lease AS (
 noted AS (
     UPDATE windlass_pass AS pass SET started_at = job.started_at
     FROM job, unnest(job.gates) AS its (gate)
-    WHERE pass.gate = ANY (ARRAY[its.gate]) AND pass.n = ANY (ARRAY[job.n])
-        AND pass.fence = ANY (ARRAY[job.fence]) AND pass.rated
+    WHERE its.gate = ANY (ARRAY(
+        SELECT given.gate FROM (
+            SELECT DISTINCT each.gate FROM job, unnest(job.gates) AS each (gate)
+        ) AS given, LATERAL (
+            SELECT FROM windlass_gate AS gate WHERE gate.gate = given.gate AND gate.rated LIMIT 1
+        ) AS rated
+    )) AND pass.gate = ANY (ARRAY[its.gate]) AND pass.n = ANY (ARRAY[job.n])
+        AND pass.fence = ANY (ARRAY[job.fence])
 ),
 started AS (
     DELETE FROM windlass_waiting AS waiting USING job

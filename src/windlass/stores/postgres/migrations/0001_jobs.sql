@@ -161,12 +161,14 @@ CREATE INDEX windlass_parked_turn ON windlass_parked (gate, priority, limit_key,
 -- Gates, to be locked by whoever lets somebody in. `look_at`: when somebody who waits may pass,
 -- though nobody's end brings it up. `idle_at`: when nothing will be left of it, for nobody waits.
 -- `holding`: how many passes it has, unless there is a rate, for which they are read each time.
--- `checked_at`: when all passes were last compared with their jobs, and counted.
+-- `rated`: whether claims have to note starts for it. `checked_at`: when all passes were last compared
+-- with their jobs, and counted.
 CREATE TABLE windlass_gate (
     gate text COLLATE "C" NOT NULL,
     look_at bigint,
     idle_at bigint,
     holding bigint NOT NULL DEFAULT 0,
+    rated boolean NOT NULL DEFAULT false,
     checked_at bigint NOT NULL DEFAULT 0,
     CONSTRAINT windlass_gate_key PRIMARY KEY (gate)
 ) WITH (fillfactor = 50);
@@ -181,7 +183,6 @@ CREATE TABLE windlass_pass (
     n bigint NOT NULL,
     fence bigint NOT NULL,
     at bigint NOT NULL,
-    rated boolean NOT NULL,
     started_at bigint,
     CONSTRAINT windlass_pass_key PRIMARY KEY (gate, n, fence)
 ) WITH (

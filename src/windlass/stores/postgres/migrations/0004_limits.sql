@@ -186,11 +186,9 @@ BEGIN
     WHERE limits.name = split_part(given.gate, chr(31), 1);
 
     IF rates <> '{}' AND true = ANY (suspect) THEN  -- starts that no claim has noted
-        UPDATE windlass_pass AS pass SET rated = true, started_at = known.started_at
+        UPDATE windlass_pass AS pass SET started_at = known.started_at
         FROM (
-            SELECT pass.gate, pass.n, pass.fence, pass.rated, CASE
-                WHEN pass.started_at IS NOT NULL THEN pass.started_at
-                WHEN job.n IS NULL THEN pass.at
+            SELECT pass.gate, pass.n, pass.fence, CASE WHEN job.n IS NULL THEN pass.at
                 WHEN job.fence = pass.fence THEN job.started_at END AS started_at
             FROM windlass_pass AS pass LEFT JOIN LATERAL (
                 SELECT n, fence, started_at FROM windlass_job AS job WHERE job.n = pass.n LIMIT 1
@@ -198,9 +196,9 @@ BEGIN
             WHERE pass.gate = ANY (ARRAY(
                 SELECT gate FROM unnest(names, suspect, starts) AS given (gate, suspect, starts)
                 WHERE given.suspect AND given.starts IS NOT NULL
-            )) AND (NOT pass.rated OR pass.started_at IS NULL) OFFSET 0
+            )) AND pass.started_at IS NULL OFFSET 0
         ) AS known
-        WHERE (NOT known.rated OR known.started_at IS NOT NULL)
+        WHERE known.started_at IS NOT NULL
             AND pass.gate = ANY (ARRAY[known.gate]) AND pass.n = ANY (ARRAY[known.n])
             AND pass.fence = ANY (ARRAY[known.fence]);
     END IF;
@@ -209,11 +207,14 @@ BEGIN
         DELETE FROM windlass_pass WHERE ctid = ANY (ARRAY(
             SELECT pass.ctid_ FROM unnest(left_gate, gone) AS given (gate, n), LATERAL (
                 SELECT pass.ctid AS ctid_ FROM windlass_pass AS pass, LATERAL (
-                    SELECT fence, state, gate FROM windlass_job AS job WHERE job.n = pass.n LIMIT 1
+                    SELECT fence, state, gate, started_at FROM windlass_job AS job
+                    WHERE job.n = pass.n LIMIT 1
                 ) AS job
                 WHERE pass.gate = given.gate AND pass.n = given.n
                     AND NOT windlass_holds(pass.fence, job.fence, job.state, job.gate)
-                    AND (pass.started_at IS NULL OR split_part(given.gate, chr(31), 1) <> ALL (rates))
+                    AND (split_part(given.gate, chr(31), 1) <> ALL (rates)
+                        OR pass.started_at IS NULL
+                        AND (job.fence < pass.fence OR job.started_at IS NULL))
                 OFFSET 0
             ) AS pass
             WHERE given.n IS NOT NULL AND starts_with(given.gate, kind)
@@ -238,7 +239,10 @@ BEGIN
     IF 0 < ANY (free) THEN
         SELECT * INTO let_in, later, passed FROM windlass_let_in(names, ARRAY(
             SELECT least(room, batch) FROM unnest(free) AS given (room)
-        ), concurrency, starts, now);
+        ), ARRAY(
+            SELECT num_nonnulls(most, rate) > 0
+            FROM unnest(concurrency, starts) AS given (most, rate)
+        ), now);
     ELSE
         let_in := '{}';
         later := '{}';
@@ -247,7 +251,7 @@ BEGIN
 
     -- Where there is no room left, somebody's leaving brings it up; unless a start's end does.
     UPDATE windlass_gate AS gate SET look_at = news.look_at, idle_at = news.idle_at,
-        holding = news.holding, checked_at = news.checked_at
+        holding = news.holding, checked_at = news.checked_at, rated = news.starts IS NOT NULL
     FROM (
         SELECT known.*, CASE
             WHEN known.waits IS NOT TRUE THEN NULL
@@ -365,18 +369,16 @@ $$;
 -- Nobody is waited for: who is held by somebody's open transaction is passed by, and the sweep looks
 -- again.
 CREATE FUNCTION windlass_let_in(
-    names text[], most bigint[], concurrency bigint[], starts bigint[], now bigint,
+    names text[], most bigint[], limited boolean[], now bigint,
     OUT let_in uuid[], OUT later text[], OUT passed bigint[]
 ) LANGUAGE plpgsql
 AS $$
 #variable_conflict use_column
 BEGIN
     WITH picked AS MATERIALIZED (
-        SELECT first.*, given.gate AS passes, given.number, given.rate IS NOT NULL AS rated,
-            num_nonnulls(given.concurrency, given.rate) > 0 AS limited,
+        SELECT first.*, given.gate AS passes, given.number, given.limited,
             row_number() OVER () AS place
-        FROM unnest(names, most, concurrency, starts) WITH ORDINALITY
-            AS given (gate, most, concurrency, rate, number),
+        FROM unnest(names, most, limited) WITH ORDINALITY AS given (gate, most, limited, number),
         LATERAL (
             SELECT job.*, parked.ctid AS ctid_, parked.position
             FROM windlass_parked AS parked, LATERAL (
@@ -392,8 +394,8 @@ BEGIN
         ) AS first
     ),
     passing AS (
-        INSERT INTO windlass_pass (gate, n, fence, at, rated)
-        SELECT passes, n, fence + 1, windlass_let_in.now, rated FROM picked WHERE limited
+        INSERT INTO windlass_pass (gate, n, fence, at)
+        SELECT passes, n, fence + 1, windlass_let_in.now FROM picked WHERE limited
     ),
     left_gate AS (
         DELETE FROM windlass_parked WHERE ctid = ANY (ARRAY(SELECT ctid_ FROM picked))
@@ -486,9 +488,10 @@ BEGIN
         FROM job WHERE job.gate IS NOT NULL
     ),
     left_aside AS (
-        DELETE FROM windlass_waiting AS waiting USING job
-        WHERE job.gate IS NULL AND waiting.queue = ANY (ARRAY[job.queue])
-            AND waiting.state = ANY (ARRAY[job.before]) AND waiting.n = ANY (ARRAY[job.n])
+        DELETE FROM windlass_waiting
+        WHERE queue = ANY (ARRAY(SELECT DISTINCT queue FROM job WHERE job.gate IS NULL))
+            AND state = ANY (ARRAY(SELECT DISTINCT before FROM job WHERE job.gate IS NULL))
+            AND n = ANY (ARRAY(SELECT n FROM job WHERE job.gate IS NULL))
     ),
     aside AS (
         INSERT INTO windlass_waiting (queue, state, n, at)
