@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.teeth import postgres
 from tests.teeth.mistake import caught_by, swap
 from tests.teeth.sql import spoil
 
@@ -9,6 +10,7 @@ from windlass.core import gate
 
 LIMITING = "tests/stores/test_sqlite.py::TestLimiting::"
 TURNS = "tests/stores/test_sqlite.py::TestTurns::"
+PASSES = "tests/stores/postgres/test_passes.py::"
 
 
 @caught_by(LIMITING + "test_what_was_let_in_and_has_not_started_counts")
@@ -39,3 +41,29 @@ def a_quick_success_lets_nobody_in() -> None:
 def first_come_first_served() -> None:
     """Jobs go in the order of their arrival: whoever brings a thousand keeps all others waiting."""
     swap(gate, "place", lambda key, arrival, first, last: arrival)
+
+
+# -- the count that a gate keeps on PostgreSQL
+
+
+@caught_by(PASSES + "test_a_gate_that_counts_too_many_lets_in_again_within_a_second")
+def a_count_is_believed_for_ever() -> None:
+    """A counter of slots that nobody compares with the jobs: once wrong, it stays so."""
+    postgres.migrated("checked_at <= windlass_open.now - 1000000", "checked_at = 0")
+
+
+@caught_by(PASSES + "test_each_way_to_leave_is_counted_once")
+def whoever_leaves_is_taken_off_unseen() -> None:
+    """Each end lowers the counter, also that of a job which never had a slot."""
+    postgres.migrated(
+        "SELECT gate, -1 AS held FROM over",
+        """SELECT given.gate COLLATE "C", -1 AS held
+                FROM unnest(left_gate, gone) AS given (gate, n)
+                WHERE given.n IS NOT NULL AND starts_with(given.gate, kind)""",
+    )
+
+
+@caught_by(PASSES + "test_a_claim_notes_the_start")
+def a_claim_notes_no_start() -> None:
+    """Starts are not noted when they happen: who counts them must find out about each later."""
+    postgres.spoil("claim", "AND gate.rated LIMIT 1", "AND false LIMIT 1")

@@ -40,10 +40,10 @@ def spoil(query: str, was: str, now: str) -> None:
 
 def migrated(was: str, now: str) -> None:
     """Change the schema that is made."""
-    first, *later = schema.MIGRATIONS
-    if was not in first.sql:
-        raise LookupError(f"{was!r} is not in the migration {first.name}")
-    swap(schema, "MIGRATIONS", (replace(first, sql=first.sql.replace(was, now)), *later))
+    if not any(was in step.sql for step in schema.MIGRATIONS):
+        raise LookupError(f"{was!r} is in no migration")
+    steps = tuple(replace(step, sql=step.sql.replace(was, now)) for step in schema.MIGRATIONS)
+    swap(schema, "MIGRATIONS", steps)
 
 
 # -- claim

@@ -81,6 +81,17 @@ async def test_each_way_to_leave_is_counted_once(store: PostgresStore, postgres_
     assert [row.state for row in await put_in(store, 4)] == [State.QUEUED] * 4
 
 
+async def test_a_claim_notes_the_start(
+    store: PostgresStore, postgres_url: str, clock: VirtualClock
+) -> None:
+    await set_limit(store, TASK, starts=2, period=10)
+    await put_in(store, 3)
+    clock.advance(0.5)
+    [row] = await claim_all(store, limit=1)
+    noted = "SELECT started_at FROM windlass_pass WHERE started_at IS NOT NULL"
+    assert [tuple(it) for it in await execute(postgres_url, noted)] == [(row.started_at,)]
+
+
 async def test_a_rate_that_is_set_later_counts_who_has_started_and_who_has_not(
     store: PostgresStore, postgres_url: str, clock: VirtualClock
 ) -> None:
