@@ -1,0 +1,180 @@
+/** Requests: what is sent, what is sent again, and what is told when it goes wrong. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Windlass, WindlassError } from "../windlass.js";
+import { JOB, setUp } from "./support/server.js";
+
+const key = (call) => call.headers["Idempotency-Key"];
+
+test("an enqueue is sent again with the key of the first try: one job", async () => {
+  const { client, server, clock } = setUp();
+  server.unreachable();
+  server.problem(503, {}, { "retry-after": "1" });
+  server.answers.push((call) => {
+    const job = { id: JOB, requestId: key(call), duplicate: true };
+    return new Response(JSON.stringify(job), { status: 200 });
+  });
+  const answer = client.enqueue("film", { title: "seven" }, { priority: 5, tags: ["x"] });
+  await clock.pass(3000);
+  assert.deepEqual((await answer).duplicate, false); // the first try made it; so did this call
+  assert.equal(server.calls.length, 3);
+  assert.equal(new Set(server.calls.map(key)).size, 1);
+  assert.match(key(server.calls[0]), /^[0-9a-f]{32}$/);
+  const body = { task: "film", arguments: { title: "seven" }, priority: 5, tags: ["x"] };
+  for (const call of server.calls) assert.deepEqual(call.body, body);
+});
+
+test("a key of one's own is used as it is, and its duplicate is one", async () => {
+  const { client, server } = setUp();
+  server.json({ id: JOB, requestId: "film-7", duplicate: true });
+  const answer = await client.enqueue("film", {}, { requestId: "film-7" });
+  assert.equal(answer.duplicate, true);
+  assert.equal(key(server.calls[0]), "film-7");
+});
+
+test("two enqueues have two keys", async () => {
+  const { client, server } = setUp();
+  server.json({ id: JOB });
+  server.json({ answers: [] });
+  await client.enqueue("film");
+  await client.batch([{ task: "film" }]);
+  assert.notEqual(key(server.calls[0]), key(server.calls[1]));
+  assert.deepEqual(server.calls[1].body, { jobs: [{ task: "film" }] });
+});
+
+test("what the server refuses is told with all that it says, and not sent again", async () => {
+  const { client, server } = setUp();
+  const told = {
+    type: "urn:windlass:problem:invalid_argument", title: "A value is wrong", code: "invalid_argument",
+    detail: "task: none here", advice: "correct it", errors: [{ field: "task", message: "none" }],
+  };
+  server.problem(422, told);
+  const error = await client.enqueue("flim").catch((reason) => reason);
+  assert.ok(error instanceof WindlassError);
+  assert.equal(error.message, "A value is wrong: task: none here; correct it");
+  assert.deepEqual(
+    [error.type, error.title, error.detail, error.status, error.code, error.permanent],
+    [told.type, told.title, told.detail, 422, told.code, true],
+  );
+  assert.deepEqual(error.fields, told.errors);
+  assert.equal(server.calls.length, 1);
+});
+
+test("an error that is no problem+json is told by its status", async () => {
+  const { client, server } = setUp({ retries: 0 });
+  server.answers.push(() => new Response("<html>", { status: 502, statusText: "Bad Gateway" }));
+  const error = await client.get(JOB).catch((reason) => reason);
+  assert.deepEqual([error.status, error.message, error.permanent], [502, "HTTP 502: Bad Gateway", false]);
+});
+
+test("without a connection, three more tries are made, then it is told", async () => {
+  const { client, server, clock } = setUp();
+  for (let n = 0; n < 9; n += 1) server.unreachable();
+  const answer = client.get(JOB).catch((reason) => reason);
+  await clock.pass(7000);
+  const error = await answer;
+  assert.equal(server.calls.length, 4);
+  assert.deepEqual([error.code, error.status, error.permanent], ["connection", 0, false]);
+  assert.match(error.message, /GET \/api\/jobs\/.* got no whole answer \(fetch failed\)/);
+  assert.equal(error.cause.message, "fetch failed");
+});
+
+for (const [what, call] of [
+  ["submit", (client) => client.submit(JOB)],
+  ["delete", (client) => client.delete(JOB)],
+  ["actions", (client) => client.actions({ action: "retry", filter: { state: ["failed"] } })],
+  ["runSchedule", (client) => client.runSchedule("nightly")],
+]) {
+  test(`${what} is not sent twice: the second might be another thing`, async () => {
+    const { client, server } = setUp();
+    server.unreachable();
+    await assert.rejects(call(client), { code: "connection" });
+    assert.equal(server.calls.length, 1);
+  });
+}
+
+for (const verb of ["cancel", "retry", "resume"]) {
+  test(`${verb} is sent again: twice is the same as once`, async () => {
+    const { client, server, clock } = setUp();
+    server.unreachable();
+    server.json({ id: JOB });
+    const answer = client[verb](JOB);
+    await clock.pass(1000);
+    assert.deepEqual(await answer, { id: JOB });
+    assert.equal(server.calls[1].url.pathname, `/api/jobs/${JOB}/${verb}`);
+  });
+}
+
+test("a server that does not answer is given up on after a while", async () => {
+  const { client, server, clock } = setUp({ timeout: 5000 });
+  server.silent();
+  const answer = client.submit(JOB).catch((reason) => reason);
+  await clock.pass(5000);
+  assert.match((await answer).message, /no answer to POST .* in 5000 ms/);
+});
+
+test("a signal ends a request, and the wait for the next try", async () => {
+  const { client, server, clock } = setUp();
+  const [one, two] = [new AbortController(), new AbortController()];
+  server.silent();
+  const first = client.get(JOB, { signal: one.signal });
+  one.abort();
+  await assert.rejects(first, { name: "AbortError" });
+  server.unreachable();
+  const second = client.get(JOB, { signal: two.signal }).catch((reason) => reason);
+  await clock.pass(500);
+  two.abort();
+  assert.equal((await second).name, "AbortError");
+  assert.equal(server.calls.length, 2);
+});
+
+test("a list comes page by page, as far as one reads", async () => {
+  const { client, server } = setUp();
+  server.json({ jobs: [{ id: "1" }, { id: "2" }], cursor: "next" });
+  server.json({ jobs: [], cursor: "more" });
+  server.json({ jobs: [{ id: "3" }], cursor: null });
+  const from = new Date("2026-01-31T12:00:00Z");
+  const ids = [];
+  for await (const job of client.list({ state: ["failed", "canceled"], createdFrom: from })) {
+    ids.push(job.id);
+  }
+  assert.deepEqual(ids, ["1", "2", "3"]);
+  assert.deepEqual(
+    server.calls.map(({ url }) => url.search),
+    ["", "&cursor=next", "&cursor=more"].map(
+      (cursor) => `?state=failed&state=canceled&createdFrom=2026-01-31T12%3A00%3A00.000Z${cursor}`,
+    ),
+  );
+});
+
+test("a key goes in the header, and cookies stay at home; without one they go to their own", async () => {
+  const { client, server } = setUp({ key: "wl_1_2" });
+  server.json({});
+  await client.get(JOB);
+  const [{ headers, init, url }] = server.calls;
+  assert.equal(headers.Authorization, "Bearer wl_1_2");
+  assert.equal(init.credentials, "omit");
+  assert.equal(url.search, "");
+  const other = setUp();
+  other.server.json({});
+  await other.client.get(JOB);
+  assert.equal(other.server.calls[0].init.credentials, "same-origin");
+  assert.equal("Authorization" in other.server.calls[0].headers, false);
+});
+
+test("a path in front, and names with strange letters, come through", async () => {
+  const { client, server } = setUp({ url: "http://test/windlass/" });
+  server.json({});
+  server.json({});
+  await client.pauseQueue("a/b c?");
+  await client.getSchedule("é#1");
+  assert.deepEqual(
+    server.calls.map(({ url }) => url.href),
+    ["http://test/windlass/api/queues/a%2Fb%20c%3F/pause", "http://test/windlass/api/schedules/%C3%A9%231"],
+  );
+});
+
+test("outside of a page, it has to be told where the server is", () => {
+  assert.throws(() => new Windlass(), /where is the server\? new Windlass\(\{ url:/);
+});

@@ -1,0 +1,114 @@
+/** Every verb, on a real server: WINDLASS_URL says where, WINDLASS_KEY opens it. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Windlass, WindlassError } from "../../windlass.js";
+
+const { WINDLASS_URL: url, WINDLASS_KEY: key } = process.env;
+const client = new Windlass({ url, key });
+const NOBODYS = "01890a5d-ac96-774b-bcce-b302099a8057";
+
+test("a job is enqueued, looked at, waited for", async () => {
+  const job = await client.enqueue("add", { a: 2, b: 3 }, { tags: ["js"], queue: "default" });
+  assert.deepEqual([job.duplicate, job.task, job.tags], [false, "add", ["js"]]);
+  const done = await client.job(job.id).wait();
+  assert.deepEqual([done.state, done.result, done.percent], ["succeeded", 5, 100]);
+  const [attempt] = await client.attempts(job.id);
+  assert.deepEqual([attempt.number, attempt.outcome], [1, "succeed"]);
+  assert.equal((await client.why(job.id)).state, "succeeded");
+});
+
+test("the same key is the same job, and another payload for it is a conflict", async () => {
+  const once = await client.enqueue("add", { a: 1 }, { requestId: "once" });
+  const twice = await client.enqueue("add", { a: 1 }, { requestId: "once" });
+  assert.deepEqual([twice.id, twice.duplicate], [once.id, true]);
+  const error = await client.enqueue("add", { a: 2 }, { requestId: "once" }).catch((e) => e);
+  assert.deepEqual([error.status, error.code], [409, "conflict"]);
+});
+
+test("a batch is answered one by one", async () => {
+  const answers = await client.batch([
+    { task: "add", arguments: { a: 1 } },
+    { task: "nothing" },
+    { task: "add", arguments: { a: "x" } },
+  ]);
+  assert.deepEqual(answers.map((answer) => answer.status), ["created", "refused", "refused"]);
+  assert.equal(answers[1].problem?.errors?.[0].field, "task");
+});
+
+test("what is wrong is named by its field", async () => {
+  const error = await client.enqueue("add", { a: "x" }).catch((reason) => reason);
+  assert.ok(error instanceof WindlassError);
+  assert.deepEqual([error.status, error.fields[0].field], [422, "arguments"]);
+  assert.equal((await client.get(NOBODYS).catch((reason) => reason)).status, 404);
+});
+
+test("a list is read over its pages", async () => {
+  const jobs = Array.from({ length: 5 }, (_, a) => ({ task: "add", arguments: { a }, hold: true, tags: ["listed"] }));
+  const made = (await client.batch(jobs)).map((answer) => answer.job?.id);
+  const found = [];
+  for await (const job of client.list({ tag: "listed", limit: 2 })) found.push(job.id);
+  assert.deepEqual(found, made.reverse());
+  const page = await client.page({ tag: "listed", limit: 2 });
+  assert.equal(page.jobs.length, 2);
+  const answer = await client.actions({ action: "cancel", filter: { tag: ["listed"] }, reason: "x" });
+  assert.deepEqual([answer.matched, answer.done, answer.refused], [5, 5, []]);
+});
+
+test("a held job is submitted, a canceled one retried, a finished one deleted", async () => {
+  const held = await client.enqueue("add", { a: 1 }, { hold: true });
+  assert.equal((await client.why(held.id)).reasons[0].because, "held");
+  assert.equal((await client.submit(held.id)).state, "queued");
+  await client.wait(held.id);
+
+  const other = await client.enqueue("add", { a: 1 }, { hold: true });
+  const answer = await client.cancel(other.id, { reason: "wrong film" });
+  assert.deepEqual([answer.status, answer.cleanupScheduled], ["canceled", false]);
+  assert.equal((await client.get(other.id)).cancelReason, "wrong film");
+  const again = await client.retry(other.id);
+  assert.equal(again.retryOf, other.id);
+  await client.delete(held.id);
+  assert.equal((await client.get(held.id).catch((reason) => reason)).status, 404);
+});
+
+test("a failed job is resumed", async () => {
+  const job = await client.enqueue("stepped", { mended: "/nowhere" });
+  const failed = await client.wait(job.id);
+  assert.deepEqual([failed.state, failed.canResume], ["failed", true]);
+  assert.equal((await client.resume(job.id)).retryOf, job.id);
+});
+
+test("what surrounds jobs is told", async () => {
+  assert.ok((await client.queues()).some((queue) => queue.name === "default"));
+  assert.equal((await client.pauseQueue("a/b")).paused, true);
+  assert.equal((await client.resumeQueue("a/b")).paused, false);
+  assert.equal((await client.workers()).length, 1);
+  const add = (await client.tasks()).find((task) => task.name === "add");
+  assert.deepEqual(add?.arguments.required, ["a"]);
+  assert.equal((await client.stats({ step: 60 })).step, 60);
+  assert.equal((await client.flow(NOBODYS).catch((reason) => reason)).status, 404);
+});
+
+test("a schedule is added, paused, resumed, run, deleted", async () => {
+  const asked = { name: "night/ly", task: "add", arguments: { a: 1 }, cron: "30 3 * * *" };
+  assert.equal((await client.addSchedule(asked)).cron, "30 3 * * *");
+  assert.equal((await client.pauseSchedule("night/ly")).paused, true);
+  assert.equal((await client.resumeSchedule("night/ly")).paused, false);
+  assert.equal((await client.runSchedule("night/ly")).task, "add");
+  assert.equal((await client.getSchedule("night/ly")).name, "night/ly");
+  assert.deepEqual((await client.schedules()).map((one) => one.name), ["night/ly"]);
+  await client.deleteSchedule("night/ly");
+  assert.deepEqual(await client.schedules(), []);
+});
+
+test("without a key, or with a wrong one, streams and requests are refused for good", async () => {
+  for (const wrong of [null, "wl_5e5250166f48_no"]) {
+    const stranger = new Windlass({ url, key: wrong });
+    const error = await stranger.page().catch((reason) => reason);
+    assert.deepEqual([error.status, error.permanent], [401, true]);
+    const refused = await stranger.events(NOBODYS).next().catch((reason) => reason);
+    assert.equal(refused.status, 401);
+  }
+  const missing = await client.events(NOBODYS).next().catch((reason) => reason);
+  assert.equal(missing.status, 404);
+});
