@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx
 import pytest
+from fastapi import FastAPI
 
 from windlass import Context, Windlass, WorkerConfig, fixed
 from windlass.server.config import Door, ServerConfig
@@ -121,7 +122,9 @@ def serving(
     *,
     worker: bool = False,
     app: Windlass | None = None,
+    around: Callable[[FastAPI], FastAPI] = lambda api: api,
 ) -> Iterator[Served]:
+    """`around` may put the server into an application with more to it."""
     served = Served(make_app(place) if app is None else app)
     listening = Event()
 
@@ -132,7 +135,7 @@ def serving(
     async def main() -> None:
         served.loop = asyncio.get_running_loop()
         api = served.app.asgi(config or ServerConfig(door=Door.LOCAL))
-        served.server = Server(api, "127.0.0.1", 0, grace=5, started=started)
+        served.server = Server(around(api), "127.0.0.1", 0, grace=5, started=started)
         tasks = []
         if worker:
             served.workers.append(served.app.worker(WorkerConfig(poll=0.02, sweep=0.05, grace=0)))

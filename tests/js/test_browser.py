@@ -1,0 +1,221 @@
+"""The JavaScript client in a real browser, on a line that breaks."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi import FastAPI, Response
+from fastapi.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from tests.js.conftest import log_of, make
+from tests.js.proxy import Proxy
+from tests.server.conftest import Served, enqueue, exists, serving, until, wait_for
+
+from windlass.server.javascript import folder
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+playwright = pytest.importorskip(
+    "playwright.sync_api", reason="there is no playwright: pip install playwright"
+)
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="there is no Chromium; on Debian: apt-get install chromium"
+)
+LISTENERS = 10
+
+
+class Disorder:
+    """Sends each third event of a stream before the one that it follows."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        held: list[Message] = []
+        count = 0
+
+        async def swap(message: Message) -> None:
+            nonlocal count
+            if message.get("body", b"").startswith(b"id:"):
+                count += 1
+                if count % 3 == 2:
+                    held.append(message)
+                    return
+                await send(message)
+            while held:
+                await send(held.pop())
+            if not message.get("body", b"").startswith(b"id:"):
+                await send(message)
+
+        await self._app(scope, receive, swap)
+
+
+class Strict(StaticFiles):
+    def file_response(self, *given: Any, **more: Any) -> Response:
+        response = super().file_response(*given, **more)
+        response.headers["Content-Security-Policy"] = "default-src 'self'; img-src data:"
+        return response
+
+
+def around(api: FastAPI) -> FastAPI:
+    """The server, with a page of its own origin beside it, as strict as pages get."""
+    outer = FastAPI()
+    outer.state.site = api.state.site
+
+    outer.mount("/page", Strict(directory=Path(__file__).parent / "page", html=True))
+    outer.mount("/js", StaticFiles(directory=folder()))
+    outer.mount("/disorder", Disorder(api))
+    outer.mount("/", api)
+    return outer
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    place = tmp_path_factory.mktemp("browser")
+    with serving(place, worker=True, app=make(place), around=around) as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as play:
+        # The sandbox of Chromium does not run as root, as which containers do.
+        found = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+@dataclass
+class Page:
+    """A page that follows a job, and what the browser says of it."""
+
+    page: Any
+    said: list[str] = field(default_factory=list)
+
+    def until(self, expression: str) -> None:
+        """Asked from here: what waits inside of a page would need `eval` there."""
+        until(lambda: self.page.evaluate(expression), expression)
+
+    def get(self, expression: str) -> Any:
+        return self.page.evaluate(expression)
+
+    @property
+    def ended(self) -> str:
+        return "page.heard.every(one => one.end !== null)"
+
+
+@contextmanager
+def opened(browser: Any, url: str, job: str) -> Iterator[Page]:
+    context = browser.new_context()
+    one = Page(context.new_page())
+    one.page.on("console", lambda said: one.said.append(f"{said.type}: {said.text}"))
+    one.page.on("pageerror", lambda error: one.said.append(f"uncaught: {error}"))
+    one.page.goto(f"{url}/page/?job={job}")
+    try:
+        yield one
+    finally:
+        context.close()
+
+
+def test_a_broken_line_is_resumed_without_duplicates_by_ten_listeners_on_one_connection(
+    browser: Any, served: Served, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    with served.client() as web, Proxy(served.url) as proxy:
+        job = enqueue(web, "video", gate=str(gate))["id"]
+        with opened(browser, proxy.url, job) as page:
+            page.until("page.shown.includes(40)")
+            page.get(f"while (page.heard.length < {LISTENERS}) page.listen()")  # who come late
+            page.until("page.heard.every(one => one.percents.includes(40))")
+            assert served.site.hub.open == 1
+            proxy.open = False
+            proxy.cut()
+            page.until("page.heard.every(one => one.connections.at(-1) === false)")
+            gate.touch()
+            wait_for(web, job, "succeeded")  # while nobody can listen
+            assert page.get("document.querySelector('progress').value") == 40
+            proxy.open = True
+            page.until(page.ended)
+            heard, shown = page.get("page.heard"), page.get("page.shown")
+            assert page.get("document.querySelector('output').textContent") == "succeeded"
+            assert page.get("page.logged") == []
+        log = log_of(web, job)
+    assert len(heard) == LISTENERS
+    for one in heard:
+        assert one["events"] == log  # whole, in order, none twice
+        assert (one["end"], one["error"]) == ("job-completed", None)
+        assert one["percents"] == sorted(one["percents"])
+    assert shown == sorted(shown)
+    assert shown[-1] == 100
+    # The browser itself says of each connection that broke that it did; nothing else is said.
+    assert all("net::ERR" in line for line in page.said), page.said
+
+
+def test_a_job_canceled_at_forty_percent_is_shown_so_and_leaves_nothing_behind(
+    browser: Any, served: Served, tmp_path: Path
+) -> None:
+    with served.client() as web:
+        job = enqueue(web, "video", gate=str(tmp_path / "never"))["id"]
+        with opened(browser, served.url, job) as page:
+            page.until("document.querySelector('progress').value === 40")
+            roots = [str(served.app._workspaces.data / kind / job) for kind in ("temp", "proxy")]
+            assert all(exists(root) for root in roots)
+            answer = page.get("page.client.cancel(page.job, {reason: 'enough'})")
+            assert (answer["status"], answer["cleanupScheduled"]) == ("requested", True)
+            page.until(page.ended)
+            assert not any(exists(root) for root in roots)  # cleaned before it is told
+            told = page.get("page.client.get(page.job)")
+            heard = page.get("page.heard")
+            assert page.get("document.querySelector('output').textContent") == "canceled"
+            assert page.get("document.querySelector('progress').value") == 40
+        log = log_of(web, job)
+    assert told["canceledAt"] == told["endedAt"] is not None
+    assert (told["state"], told["percent"], told["cancelReason"]) == ("canceled", 40, "enough")
+    for one in heard:
+        assert one["events"] == log
+        assert one["states"][-1] == "canceled"
+        assert one["end"] == "job-cancelled"
+    assert page.said == []
+
+
+def test_progress_never_goes_back_though_events_come_out_of_order(
+    browser: Any, served: Served, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    gate.touch()
+    with served.client() as web:
+        job = enqueue(web, "video", gate=str(gate))["id"]
+        wait_for(web, job, "succeeded")
+        with opened(browser, served.url, f"{job}&api=/disorder") as page:
+            page.until(page.ended)
+            heard, shown, logged = (
+                page.get(f"page.{name}") for name in ("heard", "shown", "logged")
+            )
+            assert page.get("document.querySelector('progress').value") == 100
+        log = log_of(web, job)
+    for one in heard:
+        assert one["events"] == log
+        assert one["percents"] == sorted(one["percents"])
+    assert shown == sorted(shown)
+    assert shown[-1] == 100
+    assert logged
+    assert all("came out of order" in line for line in logged)
+    assert page.said == []
+
+
+def test_a_page_that_is_left_leaves_no_stream(browser: Any, served: Served, tmp_path: Path) -> None:
+    with served.client() as web:
+        job = enqueue(web, "video", gate=str(tmp_path / "never"))["id"]
+        with opened(browser, served.url, job) as page:
+            page.until("page.shown.includes(40)")
+            assert served.site.hub.open == 1
+            page.page.goto("about:blank")
+            until(lambda: served.site.hub.open == 0, "it is let go")
+        web.post(f"/api/jobs/{job}/cancel")
+        wait_for(web, job, "canceled")
+    assert page.said == []
