@@ -238,6 +238,25 @@ test("after a refusal, who comes next asks anew", async () => {
   assert.deepEqual(three.seqs, [1]);
 });
 
+test("one who still reads what came before a refusal keeps nobody from asking anew", async () => {
+  const { client, server, clock } = setUp();
+  const slow = client.events(JOB);
+  const first = slow.next();
+  await clock.pass(0);
+  server.line.send(said(1));
+  assert.equal((await first).value?.seq, 1); // and there it stops for a while
+  server.problem(403);
+  server.line.tear();
+  await clock.pass(1000);
+  const heard = ears();
+  client.follow(JOB, heard);
+  await clock.pass(0);
+  server.line.send(done(1));
+  await clock.pass(0);
+  assert.deepEqual([heard.seqs, heard.errors], [[1], []]);
+  await assert.rejects(slow.next(), { status: 403 });
+});
+
 test("events() ends with the last event, and an early leave closes the connection", async () => {
   const { client, server } = setUp();
   const seqs = [];
