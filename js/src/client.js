@@ -207,7 +207,7 @@ export class Windlass extends Surroundings {
   }
 
   /**
-   * @param {types.Filter} filter
+   * @param {types.ListFilter} filter
    * @param {(snapshot: types.Snapshot) => unknown} callback
    * @param {types.WatchOptions} [options]
    */

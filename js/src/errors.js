@@ -10,7 +10,7 @@ const isPermanent = (/** @type {number} */ status) =>
 
 export class WindlassError extends Error {
   /**
-   * @param {Partial<Problem> & { detail: string, permanent?: boolean, retryAfter?: number }} problem
+   * @param {import("../windlass.js").Told} problem
    * @param {ErrorOptions} [options]
    */
   constructor(problem, options) {
@@ -58,5 +58,6 @@ export async function refusal(response) {
  */
 export function lost(detail, cause) {
   const advice = "look whether the server runs, and whether this machine reaches it";
-  return new WindlassError({ title: "No connection", code: "connection", detail, advice }, { cause });
+  const title = "No connection";
+  return new WindlassError({ title, code: "connection", detail, advice }, { cause });
 }

@@ -62,4 +62,5 @@ function made(id, jobId, type, data) {
  * @param {string} type
  * @param {{ message?: string }} told
  */
-export const trouble = (type, told) => lost(`the server sent ${type}: ${told.message ?? "no more"}`);
+export const trouble = (type, told) =>
+  lost(`the server sent ${type}: ${told.message ?? "nothing more"}`);

@@ -1,6 +1,7 @@
 /** Callbacks on top of streams, each with a way to stop: an unsubscribe function, and a signal. */
 
-/** @import { EventsOptions, Filter, FollowOptions, Snapshot, WatchOptions } from "../windlass.js" */
+/** @import { EventsOptions, FollowOptions, ListFilter } from "../windlass.js" */
+/** @import { Snapshot, WatchOptions } from "../windlass.js" */
 /** @import { Feeds } from "./feeds.js" */
 /** @import { Context } from "./stream.js" */
 
@@ -40,7 +41,7 @@ export class Following {
       }
       if (!last?.final) listener.end();
     };
-    return this.#start(listen, options.signal, (error) => listener.fail(error));
+    return this.#start(listen, options.signal, options.onError);
   }
 
   /**
@@ -54,7 +55,7 @@ export class Following {
   }
 
   /**
-   * @param {Filter} filter
+   * @param {ListFilter} filter
    * @param {(snapshot: Snapshot) => unknown} callback
    * @param {WatchOptions} [options]
    */

@@ -1,4 +1,4 @@
-/** Requests and their answers: JSON both ways, problems as errors, repeats where they do no harm. */
+/** Requests and answers: JSON both ways, problems as errors, repeats where they do no harm. */
 
 /** @import { Log, Query, Timers } from "../windlass.js" */
 
@@ -51,8 +51,9 @@ export class Http {
         if (!(error instanceof WindlassError) || error.permanent) throw error;
         const delay = backoff.next();
         if (delay === null) throw error;
-        this.options.log.debug(`windlass: ${method} ${path} again in ${delay} ms: ${error.message}`);
-        await sleep(this.options.timers, Math.max(delay, error.retryAfter * 1000), signal);
+        const wait = Math.max(delay, error.retryAfter * 1000);
+        this.options.log.debug(`windlass: ${method} ${path} again in ${wait} ms: ${error.message}`);
+        await sleep(this.options.timers, wait, signal);
       }
     }
   }

@@ -72,11 +72,6 @@ export class Listener {
     this.#call(this.calls.onEnd, null);
   }
 
-  /** @param {any} error */
-  fail(error) {
-    this.#call(this.calls.onError, error);
-  }
-
   /**
    * @template {any[]} A
    * @param {((...values: A) => unknown) | undefined} call

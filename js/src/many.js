@@ -21,7 +21,8 @@ const REMEMBERED = 10_000; // jobs of a list
  */
 export async function followMany(context, jobs, options, signal) {
   const cursors = new Map(Object.entries(jobs).map(([id, after]) => [id, seqOf(after)]));
-  const listeners = new Map([...cursors.keys()].map((id) => [id, new Listener(options, context.log)]));
+  const listener = () => new Listener(options, context.log);
+  const listeners = new Map([...cursors.keys()].map((id) => [id, listener()]));
   if (cursors.size === 0) return;
   const open = new Set(cursors.keys());
 

@@ -33,11 +33,11 @@ const AT_A_TIME = 64; // messages, before those who listen have their turn
 
 /**
  * Waits for: messages, and for its time to come back. Guarantees: one connection at a time; a new
- * one after 1, 2, 4, 8, 16 seconds when it breaks, ends early, or brings no byte for 2.5 keepalives;
- * what comes on it begins where `where` says. A message that counts, and a keepalive, begin the five
- * attempts anew. Stops: with the last message, with 204, with its signal, by an error when the
- * server refuses for good (401, 403, 404 …) or five attempts in a row brought nothing. A crash
- * leaves nothing: the server notices that the reader is gone.
+ * one after 1, 2, 4, 8, 16 seconds when it breaks, ends early, or brings no byte for 2.5
+ * keepalives; what comes on it begins where `where` says. A message that counts, and a keepalive,
+ * begin the five attempts anew. Stops: with the last message, with 204, with its signal, by an
+ * error when the server refuses for good (401, 403, 404 …) or five attempts in a row brought
+ * nothing. A crash leaves nothing: the server notices that the reader is gone.
  *
  * @param {Context} context
  * @param {Purpose} purpose

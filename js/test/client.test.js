@@ -46,7 +46,9 @@ test("two enqueues have two keys", async () => {
 test("what the server refuses is told with all that it says, and not sent again", async () => {
   const { client, server } = setUp();
   const told = {
-    type: "urn:windlass:problem:invalid_argument", title: "A value is wrong", code: "invalid_argument",
+    type: "urn:windlass:problem:invalid_argument",
+    title: "A value is wrong",
+    code: "invalid_argument",
     detail: "task: none here", advice: "correct it", errors: [{ field: "task", message: "none" }],
   };
   server.problem(422, told);
@@ -65,7 +67,8 @@ test("an error that is no problem+json is told by its status", async () => {
   const { client, server } = setUp({ retries: 0 });
   server.answers.push(() => new Response("<html>", { status: 502, statusText: "Bad Gateway" }));
   const error = await client.get(JOB).catch((reason) => reason);
-  assert.deepEqual([error.status, error.message, error.permanent], [502, "HTTP 502: Bad Gateway", false]);
+  assert.equal(error.message, "HTTP 502: Bad Gateway");
+  assert.deepEqual([error.status, error.permanent], [502, false]);
 });
 
 test("without a connection, three more tries are made, then it is told", async () => {
@@ -148,7 +151,7 @@ test("a list comes page by page, as far as one reads", async () => {
   );
 });
 
-test("a key goes in the header, and cookies stay at home; without one they go to their own", async () => {
+test("a key goes in the header; without one, cookies go to their own origin", async () => {
   const { client, server } = setUp({ key: "wl_1_2" });
   server.json({});
   await client.get(JOB);
@@ -171,7 +174,9 @@ test("a path in front, and names with strange letters, come through", async () =
   await client.getSchedule("é#1");
   assert.deepEqual(
     server.calls.map(({ url }) => url.href),
-    ["http://test/windlass/api/queues/a%2Fb%20c%3F/pause", "http://test/windlass/api/schedules/%C3%A9%231"],
+    ["queues/a%2Fb%20c%3F/pause", "schedules/%C3%A9%231"].map(
+      (path) => `http://test/windlass/api/${path}`,
+    ),
   );
 });
 

@@ -1,4 +1,4 @@
-/** Those who follow one job: one connection, each event once and in order, progress forward only. */
+/** Those who follow one job: one connection, each event once and in order, progress forward. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -14,7 +14,8 @@ test("ten listeners share one connection, and hear the same", async () => {
   await clock.pass(0);
   assert.equal(server.calls.length, 1);
   for (const one of all) {
-    assert.deepEqual([one.seqs, one.percents, one.ends], [[1, 2, 3], [0, 40, 100], ["job-completed"]]);
+    assert.deepEqual([one.seqs, one.percents], [[1, 2, 3], [0, 40, 100]]);
+    assert.deepEqual(one.ends, ["job-completed"]);
   }
 });
 
@@ -187,7 +188,7 @@ test("a listener that fails is logged, and fails alone", async () => {
   assert.deepEqual(logged, Array(3).fill("error: windlass: a listener failed"));
 });
 
-test("who stops listening hears nothing more; with the last, the connection is closed", async () => {
+test("who stops listening hears nothing more; the last closes the connection", async () => {
   const { client, server, clock } = setUp();
   const [one, two] = [ears(), ears()];
   const stopOne = client.follow(JOB, one);
@@ -236,6 +237,14 @@ test("after a refusal, who comes next asks anew", async () => {
   server.line.send(done(1));
   await clock.pass(0);
   assert.deepEqual(three.seqs, [1]);
+});
+
+test("an end that nobody asked to be told of is logged", async () => {
+  const { client, server, clock, logged } = setUp();
+  server.problem(404, { detail: "no job" });
+  client.follow(JOB, {});
+  await clock.pass(0);
+  assert.deepEqual(logged, ["error: WindlassError: No: no job; y"]);
 });
 
 test("one who still reads what came before a refusal keeps nobody from asking anew", async () => {

@@ -26,7 +26,8 @@ const STREAMS = [
   ["an id lasts for one message", "id: 7\ndata: x\n\ndata: y\n\n",
     [message("x", "message", "7"), message("y")]],
   ["what the end leaves incomplete never comes", "data: x\n\ndata: y\n", [message("x")]],
-  ["ends of lines that are none here", "data: x\u2028y\u0085z\v\n\n", [message("x\u2028y\u0085z\v")]],
+  ["ends of lines that are none here", "data: x\u2028y\u0085z\v\n\n",
+    [message("x\u2028y\u0085z\v")]],
 ];
 
 const read = (...pieces) => {

@@ -70,7 +70,7 @@ test("a connection that brings nothing does not begin them anew", async () => {
   assert.equal(heard.errors[0].code, "gave_up");
 });
 
-test("a line that is silent for more than two keepalives and a half is taken for dead", async () => {
+test("a line that is silent for two keepalives and a half is taken for dead", async () => {
   const { client, server, clock } = setUp();
   const heard = ears();
   client.follow(JOB, heard);

@@ -1,7 +1,7 @@
 /**
  * Follows a job on a real server and writes down what it hears, a line of JSON for each thing:
- * `node follow.js URL JOB`. Three listen: from the beginning, from the beginning but a moment later,
- * and with an iterator that is slower than the job.
+ * `node follow.js URL JOB`. Three listen: from the beginning, a moment later, and with an iterator
+ * that is slower than the job.
  */
 
 import { setTimeout as sleep } from "node:timers/promises";
@@ -9,7 +9,8 @@ import { Windlass } from "../../windlass.js";
 
 const [url, job] = process.argv.slice(2);
 const write = (said) => void process.stdout.write(`${JSON.stringify(said)}\n`);
-const log = { debug() {}, warn: (text) => write({ log: text }), error: (text) => write({ log: text }) };
+const note = (text) => write({ log: text });
+const log = { debug() {}, warn: note, error: note };
 const client = new Windlass({ url, log, backoff: { first: 20, attempts: 100, cap: 200 } });
 
 const told = ({ id, type, data }) => ({ id, type, data });

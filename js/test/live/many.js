@@ -1,5 +1,5 @@
 /**
- * Follows many jobs on one connection, and watches the list that they are on, and writes down what it
+ * Follows many jobs on one connection, watches the list that they are on, and writes down what it
  * hears: `node many.js URL TAG JOB…`.
  */
 

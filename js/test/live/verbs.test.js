@@ -44,14 +44,16 @@ test("what is wrong is named by its field", async () => {
 });
 
 test("a list is read over its pages", async () => {
-  const jobs = Array.from({ length: 5 }, (_, a) => ({ task: "add", arguments: { a }, hold: true, tags: ["listed"] }));
+  const like = { task: "add", hold: true, tags: ["listed"] };
+  const jobs = [0, 1, 2, 3, 4].map((a) => ({ ...like, arguments: { a } }));
   const made = (await client.batch(jobs)).map((answer) => answer.job?.id);
   const found = [];
   for await (const job of client.list({ tag: "listed", limit: 2 })) found.push(job.id);
   assert.deepEqual(found, made.reverse());
   const page = await client.page({ tag: "listed", limit: 2 });
   assert.equal(page.jobs.length, 2);
-  const answer = await client.actions({ action: "cancel", filter: { tag: ["listed"] }, reason: "x" });
+  const filter = { tag: ["listed"] };
+  const answer = await client.actions({ action: "cancel", filter, reason: "x" });
   assert.deepEqual([answer.matched, answer.done, answer.refused], [5, 5, []]);
 });
 

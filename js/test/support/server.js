@@ -28,7 +28,7 @@ export class Line {
 }
 
 export class Server {
-  /** @type {{ method: string, url: URL, headers: Record<string, string>, body: any, init: any }[]} */
+  /** @type {{ method: string, url: URL, headers: any, body: any, init: any }[]} */
   calls = [];
   /** @type {((call: any) => Response | Promise<Response>)[]} */
   answers = [];

@@ -1,0 +1,65 @@
+"""What js/src/wire.d.ts declares is what the server takes and answers: the same names, no more."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from pydantic import BaseModel
+from tests.js.node import JS
+
+from windlass.core.state import State
+from windlass.server import asked, problems
+from windlass.server.wire import jobs, survey
+
+TEXT = (JS / "src/wire.d.ts").read_text()
+DECLARED = {
+    found[1]: (found[2], found[3])
+    for found in re.finditer(
+        r"^export interface (\w+)([^{]*)\{\n(.*?)^\}", TEXT, re.MULTILINE | re.DOTALL
+    )
+}
+MODELS: dict[str, type[BaseModel]] = {
+    "JobSummary": jobs.JobSummary,
+    "Job": jobs.JobView,
+    "EnqueuedJob": jobs.EnqueuedView,
+    "JobError": jobs.ErrorView,
+    "JobPage": jobs.JobPage,
+    "BatchAnswer": jobs.BatchAnswer,
+    "Attempt": jobs.AttemptView,
+    "Why": jobs.WhyView,
+    "Moved": jobs.Moved,
+    "CancelAnswer": jobs.CancelView,
+    "ActionAnswer": jobs.ActionView,
+    "Queue": survey.QueueView,
+    "Worker": survey.WorkerView,
+    "Task": survey.TaskView,
+    "Flow": survey.FlowView,
+    "Schedule": survey.ScheduleView,
+    "Stats": survey.Stats,
+    "Problem": problems.Problem,
+    "FieldProblem": problems.FieldProblem,
+    "NewJob": asked.NewJobAsked,
+    "NewSchedule": asked.ScheduleAsked,
+    "Filter": asked.ListAsked,
+    "Action": asked.ActionAsked,
+}
+
+
+def names(interface: str) -> set[str]:
+    """Of its own fields, and those of the interfaces that it extends."""
+    above, body = DECLARED[interface]
+    own = set(re.findall(r"^  (\w+)\??:", body, re.MULTILINE))
+    return own.union(*(names(one) for one in re.findall(r"\w+", above) if one in DECLARED))
+
+
+@pytest.mark.parametrize("interface", MODELS)
+def test_an_interface_has_the_fields_of_its_model(interface: str) -> None:
+    model = MODELS[interface]
+    assert names(interface) == {field.alias or name for name, field in model.model_fields.items()}
+
+
+def test_the_states_are_those_of_jobs() -> None:
+    found = re.search(r"^export type State =\n(.*?);", TEXT, re.MULTILINE | re.DOTALL)
+    assert found is not None
+    assert re.findall(r'"(\w+)"', found[1]) == [state.value for state in State]
