@@ -220,7 +220,9 @@ export class Windlass extends Surroundings {
    * @param {types.Options} [options]
    */
   async wait(id, options = {}) {
-    for await (const _ of this.events(id, options));
+    const job = await this.get(id, options);
+    if (job.endedAt !== null) return job;
+    for await (const _ of this.events(id, { ...options, after: job.seq }));
     return this.get(id, options);
   }
 }

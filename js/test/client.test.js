@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Windlass, WindlassError } from "../windlass.js";
-import { JOB, setUp } from "./support/server.js";
+import { JOB, done, setUp } from "./support/server.js";
 
 const key = (call) => call.headers["Idempotency-Key"];
 
@@ -130,6 +130,20 @@ test("a signal ends a request, and the wait for the next try", async () => {
   two.abort();
   assert.equal((await second).name, "AbortError");
   assert.equal(server.calls.length, 2);
+});
+
+test("who waits for a job reads only what comes, and nothing if it has ended", async () => {
+  const { client, server, clock } = setUp();
+  server.json({ id: JOB, seq: 41, endedAt: null });
+  const answer = client.wait(JOB);
+  await clock.pass(0);
+  server.json({ id: JOB, seq: 42, endedAt: "2026-01-31T12:00:00Z" });
+  server.line.send(done(42));
+  assert.equal((await answer).seq, 42);
+  assert.deepEqual(server.cursors, [null, "41", null]);
+  server.json({ id: JOB, seq: 42, endedAt: "2026-01-31T12:00:00Z" });
+  assert.equal((await client.wait(JOB)).seq, 42);
+  assert.equal(server.calls.length, 4);
 });
 
 test("a list comes page by page, as far as one reads", async () => {
