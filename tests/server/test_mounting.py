@@ -15,7 +15,7 @@ import httpx
 import pytest
 import uvicorn
 from fastapi import FastAPI
-from tests.server.conftest import STREAM, enqueue, make_app, said, until
+from tests.server.conftest import PATIENCE, STREAM, enqueue, make_app, said, until
 
 from windlass import Windlass
 from windlass.server.config import Door, ServerConfig
@@ -32,7 +32,9 @@ def running(api: FastAPI) -> Iterator[httpx.Client]:
     try:
         until(lambda: server.started, "it listens")
         port = server.servers[0].sockets[0].getsockname()[1]
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", verify=False) as web:
+        with httpx.Client(
+            base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE, verify=False
+        ) as web:
             yield web
     finally:
         server.should_exit = True
