@@ -90,7 +90,7 @@ async def _one_by_one(
     answers: list[Enqueued | None] = []
     for new in wanted:
         given = stored.pop(new.id, None)  # a second one with this id has met the first
-        answers.append(None if given is None else made(new, given))
+        answers.append(None if given is None else _made(new, given))
     met = [new.id for new, answer in zip(wanted, answers, strict=True) if answer is None]
     found = await by_id(connection, met) if met else {}
     return [
@@ -98,7 +98,7 @@ async def _one_by_one(
     ]
 
 
-def made(new: NewJob, its: Stored) -> Enqueued:
+def _made(new: NewJob, its: Stored) -> Enqueued:
     return Enqueued(
         EnqueueStatus.CREATED, new, its.at, its.serial, gates=its.gates, place=its.position
     )
@@ -127,7 +127,7 @@ async def gated(
         if new.id in first or new.id not in stored:  # a second one with this id met the first
             answers[place] = _met(new, first[new.id].row if new.id in first else found.get(new.id))
             continue
-        answer = made(new, stored[new.id])
+        answer = _made(new, stored[new.id])
         if new.id in found:
             answer = Enqueued(EnqueueStatus.CREATED, new, existing=found[new.id])
         answers[place] = first[new.id] = answer
