@@ -54,7 +54,7 @@ T = TypeVar("T")
 class Windlass(TaskHome, Serving):
     """An application's jobs: the store behind a URL, and the tasks that run them.
 
-    `data` is the directory for workspaces on this host; `stages` maps stages to percentages;
+    `key` opens a server, `https://host`; `data` is the directory for workspaces on this host; `stages` maps stages to percentages;
     `limits` are for queues: `{"queue:render": Limit(concurrency=2)}`.
     """
 
@@ -62,6 +62,7 @@ class Windlass(TaskHome, Serving):
         self,
         url: str | None = None,
         *,
+        key: str | None = None,
         codec: Codec | None = None,
         clock: Clock | None = None,
         data: Path | str | None = None,
@@ -78,7 +79,7 @@ class Windlass(TaskHome, Serving):
         self._lifespan: Lifespan | None = None
         self._middleware = Middleware()
         self._groups: list[Tasks] = []
-        self._root: Store = open_store(self.url, clock=clock)
+        self._root: Store = open_store(self.url, clock=clock, key=key)
         self._lock = Lock()
         self._pid = os.getpid()
         self._closed = False

@@ -38,6 +38,12 @@ def store_url(argument: str | None = None, environment: Mapping[str, str] | None
     return argument or str(settings({}, environment)["url"].value)
 
 
+def store_key(argument: str | None = None) -> str | None:
+    """What opens a server that keeps the jobs: the argument, WINDLASS_KEY, or windlass.toml."""
+    key: str | None = argument or settings()["key"].value
+    return key
+
+
 def data_directory(argument: Path | str | None = None) -> Path:
     """Where workspaces are: the argument, WINDLASS_DATA, windlass.toml, or ./windlass-data."""
     return Path(argument or settings()["data"].value).absolute()
@@ -76,6 +82,12 @@ class Settings:
 def _text(value: Any, what: str) -> str:
     if not isinstance(value, str) or not value:
         raise InvalidArgumentError(f"{what} is {value!r}; it must be a text")
+    return value
+
+
+def _secret(value: Any, what: str) -> str:
+    if not isinstance(value, str) or not value:
+        raise InvalidArgumentError(f"{what} must be a text")  # whatever it is, it is not shown
     return value
 
 
@@ -139,6 +151,7 @@ class _Kind:
 
 _KNOWN: Mapping[str, _Kind] = {
     "url": _Kind(_text, DEFAULT_URL),
+    "key": _Kind(_secret),
     "app": _Kind(_text),
     "queues": _Kind(_queues, {"default": None}),
     "concurrency": _Kind(_count, DEFAULT_SLOTS),

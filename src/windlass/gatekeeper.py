@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from windlass.core.errors import ConfigurationError, InvalidArgumentError, NotFoundError
+from windlass.core.errors import (
+    ConfigurationError,
+    InvalidArgumentError,
+    NotFoundError,
+    StoreDeniedError,
+)
 from windlass.core.gate import KEY, LIMIT, GateStats, Limit, Setting, check_name
 from windlass.core.limits import check_text
 from windlass.core.records import Entry, Put
@@ -167,5 +173,7 @@ class Declared:
         told = self.told  # of the store that is there now
         new = {name: limit for name, limit in list(self._all.items()) if name not in told}
         if new:
-            await Gatekeeper(store).declare(new)
+            # Whose key may not set limits leaves it to the workers, which declare the same.
+            with contextlib.suppress(StoreDeniedError):
+                await Gatekeeper(store).declare(new)
             told.update(new)

@@ -232,11 +232,11 @@ class Told:
         if event.type is EventType.JOB_COMPLETED:
             data["output"] = self._read(event, Purpose.RESULT)
         elif data.get("error") and event.type is not EventType.RESYNC:
-            said = self._read(event, Purpose.ERROR) or {}
+            said = self._facts(event, Purpose.ERROR)
             data["errorMessage"] = said.get("message") or data["error"].get("code")
             data["errors"] = [data["errorMessage"]]
         elif event.type not in LIFECYCLE:
-            data |= self._read(event, Purpose.EVENT) or {}
+            data |= self._facts(event, Purpose.EVENT)
         if event.type is EventType.ARTIFACT:
             self._artifacts.append(data)
         elif event.type in _LINES:
@@ -244,6 +244,11 @@ class Told:
         elif event.final:
             data |= {"artifacts": self._artifacts, "logs": list(self._lines)}
         return replace(event, data=data)
+
+    def _facts(self, event: Event, purpose: Purpose) -> dict[str, Any]:
+        """Whoever may work may store any bytes; what is no set of facts adds none."""
+        said = self._read(event, purpose)
+        return said if isinstance(said, dict) else {}
 
     def _read(self, event: Event, purpose: Purpose) -> Any:
         return _decoded(self._codec, event.body, purpose)

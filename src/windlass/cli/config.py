@@ -9,9 +9,10 @@ from rich.markup import escape
 
 from windlass.cli import terminal
 from windlass.cli.opening import AppPath, AsJson, Url
-from windlass.config import settings
+from windlass.config import Value, settings
 from windlass.stores import public_url
 
+HIDDEN = "***"
 commands = typer.Typer(no_args_is_help=True, help="See the settings.")
 
 
@@ -25,19 +26,21 @@ def show(url: Url = None, app: AppPath = None, as_json: AsJson = False) -> None:
     """Show each setting, with its origin."""
     found = settings({"url": url, "app": app})
     if as_json:
-        told = {one.name: {"value": _open(one.value), "origin": one.origin} for one in found}
+        told = {one.name: {"value": _open(one), "origin": one.origin} for one in found}
         terminal.print_json(told)
         return
     console = terminal.out()
     for one in found:
-        value = escape(_plain(one.name, _open(one.value)))
+        value = escape(_plain(one.name, _open(one)))
         line = f"{one.name:<14} {value}  [dim]← {escape(one.origin)}[/]"
         console.print(line, soft_wrap=True)
 
 
-def _open(value: Any) -> Any:
-    """What may be shown to anybody: no password of a URL."""
-    return public_url(value) if isinstance(value, str) else value
+def _open(setting: Value) -> Any:
+    """What may be shown to anybody: no password of a URL, no key."""
+    if setting.name == "key" and setting.value is not None:
+        return HIDDEN
+    return public_url(setting.value) if isinstance(setting.value, str) else setting.value
 
 
 def _plain(name: str, value: Any) -> str:

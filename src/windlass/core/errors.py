@@ -23,6 +23,7 @@
     │   └── StaleLeaseError         the attempt that speaks no longer holds its lease
     ├── StoreError                the store could not answer; the outcome is unknown: repeat
     │   ├── StoreUnavailableError   disk full, I/O error, locked for too long, unreachable
+    │   ├── StoreDeniedError        a server does not let the key do this, or knows no such key
     │   ├── StoreCorruptError       the file is not a sound database
     │   └── SchemaError             the schema is older, newer or altered
     ├── CodecError                bytes that cannot be encoded or decoded
@@ -147,6 +148,10 @@ class StoreError(WindlassError):
 
 class StoreUnavailableError(StoreError):
     code: ClassVar[str] = "store_unavailable"
+
+
+class StoreDeniedError(StoreError):
+    code: ClassVar[str] = "store_denied"
 
 
 class StoreCorruptError(StoreError):

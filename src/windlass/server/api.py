@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 from typing import Any
 
 from fastapi import APIRouter, Depends, FastAPI, Request, Response
@@ -13,6 +12,7 @@ from starlette.exceptions import HTTPException
 from windlass.server.config import ServerConfig
 from windlass.server.door import Need
 from windlass.server.problems import answer, documented
+from windlass.server.release import version
 from windlass.server.routes.table import TABLE, Route
 from windlass.server.routing import HEADERS, guarded
 from windlass.server.site import Home, Site
@@ -31,7 +31,7 @@ def make_asgi(app: Home, config: ServerConfig | None = None) -> FastAPI:
     # Its pages of documentation would load scripts from elsewhere; the document itself is below.
     api = FastAPI(
         title="Windlass",
-        version=_version(),
+        version=version(),
         description=ABOUT,
         openapi_url=None,
         docs_url=None,
@@ -39,7 +39,8 @@ def make_asgi(app: Home, config: ServerConfig | None = None) -> FastAPI:
     )
     api.state.site = site
     api.include_router(_router(site))
-    _add(api.router, site, Route("GET", "/api/openapi.json", _document, Need.READ), hidden=True)
+    document = Route("GET", "/api/openapi.json", _document, Need.READ, internal=True)
+    _add(api.router, site, document)
     api.add_exception_handler(HTTPException, _no_such_route)
     return api
 
@@ -51,7 +52,7 @@ def _router(site: Site) -> APIRouter:
     return router
 
 
-def _add(router: APIRouter, site: Site, route: Route, *, hidden: bool = False) -> None:
+def _add(router: APIRouter, site: Site, route: Route) -> None:
     told: dict[int | str, dict[str, Any]] = documented(*_ALWAYS, *route.problems)
     told |= {status: dict(answer) for status, answer in route.answers.items()}
     router.add_api_route(
@@ -64,7 +65,7 @@ def _add(router: APIRouter, site: Site, route: Route, *, hidden: bool = False) -
         tags=[route.endpoint.__module__.rpartition(".")[2]],
         dependencies=[Depends(_bearer)] if route.need is not Need.NOTHING else [],
         route_class_override=guarded(site, route.need, route.by),
-        include_in_schema=not hidden,
+        include_in_schema=not route.internal,
     )
 
 
@@ -77,10 +78,3 @@ async def _no_such_route(request: Request, error: Exception) -> Response:
     response = answer(error, request)
     response.headers.update(HEADERS)
     return response
-
-
-def _version() -> str:
-    try:
-        return importlib.metadata.version("windlass")
-    except importlib.metadata.PackageNotFoundError:
-        return "0"  # run from a source tree

@@ -16,6 +16,7 @@ from windlass.core.event import Event, EventType
 from windlass.job import Told
 from windlass.server.wire.jobs import EventView, iso, time
 from windlass.store import Store
+from windlass.stores.wire import EVENT, told_event
 
 _ENDS = {0x85: r"\u0085", 0x2028: r"\u2028", 0x2029: r"\u2029"}
 KEYS: Mapping[EventType, tuple[str, ...]] = {
@@ -38,10 +39,11 @@ KEYS: Mapping[EventType, tuple[str, ...]] = {
 
 
 class Line:
-    """One event in plain words, encoded once for all who get it."""
+    """One event in plain words, encoded once for all who get it; `source` is as it is stored."""
 
-    def __init__(self, event: Event) -> None:
+    def __init__(self, event: Event, source: Event) -> None:
         self._event = event
+        self._source = source
         self.seq: int = event.seq
         self.at: Instant = event.at
         self.type: EventType = event.type
@@ -68,6 +70,12 @@ class Line:
     def single(self) -> bytes:
         """On a stream of its job alone; its id is the cursor."""
         return message(self.type.value, dumped(self.data), self._event.wire_id)
+
+    @cached_property
+    def stored(self) -> bytes:
+        """For a handle of the store: as its `tail` would tell it."""
+        data = told_event().dump(event=self._source).decode()
+        return message(EVENT, data, self._event.wire_id)
 
     @cached_property
     def many(self) -> bytes:
@@ -124,4 +132,4 @@ class Teller:
         if event.final and not self._whole:  # what was said before belongs to the sum
             self._told = Told(self._codec)
             await self._told.catch_up(self._store, self._job_id, event.seq - 1)
-        return Line(self._told.tell(event))
+        return Line(self._told.tell(event), event)

@@ -83,7 +83,7 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._site.hub.close()
+        await self._site.close()
         await super().shutdown(sockets)
 
 

@@ -19,6 +19,7 @@ from windlass.server.audit import Audit
 from windlass.server.config import ServerConfig
 from windlass.server.door import Caller, Doorkeeper
 from windlass.server.many import Watches
+from windlass.server.news import News
 from windlass.server.streams import Hub
 from windlass.task import Registry, TaskSpec
 from windlass.worker.kit import Kit
@@ -51,8 +52,14 @@ class Site:
         self.hub = Hub(app.client, app.codec, config)
         self.watches = Watches(app.client, config.look)
         self.shown: dict[str, float] = {}  # workers elsewhere, and when they were last written down
+        self.news = News(lambda: app.client().store)
         self.door = Doorkeeper(lambda: app.client().store, config)
         self.signing = self.door.signing
+
+    async def close(self) -> None:
+        """End what lasts, in order: whoever waits or reads goes on elsewhere."""
+        self.hub.close()
+        await self.news.close()
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,30 +142,36 @@ class Hub:
         self._codec = codec
         self._config = config
         self._channels: dict[UUID, Channel] = {}
-        self._streams: set[asyncio.Event] = set()
+        self._endings: set[asyncio.Event] = set()
         self._closed = False
+        self.open = 0  # how many streams there are
 
     @contextlib.contextmanager
     def stream(self) -> Iterator[asyncio.Event]:
         """In the block a stream is open; the event says that it is to end."""
+        with self.lasting() as ending:
+            self.open += 1
+            try:
+                yield ending
+            finally:
+                self.open -= 1
+
+    @contextlib.contextmanager
+    def lasting(self) -> Iterator[asyncio.Event]:
+        """The same for a request that only waits."""
         ending = asyncio.Event()
         if self._closed:
             ending.set()
-        self._streams.add(ending)
+        self._endings.add(ending)
         try:
             yield ending
         finally:
-            self._streams.discard(ending)
-
-    @property
-    def open(self) -> int:
-        """How many streams there are."""
-        return len(self._streams)
+            self._endings.discard(ending)
 
     def close(self) -> None:
         """End all streams, in order: whoever reads them goes on elsewhere."""
         self._closed = True
-        for ending in self._streams:
+        for ending in self._endings:
             ending.set()
 
     @property

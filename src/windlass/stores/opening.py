@@ -7,20 +7,36 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import SplitResult, parse_qsl, unquote
 
+from windlass.config import store_key
 from windlass.core.clock import Clock
 from windlass.core.errors import InvalidArgumentError, StoreError
 from windlass.store import Store
 from windlass.stores.finding import Finding
-from windlass.stores.urls import CONTROL, POSTGRES, split, wrong
+from windlass.stores.urls import CONTROL, HTTP, POSTGRES, split, wrong
 
 DEFAULT_URL = "sqlite:///windlass.db"
 _PASSING = {"08", "53", "57"}  # classes: connections, resources, what an operator does
-_OPTIONS = {"memory": set[str](), "sqlite": {"durability"}}  # those of a server are its driver's
+# Those of a database server are its driver's.
+_OPTIONS = {
+    "memory": set[str](),
+    "sqlite": {"durability"},
+    "http": set[str](),
+    "https": set[str](),
+}
 
 
-def open_store(url: str = DEFAULT_URL, *, clock: Clock | None = None) -> Store:
-    """Open what the URL names. `sqlite:///x.db` is relative, `sqlite:////var/x.db` absolute."""
+def open_store(
+    url: str = DEFAULT_URL, *, clock: Clock | None = None, key: str | None = None
+) -> Store:
+    """Open what the URL names. `sqlite:///x.db` is relative, `sqlite:////var/x.db` absolute.
+
+    A server (`https://host`) is opened by `key`, or by the key of the settings.
+    """
     parts, options = _parts(url)
+    if parts.scheme in HTTP:
+        return _server(url, clock, key)
+    if key is not None:
+        raise InvalidArgumentError("a key opens a server, https://host; this store needs none")
     match parts.scheme:
         case "memory":
             from windlass.stores.memory import MemoryStore  # noqa: PLC0415 - only what is named
@@ -37,6 +53,15 @@ def open_store(url: str = DEFAULT_URL, *, clock: Clock | None = None) -> Store:
             from windlass.stores.postgres import PostgresStore  # noqa: PLC0415 - only what is named
 
             return PostgresStore(url, clock=clock)
+
+
+def _server(url: str, clock: Clock | None, key: str | None) -> Store:
+    if clock is not None:
+        raise InvalidArgumentError("a store behind a server goes by that server's clock")
+    _need_httpx()
+    from windlass.stores.http import HttpStore  # noqa: PLC0415 - only what is named
+
+    return HttpStore(url, store_key(key))
 
 
 def file_of(url: str) -> Path | None:
@@ -74,7 +99,13 @@ def roles_script(url: str) -> str:
 
 async def checkup(url: str, *, clock: Clock | None = None) -> list[Finding] | None:
     """What is wrong there, and how to mend it; None of a store that can say nothing of itself."""
-    if _parts(url)[0].scheme not in POSTGRES:
+    scheme = _parts(url)[0].scheme
+    if scheme in HTTP:
+        _need_httpx()
+        from windlass.stores.http.checkup import checkup as ask  # noqa: PLC0415 - the same
+
+        return await ask(url, store_key())
+    if scheme not in POSTGRES:
         return None
     _need_asyncpg()
     from windlass.stores.postgres import PostgresConfig  # noqa: PLC0415 - only what is named
@@ -86,7 +117,7 @@ async def checkup(url: str, *, clock: Clock | None = None) -> list[Finding] | No
 def may_pass(error: StoreError) -> bool:
     """Whether waiting may mend it: a server is away, starts, or is full; nothing is set up wrongly.
 
-    The driver's error tells: it has a SQLSTATE if the server spoke, else it is an OSError.
+    The driver's error tells: it has a SQLSTATE if PostgreSQL spoke, else it is an OSError.
     """
     state = getattr(error.__cause__, "sqlstate", None)
     return state[:2] in _PASSING if state else isinstance(error.__cause__, OSError)
@@ -96,6 +127,13 @@ def _need_asyncpg() -> None:
     if find_spec("asyncpg") is None:
         raise InvalidArgumentError(
             "a PostgreSQL store needs the package asyncpg: pip install 'windlass[postgres]'"
+        )
+
+
+def _need_httpx() -> None:
+    if find_spec("httpx") is None:
+        raise InvalidArgumentError(
+            "a store behind a server needs the package httpx: pip install 'windlass[http]'"
         )
 
 

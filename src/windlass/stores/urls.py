@@ -12,12 +12,16 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from windlass.core.errors import InvalidArgumentError
 
 POSTGRES = ("postgresql", "postgres")
-_SCHEMES = ("memory", "sqlite", *POSTGRES)
-_FORMS = "memory: or sqlite:///path/to/file.db or postgresql://user@host/database"
+HTTP = ("https", "http")
+_SCHEMES = ("memory", "sqlite", *POSTGRES, *HTTP)
+_FORMS = (
+    "memory: or sqlite:///path/to/file.db or postgresql://user@host/database or https://server"
+)
 _QUOTED = (
     "write postgresql://user:password@host:5432/database, and in the password "
     "%40 for @, %2F for /, %3A for :, %3F for ?, %23 for #, %5B for [, %25 for %"
 )
+_KEY = re.compile(r"(wl_[0-9a-f]{12})_[A-Za-z0-9_-]+")
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _OPTION = re.compile(r"(?<=[?&])([^=&]*)=([^&]*)", re.DOTALL)
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
@@ -28,12 +32,14 @@ LAST_PORT = 65535
 
 def public_url(url: str) -> str:
     """A URL as it may be shown to anybody: without its password, however wrong it is."""
-    url = _OPTION.sub(_hidden, url)
+    url = _KEY.sub(r"\1_***", _OPTION.sub(_hidden, url))
     match = _SCHEME.match(url)
     scheme = match[0] if match else ""
     user, at, rest = url[len(scheme) :].rpartition("@")
     if at:
         name, colon, _ = user.partition(":")
+        if scheme.removesuffix("://").lower() in HTTP:
+            return f"{scheme}***@{rest}"  # a server has no users: it may be a key
         return f"{scheme}{name}{':***' if colon else ''}@{rest}"
     authority = re.split("[/?#]", rest, maxsplit=1)[0]
     if scheme and (port := _NO_PORT.search(authority)):
@@ -43,7 +49,7 @@ def public_url(url: str) -> str:
 
 
 def _hidden(option: re.Match[str]) -> str:
-    secret = unquote(option[1]).lower().endswith("password")
+    secret = unquote(option[1]).lower().endswith(("password", "key", "token"))
     return f"{option[1]}=***" if secret else option[0]
 
 
@@ -63,7 +69,20 @@ def split(url: str) -> SplitResult:
         raise wrong(url, f"holds a '#', which ends a URL; {mend}")
     if parts.scheme in POSTGRES:
         _check_server(url, parts)
+    if parts.scheme in HTTP:
+        _check_address(url, parts)
     return parts
+
+
+def _check_address(url: str, parts: SplitResult) -> None:
+    if "@" in url:
+        raise wrong(
+            url, "has an '@'; a key is no part of it: give key=, set WINDLASS_KEY, or write it in "
+            "windlass.toml"
+        )
+    match = _HOST.fullmatch(parts.netloc)
+    if match is None or int(match[2] or LAST_PORT) not in range(1, LAST_PORT + 1):
+        raise wrong(url, "lacks a host, or has a port that is none; write https://host:8642")
 
 
 def _check_server(url: str, parts: SplitResult) -> None:

@@ -15,11 +15,13 @@ from windlass.server.routes import (
     health,
     jobs,
     planning,
+    store,
     survey,
     work,
 )
 from windlass.server.wire.jobs import EnqueuedView, EventPageView
 from windlass.server.wire.survey import Health
+from windlass.stores.wire import PATH
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,7 @@ class Route:
     problems: tuple[int, ...] = ()
     answers: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)  # beside its status
     by: frozenset[By] = frozenset()  # what lets one in beside a key
+    internal: bool = False  # no part of the documented API
 
 
 _THERE = {200: {"model": EnqueuedView, "description": "It was there before."}}
@@ -94,4 +97,10 @@ TABLE = (
     Route("GET", "/healthz", health.alive, Need.NOTHING),
     Route("GET", "/readyz", health.ready, Need.NOTHING, 200, (), _NOT_READY),
     Route("GET", "/metrics", health.metrics, Need.SURVEY, 200, (), _TEXT),
+    Route("POST", f"{PATH}/hello", store.hello, Need.READ, internal=True),
+    Route("POST", f"{PATH}/tail", store.tail, Need.READ, internal=True),
+    *(
+        Route("POST", f"{PATH}/{name}", store.endpoint(name), verb.need, internal=True)
+        for name, verb in store.VERBS.items()
+    ),
 )

@@ -1,0 +1,220 @@
+"""The store behind the server, for one caller: every verb as far as they may use it.
+
+What a role may not do is refused; of jobs that are not the caller's, nothing is told: they are
+missing, as if they did not exist. Whoever may work may also do what a running task does: enqueue,
+cancel, signal. A lease's token, which lets its bearer speak for an attempt, is for those who may
+work, and for nobody else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+from uuid import UUID
+
+from windlass.core.dependency import Edges, FlowStats
+from windlass.core.enqueue import Enqueued
+from windlass.core.event import Attempt
+from windlass.core.job import JobRow, NewJob
+from windlass.core.query import Page, Query
+from windlass.core.state import Trigger
+from windlass.core.transition import (
+    Answer,
+    CancelRequest,
+    Checkpoint,
+    Signal,
+    Status,
+    Transition,
+)
+from windlass.server.door import Caller, Need
+from windlass.server.enqueueing import enqueue_own, owns_flow
+from windlass.server.problems import Refusal
+from windlass.server.site import Visit
+from windlass.store import EventPage
+
+T = TypeVar("T")
+TOLD = 20  # jobs that a note names
+MOST_EVENTS = 1000  # in one answer; whoever wants more asks again
+_MISSING = Answer(Status.MISSING)
+_OPERATING = frozenset({Trigger.SUBMIT, Trigger.CANCEL})
+
+
+def require(caller: Caller, *needs: Need) -> None:
+    if not caller.has(*needs):
+        wanted = " or to ".join(needs)
+        held = ", ".join(sorted(caller.roles)) or "no role"
+        part = ", and is for some jobs only" if caller.confined else ""
+        raise Refusal("forbidden", f"this needs the right to {wanted}; the key has {held}{part}")
+
+
+# -- putting in
+
+
+async def enqueue(here: Visit, jobs: Sequence[NewJob], *, together: bool) -> list[Enqueued]:
+    require(here.caller, Need.PRODUCE, Need.WORK)
+    for resume in (False, True):
+        again = [one.retry_of for one in jobs if one.retry_of and one.resume is resume]
+        await _note(here, "resume" if resume else "retry", again)
+    if here.caller.confined:
+        return await enqueue_own(here, jobs, together=together)
+    answers = await here.client.store.enqueue(jobs, together=together)
+    if here.caller.has(Need.WORK):
+        return answers
+    return [
+        one if one.existing is None else replace(one, existing=_bare(one.existing))
+        for one in answers
+    ]
+
+
+# -- acting
+
+
+async def apply(here: Visit, transitions: Sequence[Transition]) -> list[Answer]:
+    """Those who may not work may submit what is held, and cancel what waits."""
+    if not all(_is_plain(wish) for wish in transitions):
+        require(here.caller, Need.WORK)
+        return await here.client.store.apply(transitions)
+    require(here.caller, Need.PRODUCE, Need.WORK)
+    for trigger in _OPERATING:
+        concerned = [wish.job_id for wish in transitions if wish.trigger is trigger]
+        await _note(here, trigger.value, concerned)
+    return await _own(here, transitions, here.client.store.apply)
+
+
+def _is_plain(wish: Transition) -> bool:
+    """Whether it says no more than that a job is to be submitted, or canceled."""
+    bare = Transition(
+        job_id=wish.job_id, fence=wish.fence, trigger=wish.trigger, reason=wish.reason
+    )
+    return wish.trigger in _OPERATING and wish == bare
+
+
+async def cancel(here: Visit, requests: Sequence[CancelRequest]) -> list[Answer]:
+    require(here.caller, Need.PRODUCE, Need.WORK)
+    await _note(here, "cancel", [one.job_id for one in requests])
+    return await _own(here, requests, here.client.store.cancel)
+
+
+async def signal(here: Visit, signals: Sequence[Signal]) -> list[Answer]:
+    require(here.caller, Need.PRODUCE, Need.WORK)
+    await _note(here, "signal", [one.job_id for one in signals])
+    return await _own(here, signals, here.client.store.signal)
+
+
+async def delete(here: Visit, ids: Sequence[UUID], owner: str | None) -> list[Answer]:
+    await _note(here, "delete", ids)
+    seen = await _seen(here, ids)
+    answers = await here.client.store.delete([id_ for id_ in ids if id_ in seen], owner)
+    told = iter(answers)
+    return [next(told) if id_ in seen else _MISSING for id_ in ids]
+
+
+async def pause(here: Visit, queues: Sequence[str], *, paused: bool) -> None:
+    for queue in queues:
+        await here.record("pause queue" if paused else "resume queue", queue)
+    await here.client.store.pause(queues, paused=paused)
+
+
+async def _own(
+    here: Visit,
+    items: Sequence[Any],
+    act: Callable[[Sequence[Any]], Awaitable[list[Answer]]],
+) -> list[Answer]:
+    """Do it to the caller's jobs; others are missing."""
+    seen = await _seen(here, [one.job_id for one in items])
+    told = iter(await act([one for one in items if one.job_id in seen]))
+    return [next(told) if one.job_id in seen else _MISSING for one in items]
+
+
+async def _seen(here: Visit, ids: Sequence[UUID]) -> set[UUID]:
+    """Which of these the caller may know of; who sees all jobs is not asked to look."""
+    if not here.caller.confined:
+        return set(ids)
+    rows = await here.client.store.get(list(set(ids)))
+    return {row.id for row in rows if row is not None and here.caller.sees(row)}
+
+
+async def _note(here: Visit, action: str, ids: Sequence[UUID]) -> None:
+    """One note for all that the caller sees; of others' jobs nothing is noted."""
+    if not ids:
+        return
+    seen = await _seen(here, ids)
+    named = [str(id_) for id_ in ids if id_ in seen]
+    if named:
+        more = f" and {len(named) - TOLD} more" if len(named) > TOLD else ""
+        await here.record(action, " ".join(named[:TOLD]) + more)
+
+
+# -- reading
+
+
+def _bare(row: JobRow) -> JobRow:
+    return row if row.token is None else replace(row, token=None)
+
+
+def _shown(caller: Caller, row: JobRow | None) -> JobRow | None:
+    if row is None or not caller.sees(row):
+        return None
+    return row if caller.has(Need.WORK) else _bare(row)
+
+
+async def get(here: Visit, ids: Sequence[UUID], owner: str | None) -> list[JobRow | None]:
+    rows = await here.client.store.get(ids, owner)
+    return [_shown(here.caller, row) for row in rows]
+
+
+async def find(here: Visit, query: Query) -> Page:
+    caller = here.caller
+    for name in ("owner", "team"):
+        own, given = getattr(caller, name), getattr(query, name)
+        if own is not None and given not in {None, own}:
+            return Page([], None)
+        if own is not None:
+            query = replace(query, **{name: own})
+    page = await here.client.store.find(query)
+    if caller.has(Need.WORK):
+        return page
+    return Page([_bare(row) for row in page.rows], page.cursor)
+
+
+async def events(here: Visit, job_id: UUID, after: int, limit: int) -> EventPage | None:
+    if not await _seen(here, [job_id]):
+        return None
+    return await here.client.store.events(job_id, after, min(limit, MOST_EVENTS))
+
+
+async def attempts(here: Visit, job_id: UUID) -> list[Attempt] | None:
+    return await here.client.store.attempts(job_id) if await _seen(here, [job_id]) else None
+
+
+async def checkpoints(here: Visit, ids: Sequence[UUID]) -> list[Mapping[str, Checkpoint]]:
+    seen = await _seen(here, ids)
+    found = await here.client.store.checkpoints(ids)
+    return [one if id_ in seen else {} for id_, one in zip(ids, found, strict=True)]
+
+
+async def edges(here: Visit, ids: Sequence[UUID]) -> list[Edges]:
+    found = await here.client.store.edges(ids)
+    if not here.caller.confined:
+        return found
+    named = {id_ for one in found for id_ in (*one.parents, *one.children)}
+    seen = await _seen(here, [*ids, *named])
+    return [
+        Edges(
+            tuple(parent for parent in one.parents if parent in seen),
+            tuple(child for child in one.children if child in seen),
+        )
+        if id_ in seen
+        else Edges()
+        for id_, one in zip(ids, found, strict=True)
+    ]
+
+
+async def flows(here: Visit, ids: Sequence[UUID]) -> list[FlowStats | None]:
+    found = await here.client.store.flows(ids)
+    if not here.caller.confined:
+        return found
+    return [
+        one if one is not None and await owns_flow(here, one.flow_id) else None for one in found
+    ]

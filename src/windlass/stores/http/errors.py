@@ -1,0 +1,124 @@
+"""What went wrong on the way to a server, or there, as an error of ours: in one place.
+
+An error of which `stores.may_pass` says that waiting may mend it has an OSError as its cause.
+"""
+
+from __future__ import annotations
+
+import ssl
+from typing import Any
+
+import httpx
+
+from windlass.core.errors import (
+    SchemaError,
+    StoreDeniedError,
+    StoreError,
+    StoreUnavailableError,
+    WindlassError,
+)
+from windlass.stores.http.config import HttpConfig
+from windlass.stores.wire import of_code
+
+NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+_REDIRECTS = range(300, 400)
+_NOT_FOUND = 404
+_DENIED = frozenset({401, 403, 421})
+_MEND = (
+    'set WINDLASS_KEY, give key=, or write key = "wl_…" in windlass.toml; '
+    "its operator makes one with windlass keys create"
+)
+
+
+def lost(config: HttpConfig, error: httpx.HTTPError) -> StoreUnavailableError:
+    """The server was not reached, or its answer did not come: nobody knows what became of it."""
+    cause = _os_error(error)
+    if isinstance(cause, ssl.SSLError):
+        why = f"its certificate cannot be trusted ({cause})"
+    elif isinstance(error, httpx.ConnectTimeout):
+        why = f"no connection within {config.connect:g} s"
+    elif isinstance(error, httpx.TimeoutException):
+        why = f"no answer within {config.timeout:g} s"
+    else:
+        why = str(error) or type(error).__name__
+    failed = StoreUnavailableError(f"the server at {config.base} cannot be reached: {why}")
+    passing = isinstance(cause, OSError) and not isinstance(cause, ssl.SSLError)
+    failed.__cause__ = cause if passing else ConnectionError(why)
+    if isinstance(cause, ssl.SSLError):
+        failed.__cause__ = error
+    return failed
+
+
+def _os_error(error: BaseException) -> BaseException | None:
+    inner: BaseException | None = error
+    while inner is not None and not isinstance(inner, OSError):
+        inner = inner.__cause__ or inner.__context__
+    return inner
+
+
+def refused(config: HttpConfig, response: httpx.Response) -> WindlassError:
+    """What an answer that is none says."""
+    said = _problem(response)
+    code, status = said.get("code"), response.status_code
+    detail = str(said.get("detail") or response.reason_phrase or "no reason given")
+    if code is None:
+        return _not_ours(config, response)
+    if status in _DENIED:
+        return _denied(config, status, detail)
+    if code == "protocol":
+        return SchemaError(
+            f"the server at {config.base} is of another version: {detail}; "
+            "install the same version of Windlass here and there"
+        )
+    kind = of_code(str(code))
+    if kind is None:
+        return _away(config, f"{detail} (HTTP {status})")
+    if issubclass(kind, StoreError):
+        detail = f"the server at {config.base}: {detail}"
+    error = kind(detail)
+    if isinstance(error, StoreUnavailableError):
+        error.__cause__ = ConnectionError(detail)
+    return error
+
+
+def _problem(response: httpx.Response) -> dict[str, Any]:
+    if "json" not in response.headers.get("content-type", ""):
+        return {}
+    try:
+        said = response.json()
+    except ValueError:
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def _denied(config: HttpConfig, status: int, detail: str) -> StoreDeniedError:
+    if config.key is None:
+        return StoreDeniedError(f"the server at {config.base} asks for an API key: {_MEND}")
+    if status == httpx.codes.UNAUTHORIZED:
+        return StoreDeniedError(
+            f"the server at {config.base} refuses key {config.key_id}: {detail}; {_MEND}"
+        )
+    return StoreDeniedError(
+        f"the server at {config.base} does not let key {config.key_id} do this: {detail}"
+    )
+
+
+def _not_ours(config: HttpConfig, response: httpx.Response) -> StoreError:
+    status = response.status_code
+    if status in _REDIRECTS:
+        there = response.headers.get("location", "another address")
+        return StoreDeniedError(
+            f"{config.base} sends to {there[:200]}, and a key is not carried there; "
+            "name the server's own address"
+        )
+    if status in _DENIED:
+        return _denied(config, status, f"something before it answers HTTP {status}")
+    if status == _NOT_FOUND:
+        return _away(config, "there is no Windlass server at this address, or an older one")
+    return _away(config, f"what answers there says HTTP {status}")
+
+
+def _away(config: HttpConfig, why: str) -> StoreUnavailableError:
+    failed = StoreUnavailableError(f"the server at {config.base} cannot answer: {why}")
+    failed.__cause__ = ConnectionError(why)
+    return failed

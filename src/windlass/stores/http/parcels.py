@@ -1,0 +1,112 @@
+"""Many items in messages that a server takes: a call that is too large goes in parts, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar
+
+from windlass.core.enqueue import Enqueued, EnqueueStatus
+from windlass.core.errors import TooLargeError
+from windlass.core.job import NewJob
+from windlass.core.transition import Answer, Status
+from windlass.stores import wire
+from windlass.stores.http.line import Line
+
+T = TypeVar("T")
+SMALL = 1024 * 1024  # bytes that every server takes; for more it is asked how much that is
+_NAMES = {
+    "enqueue": "jobs",
+    "apply": "transitions",
+    "record": "sayings",
+    "cancel": "requests",
+    "signal": "signals",
+    "put_records": "puts",
+}
+
+
+class Parcels:
+    """For the verbs that carry what people and tasks wrote, which may be large."""
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+
+    async def enqueue(self, jobs: Sequence[NewJob], *, together: bool) -> list[Enqueued]:
+        """All together, or in parts; one that is too large alone is refused alone."""
+        found: list[Enqueued] = []
+        sent = [wire.sendable(new) for new in jobs]
+        for start, part, body in await self._parts("enqueue", sent, together=together):
+            mine = jobs[start : start + len(part)]
+            if body is None:
+                error = _too_large()
+                found += [Enqueued(EnqueueStatus.REFUSED, new, error=error) for new in mine]
+            else:
+                response = await self._line.call("enqueue", body)
+                found += wire.enqueued(mine, wire.hear("enqueue", response.content))
+        return found
+
+    async def answers(self, verb: str, items: Sequence[Any]) -> list[Answer]:
+        found: list[Answer] = []
+        for _, part, body in await self._parts(verb, items):
+            if body is None:
+                found += [Answer(Status.REFUSED, error=_too_large()) for _ in part]
+            else:
+                response = await self._line.call(verb, body)
+                found += wire.hear(verb, response.content)
+        return found
+
+    async def items(self, verb: str, items: Sequence[Any]) -> list[Any]:
+        """The same for a verb whose answers cannot refuse."""
+        found: list[Any] = []
+        for _, _, body in await self._parts(verb, items):
+            if body is None:
+                raise _too_large()
+            response = await self._line.call(verb, body)
+            found += wire.hear(verb, response.content)
+        return found
+
+    async def _parts(
+        self, verb: str, items: Sequence[T], **more: Any
+    ) -> list[tuple[int, Sequence[T], bytes | None]]:
+        """Where each part begins, the part, and its message; None for one that is too large."""
+        if not items:
+            return []
+        body = self._body(verb, items, more)
+        if len(body) <= SMALL:
+            return [(0, items, body)]
+        most = (await self._line.hello()).max_body
+        whole = bool(more.get("together"))
+        return list(self._split(verb, 0, items, body, most, whole=whole, more=more))
+
+    def _split(
+        self,
+        verb: str,
+        start: int,
+        items: Sequence[T],
+        body: bytes,
+        most: int,
+        *,
+        whole: bool,
+        more: dict[str, Any],
+    ) -> Iterator[tuple[int, Sequence[T], bytes | None]]:
+        if len(body) <= most:
+            yield start, items, body
+        elif whole or len(items) == 1:
+            yield start, items, None
+        else:
+            half = len(items) // 2
+            for offset, part in ((0, items[:half]), (half, items[half:])):
+                inner = self._body(verb, part, more)
+                yield from self._split(
+                    verb, start + offset, part, inner, most, whole=whole, more=more
+                )
+
+    @staticmethod
+    def _body(verb: str, items: Sequence[Any], more: dict[str, Any]) -> bytes:
+        return wire.asked(verb).dump(**{_NAMES[verb]: items}, **more)
+
+
+def _too_large() -> TooLargeError:
+    return TooLargeError(
+        "it is larger than a request to the server may be; keep the data in an object store or a "
+        "file and pass its address, or raise max_body in the server's ServerConfig"
+    )
