@@ -75,7 +75,7 @@ GIVEN = {
 INNER = {
     "Windlass": {
         "app_of", "add", "prepare", "stand_in", "kit", "client", "sync", "declare", "declared",
-        "hosted",
+        "hosted", "key",
     },
     "Tasks": {"app_of", "add", "join", "leave", "declare", "declared"},
     "Task": {"spec", "given"},
@@ -113,6 +113,7 @@ FIND = [
     ("never retry", "errors.md#what-a-task-raises", "`raise InvalidInput(…)`"),
     ("do many jobs in one call", "python.md#batch", "`@app.task(batch=100, args=Page)`"),
     ("run a worker", "cli.md#windlass-worker", "`windlass worker jobs:app -Q media=2,default`"),
+    ("use it without a database", "settings.md", '`Windlass("https://host", key="wl_…")`'),
     ("enqueue without Python", "http.md", "`curl localhost:8642/api/jobs -d …`"),
     ("set something for all commands", "settings.md", "`WINDLASS_URL`, `windlass.toml`"),
     ("test my tasks", "python.md#windlasstesting", "`with twin(app) as jobs: …`"),

@@ -31,10 +31,11 @@ HIDDEN = {"install_completion", "show_completion"}
 KINDS = {
     "_text": "text", "_count": "whole number", "_duration": 'seconds, or words: "5m"',
     "_size": 'bytes, or words: "512M"', "_queues": '"media=2,default=10", or a table',
-    "_port": "whole number",
+    "_port": "whole number", "_secret": "text",
 }  # fmt: skip
 SETTINGS = {
     "url": "where the jobs are kept",
+    "key": "the API key that opens a server, if `url` is `https://…`; never shown",
     "app": "the application, `module:app`",
     "queues": "what a worker takes, each queue with its slots",
     "concurrency": "slots of a queue that names none",
@@ -75,6 +76,7 @@ def http(table: Table) -> str:
     routes = [
         [f"`{one.method} {one.path.replace(':path', '')}`", _first(one.endpoint), may[one.need]]
         for one in TABLE
+        if not one.internal
     ]
     codes = [[f"`{code}`", str(status), title, advice] for code, (status, title, advice) in
              sorted(SORTS.items(), key=lambda item: (item[1][0], item[0]))]  # fmt: skip
@@ -86,6 +88,11 @@ def http(table: Table) -> str:
         ),
         "## Routes",
         table(("route", "what it does", "roles"), routes),
+        (
+            "`POST /api/store/…` is what a [store behind a server](../how-to/remote.md) speaks, "
+            "with one route for each verb of [the contract](store.md): Windlass at both ends, and "
+            "for nobody else."
+        ),
         "## Problems",
         (
             "Errors are `application/problem+json`: `type` (`urn:windlass:problem:` and the code), "

@@ -54,8 +54,9 @@ T = TypeVar("T")
 class Windlass(TaskHome, Serving):
     """An application's jobs: the store behind a URL, and the tasks that run them.
 
-    `key` opens a server, `https://host`; `data` is the directory for workspaces on this host; `stages` maps stages to percentages;
-    `limits` are for queues: `{"queue:render": Limit(concurrency=2)}`.
+    `key` opens a server, `https://host`. `data` is the directory for workspaces on this host;
+    `stages` maps stages to percentages; `limits` are for queues: `{"queue:render":
+    Limit(concurrency=2)}`.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class Windlass(TaskHome, Serving):
         super().__init__()
         self._limited = Declared(limits or {})
         self.url = store_url(url)
+        self.key = key
         self.codec: Codec = codec or JsonCodec()
         self.sync = LoopThread()
         self._stages = stage_map(stages)

@@ -151,8 +151,8 @@ class _Kind:
 
 _KNOWN: Mapping[str, _Kind] = {
     "url": _Kind(_text, DEFAULT_URL),
-    "key": _Kind(_secret),
     "app": _Kind(_text),
+    "key": _Kind(_secret),
     "queues": _Kind(_queues, {"default": None}),
     "concurrency": _Kind(_count, DEFAULT_SLOTS),
     "lease": _Kind(_duration),

@@ -35,6 +35,7 @@ CODES = {
     "StoreError": "store",
     "StoreUnavailableError": "store_unavailable",
     "StoreCorruptError": "store_corrupt",
+    "StoreDeniedError": "store_denied",
     "SchemaError": "schema",
     "CodecError": "codec",
     "JobFailedError": "job_failed",

@@ -12,7 +12,7 @@ from tests.server.conftest import PATIENCE, Served, serving
 from windlass import Windlass
 from windlass.server.config import Door, ServerConfig
 from windlass.store import Store
-from windlass.stores.http import HttpStore
+from windlass.stores.http import HttpConfig, HttpStore
 
 OPEN = ServerConfig(door=Door.OPEN)
 
@@ -28,7 +28,7 @@ def standing_in(served: Served, store: Store, place: Path) -> Iterator[Callable[
     """In the block the server serves this store. Answers how to open it from afar."""
     with served.app.stand_in(store, place):
         try:
-            yield lambda: HttpStore(served.url)
+            yield lambda: HttpStore(HttpConfig(url=served.url))
         finally:
             asyncio.run_coroutine_threadsafe(_let_go(served), served.loop).result(PATIENCE)
 

@@ -67,6 +67,7 @@ async def _check(url: str | None, app_path: str | None) -> tuple[list[Finding], 
     findings: list[Finding] = []
     found = settings({"url": url, "app": app_path})
     place, origin = found["url"].value, found["url"].origin
+    key: str | None = None
     if found["app"].given:
         try:
             app = load_app(found["app"].value)
@@ -75,12 +76,12 @@ async def _check(url: str | None, app_path: str | None) -> tuple[list[Finding], 
         else:
             findings += _app(app)
             if url is None:
-                place, origin = app.url, f"the app {found['app'].value}"
+                place, origin, key = app.url, f"the app {found['app'].value}", app.key
             await app.aclose()
     findings.insert(0, Finding("settings", Verdict.FINE, f"url is {public_url(place)} ({origin})"))
     try:
         path = file_of(place)
-        said = await checkup(place)
+        said = await checkup(place, key=key)
     except WindlassError as error:
         lost = Finding("store", Verdict.WRONG, str(error))
         return [*findings, lost], isinstance(error, StoreError)

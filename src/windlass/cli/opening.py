@@ -27,7 +27,8 @@ from windlass.stores import file_of, open_store
 T = TypeVar("T")
 MIN_PIECE = 4
 Url = Annotated[
-    str | None, typer.Option("--url", help="Where the jobs are kept, as sqlite:///jobs.db.")
+    str | None,
+    typer.Option("--url", help="Where the jobs are kept: sqlite:///jobs.db, https://server."),
 ]
 AppPath = Annotated[str | None, typer.Option("--app", "-A", help="The application, as module:app.")]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON for scripts instead of tables.")]

@@ -60,6 +60,11 @@ def serve(
         application = Windlass(found["url"].value)
     else:
         application = load_app(found["app"].value)
+    if application.url.startswith(("http:", "https:")):
+        raise ConfigurationError(
+            f"the jobs at {public_url(application.url)} are served already; to serve them a second "
+            "time, name the store behind that server: --url postgresql://host/database"
+        )
     hosts = frozenset(name.lower() for name in allow_host or ())
     place = found["host"].value, found["port"].value
     config = worker_config(found)

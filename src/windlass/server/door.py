@@ -80,9 +80,7 @@ class Caller:
 
     def has(self, *needs: Need) -> bool:
         """Whether one of these rights is theirs, for as much as they see."""
-        return any(
-            self.may(need) and not (self.confined and need in _FOR_ALL) for need in needs
-        )
+        return any(self.may(need) and not (self.confined and need in _FOR_ALL) for need in needs)
 
     def sees(self, row: JobRow) -> bool:
         return self.owner in {None, row.owner} and self.team in {None, row.team}

@@ -22,9 +22,7 @@ async def enqueue_own(here: Visit, jobs: Sequence[NewJob], *, together: bool) ->
     if together and first is not None:
         return [Enqueued(EnqueueStatus.REFUSED, new, error=first) for new in jobs]
     good = [
-        _given(here.caller, new)
-        for new, error in zip(jobs, errors, strict=True)
-        if error is None
+        _given(here.caller, new) for new, error in zip(jobs, errors, strict=True) if error is None
     ]
     answers = iter(await here.client.store.enqueue(good, together=together))
     return [

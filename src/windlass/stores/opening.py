@@ -59,9 +59,9 @@ def _server(url: str, clock: Clock | None, key: str | None) -> Store:
     if clock is not None:
         raise InvalidArgumentError("a store behind a server goes by that server's clock")
     _need_httpx()
-    from windlass.stores.http import HttpStore  # noqa: PLC0415 - only what is named
+    from windlass.stores.http import HttpConfig, HttpStore  # noqa: PLC0415 - only what is named
 
-    return HttpStore(url, store_key(key))
+    return HttpStore(HttpConfig(url=url, key=store_key(key)))
 
 
 def file_of(url: str) -> Path | None:
@@ -97,14 +97,16 @@ def roles_script(url: str) -> str:
     return privileges.script()
 
 
-async def checkup(url: str, *, clock: Clock | None = None) -> list[Finding] | None:
+async def checkup(
+    url: str, *, clock: Clock | None = None, key: str | None = None
+) -> list[Finding] | None:
     """What is wrong there, and how to mend it; None of a store that can say nothing of itself."""
     scheme = _parts(url)[0].scheme
     if scheme in HTTP:
         _need_httpx()
         from windlass.stores.http.checkup import checkup as ask  # noqa: PLC0415 - the same
 
-        return await ask(url, store_key())
+        return await ask(url, store_key(key))
     if scheme not in POSTGRES:
         return None
     _need_asyncpg()

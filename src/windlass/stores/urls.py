@@ -14,9 +14,7 @@ from windlass.core.errors import InvalidArgumentError
 POSTGRES = ("postgresql", "postgres")
 HTTP = ("https", "http")
 _SCHEMES = ("memory", "sqlite", *POSTGRES, *HTTP)
-_FORMS = (
-    "memory: or sqlite:///path/to/file.db or postgresql://user@host/database or https://server"
-)
+_FORMS = "memory: or sqlite:///path/to/file.db or postgresql://user@host/database or https://server"
 _QUOTED = (
     "write postgresql://user:password@host:5432/database, and in the password "
     "%40 for @, %2F for /, %3A for :, %3F for ?, %23 for #, %5B for [, %25 for %"
@@ -77,8 +75,9 @@ def split(url: str) -> SplitResult:
 def _check_address(url: str, parts: SplitResult) -> None:
     if "@" in url:
         raise wrong(
-            url, "has an '@'; a key is no part of it: give key=, set WINDLASS_KEY, or write it in "
-            "windlass.toml"
+            url,
+            "has an '@'; a key is no part of it: give key=, set WINDLASS_KEY, or write it in "
+            "windlass.toml",
         )
     match = _HOST.fullmatch(parts.netloc)
     if match is None or int(match[2] or LAST_PORT) not in range(1, LAST_PORT + 1):

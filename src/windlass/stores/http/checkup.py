@@ -14,7 +14,7 @@ _HOME = frozenset({"localhost", "127.0.0.1", "::1"})
 async def checkup(url: str, key: str | None) -> list[Finding]:
     """Raises what keeps it from being reached."""
     config = HttpConfig(url=url, key=key)
-    async with HttpStore(url, config=config) as store:
+    async with HttpStore(config) as store:
         now = await store.ping()
         hello = await store.hello()
     what = f"Windlass {hello.version} answers, and so does its store"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from dataclasses import replace
 from uuid import UUID
@@ -96,7 +96,7 @@ class _Over(Exception):  # noqa: N818 - no error
     """All was told, and nothing will follow."""
 
 
-async def _stream(line: Line, job_id: UUID, after: int) -> AsyncIterator[Event]:
+async def _stream(line: Line, job_id: UUID, after: int) -> AsyncGenerator[Event, None]:
     """One connection's worth; its end says nothing of the job's."""
     body = wire.tail_asked().dump(job_id=job_id, after=after)
     async with line.stream("tail", body) as response:
@@ -111,24 +111,23 @@ async def _stream(line: Line, job_id: UUID, after: int) -> AsyncIterator[Event]:
                     raise StoreUnavailableError(f"the stream failed: {data.decode()[:300]}")
 
 
-async def _messages(line: Line, response: httpx.Response) -> AsyncIterator[tuple[str, bytes]]:
+async def _messages(
+    line: Line, response: httpx.Response
+) -> AsyncGenerator[tuple[str, bytes], None]:
     """Server-sent events: the name and the data of each."""
     interval = float(response.headers.get(wire.KEEPALIVE_HEADER, "10"))
-    rest = b""
-    async with aclosing(response.aiter_bytes()) as chunks:
-        while True:
-            try:
-                async with asyncio.timeout(SILENCE * interval):
-                    rest += await anext(chunks)
-            except StopAsyncIteration:
-                return
-            except TimeoutError:
-                raise lost(
-                    line.server.config,
-                    httpx.ReadError(f"no sign of life for {SILENCE * interval:g} s"),
-                ) from None
-            *whole, rest = rest.split(b"\n\n")
-            for one in whole:
-                fields = dict(part.partition(b": ")[::2] for part in one.split(b"\n"))
-                if b"data" in fields:
-                    yield fields.get(b"event", b"").decode(), fields[b"data"]
+    rest, chunks = b"", response.aiter_bytes()
+    while True:
+        try:
+            async with asyncio.timeout(SILENCE * interval):
+                rest += await anext(chunks)
+        except StopAsyncIteration:
+            return
+        except TimeoutError:
+            why = httpx.ReadError(f"no sign of life for {SILENCE * interval:g} s")
+            raise lost(line.server.config, why) from None
+        *whole, rest = rest.split(b"\n\n")
+        for one in whole:
+            fields = dict(part.partition(b": ")[::2] for part in one.split(b"\n"))
+            if b"data" in fields:
+                yield fields.get(b"event", b"").decode(), fields[b"data"]

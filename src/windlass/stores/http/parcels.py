@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from windlass.core.enqueue import Enqueued, EnqueueStatus
@@ -13,6 +13,7 @@ from windlass.stores import wire
 from windlass.stores.http.line import Line
 
 T = TypeVar("T")
+Part = tuple[Sequence[T], bytes | None]
 SMALL = 1024 * 1024  # bytes that every server takes; for more it is asked how much that is
 _NAMES = {
     "enqueue": "jobs",
@@ -34,8 +35,8 @@ class Parcels:
         """All together, or in parts; one that is too large alone is refused alone."""
         found: list[Enqueued] = []
         sent = [wire.sendable(new) for new in jobs]
-        for start, part, body in await self._parts("enqueue", sent, together=together):
-            mine = jobs[start : start + len(part)]
+        for part, body in await self._parts("enqueue", sent, together=together):
+            mine = jobs[len(found) : len(found) + len(part)]
             if body is None:
                 error = _too_large()
                 found += [Enqueued(EnqueueStatus.REFUSED, new, error=error) for new in mine]
@@ -46,7 +47,7 @@ class Parcels:
 
     async def answers(self, verb: str, items: Sequence[Any]) -> list[Answer]:
         found: list[Answer] = []
-        for _, part, body in await self._parts(verb, items):
+        for part, body in await self._parts(verb, items):
             if body is None:
                 found += [Answer(Status.REFUSED, error=_too_large()) for _ in part]
             else:
@@ -57,48 +58,35 @@ class Parcels:
     async def items(self, verb: str, items: Sequence[Any]) -> list[Any]:
         """The same for a verb whose answers cannot refuse."""
         found: list[Any] = []
-        for _, _, body in await self._parts(verb, items):
+        for _, body in await self._parts(verb, items):
             if body is None:
                 raise _too_large()
             response = await self._line.call(verb, body)
             found += wire.hear(verb, response.content)
         return found
 
-    async def _parts(
-        self, verb: str, items: Sequence[T], **more: Any
-    ) -> list[tuple[int, Sequence[T], bytes | None]]:
-        """Where each part begins, the part, and its message; None for one that is too large."""
+    async def _parts(self, verb: str, items: Sequence[T], **more: Any) -> list[Part[T]]:
+        """The items in order, with the message of each part; None is one that is too large."""
         if not items:
             return []
         body = self._body(verb, items, more)
         if len(body) <= SMALL:
-            return [(0, items, body)]
-        most = (await self._line.hello()).max_body
-        whole = bool(more.get("together"))
-        return list(self._split(verb, 0, items, body, most, whole=whole, more=more))
+            return [(items, body)]
+        return self._split(verb, items, more, (await self._line.hello()).max_body)
 
     def _split(
-        self,
-        verb: str,
-        start: int,
-        items: Sequence[T],
-        body: bytes,
-        most: int,
-        *,
-        whole: bool,
-        more: dict[str, Any],
-    ) -> Iterator[tuple[int, Sequence[T], bytes | None]]:
+        self, verb: str, items: Sequence[T], more: dict[str, Any], most: int
+    ) -> list[Part[T]]:
+        body = self._body(verb, items, more)
         if len(body) <= most:
-            yield start, items, body
-        elif whole or len(items) == 1:
-            yield start, items, None
-        else:
-            half = len(items) // 2
-            for offset, part in ((0, items[:half]), (half, items[half:])):
-                inner = self._body(verb, part, more)
-                yield from self._split(
-                    verb, start + offset, part, inner, most, whole=whole, more=more
-                )
+            return [(items, body)]
+        if len(items) == 1 or more.get("together"):
+            return [(items, None)]
+        half = len(items) // 2
+        return [
+            *self._split(verb, items[:half], more, most),
+            *self._split(verb, items[half:], more, most),
+        ]
 
     @staticmethod
     def _body(verb: str, items: Sequence[Any], more: dict[str, Any]) -> bytes:

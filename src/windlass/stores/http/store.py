@@ -52,16 +52,11 @@ class HttpStore(Store):
     A server may serve many at once; it decides what the key may do, and whose jobs it sees.
     """
 
-    def __init__(
-        self, url: str, key: str | None = None, *, config: HttpConfig | None = None
-    ) -> None:
-        self._server = Server(config or HttpConfig(url=url, key=key))
-        self._start()
-
-    def _start(self) -> None:
+    def __init__(self, config: HttpConfig, *, _server: Server | None = None) -> None:
+        self._server = _server or Server(config)
         self._line = Line(self._server)
         self._parcels = Parcels(self._line)
-        self._news: str | None = None
+        self._news: str | None = None  # heard of before the last claim
 
     def __repr__(self) -> str:
         return f"HttpStore({self._server.config.base!r})"
@@ -88,10 +83,7 @@ class HttpStore(Store):
         return await self._line.hello()
 
     def twin(self) -> HttpStore:
-        made = object.__new__(HttpStore)
-        made._server = self._server  # noqa: SLF001 - its own
-        made._start()  # noqa: SLF001
-        return made
+        return HttpStore(self._server.config, _server=self._server)
 
     async def close(self) -> None:
         await self._line.close()
@@ -112,8 +104,7 @@ class HttpStore(Store):
         good = [send(one) for one, error in zip(items, errors, strict=True) if error is None]
         told = iter(await self._parcels.answers(verb, good))
         return [
-            next(told) if error is None else Answer(Status.REFUSED, error=error)
-            for error in errors
+            next(told) if error is None else Answer(Status.REFUSED, error=error) for error in errors
         ]
 
     # -- putting in
@@ -151,7 +142,9 @@ class HttpStore(Store):
         return await self._each("apply", transitions, transition.check, wire.sendable_wish)
 
     async def record(self, sayings: Sequence[Saying]) -> list[Answer]:
-        return await self._each("record", sayings, lambda one: transition.check_records(one.records))
+        return await self._each(
+            "record", sayings, lambda one: transition.check_records(one.records)
+        )
 
     async def wait(self, queues: Sequence[str], timeout: float) -> bool:
         """One request after the other, each as long as the server lets it last."""
