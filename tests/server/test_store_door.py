@@ -88,7 +88,7 @@ FOR_A_PART = {
 def asked(verb: str) -> dict[str, Any]:
     """A call of the verb that harms nobody."""
     job = uuid4()
-    return {
+    calls: dict[str, dict[str, Any]] = {
         "enqueue": {"jobs": [make_job()], "together": False},
         "claim": {"claim": Claim(token=uuid7(), worker="w", queues=[("none", 1)])},
         "extend": {"leases": [], "seconds": 1.0},
@@ -115,7 +115,8 @@ def asked(verb: str) -> dict[str, Any]:
         "get_records": {"kind": KEY, "keys": ["none"]},
         "list_records": {"kind": AUDIT, "after": "", "limit": 1},
         "delete_records": {"kind": KEY, "keys": ["none"]},
-    }.get(verb, {})
+    }
+    return calls.get(verb, {})
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ from pydantic import (
 from windlass.core import errors, retry
 from windlass.core.clock import Instant
 from windlass.core.enqueue import Enqueued, EnqueueStatus
-from windlass.core.errors import InvalidArgumentError, RequestError, WindlassError
+from windlass.core.errors import InvalidArgumentError, RequestError, SchemaError, WindlassError
 from windlass.core.event import Event
 from windlass.core.job import JobRow, NewJob
 from windlass.core.state import State
@@ -143,11 +143,22 @@ class Shape:
             raise InvalidArgumentError(f"a value cannot be sent: {error!s:.300}") from None
 
     def load(self, data: bytes) -> dict[str, Any]:
+        """What somebody asks; raises what is wrong with it."""
         try:
             read = self._model.model_validate_json(data)
         except ValidationError as error:
             raise InvalidArgumentError(_wrong(error)) from None
         return {name: getattr(read, name) for name in self._fields}
+
+    def hear(self, data: bytes) -> dict[str, Any]:
+        """What a server answers; one that cannot be read is not the fault of who asked."""
+        try:
+            return self.load(data)
+        except InvalidArgumentError as error:
+            raise SchemaError(
+                f"the answer of the server cannot be read ({error}); "
+                "install the same version of Windlass here and there"
+            ) from None
 
 
 def _wrong(error: ValidationError) -> str:
@@ -215,7 +226,7 @@ def _enqueued_told(one: Enqueued) -> EnqueuedTold:
 
 def hear(verb: str, data: bytes) -> Any:
     """The answer that was told, but for an enqueue's, which `enqueued` puts together."""
-    answer = answered(verb).load(data)["answer"]
+    answer = answered(verb).hear(data)["answer"]
     if answer and isinstance(answer, list) and isinstance(answer[0], AnswerTold):
         return [Answer(one.status, one.state, one.error) for one in answer]
     return answer

@@ -157,12 +157,16 @@ async def tail(here: Here, request: Request) -> Response:
     job_id, after = arguments["job_id"], max(0, arguments["after"])
     row = await here.job(job_id)
     if row.final and after >= row.seq:
-        return Response(status_code=status.HTTP_204_NO_CONTENT)
+        return Response(status_code=status.HTTP_204_NO_CONTENT, headers=_alive(here))
     # Who has seen more than there is cannot share a reader with others.
     feed = _shared(here, job_id, after) if after <= row.seq else _alone(here, job_id, after)
     stream = sse.EventStream(here.site, here.caller, feed, row.correlation_id)
-    stream.headers[wire.KEEPALIVE_HEADER] = str(here.site.config.keepalive)
+    stream.headers.update(_alive(here))
     return stream
+
+
+def _alive(here: Visit) -> dict[str, str]:
+    return {wire.KEEPALIVE_HEADER: str(here.site.config.keepalive)}
 
 
 async def _shared(here: Visit, job_id: UUID, after: int) -> AsyncGenerator[bytes, None]:

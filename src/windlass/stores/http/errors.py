@@ -31,29 +31,34 @@ _MEND = (
 
 
 def lost(config: HttpConfig, error: httpx.HTTPError) -> StoreUnavailableError:
-    """The server was not reached, or its answer did not come: nobody knows what became of it."""
-    cause = _os_error(error)
-    if isinstance(cause, ssl.SSLError):
-        why = f"its certificate cannot be trusted ({cause})"
-    elif isinstance(error, httpx.ConnectTimeout):
+    """The server was not reached, or its answer did not come: nobody knows what became of it.
+
+    To be raised from `os_error(error)`.
+    """
+    cause = os_error(error)
+    if isinstance(error, httpx.ConnectTimeout):
         why = f"no connection within {config.connect:g} s"
     elif isinstance(error, httpx.TimeoutException):
         why = f"no answer within {config.timeout:g} s"
+    elif cause is None:
+        why = f"its certificate cannot be trusted ({_deepest(error)})"
     else:
-        why = str(error) or type(error).__name__
-    failed = StoreUnavailableError(f"the server at {config.base} cannot be reached: {why}")
-    passing = isinstance(cause, OSError) and not isinstance(cause, ssl.SSLError)
-    failed.__cause__ = cause if passing else ConnectionError(why)
-    if isinstance(cause, ssl.SSLError):
-        failed.__cause__ = error
-    return failed
+        why = str(cause) or type(cause).__name__
+    return StoreUnavailableError(f"the server at {config.base} cannot be reached: {why}")
 
 
-def _os_error(error: BaseException) -> BaseException | None:
-    inner: BaseException | None = error
-    while inner is not None and not isinstance(inner, OSError):
-        inner = inner.__cause__ or inner.__context__
-    return inner
+def os_error(error: httpx.HTTPError) -> OSError | None:
+    """What the system said; None where that will not pass by itself."""
+    inner = _deepest(error)
+    if isinstance(inner, ssl.SSLError):
+        return None
+    return inner if isinstance(inner, OSError) else ConnectionError(str(error))
+
+
+def _deepest(error: BaseException) -> BaseException:
+    while (inner := error.__cause__ or error.__context__) is not None:
+        error = inner.exceptions[0] if isinstance(inner, BaseExceptionGroup) else inner
+    return error
 
 
 def refused(config: HttpConfig, response: httpx.Response) -> WindlassError:

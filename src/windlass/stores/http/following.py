@@ -105,7 +105,7 @@ async def _stream(line: Line, job_id: UUID, after: int) -> AsyncGenerator[Event,
         async with aclosing(_messages(line, response)) as messages:
             async for name, data in messages:
                 if name == wire.EVENT:
-                    event: Event = wire.told_event().load(data)["event"]
+                    event: Event = wire.told_event().hear(data)["event"]
                     yield event
                 elif name == "error":
                     raise StoreUnavailableError(f"the stream failed: {data.decode()[:300]}")
@@ -125,7 +125,7 @@ async def _messages(
             return
         except TimeoutError:
             why = httpx.ReadError(f"no sign of life for {SILENCE * interval:g} s")
-            raise lost(line.server.config, why) from None
+            raise lost(line.server.config, why) from why
         *whole, rest = rest.split(b"\n\n")
         for one in whole:
             fields = dict(part.partition(b": ")[::2] for part in one.split(b"\n"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from threading import Lock
 
@@ -14,7 +14,7 @@ import httpx
 from windlass.core.errors import StoreUnavailableError
 from windlass.stores import wire
 from windlass.stores.http.config import HttpConfig
-from windlass.stores.http.errors import NOT_SENT, lost, refused
+from windlass.stores.http.errors import NOT_SENT, lost, os_error, refused
 
 AT_ONCE = 32  # calls of one handle; others wait for their turn
 IDLE = 3.0  # seconds that a connection is kept; less than servers do, so that none is cut in use
@@ -50,7 +50,7 @@ class Server:
         }
 
     def heard(self, data: bytes) -> wire.Hello:
-        hello: wire.Hello = wire.greeting().load(data)["answer"]
+        hello: wire.Hello = wire.greeting().hear(data)["answer"]
         self._hello = hello
         return hello
 
@@ -67,8 +67,8 @@ class Server:
             with httpx.Client(verify=self.trust, timeout=config.timeout) as client:
                 response = client.post(f"{config.base}{wire.PATH}/hello", headers=self.headers)
         except httpx.HTTPError as error:
-            raise lost(config, error) from error
-        if not response.is_success:
+            raise lost(config, error) from os_error(error)
+        if not (response.is_success and _is_json(response)):
             raise refused(config, response)
         return self.heard(response.content)
 
@@ -79,6 +79,7 @@ class Line:
     def __init__(self, server: Server) -> None:
         self.server = server
         self._client: httpx.AsyncClient | None = None
+        self._life: AsyncGenerator[None, None] | None = None
         self._home: tuple[int, asyncio.AbstractEventLoop] | None = None
         self._turns = asyncio.Semaphore(AT_ONCE)
         self._calls = 0
@@ -87,7 +88,7 @@ class Line:
 
     def _open(self) -> httpx.AsyncClient:
         if self._closed:
-            raise StoreUnavailableError(f"the store at {self.server.config.base} is closed")
+            raise self._is_closed()
         home = os.getpid(), asyncio.get_running_loop()
         if self._client is None or self._home != home:
             config = self.server.config
@@ -101,7 +102,13 @@ class Line:
                 ),
                 verify=self.server.trust,
             )
+            self._life = _life(self._client)
+            with suppress(StopIteration):  # to its yield, where the event loop gets to know it
+                self._life.asend(None).send(None)
         return self._client
+
+    def _is_closed(self) -> StoreUnavailableError:
+        return StoreUnavailableError(f"the store at {self.server.config.base} is closed")
 
     # -- calls
 
@@ -146,14 +153,14 @@ class Line:
                 response = await client.send(request)
             except NOT_SENT as error:
                 if not pauses:
-                    raise lost(config, error) from error.__cause__
+                    raise lost(config, error) from os_error(error)
                 await config.sleep(pauses.pop(0))
                 continue
             except httpx.HTTPError as error:
-                raise lost(config, error) from error.__cause__
+                raise lost(config, error) from os_error(error)
             except RuntimeError as error:  # httpx's word for a client that was closed meanwhile
-                raise lost(config, httpx.ReadError(str(error))) from error
-            if response.is_success:
+                raise self._is_closed() from error
+            if response.is_success and _is_json(response):
                 return response
             pause = _pause(response)
             if pause is None or waited + pause > config.patience:
@@ -178,25 +185,38 @@ class Line:
             async with self._open().stream(
                 "POST", f"/{verb}", content=body, timeout=timeout
             ) as response:
-                if not response.is_success:
+                if not response.is_success or wire.KEEPALIVE_HEADER not in response.headers:
                     await response.aread()
                     raise refused(config, response)
                 yield response
         except httpx.HTTPError as error:
-            raise lost(config, error) from error.__cause__
+            raise lost(config, error) from os_error(error)
 
     # -- the end
 
     async def close(self) -> None:
         self._closed = True
-        client, self._client = self._client, None
-        if client is None or self._home != (os.getpid(), asyncio.get_running_loop()):
+        life, self._life, self._client = self._life, None, None
+        if life is None or self._home != (os.getpid(), asyncio.get_running_loop()):
             return  # its connections ended with their event loop, or are another process's
         while self._calls:
             self._idle.clear()
             await self._idle.wait()
-        with suppress(httpx.HTTPError):
-            await client.aclose()
+        await life.aclose()
+
+
+async def _life(client: httpx.AsyncClient) -> AsyncGenerator[None, None]:
+    """Ends with its event loop, if nobody ends it before: so no connection outlives its loop."""
+    try:
+        yield
+    finally:
+        await client.aclose()
+
+
+def _is_json(response: httpx.Response) -> bool:
+    """Whether a Windlass may have written it."""
+    kind: str = response.headers.get("content-type", "")
+    return kind.startswith("application/json")
 
 
 def _pause(response: httpx.Response) -> float | None:
