@@ -31,4 +31,4 @@ def test_a_server_is_the_same_as_the_memory_store(served: Served, tmp_path: Path
             return now.enter_context(standing_in(served, MemoryStore(clock=clock), tmp_path))
 
         stack.callback(now.close)
-        run_model(make, steps=25, examples=12, seed=6, shrink=False)
+        run_model(make, steps=20, examples=8, seed=6, shrink=False)

@@ -28,7 +28,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 @pytest.fixture
-def open_store(clock: VirtualClock, served: Served, tmp_path: Path) -> Iterator[OpenStore]:  # noqa: F811 - pytest's way
+def open_store(clock: VirtualClock, served: Served, tmp_path: Path) -> Iterator[OpenStore]:
     behind = SqliteStore(tmp_path / "jobs.db", durability="off", clock=clock)
     with standing_in(served, behind, tmp_path) as opened:
 

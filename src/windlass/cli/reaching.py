@@ -1,7 +1,8 @@
 """A worker that starts before its server does waits for it.
 
 Waits for: an answer of the store. Guarantees: what is wrong is said once, and again after a minute;
-what waiting cannot mend (a wrong password, no such database) ends the worker with that message.
+what waiting cannot mend (a wrong password, no such database, a key that may not work) ends the
+worker with that message.
 Stops: when told. A crash leaves nothing: no job was claimed.
 """
 
@@ -11,6 +12,7 @@ import asyncio
 
 from windlass.app import Windlass
 from windlass.core.errors import SchemaError, StoreError
+from windlass.store import Store
 from windlass.stores import may_pass, migration_script
 from windlass.worker.trouble import Trouble
 
@@ -23,7 +25,7 @@ async def reach(app: Windlass, stopping: asyncio.Event, *, patient: bool) -> boo
     stopped = asyncio.create_task(stopping.wait())
     try:
         while not stopped.done():
-            asking = asyncio.create_task(app.client().store.ping())
+            asking = asyncio.create_task(_ask(app.client().store))
             await asyncio.wait({asking, stopped}, return_when=asyncio.FIRST_COMPLETED)
             if not asking.done():
                 asking.cancel()
@@ -40,6 +42,12 @@ async def reach(app: Windlass, stopping: asyncio.Event, *, patient: bool) -> boo
         return False
     finally:
         stopped.cancel()
+
+
+async def _ask(store: Store) -> None:
+    """As a worker does: whose key lets it look, but not work, is told so before it begins."""
+    await store.ping()
+    await store.due(1)
 
 
 async def _may_pass(error: StoreError, url: str) -> bool:

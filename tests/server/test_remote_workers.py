@@ -1,0 +1,283 @@
+"""Workers, clients and commands that know a server and its key, and no database."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from typer.testing import CliRunner
+
+from windlass import Windlass
+from windlass.cli import cli
+from windlass.core.query import Page, Query
+from windlass.core.state import State
+from windlass.server.keys import Keys, Role
+from windlass.stores import open_store
+
+PATIENCE = 60.0
+TASKS = """
+import asyncio
+from pathlib import Path
+from windlass import Context, Limit, Windlass
+
+app = Windlass(limits={"queue:default": Limit(concurrency=50)})
+
+@app.task(name="mark", lease="2s")
+async def mark(ctx: Context, number: int, gate: str | None = None) -> int:
+    with Path("ran").open("a") as file:
+        file.write(f"{number}\\n")
+    ctx.progress(50, "half")
+    while gate is not None and not Path(gate).exists():
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.005)
+    return number
+
+@app.schedule(every="1h", name="hourly")
+@app.task(name="hourly")
+async def hourly() -> None: ...
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+        return port
+
+
+def until(condition: Callable[[], Any], what: str) -> Any:
+    end = time.monotonic() + PATIENCE
+    while not (found := condition()):
+        assert time.monotonic() < end, f"{what} did not happen"
+        time.sleep(0.02)
+    return found
+
+
+class Here:
+    """A directory with tasks, a server of its own in another process, and commands run there."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self.store = f"sqlite:///{place}/jobs.db"
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._running: list[subprocess.Popen[bytes]] = []
+        (place / "tasks.py").write_text(TASKS)
+
+    def _environment(self, key: str | None) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if "WINDLASS_" not in name}
+        ours = {"WINDLASS_URL": self.url} | ({} if key is None else {"WINDLASS_KEY": key})
+        return kept | ours
+
+    def start(self, *words: str, key: str | None = None) -> subprocess.Popen[bytes]:
+        log = (self.place / f"{words[0]}.log").open("ab")
+        one = subprocess.Popen(
+            [sys.executable, "-m", "windlass", *words],
+            cwd=self.place,
+            env=self._environment(key),
+            stdout=log,
+            stderr=log,
+        )
+        log.close()
+        self._running.append(one)
+        return one
+
+    def call(self, *words: str, key: str | None = None) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "windlass", *words],
+            cwd=self.place,
+            env=self._environment(key),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE,
+        )
+
+    def serve(self) -> subprocess.Popen[bytes]:
+        server = self.start("serve", "--url", self.store, "--port", str(self.port))
+        until(self._answers, "the server")
+        return server
+
+    def _answers(self) -> bool:
+        try:
+            return httpx.get(f"{self.url}/healthz").status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def make_key(self, role: str, owner: str | None = None) -> str:
+        async def make() -> str:
+            async with open_store(self.store) as store:
+                return (await Keys(store).create(role, [Role(role)], owner=owner))[1]
+
+        return asyncio.run(make())
+
+    def ran(self) -> list[int]:
+        path = self.place / "ran"
+        return [int(line) for line in path.read_text().split()] if path.exists() else []
+
+    def stop(self) -> None:
+        for one in self._running:
+            if one.poll() is None:
+                one.send_signal(signal.SIGKILL)
+            one.wait()
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[Here]:
+    one = Here(tmp_path)
+    yield one
+    one.stop()
+
+
+class Producer:
+    """Somebody who enqueues and looks, with a key for that."""
+
+    def __init__(self, here: Here) -> None:
+        self.app = Windlass(here.url, key=here.make_key("producer"), data=here.place)
+
+        @self.app.task(name="mark")
+        async def mark(number: int, gate: str | None = None) -> int: ...
+
+        self._mark = mark
+
+    def enqueue(self, numbers: range, gate: str | None = None) -> None:
+        self.app.enqueue_many([self._mark.new_job(number, gate) for number in numbers])
+
+    def rows(self) -> dict[int, Any]:
+        query = Query(tasks=frozenset({"mark"}), limit=1000)
+
+        async def find() -> Page:
+            return await self.app.client().store.find(query)
+
+        return {json.loads(row.payload)["number"]: row for row in self.app.sync.call(find()).rows}
+
+
+def test_a_worker_killed_is_rescued_by_another_over_http(here: Here) -> None:
+    producer, worker = Producer(here), here.make_key("worker")
+    here.serve()
+    producer.enqueue(range(3), "gate")
+    first = here.start("worker", "tasks:app", key=worker)
+    until(lambda: len(here.ran()) == 3, "the first attempts")
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    here.start("worker", "tasks:app", key=worker)
+    until(lambda: len(here.ran()) == 6, "the rescue")
+    (here.place / "gate").touch()
+    until(lambda: all(row.final for row in producer.rows().values()), "the end")
+    for row in producer.rows().values():
+        assert (row.state, row.attempt, row.crash_count) == (State.SUCCEEDED, 2, 1)
+        job = producer.app.job(row.id)
+        assert [event.seq for event in job.events()] == list(range(1, row.seq + 1))
+    producer.app.close()
+
+
+def test_a_server_killed_and_started_again_loses_nothing_and_does_nothing_twice(
+    here: Here,
+) -> None:
+    producer, worker = Producer(here), here.make_key("worker")
+    server = here.serve()
+    producer.enqueue(range(100))
+    producer.enqueue(range(100, 103), "gate")
+    words = ("worker", "tasks:app", "--concurrency", "4", "--lease", "60s")
+    working = here.start(*words, key=worker)
+    for number in range(2):
+        until(lambda number=number: len(here.ran()) > 10 * (number + 1), "some work")
+        server.send_signal(signal.SIGKILL)
+        server.wait()
+        server = here.serve()
+        producer.enqueue(range(200 + 10 * number, 210 + 10 * number))
+    (here.place / "gate").touch()
+    wanted = {*range(103), *range(200, 220)}
+    until(lambda: sum(row.final for row in producer.rows().values()) == len(wanted), "the end")
+    found = producer.rows()
+    assert found.keys() == wanted
+    assert {row.state for row in found.values()} == {State.SUCCEEDED}
+    assert {row.attempt for row in found.values()} == {1}
+    assert sorted(here.ran()) == sorted(wanted)
+    assert working.poll() is None, "the worker outlives its server"
+    producer.app.close()
+
+
+@pytest.fixture
+def ask(here: Here, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """A command in this process, with no settings but a server and a key."""
+    for name in [name for name in os.environ if name.startswith("WINDLASS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(here.place)
+    monkeypatch.setenv("WINDLASS_URL", here.url)
+
+    def run(*words: str, key: str | None, code: int = 0) -> str:
+        with monkeypatch.context() as patch:
+            if key is not None:
+                patch.setenv("WINDLASS_KEY", key)
+            done = CliRunner().invoke(cli, list(words))
+        assert done.exit_code == code, (words, done.output, done.exception)
+        assert key is None or key[-20:] not in done.output
+        return done.output
+
+    return run
+
+
+def test_every_command_works_with_a_server_and_a_key(here: Here, ask: Callable[..., str]) -> None:
+    admin, viewer = here.make_key("admin"), here.make_key("viewer")
+    here.serve()
+    made = here.call("enqueue", "-A", "tasks:app", "mark", "number=1", "--json", key=admin)
+    job = json.loads(made.stdout)["id"]
+    assert here.call("worker", "tasks:app", "--burst", key=admin).returncode == 0
+    assert here.ran() == [1]
+    assert json.loads(ask("jobs", "show", job, "--json", key=admin))["state"] == "succeeded"
+    assert job in ask("jobs", "list", "--json", key=admin)
+    for words in (("watch", job), ("logs", job), ("why", job)):
+        ask("jobs", *words, key=admin)
+    [again] = json.loads(ask("jobs", "retry", job, "--json", key=admin))
+    ask("jobs", "cancel", again["newId"], key=admin)
+    ask("jobs", "delete", job, key=admin)
+    for words in (("list",), ("pause", "default"), ("resume", "default")):
+        ask("queues", *words, key=admin)
+    ask("workers", "list", key=admin)
+    assert "hourly" in ask("schedules", "list", key=admin)
+    assert "queue:default" in ask("limits", "list", key=admin)
+    assert "up to date" in ask("migrate", key=admin)
+    more = json.loads(ask("keys", "create", "more", "--role", "viewer", "--json", key=admin))
+    ask("keys", "revoke", more["id"], key=admin)
+    told = ask("check", key=admin)
+    assert "of admin: admin, for all jobs" in " ".join(told.split())
+    assert "***" in ask("config", "show", key=admin)
+    assert json.loads(ask("config", "show", "--json", key=admin))["key"]["value"] == "***"
+    for words in (("jobs", "list"), ("check",), ("queues", "list")):
+        assert "asks for an API key" in ask(*words, key=None, code=3)
+    assert "the right to operate" in ask("queues", "pause", "x", key=viewer, code=3)
+    assert "are served already" in ask("serve", key=admin, code=2)
+
+
+def test_a_worker_that_may_not_work_says_so_and_ends(here: Here) -> None:
+    viewer = here.make_key("viewer")
+    here.serve()
+    for key, told in ((viewer, "the right to work"), (None, "asks for an API key")):
+        done = here.call("worker", "tasks:app", "--burst", key=key)
+        assert done.returncode == 3, done.stderr
+        assert told in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_a_producer_of_one_owner_needs_no_other_right(here: Here, ask: Callable[..., str]) -> None:
+    """Also where its code declares limits, which its key may not set."""
+    key = here.make_key("producer", "alice")
+    here.serve()
+    told = here.call("enqueue", "-A", "tasks:app", "mark", "number=7", "--json", key=key)
+    assert told.returncode == 0, told.stderr
+    made = json.loads(told.stdout)
+    [listed] = json.loads(ask("jobs", "list", "--json", key=key))["jobs"]
+    assert listed["id"] == made["id"]
+    assert json.loads(ask("jobs", "show", made["id"], "--json", key=key))["owner"] == "alice"
