@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from windlass import Context, Windlass, WorkerConfig
-from windlass.config import DEFAULT_URL, data_directory, settings, store_url
+from windlass.config import DEFAULT_URL, data_directory, settings, store_key, store_url
 from windlass.core.duration import Duration, seconds
 from windlass.core.errors import InvalidArgumentError, WindlassError
 from windlass.store import Retention
@@ -110,6 +110,23 @@ def test_queues_are_read_from_words_and_from_a_table(tmp_path: Path) -> None:
     }
     (tmp_path / "windlass.toml").write_text("[queues]\nmedia = 3\n")
     assert settings({}, {}, tmp_path)["queues"].value == {"media": 3}
+
+
+def test_a_key_comes_from_the_settings_and_is_never_shown_when_it_is_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "windlass.toml").write_text('key = "from the file"')
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("WINDLASS_KEY", raising=False)
+    assert store_key() == "from the file"
+    monkeypatch.setenv("WINDLASS_KEY", "from the environment")
+    assert store_key() == "from the environment"
+    assert store_key("given") == "given"
+    (tmp_path / "windlass.toml").write_text("key = 4711")
+    monkeypatch.delenv("WINDLASS_KEY")
+    with pytest.raises(WindlassError, match="must be a text") as raised:
+        store_key()
+    assert "4711" not in str(raised.value)
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,13 @@ def test_a_sqlite_url_loads_its_driver_and_nothing_else(tmp_path: Path) -> None:
     assert found <= OURS | PYDANTIC | {"apsw"}
 
 
+def test_a_server_url_loads_its_driver_and_no_database(tmp_path: Path) -> None:
+    code = "import windlass; windlass.Windlass('https://host').close()"
+    found = loaded_by(code, tmp_path)
+    assert "httpx" in found
+    assert not found & {"apsw", "asyncpg", "fastapi", "starlette", "uvicorn"}
+
+
 def test_every_public_name_is_there_and_is_named_once() -> None:
     for name in windlass.__all__:
         assert hasattr(windlass, name), name
