@@ -343,8 +343,9 @@ async def test_a_closed_handle_says_so(open_it: Callable[[], HttpStore]) -> None
     store = open_it()
     await store.ping()
     await store.close()
-    with pytest.raises(StoreUnavailableError, match="is closed"):
-        await store.ping()
+    for call in (store.ping(), anext(store.tail(uuid7()))):
+        with pytest.raises(StoreUnavailableError, match="is closed"):
+            await call
 
 
 async def test_who_waited_at_a_server_that_began_anew_looks_again(

@@ -181,7 +181,7 @@ async def find(here: Visit, query: Query) -> Page:
 async def events(here: Visit, job_id: UUID, after: int, limit: int) -> EventPage | None:
     if not await _seen(here, [job_id]):
         return None
-    return await here.client.store.events(job_id, after, min(limit, MOST_EVENTS))
+    return await here.client.store.events(job_id, after, max(1, min(limit, MOST_EVENTS)))
 
 
 async def attempts(here: Visit, job_id: UUID) -> list[Attempt] | None:

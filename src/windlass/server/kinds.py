@@ -13,6 +13,7 @@ from windlass.core.worker import WORKER
 from windlass.server.audit import AUDIT
 from windlass.server.door import Need
 from windlass.server.guard import require
+from windlass.server.keys import KEY
 from windlass.server.problems import Refusal
 from windlass.server.site import Visit
 from windlass.server.tickets import TICKET
@@ -42,6 +43,7 @@ KINDS: Mapping[str, Kind] = {
     AUDIT: Kind(_ADMIN, _ADMIN, noted=False),
 }
 OTHER = Kind(_ADMIN, _ADMIN)  # keys among them
+KEPT = frozenset({AUDIT, KEY})  # a store that had keys must not come to look as if it had none
 NEVER = frozenset({TICKET})  # no business of anybody's but the server's
 
 
@@ -76,8 +78,8 @@ async def list_records(here: Visit, kind: str, after: str, limit: int) -> list[E
 
 async def delete_records(here: Visit, kind: str, keys: Sequence[str]) -> None:
     rights = kind_of(kind)
-    if kind == AUDIT:
-        raise Refusal("forbidden", "notes of the audit go when their time is over, not before")
+    if kind in KEPT:
+        raise Refusal("forbidden", f"records of kind {kind!r} are not deleted; keys are revoked")
     require(here.caller, *rights.write)
     if rights.noted and keys:
         await here.record(f"delete {kind}", " ".join(keys))

@@ -79,7 +79,7 @@ async def tail(line: Line, job_id: UUID, after: int) -> AsyncIterator[Event]:
         except (_Over, NotFoundError):
             return
         except StoreUnavailableError as error:
-            if not (pauses or sequel.ended):
+            if line.closed or not (pauses or sequel.ended):
                 raise
             log.info("the stream of job %s broke: %s", job_id, error)
         else:

@@ -84,10 +84,10 @@ class Line:
         self._turns = asyncio.Semaphore(AT_ONCE)
         self._calls = 0
         self._idle = asyncio.Event()
-        self._closed = False
+        self.closed = False
 
     def _open(self) -> httpx.AsyncClient:
-        if self._closed:
+        if self.closed:
             raise self._is_closed()
         home = os.getpid(), asyncio.get_running_loop()
         if self._client is None or self._home != home:
@@ -195,7 +195,7 @@ class Line:
     # -- the end
 
     async def close(self) -> None:
-        self._closed = True
+        self.closed = True
         life, self._life, self._client = self._life, None, None
         if life is None or self._home != (os.getpid(), asyncio.get_running_loop()):
             return  # its connections ended with their event loop, or are another process's
