@@ -136,7 +136,7 @@ def test_a_claim_waits_for_a_job(far: Served, admin: httpx.Client, worker: httpx
     queue, found = f"far-{uuid4()}", list[dict[str, Any]]()
     waits = Thread(target=lambda: found.extend(claim(worker, queue, wait=20)))
     waits.start()
-    until(lambda: far.site.hub.open, "the claim waits")
+    until(lambda: far.site.hub.waiting, "the claim waits")
 
     job = enqueue(admin, "add", {"queue": queue}, a=1)
 

@@ -175,6 +175,11 @@ class Hub:
             ending.set()
 
     @property
+    def waiting(self) -> int:
+        """How many requests last that are no streams."""
+        return len(self._endings) - self.open
+
+    @property
     def followed(self) -> int:
         """How many jobs have a reader."""
         return sum(not channel.ended for channel in self._channels.values())

@@ -45,6 +45,7 @@ from windlass.server.working import (
 )
 from windlass.store import Saying
 
+POLL = 1.0  # seconds: what comes without news is found by then
 MAX_WAIT = 20.0  # seconds, below what proxies in between have patience for
 S = TypeVar("S", bound=Spoken)
 R = TypeVar("R", Transition, Saying)
@@ -87,16 +88,17 @@ async def _claimed(here: Visit, asked: Claim, wait: float, request: Request) -> 
     Guarantees: nothing is taken for a caller who is known to be gone. If that is found out later,
     the lease runs out, as it does for any worker that dies.
     """
-    store = here.client.store
+    store, news = here.client.store, here.site.news
     clock = asyncio.get_running_loop().time
     end = clock() + wait
-    with here.site.hub.stream() as ending:
+    with here.site.hub.lasting() as ending:
         while True:
+            heard = await news.cursor()
             rows = await store.claim(asked)
             left = end - clock()
             if rows or left <= 0 or ending.is_set():
                 return rows
-            await _either(store.wait([queue for queue, _ in asked.queues], left), ending.wait())
+            await _either(news.wait(heard, min(left, POLL)), ending.wait())
             if await request.is_disconnected():
                 return []
 
