@@ -90,8 +90,12 @@ class Served:
         site: Site = self.server.config.app.state.site  # type: ignore[union-attr]
         return site
 
-    def client(self, key: str | None = None, **more: Any) -> httpx.Client:
-        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+    def client(
+        self, key: str | None = None, headers: dict[str, str] | None = None, **more: Any
+    ) -> httpx.Client:
+        headers = {} if headers is None else dict(headers)
+        if key is not None:
+            headers["Authorization"] = f"Bearer {key}"
         return httpx.Client(
             base_url=self.url, headers=headers, timeout=PATIENCE, verify=False, **more
         )

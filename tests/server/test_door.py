@@ -53,7 +53,11 @@ def test_no_route_answers_without_a_key_but_the_probes(locked: Served) -> None:
     with locked.client() as web:
         for route in TABLE:
             answer = ask(web, route)
-            expected = 200 if route.need is Need.NOTHING else 401
+            expected = 401
+            if route.need is Need.NOTHING:
+                expected = {"POST /api/session": 422, "DELETE /api/session": 204}.get(
+                    f"{route.method} {route.path}", 200
+                )
             assert answer.status_code == expected, route.path
             if expected == 401:
                 assert answer.headers["www-authenticate"].startswith("Bearer")
@@ -67,6 +71,8 @@ def test_each_role_may_do_what_it_is_for_and_no_more(locked: Served, role: Role)
     with locked.client(locked.key(role)) as web:
         for route in TABLE:
             answer = ask(web, route)
+            if route.path == "/api/session":
+                continue  # it has tests of its own
             if route.need in MAY[role]:
                 assert answer.status_code not in {401, 403}, route.path
                 assert answer.status_code < 500, route.path
@@ -343,12 +349,11 @@ class Counting(WrappedStore):
 async def test_a_thousand_streams_of_one_key_ask_for_it_once() -> None:
     store = Counting(MemoryStore())
     key, _ = await Keys(store).create("k", [Role.VIEWER])
-    door = Doorkeeper(lambda: store, ServerConfig(trust=0.0))  # what is known is old at once
+    door = Doorkeeper(lambda: store, ServerConfig(trust=60.0))
     caller = Caller(name="k", key_id=key.id, roles=key.roles)
     assert await door.still(caller)
     await Keys(store).revoke(key.id)
-    door._config = ServerConfig(trust=60.0)
-    door._known[key.id] = (-math.inf, key)
+    door._keys._found[key.id] = (-math.inf, key)  # what is known is old
     before = store.reads
     await asyncio.gather(*(door.still(caller) for _ in range(1000)))
     assert store.reads == before + 1

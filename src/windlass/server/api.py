@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.responses import JSONResponse
-from fastapi.security import HTTPBearer
+from fastapi.security import APIKeyCookie, HTTPBearer
 from starlette.exceptions import HTTPException
 
 from windlass.server.config import ServerConfig
@@ -15,11 +15,15 @@ from windlass.server.problems import answer, documented
 from windlass.server.release import version
 from windlass.server.routes.table import TABLE, Route
 from windlass.server.routing import HEADERS, guarded
+from windlass.server.sessions import COOKIE
 from windlass.server.site import Home, Site
 
 ABOUT = "Durable jobs: enqueue them, follow what happens to them, act on them."
 _ALWAYS = (400, 401, 403, 421, 429, 503)
 _bearer = HTTPBearer(auto_error=False, description="An API key: `windlass keys create`.")
+_cookie = APIKeyCookie(
+    name=COOKIE, auto_error=False, description="A browser's session: `POST /api/session`."
+)
 
 
 def make_router(app: Home, config: ServerConfig | None = None) -> APIRouter:
@@ -63,7 +67,7 @@ def _add(router: APIRouter, site: Site, route: Route) -> None:
         responses=told,
         operation_id=f"{route.endpoint.__module__.rpartition('.')[2]}_{route.endpoint.__name__}",
         tags=[route.endpoint.__module__.rpartition(".")[2]],
-        dependencies=[Depends(_bearer)] if route.need is not Need.NOTHING else [],
+        dependencies=[] if route.need is Need.NOTHING else [Depends(_bearer), Depends(_cookie)],
         route_class_override=guarded(site, route.need, route.by),
         include_in_schema=not route.internal,
     )

@@ -142,6 +142,12 @@ class KeyAsked(Asked):
     expires_in: Length | None = None
 
 
+class SignInAsked(Asked):
+    """An API key; not needed where the request is made with one."""
+
+    key: Annotated[str, Field(max_length=200)]
+
+
 class Filters(Asked):
     """Every one narrows; `state`, `queue`, `task` may be repeated, of `tag` all must be there."""
 

@@ -26,6 +26,8 @@ class ServerConfig:
     max_batch: jobs in one request
     rate: requests a second that each key may make, in the long run; 0 is as many as it likes
     burst: requests that it may make at once
+    failure_rate: wrong keys a second that may come from one address, in the long run
+    failure_burst: wrong keys that may come at once
     keepalive: seconds between two comments on a stream
     stall: seconds for which a stream waits for its reader before it is cut
     buffer: events that wait for one reader; who falls further behind reads on from the store
@@ -40,6 +42,8 @@ class ServerConfig:
     max_batch: int = 1000
     rate: float = 1000.0
     burst: float = 2000.0
+    failure_rate: float = 1.0
+    failure_burst: float = 50.0
     keepalive: float = 10.0
     stall: float = 20.0
     buffer: int = 256

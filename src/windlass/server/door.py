@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import ipaddress
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
 
@@ -18,15 +17,16 @@ from windlass.core.job import JobRow
 from windlass.core.task_token import TaskToken
 from windlass.server.config import LOOPBACK, Door, ServerConfig
 from windlass.server.keys import Key, Keys, Role, matches, parts
+from windlass.server.known import Known
+from windlass.server.origin import address_of, check_site, from_own_page, host_name, is_local
 from windlass.server.pace import Pace
 from windlass.server.problems import Refusal
+from windlass.server.sessions import Sessions, session_of
 from windlass.server.signing import Signing
 from windlass.server.tickets import Tickets
 from windlass.store import Store
 
-_SAFE = frozenset({"GET", "HEAD"})
-_OWN_SITE = frozenset({"same-origin", "none"})
-_CHALLENGE = MappingProxyType({"WWW-Authenticate": 'Bearer realm="windlass"'})
+CHALLENGE = MappingProxyType({"WWW-Authenticate": 'Bearer realm="windlass"'})
 
 
 class By(StrEnum):
@@ -70,6 +70,7 @@ class Caller:
     owner: str | None = None
     team: str | None = None
     attempt: TaskToken | None = None  # all that one may speak for who came with its token
+    session: str | None = None  # by which they came, if they did; its hash
 
     @property
     def confined(self) -> bool:
@@ -98,25 +99,15 @@ class Doorkeeper:
         self._store = store
         self._config = config
         self._pace = Pace(config.rate, config.burst) if config.rate else None
-        self._known: dict[str, tuple[float, Key]] = {}
+        self._failures = Pace(config.failure_rate, config.failure_burst)
+        self._keys = Known[Key](lambda key_id: Keys(store()).get(key_id), config.trust)
+        self._sessions = Known[str](lambda one: Sessions(store()).key_of(one), config.trust)
         self._locked = (-math.inf, False)  # when it was looked up, and what was found
 
     async def admit(self, request: Request, need: Need, by: frozenset[By] = frozenset()) -> Caller:
         """The caller, or a refusal that says why; `by` is what counts here beside a key."""
-        self._check_site(request)
-        token = _bearer(request)
-        ticket = request.query_params.get("ticket") if By.TICKET in by else None
-        if token is None and ticket is not None:
-            self._check_host(request, at_home=False)
-            caller = await self._by_ticket(ticket)
-        elif token is None:
-            caller = await self._without_key(request, need)
-        elif By.ATTEMPT in by and token.startswith(task_token.PREFIX):
-            self._check_host(request, at_home=False)
-            caller = await self._by_task_token(token)
-        else:
-            self._check_host(request, at_home=False)
-            caller = await self._by_key(token)
+        check_site(request)
+        caller = await self._caller(request, need, by)
         if not caller.may(need):
             held = ", ".join(sorted(caller.roles)) or "no role"
             raise Refusal("forbidden", f"this needs the right to {need}; the key has {held}")
@@ -125,48 +116,96 @@ class Doorkeeper:
         self._check_pace(caller)
         return caller
 
-    def _check_pace(self, caller: Caller) -> None:
-        if self._pace is None or caller.key_id is None:
-            return
-        wait = self._pace.take(caller.key_id)
-        if wait:
-            after = {"Retry-After": str(math.ceil(wait))}
-            raise Refusal("too_often", f"the key {caller.key_id} asks too often", after)
+    async def sign_in(self, request: Request, token: str) -> Caller:
+        """Who holds this key: for a browser that shows it once."""
+        self._check_host(request, at_home=False)
+        return await self._by_key(request, token)
 
     async def still(self, caller: Caller) -> bool:
         """Whether a caller who was let in before would be again: for what lasts long."""
         if caller.key_id is None:
             return self._config.door is not Door.LOCAL or not await self._any_key()
-        key = await self._look_up(caller.key_id)
+        if caller.session is not None and await self._sessions.get(caller.session) is None:
+            return False
+        key = await self._keys.get(caller.key_id)
         return key is not None and key.valid(SystemClock().now())
 
-    # -- by a key
+    def forget(self, session: str) -> None:
+        """It was ended here, and is not to be taken for good any longer."""
+        self._sessions.forget(session)
 
-    async def _by_key(self, token: str) -> Caller:
+    async def _caller(self, request: Request, need: Need, by: frozenset[By]) -> Caller:
+        """By what they show: a key (or a task token), a ticket, a session, nothing; in this order.
+
+        Only a browser shows what it has without being told to, so all others come first.
+        """
+        token = _bearer(request)
+        ticket = request.query_params.get("ticket") if By.TICKET in by else None
+        session = session_of(request) if from_own_page(request) else None
+        if token is None and ticket is None:
+            caller = None if session is None else await self._by_session(session)
+            if caller is None:
+                return await self._without_key(request, need, session)
+            self._check_host(request, at_home=False)
+            return caller
+        self._check_host(request, at_home=False)
+        if token is None:
+            assert ticket is not None
+            return await self._by_ticket(request, ticket)
+        if By.ATTEMPT in by and token.startswith(task_token.PREFIX):
+            return await self._by_task_token(request, token)
+        return await self._by_key(request, token)
+
+    def _check_pace(self, caller: Caller) -> None:
+        if self._pace is None or caller.key_id is None:
+            return
+        wait = self._pace.take(caller.key_id)
+        if wait:
+            raise _too_often(f"the key {caller.key_id} asks too often", wait)
+
+    def _wrong(self, request: Request, detail: str) -> Refusal:
+        """Who shows what is not good, again and again, is told to wait.
+
+        Who comes from the same address with a good key is let in nevertheless. 256 random bits are
+        not guessed, however often; what is kept away is a client that does not give up.
+        """
+        wait = self._failures.take(address_of(request))
+        if wait:
+            return _too_often("too many keys that are not good came from your address", wait)
+        return Refusal("unauthorized", detail, CHALLENGE)
+
+    # -- by what they show
+
+    async def _by_key(self, request: Request, token: str) -> Caller:
         found = parts(token)
-        key = None if found is None else await self._look_up(found[0])
+        key = None if found is None else await self._keys.get(found[0])
         if found is None or key is None or not matches(key, found[1]):
-            raise Refusal("unauthorized", "there is no such key", _CHALLENGE)
-        return _holder(key)
+            raise self._wrong(request, "there is no such key")
+        return self._holder(request, key)
 
-    async def _by_ticket(self, ticket: str) -> Caller:
-        key_id = await Tickets(self._store()).redeem(ticket)
-        key = None if key_id is None else await self._look_up(key_id)
-        if key is None:
-            raise Refusal(
-                "unauthorized", "the ticket is used, or too old; ask for another", _CHALLENGE
-            )
-        return _holder(key)
+    async def _by_ticket(self, request: Request, ticket: str) -> Caller:
+        found = await Tickets(self._store()).redeem(ticket)
+        key = None if found is None else await self._keys.get(found[0])
+        if found is None or key is None:
+            raise self._wrong(request, "the ticket is used, or too old; ask for another")
+        return replace(self._holder(request, key), session=found[1])
 
-    async def _by_task_token(self, text: str) -> Caller:
+    async def _by_session(self, session: str) -> Caller | None:
+        key_id = await self._sessions.get(session)
+        key = None if key_id is None else await self._keys.get(key_id)
+        if key is None or not key.valid(SystemClock().now()):
+            return None
+        return replace(_caller_of(key), session=session)
+
+    async def _by_task_token(self, request: Request, text: str) -> Caller:
         token = await self.signing.read(text)
         if token is None:
-            raise Refusal("unauthorized", "the task token was not given out here", _CHALLENGE)
+            raise self._wrong(request, "the task token was not given out here")
         if token.expires_at <= SystemClock().now():
             raise Refusal(
                 "unauthorized",
                 "the task token has expired; extend the lease in time, and use its new token",
-                _CHALLENGE,
+                CHALLENGE,
             )
         job_id, fence = token.lease.job_id, token.lease.fence
         return Caller(
@@ -176,35 +215,24 @@ class Doorkeeper:
             attempt=token,
         )
 
-    async def _look_up(self, key_id: str) -> Key | None:
-        known = self._known.get(key_id)
-        now = time.monotonic()
-        if known is not None and now - known[0] < self._config.trust:
-            return known[1]
-        if known is not None:  # of a thousand streams, one asks; the others go by what is known
-            self._known[key_id] = (now, known[1])
-        try:
-            key = await Keys(self._store()).get(key_id)
-        except BaseException:
-            if known is not None:
-                self._known[key_id] = known
-            raise
-        if key is None:
-            self._known.pop(key_id, None)
-        else:
-            self._known[key_id] = (now, key)  # of when it was asked for, not answered
-        return key
+    def _holder(self, request: Request, key: Key) -> Caller:
+        if not key.valid(SystemClock().now()):
+            how = "was revoked" if key.revoked_at is not None else "has expired"
+            raise self._wrong(request, f"the key {key.id} {how}")
+        return _caller_of(key)
 
-    # -- without one
+    # -- without anything
 
-    async def _without_key(self, request: Request, need: Need) -> Caller:
+    async def _without_key(self, request: Request, need: Need, session: str | None) -> Caller:
         if need is Need.NOTHING:
             return NOBODY
         door = self._config.door
         if door is Door.KEYS or (
-            door is Door.LOCAL and not (_is_local(request) and not await self._any_key())
+            door is Door.LOCAL and not (is_local(request) and not await self._any_key())
         ):
-            raise Refusal("unauthorized", "this server asks for an API key", _CHALLENGE)
+            if session is not None:
+                raise self._wrong(request, "the session has ended; sign in again")
+            raise Refusal("unauthorized", "this server asks for an API key", CHALLENGE)
         # Whoever makes a browser here ask by another name must not be taken for its user.
         self._check_host(request, at_home=door is Door.LOCAL)
         return ANYBODY
@@ -222,36 +250,15 @@ class Doorkeeper:
         if allowed and name not in allowed:
             raise Refusal("host", f"{name!r} is none of the names of this server")
 
-    @staticmethod
-    def _check_site(request: Request) -> None:
-        if request.method in _SAFE:
-            return
-        site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
-        if site is not None and site not in _OWN_SITE:
-            raise Refusal("cross_site", f"the request comes from a page of another site ({site})")
-        if site is None and origin is not None:
-            theirs = origin.partition("://")[2]
-            if theirs != request.headers.get("host"):
-                raise Refusal("cross_site", f"the request comes from a page of {origin}")
 
-
-def _holder(key: Key) -> Caller:
-    if not key.valid(SystemClock().now()):
-        how = "was revoked" if key.revoked_at is not None else "has expired"
-        raise Refusal("unauthorized", f"the key {key.id} {how}", _CHALLENGE)
+def _caller_of(key: Key) -> Caller:
     return Caller(
         name=key.name or key.id, key_id=key.id, roles=key.roles, owner=key.owner, team=key.team
     )
 
 
-def _is_local(request: Request) -> bool:
-    """Whether the caller is on this machine; who asks for somebody else, and says so, is not it."""
-    if request.client is None:
-        return True  # by a socket of this machine that is no network's
-    try:
-        return ipaddress.ip_address(request.client.host).is_loopback
-    except ValueError:
-        return False
+def _too_often(detail: str, wait: float) -> Refusal:
+    return Refusal("too_often", detail, {"Retry-After": str(math.ceil(wait))})
 
 
 def _bearer(request: Request) -> str | None:
@@ -260,12 +267,5 @@ def _bearer(request: Request) -> str | None:
         return None
     scheme, _, token = given.partition(" ")
     if scheme.lower() != "bearer":
-        raise Refusal("unauthorized", f"{scheme!r} is not understood here", _CHALLENGE)
+        raise Refusal("unauthorized", f"{scheme!r} is not understood here", CHALLENGE)
     return token.strip()
-
-
-def host_name(host: str) -> str:
-    """Without the port, and without the brackets of an IPv6 address."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0].lower()
-    return host.partition(":")[0].lower()

@@ -9,7 +9,7 @@ from typing import Any
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
-from windlass.server.door import By, Need
+from windlass.server.door import NOBODY, By, Need
 from windlass.server.problems import Refusal, answer
 from windlass.server.site import Site, Visit
 
@@ -20,6 +20,7 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
+STRANGERS = 4096  # bytes that somebody may send who has shown no key yet
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
@@ -104,7 +105,8 @@ def guarded(site: Site, need: Need, by: frozenset[By] = frozenset()) -> type[API
             _check_json(request)
         request.state.visit = Visit(site, caller)
         config = site.config
-        return await inner(Limited(request, config.max_body, config.max_depth))
+        most = min(STRANGERS, config.max_body) if caller is NOBODY else config.max_body
+        return await inner(Limited(request, most, config.max_depth))
 
     return Guarded
 

@@ -28,16 +28,16 @@ class Tickets:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def issue(self, key_id: str) -> tuple[str, Instant]:
-        """For the holder of this key; and until when it is good."""
+    async def issue(self, key_id: str, session: str | None = None) -> tuple[str, Instant]:
+        """For the holder of this key; and until when it is good. It ends with the session."""
         ticket = secrets.token_urlsafe(32)
-        value = json.dumps({"key_id": key_id, "used": None}).encode()
+        value = json.dumps({"key_id": key_id, "session": session, "used": None}).encode()
         put = Put(kind=TICKET, key=_hash(ticket), value=value, expected=0, ttl=SECONDS)
         await self._store.put_records([put])
         return ticket, after(await self._store.ping(), SECONDS)
 
-    async def redeem(self, ticket: str) -> str | None:
-        """The id of the key that it stands for; None if it is not good, or no more."""
+    async def redeem(self, ticket: str) -> tuple[str, str | None] | None:
+        """The key that it stands for, and the session; None if it is not good, or no more."""
         if len(ticket) > MAX_LENGTH:
             return None
         [entry] = await self._store.get_records(TICKET, [_hash(ticket)])
@@ -50,4 +50,4 @@ class Tickets:
         value = json.dumps(facts | {"used": secrets.token_hex(8)}).encode()
         put = Put(kind=TICKET, key=entry.key, value=value, expected=entry.version, ttl=SECONDS)
         [answer] = await self._store.put_records([put])
-        return str(facts["key_id"]) if answer.applied else None
+        return (facts["key_id"], facts.get("session")) if answer.applied else None

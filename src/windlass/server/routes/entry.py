@@ -45,7 +45,7 @@ async def ticket(here: Here) -> TicketView:
     """A ticket for one stream, to be opened within a minute: `…/events?ticket=…`."""
     if here.caller.key_id is None:
         raise Refusal("conflict", "nobody needs a ticket here: this server asks for no keys")
-    made, until = await Tickets(here.client.store).issue(here.caller.key_id)
+    made, until = await Tickets(here.client.store).issue(here.caller.key_id, here.caller.session)
     return TicketView(ticket=made, expires_at=to_datetime(until))
 
 

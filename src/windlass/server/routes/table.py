@@ -15,10 +15,12 @@ from windlass.server.routes import (
     health,
     jobs,
     planning,
+    session,
     store,
     survey,
     work,
 )
+from windlass.server.sessions import PATH as SESSION
 from windlass.server.wire.jobs import EnqueuedView, EventPageView
 from windlass.server.wire.survey import Health
 from windlass.stores.wire import PATH
@@ -89,6 +91,9 @@ TABLE = (
     Route("POST", f"{_SCHEDULE}/run", planning.run, Need.OPERATE, 201, (404, 409)),
     Route("GET", _SCHEDULE, planning.get, Need.SURVEY, 200, (404,)),
     Route("DELETE", _SCHEDULE, planning.delete, Need.OPERATE, 204, (404,)),
+    Route("POST", SESSION, session.sign_in, Need.NOTHING, 201, (413, 415)),
+    Route("GET", SESSION, session.who, Need.READ),
+    Route("DELETE", SESSION, session.sign_out, Need.NOTHING, 204),
     Route("POST", "/api/tickets", entry.ticket, Need.READ, 201, (409,)),
     Route("POST", "/api/keys", entry.create_key, Need.ADMIN, 201, (413, 415)),
     Route("GET", "/api/keys", entry.keys, Need.ADMIN),

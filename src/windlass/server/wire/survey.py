@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 from windlass.core.clock import SECOND, Instant, to_datetime
@@ -279,4 +279,19 @@ class KeyList(Wire):
 
 class TicketView(Wire):
     ticket: str
+    expires_at: datetime
+
+
+class WhoView(Wire):
+    """`by` is how one came in: with a session, with a key, or without either (`open`)."""
+
+    name: str
+    roles: Sequence[str]
+    owner: str | None
+    team: str | None
+    key_id: str | None
+    by: Literal["session", "key", "open"]
+
+
+class SessionView(WhoView):
     expires_at: datetime
