@@ -142,6 +142,26 @@ def test_a_team_sees_its_own_jobs(locked: Served) -> None:
         assert [one["id"] for one in red.get("/api/jobs").json()["jobs"]] == [job["id"]]
 
 
+def test_what_another_team_of_the_owner_has_is_neither_told_nor_touched(locked: Served) -> None:
+    blue, red = (
+        locked.client(locked.key(Role.PRODUCER, owner="gina", team=name))
+        for name in ("blue", "red")
+    )
+    with blue, red:
+        options = {"requestId": "r", "uniqueKey": "u", "delay": 60}
+        job = enqueue(blue, "add", options, a=1)
+        for more in ({"requestId": "r"}, {"uniqueKey": "u"}, {"uniqueKey": "u", "debounce": True}):
+            body = {"task": "add", "arguments": {"a": 1}, **more}
+            answer = red.post("/api/jobs", json=body)
+            assert (answer.status_code, job["id"] in answer.text) == (409, False), more
+            [told] = red.post("/api/jobs/batch", json={"jobs": [body]}).json()["answers"]
+            assert (told["job"], told["problem"]["code"]) == (None, "conflict"), more
+        depends = {"task": "add", "arguments": {"a": 1}, "dependsOn": [job["id"]]}
+        assert red.post("/api/jobs", json=depends).status_code == 404
+        assert blue.get(f"/api/jobs/{job['id']}").json()["state"] == "created"
+        assert blue.post("/api/jobs", json=depends).status_code == 201
+
+
 def test_two_owners_may_use_the_same_idempotency_key(locked: Served) -> None:
     found = []
     for name in ("dora", "emil"):

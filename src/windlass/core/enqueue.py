@@ -109,16 +109,19 @@ def _depends(new: NewJob, parents: Mapping[UUID, Parent]) -> Admission:
     for parent_id in new.depends_on:
         parent = parents.get(parent_id)
         if parent is None or parent.owner != new.owner:
-            error = NotFoundError(
-                f"job {new.id} depends on {parent_id}, and there is no such job; "
-                "enqueue a job after those that it depends on"
-            )
-            return Admission(EnqueueStatus.REFUSED, error=error)
+            return Admission(EnqueueStatus.REFUSED, error=no_parent(new, parent_id))
         if parent.open:
             waits_for.append(parent_id)
         elif parent.state is not State.SUCCEEDED and new.on_parent is not OnParent.RUN:
             lost = lost or parent
     return Admission(EnqueueStatus.CREATED, waits_for=tuple(waits_for), lost=lost)
+
+
+def no_parent(new: NewJob, parent_id: UUID) -> NotFoundError:
+    return NotFoundError(
+        f"job {new.id} depends on {parent_id}, and there is no such job; "
+        "enqueue a job after those that it depends on"
+    )
 
 
 def give_way(displaced: JobRow) -> CancelRequest:

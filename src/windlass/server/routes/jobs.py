@@ -13,6 +13,7 @@ from windlass.core.enqueue import Enqueued
 from windlass.core.errors import ConflictError, NotFoundError, WindlassError
 from windlass.core.job import JobRow, NewJob
 from windlass.server import asked
+from windlass.server.enqueuing import enqueued_by
 from windlass.server.problems import WrongFieldsError, fields_of, problem, wrong
 from windlass.server.site import Here, Id, Visit
 from windlass.server.wire.jobs import (
@@ -38,7 +39,7 @@ async def enqueue(
     key: IdempotencyKey = None,
 ) -> EnqueuedView:
     """Enqueue a job: 201 if it is new, 200 if it was there before."""
-    [answer] = await here.app.aenqueue_each([body.new_job(here.app, here.caller, key)])
+    [answer] = await enqueued_by(here, [body.new_job(here.app, here.caller, key)])
     check_accepted(answer)
     [row], duplicate = await _rows(here, [answer]), _duplicate(answer)
     response.status_code = status.HTTP_200_OK if duplicate else status.HTTP_201_CREATED
@@ -62,7 +63,7 @@ async def enqueue_batch(
             answers.append(None)
         except WindlassError as error:
             answers.append(BatchAnswer(status="refused", problem=problem(error)))
-    enqueued = await here.app.aenqueue_each(jobs)
+    enqueued = await enqueued_by(here, jobs)
     rows = iter(await _rows(here, [one for one in enqueued if one.accepted]))
     told = (_told(one, next(rows) if one.accepted else None) for one in enqueued)
     return BatchAnswers(answers=[next(told) if one is None else one for one in answers])
