@@ -59,6 +59,9 @@ def _router(site: Site) -> APIRouter:
 def _add(router: APIRouter, site: Site, route: Route) -> None:
     told: dict[int | str, dict[str, Any]] = documented(*_ALWAYS, *route.problems)
     told |= {status: dict(answer) for status, answer in route.answers.items()}
+    if route.links:
+        for status in {route.status, *route.answers}:
+            told[status] = told.get(status, {}) | {"links": dict(route.links)}
     router.add_api_route(
         route.path,
         route.endpoint,

@@ -19,6 +19,7 @@ from windlass.core.clock import Instant, after
 from windlass.core.errors import InvalidArgumentError, NotFoundError
 from windlass.core.limits import MAX_KEY, MAX_NAME, check_text
 from windlass.core.records import Put
+from windlass.core.retry import MAX_DELAY
 from windlass.store import Store
 
 KEY = "api-key"  # the kind of these records; the key is the id
@@ -97,6 +98,8 @@ class Keys:
         check_text("the name of the key", name, MAX_NAME)
         check_text("owner", owner, MAX_KEY)
         check_text("team", team, MAX_KEY)
+        if expires_in is not None and not 0 < expires_in <= MAX_DELAY:
+            raise InvalidArgumentError(f"a key lasts up to {MAX_DELAY:g} s, not {expires_in:g}")
         now = await self._store.ping()
         secret = secrets.token_urlsafe(32)
         key = Key(

@@ -20,6 +20,7 @@ from windlass.server.routes import (
     survey,
     work,
 )
+from windlass.server.routes.links import KEY, LISTED, MADE, SCHEDULE
 from windlass.server.sessions import PATH as SESSION
 from windlass.server.wire.jobs import EnqueuedView, EventPageView
 from windlass.server.wire.survey import Health
@@ -37,6 +38,7 @@ class Route:
     answers: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)  # beside its status
     by: frozenset[By] = frozenset()  # what lets one in beside a key
     internal: bool = False  # no part of the documented API
+    links: Mapping[str, Any] = field(default_factory=dict)  # what the answer can be used for
 
 
 _THERE = {200: {"model": EnqueuedView, "description": "It was there before."}}
@@ -59,10 +61,19 @@ _QUEUE = "/api/queues/{queue:path}"
 _SCHEDULE = "/api/schedules/{name:path}"
 
 TABLE = (
-    Route("POST", "/api/jobs", jobs.enqueue, Need.PRODUCE, 201, (404, 409, 413, 415), _THERE),
+    Route(
+        "POST",
+        "/api/jobs",
+        jobs.enqueue,
+        Need.PRODUCE,
+        201,
+        (404, 409, 413, 415),
+        _THERE,
+        links=MADE,
+    ),
     Route("POST", "/api/jobs/batch", jobs.enqueue_batch, Need.PRODUCE, 200, (413, 415)),
     Route("POST", "/api/jobs/actions", bulk.act, Need.PRODUCE, 200, (413, 415)),
-    Route("GET", "/api/jobs", jobs.list_jobs, Need.READ),
+    Route("GET", "/api/jobs", jobs.list_jobs, Need.READ, links=LISTED),
     Route("GET", _JOB, jobs.get, Need.READ, 200, (404,)),
     Route("DELETE", _JOB, acting.delete, Need.REMOVE, 204, (404, 409)),
     Route("GET", f"{_JOB}/attempts", jobs.attempts, Need.READ, 200, (404,)),
@@ -85,7 +96,9 @@ TABLE = (
     Route("GET", "/api/flows/{id}", survey.flow, Need.READ, 200, (404,)),
     Route("GET", "/api/stats", survey.stats, Need.SURVEY),
     Route("GET", "/api/schedules", planning.schedules, Need.SURVEY),
-    Route("POST", "/api/schedules", planning.add, Need.OPERATE, 201, (409, 413, 415)),
+    Route(
+        "POST", "/api/schedules", planning.add, Need.OPERATE, 201, (409, 413, 415), links=SCHEDULE
+    ),
     Route("POST", f"{_SCHEDULE}/pause", planning.pause, Need.OPERATE, 200, (404,)),
     Route("POST", f"{_SCHEDULE}/resume", planning.resume, Need.OPERATE, 200, (404,)),
     Route("POST", f"{_SCHEDULE}/run", planning.run, Need.OPERATE, 201, (404, 409)),
@@ -95,7 +108,7 @@ TABLE = (
     Route("GET", SESSION, session.who, Need.READ),
     Route("DELETE", SESSION, session.sign_out, Need.NOTHING, 204),
     Route("POST", "/api/tickets", entry.ticket, Need.READ, 201, (409,)),
-    Route("POST", "/api/keys", entry.create_key, Need.ADMIN, 201, (413, 415)),
+    Route("POST", "/api/keys", entry.create_key, Need.ADMIN, 201, (413, 415), links=KEY),
     Route("GET", "/api/keys", entry.keys, Need.ADMIN),
     Route("DELETE", "/api/keys/{id}", entry.revoke_key, Need.ADMIN, 200, (404,)),
     Route("GET", "/api/audit", entry.audit, Need.ADMIN),
