@@ -43,7 +43,8 @@ def test_an_admin_makes_lists_and_revokes_keys(locked: Served) -> None:
 
 @pytest.mark.parametrize(
     "body",
-    [{"name": "x", "roles": ["viewer"], "expiresIn": 1e300}, {"name": "x"}, {"name": "x", "roles": []}, {"name": "x", "roles": ["king"]},
+    [{"name": "x", "roles": ["viewer"], "expiresIn": 1e300},
+     {"name": "x"}, {"name": "x", "roles": []}, {"name": "x", "roles": ["king"]},
      {"name": "x" * 200, "roles": ["viewer"]},
      {"name": "x", "roles": ["viewer"], "expiresIn": "?"}],
     ids=str,

@@ -15,6 +15,7 @@ from windlass.server.door import Need
 from windlass.server.guard import require
 from windlass.server.keys import KEY
 from windlass.server.problems import Refusal
+from windlass.server.sessions import SESSION
 from windlass.server.signing import SIGNING
 from windlass.server.site import Visit
 from windlass.server.tickets import TICKET
@@ -45,7 +46,7 @@ KINDS: Mapping[str, Kind] = {
 }
 OTHER = Kind(_ADMIN, _ADMIN)  # keys among them
 KEPT = frozenset({AUDIT, KEY})  # a store that had keys must not come to look as if it had none
-NEVER = frozenset({SIGNING, TICKET})  # no business of anybody's but the server's
+NEVER = frozenset({SESSION, SIGNING, TICKET})  # no business of anybody's but the server's
 
 
 def kind_of(name: str) -> Kind:
