@@ -146,8 +146,8 @@ class Watched(WrappedStore):
     async def around(self, verb: str, call: Any) -> Any:
         answer = await call()
         # Of a batch nothing may be taken; and a claim that takes nothing writes nothing.
-        told = verb in {"enqueue", "claim"}
-        if verb not in READS and (not told or any(getattr(one, "accepted", True) for one in answer)):
+        taken = [one for one in answer or () if getattr(one, "accepted", True)]
+        if verb not in READS and (taken or verb not in {"enqueue", "claim"}):
             self.writes.append(verb)
         return answer
 
