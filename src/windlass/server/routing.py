@@ -21,6 +21,7 @@ HEADERS = {
     "X-Frame-Options": "DENY",
 }
 STRANGERS = 4096  # bytes that somebody may send who has shown no key yet
+_RAW = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
@@ -93,8 +94,8 @@ def guarded(site: Site, need: Need, by: frozenset[By] = frozenset()) -> type[API
                     response = await _handle(request, inner, takes_body=takes_body)
                 except Exception as error:  # noqa: BLE001 - each is told as a problem
                     response = answer(error, request)
-                for name, value in HEADERS.items():
-                    response.headers.setdefault(name, value)
+                given = {name for name, _ in response.raw_headers}
+                response.raw_headers.extend(pair for pair in _RAW if pair[0] not in given)
                 return response
 
             return handle

@@ -32,20 +32,20 @@ IdempotencyKey = Annotated[str | None, Header(alias="Idempotency-Key", max_lengt
 
 
 async def enqueue(
-    here: Here,
-    body: asked.NewJobAsked,
-    request: Request,
-    response: Response,
-    key: IdempotencyKey = None,
-) -> EnqueuedView:
+    here: Here, body: asked.NewJobAsked, request: Request, key: IdempotencyKey = None
+) -> Response:
     """Enqueue a job: 201 if it is new, 200 if it was there before."""
     [answer] = await enqueued_by(here, [body.new_job(here.app, here.caller, key)])
     check_accepted(answer)
     [row], duplicate = await _rows(here, [answer]), _duplicate(answer)
-    response.status_code = status.HTTP_200_OK if duplicate else status.HTTP_201_CREATED
+    view = EnqueuedView.seen(row, here.app.codec, duplicate=duplicate)
     root = request.scope.get("root_path", "")
-    response.headers["Location"] = f"{root}/api/jobs/{row.id}"
-    return EnqueuedView.seen(row, here.app.codec, duplicate=duplicate)
+    return Response(  # written here: FastAPI would check each field of the view a second time
+        view.model_dump_json(by_alias=True),
+        status.HTTP_200_OK if duplicate else status.HTTP_201_CREATED,
+        {"Location": f"{root}/api/jobs/{row.id}"},
+        "application/json",
+    )
 
 
 async def enqueue_batch(
@@ -91,10 +91,20 @@ def _duplicate(answer: Enqueued) -> bool:
 
 
 async def _rows(here: Visit, answers: Sequence[Enqueued]) -> list[JobRow]:
-    """As they are stored: whether a new job waits for others, or at a limit, only its row says."""
+    """As they are stored: whether a job waits for others, or at a limit, only its row says.
+
+    A new one that waits for nothing stands as it was born: it is not read again.
+    """
     known = [accepted(answer) for answer in answers]
-    found = await here.client.store.get([row.id for row in known])
-    return [one or row for one, row in zip(found, known, strict=True)]
+    doubtful = [
+        row.id for answer, row in zip(answers, known, strict=True) if not _as_born(answer)
+    ]
+    found = dict(zip(doubtful, await here.client.store.get(doubtful), strict=True))
+    return [found.get(row.id) or row for row in known]
+
+
+def _as_born(answer: Enqueued) -> bool:
+    return answer.new.plain and answer.existing is None and not answer.gates
 
 
 async def list_jobs(here: Here, filters: Annotated[asked.ListAsked, Query()]) -> JobPage:

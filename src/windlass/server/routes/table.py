@@ -42,6 +42,7 @@ class Route:
 
 
 _THERE = {200: {"model": EnqueuedView, "description": "It was there before."}}
+_NEW = _THERE | {201: {"model": EnqueuedView, "description": "It is new."}}
 _EVENTS: Mapping[int, Mapping[str, Any]] = {
     200: {"model": EventPageView, "content": {"text/event-stream": {}}},
     204: {"description": "The job has ended, and the cursor is its last event's."},
@@ -68,7 +69,7 @@ TABLE = (
         Need.PRODUCE,
         201,
         (404, 409, 413, 415),
-        _THERE,
+        _NEW,
         links=MADE,
     ),
     Route("POST", "/api/jobs/batch", jobs.enqueue_batch, Need.PRODUCE, 200, (413, 415)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any, Self
 from uuid import UUID
 
@@ -46,12 +47,20 @@ def opened(codec: Codec, data: bytes | None, purpose: Purpose) -> tuple[Any, boo
 
 def taken(kind: type[BaseModel], source: object) -> dict[str, Any]:
     """The fields of a model that a value has by the same name; instants become times."""
-    found = {}
-    for name in kind.model_fields:
-        if hasattr(source, name):
-            value = getattr(source, name)
-            found[name] = time(value) if name.endswith("_at") and isinstance(value, int) else value
+    plain, instants = _shared(kind, type(source))
+    found = {name: getattr(source, name) for name in plain}
+    for name in instants:
+        value = getattr(source, name)
+        found[name] = time(value) if isinstance(value, int) else value
     return found
+
+
+@cache
+def _shared(kind: type[BaseModel], source: type) -> tuple[list[str], list[str]]:
+    """The names that both have: those of instants apart."""
+    names = [name for name in kind.model_fields if hasattr(source, name)]
+    instants = [name for name in names if name.endswith("_at")]
+    return [name for name in names if name not in instants], instants
 
 
 class ErrorView(Wire):
