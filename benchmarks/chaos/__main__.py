@@ -21,6 +21,7 @@ from benchmarks.chaos.report import Verdict, markdown
 from benchmarks.chaos.storms import ASKED, HOUR, STORMS, Plan, run
 
 MOST_WORKERS = 64
+CONNECTIONS, READERS = 2000, 20  # of the storm streams: in all, and of each job
 URL = "WINDLASS_TEST_POSTGRES_URL"
 
 
@@ -91,6 +92,9 @@ def _parser() -> ArgumentParser:
         "spread over its jobs",
     )
     parser.add_argument("--minutes", type=_minutes, help="of faults, for each storm (1)")
+    parser.add_argument(
+        "--connections", type=_number, metavar="N", help="of the storm streams: its readers (2000)"
+    )
     parser.add_argument("--workers", type=_number, help="at a time (4)")
     parser.add_argument(
         "--seed", type=int, default=SystemRandom().getrandbits(32), help="repeats the choices"
@@ -102,7 +106,10 @@ def _parser() -> ArgumentParser:
 
 def _plans(parser: ArgumentParser, given: Namespace) -> dict[str, Plan]:
     """What is to be run, by the storm's name; ends the program if the options do not fit."""
-    sizes = {"jobs": given.jobs, "kills": given.kills, "minutes": given.minutes}
+    sizes = {
+        "jobs": given.jobs, "kills": given.kills, "minutes": given.minutes,
+        "connections": given.connections,
+    }  # fmt: skip
     sized = [f"--{name}" for name, value in sizes.items() if value is not None]
     if given.asked and sized:
         parser.error(f"--asked has sizes of its own: leave out {', '.join(sized)}, or --asked")
@@ -116,6 +123,8 @@ def _plans(parser: ArgumentParser, given: Namespace) -> dict[str, Plan]:
         parser.error(f"{given.keep} holds a run of {', '.join(there)}; name another directory")
     if given.json and not given.json.absolute().parent.is_dir():
         parser.error(f"--json {given.json}: there is no directory {given.json.absolute().parent}")
+    if given.connections and not any(ASKED[name].connections for name in given.faults):
+        parser.error("--connections is how many read streams: add the storm streams, or leave it")
     common = {"seed": given.seed, "store": given.store, "server": given.url}
     if given.workers is not None:
         common["workers"] = given.workers
@@ -148,10 +157,17 @@ def _size(name: str, given: Namespace) -> Plan:
         return ASKED[name] if given.part is None else ASKED[name].part(given.part)
     counted = given.kills if STORMS[name].strike is not None else None
     seconds = 60 * (given.minutes or 1) if counted is None or given.minutes else HOUR
-    workers = ASKED[name].workers
-    return Plan(
-        jobs=given.jobs or 1000, seconds=seconds, faults=counted, workers=workers, seed=given.seed
+    asked = ASKED[name]
+    plan = Plan(
+        jobs=given.jobs or 1000, seconds=seconds, faults=counted, workers=asked.workers, seed=0
     )
+    if not asked.connections:
+        return plan
+    connections = given.connections or CONNECTIONS
+    jobs = given.jobs or -(-connections // READERS)
+    seconds = plan.seconds if given.minutes else asked.seconds  # its faults are counted
+    size = {"jobs": jobs, "connections": connections, "seconds": seconds}
+    return replace(plan, **size, slots=asked.slots)
 
 
 def _names(text: str) -> list[str]:

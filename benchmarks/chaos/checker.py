@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from benchmarks.chaos import depending, gates
 from benchmarks.chaos.bases import Row
 from benchmarks.chaos.evidence import Evidence
+from benchmarks.chaos.streams import transcripts
 
 MICROSECONDS = 1_000_000
 _FINAL = {"succeeded", "failed", "canceled"}
@@ -267,4 +268,5 @@ CHECKS = (
     no_workspace_is_left,
     *depending.CHECKS,
     *gates.CHECKS,
+    *transcripts.CHECKS,
 )

@@ -52,7 +52,7 @@ class Fleet:
         self.stopping: list[ForkServerProcess] = []
         self.producers: dict[int, ForkServerProcess] = {}
         self._failed = 0  # workers that ended with an error of their own
-        self._plan = plan
+        self.plan = plan
         self._storm = storm
         share = -(-plan.jobs // storm.producers)
         self._shares = {n: min(share, plan.jobs - n * share) for n in range(storm.producers)}
@@ -89,7 +89,7 @@ class Fleet:
         self._fill_producers()
 
     def _fill_workers(self) -> None:
-        self.workers = self._filled(self.workers, self._plan.workers, work)
+        self.workers = self._filled(self.workers, self.plan.workers, work)
         self.sweepers = self._filled(self.sweepers, self._storm.sweepers, sweep)
 
     def _filled(

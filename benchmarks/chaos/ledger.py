@@ -14,6 +14,7 @@ from time import time_ns  # the true one, whatever a storm does to this process'
 from typing import Any, TypeAlias
 
 PLACE = "CHAOS_PLACE"  # the environment variable that names the directory of a storm
+CALM = "calm"  # a file there: nothing more is going to be broken, whoever waits for it may end
 Line: TypeAlias = dict[str, Any]
 
 

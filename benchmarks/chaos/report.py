@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass
 from benchmarks.chaos.evidence import Evidence
 from benchmarks.chaos.gates import Gates, seen
 from benchmarks.chaos.rescues import SLACK, Waits, waits
+from benchmarks.chaos.streams import transcripts
+from benchmarks.chaos.streams.transcripts import Streams
 
 _DROPPED = ("was lost to another worker", "is another worker's now")
 _RECYCLED = "is replaced by a fresh one"
@@ -41,6 +43,7 @@ class Verdict:
     repeated_calls: int  # of producers: refused, or not answered
     cancels: dict[str, int]
     gates: Gates | None  # where something was limited
+    streams: Streams | None  # where something was read
     violations: list[str]
 
     @property
@@ -83,6 +86,7 @@ def verdict(it: Evidence, violations: list[str], seconds: float) -> Verdict:
         repeated_calls=sum("refused" in line for line in it.produced),
         cancels=dict(Counter(answer or "unanswered" for answer in it.cancels.values())),
         gates=seen(it),
+        streams=transcripts.seen(it.place),
         violations=violations,
     )
 
@@ -147,6 +151,8 @@ def _seen(it: Verdict) -> Iterator[str]:
     yield from (f"{count:,} {what}" for what, count in counted.items() if count)
     if it.gates is not None:
         yield _waits(it.gates)
+    if it.streams is not None:
+        yield _read(it.streams)
     if it.cancels:
         yield f"cancels answered: {_counts(it.cancels)}"
 
@@ -167,6 +173,13 @@ def _waits(found: Gates) -> str:
     return (
         f"at most {most}; {found.waited:,} waits at gates, {found.longest:g} s (longest) of them "
         f"with room, {found.late} for more than a lease and {SLACK:g} s"
+    )
+
+
+def _read(found: Streams) -> str:
+    return (
+        f"{found.readers:,} readers on {found.connections:,} connections, {found.most:,} at once, "
+        f"{found.cut:,} of them cut off; {found.events:,} events came"
     )
 
 

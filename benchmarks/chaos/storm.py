@@ -20,7 +20,8 @@ class Plan:
 
     With `faults`, so many are spread over the jobs: each waits until its share of the jobs has
     ended, and the producers until it has struck; so none of them hits an idle fleet. `plant` names
-    a mistake to be made by every worker, to see whether the storm shows it.
+    a mistake to be made by every worker, to see whether the storm shows it. `connections` is how
+    many read streams, where there are servers.
     """
 
     jobs: int
@@ -33,12 +34,15 @@ class Plan:
     store: str = "sqlite"
     server: str | None = None  # where the store is, if it is not started here
     plant: str | None = None
+    connections: int = 0
     lease: float | None = None  # instead of the storm's own: large writes take their time
 
     def part(self, of: float) -> Plan:
         """A smaller run of the same shape."""
         faults = None if self.faults is None else max(1, round(of * self.faults))
-        return replace(self, jobs=max(10, round(of * self.jobs)), faults=faults)
+        connections = round(of * self.connections)
+        jobs = max(10, round(of * self.jobs))
+        return replace(self, jobs=jobs, faults=faults, connections=connections)
 
 
 def _nothing(_: Path) -> AbstractContextManager[list[str]]:

@@ -18,9 +18,11 @@ from benchmarks.chaos.bases import BASES
 from benchmarks.chaos.disk.storms import DISK_ASKED, DISK_STORMS
 from benchmarks.chaos.evidence import gather, leftovers
 from benchmarks.chaos.fleet import Fleet
+from benchmarks.chaos.ledger import CALM
 from benchmarks.chaos.processes import Mix
 from benchmarks.chaos.report import Verdict, verdict
 from benchmarks.chaos.storm import Plan, Storm
+from benchmarks.chaos.streams import scene
 
 __all__ = ["ASKED", "STORMS", "Plan", "Storm", "run"]
 TICK = 0.05
@@ -168,6 +170,15 @@ STORMS = {
             every=0.2,
             sweepers=1,
         ),
+        Storm(
+            name="streams",
+            mix=Mix(tasks={"speaks": 1}, seconds=(0.5, 2.0), cancels=0.1),
+            strike=scene.break_streams,
+            every=0.5,
+            sweepers=1,
+            only="postgresql",
+            around=scene.served,
+        ),
         *(replace(storm, only="sqlite") for storm in DISK_STORMS.values()),
     )
 }
@@ -190,6 +201,9 @@ ASKED = {
     "clocks": Plan(jobs=5000, faults=200, seconds=HOUR, seed=0),
     "flow": Plan(jobs=60_001, faults=100, seconds=HOUR, seed=0, lease=15.0),
     "limit": Plan(jobs=6000, faults=200, seconds=HOUR, seed=0),
+    "streams": Plan(
+        jobs=250, seconds=HOUR, seed=0, workers=4, slots=25, connections=5000
+    ),
     **DISK_ASKED,
 }
 
@@ -220,6 +234,7 @@ def _run(storm: Storm, plan: Plan, fleet: Fleet, show: Callable[[Fleet], None]) 
     with storm.around(fleet.place) as complaints:
         try:
             _rage(storm, plan, fleet, show)
+            (fleet.place / CALM).touch()
             complaints.extend(_calm(fleet, plan.calm, show))
             complaints.extend(fleet.end())
         finally:

@@ -14,7 +14,7 @@ import time
 from typing import Any
 
 from benchmarks.chaos import register
-from benchmarks.chaos.ledger import note, place
+from benchmarks.chaos.ledger import CALM, note, place
 from windlass import Context, Snooze, Windlass, fixed
 
 app = Windlass()
@@ -110,6 +110,23 @@ def glutton(ctx: Context, seconds: float) -> None:
     time.sleep(seconds)
     note("driver", fault="out of memory", pid=os.getpid(), held=len(held))
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+@app.task(crash_cap=ENDURING, backoff=fixed(0.1))
+async def speaks(ctx: Context, seconds: float) -> dict[str, object]:
+    """Says something again and again, as long as streams are being broken.
+
+    In words that a stream must not stumble over.
+    """
+    say(ctx, "start")
+    number = 0
+    while not (place() / CALM).exists():  # noqa: ASYNC110 - of another process
+        number += 1
+        ctx.log(f"{ctx.fence}.{number}\r\n\n\u2028data: {{}}\n\n")
+        if number % 3 == 0:
+            ctx.progress(min(99, number), f"line {number}")
+        await asyncio.sleep(seconds)
+    return finish(ctx)
 
 
 # -- for storms that limit them

@@ -56,7 +56,7 @@ async def host(url: str, stall: float) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("url")
-    parser.add_argument("--stall", type=float, default=ServerConfig.stall)
+    parser.add_argument("--stall", type=float, default=ServerConfig().stall)
     given = parser.parse_args()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(host(given.url, given.stall))

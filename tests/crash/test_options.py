@@ -22,6 +22,7 @@ from benchmarks.chaos.storms import ASKED, STORMS
         ("--asked --jobs 7", "--asked has sizes of its own: leave out --jobs"),
         ("--part 0.1", "--part is a part of what is --asked"),
         ("--asked --part 3", "'3' is more than all"),
+        ("--faults kill --connections 9", "--connections is how many read streams"),
         ("--workers 1", "--workers is 1; it must be from 2 to"),
         ("--json nowhere/figures.json", "there is no directory"),
         ("--faults restart", "restart is a storm of postgresql; with --store sqlite, leave it out"),

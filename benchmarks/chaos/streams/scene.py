@@ -1,0 +1,142 @@
+"""Two servers and the readers, beside a storm's workers and producers."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from signal import SIGKILL, SIGTERM, SIGUSR1
+from threading import Event, Thread
+
+from benchmarks.chaos.bases import BASES
+from benchmarks.chaos.fleet import Fleet
+from benchmarks.chaos.ledger import CALM
+
+SERVERS = 2
+PATIENCE = 120.0  # seconds for the last reader to be told of its job's end, after all have ended
+LOOK = 0.05
+KILLED = "SIGKILL of a web server"
+STOPPED = "SIGTERM of a web server"
+HUNG_UP = "a fifth of the readers hung up"
+READERS = "readers.pid"
+MOST = 0.5  # of all readers
+ROOT = Path(__file__).parents[3]
+
+
+class Scene:
+    """Servers are replaced when they end, on the same port. What is wrong, `end` tells."""
+
+    def __init__(self, place: Path) -> None:
+        self._place = place
+        self._ports = [_free_port() for _ in range(SERVERS)]
+        self._servers = [self._serve(number) for number in range(SERVERS)]
+        urls = [f"http://127.0.0.1:{port}" for port in self._ports]
+        self._readers = self._start("readers", "benchmarks.chaos.streams.readers", str(place), *urls)
+        self._ending = Event()
+        self._keeper = Thread(target=self._keep)
+        self._keeper.start()
+
+    def _serve(self, number: int) -> subprocess.Popen[bytes]:
+        url = BASES["postgresql"].url(self._place)
+        port = str(self._ports[number])
+        return self._start(f"server-{number}", "windlass", "serve", "--url", url, "--port", port)
+
+    def _start(self, name: str, module: str, *words: str) -> subprocess.Popen[bytes]:
+        with (self._place / "log" / f"{name}.log").open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", module, *words], cwd=ROOT, stdout=log, stderr=log
+            )
+        draft = self._place / "streams" / "draft"
+        draft.write_text(str(process.pid))
+        draft.replace(self._place / "streams" / f"{name}.pid")
+        return process
+
+    def _keep(self) -> None:
+        while not self._ending.wait(LOOK):
+            for number, server in enumerate(self._servers):
+                if server.poll() is not None and not self._ending.is_set():
+                    self._servers[number] = self._serve(number)
+
+    def end(self) -> list[str]:
+        wrong = []
+        try:
+            if self._readers.wait(PATIENCE) != 0:
+                wrong.append(f"the readers ended with {self._readers.returncode}; see log")
+        except subprocess.TimeoutExpired:
+            wrong.append(f"readers were not told of the end of their jobs within {PATIENCE:g} s")
+        self._ending.set()
+        self._keeper.join()
+        for server in self._servers:
+            server.terminate()
+            if server.wait(PATIENCE) not in {0, -SIGTERM}:  # told before it could hear
+                wrong.append(f"a web server that was asked to stop ended with {server.returncode}")
+        return wrong
+
+    def abandon(self) -> None:
+        self._ending.set()
+        self._keeper.join()
+        for process in (*self._servers, self._readers):
+            process.kill()
+            process.wait()
+
+
+@contextlib.contextmanager
+def served(place: Path) -> Iterator[list[str]]:
+    (place / "streams").mkdir()
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    scene = Scene(place)
+    complaints: list[str] = []
+    try:
+        yield complaints
+        complaints.extend(scene.end())
+    finally:
+        scene.abandon()
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port: int = found.getsockname()[1]
+        return port
+
+
+def break_streams(fleet: Fleet, _: float) -> None:
+    """A server is killed, or asked to stop; readers hang up; now and then a worker is killed.
+
+    Only while most readers have a stream: so none of it hits nobody, however slow the machine is.
+    The jobs go on speaking until it has been enough.
+    """
+    turn, connections = sum(fleet.faults.values()), fleet.plan.connections
+    if turn >= strikes(connections):
+        (fleet.place / CALM).touch()
+    elif _open(fleet.place) < MOST * connections:
+        return
+    elif turn % 2:
+        _hurt(fleet, READERS, SIGUSR1, HUNG_UP)
+    elif turn % 8 == 6:  # noqa: PLR2004 - once in eight
+        fleet.hurt(fleet.any_worker(), SIGKILL)
+    else:
+        server = f"server-{turn // 2 % SERVERS}.pid"
+        _hurt(fleet, server, *((SIGTERM, STOPPED) if turn % 4 else (SIGKILL, KILLED)))
+
+
+def strikes(connections: int) -> int:
+    """How many faults so many readers have to bear."""
+    return max(8, connections // 200)
+
+
+def _open(place: Path) -> int:
+    counted = place / "streams" / "open"
+    return int(counted.read_text()) if counted.exists() else 0
+
+
+def _hurt(fleet: Fleet, name: str, number: int, what: str) -> None:
+    pid = int((fleet.place / "streams" / name).read_text())
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+        fleet.struck(what, pid)

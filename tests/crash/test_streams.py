@@ -1,0 +1,131 @@
+"""Streams in a storm: two web servers on one PostgreSQL, broken in every way; nobody misses a line.
+
+The long form, with 5,000 readers, is part of `make chaos`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from random import SystemRandom
+from typing import Any
+
+import pytest
+from benchmarks.chaos.evidence import Evidence
+from benchmarks.chaos.storms import STORMS, Plan, run
+from benchmarks.chaos.streams import scene
+from benchmarks.chaos.streams.transcripts import CHECKS
+from tests.crash.test_postgres import server_for
+
+READERS = 500
+JOB = "01a1e548-a667-7447-b3c5-5dc8c7faca02"
+
+
+def test_every_reader_is_told_the_whole_log_once_whatever_breaks(tmp_path: Path) -> None:
+    seed = int(os.environ.get("WINDLASS_SEED") or SystemRandom().getrandbits(32))
+    print(f"seed {seed}, in {tmp_path}")  # noqa: T201 - shown if it fails
+    plan = Plan(
+        jobs=25, connections=READERS, seconds=150, seed=seed, workers=2, slots=10,
+        store="postgresql", server=server_for("streams"),
+    )  # fmt: skip
+    verdict = run(STORMS["streams"], plan, tmp_path / "streams")
+    print(verdict)  # noqa: T201
+    assert verdict.violations == []
+    assert verdict.streams is not None
+    assert verdict.streams.readers == READERS
+    assert verdict.streams.cut > READERS / 10  # it was not idle when it was struck
+    for fault in (scene.KILLED, scene.STOPPED, scene.HUNG_UP):
+        assert verdict.faults[fault] > 0
+
+
+# -- the checker has teeth
+
+
+ROW = {
+    "id": JOB, "n": 1, "state": "succeeded", "seq": 5, "created_at": 1_000_000,
+    "queued_seq": 2, "queued_at": 1_000_000, "started_seq": 3, "started_at": 2_000_000,
+    "ended_at": 4_000_000,
+}  # fmt: skip
+SAID = {"n": 1, "seq": 4, "at": 3_000_000, "type": "log", "facts": {}, "body": b'{"message":"hi"}'}
+LOG = [
+    ("1000-1", "job-status", '{"status":"created"}'),
+    ("1000-2", "job-status", '{"status":"queued"}'),
+    ("2000-3", "job-status", '{"status":"running"}'),
+    ("3000-4", "log", '{"message":"hi"}'),
+    ("4000-5", "job-completed", '{"status":"succeeded"}'),
+]
+
+
+def body(*events: tuple[str, str, str]) -> str:
+    return "".join(f"id: {id_}\nevent: {kind}\ndata: {data}\n\n" for id_, kind, data in events)
+
+
+def connection(reader: int = 0, **facts: Any) -> dict[str, Any]:
+    return {"reader": reader, "job": JOB, "server": 0, "after": None, "status": 200,
+            "whole": True, "body": ""} | facts  # fmt: skip
+
+
+def sound() -> list[dict[str, Any]]:
+    """Two readers: one was cut off in the middle of a message, and came back."""
+    nothing = connection(after="4000-5", status=204)
+    half = "retry: 1000\n\n" + body(*LOG[:2]) + "id: 2000-3\nevent: job-st"
+    return [
+        connection(body="retry: 1000\n\n" + body(*LOG)),
+        nothing,
+        connection(1, whole=False, body=half),
+        connection(1, whole=False, status=None, after="1000-2"),
+        connection(1, after="1000-2", body=": keepalive: 2026\n\n" + body(*LOG[2:])),
+        nothing | {"reader": 1},
+    ]
+
+
+def complaints(place: Path, lines: list[dict[str, Any]]) -> str:
+    (place / "streams").mkdir()
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (place / "streams" / "transcript.jsonl").write_text(text)
+    it = Evidence(
+        place=place, plan={"connections": 2}, produced=[], ran=[], settled=[], faults=[],
+        register={}, jobs=[ROW], log={1: [SAID]}, steps={}, outcomes={}, leftovers=set(), now=0,
+    )  # fmt: skip
+    return "\n".join(problem for check in CHECKS for problem in check(it))
+
+
+def test_sound_transcripts_are_sound(tmp_path: Path) -> None:
+    assert complaints(tmp_path, sound()) == ""
+
+
+@pytest.mark.parametrize(
+    ("place", "spoiled", "said"),
+    [
+        (4, {"body": body(*LOG[1:])}, "1000-2 came twice"),
+        (4, {"body": body(*LOG[3:])}, "where the log has ('2000-3', 'job-status')"),
+        (4, {"body": body(LOG[3], LOG[2], LOG[4])}, "where the log has ('2000-3', 'job-status')"),
+        (4, {"body": body(LOG[2], LOG[3])}, "was told 4 events, the log has 5"),
+        (4, {"body": body(LOG[2], ("3001-4", *LOG[3][1:]), LOG[4])}, "('3000-4', 'log')"),
+        (4, {"body": body(LOG[2], ("3000-4", "log", '{"message":"ho"}'), LOG[4])}, "in two ways"),
+        (4, {"body": body(*LOG[2:]) + "evil\n\n"}, "was told b'evil'"),
+        (4, {"body": body(*LOG[2:])[:-1]}, "ended in the middle of a message"),
+        (4, {"after": "1000-1"}, "asked from 1000-1, and has 1000-2"),
+        (5, {"status": 200, "body": "retry: 1000\n\n"}, "was not told that there is nothing more"),
+        (5, {"status": 404}, "was answered 404"),
+        (3, {"status": 204}, "told that there is nothing more after 1000-2"),
+        (5, {"body": "x"}, "told that there is nothing more after 4000-5"),
+        (2, {"reader": 0}, "asked from None, and has 4000-5"),
+    ],
+)
+def test_a_spoiled_transcript_is_seen(
+    tmp_path: Path, place: int, spoiled: dict[str, Any], said: str
+) -> None:
+    lines = sound()
+    lines[place] |= spoiled
+    assert said in complaints(tmp_path, lines)
+
+
+def test_a_reader_without_a_transcript_is_missed(tmp_path: Path) -> None:
+    assert "1 readers were told something, of 2" in complaints(tmp_path, sound()[:2])
+
+
+def test_words_that_no_task_said_are_seen(tmp_path: Path) -> None:
+    lines = json.loads(json.dumps(sound()).replace("hi", "ho"))
+    assert "stored is 'hi'" in complaints(tmp_path, lines)
