@@ -127,6 +127,7 @@ def serving(
     worker: bool = False,
     app: Windlass | None = None,
     around: Callable[[FastAPI], FastAPI] = lambda api: api,
+    grace: float = 5,
 ) -> Iterator[Served]:
     """`around` may put the server into an application with more to it."""
     served = Served(make_app(place) if app is None else app)
@@ -139,7 +140,7 @@ def serving(
     async def main() -> None:
         served.loop = asyncio.get_running_loop()
         api = served.app.asgi(config or ServerConfig(door=Door.LOCAL))
-        served.server = Server(around(api), "127.0.0.1", 0, grace=5, started=started)
+        served.server = Server(around(api), "127.0.0.1", 0, grace=grace, started=started)
         tasks = []
         if worker:
             served.workers.append(served.app.worker(WorkerConfig(poll=0.02, sweep=0.05, grace=0)))

@@ -19,6 +19,7 @@ from tests.server.conftest import (
     Said,
     Served,
     enqueue,
+    make_app,
     messages,
     said,
     serving,
@@ -33,6 +34,8 @@ from windlass.core.lease import Claim
 from windlass.server.config import Door, ServerConfig
 from windlass.server.lines import KEYS
 from windlass.store import Retention, Saying
+from windlass.stores.memory import MemoryStore
+from windlass.testing.wrapping import WrappedStore
 
 
 def events_of(job: dict[str, Any]) -> str:
@@ -302,6 +305,35 @@ def test_a_stop_ends_streams_between_two_messages_and_they_resume_elsewhere(
             web.post(f"/api/jobs/{job['id']}/cancel")
             rest = read(web, job, {"Last-Event-ID": seen[-1].id or ""})
         assert [one.type for one in rest] == ["job-cancelled"]
+
+
+class Deaf(WrappedStore):
+    """A store that does not answer for jobs, ever."""
+
+    def wrap(self, store: Any) -> Deaf:
+        return Deaf(store)
+
+    async def around(self, verb: str, call: Any) -> Any:
+        if verb == "get":
+            await asyncio.get_running_loop().create_future()
+        return await call()
+
+
+def test_a_request_that_outlasts_a_stop_is_told_to_ask_again(tmp_path: Path) -> None:
+    """Not that the server has a fault: whoever follows a job must come back."""
+    app = make_app(tmp_path)
+    with (
+        app.stand_in(Deaf(MemoryStore()), tmp_path / "data"),
+        serving(tmp_path, app=app, grace=1) as served,
+        served.client() as web,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        asking = pool.submit(web.get, f"/api/jobs/{uuid7()}/events", headers=STREAM)
+        until(lambda: served.server.server_state.tasks, "it is asked")
+        served.stop()
+        answer = asking.result()
+    assert (answer.status_code, answer.json()["code"]) == (503, "stopping")
+    assert answer.headers["Retry-After"]
 
 
 def test_events_of_another_process_arrive(tmp_path: Path) -> None:

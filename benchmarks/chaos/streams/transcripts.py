@@ -15,7 +15,7 @@ from benchmarks.chaos.streams.readers import messages
 _LAST = {"succeeded": "job-completed", "failed": "job-failed", "canceled": "job-cancelled"}
 _STATUS = "job-status"
 _ALLOWED = (b"retry: ", b": keepalive: ", b"id: ", b"event: ", b"data: ")
-_NOTHING_MORE = 204
+_NOTHING_MORE, _NOT_NOW = 204, 503
 Told: TypeAlias = tuple[str, str]  # the id of an event, and its type
 
 
@@ -117,6 +117,8 @@ def _form(reader: Reader, connection: Row, seen: list[Told], log: list[Told]) ->
     if status == _NOTHING_MORE:
         if body or seen != log:
             yield f"{reader.name} was told that there is nothing more after {before}"
+        return
+    if status == _NOT_NOW:
         return
     if status not in {200, None}:
         yield f"{reader.name} was answered {status}"

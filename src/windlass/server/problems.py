@@ -40,6 +40,7 @@ SORTS: Mapping[str, tuple[int, str, str]] = {
     "store_corrupt": (503, "The store is damaged", "see the server's log; restore a backup"),
     "store_denied": (503, "The server's own store refuses it", "see to the server's own key"),
     "schema": (503, "The store's schema does not fit", "run `windlass migrate`"),
+    "stopping": (503, "The server is stopping", "ask again, here or at another server"),
     "too_often": (429, "Too many requests", "wait for as long as Retry-After says"),
     "internal": (500, "The server has a fault", "see the server's log"),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any
@@ -94,6 +95,10 @@ def guarded(site: Site, need: Need, by: frozenset[By] = frozenset()) -> type[API
                     response = await _handle(request, inner, takes_body=takes_body)
                 except Exception as error:  # noqa: BLE001 - each is told as a problem
                     response = answer(error, request)
+                except asyncio.CancelledError:
+                    if not site.hub.closed:
+                        raise
+                    response = answer(Refusal("stopping", "there was no time left"), request)
                 given = {name for name, _ in response.raw_headers}
                 response.raw_headers.extend(pair for pair in _RAW if pair[0] not in given)
                 return response

@@ -143,7 +143,7 @@ class Hub:
         self._config = config
         self._channels: dict[UUID, Channel] = {}
         self._endings: set[asyncio.Event] = set()
-        self._closed = False
+        self.closed = False  # the server is stopping
         self.open = 0  # how many streams there are
 
     @contextlib.contextmanager
@@ -160,7 +160,7 @@ class Hub:
     def lasting(self) -> Iterator[asyncio.Event]:
         """The same for a request that only waits."""
         ending = asyncio.Event()
-        if self._closed:
+        if self.closed:
             ending.set()
         self._endings.add(ending)
         try:
@@ -170,7 +170,7 @@ class Hub:
 
     def close(self) -> None:
         """End all streams, in order: whoever reads them goes on elsewhere."""
-        self._closed = True
+        self.closed = True
         for ending in self._endings:
             ending.set()
 
