@@ -201,9 +201,7 @@ ASKED = {
     "clocks": Plan(jobs=5000, faults=200, seconds=HOUR, seed=0),
     "flow": Plan(jobs=60_001, faults=100, seconds=HOUR, seed=0, lease=15.0),
     "limit": Plan(jobs=6000, faults=200, seconds=HOUR, seed=0),
-    "streams": Plan(
-        jobs=250, seconds=HOUR, seed=0, workers=4, slots=25, connections=5000
-    ),
+    "streams": Plan(jobs=250, seconds=HOUR, seed=0, workers=4, slots=25, connections=5000),
     **DISK_ASKED,
 }
 

@@ -145,9 +145,11 @@ class Watched(WrappedStore):
 
     async def around(self, verb: str, call: Any) -> Any:
         answer = await call()
+        if verb in READS:
+            return answer
         # Of a batch nothing may be taken; and a claim that takes nothing writes nothing.
-        taken = [one for one in answer or () if getattr(one, "accepted", True)]
-        if verb not in READS and (taken or verb not in {"enqueue", "claim"}):
+        told = answer if verb in {"enqueue", "claim"} else [None]
+        if any(getattr(one, "accepted", True) for one in told):
             self.writes.append(verb)
         return answer
 

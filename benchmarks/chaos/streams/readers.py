@@ -98,7 +98,9 @@ class Readers:
             await asyncio.sleep(COUNT)
 
     def _look(self) -> None:
-        answered = [line["answered"] for line in read(self._place, "producer") if "answered" in line]
+        answered = [
+            line["answered"] for line in read(self._place, "producer") if "answered" in line
+        ]
         self._jobs += dict.fromkeys(job for ids in answered for job in ids if job not in self._jobs)
 
     def _share(self) -> int:

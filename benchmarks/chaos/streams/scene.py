@@ -36,7 +36,9 @@ class Scene:
         self._ports = [_free_port() for _ in range(SERVERS)]
         self._servers = [self._serve(number) for number in range(SERVERS)]
         urls = [f"http://127.0.0.1:{port}" for port in self._ports]
-        self._readers = self._start("readers", "benchmarks.chaos.streams.readers", str(place), *urls)
+        self._readers = self._start(
+            "readers", "benchmarks.chaos.streams.readers", str(place), *urls
+        )
         self._ending = Event()
         self._keeper = Thread(target=self._keep)
         self._keeper.start()

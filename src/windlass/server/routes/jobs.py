@@ -96,9 +96,7 @@ async def _rows(here: Visit, answers: Sequence[Enqueued]) -> list[JobRow]:
     A new one that waits for nothing stands as it was born: it is not read again.
     """
     known = [accepted(answer) for answer in answers]
-    doubtful = [
-        row.id for answer, row in zip(answers, known, strict=True) if not _as_born(answer)
-    ]
+    doubtful = [row.id for answer, row in zip(answers, known, strict=True) if not _as_born(answer)]
     found = dict(zip(doubtful, await here.client.store.get(doubtful), strict=True))
     return [found.get(row.id) or row for row in known]
 
