@@ -210,6 +210,23 @@ def test_a_place_is_found_by_two_probes(file: apsw.Connection) -> None:
         assert last + "AND priority=? AND limit_key=?)" in other
 
 
+def test_a_statement_is_parsed_once_whatever_is_bound_to_it(file: apsw.Connection) -> None:
+    parsed: list[int] = []
+
+    def authorize(operation: int, *_: object) -> int:
+        parsed.append(operation)
+        return apsw.SQLITE_OK
+
+    file.authorizer = authorize  # SQLite asks while it parses
+    for sql in (SQL.beside_in_line, SQL.beside_at_gate):
+        file.execute(sql, ("default", 0, "ada")).fetchall()
+        assert parsed
+        parsed.clear()
+        file.execute(sql, ("other", 1, "bob")).fetchall()
+        assert not parsed
+    file.authorizer = None
+
+
 def test_a_gate_is_opened_by_its_own_line_in_order(file: apsw.Connection) -> None:
     for sql, parameters in (
         (SQL.able, ("queue:default", 1, 10)),

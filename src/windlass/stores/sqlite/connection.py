@@ -87,6 +87,8 @@ def connect(config: SqliteConfig) -> apsw.Connection:
 
 def _set_up(connection: apsw.Connection, config: SqliteConfig) -> None:
     connection.set_busy_handler(patience(config.busy_seconds))
+    # Plans do not depend on the values bound: else SQLite may parse a statement anew at each call.
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     if config.exclusive:
         connection.pragma("locking_mode", "exclusive")
     _use_wal(connection, config.busy_seconds)
