@@ -25,7 +25,7 @@ from windlass.stores.sqlite.connection import every, first, single
 from windlass.stores.sqlite.queries import SQL
 from windlass.stores.sqlite.rows import Row
 from windlass.stores.sqlite.transaction import Tx
-from windlass.stores.sqlite.turns import Line, Turns
+from windlass.stores.sqlite.turns import Turns, line_of
 
 
 class Batch:
@@ -100,7 +100,7 @@ class Batch:
         arrival = (row.position or 0) if moves else self._tx.position()
         if key is not None:
             self.flush()
-        return Turns(self._tx.connection).place(Line(row.queue, gate, priority), key, arrival)
+        return Turns(self._tx.connection).place(line_of(row.queue, gate, priority), key, arrival)
 
     def _tell_dependents(self, now: Instant) -> None:
         """One after the other: a chain may be longer than calls can be deep."""

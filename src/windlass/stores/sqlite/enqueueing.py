@@ -25,7 +25,7 @@ from windlass.stores.sqlite.connection import every, first, single
 from windlass.stores.sqlite.queries import SQL
 from windlass.stores.sqlite.rows import Row
 from windlass.stores.sqlite.transaction import Tx
-from windlass.stores.sqlite.turns import Line, Turns
+from windlass.stores.sqlite.turns import Turns, line_of
 
 
 def load(connection: apsw.Connection, sql: str, parameters: tuple[object, ...]) -> JobRow | None:
@@ -116,7 +116,7 @@ def _place(turns: Turns, new: NewJob, its_gates: tuple[str, ...], serial: int, n
     """Where it stands, if it does so at once: in line, or before its first gate."""
     if not rows.at_once(new) and jobs.opening(new, now).state is not State.QUEUED:
         return serial
-    line = Line(new.queue, its_gates[0] if its_gates else None, new.priority)
+    line = line_of(new.queue, its_gates[0] if its_gates else None, new.priority)
     return turns.place(line, new.limit_key, serial)
 
 

@@ -1,16 +1,18 @@
 """Who waits at which gate, who may pass, and where in line that leads.
 
 Each pass says whether it holds a slot and when its attempt started, as far as a limit asks: written
-with the change of its job, in one transaction. So gates are counted without a look at their jobs,
-and many of them, with all who pass, in a few statements.
+with the change of its job, in one transaction. How many there are is counted as they are written.
+So many gates, with all who pass, are opened in a few statements, however many passed before.
 """
 
 from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from itertools import groupby, takewhile
+from operator import itemgetter
 from typing import NamedTuple
 from uuid import UUID
 
@@ -22,10 +24,11 @@ from windlass.core.gate import BATCH, GateStats, Limit, in_order, rank
 from windlass.store import COUNT_CAP
 from windlass.stores.sqlite.connection import every, first, single
 from windlass.stores.sqlite.queries import SQL
-from windlass.stores.sqlite.rows import GATES, Row, gate_names
+from windlass.stores.sqlite.rows import GATES, Row, gate_after, limit_names
 from windlass.stores.sqlite.transaction import Tx
-from windlass.stores.sqlite.turns import Line, Turns
+from windlass.stores.sqlite.turns import Line, Turns, line_of
 
+_GATE = 5  # where it is in a row of `able`
 _FIRST, _BEYOND = "\x1f", "\x20"  # all gates of keys lie between their limit's name with these
 
 
@@ -60,12 +63,17 @@ def _leave(tx: Tx, now: Instant) -> None:
     """Take their passes from those who left; of one whose start counts, note that it did."""
     if not tx.gone:
         return
-    rated = [gate for gate in tx.knocks if _rated(tx.limit(gates.limit_name(gate), now))]
+    limits = _rated_limits(tx, set(map(gates.limit_name, tx.knocks)), now)
+    rated = [gate for gate in tx.knocks if gates.limit_name(gate) in limits] if limits else []
     if rated:
         _judge(tx.connection, tx.gone)
     gone = apsw.carray(array("q", tx.gone))
     tx.connection.execute(SQL.leave, (gone, json.dumps(rated)))
     tx.gone = []
+
+
+def _rated_limits(tx: Tx, names: Iterable[str], now: Instant) -> set[str]:
+    return {name for name in names if _rated(tx.limit(name, now))}
 
 
 def _rated(limit: Limit | None) -> bool:
@@ -83,53 +91,81 @@ def _open(tx: Tx, names: list[str], now: Instant) -> list[int]:
     connection.execute(SQL.look_no_more, (apsw.carray(tuple(names)),))
     opened: list[_Opened] = []
     passing: list[Row] = []
-    for name, of_limit in groupby(_waited_at(connection, names), gates.limit_name):
-        for gate, able in _pass(connection, list(of_limit), tx.limit(name, now), now):
-            opened.append(gate)
-            passing += able
+    for name, of_limit in groupby(names, gates.limit_name):
+        limit = tx.limit(name, now)
+        looked_at = _look(connection, list(of_limit), limit, now)
+        able = _able(connection, looked_at, now)
+        if able and limit is not None:
+            numbers = array("q", [row[0] for row in able])
+            connection.execute(SQL.grant_passes, (now, apsw.carray(numbers)))
+        came = Counter(row[_GATE] for row in able)
+        opened += [it._replace(started=it.started + came[it.gate]) for it in looked_at]
+        passing += able
     _let_in(tx, passing, now)
     _look_later(connection, opened, now)
     return [row[0] for row in passing]
 
 
-def _waited_at(connection: apsw.Connection, names: list[str]) -> list[str]:
-    found = every(connection, SQL.waited_at, (apsw.carray(tuple(names)),)) if names else []
-    return [gate for (gate,) in found]
-
-
-def _pass(
+def _look(
     connection: apsw.Connection, names: list[str], limit: Limit | None, now: Instant
-) -> list[tuple[_Opened, list[Row]]]:
-    """Who passes these gates of one limit, in order: they have their passes."""
-    length = limit.length if limit is not None and limit.starts is not None else None
-    asked = {"gates": apsw.carray(tuple(names)), "now": now, "length": length}
-    counts = {gate: n for gate, *n in every(connection, SQL.count_passes, asked)}
-    if any(over for _, _, over in counts.values()) or limit is None:
-        connection.execute(SQL.drop_passes, asked | {"limited": limit is not None})
-    found: list[tuple[_Opened, list[Row]]] = []
-    for gate in names:
-        holding, started, _ = counts.get(gate, (0, 0, 0))
-        free = gates.free(limit, holding, started)
-        most = min(free, BATCH)
-        able = every(connection, SQL.able, (gate, now, most)) if most else []
-        found.append((_Opened(gate, limit, free, started + len(able)), able))
-    numbers = [row[0] for _, able in found for row in able]
-    if numbers and limit is not None:
-        connection.execute(SQL.grant_passes, (now, apsw.carray(array("q", numbers))))
+) -> list[_Opened]:
+    """Those of these gates of one limit that somebody waits at; what counts no more is dropped."""
+    some = apsw.carray(tuple(names))
+    before = now - limit.length if limit is not None and limit.starts is not None else 0
+    if before:
+        connection.execute(SQL.drop_starts, (some, before))
+    counts = json.loads(single(connection, SQL.count_passes, (some, before)))
+    if limit is None:
+        passed = tuple(gate for gate, _, passes in counts if passes)
+        if passed:
+            connection.execute(SQL.drop_passes, (apsw.carray(passed),))
+    elif not before and any(passes > held for _, held, passes in counts):
+        connection.execute(SQL.drop_starts, (some, now))  # from when there was a rate
+    return [
+        _Opened(gate, limit, gates.free(limit, held, started), started)
+        for gate, held, started in counts
+    ]
+
+
+def _able(connection: apsw.Connection, looked_at: list[_Opened], now: Instant) -> list[Row]:
+    """The first at each gate, as many as may pass, in order: together where that is as many."""
+    alike: dict[int, list[str]] = {}
+    for it in looked_at:
+        if it.free:
+            alike.setdefault(min(it.free, BATCH), []).append(it.gate)
+    found: list[Row] = []
+    for most, names in alike.items():
+        asked = (apsw.carray(tuple(names)), now, most)
+        found += json.loads(single(connection, SQL.able, asked))
+    if len(alike) > 1:
+        found.sort(key=itemgetter(_GATE))
     return found
 
 
 def _let_in(tx: Tx, passing: list[Row], now: Instant) -> None:
     """On to the next gate, or into the line."""
-    turns = Turns(tx.connection)
-    places: dict[str | None, dict[int, int]] = {}
-    for n, job_id, queue, priority, key, names, gate, position in passing:
-        after = gates.after(gate_names(names), gate)
+    if not passing:
+        return
+    lines: dict[Line, list[tuple[int, str | None, int]]] = {}
+    for n, queue, priority, key, names, gate, position in passing:
+        after = gate_after(names, gate)
         # From one gate to the next it stays as old as it was.
         arrival = tx.position() if after is None else position
-        place = turns.place(Line(queue, after, priority), key, arrival)
-        places.setdefault(after, {})[n] = place
-        tx.touch(UUID(bytes=job_id))
+        lines.setdefault(line_of(queue, after, priority), []).append((n, key, arrival))
+    turns = Turns(tx.connection)
+    places: dict[str | None, dict[int, int]] = {}
+    for line, comers in lines.items():
+        keys = {key for _, key, _ in comers if key is not None}
+        if keys:
+            turns.look_up(line, keys)
+        given = {n: turns.place(line, key, arrival) for n, key, arrival in comers}
+        places.setdefault(line.gate, {}).update(given)
+    if tx.touched is not None:
+        numbers = array("q", [row[0] for row in passing])
+        tx.touched += [
+            UUID(bytes=job_id)
+            for (job_id,) in every(tx.connection, SQL.ids_of, (apsw.carray(numbers),))
+        ]
     for after, given in places.items():
         if after is None:
             tx.connection.execute(SQL.enter_line, (now, json.dumps(given)))
@@ -139,6 +175,11 @@ def _let_in(tx: Tx, passing: list[Row], now: Instant) -> None:
             tx.knocks.add(after)
 
 
+def _waited_at(connection: apsw.Connection, names: list[str]) -> list[str]:
+    found = every(connection, SQL.waited_at, (apsw.carray(tuple(names)),)) if names else []
+    return [gate for (gate,) in found]
+
+
 def _look_later(connection: apsw.Connection, opened: list[_Opened], now: Instant) -> None:
     """Note when time alone lets somebody pass; where only an end does, nothing is to be noted."""
     timed = {it.gate: it for it in opened if it.free > BATCH or _rate_is_full(it)}
@@ -146,8 +187,9 @@ def _look_later(connection: apsw.Connection, opened: list[_Opened], now: Instant
         _, limit, free, started = timed[gate]
         at = now
         if free <= BATCH and limit is not None and limit.starts is not None:
-            asked = {"gate": gate, "now": now, "length": limit.length}
-            at = single(connection, SQL.next_start, asked | {"more": started - limit.starts})
+            asked = (gate, now - limit.length, started - limit.starts)
+            # What has not started yet may do so at any moment, and counts from then on.
+            at = (single(connection, SQL.next_start, asked) or now) + limit.length
         connection.execute(SQL.look_at_gate, (gate, at))
 
 
@@ -158,18 +200,11 @@ def _rate_is_full(it: _Opened) -> bool:
 
 def note_starts(tx: Tx, claimed: Sequence[Row], now: Instant) -> None:
     """A rate counts from the start of an attempt; no other limit asks for it."""
-    rated: dict[str, bool] = {}
-    numbers = []
-    for row in claimed:
-        names = row[GATES]
-        if names is None:
-            continue
-        if names not in rated:
-            limits = (tx.limit(gates.limit_name(gate), now) for gate in gate_names(names))
-            rated[names] = any(map(_rated, limits))
-        if rated[names]:
-            numbers.append(row[0])
-    _judge(tx.connection, numbers)
+    texts = {row[GATES] for row in claimed} - {None}
+    rated = _rated_limits(tx, frozenset().union(*map(limit_names, texts)), now) if texts else None
+    if rated:
+        those = {text for text in texts if not rated.isdisjoint(limit_names(text))}
+        _judge(tx.connection, [row[0] for row in claimed if row[GATES] in those])
 
 
 def look_again(tx: Tx, limit: str) -> None:
@@ -193,14 +228,21 @@ def due(connection: apsw.Connection, now: Instant, limit: int) -> list[Row]:
 
 
 def stats(connection: apsw.Connection, names: Sequence[str]) -> list[GateStats]:
-    return [_stats(connection, gate) for gate in names]
-
-
-def _stats(connection: apsw.Connection, gate: str) -> GateStats:
-    held = every(connection, SQL.holders, (gate,))
-    return GateStats(
-        waiting=single(connection, SQL.waiting_at_gate, (gate, COUNT_CAP)),
-        holding=len(held),
-        holders=tuple(UUID(bytes=job_id) for (job_id,) in held[: gates.HOLDERS]),
-        look_at=single(connection, SQL.look_of_gate, (gate,)),
-    )
+    some = apsw.carray(tuple(names)) if names else None
+    known = {gate: counts for gate, *counts in every(connection, SQL.gates, (some,))}
+    holders: dict[str, list[UUID]] = {}
+    for gate, job_id in every(connection, SQL.holders, (some, gates.HOLDERS)) if known else ():
+        holders.setdefault(gate, []).append(UUID(bytes=job_id))
+    found = []
+    for gate in names:
+        held, look_at = known.get(gate, (0, None))
+        waiting = single(connection, SQL.waiting_at_gate, (gate, COUNT_CAP))
+        found.append(
+            GateStats(
+                waiting=waiting,
+                holding=held,
+                holders=tuple(holders.get(gate, ())),
+                look_at=look_at,
+            )
+        )
+    return found

@@ -89,10 +89,10 @@ def apply(tx: Tx, wishes: Sequence[Transition]) -> list[Answer]:
             answers.append(Answer(Status.REFUSED, error=error))
     counted = _succeed(tx, valid, answers, now)
     batch = Batch(tx, [wish.job_id for wish in valid.values()])
-    for names, numbers, queue, task, *sums in counted:
-        if names is not None:
+    for gated, numbers, queue, task, *sums in counted:
+        for names in json.loads(gated):
             tx.knocks.update(gate_names(names))
-            tx.gone += json.loads(numbers)
+        tx.gone += json.loads(numbers)
         batch.count((now, queue, task, State.SUCCEEDED), *sums)
     for place, wish in valid.items():
         found = batch.standing(wish.job_id)

@@ -67,10 +67,12 @@ class Queries:
     limited: str
     beside_in_line: str
     beside_at_gate: str
+    beside_at_key: str
     judge: str
     passed_by: str
     leave: str
     drop_passes: str
+    drop_starts: str
     count_passes: str
     next_start: str
     grant_passes: str
@@ -78,9 +80,10 @@ class Queries:
     go_on: str
     waiting_at_gate: str
     holders: str
-    look_of_gate: str
+    gates: str
     delete_idle_passes: str
     able: str
+    ids_of: str
     waited_at: str
     next_gate: str
     look_at_gate: str

@@ -120,10 +120,11 @@ WHERE id IN (SELECT value FROM carray(?3))
 -- name: tallies
 -- What the successes just settled add to the counts: summed here, at a third of the cost of
 -- RETURNING each (2 µs a job instead of 6, 2026-11). Those with gates leave room there.
-SELECT gates, json_group_array(n) FILTER (WHERE gates IS NOT NULL),
+SELECT json_group_array(DISTINCT gates) FILTER (WHERE gates IS NOT NULL),
+    json_group_array(n) FILTER (WHERE gates IS NOT NULL),
     queue, task, count(*), sum(started_at - queued_at), sum(ended_at - started_at)
 FROM windlass_job WHERE id IN (SELECT value FROM carray(?))
-GROUP BY queue, task, gates
+GROUP BY queue, task
 
 -- name: save
 UPDATE windlass_job SET
@@ -147,21 +148,32 @@ SELECT facts FROM windlass_log INDEXED BY windlass_log_attempt WHERE n = ? AND f
 SELECT key FROM windlass_record WHERE kind = ? AND (expires_at IS NULL OR expires_at > ?)
 
 -- name: beside_in_line
--- The first of all, and the last of a key: two probes, however many wait.
+-- The first of all, and the last of each key: two probes, however many wait.
 SELECT
     (SELECT min(position) FROM windlass_job INDEXED BY windlass_job_line
     WHERE state = 'queued' AND queue = ?1 AND priority = ?2),
-    (SELECT max(position) FROM windlass_job INDEXED BY windlass_job_turn
+    json_group_object(value, (SELECT max(position) FROM windlass_job INDEXED BY windlass_job_turn
     WHERE limit_key IS NOT NULL AND state = 'queued' AND queue = ?1 AND priority = ?2
-        AND limit_key = ?3)
+        AND limit_key = value))
+FROM carray(?3)
 
 -- name: beside_at_gate
 SELECT
     (SELECT min(position) FROM windlass_job INDEXED BY windlass_job_gate
     WHERE gate IS NOT NULL AND gate = ?1 AND priority = ?2),
-    (SELECT max(position) FROM windlass_job INDEXED BY windlass_job_gate_turn
-    WHERE limit_key IS NOT NULL AND gate IS NOT NULL AND gate = ?1 AND priority = ?2
-        AND limit_key = ?3)
+    json_group_object(value, (SELECT max(position) FROM windlass_job INDEXED BY windlass_job_gate_turn
+    WHERE limit_key IS NOT NULL AND gate IS NOT NULL AND gate NOT GLOB 'key:*'
+        AND gate = ?1 AND priority = ?2 AND limit_key = value))
+FROM carray(?3)
+
+-- name: beside_at_key
+-- At the gate of a key there is no other.
+SELECT
+    (SELECT min(position) FROM windlass_job INDEXED BY windlass_job_gate
+    WHERE gate IS NOT NULL AND gate = ?1 AND priority = ?2),
+    json_group_object(value, (SELECT max(position) FROM windlass_job INDEXED BY windlass_job_gate
+    WHERE gate IS NOT NULL AND gate = ?1 AND priority = ?2))
+FROM carray(?3)
 
 -- name: judge
 -- What the passes of some jobs are worth now: core's `holds` and `refreshed`.
@@ -170,8 +182,8 @@ UPDATE windlass_pass AS pass SET
         WHEN job.fence < pass.fence THEN job.state = 'queued' OR job.gate IS NOT NULL
         ELSE 0 END,
     started_at = coalesce(pass.started_at, iif(job.fence = pass.fence, job.started_at, NULL))
-FROM windlass_job AS job, json_each(job.gates) AS name
-WHERE job.n IN (SELECT value FROM carray(?)) AND pass.gate = name.value AND pass.n = job.n
+FROM windlass_job AS job
+WHERE pass.n IN (SELECT value FROM carray(?)) AND job.n = pass.n
 
 -- name: passed_by
 -- The jobs with a pass of a limit: at the gate of its name, and at those between two names.
@@ -181,9 +193,7 @@ UNION SELECT n FROM windlass_pass WHERE gate > ? AND gate < ?
 -- name: leave
 -- The passes of jobs that left, but those whose start counts, at the gates given last.
 DELETE FROM windlass_pass
-WHERE (gate, n) IN (
-        SELECT name.value, job.n FROM windlass_job AS job, json_each(job.gates) AS name
-        WHERE job.n IN (SELECT value FROM carray(?1)))
+WHERE n IN (SELECT value FROM carray(?1))
     AND (started_at IS NULL OR gate NOT IN (SELECT value FROM json_each(?2)))
     AND NOT (
         SELECT CASE WHEN job.fence = windlass_pass.fence THEN job.state = 'running'
@@ -192,22 +202,30 @@ WHERE (gate, n) IN (
         FROM windlass_job AS job WHERE job.n = windlass_pass.n)
 
 -- name: drop_passes
--- Those that count no more: core's `room`. Without a length no start counts; without a limit, none.
-DELETE FROM windlass_pass
-WHERE gate IN (SELECT value FROM carray(:gates))
-    AND (NOT :limited OR (held = 0 AND (started_at + :length > :now) IS NOT TRUE))
+DELETE FROM windlass_pass WHERE gate IN (SELECT value FROM carray(?))
+
+-- name: drop_starts
+-- Those that held a slot once, and whose start counts no more: core's `room`.
+DELETE FROM windlass_pass INDEXED BY windlass_pass_start
+WHERE gate IN (SELECT value FROM carray(?)) AND started_at <= ? AND held = 0
 
 -- name: count_passes
--- How many hold a slot at each gate, how many starts count, and how many do neither.
-SELECT gate, sum(held), sum(started_at IS NULL OR (started_at + :length > :now) IS TRUE),
-    sum(held = 0 AND (started_at + :length > :now) IS NOT TRUE)
-FROM windlass_pass WHERE gate IN (SELECT value FROM carray(:gates)) GROUP BY gate
+-- Of the gates that somebody waits at: how many hold a slot, and how many may yet start or did so
+-- after an instant. One row: each step gives the interpreter away, and has to wait for it.
+SELECT json_group_array(json_array(name.value, coalesce(gate.held, 0), coalesce(gate.passes, 0) - (
+    SELECT count(*) FROM windlass_pass INDEXED BY windlass_pass_start
+    WHERE gate = name.value AND started_at <= ?2
+)))
+FROM carray(?1) AS name LEFT JOIN windlass_gate AS gate ON gate.gate = name.value
+WHERE EXISTS (
+    SELECT 1 FROM windlass_job INDEXED BY windlass_job_gate
+    WHERE gate IS NOT NULL AND gate = name.value
+)
 
 -- name: next_start
--- When so many less one of the starts that count do so no more.
-SELECT coalesce(started_at, :now) + :length AS until FROM windlass_pass
-WHERE gate = :gate AND (started_at IS NULL OR started_at + :length > :now)
-ORDER BY until LIMIT 1 OFFSET :more
+-- Of the starts after an instant, in order.
+SELECT started_at FROM windlass_pass INDEXED BY windlass_pass_start
+WHERE gate = ? AND started_at > ? ORDER BY started_at LIMIT 1 OFFSET ?
 
 -- name: waiting_at_gate
 SELECT count(*) FROM (
@@ -215,19 +233,24 @@ SELECT count(*) FROM (
     WHERE gate IS NOT NULL AND gate = ? LIMIT ?
 )
 
--- name: holders
--- The longest first.
-SELECT job.id FROM windlass_pass AS pass JOIN windlass_job AS job ON job.n = pass.n
-WHERE pass.gate = ? AND pass.held = 1 ORDER BY pass.at, job.id
+-- name: gates
+SELECT gate, held, look_at FROM windlass_gate WHERE gate IN (SELECT value FROM carray(?))
 
--- name: look_of_gate
-SELECT look_at FROM windlass_gate WHERE gate = ?
+-- name: holders
+-- The longest first. For people: it reads all passes, so that jobs need not be noted by their gates.
+SELECT gate, id FROM (
+    SELECT pass.gate, job.id,
+        row_number() OVER (PARTITION BY pass.gate ORDER BY pass.at, job.id) AS place
+    FROM windlass_pass AS pass JOIN windlass_job AS job ON job.n = pass.n
+    WHERE pass.gate IN (SELECT value FROM carray(?)) AND pass.held = 1
+)
+WHERE place <= ? ORDER BY gate, place
 
 -- name: grant_passes
 -- To jobs that wait at a gate, for their next attempt.
-INSERT INTO windlass_pass (gate, n, fence, at, held)
-SELECT gate, n, fence + 1, ?, 1 FROM windlass_job WHERE n IN (SELECT value FROM carray(?))
-ON CONFLICT (gate, n, fence) DO UPDATE SET at = excluded.at, started_at = NULL, held = 1
+INSERT INTO windlass_pass (n, gate, fence, at, held)
+SELECT n, gate, fence + 1, ?, 1 FROM windlass_job WHERE n IN (SELECT value FROM carray(?))
+ON CONFLICT (n, gate, fence) DO UPDATE SET at = excluded.at, started_at = NULL, held = 1
 
 -- name: enter_line
 -- Through the last gate: core's `decide.let_in`, with the places that were given.
@@ -246,8 +269,8 @@ WHERE job.n = given.n
 
 -- name: delete_idle_passes
 -- Starts that count no more, at gates that nobody came to since (core's `gate.room`).
-DELETE FROM windlass_pass WHERE (gate, n, fence) IN (
-    SELECT pass.gate, pass.n, pass.fence FROM windlass_pass AS pass
+DELETE FROM windlass_pass WHERE (n, gate, fence) IN (
+    SELECT pass.n, pass.gate, pass.fence FROM windlass_pass AS pass
     LEFT JOIN windlass_record AS record
         ON record.kind = :kind
         AND record.key = substr(pass.gate, 1, instr(pass.gate || char(31), char(31)) - 1)
@@ -257,13 +280,23 @@ DELETE FROM windlass_pass WHERE (gate, n, fence) IN (
 )
 
 -- name: able
--- The first before a gate; one that expired there is stepped over until the sweeper has ended it.
-SELECT n, id, queue, priority, limit_key, gates, gate, position
-FROM windlass_job INDEXED BY windlass_job_gate
-WHERE gate IS NOT NULL AND gate = ?
-    AND (expires_at IS NULL OR expires_at > ? OR first_started_at IS NOT NULL)
-ORDER BY priority DESC, position, id
-LIMIT ?
+-- The first before each gate; one that expired there is stepped over until the sweeper has ended it.
+-- One row, as above.
+SELECT json_group_array(
+    json_array(n, queue, priority, limit_key, gates, gate, position)
+    ORDER BY gate, priority DESC, position, id
+)
+FROM carray(?1) AS name CROSS JOIN windlass_job
+WHERE n IN (
+    SELECT n FROM windlass_job INDEXED BY windlass_job_gate
+    WHERE gate IS NOT NULL AND gate = name.value
+        AND (expires_at IS NULL OR expires_at > ?2 OR first_started_at IS NOT NULL)
+    ORDER BY priority DESC, position, id
+    LIMIT ?3
+)
+
+-- name: ids_of
+SELECT id FROM windlass_job WHERE n IN (SELECT value FROM carray(?))
 
 -- name: waited_at
 -- At which of these gates somebody waits.
@@ -282,7 +315,8 @@ INSERT INTO windlass_gate (gate, look_at) VALUES (?, ?)
 ON CONFLICT (gate) DO UPDATE SET look_at = excluded.look_at
 
 -- name: look_no_more
-DELETE FROM windlass_gate WHERE gate IN (SELECT value FROM carray(?))
+UPDATE windlass_gate SET look_at = NULL
+WHERE gate IN (SELECT value FROM carray(?)) AND look_at IS NOT NULL
 
 -- name: heads
 -- The first at each gate that is to be looked at.

@@ -11,6 +11,7 @@ from uuid import UUID
 from windlass.core.clock import SECOND, Instant
 from windlass.core.dependency import OnParent
 from windlass.core.failure import Failure
+from windlass.core.gate import after, limit_name
 from windlass.core.ids import uuid_of
 from windlass.core.job import DEFAULT_POLICY, JobRow, NewJob, Opening, Standing, opening
 from windlass.core.records import Entry
@@ -60,6 +61,17 @@ def _uuid(value: bytes | None) -> UUID | None:
 def gate_names(text: str) -> tuple[str, ...]:
     """Many jobs have the same."""
     return tuple(json.loads(text))
+
+
+@lru_cache(maxsize=4096)
+def limit_names(text: str) -> frozenset[str]:
+    """Those of its limits."""
+    return frozenset(map(limit_name, gate_names(text)))
+
+
+@lru_cache(maxsize=4096)
+def gate_after(text: str, gate: str) -> str | None:
+    return after(gate_names(text), gate)
 
 
 _NOW = Opening(State.QUEUED, 2, None, None, None)  # all of it that does not depend on the time

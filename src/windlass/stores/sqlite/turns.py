@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import apsw
@@ -12,11 +14,29 @@ from windlass.stores.sqlite.queries import SQL
 
 
 class Line(NamedTuple):
-    """The jobs of one priority in a queue, or before a gate."""
+    """The jobs of one priority in a queue, or before a gate: there whatever their queues."""
 
     queue: str
     gate: str | None
     priority: int
+
+
+def line_of(queue: str, before: str | None, priority: int) -> Line:
+    return Line("" if before else queue, before, priority)
+
+
+class _Beside:
+    """Who stands in a line: the first of all, and the last of each key that was asked for."""
+
+    __slots__ = ("first", "last")
+
+    def __init__(self) -> None:
+        self.first: int | None = None
+        self.last: dict[str, int | None] = {}
+
+    def note(self, position: int | None) -> None:
+        if position is not None and (self.first is None or position < self.first):
+            self.first = position
 
 
 class Turns:
@@ -27,31 +47,31 @@ class Turns:
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
-        self._first: dict[Line, int] = {}
-        self._last: dict[tuple[Line, str], int | None] = {}
+        self._lines: dict[Line, _Beside] = {}
 
     def place(self, line: Line, key: str | None, arrival: int) -> int:
-        if line.gate is not None:
-            line = line._replace(queue="")  # there they stand together, whatever their queues
+        beside = self._lines.get(line)
+        if beside is None:
+            beside = self._lines[line] = _Beside()
         position = arrival
         if key is not None:
-            if (line, key) not in self._last:
-                self._look_up(line, key)
-            position = gate.place(key, arrival, self._first.get(line), self._last[line, key])
-            self._last[line, key] = position
-        self._note(line, position)
+            if key not in beside.last:
+                self.look_up(line, (key,))
+            position = gate.place(key, arrival, beside.first, beside.last[key])
+            beside.last[key] = position
+        beside.note(position)
         return position
 
-    def _look_up(self, line: Line, key: str) -> None:
+    def look_up(self, line: Line, keys: Iterable[str]) -> None:
+        """Whom jobs with these keys will stand beside: in one step for all of them."""
+        beside = self._lines.setdefault(line, _Beside())
+        some = apsw.carray(tuple(keys))
         if line.gate is None:
-            beside = first(self._connection, SQL.beside_in_line, (line.queue, line.priority, key))
+            found = first(self._connection, SQL.beside_in_line, (line.queue, line.priority, some))
+        elif line.gate.startswith(gate.KEY):
+            found = first(self._connection, SQL.beside_at_key, (line.gate, line.priority, some))
         else:
-            beside = first(self._connection, SQL.beside_at_gate, (line.gate, line.priority, key))
-        assert beside is not None
-        earliest, self._last[line, key] = beside
-        if earliest is not None:
-            self._note(line, earliest)
-
-    def _note(self, line: Line, position: int) -> None:
-        if position < self._first.setdefault(line, position):
-            self._first[line] = position
+            found = first(self._connection, SQL.beside_at_gate, (line.gate, line.priority, some))
+        assert found is not None
+        beside.note(found[0])
+        beside.last.update(json.loads(found[1]))

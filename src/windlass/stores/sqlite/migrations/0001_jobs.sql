@@ -81,18 +81,20 @@ CREATE INDEX windlass_job_line ON windlass_job (queue, priority DESC, position, 
 CREATE INDEX windlass_job_gate ON windlass_job (gate, priority DESC, position, id)
     WHERE gate IS NOT NULL;
 
--- The last of a key, in line and before a gate: its next one stands behind it.
+-- The last of a key, in line and before a gate: its next one stands behind it. At the gate of a key
+-- there is no other, and the last of all is its last.
 CREATE INDEX windlass_job_turn ON windlass_job (queue, priority, limit_key, position)
     WHERE limit_key IS NOT NULL AND state = 'queued';
 CREATE INDEX windlass_job_gate_turn ON windlass_job (gate, priority, limit_key, position)
-    WHERE limit_key IS NOT NULL AND gate IS NOT NULL;
+    WHERE limit_key IS NOT NULL AND gate IS NOT NULL AND gate NOT GLOB 'key:*';
 
 -- Running jobs, by the claim call that took them: repeats of a claim, and the search for lost
 -- leases. Not by lease_until, so that extending a lease moves no index entry.
 CREATE INDEX windlass_job_running ON windlass_job (token) WHERE state = 'running';
 
 -- Waiting jobs by the time they become due, and by queue to be counted.
-CREATE INDEX windlass_job_due ON windlass_job (due_at) WHERE state IN ('created', 'retrying');
+CREATE INDEX windlass_job_due ON windlass_job (due_at)
+    WHERE due_at IS NOT NULL AND state IN ('created', 'retrying');
 CREATE INDEX windlass_job_waiting ON windlass_job (queue, state) WHERE state IN ('created', 'retrying');
 
 CREATE INDEX windlass_job_expiry ON windlass_job (expires_at)
@@ -163,24 +165,51 @@ CREATE TABLE windlass_edge (
 CREATE INDEX windlass_edge_parent ON windlass_edge (parent, child);
 
 -- Who passed which gate, for the attempt with this fence, and whether it holds a slot there. The
--- job's row says so, and is asked whenever it changes; so to count them, no job is read.
+-- job's row says so, and is asked whenever it changes; so to count them, no job is read. By the job:
+-- those who come and go together share a page, whatever their gates.
 CREATE TABLE windlass_pass (
-    gate TEXT NOT NULL,
     n INTEGER NOT NULL,
+    gate TEXT NOT NULL,
     fence INTEGER NOT NULL,
     at INTEGER NOT NULL,
     started_at INTEGER,
     held INTEGER NOT NULL,
-    PRIMARY KEY (gate, n, fence)
+    PRIMARY KEY (n, gate, fence)
 ) STRICT, WITHOUT ROWID;
 
--- Gates that somebody waits at and that time alone, or a new limit, may open; no others.
+-- The starts that a rate counts, in order.
+CREATE INDEX windlass_pass_start ON windlass_pass (gate, started_at) WHERE started_at IS NOT NULL;
+
+-- How many passes a gate has given, how many of them hold a slot, and when it is to be looked at, if
+-- somebody waits there and time alone, or a new limit, may open it. Gates without any have no row.
 CREATE TABLE windlass_gate (
     gate TEXT PRIMARY KEY,
-    look_at INTEGER NOT NULL
+    passes INTEGER NOT NULL DEFAULT 0,
+    held INTEGER NOT NULL DEFAULT 0,
+    look_at INTEGER
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX windlass_gate_look ON windlass_gate (look_at);
+CREATE INDEX windlass_gate_look ON windlass_gate (look_at) WHERE look_at IS NOT NULL;
+
+-- The counts are part of each write to a pass, whatever it is for, so that they cannot be wrong.
+CREATE TRIGGER windlass_pass_given AFTER INSERT ON windlass_pass BEGIN
+    INSERT INTO windlass_gate (gate, passes, held) VALUES (new.gate, 1, new.held)
+    ON CONFLICT (gate) DO UPDATE SET passes = passes + 1, held = held + excluded.held;
+END;
+
+CREATE TRIGGER windlass_pass_changed AFTER UPDATE OF held ON windlass_pass
+WHEN old.held <> new.held BEGIN
+    UPDATE windlass_gate SET held = held + new.held - old.held WHERE gate = new.gate;
+END;
+
+CREATE TRIGGER windlass_pass_gone AFTER DELETE ON windlass_pass BEGIN
+    UPDATE windlass_gate SET passes = passes - 1, held = held - old.held WHERE gate = old.gate;
+END;
+
+CREATE TRIGGER windlass_gate_idle AFTER UPDATE ON windlass_gate
+WHEN new.passes = 0 AND new.look_at IS NULL BEGIN
+    DELETE FROM windlass_gate WHERE gate = new.gate;
+END;
 
 CREATE TABLE windlass_rollup (
     minute INTEGER NOT NULL,
