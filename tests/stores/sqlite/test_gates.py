@@ -119,6 +119,38 @@ async def test_a_gate_is_to_be_looked_at_only_while_somebody_waits_there(
     assert await count(store, "windlass_gate") == 0
 
 
+async def test_gates_count_the_passes_that_there_are(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    async def check() -> list[tuple[str, int, int]]:
+        counted, there = await store._engine.read(
+            lambda connection: (
+                connection.execute("SELECT gate, passes, held FROM windlass_gate WHERE passes > 0 "
+                                   "ORDER BY gate").fetchall(),
+                connection.execute("SELECT gate, count(*), sum(held) FROM windlass_pass "
+                                   "GROUP BY gate ORDER BY gate").fetchall(),
+            )
+        )  # fmt: skip
+        assert counted == there
+        return counted
+
+    await set_limit(store, QUEUE, concurrency=3)
+    await set_limit(store, KEYS, starts=2, period=60)
+    for key in ("ada", "bob"):
+        await put_in(store, 3, limit_key=key)
+    assert [held for _, _, held in await check()] == [2, 2, 3]
+    running = await claim_all(store)
+    await end_all(store, running[:2])
+    assert (QUEUE, 2, 2) in await check()
+    await set_limit(store, KEYS, concurrency=1)  # what started counts no more
+    await end_all(store, running[2:])
+    await check()
+    clock.advance(60)
+    await store.prune(Retention(succeeded=1), 100)
+    await end_all(store, await claim_all(store))
+    await check()
+
+
 async def test_plain_jobs_cost_one_look_at_the_limits_for_all_of_them(store: SqliteStore) -> None:
     seen: list[str] = []
 
