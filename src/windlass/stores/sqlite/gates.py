@@ -204,7 +204,8 @@ def note_starts(tx: Tx, claimed: Sequence[Row], now: Instant) -> None:
     rated = _rated_limits(tx, frozenset().union(*map(limit_names, texts)), now) if texts else None
     if rated:
         those = {text for text in texts if not rated.isdisjoint(limit_names(text))}
-        _judge(tx.connection, [row[0] for row in claimed if row[GATES] in those])
+        numbers = array("q", [row[0] for row in claimed if row[GATES] in those])
+        tx.connection.execute(SQL.note_starts, (apsw.carray(numbers),))
 
 
 def look_again(tx: Tx, limit: str) -> None:

@@ -69,6 +69,7 @@ class Queries:
     beside_at_gate: str
     beside_at_key: str
     judge: str
+    note_starts: str
     passed_by: str
     leave: str
     drop_passes: str

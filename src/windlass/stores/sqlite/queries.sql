@@ -185,6 +185,14 @@ UPDATE windlass_pass AS pass SET
 FROM windlass_job AS job
 WHERE pass.n IN (SELECT value FROM carray(?)) AND job.n = pass.n
 
+-- name: note_starts
+-- Of jobs that were just claimed: the slots that they hold stay as they are.
+UPDATE windlass_pass SET started_at = (
+    SELECT job.started_at FROM windlass_job AS job
+    WHERE job.n = windlass_pass.n AND job.fence = windlass_pass.fence
+)
+WHERE n IN (SELECT value FROM carray(?)) AND started_at IS NULL
+
 -- name: passed_by
 -- The jobs with a pass of a limit: at the gate of its name, and at those between two names.
 SELECT n FROM windlass_pass WHERE gate = ?
