@@ -487,8 +487,11 @@ def test_nonsense_is_refused_and_never_a_fault_of_the_server(locked: Served) -> 
         assert answer.json()["answer"][0]["error"]["code"] == "too_large"
 
 
-async def test_whoever_waits_and_goes_leaves_nothing_behind(locked: Served) -> None:
+async def test_whoever_waits_and_goes_leaves_nothing_behind(
+    locked: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Their wait ends with them, not when its time is over."""
+    monkeypatch.setattr("windlass.server.routes.store.LONGEST_WAIT", 1000.0)
 
     async def waits() -> int:
         return sum("News.wait" in str(task.get_coro()) for task in asyncio.all_tasks())
@@ -498,7 +501,7 @@ async def test_whoever_waits_and_goes_leaves_nothing_behind(locked: Served) -> N
 
     async with remote(locked, Role.WORKER) as store:
         await claim_all(store, "nothing")
-        waiting = asyncio.ensure_future(store.wait(["nothing"], 20))
+        waiting = asyncio.ensure_future(store.wait(["nothing"], 1000))
         await asyncio.to_thread(until, lambda: count() == 1, "the wait")
         waiting.cancel()
         await asyncio.to_thread(until, lambda: count() == 0, "its end")

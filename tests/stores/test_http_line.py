@@ -402,17 +402,23 @@ async def test_a_connection_that_died_without_a_word_is_noticed(tmp_path: Path) 
         async with HttpStore(HttpConfig(url=one.url)) as store, way_to(one.url) as way:
             job = await start_one(store)
 
+            noticed = asyncio.Event()
+
             def mended() -> None:
                 way.silent = False
+                noticed.set()
 
             sleep = Sleeps(mended)
             async with HttpStore(HttpConfig(url=way.url, sleep=sleep)) as afar:
                 tail = afar.tail(job.id)
                 assert [(await anext(tail)).seq for _ in range(3)] == [1, 2, 3]
                 way.silent = True
-                await settle_one(store, job, Succeeded())
+                following = asyncio.ensure_future(anext(tail))
                 async with asyncio.timeout(PATIENCE):
-                    assert [event.seq async for event in tail] == [4]
+                    await noticed.wait()
+                    await settle_one(store, job, Succeeded())
+                    assert (await following).seq == 4
+                    assert [event async for event in tail] == []
             assert sleep.slept == [1.0]
 
 
