@@ -20,6 +20,8 @@ from windlass.server.site import Home, Site
 
 ABOUT = "Durable jobs: enqueue them, follow what happens to them, act on them."
 _ALWAYS = (400, 401, 403, 421, 429, 503)
+_NOT_JSON = 415
+_OF_BODIES = (408, 413)  # of those that take one
 _bearer = HTTPBearer(auto_error=False, description="An API key: `windlass keys create`.")
 _cookie = APIKeyCookie(
     name=COOKIE, auto_error=False, description="A browser's session: `POST /api/session`."
@@ -57,7 +59,8 @@ def _router(site: Site) -> APIRouter:
 
 
 def _add(router: APIRouter, site: Site, route: Route) -> None:
-    told: dict[int | str, dict[str, Any]] = documented(*_ALWAYS, *route.problems)
+    body = _OF_BODIES if _NOT_JSON in route.problems else ()
+    told: dict[int | str, dict[str, Any]] = documented(*_ALWAYS, *body, *route.problems)
     told |= {status: dict(answer) for status, answer in route.answers.items()}
     if route.links:
         for status in {route.status, *route.answers}:

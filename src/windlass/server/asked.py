@@ -148,13 +148,16 @@ class SignInAsked(Asked):
     key: Annotated[str, Field(max_length=200)]
 
 
+Names = Annotated[frozenset[str], Field(max_length=100)]
+
+
 class Filters(Asked):
     """Every one narrows; `state`, `queue`, `task` may be repeated, of `tag` all must be there."""
 
     state: frozenset[State] = frozenset()
-    queue: frozenset[str] = frozenset()
-    task: frozenset[str] = frozenset()
-    tag: frozenset[str] = frozenset()
+    queue: Names = frozenset()
+    task: Names = frozenset()
+    tag: Names = frozenset()
     owner: str | None = None
     team: str | None = None
     error: str | None = None

@@ -24,6 +24,7 @@ class ServerConfig:
     max_body: bytes of a request
     max_depth: how deeply its JSON may be nested
     max_batch: jobs in one request
+    patience: seconds in which the head of a request must come, and then its body
     rate: requests a second that each key may make, in the long run; 0 is as many as it likes
     burst: requests that it may make at once
     failure_rate: wrong keys a second that may come from one address, in the long run
@@ -40,6 +41,7 @@ class ServerConfig:
     max_body: int = 16 * MIB
     max_depth: int = 64
     max_batch: int = 1000
+    patience: float = 30.0
     rate: float = 1000.0
     burst: float = 2000.0
     failure_rate: float = 1.0

@@ -27,6 +27,7 @@ SORTS: Mapping[str, tuple[int, str, str]] = {
     "not_found": (404, "There is no such thing here", "mind the id; it may be past keeping"),
     "no_route": (404, "There is no such address", "see /api/openapi.json for all of them"),
     "method": (405, "The address does not know this method", "see /api/openapi.json"),
+    "too_slow": (408, "The request came too slowly", "send it faster, or less at a time"),
     "conflict": (409, "The state of things forbids it", "look at it again, then decide"),
     "stale_lease": (409, "The lease is gone", "stop the attempt; another worker may have it"),
     "protocol": (400, "Another version of the store protocol", "use versions that fit together"),

@@ -10,6 +10,7 @@ from typing import Any
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
+from windlass.server.config import ServerConfig
 from windlass.server.door import NOBODY, By, Need
 from windlass.server.problems import Refusal, answer
 from windlass.server.site import Site, Visit
@@ -23,16 +24,18 @@ HEADERS = {
 }
 STRANGERS = 4096  # bytes that somebody may send who has shown no key yet
 _RAW = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
+PARAMETERS = 500  # in an address
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 class Limited(Request):
-    """A request whose body has an end, and whose JSON has a bottom."""
+    """A request whose body has an end, which comes soon, and whose JSON has a bottom."""
 
-    def __init__(self, request: Request, max_body: int, max_depth: int) -> None:
+    def __init__(self, request: Request, max_body: int, config: ServerConfig) -> None:
         super().__init__(request.scope, request.receive)
         self._max_body = max_body
-        self._max_depth = max_depth
+        self._max_depth = config.max_depth
+        self._patience = config.patience
 
     async def stream(self) -> AsyncGenerator[bytes, None]:
         size = 0
@@ -47,6 +50,14 @@ class Limited(Request):
     def _check_size(self, size: int) -> None:
         if size > self._max_body:
             raise Refusal("too_large", f"the request is over its limit of {self._max_body:,} bytes")
+
+    async def body(self) -> bytes:
+        try:
+            async with asyncio.timeout(self._patience):
+                return await super().body()
+        except TimeoutError:
+            detail = f"its body did not come within {self._patience:g} s"
+            raise Refusal("too_slow", detail, {"Connection": "close"}) from None
 
     async def json(self) -> Any:
         body = await self.body()
@@ -106,15 +117,23 @@ def guarded(site: Site, need: Need, by: frozenset[By] = frozenset()) -> type[API
             return handle
 
     async def _handle(request: Request, inner: Handler, *, takes_body: bool) -> Response:
+        _check_query(request)
         caller = await site.door.admit(request, need, by)
         if takes_body:
             _check_json(request)
         request.state.visit = Visit(site, caller)
         config = site.config
         most = min(STRANGERS, config.max_body) if caller is NOBODY else config.max_body
-        return await inner(Limited(request, most, config.max_depth))
+        return await inner(Limited(request, most, config))
 
     return Guarded
+
+
+def _check_query(request: Request) -> None:
+    """Each that is not known would be told as a mistake: of thousands, that takes seconds."""
+    found = request.scope["query_string"].count(b"&") + 1
+    if found > PARAMETERS:
+        raise Refusal("bad_request", f"it has {found:,} parameters, the limit is {PARAMETERS}")
 
 
 def _check_json(request: Request) -> None:

@@ -18,6 +18,7 @@ from windlass.server.site import Site
 from windlass.server.sse import ABORT
 
 BACKLOG = 2048
+MAX_HEAD = 64 * 1024  # bytes of a request's address and headers
 
 
 class Server(uvicorn.Server):
@@ -43,15 +44,19 @@ class Server(uvicorn.Server):
             host=host,
             port=port,
             backlog=BACKLOG,
+            http="h11",  # which has a limit for heads
+            h11_max_incomplete_event_size=MAX_HEAD,
+            ws="none",
             log_config=None,
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=max(1, round(grace)),
         )
         config.load()
-        config.http_protocol_class = _abortable(config.http_protocol_class)
-        super().__init__(config)
         self._site: Site = api.state.site
+        patience = self._site.config.patience
+        config.http_protocol_class = _guarded(config.http_protocol_class, patience)
+        super().__init__(config)
         self._tell = started
         self._signals = signals
 
@@ -87,19 +92,42 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def _abortable(protocol: Any) -> Any:
-    """The protocol, with a way for an application to cut its connection off."""
+def _guarded(protocol: Any, patience: float) -> Any:
+    """The protocol, with a way for an application to cut its connection off, and no patience.
 
-    class Abortable(protocol):  # type: ignore[misc]
+    Waits for: the head of each request, `patience` seconds from its first byte (or from the
+    connection's beginning). One that has not come by then is not waited for: the connection is cut.
+    So is one whose client goes on sending what was answered already.
+    """
+
+    class Guarded(protocol):  # type: ignore[misc]
+        _timer: asyncio.TimerHandle | None = None
+
         def connection_made(self, transport: asyncio.Transport) -> None:
             super().connection_made(transport)
-            self.app: ASGIApp = _with(self.app, transport.abort)
+            self._timer = self.loop.call_later(patience, transport.abort)
+            self.app: ASGIApp = _with(self.app, transport.abort, self._come)
 
-    return Abortable
+        def data_received(self, data: bytes) -> None:
+            if self._timer is None and (self.cycle is None or self.cycle.response_complete):
+                self._timer = self.loop.call_later(patience, self.transport.abort)
+            super().data_received(data)
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._come()
+            super().connection_lost(exc)
+
+        def _come(self) -> None:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+    return Guarded
 
 
-def _with(app: ASGIApp, abort: Callable[[], None]) -> ASGIApp:
+def _with(app: ASGIApp, abort: Callable[[], None], come: Callable[[], None]) -> ASGIApp:
     async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
+        come()
         scope.setdefault("extensions", {})[ABORT] = abort
         await app(scope, receive, send)
 
