@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import socket
 from collections.abc import Callable, Generator
 from types import FrameType
@@ -53,6 +54,8 @@ class Server(uvicorn.Server):
             timeout_graceful_shutdown=max(1, round(grace)),
         )
         config.load()
+        # Told to log all, it would write down whole requests, tickets in addresses among them.
+        logging.getLogger("uvicorn.asgi").setLevel(logging.INFO)
         self._site: Site = api.state.site
         patience = self._site.config.patience
         config.http_protocol_class = _guarded(config.http_protocol_class, patience)

@@ -1,0 +1,130 @@
+"""Whatever jobs, tasks and callers say, it stays inside the message or header that carries it."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from uuid import uuid4
+
+import httpx
+import pytest
+from tests.server.conftest import PATIENCE, STREAM, Served, enqueue
+
+EVIL = [
+    "a\n\nevent: job-completed\ndata: {}\n\n",
+    "a\r\ndata: x",
+    "a\rid: 1-99",
+    "a\u2028data: x\u2029event: y\u0085z",
+    "a\x0b\x0c\x1c\x1d\x1e\x1fb",
+    ":comment\nretry: 1",
+    "\ufeffdata: x",
+]
+
+
+@pytest.fixture
+def web(served: Served) -> Iterator[httpx.Client]:
+    with served.client() as client:
+        yield client
+
+
+def speak(web: httpx.Client, evil: str) -> str:
+    """A job whose every word is evil."""
+    queue = str(uuid4())
+    options = {"queue": queue, "tags": [evil], "headers": {"x": evil}, "uniqueKey": evil}
+    job = enqueue(web, "add", options, a=1)
+    claim = {"worker": evil, "queues": {queue: 1}, "tasks": ["add"]}
+    [claimed] = web.post("/api/worker/claim", json=claim).json()["jobs"]
+    token = {"taskToken": claimed["taskToken"]}
+    records = [
+        {"n": 1, "type": "log", "data": {"message": evil, evil: evil}},
+        {"n": 2, "type": "artifact", "data": {"name": evil, "uri": evil}},
+        {"n": 3, "type": "step-progress", "percent": 5, "stage": "s", "data": {"message": evil}},
+    ]
+    web.post("/api/worker/record", json={"tasks": [token | {"records": records}]})
+    web.post(f"/api/jobs/{job['id']}/cancel", json={"reason": evil})
+    end = token | {"outcome": "canceled", "reason": evil}
+    answers = web.post("/api/worker/settle", json={"tasks": [end]}).json()["answers"]
+    assert [one["status"] for one in answers] == ["applied"]
+    return str(job["id"])
+
+
+def checked(body: bytes) -> list[dict[str, str]]:
+    """The messages, read as the standard says, and by who splits lines wherever Python does."""
+    text = body.decode()
+    assert "\0" not in text
+    assert text.splitlines() == text.split("\n")[:-1]
+    found = []
+    for block in text.split("\n\n"):
+        lines = [line for line in block.split("\n") if line and not line.startswith(":")]
+        fields = dict(line.split(": ", 1) for line in lines)
+        assert len(fields) == len(lines)
+        assert fields.keys() <= {"id", "event", "data", "retry"}
+        if "data" in fields:
+            json.loads(fields["data"])
+            found.append(fields)
+    return found
+
+
+@pytest.mark.parametrize("evil", EVIL)
+def test_no_word_of_a_job_begins_a_message_of_its_own(web: httpx.Client, evil: str) -> None:
+    job = speak(web, evil)
+    page = web.get(f"/api/jobs/{job}/events").json()["events"]
+    alone = checked(web.get(f"/api/jobs/{job}/events", headers=STREAM).content)
+    assert [one["id"] for one in alone] == [event["id"] for event in page]
+    assert [json.loads(one["data"]) for one in alone] == [event["data"] for event in page]
+    [log] = [one for one in alone if one["event"] == "log"]
+    assert json.loads(log["data"])["message"] == evil
+    among = checked(web.get("/api/events", params={"after": f"{job}:0"}, headers=STREAM).content)
+    assert [json.loads(one["data"])["id"] for one in among] == [event["id"] for event in page]
+
+
+def test_a_snapshot_of_a_list_is_one_message(web: httpx.Client) -> None:
+    for evil in EVIL:
+        speak(web, evil)
+    with web.stream("GET", "/api/events", params={"limit": 100}, headers=STREAM) as response:
+        body = b""
+        for piece in response.iter_bytes():
+            body += piece
+            if body.count(b"event: snapshot") >= len(EVIL) and body.endswith(b"\n\n"):
+                break
+    assert {one["event"] for one in checked(body)} == {"snapshot"}
+
+
+def test_nul_is_refused_where_names_are_given(web: httpx.Client) -> None:
+    for more in ({"tags": ["a\0"]}, {"queue": "a\0"}, {"uniqueKey": "\0"}, {"owner": "\0"}):
+        body = {"task": "add", "arguments": {"a": 1}, **more}
+        answer = web.post("/api/jobs", json=body)
+        assert (answer.status_code, answer.json()["code"]) == (422, "invalid_argument"), more
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "GET /api/jobs/%0d%0aX-Evil:%201 HTTP/1.1\r\nHost: localhost\r\n",
+        "GET /%0d%0aX-Evil:%201%0d%0a%0d%0abody HTTP/1.1\r\nHost: localhost\r\n",
+        "GET /api/jobs?cursor=%0d%0aX-Evil:%201 HTTP/1.1\r\nHost: localhost\r\n",
+        "GET /api/jobs HTTP/1.1\r\nHost: localhost%0d%0aX-Evil: 1\r\n",
+        "GET /api/jobs HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %0d%0aX-Evil: 1\r\n",
+        "POST /%0d%0aX-Evil:1/api/session HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n",
+        "DELETE /api/session HTTP/1.1\r\nHost: localhost\r\n"
+        "Cookie: windlass_session=%0d%0aX-Evil: 1\r\n",
+    ],
+)
+def test_nothing_that_is_asked_becomes_a_header(served: Served, head: str) -> None:
+    place = httpx.URL(served.url)
+    with socket.create_connection((place.host, place.port), PATIENCE) as sock:
+        sock.sendall(head.encode() + b"Connection: close\r\n\r\n")
+        answer = b""
+        while piece := sock.recv(65536):
+            answer += piece
+    headers = answer.partition(b"\r\n\r\n")[0].lower()
+    assert headers.startswith(b"http/1.1 ")
+    assert b"x-evil" not in headers
+
+
+def test_what_a_job_is_called_by_does_not_reach_its_location(web: httpx.Client) -> None:
+    body = {"task": "add", "arguments": {"a": 1}, "requestId": "r\r\nX-Evil: 1"}
+    answer = web.post("/api/jobs", json=body)
+    assert answer.status_code in {201, 422}
+    assert "x-evil" not in answer.headers
