@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -23,7 +24,9 @@ from windlass import (
     State,
     Windlass,
 )
-from windlass.core.event import EventType
+from windlass.core.codec import JsonCodec
+from windlass.core.event import Event, EventType
+from windlass.job import Told
 
 
 @pytest.fixture
@@ -287,3 +290,12 @@ async def test_a_failure_comes_with_its_sort_and_the_workers_traceback(app: Wind
     [note] = caught.value.__notes__
     assert note.startswith("In the worker:\nTraceback")
     assert note.endswith("KeyError: '/a'")
+
+
+@pytest.mark.parametrize("body", [b"5", b'"text"', b"[1]", b"\xff", b"null"])
+def test_what_a_worker_stored_that_is_no_set_of_facts_adds_none(body: bytes) -> None:
+    said = Event(job_id=UUID(int=1), seq=3, at=0, type=EventType.LOG, data={"step": "x"}, body=body)
+    failed = replace(said, type=EventType.JOB_FAILED, data={"error": {"code": "crashed"}})
+    told = Told(JsonCodec())
+    assert told.tell(said).data == {"step": "x"}
+    assert told.tell(failed).data["errorMessage"] == "crashed"

@@ -34,7 +34,7 @@ from windlass import Context, Limit, Windlass
 
 app = Windlass(limits={"queue:default": Limit(concurrency=50)})
 
-@app.task(name="mark", lease="2s")
+@app.task(name="mark")
 async def mark(ctx: Context, number: int, gate: str | None = None) -> int:
     with Path("ran").open("a") as file:
         file.write(f"{number}\\n")
@@ -171,11 +171,11 @@ def test_a_worker_killed_is_rescued_by_another_over_http(here: Here) -> None:
     producer, worker = Producer(here), here.make_key("worker")
     here.serve()
     producer.enqueue(range(3), "gate")
-    first = here.start("worker", "tasks:app", key=worker)
+    first = here.start("worker", "tasks:app", "--lease", "2s", key=worker)
     until(lambda: len(here.ran()) == 3, "the first attempts")
     first.send_signal(signal.SIGKILL)
     first.wait()
-    here.start("worker", "tasks:app", key=worker)
+    here.start("worker", "tasks:app", "--lease", "2s", key=worker)
     until(lambda: len(here.ran()) == 6, "the rescue")
     (here.place / "gate").touch()
     until(lambda: all(row.final for row in producer.rows().values()), "the end")
