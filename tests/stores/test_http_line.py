@@ -358,6 +358,22 @@ async def test_who_waited_at_a_server_that_began_anew_looks_again(
             assert await store.wait(["default"], 60)
 
 
+async def test_who_comes_from_another_server_is_woken_by_news_and_not_again_and_again(
+    served: Served, open_it: Callable[[], HttpStore]
+) -> None:
+    async with open_it() as store:
+        await claim_all(store)
+        store._news = "another.7"
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        assert await store.wait(["default"], 0.2)
+        assert clock() - began >= 0.19
+        waiting = asyncio.ensure_future(store.wait(["default"], 60))
+        await enqueue_one(store)
+        async with asyncio.timeout(PATIENCE):
+            assert await waiting
+
+
 # -- following
 
 

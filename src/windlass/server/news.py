@@ -20,15 +20,17 @@ from windlass.stores.signal import Signal
 
 PATIENCE = 20.0  # seconds of one wait
 PAUSE = 1.0  # seconds after a store that failed
+STRANGE = 1.0  # seconds before who comes from another server is told to look for themselves
 
 
 class News:
     """Listens from the first claim on.
 
     Waits for: news of the store. Guarantees: what comes after a cursor was given wakes whoever
-    waits from it; what this process did not count (it has begun anew, it has another store, its
-    store was away) wakes everybody. Stops: when closed, or with its event loop. A crash leaves
-    workers to ask again.
+    waits from it. What this process did not count (before it began, or while its store was away)
+    may be news: whoever waits is told to look, not more than once a second, so that workers behind
+    a load balancer do not go round in circles. Stops: when closed, or with its event loop. A crash
+    leaves workers to ask again.
     """
 
     def __init__(self, store: Callable[[], Store]) -> None:
@@ -48,6 +50,7 @@ class News:
         await self._listen()
         name, _, count = cursor.partition(".")
         if name != self._name or not (count.isascii() and count.isdigit()):
+            await self._heard.wait(self._heard.count, min(timeout, STRANGE))
             return True
         return await self._heard.wait(int(count), timeout)
 
