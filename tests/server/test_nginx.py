@@ -1,0 +1,206 @@
+"""Behind nginx, as Debian has it: nothing needs to be set up for streams to be live."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from http.cookies import SimpleCookie
+from pathlib import Path
+from uuid import uuid4
+
+import httpx
+import pytest
+from tests.server.conftest import PATIENCE, STREAM, Said, Served, enqueue, messages, serving, until
+
+from windlass.server.config import Door, ServerConfig
+from windlass.server.keys import Role
+
+NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
+pytestmark = pytest.mark.skipif(
+    NGINX is None, reason="there is no nginx here; on Debian: apt-get install nginx-light"
+)
+NAME = "jobs.example.com"
+CONFIG = ServerConfig(
+    door=Door.KEYS, hosts=frozenset({NAME}), keepalive=0.2, max_body=5 * 1024 * 1024, trust=0.05
+)
+# The first server is what proxy_pass alone makes; the second says who asks, and by which name.
+CONF = """
+daemon off;
+master_process off;
+pid {place}/nginx.pid;
+error_log {place}/error.log;
+events {{ }}
+http {{
+    access_log off;
+    client_body_temp_path {place}/body;
+    proxy_temp_path {place}/proxy;
+    fastcgi_temp_path {place}/fastcgi;
+    uwsgi_temp_path {place}/uwsgi;
+    scgi_temp_path {place}/scgi;
+    server {{
+        listen 127.0.0.1:{plain};
+        location / {{ proxy_pass {url}; }}
+    }}
+    server {{
+        listen 127.0.0.1:{full};
+        client_max_body_size 20m;
+        location / {{
+            proxy_pass {url};
+            proxy_set_header Host $host;
+            proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+            proxy_set_header X-Forwarded-Proto https;
+        }}
+    }}
+}}
+"""
+
+
+@dataclass(frozen=True)
+class Proxied:
+    served: Served
+    plain: str
+    full: str
+    key: str
+
+    def client(self, url: str | None = None, **headers: str) -> httpx.Client:
+        headers = {"Authorization": f"Bearer {self.key}", **headers}
+        return httpx.Client(base_url=url or self.plain, headers=headers, timeout=PATIENCE)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        port: int = sock.getsockname()[1]
+        return port
+
+
+def answers(port: int) -> bool:
+    with socket.socket() as sock:
+        return sock.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.fixture(scope="module")
+def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxied]:
+    place: Path = tmp_path_factory.mktemp("nginx")
+    with serving(tmp_path_factory.mktemp("behind"), CONFIG) as served:
+        plain, full = free_port(), free_port()
+        conf = place / "nginx.conf"
+        conf.write_text(CONF.format(place=place, plain=plain, full=full, url=served.url))
+        assert NGINX is not None
+        errors = place / "error.log"
+        command = [NGINX, "-p", str(place), "-e", str(errors), "-c", str(conf)]
+        with subprocess.Popen(command) as process:
+            try:
+                until(lambda: answers(plain) and answers(full), "nginx answers")
+                yield Proxied(
+                    served,
+                    f"http://127.0.0.1:{plain}",
+                    f"http://127.0.0.1:{full}",
+                    served.key(Role.ADMIN),
+                )
+            finally:
+                process.terminate()
+                process.wait(PATIENCE)
+
+
+def events(response: httpx.Response) -> Iterator[Said]:
+    return (one for one in messages(response) if isinstance(one, Said))
+
+
+def test_events_come_as_they_happen_and_not_at_the_end(proxied: Proxied) -> None:
+    with proxied.client() as web, proxied.served.client(proxied.key) as direct:
+        job = enqueue(direct, "add", {"hold": True}, a=1)
+        with web.stream("GET", f"/api/jobs/{job['id']}/events", headers=STREAM) as response:
+            assert response.headers["content-type"].startswith("text/event-stream")
+            assert "content-encoding" not in response.headers
+            found = events(response)
+            assert next(found).seq == 1  # while nothing else has happened
+            direct.post(f"/api/jobs/{job['id']}/submit")
+            assert next(found).data["status"] == "queued"
+            direct.post(f"/api/jobs/{job['id']}/cancel")
+            assert [one.type for one in found][-1] == "job-cancelled"  # and then it ends
+
+
+def test_keepalives_pass(proxied: Proxied) -> None:
+    with proxied.client() as web:
+        job = enqueue(web, "add", {"hold": True}, a=1)
+        with web.stream("GET", f"/api/jobs/{job['id']}/events", headers=STREAM) as response:
+            beats = (one for one in messages(response) if isinstance(one, str))
+            assert all(next(beats).startswith("keepalive") for _ in range(3))
+
+
+def test_a_reader_who_comes_back_goes_on_where_they_were(proxied: Proxied) -> None:
+    with proxied.client() as web:
+        job = enqueue(web, "add", {"hold": True}, a=1)
+        place = f"/api/jobs/{job['id']}/events"
+        with web.stream("GET", place, headers=STREAM) as response:
+            first = next(events(response))
+        web.post(f"/api/jobs/{job['id']}/cancel")
+        assert first.id is not None
+        with web.stream("GET", place, headers={**STREAM, "Last-Event-ID": first.id}) as response:
+            rest = [one.seq for one in events(response)]
+        assert [first.seq, *rest] == list(range(1, len(rest) + 2))
+        last = web.get(place).json()["cursor"]
+        answer = web.get(place, headers={**STREAM, "Last-Event-ID": last})
+        assert answer.status_code == 204
+
+
+def test_a_worker_waits_for_a_job_through_it(proxied: Proxied) -> None:
+    queue = str(uuid4())
+    claim = {"worker": "far", "queues": {queue: 1}, "tasks": ["add"], "wait": 15}
+    with proxied.client() as web, ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(web.post, "/api/worker/claim", json=claim)
+        with proxied.served.client(proxied.key) as direct:
+            until(lambda: proxied.served.site.hub.open, "somebody waits")
+            job = enqueue(direct, "add", {"queue": queue}, a=1)
+        [claimed] = waiting.result(PATIENCE).json()["jobs"]
+        assert claimed["job"]["id"] == job["id"]
+
+
+def test_the_server_is_called_by_its_own_name_only(proxied: Proxied) -> None:
+    for name, status in ((NAME, 200), ("evil.example", 421)):
+        with proxied.client(proxied.full, Host=name) as web:
+            assert web.get("/api/jobs").status_code == status
+    with proxied.client(proxied.plain, Host="evil.example") as web:
+        assert web.get("/api/jobs").status_code == 200  # nginx calls it by its address
+
+
+def test_a_session_knows_that_the_browser_came_by_https(proxied: Proxied) -> None:
+    with proxied.client(proxied.full, Host=NAME) as web:
+        cookie = SimpleCookie(web.post("/api/session").headers["set-cookie"])
+        assert cookie["windlass_session"]["secure"]
+    page = {"Host": NAME, "Origin": f"https://{NAME}", "Cookie": cookie.output([], "").strip()}
+    with httpx.Client(base_url=proxied.full, headers=page) as browser:
+        assert browser.get("/api/session").json()["by"] == "session"
+        assert browser.post("/api/tickets").status_code == 201
+
+
+def test_what_is_too_large_is_told_as_that(proxied: Proxied) -> None:
+    much = {"task": "add", "arguments": {"a": "x" * (2 * 1024 * 1024)}}
+    with proxied.client() as web:
+        assert web.post("/api/jobs", json=much).status_code == 413  # by nginx: client_max_body_size
+    more = {"task": "add", "arguments": {"a": "x" * (6 * 1024 * 1024)}}
+    with proxied.client(proxied.full, Host=NAME) as web:
+        answer = web.post("/api/jobs", json=more)
+        assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
+        assert web.get("/api/jobs").status_code == 200
+
+
+def test_who_has_no_key_stays_outside(proxied: Proxied) -> None:
+    for url in (proxied.plain, proxied.full):
+        answer = httpx.get(f"{url}/api/jobs", headers={"Host": NAME})
+        assert answer.status_code == 401
+
+
+def test_a_stream_that_the_server_ends_ends_for_its_reader(proxied: Proxied) -> None:
+    revoked, key_id = proxied.served.key_and_id(Role.PRODUCER)
+    with proxied.client() as admin, proxied.client(Authorization=f"Bearer {revoked}") as web:
+        job = enqueue(admin, "add", {"hold": True}, a=1)
+        with web.stream("GET", f"/api/jobs/{job['id']}/events", headers=STREAM) as response:
+            found = events(response)
+            assert next(found).seq == 1
+            admin.delete(f"/api/keys/{key_id}")
+            assert list(found) == []
