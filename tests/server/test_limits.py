@@ -118,6 +118,15 @@ def test_a_list_by_too_many_names_is_refused(web: httpx.Client) -> None:
     assert told(answer) == (422, "invalid_argument")
 
 
+def test_to_name_something_twice_is_no_mistake(web: httpx.Client) -> None:
+    twice = {"state": ["queued", "queued"], "queue": ["q", "q"]}
+    assert web.get("/api/jobs", params=twice).status_code == 200
+    key = {"name": "k", "roles": ["viewer", "viewer"], "expiresIn": "-"}
+    assert told(web.post("/api/keys", json=key)) == (422, "invalid_argument")
+    same = {"task": ["t"] * 101}
+    assert told(web.get("/api/jobs", params=same)) == (422, "invalid_argument")
+
+
 def test_thousands_of_parameters_are_told_as_one_mistake(web: httpx.Client) -> None:
     names = "&".join(f"x{n}" for n in range(5000))
     assert told(web.get(f"/api/jobs?{names}")) == (400, "bad_request")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -27,6 +27,7 @@ from windlass.server.site import Home
 from windlass.server.streams import Wanted
 
 _MILLISECONDS = 1000
+T = TypeVar("T")
 Length = float | str  # seconds, or words like "5m"
 
 
@@ -136,7 +137,7 @@ class KeyAsked(Asked):
     """Roles say what it may do; with an owner or a team, it is for their jobs only."""
 
     name: str
-    roles: frozenset[Role]
+    roles: tuple[Role, ...]
     owner: str | None = None
     team: str | None = None
     expires_in: Length | None = None
@@ -148,16 +149,16 @@ class SignInAsked(Asked):
     key: Annotated[str, Field(max_length=200)]
 
 
-Names = Annotated[frozenset[str], Field(max_length=100)]
+Several = Annotated[tuple[T, ...], Field(max_length=100)]  # to name one twice is no mistake
 
 
 class Filters(Asked):
     """Every one narrows; `state`, `queue`, `task` may be repeated, of `tag` all must be there."""
 
-    state: frozenset[State] = frozenset()
-    queue: Names = frozenset()
-    task: Names = frozenset()
-    tag: Names = frozenset()
+    state: Several[State] = ()
+    queue: Several[str] = ()
+    task: Several[str] = ()
+    tag: Several[str] = ()
     owner: str | None = None
     team: str | None = None
     error: str | None = None
@@ -172,10 +173,10 @@ class Filters(Asked):
 
     def query(self, caller: Caller, cursor: str | None = None) -> Query:
         return Query(
-            states=self.state,
-            queues=self.queue,
-            tasks=self.task,
-            tags=self.tag,
+            states=frozenset(self.state),
+            queues=frozenset(self.queue),
+            tasks=frozenset(self.task),
+            tags=frozenset(self.tag),
             owner=_confined("owner", self.owner, caller.owner),
             team=_confined("team", self.team, caller.team),
             error=self.error,
