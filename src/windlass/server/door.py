@@ -119,7 +119,9 @@ class Doorkeeper:
     async def sign_in(self, request: Request, token: str) -> Caller:
         """Who holds this key: for a browser that shows it once."""
         self._check_host(request, at_home=False)
-        return await self._by_key(request, token)
+        caller = await self._by_key(request, token)
+        self._check_pace(caller)
+        return caller
 
     async def still(self, caller: Caller) -> bool:
         """Whether a caller who was let in before would be again: for what lasts long."""
