@@ -166,8 +166,7 @@ def _size(name: str, given: Namespace) -> Plan:
     connections = given.connections or CONNECTIONS
     jobs = given.jobs or -(-connections // READERS)
     seconds = plan.seconds if given.minutes else asked.seconds  # its faults are counted
-    size = {"jobs": jobs, "connections": connections, "seconds": seconds}
-    return replace(plan, **size, slots=asked.slots)
+    return replace(plan, jobs=jobs, connections=connections, seconds=seconds, slots=asked.slots)
 
 
 def _names(text: str) -> list[str]:

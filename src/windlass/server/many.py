@@ -19,14 +19,24 @@ from windlass.core.query import Query
 from windlass.server.lines import dumped, message
 from windlass.server.streams import Hub, Wanted
 
+TOGETHER = 64 * 1024  # bytes that go out at once: what a connection holds before its reader waits
 WAITING = 64  # lines that wait for one reader, all jobs together
 
 
 async def one(hub: Hub, job_id: UUID, wanted: Wanted) -> AsyncGenerator[bytes, None]:
-    """The log of one job; its lines carry cursors."""
-    async with contextlib.aclosing(hub.follow(job_id, wanted)) as lines:
-        async for line in lines:
-            yield line.single
+    """The log of one job; its lines carry cursors. Those that are there go out together."""
+    async with contextlib.aclosing(hub.follow(job_id, wanted)) as found:
+        async for lines in found:
+            piece: list[bytes] = []
+            size = 0
+            for line in lines:
+                piece.append(line.single)
+                size += len(line.single)
+                if size > TOGETHER:
+                    yield b"".join(piece)
+                    piece, size = [], 0
+            if piece:
+                yield b"".join(piece)
 
 
 async def several(hub: Hub, named: Mapping[UUID, Wanted]) -> AsyncGenerator[bytes, None]:
@@ -36,8 +46,9 @@ async def several(hub: Hub, named: Mapping[UUID, Wanted]) -> AsyncGenerator[byte
     async def pass_on(job_id: UUID, wanted: Wanted) -> None:
         try:
             async with contextlib.aclosing(hub.follow(job_id, wanted)) as found:
-                async for line in found:
-                    await lines.put(line.many)
+                async for told in found:
+                    for line in told:
+                        await lines.put(line.many)
         except Exception as error:  # noqa: BLE001 - it ends the stream, and is told there
             await lines.put(error)
         else:

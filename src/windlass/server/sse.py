@@ -9,7 +9,6 @@ they go on elsewhere.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
@@ -73,30 +72,31 @@ class EventStream(Response):
         clock = asyncio.get_running_loop().time
         beat = clock() + self._site.config.keepalive
         await self._send(send, RETRY)
-        piece: asyncio.Task[bytes | None] = asyncio.create_task(self._next())
+        telling = asyncio.create_task(self._tell(send))
         try:
             while True:
                 wait = min(beat - clock(), CHECK)
                 done, _ = await asyncio.wait(
-                    {piece, *ends}, timeout=max(0.0, wait), return_when=asyncio.FIRST_COMPLETED
+                    {telling, *ends}, timeout=max(0.0, wait), return_when=asyncio.FIRST_COMPLETED
                 )
                 if done & ends:
                     return not gone.done()
-                if piece in done:
-                    said = piece.result()
-                    if said is None:
-                        return True
-                    await self._send(send, said)
-                    piece = asyncio.create_task(self._next())
+                if telling in done:
+                    telling.result()  # it may have failed
+                    return True
                 if clock() >= beat:
                     beat += self._site.config.keepalive
                     await self._send(send, _keepalive())
                 if not await self._welcome():
                     return True
         finally:
-            piece.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await piece
+            telling.cancel()
+            await asyncio.gather(telling, return_exceptions=True)
+
+    async def _tell(self, send: Send) -> None:
+        """Whatever the feed brings. It is apart, for to begin a wait for every piece costs more."""
+        while (piece := await self._next()) is not None:
+            await self._send(send, piece)
 
     async def _next(self) -> bytes | None:
         try:

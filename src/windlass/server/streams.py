@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
@@ -49,7 +48,7 @@ class Listener:
     def __init__(self, channel: Channel, limit: int) -> None:
         self._channel = channel
         self._limit = limit
-        self._lines: deque[Line] = deque()
+        self._lines: list[Line] = []
         self._news = asyncio.Event()
         self.lost = False
 
@@ -82,14 +81,15 @@ class Listener:
         """What ended the reader, if it was a fault."""
         return self._channel.error
 
-    async def next(self) -> Line | None:
-        """The next line; None when it was lost, or when the reader has ended."""
+    async def next(self) -> list[Line]:
+        """What has come; nothing when it was lost, or when the reader has ended."""
         while not self._lines:
             if self.lost or self._channel.ended:
-                return None
+                return []
             self._news.clear()
             await self._news.wait()
-        return self._lines.popleft()
+        lines, self._lines = self._lines, []
+        return lines
 
 
 class Channel:
@@ -197,21 +197,24 @@ class Hub:
         channel.listeners.add(listener)
         return listener
 
-    async def follow(self, job_id: UUID, wanted: Wanted) -> AsyncGenerator[Line, None]:
-        """Every line from there on, each once, until the last one of the job, or its deletion."""
+    async def follow(self, job_id: UUID, wanted: Wanted) -> AsyncGenerator[list[Line], None]:
+        """Every line from there on, each once, until the last one of the job, or its deletion.
+
+        They come as many at a time as there are.
+        """
         seen = wanted.after
         with contextlib.suppress(NotFoundError):
             while True:
                 for source in (self._stored, self._live):
-                    async with contextlib.aclosing(source(job_id, seen)) as lines:
-                        async for line in lines:
-                            seen = line.seq
-                            if wanted.takes(line):
-                                yield line
-                            if line.final:
+                    async with contextlib.aclosing(source(job_id, seen)) as found:
+                        async for lines in found:
+                            seen = lines[-1].seq
+                            if taken := [line for line in lines if wanted.takes(line)]:
+                                yield taken
+                            if lines[-1].final:
                                 return
 
-    async def _stored(self, job_id: UUID, seen: int) -> AsyncGenerator[Line, None]:
+    async def _stored(self, job_id: UUID, seen: int) -> AsyncGenerator[list[Line], None]:
         """What the store has by now."""
         store = self._client().store
         teller = Teller(store, self._codec, job_id, seen)
@@ -219,20 +222,20 @@ class Hub:
             page = await store.events(job_id, seen, PAGE)
             if page is None:
                 raise NotFoundError(f"job {job_id} is not kept any more")
-            for event in page.events:
-                seen = event.seq
-                yield await teller.line(event)
+            if page.events:
+                seen = page.events[-1].seq
+                yield [await teller.line(event) for event in page.events]
             if len(page.events) < PAGE:
                 return
 
-    async def _live(self, job_id: UUID, seen: int) -> AsyncGenerator[Line, None]:
+    async def _live(self, job_id: UUID, seen: int) -> AsyncGenerator[list[Line], None]:
         """What comes, for who has seen all that the shared reader has, and keeps up with it."""
         listener = self._join(job_id, seen)
         if listener is None:
             return
         with listener:
-            while (line := await listener.next()) is not None:
-                if line.seq > seen:
-                    yield line
+            while lines := await listener.next():
+                if new := [line for line in lines if line.seq > seen]:
+                    yield new
         if listener.error is not None and not listener.lost:
             raise listener.error
