@@ -159,9 +159,17 @@ def _kinds(wishes: Sequence[Transition]) -> tuple[list[UUID], bytes, list[int], 
 
 
 async def succeed(
-    connection: Connection, wishes: Sequence[Transition], now: Instant | None, shard: int
+    connection: Connection,
+    wishes: Sequence[Transition],
+    now: Instant | None,
+    shard: int,
+    *,
+    alone: bool,
 ) -> tuple[set[UUID], list[UUID]]:
-    """Settle what still holds, and whom that lets in; the rest is for `apply` to decide about."""
+    """Settle what still holds, and whom that lets in; the rest is for `apply` to decide about.
+
+    Unless they are `alone` in their call, those who have passed a gate are among the rest.
+    """
     order = [(wish, wish.result) for wish in sorted(wishes, key=attrgetter("job_id"))]
     done: set[UUID] = set()
     let_in: list[UUID] = []
@@ -171,7 +179,7 @@ async def succeed(
             results = [result for _, result in piece]
             alike = results.count(results[0]) == len(results)
             result = ((), results[0]) if alike else (results, None)
-            found = await connection.fetch(SQL.succeed, now, ids, *leases, *result, shard)
+            found = await connection.fetch(SQL.succeed, now, ids, *leases, *result, shard, alone)
             [[count, some, came]] = found
             done.update(ids if count == len(ids) else some or ())
             let_in += came or ()

@@ -381,6 +381,9 @@ LATERAL (
 -- somebody's open transaction holds one of the jobs, it gives up soon, and all are decided there.
 -- To write an array costs the client more than all the rest, and of a batch most have their fence
 -- and token in common: so there is one of each kind, and two bytes for each job that say which is its.
+-- Gates are looked at once all of a call is written: so whoever has passed one is settled here only if
+-- nothing is left to be decided afterwards ($9 says so, but for those that others wait for, or that
+-- were asked to cancel).
 WITH clock AS MATERIALIZED (
     SELECT windlass_now($1) AS now, set_config('lock_timeout', '250ms', true)
 ),
@@ -402,6 +405,13 @@ done AS (
     ) AS wish
     WHERE job.id = ANY (ARRAY[wish.id]) AND job.state = 'running' AND job.fence = wish.fence
         AND job.token = wish.token AND job.cancel_at IS NULL AND NOT job.awaited
+        AND (job.gates IS NULL OR $9 AND NOT EXISTS (
+            SELECT FROM unnest($2::uuid[]) AS given (id), LATERAL (
+                SELECT state, awaited, cancel_at FROM windlass_job AS other
+                WHERE other.id = given.id LIMIT 1
+            ) AS other
+            WHERE other.state = 'running' AND (other.awaited OR other.cancel_at IS NOT NULL)
+        ))
     RETURNING job.id, job.n, job.token, job.queue, job.task, job.owner, job.unique_key, job.logged,
         job.ended_at, job.started_at - job.queued_at AS wait, job.ended_at - job.started_at AS run,
         job.gates

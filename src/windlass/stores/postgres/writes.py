@@ -126,8 +126,9 @@ class Writes:
         rest = {place: wish for place, wish in enumerate(wishes) if place not in answers}
         plain = jobs.plain_successes(rest)
         if plain:
+            alone = len(plain) == len(rest)
             done, let_in = await engine.run(
-                lambda c: jobs.succeed(c, plain, engine.now(), engine.shard)
+                lambda c: jobs.succeed(c, plain, engine.now(), engine.shard, alone=alone)
             )
             self.tell((*done, *let_in) if let_in else done, work=bool(let_in))
             if len(done) == len(wishes):

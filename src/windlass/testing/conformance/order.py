@@ -6,15 +6,17 @@ from uuid import UUID
 
 import pytest
 
-from windlass.core.outcome import Failed, Released, promote, submit
+from windlass.core.outcome import Failed, Released, Succeeded, promote, settle, submit
 from windlass.core.retry import Fixed, Policy
 from windlass.store import Store
 from windlass.testing.clock import VirtualClock
+from windlass.testing.conformance.limiting import TASK, set_limit
 from windlass.testing.factories import (
     apply_one,
     claim_all,
     claim_one,
     enqueue_one,
+    even,
     make_failure,
     make_job,
     settle_one,
@@ -151,6 +153,31 @@ class TestOrder:
         await settle_one(store, row, Released())
         behind = await enqueue_one(store)
         assert await one_by_one(store) == [*waiting, row.id, behind.id]
+
+    async def test_what_a_call_gives_back_stands_before_whom_its_ends_let_in(
+        self, store: Store
+    ) -> None:
+        needs_fifo(store)
+        given_back = await start_one(store)
+        await set_limit(store, TASK, concurrency=1)
+        ends = await start_one(store)
+        waits = await enqueue_one(store)
+        both = [settle(ends, Succeeded(), random=even), settle(given_back, Released(), random=even)]
+        assert all(answer.applied for answer in await store.apply(both))
+        assert await one_by_one(store) == [given_back.id, waits.id]
+
+    async def test_who_waits_for_the_ends_of_a_call_stands_before_whom_they_let_in(
+        self, store: Store
+    ) -> None:
+        needs_fifo(store)
+        parent = await start_one(store)
+        child = await enqueue_one(store, depends_on=(parent.id,))
+        await set_limit(store, TASK, concurrency=1)
+        ends = await start_one(store)
+        waits = await enqueue_one(store)
+        both = [settle(row, Succeeded(), random=even) for row in (ends, parent)]
+        assert all(answer.applied for answer in await store.apply(both))
+        assert await one_by_one(store) == [child.id, waits.id]
 
     async def test_a_retried_job_joins_the_end_of_the_line_when_its_time_comes(
         self, store: Store, clock: VirtualClock
