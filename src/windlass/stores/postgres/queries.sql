@@ -7,8 +7,9 @@
 -- All of an enqueue in one statement: the rows, their places in line, and who waits outside of it.
 -- The rule is core's `job.opening`, and the model compares the two. What is the same in all of them,
 -- and never NULL, comes once (see `rows.insertions`). A job whose id or request id is taken is left
--- out, and the answer shows it. Numbers are given in the order of the call. Where somebody has to
--- pass a gate, the caller has to see to that ($28); else nothing is stored.
+-- out, and the answer shows it; where keys take turns, it is looked for before, for it takes none. No
+-- id comes twice. Numbers are given in the order of the call. Where somebody has to pass a gate, the
+-- caller has to see to that ($28); else nothing is stored.
 WITH clock AS MATERIALIZED (SELECT windlass_now($1) AS now),
 new AS MATERIALIZED (
     SELECT nextval('windlass_serial') AS n, clock.now,
@@ -49,6 +50,8 @@ gated AS MATERIALIZED (
             ], NULL), '{}') END AS gates
         FROM new, limits
     ) AS timed
+    WHERE cardinality($27::text[]) = 0
+        OR (SELECT n FROM windlass_job AS old WHERE old.id = timed.id LIMIT 1) IS NULL
 ),
 -- Where each line begins that somebody with a key comes into, or will.
 lines AS MATERIALIZED (

@@ -36,12 +36,15 @@ async def insert(
     If somebody has to pass a gate, the caller has to see to that, and says so by `gated`.
     """
     stored: dict[UUID, Stored] = {}
-    for piece in rows.portions(values, rows.PAYLOAD):
+    first: dict[UUID, Row] = {}
+    for row in values:
+        first.setdefault(row[0], row)
+    for piece in rows.portions(list(first.values()), rows.PAYLOAD):
         found = await connection.fetch(SQL.insert_jobs, now, *rows.insertions(piece), gated)
         for job_id, n, at, position, gates in found:
             if job_id is None:
                 raise Limited
-            stored.setdefault(job_id, Stored(n, at, position, tuple(gates or ())))
+            stored[job_id] = Stored(n, at, position, tuple(gates or ()))
     return stored
 
 

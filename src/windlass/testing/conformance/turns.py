@@ -7,6 +7,7 @@ from uuid import UUID
 from windlass.core.outcome import Released, Succeeded, settle
 from windlass.store import Store
 from windlass.testing.conformance.limiting import end_all, put_in, set_limit
+from windlass.testing.conformance.order import needs_fifo, one_by_one
 from windlass.testing.factories import claim_all, claim_one, enqueue_one, even, make_job, settle_one
 
 
@@ -98,6 +99,28 @@ class TestTurns:
         own = [row.id for row in claimed if row.limit_key == "ada"]
         assert own == [second.id, first.id]
         assert {row.id for row in claimed[:2]} == {second.id, other[0].id}
+
+    async def test_who_comes_again_in_a_call_sets_nobody_of_its_key_back(
+        self, store: Store
+    ) -> None:
+        needs_fifo(store)
+        again = make_job(limit_key="ada")
+        await store.enqueue([again])
+        bobs = [make_job(limit_key="bob") for _ in range(3)]
+        await store.enqueue(bobs)
+        new = make_job(limit_key="ada")
+        await store.enqueue([again, new, again])
+        expected = [again, bobs[0], new, *bobs[1:]]
+        assert await one_by_one(store) == [job.id for job in expected]
+
+    async def test_who_comes_again_and_has_ended_gives_nobody_its_place(self, store: Store) -> None:
+        needs_fifo(store)
+        ended = make_job(limit_key="ada")
+        await store.enqueue([ended])
+        await settle_one(store, await claim_one(store), Succeeded())
+        bob, eve = make_job(limit_key="bob"), make_job(limit_key="eve")
+        await store.enqueue([ended, eve, bob])
+        assert await one_by_one(store) == [eve.id, bob.id]
 
     async def test_turns_hold_at_a_gate_too(self, store: Store) -> None:
         await set_limit(store, "queue:default", concurrency=1)
