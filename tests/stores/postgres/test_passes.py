@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 from tests.stores.postgres.integrity import contradictions
 from tests.stores.postgres.server import execute
+from tests.stores.postgres.test_gates import somebody_waits
+from tests.stores.postgres.test_held import LOCK, left_open
 
 from windlass.core.gate import LIMIT
 from windlass.core.outcome import Released
@@ -110,6 +113,26 @@ async def test_a_rate_that_is_set_later_counts_who_has_started_and_who_has_not(
     await sweep_all(store)
     assert [row.id for row in await claim_all(store)] == [rows[4].id]
     assert await contradictions(postgres_url) == {}
+
+
+async def test_a_start_counts_though_its_claim_did_not_know_of_the_rate(
+    store: PostgresStore, postgres_url: str, clock: VirtualClock
+) -> None:
+    """It began before the rate was set, and was held up by somebody."""
+    await set_limit(store, TASK, concurrency=1)
+    [first] = await put_in(store, 1)
+    async with left_open(postgres_url, LOCK, first.id) as mine:
+        claim = asyncio.create_task(claim_all(store))
+        await somebody_waits(postgres_url)
+        await set_limit(store, TASK, starts=3, period=3600)
+        await put_in(store, 1)
+        await mine.rollback()
+        [row] = await claim
+    await settle_one(store, row, Released())
+    assert len(await claim_all(store)) == 2  # the other one, and the first again
+    clock.advance(1.5)
+    await put_in(store, 1)  # all are looked at, and counted
+    assert await claim_all(store) == []
 
 
 async def test_a_rate_becomes_a_concurrency_and_starts_count_no_more(

@@ -185,18 +185,30 @@ BEGIN
     FROM unnest(names, was.checked_at) WITH ORDINALITY AS given (gate, checked_at, place), limits
     WHERE limits.name = split_part(given.gate, chr(31), 1);
 
-    IF rates <> '{}' AND true = ANY (suspect) THEN  -- starts that no claim has noted
+    -- Starts that no claim has noted, for it did not know of the rate: of those who leave, while that
+    -- is known, and of all where they are suspect.
+    IF rates <> '{}' THEN
         UPDATE windlass_pass AS pass SET started_at = known.started_at
         FROM (
             SELECT pass.gate, pass.n, pass.fence, CASE WHEN job.n IS NULL THEN pass.at
                 WHEN job.fence = pass.fence THEN job.started_at END AS started_at
-            FROM windlass_pass AS pass LEFT JOIN LATERAL (
+            FROM (
+                SELECT pass.gate, pass.n, pass.fence, pass.at FROM windlass_pass AS pass
+                WHERE pass.gate = ANY (ARRAY(
+                    SELECT gate FROM unnest(names, suspect, starts) AS given (gate, suspect, starts)
+                    WHERE given.suspect AND given.starts IS NOT NULL
+                )) AND pass.started_at IS NULL
+                UNION ALL
+                SELECT pass.gate, pass.n, pass.fence, pass.at
+                FROM unnest(left_gate, gone) AS given (gate, n), LATERAL (
+                    SELECT gate, n, fence, at FROM windlass_pass AS pass
+                    WHERE pass.gate = given.gate AND pass.n = given.n AND pass.started_at IS NULL
+                    OFFSET 0
+                ) AS pass
+                WHERE given.n IS NOT NULL AND split_part(given.gate, chr(31), 1) = ANY (rates)
+            ) AS pass LEFT JOIN LATERAL (
                 SELECT n, fence, started_at FROM windlass_job AS job WHERE job.n = pass.n LIMIT 1
-            ) AS job ON true
-            WHERE pass.gate = ANY (ARRAY(
-                SELECT gate FROM unnest(names, suspect, starts) AS given (gate, suspect, starts)
-                WHERE given.suspect AND given.starts IS NOT NULL
-            )) AND pass.started_at IS NULL OFFSET 0
+            ) AS job ON true OFFSET 0
         ) AS known
         WHERE known.started_at IS NOT NULL
             AND pass.gate = ANY (ARRAY[known.gate]) AND pass.n = ANY (ARRAY[known.n])
