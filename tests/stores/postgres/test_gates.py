@@ -145,6 +145,26 @@ async def test_gates_of_many_keys_are_dropped_sooner_than_they_are_made(postgres
     assert await execute(postgres_url, "SELECT gate FROM windlass_gate") == []
 
 
+async def test_gates_that_are_full_keep_no_idle_one_from_being_dropped(postgres_url: str) -> None:
+    """They were idle for a while, and then somebody came who runs for long."""
+    clock = VirtualClock()
+    async with PostgresStore(postgres_url, clock=clock) as store:
+        await set_limit(store, KEYS, concurrency=1)
+        busy = [make_job(limit_key=f"key-{number}") for number in range(20)]
+        await store.enqueue(busy)
+        await end_all(store, await claim_all(store))
+        await store.enqueue([make_job(limit_key=job.limit_key) for job in busy])
+        assert len(await claim_all(store)) == len(busy)
+        clock.advance(1)
+        await store.enqueue([make_job(limit_key="idle")])
+        await end_all(store, await claim_all(store))
+        clock.advance(120)
+        for _ in range(3):
+            await store.prune(Retention(), 1)
+    gates = await execute(postgres_url, "SELECT gate FROM windlass_gate WHERE gate ~ 'idle'")
+    assert gates == []
+
+
 async def test_who_freezes_while_a_limit_is_changed_keeps_no_gate(
     store: PostgresStore, postgres_url: str
 ) -> None:

@@ -274,9 +274,9 @@ BEGIN
             WHEN known.full AND known.starts < known.started
                 THEN windlass_next_start(known.gate, known.starts, known.length, now)
             END AS look_at, CASE
-            WHEN known.waits IS NULL THEN known.idled_at
             WHEN known.waits THEN NULL
             WHEN known.idled_at > windlass_open.now THEN known.idled_at
+            WHEN known.waits IS NULL THEN NULL  -- it is full: whoever leaves makes it idle
             ELSE windlass_open.now + greatest(known.length, 60000000) END AS idle_at
         FROM (
             SELECT given.gate, given.looked_at, given.idled_at, given.held, given.starts,
