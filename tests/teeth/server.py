@@ -183,9 +183,9 @@ def a_stream_of_a_finished_job_stays_open() -> None:
     """A browser that has seen the end asks again, for ever."""
     follow = Hub.follow
 
-    async def planted(self: Hub, job_id: UUID, wanted: Wanted) -> AsyncGenerator[Line, None]:
-        async for line in follow(self, job_id, wanted):
-            yield line
+    async def planted(self: Hub, job_id: UUID, wanted: Wanted) -> AsyncGenerator[list[Line], None]:
+        async for lines in follow(self, job_id, wanted):
+            yield lines
         await asyncio.Event().wait()
 
     swap(Hub, "follow", planted)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -122,7 +123,7 @@ async def test_a_gate_is_to_be_looked_at_only_while_somebody_waits_there(
 async def test_gates_count_the_passes_that_there_are(
     store: SqliteStore, clock: VirtualClock
 ) -> None:
-    async def check() -> list[tuple[str, int, int]]:
+    async def check() -> list[Any]:
         counted, there = await store._engine.read(
             lambda connection: (
                 connection.execute("SELECT gate, passes, held FROM windlass_gate WHERE passes > 0 "

@@ -170,9 +170,9 @@ def _alive(here: Visit) -> dict[str, str]:
 
 
 async def _shared(here: Visit, job_id: UUID, after: int) -> AsyncGenerator[bytes, None]:
-    async with aclosing(here.site.hub.follow(job_id, Wanted(after=after))) as lines:
-        async for line in lines:
-            yield line.stored
+    async with aclosing(here.site.hub.follow(job_id, Wanted(after=after))) as found:
+        async for lines in found:
+            yield b"".join(line.stored for line in lines)
 
 
 async def _alone(here: Visit, job_id: UUID, after: int) -> AsyncGenerator[bytes, None]:

@@ -45,7 +45,7 @@ def opened(codec: Codec, data: bytes | None, purpose: Purpose) -> tuple[Any, boo
         return None, True
 
 
-def taken(kind: type[BaseModel], source: object) -> dict[str, Any]:
+def taken(kind: type[BaseModel], source: Any) -> dict[str, Any]:
     """The fields of a model that a value has by the same name; instants become times."""
     plain, instants = _shared(kind, source.__class__)
     found = {name: getattr(source, name) for name in plain}
