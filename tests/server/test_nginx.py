@@ -154,7 +154,7 @@ def test_a_worker_waits_for_a_job_through_it(proxied: Proxied) -> None:
     with proxied.client() as web, ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(web.post, "/api/worker/claim", json=claim)
         with proxied.served.client(proxied.key) as direct:
-            until(lambda: proxied.served.site.hub.open, "somebody waits")
+            until(lambda: proxied.served.site.hub.waiting, "somebody waits")
             job = enqueue(direct, "add", {"queue": queue}, a=1)
         [claimed] = waiting.result(PATIENCE).json()["jobs"]
         assert claimed["job"]["id"] == job["id"]
