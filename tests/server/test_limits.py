@@ -75,6 +75,22 @@ def test_a_body_that_is_too_large_is_refused_on_every_route(web: httpx.Client, p
     assert told(web.post(path, content=pieces, headers=JSON)) == (413, "too_large")
 
 
+@pytest.mark.parametrize(("header", "status"), [("X: y", 413), ("Authorization: Bearer z", 401)])
+def test_who_is_refused_in_the_middle_is_heard_out_and_gets_the_answer(
+    small: Served, web: httpx.Client, header: str, status: int
+) -> None:
+    """The connection of HTTP/1.0, as of nginx, ends with the answer: too early is a reset."""
+    much = 16 * 1024 * 1024
+    with wire(small) as sock:
+        sock.sendall(
+            f"POST /api/jobs HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            f"{header}\r\nContent-Length: {much}\r\n\r\n".encode()
+        )
+        for _ in range(16):
+            sock.sendall(b" " * (much // 16))
+        assert all_of(sock).startswith(f"HTTP/1.1 {status}".encode())
+
+
 def test_a_length_that_is_said_is_enough_to_be_refused(small: Served, web: httpx.Client) -> None:
     with wire(small) as sock:
         sock.sendall(

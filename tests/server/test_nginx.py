@@ -184,8 +184,11 @@ def test_what_is_too_large_is_told_as_that(proxied: Proxied) -> None:
         assert web.post("/api/jobs", json=much).status_code == 413  # by nginx: client_max_body_size
     more = {"task": "add", "arguments": {"a": "x" * (6 * 1024 * 1024)}}
     with proxied.client(proxied.full, Host=NAME) as web:
-        answer = web.post("/api/jobs", json=more)
-        assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
+        for _ in range(5):  # it is heard out each time: a reset would be nginx's 502
+            answer = web.post("/api/jobs", json=more)
+            assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
+        answer = web.post("/api/jobs", json=more, headers={"Authorization": "Bearer x"})
+        assert answer.status_code == 401
         assert web.get("/api/jobs").status_code == 200
 
 

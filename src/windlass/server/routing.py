@@ -12,6 +12,7 @@ from fastapi.routing import APIRoute
 
 from windlass.server.config import ServerConfig
 from windlass.server.door import NOBODY, By, Need
+from windlass.server.lingering import Heard
 from windlass.server.problems import Refusal, answer
 from windlass.server.site import Site, Visit
 
@@ -102,10 +103,13 @@ def guarded(site: Site, need: Need, by: frozenset[By] = frozenset()) -> type[API
             takes_body = self.body_field is not None
 
             async def handle(request: Request) -> Response:
+                heard = Heard(request.receive)
+                request = Request(request.scope, heard)
                 try:
                     response = await _handle(request, inner, takes_body=takes_body)
                 except Exception as error:  # noqa: BLE001 - each is told as a problem
                     response = answer(error, request)
+                    await heard.out(request)
                 except asyncio.CancelledError:
                     if not site.hub.closed:
                         raise
