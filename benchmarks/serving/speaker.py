@@ -3,8 +3,9 @@
     python -m benchmarks.serving.speaker URL JOBS
 
 Enqueues and claims so many jobs, and names them. Then it reads lines
-`{"rate": …, "seconds": …, "size": …, "jobs": […]}`, has these jobs speak in turn, and answers with the
-number of each event, and the times before and after it was written. When its input ends, so do the jobs.
+`{"rate": …, "seconds": …, "size": …, "jobs": […]}`, has these jobs speak in turn, and answers with
+the number of each event, and the times before and after it was written. When its input ends, so do
+the jobs.
 """
 
 from __future__ import annotations

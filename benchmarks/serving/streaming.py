@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from benchmarks.serving.children import child
@@ -27,6 +27,7 @@ class Delays:
     p99: float
     whole_p50: float  # after the writer began to write it
     whole_p99: float
+    cpu: float = 0.0  # seconds of the server's CPU time for a thousand arrivals
 
 
 def _delays(streams: int, rate: float, seconds: float, told: Any, came: Any) -> Delays:
@@ -57,10 +58,13 @@ def streaming(url: str, *, jobs: int, rate: float, seconds: float) -> Delays:
         where, ids = server.hear(), speaker.hear()
         with child("listeners", where["url"], where["key"]) as listeners:
             listeners.ask(jobs=ids, each=WATCHERS, stalled=False)
+            before = server.spent
             told = speaker.ask(rate=rate, seconds=seconds, size=SIZE, jobs=list(range(jobs)))
             time.sleep(SETTLE)
+            spent = server.spent - before
             came = listeners.ask()
-    return _delays(jobs * WATCHERS, rate, seconds, told, came)
+    found = _delays(jobs * WATCHERS, rate, seconds, told, came)
+    return replace(found, cpu=1000 * spent / found.arrivals)
 
 
 @dataclass(frozen=True)
@@ -76,7 +80,7 @@ class Stalled:
 
 
 def stalled(url: str, *, readers: int, stall: float, rate: float, seconds: float) -> Stalled:
-    """Others watch job 0; who stalls has asked for job 1, which says much more than sockets hold."""
+    """Others watch job 0; who stalls has asked for job 1, which says more than sockets hold."""
     with child("host", url, "--stall", str(stall)) as server, child("speaker", url, "2") as speaker:
         where, [watched, loud] = server.hear(), speaker.hear()
         place = where["url"], where["key"]
@@ -86,7 +90,6 @@ def stalled(url: str, *, readers: int, stall: float, rate: float, seconds: float
             held = server.memory
             sleepers.ask(jobs=[loud], each=readers, stalled=True)
             began = time.time()
-            # Every other event is for those who stall: until all are cut off, and they come no more.
             told = []
             most = held
             while time.time() < began + stall + seconds:

@@ -9,6 +9,7 @@ from windlass.core.event import Event
 from windlass.store import Store
 from windlass.stores.signal import Bulletin
 
+PAGE = 100  # events that are read at a time
 POLL = 1.0  # seconds between looks when no hint arrives
 
 
@@ -19,7 +20,7 @@ async def tail(
     with news.follow(job_id) as signal:
         while True:
             seen = signal.count
-            page = await store.events(job_id, after)
+            page = await store.events(job_id, after, PAGE)
             if page is None:
                 return
             for event in page.events:
@@ -27,5 +28,5 @@ async def tail(
                 yield event
             if page.ended:
                 return
-            if not page.events:
+            if len(page.events) < PAGE:  # that was all; what came since is told by the signal
                 await signal.wait(seen, poll)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
-from typing import Any, Self
+from typing import Any, Self, cast
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict
@@ -47,7 +47,7 @@ def opened(codec: Codec, data: bytes | None, purpose: Purpose) -> tuple[Any, boo
 
 def taken(kind: type[BaseModel], source: Any) -> dict[str, Any]:
     """The fields of a model that a value has by the same name; instants become times."""
-    plain, instants = _shared(kind, source.__class__)
+    plain, instants = _shared(kind, cast("Hashable", type(source)))
     found = {name: getattr(source, name) for name in plain}
     for name in instants:
         value = getattr(source, name)
@@ -56,7 +56,7 @@ def taken(kind: type[BaseModel], source: Any) -> dict[str, Any]:
 
 
 @cache
-def _shared(kind: type[BaseModel], source: Hashable) -> tuple[list[str], list[str]]:
+def _shared(kind: type[BaseModel], source: type[Any]) -> tuple[list[str], list[str]]:
     """The names that both have: those of instants apart."""
     names = [name for name in kind.model_fields if hasattr(source, name)]
     instants = [name for name in names if name.endswith("_at")]
