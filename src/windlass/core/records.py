@@ -45,6 +45,8 @@ class Put:
         check_size("the record", self.value)
         if self.kind == LIMIT:  # which stores read, whoever wrote it
             _check_limit(self.key, self.value)
+            if self.ttl is not None:  # nobody would look at its gates
+                raise InvalidArgumentError("a limit has no ttl: it stays until it is deleted")
         if self.ttl is not None and not 0 < self.ttl <= MAX_DELAY:
             raise InvalidArgumentError(f"ttl is {self.ttl} s; it must be positive")
 

@@ -489,6 +489,9 @@ class TestLimiting:
             await store.put_records([Put(kind=LIMIT, key=QUEUE, value=b"much")])
         with pytest.raises(InvalidArgumentError, match="queue:NAME"):
             await set_limit(store, "everything", concurrency=1)
+        value = Setting(given=Limit(concurrency=1)).encode()
+        with pytest.raises(InvalidArgumentError, match="no ttl"):
+            await store.put_records([Put(kind=LIMIT, key=QUEUE, value=value, ttl=60)])
 
     async def test_instants_and_log_stay_in_order(self, store: Store, clock: VirtualClock) -> None:
         await set_limit(store, QUEUE, concurrency=1)
