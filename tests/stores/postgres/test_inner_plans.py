@@ -1,0 +1,76 @@
+"""What the server's own functions read does not grow with the tables, whenever they were planned.
+
+The plans of statements in functions cannot be asked for. But the server counts what a transaction
+has read: so a session plans them while the tables are empty, or full, and is then counted.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import asyncpg
+import pytest
+from tests.stores.postgres.server import execute
+
+from windlass.core.outcome import Succeeded, settle
+from windlass.core.transition import Transition
+from windlass.stores.postgres import PostgresStore, jobs
+from windlass.stores.postgres.connection import SETTINGS
+from windlass.stores.postgres.queries import SQL
+from windlass.testing.conformance.limiting import KEYS, QUEUE, TASK, set_limit
+from windlass.testing.factories import claim_all, even, make_job
+
+MANY = 2000
+MOST = 200  # rows of a table, for ends that let in ten
+READ = """
+    SELECT relname, seq_tup_read, coalesce(idx_tup_fetch, 0) AS by_index
+    FROM pg_stat_xact_user_tables WHERE relname LIKE 'windlass%'
+"""
+LIMITS = {
+    "concurrency": {"concurrency": 10},
+    "rate": {"concurrency": 10, "starts": 50, "period": 9},
+}
+
+
+async def plan_all(connection: Any) -> None:
+    """Have each statement of the functions planned, with nobody there."""
+    for names in ([QUEUE], [TASK], [f"{KEYS}\x1fkey"]):
+        await connection.fetch(SQL.admit, names, [0], 1)
+
+
+async def fill(store: PostgresStore) -> list[Transition]:
+    """Many wait at the gates, later, and in another line; ten that run are about to end."""
+    for queue in ("default", "other"):
+        for options in ({"limit_key": "a"}, {"limit_key": "b"}, {}, {"delay": 60.0}):
+            await store.enqueue([make_job(queue=queue, **options) for _ in range(MANY // 4)])
+    await store.enqueue([make_job(task="free", queue="other") for _ in range(MANY)])
+    rows = await claim_all(store)
+    assert rows
+    return [settle(row, Succeeded(), random=even) for row in rows]
+
+
+@pytest.mark.parametrize("kind", LIMITS)
+@pytest.mark.parametrize("when", ["never analyzed", "analyzed when empty", "analyzed when full"])
+async def test_to_let_somebody_in_reads_no_more_than_those(
+    postgres_url: str, when: str, kind: str
+) -> None:
+    async with PostgresStore(postgres_url) as store:
+        for name in (KEYS, TASK, QUEUE):
+            await set_limit(store, name, **LIMITS[kind])
+        if when == "analyzed when empty":
+            await execute(postgres_url, "VACUUM ANALYZE")
+        connection: Any = await asyncpg.connect(postgres_url, server_settings=SETTINGS)
+        try:
+            if when != "analyzed when full":
+                await plan_all(connection)
+            ends = await fill(store)
+            if when == "analyzed when full":
+                await execute(postgres_url, "VACUUM ANALYZE")
+            async with connection.transaction():
+                done, let_in = await jobs.succeed(connection, ends, None, 0, alone=True)
+                read = {row["relname"]: tuple(row)[1:] for row in await connection.fetch(READ)}
+        finally:
+            await connection.close()
+    assert len(done) == len(ends)
+    assert let_in
+    assert {table: counts for table, counts in read.items() if max(counts) > MOST} == {}
