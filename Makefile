@@ -72,6 +72,7 @@ bench: $(READY)  ## speed, as ratios to the bare engine
 	@$(BIN)/python -m benchmarks.store_sqlite
 	@$(BIN)/python -m benchmarks.wakeup
 	@$(BIN)/windlass bench --quick
+	@$(BIN)/python -m benchmarks.serving --quick
 	@$(BIN)/python -m benchmarks.peers --quick
 
 $(PEERS): $(READY)
@@ -88,6 +89,7 @@ chaos: $(READY)  ## the long runs: the model, the power cuts, a million simulate
 	@$(BIN)/python -m pytest -q $(LONG)
 	@$(BIN)/python -m benchmarks.chaos.simulation --jobs 1000000
 	@$(BIN)/python -m benchmarks.chaos --asked
+	@$(BIN)/python -m benchmarks.chaos --store postgresql --faults streams --asked
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -120,7 +120,7 @@ async def speaks(ctx: Context, seconds: float) -> dict[str, object]:
     """
     say(ctx, "start")
     number = 0
-    while not (place() / CALM).exists():  # noqa: ASYNC110 - of another process
+    while not (place() / CALM).exists():
         number += 1
         ctx.log(f"{ctx.fence}.{number}\r\n\n\u2028data: {{}}\n\n")
         if number % 3 == 0:

@@ -36,7 +36,8 @@ async def migrate(url: str) -> None:
 def show_posting(one: Posting) -> None:
     print(
         f"POST /api/jobs, {one.store}, {one.clients} clients: {one.jobs:,.0f} /s of "
-        f"{one.empty:,.0f} empty answers, ratio {one.ratio:.2f}; CPU time {one.jobs_cpu * 1e6:,.0f} us, ratio "
+        f"{one.empty:,.0f} empty answers, ratio {one.ratio:.2f}; CPU time "
+        f"{one.jobs_cpu * 1e6:,.0f} us, ratio "
         f"{one.by_cpu:.2f}; latency {one.p50 * 1e3:.1f} ms (median), {one.p99 * 1e3:.1f} ms (99 %)"
     )
 

@@ -28,7 +28,7 @@ def request(method: str, path: str, headers: Mapping[str, str], body: bytes = b"
 
 
 class Answers(asyncio.Protocol):
-    """Reads responses: `head` when one begins, `piece` for what its body brings, `end` when it ends.
+    """Reads responses: `head` when one begins, `piece` for what its body brings, `end` at its end.
 
     Whoever reads says in a subclass what it does with them. `lost` is called once, when the
     connection is over; a body that has not ended by then was cut off.

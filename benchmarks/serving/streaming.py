@@ -10,7 +10,7 @@ from benchmarks.serving.children import child
 
 WATCHERS = 10  # of each job
 SIZE = 40  # characters of an event
-LARGE = 8_000
+LARGE = 32_000
 SETTLE = 1.0  # seconds for the last events to arrive
 
 

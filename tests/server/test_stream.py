@@ -262,7 +262,13 @@ def test_a_reader_who_takes_nothing_is_cut_off(tmp_path: Path) -> None:
         assert [one.seq for one in read(web, other)] == [1, 2, 3]
         until(lambda: served.site.hub.open == 0, "it is cut off")
         until(lambda: not served.server.server_state.connections - _idle(served), "it is closed")
+        until(lambda: not _established(stalled), "the reader's own side knows of it, too")
         stalled.close()
+
+
+def _established(one: socket.socket) -> bool:
+    """Seen without reading; on Linux."""
+    return one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == 1
 
 
 def _idle(served: Served) -> set[Any]:

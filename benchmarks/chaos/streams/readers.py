@@ -1,13 +1,14 @@
-"""Thousands of readers of event streams, each of which writes down what it was told. No Windlass code.
+"""Thousands of readers of event streams, who write down what they are told. No Windlass code.
 
     python -m benchmarks.chaos.streams.readers PLACE SERVER SERVER
 
 Reader n follows the n-th job (there may be many readers of one), as a browser would: when its
-connection ends before the job does, it comes back, to any server, with the last id that it has; when
-it has the last event, it asks once more, and must be told that there is nothing. A line per
-connection goes to `PLACE/streams/transcript.jsonl`: what was asked, the status, the body as it came,
-and whether it came to its end. `PLACE/streams/open` says how many streams are open now. SIGUSR1 makes a
-fifth of the readers hang up, whatever they are doing. It ends when every reader has seen its job's end.
+connection ends before the job does, it comes back, to any server, with the last id that it has;
+when it has the last event, it asks once more, and must be told that there is nothing. A line per
+connection goes to `PLACE/streams/transcript.jsonl`: what was asked, the status, the body as it
+came, and whether it came to its end. `PLACE/streams/open` says how many streams are open now.
+SIGUSR1 makes a fifth of the readers hang up, whatever they are doing. It ends when every reader has
+seen its job's end.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ def break_streams(fleet: Fleet, _: float) -> None:
         return
     elif turn % 2:
         _hurt(fleet, READERS, SIGUSR1, HUNG_UP)
-    elif turn % 8 == 6:  # noqa: PLR2004 - once in eight
+    elif turn % 8 == 6:
         fleet.hurt(fleet.any_worker(), SIGKILL)
     else:
         server = f"server-{turn // 2 % SERVERS}.pid"

@@ -6,20 +6,23 @@ import asyncio
 import contextlib
 import logging
 import socket
+import struct
 from collections.abc import Callable, Generator
 from types import FrameType
 from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
+from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from windlass.core.errors import ConfigurationError
 from windlass.server.site import Site
-from windlass.server.sse import ABORT
+from windlass.server.sse import ABORT, NARROW
 
 BACKLOG = 2048
 MAX_HEAD = 64 * 1024  # bytes of a request's address and headers
+HELD = 128 * 1024  # bytes; Linux would hold megabytes for a reader who takes nothing
 
 
 class Server(uvicorn.Server):
@@ -45,7 +48,6 @@ class Server(uvicorn.Server):
             host=host,
             port=port,
             backlog=BACKLOG,
-            http="h11",  # which has a limit for heads
             h11_max_incomplete_event_size=MAX_HEAD,
             ws="none",
             log_config=None,
@@ -96,29 +98,39 @@ class Server(uvicorn.Server):
 
 
 def _guarded(protocol: Any, patience: float) -> Any:
-    """The protocol, with a way for an application to cut its connection off, and no patience.
+    """The protocol, with ways for an application to narrow its connection, and to cut it off.
 
     Waits for: the head of each request, `patience` seconds from its first byte (or from the
     connection's beginning). One that has not come by then is not waited for: the connection is cut.
-    So is one whose client goes on sending what was answered already.
+    So is one whose client goes on sending what was answered already. One that is too long is
+    refused, whichever parser reads it.
     """
 
     class Guarded(protocol):  # type: ignore[misc]
         _timer: asyncio.TimerHandle | None = None
+        _head = 0  # bytes of one that has begun
 
         def connection_made(self, transport: asyncio.Transport) -> None:
             super().connection_made(transport)
             self._timer = self.loop.call_later(patience, transport.abort)
-            self.app: ASGIApp = _with(self.app, transport.abort, self._come)
+            self.app: ASGIApp = _with(self.app, transport, self._come)
 
         def data_received(self, data: bytes) -> None:
-            if self._timer is None and (self.cycle is None or self.cycle.response_complete):
+            if self._timer is None and self._between:
                 self._timer = self.loop.call_later(patience, self.transport.abort)
             super().data_received(data)
+            self._head = self._head + len(data) if self._between else 0
+            if self._head > MAX_HEAD and not self.transport.is_closing():
+                self.send_400_response("The head of the request is too long.")
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._come()
             super().connection_lost(exc)
+
+        @property
+        def _between(self) -> bool:
+            """Whether no request is under way."""
+            return self.cycle is None or self.cycle.response_complete
 
         def _come(self) -> None:
             if self._timer is not None:
@@ -128,10 +140,34 @@ def _guarded(protocol: Any, patience: float) -> Any:
     return Guarded
 
 
-def _with(app: ASGIApp, abort: Callable[[], None], come: Callable[[], None]) -> ASGIApp:
+def _with(app: ASGIApp, transport: asyncio.Transport, come: Callable[[], None]) -> ASGIApp:
+    def option(name: int, value: int | bytes) -> None:
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            sock.setsockopt(socket.SOL_SOCKET, name, value)
+
+    def narrow() -> None:
+        option(socket.SO_SNDBUF, HELD)
+
+    def abort() -> None:
+        """At once, for both sides: else the system would try for minutes to send what it holds."""
+        option(socket.SO_LINGER, struct.pack("ii", 1, 0))
+        transport.abort()
+
     async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
         come()
-        scope.setdefault("extensions", {})[ABORT] = abort
+        if _length(scope) > MAX_HEAD:  # it came in one piece
+            await PlainTextResponse("The head of the request is too long.", 400)(
+                scope, receive, send
+            )
+            return
+        scope.setdefault("extensions", {}).update({ABORT: abort, NARROW: narrow})
         await app(scope, receive, send)
 
     return wrapped
+
+
+def _length(scope: Scope) -> int:
+    """Bytes of the head of a request, about."""
+    address = len(scope.get("raw_path") or b"") + len(scope.get("query_string") or b"")
+    return sum((len(name) + len(value) for name, value in scope.get("headers", ())), address)

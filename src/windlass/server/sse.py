@@ -26,6 +26,7 @@ from windlass.server.site import Site
 log = logging.getLogger("windlass.server")
 MEDIA_TYPE = "text/event-stream"
 ABORT = "windlass.abort"  # a server's extension: cuts the connection, whatever waits to be sent
+NARROW = "windlass.narrow"  # another: lets the system hold little that a reader does not take
 CHECK = 1.0  # seconds between two looks at the key
 LAST = 1.0  # seconds for a cut to be noticed
 RETRY = b"retry: 1000\n\n"  # milliseconds after which a browser asks again
@@ -50,6 +51,9 @@ class EventStream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+        narrow = (scope.get("extensions") or {}).get(NARROW)
+        if narrow is not None:
+            narrow()
         with self._site.hub.stream() as ending:
             gone = asyncio.create_task(_gone(receive))
             closing = asyncio.create_task(ending.wait())

@@ -23,7 +23,10 @@ from windlass.core.event import EventType
 from windlass.server.config import ServerConfig
 from windlass.server.lines import Line, Teller
 
-PAGE = 64  # events that are read from the store at a time: at most 4 MiB
+# What is read from the store at a time: a reader who stalls holds it. So few events at first, then
+# as many as such events fill this. 300 stalled readers of large events: 737 MiB with 64 at a time.
+FIRST, MOST = 2, 256
+ROOM = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,15 +221,18 @@ class Hub:
         """What the store has by now."""
         store = self._client().store
         teller = Teller(store, self._codec, job_id, seen)
+        limit = FIRST
         while True:
-            page = await store.events(job_id, seen, PAGE)
+            page = await store.events(job_id, seen, limit)
             if page is None:
                 raise NotFoundError(f"job {job_id} is not kept any more")
-            if page.events:
-                seen = page.events[-1].seq
-                yield [await teller.line(event) for event in page.events]
-            if len(page.events) < PAGE:
+            lines = [await teller.line(event) for event in page.events]
+            if lines:
+                seen = lines[-1].seq
+                yield lines
+            if len(lines) < limit:
                 return
+            limit = _fitting(lines)
 
     async def _live(self, job_id: UUID, seen: int) -> AsyncGenerator[list[Line], None]:
         """What comes, for who has seen all that the shared reader has, and keeps up with it."""
@@ -239,3 +245,9 @@ class Hub:
                     yield new
         if listener.error is not None and not listener.lost:
             raise listener.error
+
+
+def _fitting(lines: list[Line]) -> int:
+    """How many like these may be read next."""
+    size = sum(len(line.single) for line in lines)
+    return max(1, min(MOST, ROOM * len(lines) // size))

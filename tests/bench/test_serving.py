@@ -1,0 +1,31 @@
+"""The benchmark of the server measures what it says, in a small form."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks.serving.posting import posting
+from benchmarks.serving.streaming import stalled, streaming
+
+MIB = 1024 * 1024
+
+
+def test_readers_who_take_nothing_are_cut_off_and_cost_the_others_nothing(tmp_path: Path) -> None:
+    found = stalled(f"sqlite:///{tmp_path}/jobs.db", readers=100, stall=1, rate=50, seconds=3)
+    assert found.longest < 30
+    assert found.before.missing == found.beside.missing == 0
+    # Each event is 32 kB, so that all that was said would be more for each of them.
+    assert found.memory_most - found.memory_before < found.readers * 1.5 * MIB
+
+
+def test_every_event_arrives_at_every_watcher(tmp_path: Path) -> None:
+    found = streaming(f"sqlite:///{tmp_path}/jobs.db", jobs=5, rate=50, seconds=1)
+    assert (found.arrivals, found.missing) == (500, 0)
+    assert 0 <= found.p50 <= found.p99 <= found.whole_p99
+
+
+def test_an_answer_about_a_job_is_held_against_an_empty_one(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    [found] = posting("SQLite", url, clients=(4,), rounds=1, seconds=0.5)
+    assert found.empty > 0
+    assert 0 < found.ratio < 1.5  # one that were worth nothing would be far above

@@ -1,0 +1,40 @@
+"""What `POST /api/jobs` answers is what is stored, though a new job is not read again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.server.conftest import enqueue, make_app, serving
+
+from windlass import Limit
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"priority": 3, "tags": ["a"], "team": "t", "headers": {"x": "y"}},
+        {"hold": True},
+        {"delay": 60, "expiresIn": "2h"},
+        {"uniqueKey": "k"},
+        {"requestId": "r"},
+        {"limitKey": "l"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("limited", [False, True], ids=["free", "limited"])
+def test_the_answer_is_the_job_as_it_is_stored(
+    tmp_path: Path, options: dict[str, Any], *, limited: bool
+) -> None:
+    app = make_app(tmp_path)
+    with serving(tmp_path, app=app) as served, served.client() as web:
+        if limited:
+            app.limits.set("task:add", Limit(concurrency=1))
+            enqueue(web, "add", a=0)  # it has the only place
+        told = enqueue(web, "add", options, a=1)
+        assert told.pop("duplicate") is False
+        assert web.get(f"/api/jobs/{told['id']}").json() == told
+        if limited and not options:
+            assert (told["state"], told["gate"]) == ("created", "task:add")
