@@ -25,8 +25,8 @@ from windlass.server.lines import Line, Teller
 
 # What is read from the store at a time: a reader who stalls holds it. So few events at first, then
 # as many as such events fill this. 300 stalled readers of large events: 737 MiB with 64 at a time.
-FIRST, MOST = 2, 256
-ROOM = 64 * 1024
+FIRST, MOST = 8, 256
+ROOM = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
