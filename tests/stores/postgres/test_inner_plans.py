@@ -12,11 +12,14 @@ import asyncpg
 import pytest
 from tests.stores.postgres.server import execute
 
+from windlass.core.gate import LIMIT, Limit, Setting
 from windlass.core.outcome import Succeeded, settle
+from windlass.core.records import Put
 from windlass.core.transition import Transition
-from windlass.stores.postgres import PostgresStore, jobs
+from windlass.stores.postgres import PostgresStore, jobs, rows
 from windlass.stores.postgres.connection import SETTINGS
 from windlass.stores.postgres.queries import SQL
+from windlass.stores.postgres.stored import insert
 from windlass.testing.conformance.limiting import KEYS, QUEUE, TASK, set_limit
 from windlass.testing.factories import claim_all, even, make_job
 
@@ -44,9 +47,9 @@ async def fill(store: PostgresStore) -> list[Transition]:
         for options in ({"limit_key": "a"}, {"limit_key": "b"}, {}, {"delay": 60.0}):
             await store.enqueue([make_job(queue=queue, **options) for _ in range(MANY // 4)])
     await store.enqueue([make_job(task="free", queue="other") for _ in range(MANY)])
-    rows = await claim_all(store)
-    assert rows
-    return [settle(row, Succeeded(), random=even) for row in rows]
+    taken = await claim_all(store)
+    assert taken
+    return [settle(row, Succeeded(), random=even) for row in taken]
 
 
 @pytest.mark.parametrize("kind", LIMITS)
@@ -74,3 +77,22 @@ async def test_to_let_somebody_in_reads_no_more_than_those(
     assert len(done) == len(ends)
     assert let_in
     assert {table: counts for table, counts in read.items() if max(counts) > MOST} == {}
+
+
+async def test_to_put_a_job_in_reads_no_limits_but_its_own(postgres_url: str) -> None:
+    value = Setting(given=Limit(concurrency=1)).encode()
+    async with PostgresStore(postgres_url) as store:
+        puts = [Put(kind=LIMIT, key=f"queue:{number}", value=value) for number in range(MANY)]
+        await store.put_records(puts)
+    connection: Any = await asyncpg.connect(postgres_url, server_settings=SETTINGS)
+    try:
+        async with connection.transaction():
+            new = [make_job(queue="7", limit_key="a"), make_job(queue="8")]
+            stored = await insert(
+                connection, [rows.insertion(job) for job in new], None, gated=True
+            )
+            read = {row["relname"]: tuple(row)[1:] for row in await connection.fetch(READ)}
+    finally:
+        await connection.close()
+    assert [its.gates for its in stored.values()] == [("queue:7",), ("queue:8",)]
+    assert max(read["windlass_record"]) <= len(new)

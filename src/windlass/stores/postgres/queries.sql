@@ -35,7 +35,13 @@ new AS MATERIALIZED (
     )
 ),
 limits AS MATERIALIZED (
-    SELECT array_agg(key) AS names FROM windlass_record WHERE kind = 'limit'
+    SELECT array_agg(key) AS names FROM windlass_record WHERE kind = 'limit' AND key = ANY (ARRAY(
+        SELECT DISTINCT concat(what, name) FROM (
+            SELECT 'queue:' AS what, name FROM unnest($3::text[]) AS name
+            UNION ALL
+            SELECT unnest(ARRAY['key:', 'task:']), name FROM unnest($4::text[]) AS name
+        ) AS concerned
+    ))
 ),
 gated AS MATERIALIZED (
     SELECT timed.*, CASE WHEN NOT later THEN gates[1] END AS gate,
