@@ -35,13 +35,16 @@ new AS MATERIALIZED (
     )
 ),
 limits AS MATERIALIZED (
-    SELECT array_agg(key) AS names FROM windlass_record WHERE kind = 'limit' AND key = ANY (ARRAY(
-        SELECT DISTINCT concat(what, name) FROM (
+    SELECT array_agg(record.key) AS names FROM (
+        SELECT DISTINCT concat(what, name) AS name FROM (
             SELECT 'queue:' AS what, name FROM unnest($3::text[]) AS name
             UNION ALL
             SELECT unnest(ARRAY['key:', 'task:']), name FROM unnest($4::text[]) AS name
-        ) AS concerned
-    ))
+        ) AS given
+    ) AS concerned, LATERAL (
+        SELECT key FROM windlass_record AS record
+        WHERE record.kind = 'limit' AND record.key = concerned.name LIMIT 1
+    ) AS record
 ),
 gated AS MATERIALIZED (
     SELECT timed.*, CASE WHEN NOT later THEN gates[1] END AS gate,

@@ -500,10 +500,9 @@ BEGIN
         FROM job WHERE job.gate IS NOT NULL
     ),
     left_aside AS (
-        DELETE FROM windlass_waiting
-        WHERE queue = ANY (ARRAY(SELECT DISTINCT queue FROM job WHERE job.gate IS NULL))
-            AND state = ANY (ARRAY(SELECT DISTINCT before FROM job WHERE job.gate IS NULL))
-            AND n = ANY (ARRAY(SELECT n FROM job WHERE job.gate IS NULL))
+        DELETE FROM windlass_waiting AS waiting USING job
+        WHERE job.gate IS NULL AND waiting.queue = ANY (ARRAY[job.queue])
+            AND waiting.state = ANY (ARRAY[job.before]) AND waiting.n = ANY (ARRAY[job.n])
     ),
     aside AS (
         INSERT INTO windlass_waiting (queue, state, n, at)
