@@ -23,7 +23,7 @@ from windlass.stores.postgres.stored import insert
 from windlass.testing.conformance.limiting import KEYS, QUEUE, TASK, set_limit
 from windlass.testing.factories import claim_all, even, make_job
 
-MANY = 2000
+MANY = 1200
 MOST = 200  # rows of a table, for ends that let in ten
 READ = """
     SELECT relname, seq_tup_read, coalesce(idx_tup_fetch, 0) AS by_index
@@ -42,11 +42,12 @@ async def plan_all(connection: Any) -> None:
 
 
 async def fill(store: PostgresStore) -> list[Transition]:
-    """Many wait at the gates, later, and in another line; ten that run are about to end."""
+    """Many wait at many gates, later, and in another line; ten that run are about to end."""
     for queue in ("default", "other"):
         for options in ({"limit_key": "a"}, {"limit_key": "b"}, {}, {"delay": 60.0}):
             await store.enqueue([make_job(queue=queue, **options) for _ in range(MANY // 4)])
     await store.enqueue([make_job(task="free", queue="other") for _ in range(MANY)])
+    await store.enqueue([make_job(limit_key=f"key-{number}") for number in range(MANY // 4)])
     taken = await claim_all(store)
     assert taken
     return [settle(row, Succeeded(), random=even) for row in taken]
