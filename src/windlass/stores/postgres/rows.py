@@ -71,6 +71,8 @@ def portions(rows: Sequence[Row], bulk: int) -> Iterator[Sequence[Row]]:
 
     The server takes no array of a gibibyte, and a thousand payloads may be that.
     """
+    if not rows:
+        return
     if fits([row[bulk] for row in rows]):
         yield rows
         return

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from windlass.core.clock import after
+from windlass.core.enqueue import EnqueueStatus
 from windlass.core.errors import InvalidArgumentError
 from windlass.core.gate import LIMIT, Limit, Setting
 from windlass.core.ids import uuid7
@@ -483,6 +484,15 @@ class TestLimiting:
         pruned = await store.prune(Retention(succeeded=1), 100)
         assert pruned.jobs == 2
         assert [row.id for row in await claim_all(store)] == [row.id for row in rows[2:4]]
+
+    async def test_where_a_limit_is_a_job_that_is_wrong_in_itself_is_refused(
+        self, store: Store
+    ) -> None:
+        await set_limit(store, QUEUE, concurrency=1)
+        await put_in(store, 1)
+        [answer] = await store.enqueue([make_job(delay=-1.0)])
+        assert answer.status is EnqueueStatus.REFUSED
+        await put_in(store, 1)
 
     async def test_a_record_that_is_no_limit_is_refused(self, store: Store) -> None:
         with pytest.raises(InvalidArgumentError, match="cannot be read"):
