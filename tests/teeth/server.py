@@ -184,8 +184,8 @@ def a_stream_of_a_finished_job_stays_open() -> None:
     follow = Hub.follow
 
     async def planted(self: Hub, job_id: UUID, wanted: Wanted) -> AsyncGenerator[list[Line], None]:
-        async for lines in follow(self, job_id, wanted):
-            yield lines
+        async for several in follow(self, job_id, wanted):
+            yield several
         await asyncio.Event().wait()
 
     swap(Hub, "follow", planted)
