@@ -18,6 +18,7 @@ from windlass.core.errors import CodecError, JobFailedError
 from windlass.core.event import LIFECYCLE, Event, EventType
 from windlass.core.failure import FailureDetails, details
 from windlass.core.job import JobRow
+from windlass.core.limits import KIB
 from windlass.core.state import State
 from windlass.core.why import Why
 from windlass.store import Store
@@ -26,6 +27,7 @@ from windlass.task import Registry
 
 R = TypeVar("R")
 LAST_LINES = 20
+LAST_TEXT = 32 * KIB  # characters of them, all together
 _LINES = frozenset({EventType.LOG, EventType.WARNING, EventType.ERROR})
 
 
@@ -240,10 +242,16 @@ class Told:
         if event.type is EventType.ARTIFACT:
             self._artifacts.append(data)
         elif event.type in _LINES:
-            self._lines.append(str(data.get("message", "")))
+            self._say(str(data.get("message", "")))
         elif event.final:
             data |= {"artifacts": self._artifacts, "logs": list(self._lines)}
         return replace(event, data=data)
+
+    def _say(self, line: str) -> None:
+        """The newest always stays; there may be many who each remember some."""
+        self._lines.append(line)
+        while len(self._lines) > 1 and sum(map(len, self._lines)) > LAST_TEXT:
+            self._lines.popleft()
 
     def _facts(self, event: Event, purpose: Purpose) -> dict[str, Any]:
         """Whoever may work may store any bytes; what is no set of facts adds none."""

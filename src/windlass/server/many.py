@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import replace
 from uuid import UUID
@@ -27,16 +28,26 @@ async def one(hub: Hub, job_id: UUID, wanted: Wanted) -> AsyncGenerator[bytes, N
     """The log of one job; its lines carry cursors. Those that are there go out together."""
     async with contextlib.aclosing(hub.follow(job_id, wanted)) as found:
         async for lines in found:
-            piece: list[bytes] = []
-            size = 0
-            for line in lines:
-                piece.append(line.single)
-                size += len(line.single)
-                if size > TOGETHER:
-                    yield b"".join(piece)
-                    piece, size = [], 0
-            if piece:
-                yield b"".join(piece)
+            pieces = _joined([line.single for line in lines])
+            lines.clear()  # who takes nothing holds no more than what is to be sent
+            while pieces:
+                yield pieces.popleft()
+
+
+def _joined(lines: list[bytes]) -> deque[bytes]:
+    """As few pieces as may be."""
+    pieces: deque[bytes] = deque()
+    piece: list[bytes] = []
+    size = 0
+    for line in lines:
+        piece.append(line)
+        size += len(line)
+        if size > TOGETHER:
+            pieces.append(b"".join(piece))
+            piece, size = [], 0
+    if piece:
+        pieces.append(b"".join(piece))
+    return pieces
 
 
 async def several(hub: Hub, named: Mapping[UUID, Wanted]) -> AsyncGenerator[bytes, None]:

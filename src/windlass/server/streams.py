@@ -24,9 +24,9 @@ from windlass.server.config import ServerConfig
 from windlass.server.lines import Line, Teller
 
 # What is read from the store at a time: a reader who stalls holds it. So few events at first, then
-# as many as such events fill this. 300 stalled readers of large events: 737 MiB with 64 at a time.
+# as many as such events fill this, and no more than that is kept.
 FIRST, MOST = 8, 256
-ROOM = 256 * 1024
+ROOM = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,10 +211,12 @@ class Hub:
                 for source in (self._stored, self._live):
                     async with contextlib.aclosing(source(job_id, seen)) as found:
                         async for lines in found:
-                            seen = lines[-1].seq
-                            if taken := [line for line in lines if wanted.takes(line)]:
+                            seen, over = lines[-1].seq, lines[-1].final
+                            taken = [line for line in lines if wanted.takes(line)]
+                            lines.clear()  # or they would be held here, for as long as one waits
+                            if taken:
                                 yield taken
-                            if lines[-1].final:
+                            if over:
                                 return
 
     async def _stored(self, job_id: UUID, seen: int) -> AsyncGenerator[list[Line], None]:
@@ -226,13 +228,22 @@ class Hub:
             page = await store.events(job_id, seen, limit)
             if page is None:
                 raise NotFoundError(f"job {job_id} is not kept any more")
-            lines = [await teller.line(event) for event in page.events]
+            whole = len(page.events) < limit
+            lines: list[Line] = []
+            size = 0
+            for event in page.events:
+                if size > ROOM:  # whoever takes nothing must not hold what they do not get
+                    whole = False
+                    break
+                lines.append(await teller.line(event))
+                size += len(lines[-1].single)
+            del page
             if lines:
                 seen = lines[-1].seq
+                limit = max(1, min(MOST, ROOM * len(lines) // size))  # as many like these
                 yield lines
-            if len(lines) < limit:
+            if whole:
                 return
-            limit = _fitting(lines)
 
     async def _live(self, job_id: UUID, seen: int) -> AsyncGenerator[list[Line], None]:
         """What comes, for who has seen all that the shared reader has, and keeps up with it."""
@@ -245,9 +256,3 @@ class Hub:
                     yield new
         if listener.error is not None and not listener.lost:
             raise listener.error
-
-
-def _fitting(lines: list[Line]) -> int:
-    """How many like these may be read next."""
-    size = sum(len(line.single) for line in lines)
-    return max(1, min(MOST, ROOM * len(lines) // size))
