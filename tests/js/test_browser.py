@@ -56,6 +56,15 @@ def taken(held: list[Message]) -> list[Message]:
     return found
 
 
+def apart(message: Message) -> list[Message]:
+    """Events that come together, one by one."""
+    events = [event + b"\n\n" for event in message.get("body", b"").split(b"\n\n") if event]
+    if len(events) < 2:
+        return [message]
+    more = [{**message, "body": event, "more_body": True} for event in events]
+    return [*more[:-1], {**message, "body": events[-1]}]
+
+
 def lie() -> Meddle:
     """The job was at 40 %, then it says 15."""
     told, lied = b'"progressPct":60', b'"progressPct":15'
@@ -75,8 +84,9 @@ class Meddled:
         meddle = self._make()
 
         async def pass_on(message: Message) -> None:
-            for one in meddle(message):
-                await send(one)
+            for part in apart(message):
+                for one in meddle(part):
+                    await send(one)
 
         await self._app(scope, receive, pass_on)
 

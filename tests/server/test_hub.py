@@ -1,0 +1,43 @@
+"""The hub alone: who comes from the log to what is live, at the worst moment."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from windlass.client import Client
+from windlass.core.codec import JsonCodec
+from windlass.core.outcome import Succeeded
+from windlass.server.config import ServerConfig
+from windlass.server.lines import Line
+from windlass.server.streams import Hub, Wanted
+from windlass.stores.memory import MemoryStore
+from windlass.testing.clock import VirtualClock
+from windlass.testing.factories import note, say, settle_one, start_one
+
+
+async def seqs(lines: AsyncGenerator[list[Line], None]) -> list[int]:
+    return [line.seq for line in await anext(lines)]
+
+
+async def test_what_came_between_the_log_and_the_live_lines_is_not_missing() -> None:
+    """The shared reader is ahead of who has read the log, by an event that came in between."""
+    store = MemoryStore(clock=VirtualClock())
+    client = Client(store, JsonCodec())
+    hub = Hub(lambda: client, client.codec, ServerConfig())
+    job = await start_one(store)
+    async with (
+        aclosing(hub.follow(job.id, Wanted())) as first,
+        aclosing(hub.follow(job.id, Wanted())) as second,
+    ):
+        assert await seqs(first) == [1, 2, 3]
+        await say(store, job, note(1, "the shared reader is at work"))
+        assert await seqs(first) == [4]
+        assert await seqs(second) == [1, 2, 3, 4]
+        await say(store, job, note(2, "in between"))
+        assert await seqs(first) == [5]  # by the shared reader
+        await settle_one(store, job, Succeeded())
+
+        told = [line.seq async for lines in second for line in lines]
+
+    assert told == [5, 6]
