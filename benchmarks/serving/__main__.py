@@ -23,6 +23,7 @@ from benchmarks.serving.streaming import Delays, Stalled, stalled, streaming
 from benchmarks.store_postgres import start_server
 from windlass import Windlass
 from windlass.bench.postgres import Postgres
+from windlass.server.config import ServerConfig
 
 MIB = 1024 * 1024
 
@@ -86,7 +87,7 @@ def measure(place: Path, *, quick: bool) -> dict[str, Any]:
         figures["streaming"] = asdict(delays)
     with server.fresh() as url:
         asyncio.run(migrate(url))
-        readers, stall = (200, 2.0) if quick else (1000, 20.0)
+        readers, stall = (200, 2.0) if quick else (1000, ServerConfig().stall)
         still = stalled(url, readers=readers, stall=stall, rate=50.0, seconds=5.0)
         show_stalled(still)
         figures["stalled"] = asdict(still)

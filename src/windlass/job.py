@@ -27,7 +27,7 @@ from windlass.task import Registry
 
 R = TypeVar("R")
 LAST_LINES = 20
-LAST_TEXT = 32 * KIB  # characters of them, all together
+LAST_TEXT = 16 * KIB  # characters of them, all together
 _LINES = frozenset({EventType.LOG, EventType.WARNING, EventType.ERROR})
 
 

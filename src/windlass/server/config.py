@@ -47,7 +47,7 @@ class ServerConfig:
     failure_rate: float = 1.0
     failure_burst: float = 50.0
     keepalive: float = 10.0
-    stall: float = 20.0
+    stall: float = 10.0
     buffer: int = 256
     trust: float = 2.0
     look: float = 1.0

@@ -20,7 +20,7 @@ from windlass.core.query import Query
 from windlass.server.lines import dumped, message
 from windlass.server.streams import Hub, Wanted
 
-TOGETHER = 64 * 1024  # bytes that go out at once: what a connection holds before its reader waits
+TOGETHER = 32 * 1024  # bytes that go out at once: about what a connection holds
 WAITING = 64  # lines that wait for one reader, all jobs together
 
 

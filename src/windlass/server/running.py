@@ -22,7 +22,7 @@ from windlass.server.sse import ABORT, NARROW
 
 BACKLOG = 2048
 MAX_HEAD = 64 * 1024  # bytes of a request's address and headers
-HELD = 128 * 1024  # bytes; Linux would hold megabytes for a reader who takes nothing
+HELD = 32 * 1024  # bytes; Linux would hold megabytes for a reader who takes nothing
 
 
 class Server(uvicorn.Server):
