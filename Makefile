@@ -39,8 +39,9 @@ $(OUTSIDE): $(READY)
 # Half of the tests' time is waiting for real processes: one more than there are cores.
 PROCESSES = $$($(BIN)/python -c 'import os; print(min(5, 1 + (os.cpu_count() or 1)))')
 
-# The slowest of what shows that the others can fail is run with the long ones.
-LONG = tests/crash/test_planted.py tests/bench/test_run.py
+# Run with the long ones: the slowest of what shows that the others can fail, and what counts rows that a
+# busy server may read more of than a quiet one.
+LONG = tests/crash/test_planted.py tests/bench/test_run.py tests/stores/postgres/test_inner_plans.py
 
 test: $(READY) $(OUTSIDE)  ## every test but the long ones
 	@$(BIN)/python -m pytest -q --numprocesses=$(PROCESSES) --dist=loadfile $(LONG:%=--ignore=%)

@@ -18,7 +18,7 @@ from benchmarks.chaos.streams import scene
 from benchmarks.chaos.streams.transcripts import CHECKS
 from tests.crash.test_postgres import server_for
 
-READERS = 2000
+READERS = 500
 JOB = "01a1e548-a667-7447-b3c5-5dc8c7faca02"
 
 
