@@ -340,6 +340,20 @@ async def test_another_teams_job_does_not_answer_for_ones_own(locked: Served) ->
         assert isinstance(answer.error, NotFoundError)
 
 
+async def test_another_teams_job_does_not_give_way(locked: Served) -> None:
+    async with (
+        remote(locked, Role.PRODUCER, team="green") as green,
+        remote(locked, Role.PRODUCER, team="grey") as grey,
+    ):
+        first = make_job(unique_key="waiting")
+        await green.enqueue([first])
+        [answer] = await grey.enqueue([make_job(unique_key="waiting", debounce=True)])
+        [row] = await green.get([first.id])
+    assert not answer.accepted
+    assert row is not None
+    assert not row.final
+
+
 # -- small data
 
 

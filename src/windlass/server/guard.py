@@ -28,7 +28,7 @@ from windlass.core.transition import (
     Transition,
 )
 from windlass.server.door import Caller, Need
-from windlass.server.enqueueing import enqueue_own, owns_flow
+from windlass.server.own_jobs import enqueue_own, owns_flow
 from windlass.server.problems import Refusal
 from windlass.server.site import Visit
 from windlass.store import EventPage

@@ -13,9 +13,9 @@ from windlass.core.enqueue import Enqueued
 from windlass.core.errors import ConflictError, NotFoundError, WindlassError
 from windlass.core.job import JobRow, NewJob
 from windlass.server import asked
-from windlass.server.enqueuing import enqueued_by
 from windlass.server.problems import WrongFieldsError, fields_of, problem, wrong
 from windlass.server.site import Here, Id, Visit
+from windlass.server.teams import enqueued_by
 from windlass.server.wire.jobs import (
     Attempts,
     AttemptView,

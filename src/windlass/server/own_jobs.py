@@ -12,12 +12,16 @@ from windlass.core.job import NewJob
 from windlass.core.query import Query
 from windlass.server.door import Caller
 from windlass.server.site import Visit
+from windlass.server.teams import displaced
 
 
 async def enqueue_own(here: Visit, jobs: Sequence[NewJob], *, together: bool) -> list[Enqueued]:
     """Each is given the key's owner and team, and refused if it names others."""
     known = await _Surroundings.of(here, jobs)
-    errors = [_problem(here.caller, new, known) for new in jobs]
+    errors = [
+        _problem(here.caller, new, known) or await displaced(here, _given(here.caller, new))
+        for new in jobs
+    ]
     first = next((error for error in errors if error is not None), None)
     if together and first is not None:
         return [Enqueued(EnqueueStatus.REFUSED, new, error=first) for new in jobs]

@@ -41,7 +41,12 @@ async def _refusal(here: Visit, job: NewJob, foreign: set[UUID]) -> RequestError
     for parent in job.depends_on:
         if parent in foreign:
             return no_parent(job, parent)
-    if job.debounce and job.unique_key is not None:  # another team's job must not give way
+    return await displaced(here, job)
+
+
+async def displaced(here: Visit, job: NewJob) -> RequestError | None:
+    """Another team's job must not give way."""
+    if job.debounce and job.unique_key is not None:
         search = Query(
             owner=job.owner,
             tasks=frozenset({job.task}),
