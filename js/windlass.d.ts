@@ -1,10 +1,10 @@
 /** The Windlass client for browsers and Node. Lengths of time here are milliseconds. */
 
 import type {
-  Action, ActionAnswer, Attempt, BatchAnswer, BatchOptions, CancelAnswer, CancelOptions,
-  EnqueuedJob, EnqueueOptions, FieldProblem, Filter, Flow, Job, JobPage, JobSummary, ListFilter,
-  Moved, NewJob, NewSchedule, Options, Problem, Queue, Schedule, Snapshot, State, Stats, StatsAsked,
-  Task, Why, Worker,
+  Action, ActionAnswer, Attempt, BatchAnswer, BatchOptions, CancelAnswer, CancelOptions, Count,
+  EnqueuedJob, EnqueueOptions, Failures, FieldProblem, Filter, Flow, FlowActed, FlowPage, Graph,
+  Job, JobPage, JobSummary, Limit, ListFilter, Moved, NewJob, NewSchedule, Options, Problem, Queue,
+  Schedule, Snapshot, State, Stats, StatsAsked, Task, Why, Worker,
 } from "./src/wire.js";
 
 export type * from "./src/wire.js";
@@ -38,6 +38,8 @@ export interface Log {
 
 export interface Timers {
   now(): number;
+  /** The time of day, by which a machine's sleep is noticed: `Date.now`, if not given. */
+  wall?(): number;
   setTimeout(call: () => void, ms: number): unknown;
   clearTimeout(timer: unknown): void;
 }
@@ -88,6 +90,38 @@ export interface FollowOptions extends WatchOptions {
   onEnd?: (event: JobEvent | null) => unknown;
 }
 
+export interface LiveListOptions extends WatchOptions {
+  /** All jobs of the list were told: at first, and after each connection that was lost. */
+  onWhole?: () => unknown;
+}
+
+/** Any number of jobs and lists on one connection, which comes back for as long as it is wanted. */
+export interface Live {
+  /** Of more than 100 jobs the ones asked for last are followed; the others get an error. */
+  follow(id: string, options: FollowOptions): () => void;
+  /** Of more than 20 lists the ones asked for last; `listed` is false when a job has left. */
+  list(
+    filter: ListFilter, callback: (snapshot: Snapshot) => unknown, options?: LiveListOptions,
+  ): () => void;
+  /**
+   * Now and at each change. With an error that is `permanent` (401), nothing is asked before
+   * `restart()`; whoever listens goes on then.
+   */
+  connection(callback: (state: ConnectionState) => unknown): () => void;
+  /** Asks anew, now, from where it was. */
+  restart(): void;
+  /** Nobody hears anything more. */
+  close(): void;
+}
+
+export interface Asked extends Options {
+  query?: Query;
+  body?: unknown;
+  headers?: Record<string, string>;
+  /** To do it twice is the same as once; so is every GET. */
+  repeat?: boolean;
+}
+
 export type Query = Record<string, any>;
 
 /** As much of a problem as is known. */
@@ -124,12 +158,16 @@ export declare class Windlass {
   /** All jobs that match, the newest first, page by page. */
   list(filter?: Filter, options?: Options): AsyncGenerator<JobSummary, void, void>;
   page(filter?: Filter, options?: Options): Promise<JobPage>;
+  /** How many match: up to 10,000, looked for among the newest 100,000. */
+  count(filter?: Filter, options?: Options): Promise<Count>;
   /** The same verb for all that match, up to `filter.limit`; `cursor` leads on. */
   actions(action: Action, options?: Options): Promise<ActionAnswer>;
 
   job(id: string): JobHandle;
   get(id: string, options?: Options): Promise<Job>;
   attempts(id: string, options?: Options): Promise<Attempt[]>;
+  /** The jobs that it depends on, those that depend on it, and on from there: up to 200. */
+  graph(id: string, options?: Options): Promise<Graph>;
   why(id: string, options?: Options): Promise<Why>;
   cancel(id: string, options?: CancelOptions): Promise<CancelAnswer>;
   submit(id: string, options?: Options): Promise<Moved>;
@@ -149,13 +187,28 @@ export declare class Windlass {
   watch(
     filter: ListFilter, callback: (snapshot: Snapshot) => unknown, options?: WatchOptions,
   ): () => void;
+  live(): Live;
+
+  /** Any address of the server; the answer is decoded, null if there is none. */
+  request(method: string, path: string, asked?: Asked): Promise<any>;
 
   queues(options?: Options): Promise<Queue[]>;
   pauseQueue(name: string, options?: Options): Promise<{ name: string; paused: boolean }>;
   resumeQueue(name: string, options?: Options): Promise<{ name: string; paused: boolean }>;
   workers(options?: Options): Promise<Worker[]>;
   tasks(options?: Options): Promise<Task[]>;
+  /** What failed most since then (a day ago): the last 2,000 jobs that failed, by task and error. */
+  failures(
+    asked?: { since?: string | Date; limit?: number }, options?: Options,
+  ): Promise<Failures>;
+  /** Flows, the newest first. */
+  flows(asked?: { limit?: number; cursor?: string | null }, options?: Options): Promise<FlowPage>;
   flow(id: string, options?: Options & { limit?: number }): Promise<Flow>;
+  cancelFlow(id: string, options?: CancelOptions): Promise<FlowActed>;
+  /** What failed or was canceled, and what depends on it; what succeeded stands. */
+  retryFlow(id: string, options?: Options): Promise<FlowActed>;
+  resumeFlow(id: string, options?: Options): Promise<FlowActed>;
+  limits(options?: Options): Promise<Limit[]>;
   stats(asked?: StatsAsked, options?: Options): Promise<Stats>;
   schedules(options?: Options): Promise<Schedule[]>;
   getSchedule(name: string, options?: Options): Promise<Schedule>;
@@ -171,6 +224,7 @@ export interface JobHandle {
   readonly id: string;
   get(options?: Options): Promise<Job>;
   attempts(options?: Options): Promise<Attempt[]>;
+  graph(options?: Options): Promise<Graph>;
   why(options?: Options): Promise<Why>;
   cancel(options?: CancelOptions): Promise<CancelAnswer>;
   submit(options?: Options): Promise<Moved>;

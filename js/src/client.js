@@ -6,6 +6,7 @@ import { Feeds } from "./feeds.js";
 import { Following } from "./following.js";
 import { Http } from "./http.js";
 import { JobHandle } from "./job.js";
+import { Live } from "./live.js";
 import { Surroundings } from "./surroundings.js";
 import { systemTimers } from "./waiting.js";
 
@@ -19,6 +20,8 @@ const quietConsole = {
 };
 
 export class Windlass extends Surroundings {
+  #context;
+  #keep;
   #following;
 
   /** @param {types.WindlassOptions} [options] */
@@ -35,8 +38,9 @@ export class Windlass extends Surroundings {
     });
     super(http);
     const silence = 2.5 * (options.keepalive ?? KEEPALIVE);
-    const context = { http, timers, log, backoff, silence };
-    this.#following = new Following(context, new Feeds(context, keep));
+    this.#context = { http, timers, log, backoff, silence };
+    this.#keep = keep;
+    this.#following = new Following(this.#context, new Feeds(this.#context, keep));
   }
 
   /**
@@ -94,6 +98,15 @@ export class Windlass extends Surroundings {
   }
 
   /**
+   * @param {types.Filter} [filter]
+   * @param {types.Options} [options]
+   * @returns {Promise<types.Count>}
+   */
+  count(filter = {}, options = {}) {
+    return this.http.request("GET", "/api/jobs/count", { query: filter, ...options });
+  }
+
+  /**
    * @param {types.Action} action
    * @param {types.Options} [options]
    * @returns {Promise<types.ActionAnswer>}
@@ -123,6 +136,15 @@ export class Windlass extends Surroundings {
    */
   async attempts(id, options = {}) {
     return (await this.http.request("GET", `${of(id)}/attempts`, options)).attempts;
+  }
+
+  /**
+   * @param {string} id
+   * @param {types.Options} [options]
+   * @returns {Promise<types.Graph>}
+   */
+  graph(id, options = {}) {
+    return this.http.request("GET", `${of(id)}/graph`, options);
   }
 
   /**
@@ -213,6 +235,21 @@ export class Windlass extends Surroundings {
    */
   watch(filter, callback, options) {
     return this.#following.watch(filter, callback, options);
+  }
+
+  /** @returns {types.Live} */
+  live() {
+    return new Live(this.#context, this.#keep);
+  }
+
+  /**
+   * @param {string} method
+   * @param {string} path
+   * @param {types.Asked} [asked]
+   * @returns {Promise<any>}
+   */
+  request(method, path, asked) {
+    return this.http.request(method, path, asked);
   }
 
   /**

@@ -1,17 +1,22 @@
 /**
- * Following jobs: one connection for each, however many listen to it on this page.
+ * Following jobs: each comes once, however many listen to it on this page, by a connection of its
+ * own or with others.
  *
  * Each who listens has a cursor of their own on what the connection brought. Who comes late, or is
- * slow, and asks for more than is kept, reads pages of JSON until they have caught up.
+ * slow, and asks for more than is kept, reads pages of JSON until they have caught up. Who gave a
+ * cursor that the server does not know is told so, alone: the others go on from their own.
  */
 
-/** @import { ConnectionState, JobEvent, SseMessage } from "../windlass.js" */
+/** @import { ConnectionState, JobEvent, Log } from "../windlass.js" */
 /** @import { Context, Verdict } from "./stream.js" */
 
 import { WindlassError } from "./errors.js";
 import { eventOf, eventOfView, seqOf } from "./event.js";
 import { JobLog, isNext } from "./job-log.js";
 import { keepOpen } from "./stream.js";
+import { Bell } from "./waiting.js";
+
+const WRONG_CURSOR = 422;
 
 /**
  * @typedef {object} Listening
@@ -20,8 +25,14 @@ import { keepOpen } from "./stream.js";
  * @property {(state: ConnectionState) => void} [onConnection]
  */
 
-/** The connection of one job, and who waits for it. */
-class Feed {
+/**
+ * Feeds what happens to a feed's job, until its last event; its signal ends it before.
+ *
+ * @typedef {(feed: Feed, signal: AbortSignal) => Promise<void>} Bring
+ */
+
+/** What comes of one job, and who waits for it. */
+export class Feed {
   readers = 0;
   ended = false;
   /** @type {unknown} */
@@ -30,87 +41,101 @@ class Feed {
   state = null;
   /** @type {Set<(state: ConnectionState) => void>} */
   watchers = new Set();
-  /** @type {Set<() => void>} */
-  #waiting = new Set();
+  #news = new Bell();
   #closing = new AbortController();
 
   /**
-   * @param {Context} context
    * @param {string} id
    * @param {JobLog} log
    */
-  constructor(context, id, log) {
-    this.context = context;
+  constructor(id, log) {
     this.id = id;
     this.log = log;
   }
 
-  /** Returns when it has ended, for whatever reason. */
-  async run() {
-    /** @type {import("./stream.js").Purpose} */
-    const purpose = {
-      where: () => [path(this.id), { lastEventId: this.log.cursor }],
-      take: (message) => this.#take(message),
-      changed: (state) => this.#changed(state),
-    };
+  /**
+   * Returns when it has ended, for whatever reason.
+   *
+   * @param {Bring} bring
+   */
+  async run(bring) {
     try {
-      await keepOpen(this.context, purpose, this.#closing.signal);
+      await bring(this, this.#closing.signal);
       this.ended = true;
     } catch (error) {
       this.error = error;
     }
-    this.#wake();
+    this.#news.ring();
   }
 
   /**
-   * @param {SseMessage} message
+   * @param {JobEvent} event
+   * @param {Log} log
    * @returns {Verdict}
    */
-  #take(message) {
-    const event = eventOf(this.id, message);
-    if (!isNext(event, this.log.last, this.context.log)) return "ignored";
+  take(event, log) {
+    if (!isNext(event, this.log.last, log)) return "ignored";
     this.log.add(event);
-    this.#wake();
+    this.#news.ring();
     return event.final ? "ended" : "taken";
   }
 
   /** @param {ConnectionState} state */
-  #changed(state) {
+  changed(state) {
     this.state = state;
     for (const watcher of this.watchers) watcher(state);
-  }
-
-  #wake() {
-    for (const wake of this.#waiting) wake();
-    this.#waiting.clear();
   }
 
   /**
    * Returns when something has changed.
    *
    * @param {AbortSignal} signal
-   * @returns {Promise<void>}
    */
   news(signal) {
-    return new Promise((resolve, reject) => {
-      const wake = () => {
-        signal.removeEventListener("abort", stop);
-        resolve();
-      };
-      const stop = () => {
-        this.#waiting.delete(wake);
-        reject(signal.reason);
-      };
-      this.#waiting.add(wake);
-      signal.addEventListener("abort", stop, { once: true });
-      if (signal.aborted) stop();
-    });
+    return this.#news.heard(signal);
   }
 
-  close() {
-    this.#closing.abort();
+  /**
+   * Whether it failed by a cursor that the server does not know, and that is not this one's.
+   *
+   * @param {number} seen
+   */
+  failedByAnother(seen) {
+    const wrong = this.error instanceof WindlassError && this.error.status === WRONG_CURSOR;
+    return wrong && seen !== this.log.last;
+  }
+
+  /** @param {((state: ConnectionState) => void) | undefined} watcher */
+  enter(watcher) {
+    this.readers += 1;
+    if (watcher === undefined) return;
+    this.watchers.add(watcher);
+    if (this.state !== null) watcher(this.state);
+  }
+
+  /** @param {((state: ConnectionState) => void) | undefined} watcher */
+  leave(watcher) {
+    if (watcher !== undefined) this.watchers.delete(watcher);
+    this.readers -= 1;
+    if (this.readers === 0) this.#closing.abort();
   }
 }
+
+/**
+ * On a connection of its own.
+ *
+ * @param {Context} context
+ * @returns {Bring}
+ */
+export const alone = (context) => (feed, signal) => {
+  /** @type {import("./stream.js").Purpose} */
+  const purpose = {
+    where: () => [path(feed.id), { lastEventId: feed.log.cursor }],
+    take: (message) => feed.take(eventOf(feed.id, message), context.log),
+    changed: (state) => feed.changed(state),
+  };
+  return keepOpen(context, purpose, signal);
+};
 
 export class Feeds {
   /** @type {Map<string, Feed>} */
@@ -119,10 +144,12 @@ export class Feeds {
   /**
    * @param {Context} context
    * @param {number} keep events of each job that late listeners find here
+   * @param {Bring} [bring]
    */
-  constructor(context, keep) {
+  constructor(context, keep, bring = alone(context)) {
     this.context = context;
     this.keep = keep;
+    this.bring = bring;
   }
 
   /**
@@ -135,14 +162,10 @@ export class Feeds {
   async *events(id, { after = 0, signal = new AbortController().signal, onConnection } = {}) {
     let seen = seqOf(after);
     signal.throwIfAborted();
-    const feed = this.#join(id, after);
-    if (onConnection !== undefined) {
-      feed.watchers.add(onConnection);
-      if (feed.state !== null) onConnection(feed.state);
-    }
+    let feed = this.#join(id, after, onConnection);
     try {
       for (;;) {
-        const events = feed.log.after(seen) ?? (await this.#page(id, seen, signal));
+        const events = feed.log.after(seen) ?? (await this.#page(feed, seen, signal));
         for (const event of events) {
           if (event.seq <= seen) continue;
           seen = event.seq;
@@ -151,50 +174,56 @@ export class Feeds {
           if (event.final) return;
         }
         if (events.length > 0) continue;
+        if (feed.failedByAnother(seen)) {
+          this.#leave(feed, onConnection);
+          feed = this.#join(id, seen, onConnection);
+          continue;
+        }
         if (feed.error !== null) throw feed.error;
         if (feed.ended) return;
         await feed.news(signal);
       }
     } finally {
-      if (onConnection !== undefined) feed.watchers.delete(onConnection);
-      this.#leave(feed);
+      this.#leave(feed, onConnection);
     }
   }
 
   /**
    * @param {string} id
    * @param {string | number} after
+   * @param {((state: ConnectionState) => void) | undefined} watcher
    */
-  #join(id, after) {
+  #join(id, after, watcher) {
     let feed = this.#feeds.get(id);
     if (feed === undefined || feed.error !== null) {
-      feed = new Feed(this.context, id, new JobLog(after, this.keep));
+      feed = new Feed(id, new JobLog(after, this.keep));
       this.#feeds.set(id, feed);
-      void feed.run();
+      void feed.run(this.bring);
     }
-    feed.readers += 1;
+    feed.enter(watcher);
     return feed;
   }
 
-  /** @param {Feed} feed */
-  #leave(feed) {
-    feed.readers -= 1;
-    if (feed.readers > 0) return;
-    feed.close();
-    if (this.#feeds.get(feed.id) === feed) this.#feeds.delete(feed.id);
+  /**
+   * @param {Feed} feed
+   * @param {((state: ConnectionState) => void) | undefined} watcher
+   */
+  #leave(feed, watcher) {
+    feed.leave(watcher);
+    if (feed.readers === 0 && this.#feeds.get(feed.id) === feed) this.#feeds.delete(feed.id);
   }
 
   /**
-   * @param {string} id
+   * @param {Feed} feed
    * @param {number} seen
    * @param {AbortSignal} signal
    */
-  async #page(id, seen, signal) {
+  async #page({ id, log }, seen, signal) {
     const page = await this.context.http.request("GET", path(id), {
-      query: { lastEventId: seen, limit: 100 },
+      query: { lastEventId: seen, limit: 500 },
       signal,
     });
-    if (page.events.length > 0) return page.events.map(eventOfView);
+    if (page.events.length > 0 || !log.begun) return page.events.map(eventOfView);
     const detail = `job ${id} has no events after ${seen}, though later ones were told`;
     throw new WindlassError({ detail, code: "gap", permanent: true });
   }

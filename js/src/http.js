@@ -143,7 +143,7 @@ export class Http {
 }
 
 /** @param {Query} [query] */
-function queryText(query = {}) {
+export function queryText(query = {}) {
   const found = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) {
     for (const one of Array.isArray(value) ? value : [value]) {

@@ -37,10 +37,13 @@ export class JobLog {
     /** Events beyond this one are kept. */
     this.floor = this.last;
     this.room = room;
+    /** Whether an event came; before that, nobody knows whether there is one at the cursor. */
+    this.begun = false;
   }
 
   /** @param {JobEvent} event */
   add(event) {
+    this.begun = true;
     this.last = event.seq;
     this.cursor = event.id;
     this.#kept.push(event);

@@ -27,6 +27,11 @@ export class JobHandle {
   }
 
   /** @param {Options} [options] */
+  graph(options) {
+    return this.#client.graph(this.id, options);
+  }
+
+  /** @param {Options} [options] */
   why(options) {
     return this.#client.why(this.id, options);
   }

@@ -80,7 +80,7 @@ export async function watch(context, filter, callback, options, signal) {
  */
 function isNews(said, known) {
   if (known === undefined || said.state === null) return true;
-  return said.seq > known.seq;
+  return said.seq > known.seq || said.listed !== known.listed;
 }
 
 /**

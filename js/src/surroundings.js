@@ -52,13 +52,66 @@ export class Surroundings {
   }
 
   /**
+   * @param {{ since?: string | Date, limit?: number }} [asked]
+   * @param {types.Options} [options]
+   * @returns {Promise<types.Failures>}
+   */
+  failures({ since, limit } = {}, options = {}) {
+    return this.http.request("GET", "/api/failures", { query: { since, limit }, ...options });
+  }
+
+  /**
+   * @param {{ limit?: number, cursor?: string | null }} [asked]
+   * @param {types.Options} [options]
+   * @returns {Promise<types.FlowPage>}
+   */
+  flows({ limit, cursor } = {}, options = {}) {
+    return this.http.request("GET", "/api/flows", { query: { limit, cursor }, ...options });
+  }
+
+  /**
    * @param {string} id
    * @param {types.Options & { limit?: number }} [options]
    * @returns {Promise<types.Flow>}
    */
   flow(id, { limit, signal } = {}) {
     const asked = { query: { limit }, signal };
-    return this.http.request("GET", `/api/flows/${encodeURIComponent(id)}`, asked);
+    return this.http.request("GET", flow(id), asked);
+  }
+
+  /**
+   * @param {string} id
+   * @param {types.CancelOptions} [options]
+   * @returns {Promise<types.FlowActed>}
+   */
+  cancelFlow(id, { reason, signal } = {}) {
+    return this.http.request("POST", `${flow(id)}/cancel`, { body: { reason }, repeat: true, signal });
+  }
+
+  /**
+   * @param {string} id
+   * @param {types.Options} [options]
+   * @returns {Promise<types.FlowActed>}
+   */
+  retryFlow(id, options = {}) {
+    return this.http.request("POST", `${flow(id)}/retry`, options);
+  }
+
+  /**
+   * @param {string} id
+   * @param {types.Options} [options]
+   * @returns {Promise<types.FlowActed>}
+   */
+  resumeFlow(id, options = {}) {
+    return this.http.request("POST", `${flow(id)}/resume`, options);
+  }
+
+  /**
+   * @param {types.Options} [options]
+   * @returns {Promise<types.Limit[]>}
+   */
+  async limits(options) {
+    return (await this.http.request("GET", "/api/limits", options)).limits;
   }
 
   /**
@@ -66,8 +119,9 @@ export class Surroundings {
    * @param {types.Options} [options]
    * @returns {Promise<types.Stats>}
    */
-  stats({ since, until, step } = {}, options = {}) {
-    return this.http.request("GET", "/api/stats", { query: { since, until, step }, ...options });
+  stats({ since, until, step, by } = {}, options = {}) {
+    const query = { since, until, step, by };
+    return this.http.request("GET", "/api/stats", { query, ...options });
   }
 
   /**
@@ -133,5 +187,6 @@ export class Surroundings {
   }
 }
 
+const flow = (/** @type {string} */ id) => `/api/flows/${encodeURIComponent(id)}`;
 const queue = (/** @type {string} */ name) => `/api/queues/${encodeURIComponent(name)}`;
 const schedule = (/** @type {string} */ name) => `/api/schedules/${encodeURIComponent(name)}`;

@@ -63,6 +63,39 @@ export function tied(signal) {
   return { controller, release: () => signal?.removeEventListener("abort", abort) };
 }
 
+/** Rings for all who wait for it. */
+export class Bell {
+  /** @type {Set<() => void>} */
+  #waiting = new Set();
+
+  ring() {
+    for (const wake of this.#waiting) wake();
+    this.#waiting.clear();
+  }
+
+  /**
+   * Returns when it rings.
+   *
+   * @param {AbortSignal} signal
+   * @returns {Promise<void>}
+   */
+  heard(signal) {
+    return new Promise((resolve, reject) => {
+      const wake = () => {
+        signal.removeEventListener("abort", stop);
+        resolve();
+      };
+      const stop = () => {
+        this.#waiting.delete(wake);
+        reject(signal.reason);
+      };
+      this.#waiting.add(wake);
+      signal.addEventListener("abort", stop, { once: true });
+      if (signal.aborted) stop();
+    });
+  }
+}
+
 /** Barks once, when it was not patted for so long. */
 export class Watchdog {
   /**

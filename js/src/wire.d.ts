@@ -70,7 +70,10 @@ export interface Filter {
   tag?: string | string[];
   owner?: string;
   team?: string;
+  /** The code of its error, whole. */
   error?: string;
+  /** Part of its task, a tag, or its error's code, type or message, in capitals or not. */
+  text?: string;
   worker?: string;
   requestId?: string;
   uniqueKey?: string;
@@ -88,6 +91,8 @@ export type ListFilter = Omit<Filter, "cursor">;
 /** As in JSON: what may be several is a list. */
 export interface ActionFilter
   extends Omit<Filter, "state" | "queue" | "task" | "tag" | "cursor"> {
+  /** Of these jobs only, at most 200 of them. */
+  id?: string[];
   state?: State[];
   queue?: string[];
   task?: string[];
@@ -99,6 +104,12 @@ export interface Action {
   filter: ActionFilter;
   reason?: string;
   cursor?: string | null;
+}
+
+export interface Count {
+  count: number;
+  /** There are at least so many. */
+  capped: boolean;
 }
 
 export interface ActionAnswer {
@@ -142,6 +153,17 @@ export interface JobSummary {
   dueAt: string | null;
   expiresAt: string | null;
   seq: number;
+}
+
+/** A job and those that it waits or waited for. */
+export interface JobNode extends JobSummary {
+  dependsOn: string[];
+}
+
+/** The nearest jobs first, and which of these each depends on; if `capped`, there are more. */
+export interface Graph {
+  jobs: JobNode[];
+  capped: boolean;
 }
 
 export interface Job extends JobSummary {
@@ -261,6 +283,7 @@ export interface Worker {
 
 export interface Task {
   name: string;
+  about: string;
   aliases: string[];
   queue: string;
   priority: number;
@@ -271,19 +294,82 @@ export interface Task {
   result: Record<string, any>;
 }
 
-export interface Flow {
+export interface FlowSummary {
   id: string;
   state: State;
   percent: number;
   counts: Partial<Record<State, number>>;
+  /** All of it is of the newest 1,000 jobs. */
+  capped: boolean;
   createdAt: string;
   endedAt: string | null;
-  jobs: (JobSummary & { dependsOn: string[] })[];
+}
+
+export interface FlowPage {
+  flows: FlowSummary[];
+  cursor: string | null;
+}
+
+export interface Flow extends FlowSummary {
+  jobs: JobNode[];
+  /** A job of these depends on more than the first 20, which `dependsOn` names. */
+  moreParents: boolean;
+}
+
+export interface LimitFacts {
+  concurrency: number | null;
+  starts: number | null;
+  /** Seconds. */
+  period: number | null;
+}
+
+export interface Limit {
+  /** `queue:…`, `task:…`, or `key:…` for each key of a task. */
+  name: string;
+  limit: LimitFacts;
+  declared: LimitFacts | null;
+  given: LimitFacts | null;
+  /** Jobs in line or running; null for a limit per key. */
+  holding: number | null;
+  waiting: number | null;
+  /** At least so many wait. */
+  capped: boolean;
+}
+
+/** Jobs of one task that failed alike; type, message and job are those of the last. */
+export interface FailureGroup {
+  task: string;
+  code: string;
+  type: string | null;
+  /** Its first line. */
+  message: string | null;
+  count: number;
+  firstAt: string;
+  lastAt: string;
+  jobId: string;
+}
+
+export interface Failures {
+  since: string;
+  groups: FailureGroup[];
+  /** So many jobs were grouped; if it is `capped`, more had failed. */
+  lookedAt: number;
+  capped: boolean;
+}
+
+export interface FlowActed {
+  id: string;
+  /** How many of its jobs that concerned. */
+  jobs: number;
 }
 
 export interface Schedule {
   name: string;
   task: string;
+  queue: string;
+  arguments: any;
+  /** The arguments were written with a key that the server does not hold. */
+  sealed: boolean;
   cron: string | null;
   every: number | null;
   tz: string;
@@ -291,13 +377,19 @@ export interface Schedule {
   paused: boolean;
   declared: boolean;
   lastTick: string | null;
+  /** Null if that job is gone. */
+  lastJobId: string | null;
   nextTick: string | null;
+  /** Five; none while it is paused. */
+  nextTicks: string[];
 }
 
 export interface StatsAsked {
   since?: string | Date;
   until?: string | Date;
   step?: number;
+  /** Sum up all tasks of a queue, all queues of a task, or all of both. */
+  by?: "queue" | "task" | "none";
 }
 
 export interface Stats {
@@ -306,8 +398,9 @@ export interface Stats {
   step: number;
   lines: {
     at: string;
-    queue: string;
-    task: string;
+    /** Null stands for all. */
+    queue: string | null;
+    task: string | null;
     outcome: State;
     count: number;
     meanWait: number;
@@ -325,6 +418,8 @@ export interface Snapshot {
   queue: string;
   stage: string | null;
   phase: string | null;
+  /** False when it has left the list; if it did while the line was broken, the rest is of before. */
+  listed: boolean;
 }
 
 /** The server's problem+json. */

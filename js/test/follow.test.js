@@ -68,6 +68,28 @@ test("who begins further on than the connection waits for what they do not have"
   assert.deepEqual([whole.seqs, rest.seqs], [[1, 2, 3], [3]]);
 });
 
+test("a cursor that the server does not know fails nobody but its owner", async () => {
+  const { client, server, clock } = setUp();
+  server.keep(2);
+  const [wrong, same, wild, whole, rest] = [ears(), ears(), ears(), ears(), ears()];
+  client.follow(JOB, { ...wrong, after: 99 });
+  client.follow(JOB, { ...wild, after: 77 });
+  client.follow(JOB, whole);
+  client.follow(JOB, { ...rest, after: "1002-2" });
+  client.follow(JOB, { ...same, after: "1099-99" });
+  await clock.pass(0);
+  for (const one of [wrong, same, wild]) {
+    assert.deepEqual([one.errors.map((error) => error.status), one.seqs], [[422], []]);
+  }
+  server.line.send(said(3), done(4));
+  await clock.pass(0);
+  assert.deepEqual([whole.errors, rest.errors], [[], []]);
+  assert.deepEqual([whole.seqs, rest.seqs], [[1, 2, 3, 4], [3, 4]]);
+  assert.deepEqual([whole.ends.length, rest.ends.length], [1, 1]);
+  assert.deepEqual([whole.connections.at(-1), rest.connections.at(-1)], ["open", "open"]);
+  assert.equal(server.lines.length, 1, "those that are left share a connection");
+});
+
 test("one who is slow holds nobody up, and misses nothing", async () => {
   const { client, server, clock } = setUp({ keep: 3 });
   const quick = ears();

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from fastapi import FastAPI, Response
 from fastapi.staticfiles import StaticFiles
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tests.js.conftest import log_of, make
 from tests.js.proxy import Proxy
 from tests.server.conftest import Served, enqueue, exists, serving, until, wait_for
+from tests.server.meddling import Meddled, disorder, lie
 
 from windlass.server.javascript import folder
 
@@ -28,67 +28,6 @@ pytestmark = pytest.mark.skipif(
     CHROMIUM is None, reason="there is no Chromium; on Debian: apt-get install chromium"
 )
 LISTENERS = 10
-
-
-Meddle = Callable[[Message], list[Message]]
-
-
-def disorder() -> Meddle:
-    """Each third event comes before the one that it follows, and every event comes twice."""
-    held: list[Message] = []
-    count = 0
-
-    def meddle(message: Message) -> list[Message]:
-        nonlocal count
-        if not message.get("body", b"").startswith(b"id:"):
-            return [*taken(held), message]
-        count += 1
-        if count % 3 == 2:
-            held.append(message)
-            return []
-        return [message, message, *taken(held)]
-
-    return meddle
-
-
-def taken(held: list[Message]) -> list[Message]:
-    found, held[:] = held * 2, []
-    return found
-
-
-def apart(message: Message) -> list[Message]:
-    """Events that come together, one by one."""
-    events = [event + b"\n\n" for event in message.get("body", b"").split(b"\n\n") if event]
-    if len(events) < 2:
-        return [message]
-    more = [{**message, "body": event, "more_body": True} for event in events]
-    return [*more[:-1], {**message, "body": events[-1]}]
-
-
-def lie() -> Meddle:
-    """The job was at 40 %, then it says 15."""
-    told, lied = b'"progressPct":60', b'"progressPct":15'
-    return lambda message: [
-        {**message, "body": message["body"].replace(told, lied)} if "body" in message else message
-    ]
-
-
-class Meddled:
-    """The server, with somebody in between who meddles with its streams."""
-
-    def __init__(self, app: ASGIApp, make: Callable[[], Meddle]) -> None:
-        self._app = app
-        self._make = make
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        meddle = self._make()
-
-        async def pass_on(message: Message) -> None:
-            for part in apart(message):
-                for one in meddle(part):
-                    await send(one)
-
-        await self._app(scope, receive, pass_on)
 
 
 class Strict(StaticFiles):

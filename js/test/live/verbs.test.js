@@ -39,7 +39,7 @@ test("a batch is answered one by one", async () => {
 test("what is wrong is named by its field", async () => {
   const error = await client.enqueue("add", { a: "x" }).catch((reason) => reason);
   assert.ok(error instanceof WindlassError);
-  assert.deepEqual([error.status, error.fields[0].field], [422, "arguments"]);
+  assert.deepEqual([error.status, error.fields[0].field], [422, "arguments.a"]);
   assert.equal((await client.get(NOBODYS).catch((reason) => reason)).status, 404);
 });
 
@@ -52,6 +52,8 @@ test("a list is read over its pages", async () => {
   assert.deepEqual(found, made.reverse());
   const page = await client.page({ tag: "listed", limit: 2 });
   assert.equal(page.jobs.length, 2);
+  assert.deepEqual(await client.count({ text: "LISTE" }), { count: 5, capped: false });
+  assert.equal((await client.page({ text: "isted", limit: 3 })).jobs.length, 3);
   const filter = { tag: ["listed"] };
   const answer = await client.actions({ action: "cancel", filter, reason: "x" });
   assert.deepEqual([answer.matched, answer.done, answer.refused], [5, 5, []]);
@@ -78,6 +80,9 @@ test("a failed job is resumed", async () => {
   const failed = await client.wait(job.id);
   assert.deepEqual([failed.state, failed.canResume], ["failed", true]);
   assert.equal((await client.resume(job.id)).retryOf, job.id);
+  const { groups, capped } = await client.failures({ since: new Date(Date.now() - 3_600_000) });
+  const group = groups.find((one) => one.task === "stepped");
+  assert.deepEqual([group?.type, group?.message, capped], ["RuntimeError", "not mended", false]);
 });
 
 test("what surrounds jobs is told", async () => {
@@ -113,4 +118,23 @@ test("without a key, or with a wrong one, streams and requests are refused for g
   }
   const missing = await client.events(NOBODYS).next().catch((reason) => reason);
   assert.equal(missing.status, 404);
+});
+
+test("a graph shows the jobs around a job", async () => {
+  const parent = await client.enqueue("add", { a: 1 }, { hold: true });
+  const child = await client.enqueue("add", { a: 1 }, { dependsOn: [parent.id] });
+  const { jobs, capped } = await client.job(parent.id).graph();
+  const told = jobs.map((job) => [job.id, job.dependsOn]);
+  assert.deepEqual(told, [[parent.id, []], [child.id, [parent.id]]]);
+  assert.equal(capped, false);
+});
+
+test("limits are told, and numbers are summed up", async () => {
+  assert.deepEqual(await client.limits(), []);
+  const { lines } = await client.stats({ by: "none", step: 3600 });
+  assert.ok(lines.length > 0 && lines.every((line) => line.queue === null && line.task === null));
+});
+
+test("flows are listed", async () => {
+  assert.deepEqual(await client.flows({ limit: 5, cursor: null }), { flows: [], cursor: null });
 });

@@ -20,6 +20,11 @@ export class VirtualClock {
 
   clearTimeout = (/** @type {any} */ timer) => void this.#timers.delete(timer);
 
+  /** How many timers are set. */
+  get waiting() {
+    return this.#timers.size;
+  }
+
   /** @param {number} ms */
   async pass(ms) {
     const end = this.#now + ms;

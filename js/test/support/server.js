@@ -1,5 +1,6 @@
 /** A server that does what a test says: each request is answered by the next of its answers. */
 
+import { seqOf } from "../../src/event.js";
 import { Windlass } from "../../windlass.js";
 import { VirtualClock } from "./clock.js";
 
@@ -32,6 +33,8 @@ export class Server {
   calls = [];
   /** @type {((call: any) => Response | Promise<Response>)[]} */
   answers = [];
+  /** @type {((call: any) => Response) | null} */
+  always = null;
   /** @type {Line[]} */
   lines = [];
 
@@ -40,11 +43,11 @@ export class Server {
     const call = { method: init.method, url: new URL(input), headers: init.headers, body, init };
     this.calls.push(call);
     init.signal?.throwIfAborted();
-    const answer = this.answers.shift() ?? (() => this.#stream(init.signal));
+    const answer = this.always ?? this.answers.shift() ?? (() => this.stream(init.signal));
     return answer(call);
   };
 
-  #stream(signal) {
+  stream(signal) {
     const line = new Line(signal);
     this.lines.push(line);
     return new Response(line.body, { headers: { "content-type": "text/event-stream" } });
@@ -68,6 +71,18 @@ export class Server {
     const told = { type: "urn:x", title: "No", status, detail: "not so", code: "x", advice: "y" };
     const init = answer(status, "application/problem+json", headers);
     this.answers.push(() => new Response(JSON.stringify({ ...told, ...more }), init));
+  }
+
+  /** From now on, behave like a server whose job has so many events, and lives. */
+  keep(count) {
+    this.always = (call) => {
+      const after = seqOf(call.url.searchParams.get("lastEventId") ?? 0);
+      if (after > count) return new Response("{}", answer(422, "application/problem+json"));
+      if (call.headers.Accept === "text/event-stream") return this.stream(call.init.signal);
+      const events = Array.from({ length: count - after }, (_, place) => view(after + place + 1));
+      const page = { events, cursor: events.at(-1)?.id ?? null, ended: false };
+      return new Response(JSON.stringify(page), answer(200, "application/json"));
+    };
   }
 
   empty() {
