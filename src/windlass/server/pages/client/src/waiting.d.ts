@@ -1,0 +1,3 @@
+/** As for windlass.d.ts. */
+
+export * from "../../../../../../js/src/waiting.js";

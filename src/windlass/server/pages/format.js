@@ -1,0 +1,79 @@
+/** Numbers, times and names as people read them. */
+
+const numbers = new Intl.NumberFormat("en");
+const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+const clock = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
+const calendar = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+const today = new Intl.DateTimeFormat("sv"); // 2026-01-31
+
+/** @param {number} value */
+export const number = (value) => numbers.format(value);
+
+/** @param {number} value */
+export const short = (value) => (value < 10_000 ? numbers.format(value) : compact.format(value));
+
+/**
+ * A length of time: 850 ms, 4.2 s, 3 m 20 s, 2 h 5 m, 3 d 4 h.
+ *
+ * @param {number} seconds
+ */
+export function span(seconds) {
+  if (!Number.isFinite(seconds)) return "–";
+  if (seconds < 0.0005) return "0 s";
+  if (seconds < 0.9995) return `${Math.round(seconds * 1000)} ms`;
+  if (seconds < 10) return `${seconds.toFixed(1)} s`;
+  if (seconds < 60) return `${Math.floor(seconds)} s`;
+  const parts = /** @type {const} */ ([
+    [86_400, "d", 3600, "h"],
+    [3600, "h", 60, "m"],
+    [60, "m", 1, "s"],
+  ]);
+  const [unit, name, lesser, lesserName] =
+    parts.find(([size]) => seconds >= size) ?? parts[parts.length - 1];
+  const rest = Math.floor((seconds % unit) / lesser);
+  return `${Math.floor(seconds / unit)} ${name}${rest ? ` ${rest} ${lesserName}` : ""}`;
+}
+
+/** @param {string | number | Date} from @param {string | number | Date} [until] */
+export const since = (from, until = Date.now()) =>
+  Math.max(0, (new Date(until).getTime() - new Date(from).getTime()) / 1000);
+
+/** @param {string | Date} time */
+export function ago(time) {
+  const seconds = (Date.now() - new Date(time).getTime()) / 1000;
+  if (Math.abs(seconds) < 2) return "now";
+  const text = coarse(Math.abs(seconds));
+  return seconds > 0 ? `${text} ago` : `in ${text}`;
+}
+
+/** @param {number} seconds */
+function coarse(seconds) {
+  if (seconds < 60) return `${Math.floor(seconds)} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} m`;
+  if (seconds < 86_400) return `${Math.floor(seconds / 3600)} h`;
+  return `${Math.floor(seconds / 86_400)} d`;
+}
+
+/** The whole of it. @param {string | Date} time */
+export const moment = (time) => calendar.format(new Date(time));
+
+/** Without the day, if it is today's. @param {string | Date} time */
+export function at(time) {
+  const given = new Date(time);
+  return today.format(given) === today.format(new Date()) ? clock.format(given) : moment(given);
+}
+
+/** The part of an id that tells it from others: ids begin with the time. @param {string} id */
+export const brief = (id) => `…${id.slice(-8)}`;
+
+/** @param {number} count @param {string} one @param {string} [many] */
+export const plural = (count, one, many = `${one}s`) =>
+  `${number(count)} ${count === 1 ? one : many}`;
+
+/** @param {number} bytes */
+export function size(bytes) {
+  if (bytes < 1024) return `${bytes} B`;
+  if (bytes < 1024 ** 2) return `${(bytes / 1024).toFixed(1)} KiB`;
+  if (bytes < 1024 ** 3) return `${(bytes / 1024 ** 2).toFixed(1)} MiB`;
+  return `${(bytes / 1024 ** 3).toFixed(1)} GiB`;
+}

@@ -1,0 +1,169 @@
+/** What each attempt did and when, from the events: for the timeline. */
+
+/** @import { Attempt, JobEvent } from "../client/windlass.js" */
+
+const MOST = 200; // stages, and steps, of one attempt
+
+/** @typedef {{ name: string, from: number, until: number | null }} Stretch */
+
+/**
+ * @typedef {object} Run
+ * @property {number} number
+ * @property {number | null} queued
+ * @property {number} from
+ * @property {number | null} until
+ * @property {string | null} worker
+ * @property {string | null} outcome
+ * @property {string | null} error
+ * @property {Stretch[]} stages
+ * @property {Stretch[]} steps
+ */
+
+const OUTCOMES = /** @type {Record<string, string>} */ ({
+  "job-completed": "succeed",
+  "job-failed": "fail",
+  "job-cancelled": "cancel",
+});
+
+export class Past {
+  /** @type {Map<number, Run>} */
+  runs = new Map();
+  /** @type {number | null} */
+  #queued = null;
+  /** @type {Run | null} */
+  #run = null;
+
+  /** @param {JobEvent} event */
+  add({ type, data, at, final }) {
+    const time = at.getTime();
+    if (type === "job-status" && data.status === "queued") this.#queued = time;
+    if (type === "job-status" && data.status === "running") this.#begin(data, time);
+    else if (type === "job-status" && data.status === "retrying")
+      this.#end(data.outcome, data, time);
+    else if (final) this.#end(OUTCOMES[type], data, time);
+    else if (type === "step-progress" && this.#run) this.#progress(this.#run, data, time);
+    else if (type === "step-status" && this.#run) this.#step(this.#run, data, time);
+  }
+
+  /**
+   * All attempts, with what the server knows of them and the events do not tell.
+   *
+   * @param {Attempt[]} known
+   * @returns {Run[]}
+   */
+  with(known) {
+    const runs = new Map(known.map((one) => [one.number, told(one)]));
+    for (const [number, run] of this.runs) {
+      const one = runs.get(number);
+      runs.set(number, one === undefined ? run : { ...one, ...merged(one, run) });
+    }
+    return [...runs.values()].sort((one, other) => one.number - other.number);
+  }
+
+  /**
+   * @param {Record<string, any>} data
+   * @param {number} from
+   */
+  #begin(data, from) {
+    this.#run = {
+      number: Number(data.attempt) || 0,
+      queued: this.#queued,
+      from,
+      until: null,
+      worker: data.worker ?? null,
+      outcome: null,
+      error: null,
+      stages: [],
+      steps: [],
+    };
+    this.runs.set(this.#run.number, this.#run);
+  }
+
+  /**
+   * @param {string} outcome
+   * @param {Record<string, any>} data
+   * @param {number} at
+   */
+  #end(outcome, data, at) {
+    const run = this.#run;
+    if (run === null) return;
+    const stage = run.stages.at(-1);
+    if (stage !== undefined) stage.until ??= at;
+    run.until = at;
+    run.outcome = outcome;
+    run.error = data.errorMessage ?? null;
+    this.#run = null;
+  }
+
+  /**
+   * @param {Run} run
+   * @param {Record<string, any>} data
+   * @param {number} at
+   */
+  #progress(run, data, at) {
+    const last = run.stages.at(-1);
+    if (typeof data.stage === "string" && last?.name !== data.stage && run.stages.length < MOST) {
+      if (last !== undefined) last.until = at;
+      run.stages.push({ name: data.stage, from: at, until: null });
+    }
+    this.#open(run, data.step, at);
+  }
+
+  /**
+   * A step is heard of when something is said within it.
+   *
+   * @param {Run} run
+   * @param {unknown} name
+   * @param {number} at
+   */
+  #open(run, name, at) {
+    if (typeof name !== "string" || run.steps.length >= MOST) return undefined;
+    const known = run.steps.find((one) => one.name === name && one.until === null);
+    if (known !== undefined) return known;
+    const before = run.steps.at(-1)?.until ?? run.from;
+    const step = { name, from: Math.min(before, at), until: null };
+    run.steps.push(step);
+    return step;
+  }
+
+  /**
+   * @param {Run} run
+   * @param {Record<string, any>} data
+   * @param {number} at
+   */
+  #step(run, data, at) {
+    /** @type {Stretch | undefined} */
+    const step = this.#open(run, data.step, at);
+    if (step !== undefined) step.until = at;
+  }
+}
+
+/**
+ * @param {Attempt} one
+ * @returns {Run}
+ */
+const told = (one) => ({
+  number: one.number,
+  queued: Date.parse(one.queuedAt),
+  from: Date.parse(one.startedAt),
+  until: one.endedAt === null ? null : Date.parse(one.endedAt),
+  worker: one.worker,
+  outcome: one.outcome,
+  error: one.error && (one.error.message ?? one.error.code),
+  stages: [],
+  steps: [],
+});
+
+/**
+ * Events are newer than the answer to a question, and the server knows more.
+ *
+ * @param {Run} known
+ * @param {Run} heard
+ */
+const merged = (known, heard) => ({
+  stages: heard.stages,
+  steps: heard.steps,
+  until: known.until ?? heard.until,
+  outcome: known.outcome ?? heard.outcome,
+  error: known.error ?? heard.error,
+});

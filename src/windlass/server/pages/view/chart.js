@@ -1,0 +1,231 @@
+/** Charts of what happened over time: columns that are stacked, or lines. */
+
+/** @import { Given } from "./dom.js" */
+
+import { at } from "../format.js";
+import { h } from "./dom.js";
+
+/**
+ * @typedef {object} Series
+ * @property {string} name
+ * @property {string} colour the name of one in tokens.css
+ * @property {(number | null)[]} values one for each moment; null is unknown
+ */
+
+/**
+ * @typedef {object} ChartOptions
+ * @property {string} label what it shows, in a few words
+ * @property {number[]} times where each column begins, as milliseconds
+ * @property {Series[]} series
+ * @property {"columns" | "lines"} kind
+ * @property {(value: number) => string} format
+ * @property {(value: number) => number} [round] up to what the scale shows
+ * @property {() => void} changed
+ */
+
+const WIDE = 600;
+const HIGH = 100;
+
+/** A chart remembers which of its moments one points at; all else it is told. */
+export class Chart {
+  /** @type {number | null} */
+  #pointed = null;
+
+  /**
+   * @param {ChartOptions} options
+   * @returns {Given}
+   */
+  draw(options) {
+    const { label, times, series, kind, format } = options;
+    const top = (options.round ?? nice)(highest(series, kind));
+    const pointed = this.#pointed !== null && this.#pointed < times.length ? this.#pointed : null;
+    return h(
+      "figure",
+      { class: "chart" },
+      h("figcaption", null, h("h3", null, label), legend(series, pointed, format)),
+      h(
+        "div",
+        {
+          class: "plot",
+          role: "img",
+          tabindex: 0,
+          "aria-label": described(label, times, series, pointed, format),
+          onpointermove: (/** @type {PointerEvent} */ event) => this.#point(event, options),
+          onpointerleave: () => this.#set(null, options),
+          onblur: () => this.#set(null, options),
+          onkeydown: (/** @type {KeyboardEvent} */ event) => this.#step(event, options),
+        },
+        scale(top, format),
+        h(
+          "svg",
+          { viewBox: `0 0 ${WIDE} ${HIGH}`, preserveAspectRatio: "none", "aria-hidden": "true" },
+          [0, 0.5, 1].map((part) =>
+            h("line", { class: "grid", x1: 0, x2: WIDE, y1: part * HIGH, y2: part * HIGH }),
+          ),
+          pointed !== null && mark(pointed, times.length),
+          kind === "columns"
+            ? columns(series, times.length, top)
+            : lines(series, times.length, top),
+        ),
+      ),
+      axis(times, pointed),
+    );
+  }
+
+  /** @param {PointerEvent} event @param {ChartOptions} options */
+  #point(event, options) {
+    const box = /** @type {Element} */ (event.currentTarget).getBoundingClientRect();
+    const place = Math.floor(((event.clientX - box.left) / box.width) * options.times.length);
+    this.#set(Math.min(Math.max(place, 0), options.times.length - 1), options);
+  }
+
+  /** @param {KeyboardEvent} event @param {ChartOptions} options */
+  #step(event, options) {
+    const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (by === undefined) return;
+    event.preventDefault();
+    const last = options.times.length - 1;
+    this.#set(Math.min(Math.max((this.#pointed ?? last) + by, 0), last), options);
+  }
+
+  /** @param {number | null} place @param {ChartOptions} options */
+  #set(place, options) {
+    if (place === this.#pointed) return;
+    this.#pointed = place;
+    options.changed();
+  }
+}
+
+/** @param {Series[]} series @param {"columns" | "lines"} kind */
+function highest(series, kind) {
+  const all = series.map((one) => one.values.map((value) => value ?? 0));
+  if (kind === "lines") return Math.max(0, ...all.flat());
+  return Math.max(
+    0,
+    ...(all[0] ?? []).map((_, place) => all.reduce((sum, one) => sum + one[place], 0)),
+  );
+}
+
+/** The next round number: 1, 2, 5, 10 … @param {number} value */
+export function nice(value) {
+  if (value <= 0) return 1;
+  const unit = 10 ** Math.floor(Math.log10(value));
+  return /** @type {number} */ ([1, 2, 5, 10].find((step) => step * unit >= value)) * unit;
+}
+
+const LENGTHS = [1, 2, 4, 10, 20, 60, 120, 240, 600, 1200, 3600, 7200, 14_400, 43_200, 86_400];
+
+/** The same for seconds: whole minutes, hours, days. @param {number} seconds */
+export const niceLength = (seconds) =>
+  seconds <= 1
+    ? nice(seconds)
+    : (LENGTHS.find((one) => one >= seconds) ?? nice(seconds / 86_400) * 86_400);
+
+/** @param {Series[]} series @param {number} count @param {number} top */
+function columns(series, count, top) {
+  const wide = WIDE / count;
+  const gap = Math.min(2, wide * 0.2);
+  const below = new Array(count).fill(0);
+  return series.map((one) => {
+    let path = "";
+    for (const [place, value] of one.values.entries()) {
+      if (!value) continue;
+      const height = (value / top) * HIGH;
+      const y = HIGH - below[place] - height;
+      path += `M${place * wide + gap / 2} ${y}h${wide - gap}v${height}h${gap - wide}z`;
+      below[place] += height;
+    }
+    return h("path", { class: "area", d: path, style: { fill: `var(--${one.colour})` } });
+  });
+}
+
+/** @param {Series[]} series @param {number} count @param {number} top */
+function lines(series, count, top) {
+  const wide = WIDE / count;
+  return series.map((one) => {
+    let path = "";
+    let begun = false;
+    for (const [place, value] of one.values.entries()) {
+      if (value === null) {
+        begun = false;
+        continue;
+      }
+      const y = HIGH - (value / top) * HIGH;
+      const x = (place + 0.5) * wide;
+      // A moment between two unknown ones is a short dash: a point would not be seen.
+      path += begun ? `L${x} ${y}` : `M${x - wide / 4} ${y}L${x} ${y}`;
+      begun = true;
+    }
+    return h("path", { class: "curve", d: path, style: { stroke: `var(--${one.colour})` } });
+  });
+}
+
+/** @param {number} place @param {number} count */
+const mark = (place, count) =>
+  h("rect", { class: "mark", x: (place * WIDE) / count, y: 0, width: WIDE / count, height: HIGH });
+
+/** @param {number} top @param {(value: number) => string} format */
+const scale = (top, format) =>
+  h(
+    "div",
+    { class: "scale", "aria-hidden": "true" },
+    h("span", null, format(top)),
+    h("span", null, format(top / 2)),
+  );
+
+/** @param {number[]} times @param {number | null} pointed */
+function axis(times, pointed) {
+  const first = times[0];
+  const shown =
+    pointed === null
+      ? [first, times[Math.floor(times.length / 2)], "now"]
+      : [first, times[pointed], "now"];
+  return h(
+    "div",
+    { class: "axis", "aria-hidden": "true" },
+    shown.map((time) => h("span", null, typeof time === "number" ? clock(time) : time)),
+  );
+}
+
+/** @param {number | undefined} time */
+const clock = (time) => (time === undefined ? "" : at(new Date(time)).replace(/:\d\d(?=\s|$)/, ""));
+
+/**
+ * @param {Series[]} series
+ * @param {number | null} pointed
+ * @param {(value: number) => string} format
+ */
+const legend = (series, pointed, format) =>
+  h(
+    "ul",
+    { class: "legend" },
+    series.map((one) =>
+      h(
+        "li",
+        { key: one.name },
+        h("span", { class: "dot", style: { background: `var(--${one.colour})` } }),
+        one.name,
+        h("strong", null, valueOf(one, pointed, format)),
+      ),
+    ),
+  );
+
+/** @param {Series} one @param {number | null} pointed @param {(value: number) => string} format */
+function valueOf(one, pointed, format) {
+  if (pointed === null) return "";
+  const value = one.values[pointed];
+  return value === null || value === undefined ? "–" : format(value);
+}
+
+/**
+ * @param {string} label
+ * @param {number[]} times
+ * @param {Series[]} series
+ * @param {number | null} pointed
+ * @param {(value: number) => string} format
+ */
+function described(label, times, series, pointed, format) {
+  const place = pointed ?? times.length - 1;
+  const said = series.map((one) => `${one.name} ${valueOf(one, place, format)}`).join(", ");
+  return `${label}. At ${clock(times[place])}: ${said}. Arrow keys move.`;
+}

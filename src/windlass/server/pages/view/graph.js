@@ -1,0 +1,118 @@
+/** Jobs and what they depend on, from left to right, each a link in the colour of its state. */
+
+/** @import { Given } from "./dom.js" */
+/** @import { JobSummary, State } from "../client/windlass.js" */
+/** @import { Placed } from "./layers.js" */
+
+import { brief } from "../format.js";
+import { to } from "../router.js";
+import { h } from "./dom.js";
+import { layered } from "./layers.js";
+import { badge } from "./parts.js";
+
+const WIDTH = 204;
+const HEIGHT = 52;
+const GAP = 56; // between two layers
+const STEP = 64; // from one node to the next below it
+
+/** @typedef {JobSummary & { dependsOn: string[] }} GraphNode */
+
+/**
+ * @param {GraphNode[]} nodes
+ * @param {{ focus?: string }} [options] the job that it is about
+ * @returns {Given}
+ */
+export function graph(nodes, { focus } = {}) {
+  const { placed, layers, widest } = layered(nodes);
+  const states = new Map(nodes.map(({ id, state }) => [id, state]));
+  const width = Math.max(WIDTH, layers * (WIDTH + GAP) - GAP);
+  const height = Math.max(HEIGHT, widest * STEP - (STEP - HEIGHT));
+  return h(
+    "div",
+    { class: "graph", tabindex: 0, role: "region", "aria-label": "Dependency graph" },
+    h(
+      "div",
+      { class: "graph-room", style: { width: `${width}px`, height: `${height}px` } },
+      h(
+        "svg",
+        { class: "edges", viewBox: `0 0 ${width} ${height}`, width, height, "aria-hidden": "true" },
+        nodes.map((node) => edges(node, placed, states)),
+      ),
+      h("ul", null, nodes.map((node) => vertex(node, placed, node.id === focus))),
+    ),
+    h("span", { key: "centre", island: centre }),
+  );
+}
+
+/** @param {Placed} one */
+const corner = ({ layer, place }) => ({ x: layer * (WIDTH + GAP), y: place * STEP });
+
+/**
+ * @param {GraphNode} node
+ * @param {Map<string, Placed>} placed
+ * @param {Map<string, State>} states
+ */
+function edges(node, placed, states) {
+  const end = placed.get(node.id);
+  return node.dependsOn.map((parent) => {
+    const begin = placed.get(parent);
+    if (begin === undefined || end === undefined) return null;
+    const from = corner(begin);
+    const until = corner(end);
+    const [x1, y1] = [from.x + WIDTH, from.y + HEIGHT / 2];
+    const [x2, y2] = [until.x, until.y + HEIGHT / 2];
+    const bend = Math.max(GAP / 2, (x2 - x1) / 2);
+    return h("path", {
+      key: `${parent} ${node.id}`,
+      class: `state-${states.get(parent)}`,
+      d: `M${x1} ${y1}C${x1 + bend} ${y1} ${x2 - bend} ${y2} ${x2} ${y2}`,
+    });
+  });
+}
+
+/**
+ * @param {GraphNode} node
+ * @param {Map<string, Placed>} placed
+ * @param {boolean} here
+ */
+function vertex(node, placed, here) {
+  const { x, y } = corner(/** @type {Placed} */ (placed.get(node.id)));
+  const running = node.state === "running" || node.state === "retrying";
+  return h(
+    "li",
+    {
+      key: node.id,
+      style: { transform: `translate(${x}px, ${y}px)`, width: `${WIDTH}px`, height: `${HEIGHT}px` },
+    },
+    h(
+      "a",
+      {
+        class: `node state-${node.state}`,
+        href: to(`jobs/${encodeURIComponent(node.id)}`),
+        title: `${node.task} · ${node.id}`,
+        "aria-current": here ? "true" : undefined,
+      },
+      h("span", { class: "name cut" }, node.task),
+      h(
+        "span",
+        { class: "standing" },
+        badge(node.state),
+        running && h("span", { class: "soft" }, `${node.percent} %`),
+        h("span", { class: "faint mono" }, brief(node.id)),
+      ),
+      running && h("span", { class: "fill", style: { width: `${node.percent}%` } }),
+    ),
+  );
+}
+
+/** A graph wider than the page begins where its job is. @param {HTMLElement} element */
+function centre(element) {
+  requestAnimationFrame(() => {
+    const box = element.closest(".graph");
+    const here = box?.querySelector("[aria-current]");
+    if (!box || !here) return;
+    const [outer, inner] = [box.getBoundingClientRect(), here.getBoundingClientRect()];
+    box.scrollLeft += inner.left + inner.width / 2 - (outer.left + outer.width / 2);
+    box.scrollTop += inner.top + inner.height / 2 - (outer.top + outer.height / 2);
+  });
+}

@@ -1,0 +1,41 @@
+/** A tab that keeps what it hears for the test that looks at it. */
+
+import { live } from "/assets/test/live/tab.js";
+
+const page = { live, jobs: {}, lists: {}, whole: 0, answers: {}, connections: [] };
+
+page.follow = (job, after = 0) => {
+  const mine = { seqs: [], percents: [], states: [], end: null, error: null };
+  page.jobs[job] = mine;
+  mine.stop = live.follow(job, {
+    after,
+    onEvent: (event) => void mine.seqs.push(event.seq),
+    onProgress: (percent) => void mine.percents.push(percent),
+    onState: (state) => void mine.states.push(state),
+    onEnd: (event) => void (mine.end = event?.type ?? "before"),
+    onError: (error) => void (mine.error = error.status),
+  });
+};
+
+page.list = (filter) => {
+  const tell = ({ id, state, listed }) => void (page.lists[id] = [state, listed]);
+  page.unlist = live.list(filter, tell, { onWhole: () => void (page.whole += 1) });
+};
+
+page.poll = (path, seconds) => {
+  page.answers[path] = [];
+  const keep = (answer, error) => void page.answers[path].push(error?.status ?? answer);
+  page.unpoll = live.poll(path, seconds, keep);
+};
+
+live.connection(({ open, error }) => {
+  page.connections.push(open ? "open" : (error?.status ?? null));
+});
+
+page.session = async (method, key) => {
+  const headers = { "Content-Type": "application/json" };
+  const body = key && JSON.stringify({ key });
+  return (await fetch("/api/session", { method, headers, body })).status;
+};
+
+window.page = page;

@@ -1,0 +1,105 @@
+"""What failed most: by task and error, with the newest traceback, and a way to do it all again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from tests.browser.listing import busy, make
+from tests.browser.looking import PHONE, aside, expect, looking
+from tests.server.conftest import Served, enqueue, serving, wait_for
+
+from windlass.server.config import Door, ServerConfig
+from windlass.server.keys import Role
+
+MARKUP = "<img src=x onerror=hacked()>"
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with busy(tmp_path_factory.mktemp("failures")) as one:
+        yield one
+
+
+def lose(web: httpx.Client, task: str, count: int, **arguments: Any) -> list[str]:
+    jobs = [enqueue(web, task, **arguments)["id"] for _ in range(count)]
+    for job in jobs:
+        wait_for(web, job, "failed")
+    return jobs
+
+
+def group(page: Any, text: str) -> Any:
+    return page.locator(".failure", has_text=text)
+
+
+def test_failures_are_grouped_and_the_newest_traceback_is_read_in_place(
+    browser: Any, served: Served
+) -> None:
+    with served.client() as web:
+        lost = lose(web, "send", 3, to="north")
+        [other] = lose(web, "broken", 1, why=MARKUP)
+        with looking(browser, served.url, "failures") as look:
+            page = look.page
+            first, second = (page.locator(".failure").nth(at) for at in range(2))
+            expect(first).to_contain_text("send")
+            expect(first.locator(".size")).to_have_text("3")
+            expect(first).to_contain_text("north does not answer")
+            expect(second).to_contain_text(MARKUP)
+            second.get_by_role("button", name="Traceback of").click()
+            expect(second.locator("pre")).to_contain_text("Traceback (most recent call last)")
+            expect(second.locator("pre")).to_contain_text(f"ValueError: {MARKUP}")
+            expect(second.get_by_role("link", name=other[-8:]).first).to_be_visible()
+            second.get_by_role("button", name="Traceback of").click()
+            expect(second.locator("pre")).to_have_count(0)
+            lose(web, "broken", 4, why=MARKUP)  # more than the first has: it stays below
+            expect(second.locator(".size")).to_have_text("5")
+            page.get_by_role("button", name="Sort again").click()
+            expect(first).to_contain_text(MARKUP)
+            page.get_by_role("link", name="Last hour").click()
+            expect(page).to_have_url(re.compile(r"\?since=hour$"))
+            group(page, "send").get_by_role("link", name="Jobs of").click()
+            rows = page.locator("tr.job:not(.bone)")
+            expect(rows).to_have_count(3)
+            ids = rows.locator(".open").evaluate_all("found => found.map(one => one.id)")
+            assert set(ids) == {f"job-{job}" for job in lost}
+            assert page.evaluate("typeof hacked") == "undefined"
+
+
+def test_a_group_is_retried_after_a_question_that_names_its_number(
+    browser: Any, served: Served
+) -> None:
+    with served.client() as web:
+        east, west = lose(web, "send", 4, to="east"), lose(web, "send", 2, to="west")
+        with looking(browser, served.url, "failures") as look:
+            page = look.page
+            group(page, "east").get_by_role("button", name="Retry all").click()
+            question = page.get_by_role("dialog")
+            expect(question).to_contain_text("Retry 4 jobs?")
+            question.get_by_role("button", name="Retry 4 jobs").click()
+            expect(page.locator(".toast")).to_contain_text("Retried 4 jobs.")
+        again = {one: web.get(f"/api/jobs/{one}").json()["retriedAs"] for one in (*east, *west)}
+        assert all(again[one] is not None for one in east)
+        assert all(again[one] is None for one in west)
+        for one in east:
+            wait_for(web, again[one], "failed")
+
+
+def test_where_nothing_failed_it_says_so_and_who_may_only_look_retries_nothing(
+    browser: Any, tmp_path: Path
+) -> None:
+    with serving(tmp_path, ServerConfig(door=Door.KEYS), app=make(tmp_path), worker=True) as shut:
+        admin, viewer = aside(lambda: [shut.key(role) for role in (Role.ADMIN, Role.VIEWER)])
+        with looking(browser, shut.url, "failures?since=week", key=viewer) as look:
+            expect(look.page.get_by_text("Nothing failed in the last week")).to_be_visible()
+        with shut.client(admin) as web:
+            lose(web, "broken", 1, why="x")
+        small: dict[str, Any] = {"viewport": PHONE, "color_scheme": "dark"}
+        with looking(browser, shut.url, "failures", key=viewer, **small) as look:
+            page = look.page
+            expect(group(page, "broken").get_by_role("button", name="Traceback of")).to_be_visible()
+            expect(page.get_by_role("button", name="Retry all")).to_have_count(0)
+            assert not look.too_wide

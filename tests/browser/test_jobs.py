@@ -1,0 +1,419 @@
+"""The list of jobs: find them, watch them, do something to some or to all of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from tests.browser.listing import busy, fill, make
+from tests.browser.looking import PHONE, aside, expect, looking
+from tests.server.conftest import Served, enqueue, serving, until, wait_for
+
+from windlass.server.config import Door, ServerConfig
+from windlass.server.keys import Role
+
+MANY = 100_000
+CORPUS = (
+    "<img src=x onerror=hacked()>",
+    "<script>hacked()</script>",
+    '"><svg onload=hacked()>',
+    "javascript:hacked()",
+    "{{7*7}}${hacked()}",
+)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with busy(tmp_path_factory.mktemp("jobs")) as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def web(served: Served) -> Iterator[httpx.Client]:
+    with served.client() as one:
+        yield one
+
+
+def rows(page: Any) -> Any:
+    return page.locator("tr.job:not(.bone)")
+
+
+def row(page: Any, job: str) -> Any:
+    return page.locator("tr.job", has=page.locator(f"#job-{job}"))
+
+
+def failed(web: httpx.Client, count: int, **options: Any) -> list[str]:
+    jobs = [enqueue(web, "send", options, to=f"host {n}")["id"] for n in range(count)]
+    for job in jobs:
+        wait_for(web, job, "failed")
+    return jobs
+
+
+def test_the_address_holds_the_filters_and_the_way_back_takes_them_away(
+    browser: Any, served: Served, web: httpx.Client
+) -> None:
+    tags = {"tags": ["address"]}
+    [lost] = failed(web, 1, **tags)
+    sums = [enqueue(web, "add", tags, a=n)["id"] for n in range(2)]
+    for job in sums:
+        wait_for(web, job, "succeeded")
+    with looking(browser, served.url, "jobs?tag=address") as look:
+        page = look.page
+        expect(rows(page)).to_have_count(3)
+        page.get_by_label("Queue", exact=True).fill("mail")
+        page.get_by_label("Queue", exact=True).press("Enter")
+        expect(rows(page)).to_have_count(1)
+        expect(row(page, lost)).to_contain_text("ConnectionError")
+        page.get_by_role("button", name="failed", exact=False).first.click()
+        expect(page).to_have_url(re.compile(r"\?state=failed&queue=mail&tag=address$"))
+        shared = page.url.removeprefix(f"{served.url}/")
+        page.go_back()
+        expect(page.get_by_label("Queue", exact=True)).to_have_value("mail")
+        page.go_back()
+        expect(page.get_by_label("Queue", exact=True)).to_have_value("")
+        expect(rows(page)).to_have_count(3)
+        page.go_forward()
+        expect(rows(page)).to_have_count(1)
+        page.get_by_role("button", name="Clear all filters").click()
+        expect(page).to_have_url(f"{served.url}/jobs")
+    with looking(browser, served.url, shared) as look:
+        page = look.page
+        expect(rows(page)).to_have_count(1)
+        expect(page.get_by_label("Queue", exact=True)).to_have_value("mail")
+        chip = page.get_by_role("group", name="States").get_by_role("button", name="failed")
+        expect(chip).to_have_attribute("aria-pressed", "true")
+
+
+def test_jobs_are_found_by_text_and_by_what_only_links_say(
+    browser: Any, served: Served, web: httpx.Client
+) -> None:
+    [lost] = failed(web, 1, tags=["text"])
+    other = wait_for(web, enqueue(web, "broken", {"tags": ["text"]}, why="x")["id"], "failed")
+    refused = ("status of 422",)
+    with looking(browser, served.url, "jobs?tag=text", expected=refused) as look:
+        page = look.page
+        expect(rows(page)).to_have_count(2)
+        page.keyboard.press("/")
+        expect(page.get_by_label("Text in task")).to_be_focused()
+        page.keyboard.type("DOES not")
+        expect(page).to_have_url(re.compile(r"text=DOES\+not"))
+        expect(rows(page)).to_have_count(1)
+        expect(row(page, lost)).to_be_visible()
+        page.goto(f"{served.url}/jobs?tag=text&error=ValueError&since=hour")
+        expect(rows(page)).to_have_count(1)
+        expect(row(page, other["id"])).to_be_visible()
+        expect(page.get_by_label("Created", exact=True)).to_have_value("hour")
+        page.get_by_label("Created", exact=True).select_option("Last week")
+        page.get_by_role("button", name="Remove the filter error ValueError").click()
+        expect(page).to_have_url(re.compile(r"\?tag=text&since=week$"))
+        expect(rows(page)).to_have_count(2)
+        page.goto(f"{served.url}/jobs?state=wrong", wait_until="commit")
+        expect(page.get_by_role("alert")).to_contain_text("state")
+        page.goto(f"{served.url}/jobs?queue=nowhere")
+        expect(page.get_by_text("No job matches these filters")).to_be_visible()
+
+
+def test_states_are_counted_with_other_filters_where_that_costs_no_search(
+    browser: Any, served: Served, web: httpx.Client, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    tags = {"tags": ["counted"]}
+    failed(web, 2, **tags)
+    wait_for(web, enqueue(web, "add", tags, a=1)["id"], "succeeded")
+    job = enqueue(web, "paint", tags, gate=str(gate))["id"]
+    with looking(browser, served.url, "jobs?tag=counted") as look:
+        chips = look.page.get_by_role("group", name="States")
+        expect(chips).to_have_text(re.compile("queued0running1retrying0succeeded1failed2canceled0"))
+        gate.touch()
+        expect(row(look.page, job)).to_contain_text("succeeded")
+        expect(chips).to_have_text(re.compile("running0retrying0succeeded2failed2canceled0"))
+        look.move("jobs?tag=counted&state=failed")  # of the others, only some can be known
+        expect(chips).to_have_text(re.compile("runningretryingsucceededfailed2canceled0"))
+
+
+def test_rows_change_in_place_and_what_is_new_waits_to_be_shown(
+    browser: Any, served: Served, web: httpx.Client, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    tags = {"tags": ["live"]}
+    first = enqueue(web, "paint", tags, gate=str(gate))["id"]
+    with looking(browser, served.url, "jobs?tag=live") as look:
+        page = look.page
+        expect(row(page, first)).to_contain_text("40 %")
+        second, third = (enqueue(web, "add", tags, a=n)["id"] for n in range(2))
+        expect(page.get_by_role("button", name="2 new jobs: show")).to_be_visible()
+        expect(rows(page)).to_have_count(1)
+        gate.touch()
+        expect(row(page, first)).to_contain_text("succeeded")
+        expect(row(page, first)).to_contain_text("took")  # what a snapshot does not say, too
+        page.keyboard.press("n")
+        expect(rows(page)).to_have_count(3)
+        ids = rows(page).locator(".open").evaluate_all("found => found.map(one => one.id)")
+        assert ids == [f"job-{job}" for job in (third, second, first)]
+        expect(page.get_by_role("button", name="new job")).to_have_count(0)
+
+
+def test_a_row_that_no_longer_fits_stays_where_it_is(
+    browser: Any, served: Served, web: httpx.Client, tmp_path: Path
+) -> None:
+    gates = [tmp_path / "one", tmp_path / "two"]
+    jobs = [enqueue(web, "paint", {"tags": ["stay"]}, gate=str(gate))["id"] for gate in gates]
+    with looking(browser, served.url, "jobs?tag=stay&state=running") as look:
+        page = look.page
+        expect(rows(page)).to_have_count(2)
+        gates[0].touch()
+        expect(row(page, jobs[0])).to_contain_text("succeeded")
+        expect(row(page, jobs[0])).to_have_class(re.compile("left"))
+        expect(row(page, jobs[1])).not_to_have_class(re.compile("left"))
+        expect(rows(page)).to_have_count(2)
+        gates[1].touch()
+        expect(row(page, jobs[1])).to_contain_text("succeeded")
+
+
+def test_pages_follow_one_another_both_ways(
+    browser: Any, served: Served, web: httpx.Client
+) -> None:
+    fill(served.app, 120)
+    with looking(browser, served.url, "jobs?queue=bulk&since=hour") as look:
+        page = look.page
+        seen: list[list[str]] = []
+
+        def shown() -> list[str]:
+            return list(rows(page).locator(".open").evaluate_all("all => all.map(one => one.id)"))
+
+        for size in (50, 50, 20):
+            expect(rows(page)).to_have_count(size)
+            expect(page.locator("table")).to_have_attribute("aria-busy", "false")
+            seen.append(shown())
+            if size == 50:
+                page.get_by_role("button", name="Older").click()
+                until(lambda: shown() != seen[-1], "another page is shown")
+        assert len({job for part in seen for job in part}) == 120
+        expect(page.get_by_role("button", name="Older")).to_be_disabled()
+        page.get_by_role("button", name="Newer").click()
+        until(lambda: shown() == seen[1], "the page before is shown")
+        page.reload()
+        expect(rows(page)).to_have_count(50)
+        assert shown() == seen[1]
+        job = seen[1][7].removeprefix("job-")
+        web.post(f"/api/jobs/{job}/cancel")
+        expect(row(page, job)).to_contain_text("canceled")  # there, too
+        page.get_by_role("button", name="Newest").click()
+        until(lambda: shown() == seen[0], "the newest are shown")
+        expect(page).to_have_url(f"{served.url}/jobs?queue=bulk&since=hour")
+
+
+def test_all_that_match_are_retried_after_a_question_that_names_their_number(
+    browser: Any, served: Served, web: httpx.Client
+) -> None:
+    made = [{"task": "send", "arguments": {"to": "x"}, "tags": ["again"]}] * 110
+    answers = web.post("/api/jobs/batch", json={"jobs": made}).json()["answers"]
+    jobs = {one["job"]["id"] for one in answers}  # more than are done with one request
+    for job in jobs:
+        wait_for(web, job, "failed")
+    with looking(browser, served.url, "jobs?state=failed&tag=again") as look:
+        page = look.page
+        expect(rows(page)).to_have_count(50)
+        expect(page.locator(".jobs-bar")).to_contain_text("110 jobs")
+        page.get_by_label("Select this page").check()
+        expect(page.locator(".jobs-bar")).to_contain_text("50 selected")
+        page.get_by_role("button", name="Select all that match").click()
+        page.get_by_role("button", name="Retry", exact=True).click()
+        question = page.get_by_role("dialog")
+        expect(question).to_contain_text("Retry 110 jobs?")
+        expect(question).to_contain_text("tag again")
+        question.get_by_role("button", name="Not now").click()
+        assert not retried(web, "again")
+        page.get_by_role("button", name="Retry", exact=True).click()
+        question.get_by_role("button", name="Retry 110 jobs").click()
+        expect(page.locator(".toast")).to_contain_text("Retried 110 jobs.")
+    assert retried(web, "again") == jobs
+
+
+def retried(web: httpx.Client, tag: str) -> set[str]:
+    found = web.get("/api/jobs", params={"tag": tag, "limit": 1000}).json()["jobs"]
+    return {one["id"] for one in found if one["retriedAs"] is not None}
+
+
+def test_some_are_chosen_by_keys_and_canceled(
+    browser: Any, served: Served, web: httpx.Client
+) -> None:
+    held = {"tags": ["some"], "hold": True}
+    oldest_first = [enqueue(web, "add", held, a=n)["id"] for n in range(5)]
+    done = wait_for(web, enqueue(web, "add", {"tags": ["some"]}, a=1)["id"], "succeeded")["id"]
+    jobs = [done, *reversed(oldest_first)]
+    with looking(browser, served.url, "jobs?tag=some") as look:
+        page = look.page
+        expect(rows(page)).to_have_count(6)
+        for key in ("j", "x", "j", "j", "Shift+X"):
+            page.keyboard.press(key)
+        expect(page.locator(".jobs-bar")).to_contain_text("3 selected")
+        page.get_by_role("button", name="Cancel", exact=True).click()
+        question = page.get_by_role("dialog")
+        expect(question).to_contain_text("Cancel 2 jobs?")
+        expect(question).to_contain_text("1 other cannot be")
+        question.get_by_role("button", name="Cancel 2 jobs").click()
+        expect(page.locator(".toast")).to_contain_text("Canceled 2 jobs.")
+        for job in jobs[1:3]:
+            expect(row(page, job)).to_contain_text("canceled")
+    states = {job: web.get(f"/api/jobs/{job}").json()["state"] for job in jobs}
+    assert list(states.values()) == ["succeeded", *["canceled"] * 2, *["created"] * 3]
+
+
+def test_what_is_refused_is_told(browser: Any, served: Served, web: httpx.Client) -> None:
+    [lost] = failed(web, 1, tags=["refused"])
+    with looking(browser, served.url, "jobs?tag=refused") as look:
+        page = look.page
+        row(page, lost).get_by_role("checkbox").check()
+        page.get_by_role("button", name="Resume", exact=True).click()
+        page.get_by_role("button", name="Resume 1 job").click()
+        toast = page.locator(".toast")
+        expect(toast).to_contain_text("Resumed 0 jobs. 1 refused:")
+        expect(toast).to_contain_text("completed no step")
+
+
+def test_the_keyboard_walks_the_list(browser: Any, served: Served, web: httpx.Client) -> None:
+    jobs = [enqueue(web, "add", {"tags": ["walk"], "hold": True}, a=n)["id"] for n in range(3)]
+    jobs.reverse()
+    with looking(browser, served.url, "jobs?tag=walk") as look:
+        page = look.page
+        expect(rows(page)).to_have_count(3)
+        expect(page.locator("tr.job .open[tabindex='0']")).to_have_count(1)
+        for key, at in (("j", 0), ("j", 1), ("ArrowDown", 2), ("j", 2), ("k", 1), ("ArrowUp", 0)):
+            page.keyboard.press(key)
+            expect(page.locator(f"#job-{jobs[at]}")).to_be_focused()
+            expect(page.locator("tr.job .open[tabindex='0']")).to_have_id(f"job-{jobs[at]}")
+        page.keyboard.press("x")
+        expect(page.locator(".jobs-bar")).to_contain_text("1 selected")
+        page.keyboard.press("Escape")
+        expect(page.locator(".jobs-bar")).not_to_contain_text("selected")
+        page.keyboard.press("?")
+        expect(page.get_by_role("dialog")).to_contain_text("select all up to it")
+        page.keyboard.press("Escape")
+        expect(page.get_by_role("dialog")).to_have_count(0)
+        page.keyboard.press("/")
+        page.keyboard.type("j")  # a letter, there
+        page.keyboard.press("Escape")
+        expect(page.get_by_label("Text in task")).not_to_be_focused()
+        page.goto(f"{served.url}/jobs?tag=walk")
+        expect(rows(page)).to_have_count(3)
+        page.keyboard.press("j")
+        page.keyboard.press("Enter")
+        expect(page).to_have_url(f"{served.url}/jobs/{jobs[0]}")
+
+
+def test_who_may_only_look_is_offered_nothing_and_refused(browser: Any, tmp_path: Path) -> None:
+    with serving(tmp_path, ServerConfig(door=Door.KEYS), app=make(tmp_path)) as shut:
+        roles = (Role.ADMIN, Role.VIEWER, Role.PRODUCER)
+        admin, viewer, producer = aside(lambda: [shut.key(role) for role in roles])
+        with shut.client(admin) as web:
+            job = enqueue(web, "add", a=1)["id"]
+        with looking(browser, shut.url, "jobs", key=viewer) as look:
+            page = look.page
+            expect(row(page, job)).to_be_visible()
+            expect(page.get_by_role("checkbox")).to_have_count(0)
+            expect(page.get_by_role("link", name="Enqueue")).to_have_count(0)
+            page.keyboard.press("j")
+            page.keyboard.press("x")
+            expect(page.locator(".jobs-bar")).not_to_contain_text("selected")
+            body = {"action": "cancel", "filter": {"queue": ["default"]}}
+            answer = page.request.post(
+                f"{shut.url}/api/jobs/actions", data=body, headers={"Origin": shut.url}
+            )
+            assert answer.status == 403
+        with looking(browser, shut.url, "jobs", key=producer) as look:
+            page = look.page
+            page.get_by_label("Select this page").check()
+            expect(page.get_by_role("button", name="Cancel", exact=True)).to_be_visible()
+            expect(page.get_by_role("button", name="Delete", exact=True)).to_have_count(0)
+
+
+def test_a_phone_and_the_dark_show_the_same(
+    browser: Any, served: Served, web: httpx.Client
+) -> None:
+    long = {"tags": ["phone", "a tag that is rather long, and goes on"], "owner": "o" * 60}
+    [lost] = failed(web, 1, **long)
+    small: dict[str, Any] = {"viewport": PHONE, "color_scheme": "dark"}
+    with looking(browser, served.url, "jobs?tag=phone", **small) as look:
+        page = look.page
+        for text in ("send", "failed", "ConnectionError", "mail"):
+            expect(row(page, lost).get_by_text(text, exact=True)).to_be_visible()
+        assert not look.too_wide
+        ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert sum(int(part) for part in re.findall(r"\d+", ground)) < 120
+        page.get_by_role("button", name="More filters").click()
+        expect(page.get_by_label("Tag", exact=True)).to_have_value("phone")
+        row(page, lost).get_by_role("checkbox").check()
+        expect(page.get_by_role("button", name="Retry", exact=True)).to_be_visible()
+
+
+def test_nothing_that_a_job_carries_becomes_markup(
+    browser: Any, served: Served, web: httpx.Client
+) -> None:
+    hidden = {"tags": ["xss", *CORPUS], "owner": CORPUS[0], "team": CORPUS[2], "queue": CORPUS[1]}
+    job = enqueue(web, "add", {**hidden, "hold": True}, a=1)["id"]
+    lost = [enqueue(web, "send", {"tags": ["xss"]}, to=text)["id"] for text in CORPUS]
+    for one in lost:
+        wait_for(web, one, "failed")
+    wide: dict[str, Any] = {"viewport": {"width": 1600, "height": 900}}
+    with looking(browser, served.url, "jobs?tag=xss", **wide) as look:
+        page = look.page
+        expect(rows(page)).to_have_count(1 + len(CORPUS))
+        for text in CORPUS:
+            expect(row(page, job).get_by_text(text, exact=True).first).to_be_attached()
+        for text in CORPUS:
+            row(page, job).locator(".of-tags").get_by_text(text, exact=True).click(force=True)
+            page.go_back()
+            expect(rows(page)).to_have_count(1 + len(CORPUS))
+        for name in ("queue", "owner", "error", "text"):
+            page.goto(f"{served.url}/jobs?{httpx.QueryParams({name: CORPUS[0], 'tag': CORPUS[1]})}")
+            expect(page.get_by_role("toolbar")).to_be_visible()
+            expect(page.locator("table, .empty")).to_be_visible()
+        assert page.locator("main img, main script").count() == 0
+        assert page.evaluate("typeof hacked") == "undefined"
+
+
+def test_nothing_moves_while_jobs_come_and_go(
+    browser: Any, served: Served, web: httpx.Client, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    tags = {"tags": ["still"]}
+    jobs = [enqueue(web, "paint", tags, gate=str(gate))["id"] for _ in range(3)]
+    held = [enqueue(web, "add", {**tags, "hold": True}, a=n)["id"] for n in range(20)]
+    with looking(browser, served.url, "jobs?tag=still") as look:
+        page = look.page
+        expect(rows(page)).to_have_count(23)
+        expect(row(page, jobs[0])).to_contain_text("40 %")
+        for number, one in enumerate(held):  # what a minute may bring
+            web.post(f"/api/jobs/{one}/{'cancel' if number % 2 else 'submit'}")
+            enqueue(web, "send", {**tags, "owner": "somebody new"}, to="x")
+            ended = "canceled" if number % 2 else "succeeded"
+            expect(row(page, one)).to_contain_text(ended)
+        gate.touch()
+        for job in jobs:
+            expect(row(page, job)).to_contain_text("succeeded")
+        expect(page.get_by_role("button", name="20 new jobs: show")).to_be_visible()
+        assert look.shifts == []
+
+
+def test_the_first_rows_are_there_at_once_among_very_many(browser: Any, tmp_path: Path) -> None:
+    """The figures are printed; how fast a machine is decides nothing but the worst."""
+    with serving(tmp_path, app=make(tmp_path)) as big:
+        fill(big.app, MANY)
+        with looking(browser, big.url, "jobs") as look:
+            page = look.page
+            expect(rows(page)).to_have_count(50)
+            seen = page.evaluate("performance.now()")
+            paint = page.evaluate(
+                "performance.getEntriesByName('first-contentful-paint')[0].startTime"
+            )
+            expect(page.locator(".jobs-bar")).to_contain_text("more than 10,000 jobs")
+            assert look.shifts == []
+    told = f"{MANY:,} jobs: first paint {paint:.0f} ms, first rows before {seen:.0f} ms"
+    print(told)  # noqa: T201 - what the test is for
+    assert paint < 5_000
+    assert seen < 10_000

@@ -1,0 +1,224 @@
+"""However many tabs a browser has open, the server has one stream to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.browser.conftest import Counted, make, window
+from tests.js.conftest import log_of
+from tests.js.proxy import Proxy
+from tests.server.conftest import Served, enqueue, serving, until, wait_for
+
+from windlass.server.config import Door, ServerConfig
+from windlass.server.keys import Role
+
+TABS = 10
+counted = Counted()
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    place = tmp_path_factory.mktemp("one-stream")
+    config = ServerConfig(door=Door.LOCAL, look=0.05)
+    with serving(place, config, worker=True, app=make(place), around=counted.around) as one:
+        yield one
+
+
+def numbers(web: Any, job: str) -> list[int]:
+    return [int(one["id"].rpartition("-")[2]) for one in log_of(web, job)]
+
+
+def streams(served: Served, number: int) -> None:
+    """When what is wanted changes, another stream replaces the one that was: for a moment two."""
+    until(lambda: served.site.hub.open == number, f"there are {number} streams")
+
+
+def test_ten_tabs_share_one_stream_and_each_hears_everything(
+    browser: Any, served: Served, tmp_path: Path
+) -> None:
+    gates = [tmp_path / "one", tmp_path / "two"]
+    with served.client() as web, window(browser, served.url) as opened:
+        tags = {"tags": ["ten"]}
+        jobs = [enqueue(web, "talk", tags, gate=str(gate))["id"] for gate in gates]
+        tabs = [opened.tab() for _ in range(TABS)]
+        for number, tab in enumerate(tabs):
+            tab.get(f"page.follow('{jobs[0]}', {number})")  # each from a cursor of its own
+            tab.get("page.list({tag: 'ten'})")
+        tabs[-1].get(f"page.follow('{jobs[1]}')")
+        for tab in tabs:
+            tab.until(f"page.jobs['{jobs[0]}'].seqs.length > 10 && page.whole > 0")
+        until(lambda: served.site.hub.followed == 2, "both jobs are followed")
+        streams(served, 1)
+        for gate in gates:
+            gate.touch()
+        for job in jobs:
+            wait_for(web, job, "succeeded")
+        tabs[-1].until(f"page.jobs['{jobs[1]}'].end === 'job-completed'")
+        for number, tab in enumerate(tabs):
+            tab.until(f"page.jobs['{jobs[0]}'].end === 'job-completed'")
+            assert tab.seqs(jobs[0]) == numbers(web, jobs[0])[number:]
+            tab.until(f"page.lists['{jobs[0]}'][0] === 'succeeded'")
+            heard = tab.get(f"page.jobs['{jobs[0]}']")
+            assert heard["percents"] == sorted(heard["percents"])
+            assert (heard["states"][-1], heard["error"]) == ("succeeded", None)
+            assert tab.said == []
+        assert tabs[-1].seqs(jobs[1]) == numbers(web, jobs[1])
+        streams(served, 1)
+    until(lambda: served.site.hub.open == 0, "the browser is gone, and so is its stream")
+
+
+def test_a_server_that_is_killed_and_comes_back_costs_no_tab_a_line(
+    browser: Any, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    with ExitStack() as stack:
+        behind = stack.enter_context(serving(tmp_path, worker=True, app=make(tmp_path)))
+        web = stack.enter_context(behind.client())
+
+        def serve() -> Served:
+            one = serving(tmp_path, app=make(tmp_path), around=Counted().around)
+            return stack.enter_context(one)
+
+        first = serve()
+        proxy = stack.enter_context(Proxy(first.url))
+        opened = stack.enter_context(window(browser, proxy.url))
+        job = enqueue(web, "talk", gate=str(gate))["id"]
+        tabs = [opened.tab() for _ in range(TABS)]
+        for tab in tabs:
+            tab.get(f"page.follow('{job}')")
+            tab.until(f"page.jobs['{job}'].seqs.length > 5")
+        proxy.open = False
+        proxy.cut()
+        for tab in tabs:
+            tab.until("page.connections.at(-1) === 0")  # no answer has no status
+        first.stop()
+        second = serve()
+        proxy.target, proxy.open = second.url, True
+        before = len(tabs[0].seqs(job))
+        for tab in tabs:
+            tab.until("page.connections.at(-1) === 'open'")
+            tab.until(f"page.jobs['{job}'].seqs.length > {before + 5}")
+        streams(second, 1)
+        gate.touch()
+        wait_for(web, job, "succeeded")
+        log = numbers(web, job)
+        for tab in tabs:
+            tab.until(f"page.jobs['{job}'].end === 'job-completed'")
+            assert tab.seqs(job) == log
+            # The browser itself says of each connection that broke that it did; nothing else is.
+            assert all("net::ERR" in line for line in tab.said), tab.said
+
+
+def test_a_tab_that_is_closed_is_forgotten_and_the_others_go_on(
+    browser: Any, served: Served, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    with served.client() as web, window(browser, served.url) as opened:
+        shared, own = (enqueue(web, "talk", gate=str(gate))["id"] for _ in range(2))
+        one, two = opened.tab(), opened.tab()
+        for tab in (one, two):
+            tab.get(f"page.follow('{shared}')")
+        one.get(f"page.follow('{own}')")
+        one.until(f"page.jobs['{own}'].seqs.length > 3")
+        until(lambda: served.site.hub.followed == 2, "both are followed")
+        one.page.close()
+        until(lambda: served.site.hub.followed == 1, "what only that tab wanted is let go")
+        streams(served, 1)
+        gate.touch()
+        two.until(f"page.jobs['{shared}'].end === 'job-completed'")
+        assert two.seqs(shared) == numbers(web, shared)
+        assert two.said == []
+        three = opened.tab()
+        three.get(f"page.follow('{own}', 2)")  # it has ended; whoever comes now reads it
+        three.until(f"page.jobs['{own}'].end === 'job-completed'")
+        assert three.seqs(own) == numbers(web, own)[2:]
+        three.get("page.follow('01890a5d-ac96-774b-bcce-b302099a8057')")
+        three.until("page.jobs['01890a5d-ac96-774b-bcce-b302099a8057'].error === 404")
+
+
+def test_what_all_tabs_poll_is_asked_once_for_all(browser: Any, served: Served) -> None:
+    with window(browser, served.url) as opened:
+        tabs = [opened.tab() for _ in range(5)]
+        counted.paths.clear()
+        for tab in tabs:
+            tab.get("page.poll('/api/queues', 0.2)")
+        for tab in tabs:
+            tab.until("page.answers['/api/queues'].length >= 10")
+        asked = counted.paths.count("/api/queues")
+        most = max(tab.get("page.answers['/api/queues'].length") for tab in tabs)
+        assert asked <= most + 1  # one is on its way
+        assert {tab.get("page.connections.at(-1)") for tab in tabs} == {"open"}
+        for tab in tabs:
+            tab.get("page.unpoll()")
+        tabs[0].get("page.poll('/api/workers', 3600)")
+        tabs[0].until("page.answers['/api/workers'].length === 1")
+        tabs[1].get("page.poll('/api/workers', 3600)")  # known already
+        tabs[1].until("page.answers['/api/workers'].length === 1")
+        assert counted.paths.count("/api/workers") == 1
+        tabs[2].get("page.live.refresh('/api/workers')")  # something was done to it
+        for tab in tabs[:2]:
+            tab.until("page.answers['/api/workers'].length === 2")
+        assert counted.paths.count("/api/workers") == 2
+
+
+def test_who_is_signed_out_hears_so_in_all_tabs_and_goes_on_after_signing_in(
+    browser: Any, tmp_path: Path
+) -> None:
+    gate, counted = tmp_path / "gate", Counted()
+    config = ServerConfig(door=Door.KEYS)
+    app = make(tmp_path)
+    with (
+        serving(tmp_path, config, worker=True, app=app, around=counted.around) as served,
+        window(browser, served.url) as opened,
+    ):
+        with ThreadPoolExecutor(1) as apart:  # the browser's driver has a loop on this thread
+            key = apart.submit(served.key, Role.OPERATOR).result()
+        web = served.client(key)
+        job = enqueue(web, "talk", gate=str(gate))["id"]
+        tabs = [opened.tab() for _ in range(3)]
+        assert tabs[0].get(f"page.session('POST', '{key}')") == 201
+        for tab in tabs:
+            tab.get(f"page.follow('{job}')")
+            tab.get("page.poll('/api/queues', 0.2)")
+            tab.until(f"page.jobs['{job}'].seqs.length > 5")
+        assert tabs[0].get("page.session('DELETE')") == 204
+        for tab in tabs:
+            tab.until("page.connections.at(-1) === 401")
+        until(lambda: "/api/events" in counted.refused, "the stream is refused")
+        assert tabs[0].get("page.session('POST', 'wl_x_y')") == 401
+        assert len(counted.refused) == len(set(counted.refused))  # nothing is asked twice
+        assert tabs[0].get(f"page.session('POST', '{key}')") == 201
+        tabs[1].get("page.live.restart()")
+        gate.touch()
+        for tab in tabs:
+            tab.until(f"page.jobs['{job}'].end === 'job-completed'")
+            assert tab.seqs(job) == numbers(web, job)
+        web.close()
+
+
+def test_without_shared_workers_each_tab_has_a_stream_and_all_else_is_the_same(
+    browser: Any, served: Served, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    with (
+        served.client() as web,
+        window(browser, served.url, "delete window.SharedWorker") as opened,
+    ):
+        job = enqueue(web, "talk", gate=str(gate))["id"]
+        tabs = [opened.tab() for _ in range(2)]
+        for tab in tabs:
+            tab.get(f"page.follow('{job}')")
+            tab.get("page.poll('/api/queues', 0.2)")
+            tab.until(f"page.jobs['{job}'].seqs.length > 5")
+        streams(served, 2)
+        gate.touch()
+        for tab in tabs:
+            tab.until(f"page.jobs['{job}'].end === 'job-completed'")
+            tab.until("page.answers['/api/queues'].length > 1")
+            assert tab.seqs(job) == numbers(web, job)
+            assert tab.said == []

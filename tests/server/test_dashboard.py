@@ -1,0 +1,88 @@
+"""The pages of the dashboard, as they come from the server."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from tests.server.conftest import Served
+
+from windlass.server import dashboard
+
+HTML = {"Accept": "text/html"}
+SENT = re.compile(r'(?:href|src)="(assets/[^"]+)"')
+
+
+@pytest.fixture
+def web(served: Served) -> Iterator[httpx.Client]:
+    with served.client() as client:
+        yield client
+
+
+def test_every_page_is_one_document_that_runs_only_what_is_our_own(web: httpx.Client) -> None:
+    for path in dashboard.PAGES:
+        answer = web.get(f"/{path}".replace("{id}", "x"), headers=HTML)
+        assert answer.status_code == 200
+        policy = answer.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert "//" not in policy  # no other place
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["cache-control"] == "no-cache"
+        assert "<script>" not in answer.text
+        base = "../" * path.count("/") or "./"
+        assert f'<base href="{base}">' in answer.text
+
+
+def test_what_a_page_loads_is_there_packed_and_kept_for_ever(web: httpx.Client) -> None:
+    found = set(SENT.findall(web.get("/").text))
+    assert {one.rpartition(".")[2] for one in found} == {"css", "js", "svg"}
+    for one in found:
+        answer = web.get(f"/{one}")
+        assert answer.status_code == 200, one
+        assert "immutable" in answer.headers["cache-control"]
+        assert answer.headers["content-encoding"] == "gzip"
+        plain = web.get(f"/{one}", headers={"Accept-Encoding": "identity"})
+        assert "content-encoding" not in plain.headers
+        assert plain.content == answer.content
+    name = next(iter(found)).partition("/")[2].partition("/")[2]
+    kept = dashboard.assets().files[name]
+    assert gzip.decompress(kept.packed) == kept.body
+
+
+def test_files_of_another_release_and_files_that_are_none_are_not_there(web: httpx.Client) -> None:
+    digest = dashboard.assets().digest
+    for path in ("000000000000/app.js", f"{digest}/nothing.js", f"{digest}/..%2f..%2fdashboard.py"):
+        answer = web.get(f"/assets/{path}", headers=HTML)
+        assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+
+
+def test_a_person_who_is_lost_sees_a_page_and_a_program_a_problem(web: httpx.Client) -> None:
+    page = web.get("/no/such/page", headers=HTML)
+    assert (page.status_code, page.headers["content-type"]) == (404, "text/html; charset=utf-8")
+    assert '<base href="../../">' in page.text
+    for path, headers in (("/no/such/page", {}), ("/api/nothing", HTML)):
+        answer = web.get(path, headers=headers)
+        assert (answer.status_code, answer.json()["code"]) == (404, "no_route")
+
+
+def test_what_is_wrong_with_arguments_is_told_by_their_names(web: httpx.Client) -> None:
+    def wrong(**arguments: object) -> list[str]:
+        answer = web.post("/api/jobs", json={"task": "add", "arguments": arguments})
+        assert answer.status_code == 422
+        return [one["field"] for one in answer.json()["errors"]]
+
+    assert wrong(a="x", b="y") == ["arguments.a", "arguments.b"]
+    assert wrong(b=1) == ["arguments.a"]
+    assert wrong(a=1, c=2) == ["arguments.c"]
+
+
+def test_a_task_tells_its_defaults_and_a_caller_their_rights(web: httpx.Client) -> None:
+    tasks = {one["name"]: one for one in web.get("/api/tasks").json()["tasks"]}
+    assert tasks["add"]["arguments"]["properties"]["b"]["default"] == 0
+    assert "default" not in tasks["add"]["arguments"]["properties"]["a"]
+    rights = web.get("/api/session").json()["rights"]
+    assert {"read", "survey", "produce", "operate", "admin"} <= set(rights)
