@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import httpx
-from tests.server.conftest import Served, enqueue, serving
+from tests.server.conftest import Served, enqueue, serving, wait_for
 
+from windlass.core.ids import uuid7
 from windlass.server.config import Door, ServerConfig
 from windlass.server.keys import Role
 
@@ -74,11 +75,32 @@ def test_what_is_meant_has_to_be_said(served: Served) -> None:
         for body in (
             {"action": "delete", "filter": {}},
             {"action": "delete", "filter": {"limit": 5}},
+            {"action": "delete", "filter": {"queue": []}},
+            {"action": "delete", "filter": {"id": []}},
+            {"action": "delete", "filter": {"id": [], "queue": ["x"]}},
+            {"action": "delete", "filter": {"id": [str(uuid7()) for _ in range(201)]}},
             {"action": "delete", "filter": {"quue": ["x"]}},
             {"action": "burn", "filter": {"queue": ["x"]}},
             {"action": "delete"},
         ):
             assert web.post("/api/jobs/actions", json=body).status_code == 422, body
+
+
+def test_named_jobs_are_acted_on_together_and_no_others(served: Served) -> None:
+    with served.client() as web:
+        queue = {"queue": "named"}
+        jobs = [enqueue(web, "add", queue, a=number)["id"] for number in range(5)]
+        gone = str(uuid7())
+        body = {"action": "cancel", "filter": {"id": [*jobs[:3], jobs[0], gone], "limit": 1}}
+        told = web.post("/api/jobs/actions", json=body).json()
+        assert told == {"matched": 3, "done": 3, "refused": [], "cursor": None}
+        assert states(web, "named") == ["queued"] * 2 + ["canceled"] * 3  # the newest first
+        told = web.post("/api/jobs/actions", json=body | {"action": "submit"}).json()
+        assert (told["matched"], told["done"]) == (3, 0)
+        assert {one["id"] for one in told["refused"]} == set(jobs[:3])
+        narrowed = {"id": jobs, "state": ["queued"], "queue": ["named"]}
+        told = web.post("/api/jobs/actions", json={"action": "cancel", "filter": narrowed}).json()
+        assert (told["matched"], told["done"]) == (2, 2)
 
 
 def test_it_reaches_only_the_callers_own_jobs_and_needs_the_right(
@@ -97,4 +119,20 @@ def test_it_reaches_only_the_callers_own_jobs_and_needs_the_right(
             assert one.post("/api/jobs/actions", json=delete).status_code == 403
             foreign = {"action": "cancel", "filter": {"owner": "b"}}
             assert one.post("/api/jobs/actions", json=foreign).status_code == 422
+            theirs = two.get("/api/jobs").json()["jobs"][0]["id"]
+            named = {"action": "cancel", "filter": {"id": [theirs]}}
+            assert one.post("/api/jobs/actions", json=named).json()["matched"] == 0
             assert states(two, "default") == ["queued"]
+
+
+def test_what_was_done_again_already_is_not_done_twice(working: Served) -> None:
+    with working.client() as web:
+        job = enqueue(web, "broken", {"owner": "once"}, why="x")["id"]
+        wait_for(web, job, "failed")
+        asked = {"action": "retry", "filter": {"owner": "once", "state": ["failed"]}}
+        assert web.post("/api/jobs/actions", json=asked).json()["done"] == 1
+        anew = web.get(f"/api/jobs/{job}").json()["retriedAs"]
+        wait_for(web, anew, "failed")
+        told = web.post("/api/jobs/actions", json=asked).json()
+        assert (told["matched"], told["done"]) == (2, 1)
+        assert [one["id"] for one in told["refused"]] == [job]

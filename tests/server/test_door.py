@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
+import socket
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ from uuid import uuid4
 
 import httpx
 import pytest
-from tests.server.conftest import STREAM, Served, enqueue, said, serving, until
+from tests.server.conftest import PATIENCE, STREAM, Served, enqueue, said, serving, until
 
 from windlass.server.config import Door, ServerConfig
 from windlass.server.door import GRANTS, Caller, Doorkeeper, Need
@@ -224,9 +226,9 @@ def test_a_revoked_key_is_refused_and_its_open_stream_ends(locked: Served) -> No
 
 
 def test_a_revoked_key_is_gone_everywhere_within_five_seconds() -> None:
-    from windlass.server import sse  # noqa: PLC0415
+    from windlass.server import welcome  # noqa: PLC0415
 
-    assert ServerConfig().trust + sse.CHECK < 5
+    assert ServerConfig().trust + welcome.CHECK < 5
 
 
 def test_a_key_that_has_expired_is_refused(locked: Served) -> None:
@@ -324,6 +326,41 @@ def test_a_local_server_takes_nobody_from_elsewhere_for_somebody_here(tmp_path: 
         assert web.get("/api/jobs").status_code == 200
         elsewhere = {"X-Forwarded-For": "203.0.113.7"}
         assert web.get("/api/jobs", headers=elsewhere).status_code == 401
+
+
+SIGNS = [
+    "Via: 1.1 squid", "Forwarded: for=127.0.0.1", "X-Real-IP: 127.0.0.1", "X-Forwarded-For: ::1",
+    "X-Forwarded-Host: localhost", "X-Forwarded-Proto: https", "CF-Connecting-IP: 127.0.0.1",
+]  # fmt: skip
+
+
+def test_who_comes_by_a_proxy_is_not_taken_for_somebody_here(tmp_path: Path) -> None:
+    """Whatever the proxy says of them: it may only pass on what they said themselves."""
+    rest = "Host: localhost\r\nConnection: close\r\n"
+    ways = [(f"HTTP/1.1\r\n{sign}\r\n{rest}", sign.partition(":")[0].lower()) for sign in SIGNS]
+    ways.append((f"HTTP/1.0\r\n{rest}", "HTTP/1.0"))  # which nginx speaks, with no other sign
+    with serving(tmp_path) as served:
+        assert spoken(served, f"GET /api/jobs HTTP/1.1\r\n{rest}\r\n")[0] == 200
+        for head, sign in ways:
+            status, body = spoken(served, f"GET /api/jobs {head}\r\n")
+            told = json.loads(body)["detail"]
+            assert (status, sign in told, "windlass keys create" in told) == (401, True, True)
+            assert spoken(served, f"GET /healthz {head}\r\n")[0] == 200
+        key = f"Authorization: Bearer {served.key(Role.VIEWER)}\r\n"
+        for head, _ in ways:
+            assert spoken(served, f"GET /api/jobs {head}{key}\r\n")[0] == 200
+
+
+def spoken(served: Served, text: str) -> tuple[int, bytes]:
+    """A request that no library changes."""
+    place = httpx.URL(served.url)
+    with socket.create_connection((place.host, place.port), PATIENCE) as sock:
+        sock.sendall(text.encode())
+        found = b""
+        while piece := sock.recv(65536):
+            found += piece
+    head, _, body = found.partition(b"\r\n\r\n")
+    return int(head.split()[1]), body
 
 
 def test_who_asks_too_often_is_told_when_to_come_back(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from windlass.server.config import Door, ServerConfig
 from windlass.server.running import MAX_HEAD
 
 JSON = {"Content-Type": "application/json"}
-SMALL = ServerConfig(door=Door.LOCAL, max_body=100_000, max_depth=10, max_batch=20)
+SMALL = ServerConfig(door=Door.OPEN, max_body=100_000, max_depth=10, max_batch=20)
 HASTY = ServerConfig(door=Door.LOCAL, patience=0.3, keepalive=0.2)
 
 

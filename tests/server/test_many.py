@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -11,6 +14,7 @@ from uuid import uuid4
 import httpx
 import pytest
 from tests.server.conftest import (
+    PATIENCE,
     STREAM,
     Said,
     Served,
@@ -23,6 +27,8 @@ from tests.server.conftest import (
 )
 
 from windlass.server.config import Door, ServerConfig
+from windlass.server.many import named
+from windlass.server.streams import Wanted
 
 
 def follow(web: httpx.Client, after: str) -> list[Said]:
@@ -110,3 +116,92 @@ def test_a_list_is_told_by_snapshots_of_which_the_newest_wins(tmp_path: Path) ->
 def test_a_list_filter_that_is_wrong_is_named(served: Served) -> None:
     with served.client() as web:
         assert web.get("/api/events", params={"state": "lost"}).status_code == 422
+        for text in ("state=lost", "colour=red", "limit=0", "nonsense", "createdFrom=now"):
+            answer = web.get("/api/events", params={"list": ["state=queued", text]})
+            assert answer.status_code == 422, text
+            [error] = answer.json()["errors"]
+            assert error["field"].startswith("list") or error["field"] == "createdFrom"
+        many = [f"limit={n + 1}" for n in range(21)]
+        assert web.get("/api/events", params={"list": many}).status_code == 422
+
+
+@contextmanager
+def listening(web: httpx.Client, params: dict[str, Any]) -> Iterator[Iterator[Said]]:
+    with web.stream("GET", "/api/events", headers=STREAM, params=params) as response:
+        assert response.status_code == 200, response.read()
+        yield (one for one in messages(response) if isinstance(one, Said))
+
+
+def take_until(news: Iterator[Said], last: Callable[[Said], bool]) -> list[Said]:
+    found: list[Said] = []
+    while not found or not last(found[-1]):
+        found.append(next(news))
+    return found
+
+
+def test_jobs_and_lists_come_on_one_stream_and_a_list_is_told_by_its_name(tmp_path: Path) -> None:
+    config = ServerConfig(door=Door.LOCAL, look=0.02)
+    media, same, empty = "queue=media&state=queued", "state=queued&queue=media", "tag=none"
+    with serving(tmp_path, config) as served, served.client() as web:
+        job = enqueue(web, "add", {"queue": "media"}, a=1)["id"]
+        asked = {"after": f"{job}:0", "list": [media, same, empty]}
+        with listening(web, asked) as news:
+            whole: set[str] = set()
+            found: list[Said] = []
+            while len(whole) < 3:
+                found += take_until(news, lambda one: one.type == "whole")
+                whole.add(found[-1].data["list"])
+            assert whole == {media, same, empty}
+            assert served.site.hub.open == 1
+            assert len(served.site.watches._watches) == 2  # two of them are the same
+            listed = [one.data for one in found if one.type == "snapshot"]
+            assert {one["list"] for one in listed} == {media, same}
+            assert {(one["id"], one["state"], one["listed"]) for one in listed} == {
+                (job, "queued", True)
+            }
+            web.post(f"/api/jobs/{job}/cancel")
+            lists, log = set[str](), [one for one in found if one.type == "job-status"]
+            while len(lists) < 2 or not log or log[-1].type != "job-cancelled":
+                one = next(news)
+                if one.type == "snapshot":  # it leaves the list, and says how
+                    assert (one.data["state"], one.data["listed"]) == ("canceled", False)
+                    lists.add(one.data["list"])
+                else:
+                    log.append(one)
+        assert [one.data["seq"] for one in log] == [1, 2, 3]
+        until(lambda: served.site.hub.open == 0, "it is let go")
+        assert not served.site.watches._watches
+        assert served.site.hub.followed == 0
+
+
+def test_what_is_wrong_with_one_does_not_concern_the_others(served: Served) -> None:
+    with served.client() as web:
+        ended, good, ahead = (enqueue(web, "add", {"queue": "each"}, a=n)["id"] for n in range(3))
+        web.post(f"/api/jobs/{ended}/cancel")
+        vector = f"{NOBODYS}:0,{ended}:3,x:1,{ahead}:99,{good}:0"
+        asked = {"after": vector, "list": ["queue=each", "state=lost"], "each": "true"}
+        with listening(web, asked) as news:
+            found = take_until(news, lambda one: one.type == "whole")
+            web.post(f"/api/jobs/{good}/cancel")
+            found += take_until(news, lambda one: one.type == "job-cancelled")
+        over = {
+            one.data.get("jobId") or one.data["list"]: one.data["problem"]
+            for one in found
+            if one.type == "over"
+        }
+        assert {name: told and told["status"] for name, told in over.items()} == {
+            NOBODYS: 404, ended: None, "x": 422, ahead: 422, "state=lost": 422,
+        }  # fmt: skip
+        assert [one.data["seq"] for one in found if one.data.get("jobId") == good] == [1, 2, 3]
+        assert {one.data["id"] for one in found if one.type == "snapshot"} >= {ended, good, ahead}
+        with listening(web, {"after": f"{NOBODYS}:0,{ended}:3", "each": "true"}) as news:
+            assert [one.type for one in news] == ["over", "over"]  # and that is all
+
+
+def test_a_job_that_is_deleted_before_its_log_was_read_is_over(served: Served) -> None:
+    async def read() -> list[bytes]:
+        return [one async for one in named(served.site.hub, uuid4(), Wanted(), each=True)]
+
+    [told] = asyncio.run_coroutine_threadsafe(read(), served.loop).result(PATIENCE)
+    assert told.startswith(b"event: over\n")
+    assert b'"status":404' in told

@@ -18,6 +18,7 @@ from tests.server.conftest import Served, make_app, serving
 
 from windlass.client import EnqueueOptions
 from windlass.core.job import JobRow
+from windlass.server import dashboard
 from windlass.server.config import Door, ServerConfig
 from windlass.server.keys import Keys, Role
 from windlass.server.routes.table import TABLE
@@ -35,9 +36,11 @@ POST   /api/jobs                          p.o.a      job   201
 POST   /api/jobs/batch                    p.o.a      part  200
 POST   /api/jobs/actions                  p.o.a      part  200
 GET    /api/jobs                          v.p.w.o.a  part  200
+GET    /api/jobs/count                    v.p.w.o.a  part  200
 GET    /api/jobs/{id}                     v.p.w.o.a  job   200
 DELETE /api/jobs/{id}                     o.a        job   409
 GET    /api/jobs/{id}/attempts            v.p.w.o.a  job   200
+GET    /api/jobs/{id}/graph               v.p.w.o.a  job   200
 GET    /api/jobs/{id}/why                 v.p.w.o.a  job   200
 GET    /api/jobs/{id}/events              v.p.w.o.a  job   200  ticket
 POST   /api/jobs/{id}/submit              p.o.a      job   200
@@ -54,7 +57,13 @@ POST   /api/queues/{queue:path}/pause     o.a        all   200
 POST   /api/queues/{queue:path}/resume    o.a        all   200
 GET    /api/workers                       v.p.w.o.a  all   200
 GET    /api/tasks                         v.p.w.o.a  part  200
+GET    /api/failures                      v.p.w.o.a  part  200
+GET    /api/flows                         v.p.w.o.a  part  200
 GET    /api/flows/{id}                    v.p.w.o.a  part  404
+POST   /api/flows/{id}/cancel             p.o.a      part  404
+POST   /api/flows/{id}/retry              p.o.a      part  404
+POST   /api/flows/{id}/resume             p.o.a      part  404
+GET    /api/limits                        v.p.w.o.a  all   200
 GET    /api/stats                         v.p.w.o.a  all   200
 GET    /api/schedules                     v.p.w.o.a  all   200
 POST   /api/schedules                     o.a        all   201
@@ -86,9 +95,9 @@ BODIES: dict[str, Any] = {
     "POST /api/worker/record": {"tasks": [{"records": [{"n": 1, "type": "log"}]}]},
     "POST /api/keys": {"name": "new", "roles": ["viewer"]},
 }
-READS = {"ping", "get", "find", "stats", "gates", "rollups", "events", "attempts", "checkpoints",
-         "edges", "flows", "get_records", "list_records", "wait", "due", "expired", "migrate",
-         "close"}  # fmt: skip
+READS = {"ping", "get", "find", "count", "failures", "stats", "gates", "rollups", "events",
+         "attempts", "checkpoints", "edges", "flows", "newest_flows", "get_records",
+         "list_records", "wait", "due", "expired", "migrate", "close"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -333,7 +342,9 @@ def test_every_route_has_a_rule(place: Place) -> None:
     named = sorted(rule.name for rule in rules())
     # The store protocol has a table of its own, and test_store_door.py asks for each of its verbs.
     told = [f"{route.method} {route.path}" for route in TABLE if not route.internal]
-    assert named == sorted(told + hidden)
+    # The pages are for everybody, and hold nothing: test_dashboard.py looks at them.
+    pages = {f"GET /{path}" for path in dashboard.PAGES} | {f"GET {dashboard.ASSET}"}
+    assert named == sorted({*told, *hidden} - pages)
 
 
 def test_everybody_may_do_what_they_are_for_and_no_more(place: Place) -> None:

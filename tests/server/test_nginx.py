@@ -7,6 +7,7 @@ import socket
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from http.cookies import SimpleCookie
 from pathlib import Path
@@ -82,28 +83,39 @@ def answers(port: int) -> bool:
         return sock.connect_ex(("127.0.0.1", port)) == 0
 
 
+@contextmanager
+def before(served: Served, place: Path) -> Iterator[tuple[str, str]]:
+    """nginx in front of a server: where it is plain, and where it says more."""
+    plain, full = free_port(), free_port()
+    conf = place / "nginx.conf"
+    conf.write_text(CONF.format(place=place, plain=plain, full=full, url=served.url))
+    assert NGINX is not None
+    errors = place / "error.log"
+    command = [NGINX, "-p", str(place), "-e", str(errors), "-c", str(conf)]
+    with subprocess.Popen(command) as process:
+        try:
+            until(lambda: answers(plain) and answers(full), "nginx answers")
+            yield f"http://127.0.0.1:{plain}", f"http://127.0.0.1:{full}"
+        finally:
+            process.terminate()
+            process.wait(PATIENCE)
+
+
 @pytest.fixture(scope="module")
 def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxied]:
-    place: Path = tmp_path_factory.mktemp("nginx")
-    with serving(tmp_path_factory.mktemp("behind"), CONFIG) as served:
-        plain, full = free_port(), free_port()
-        conf = place / "nginx.conf"
-        conf.write_text(CONF.format(place=place, plain=plain, full=full, url=served.url))
-        assert NGINX is not None
-        errors = place / "error.log"
-        command = [NGINX, "-p", str(place), "-e", str(errors), "-c", str(conf)]
-        with subprocess.Popen(command) as process:
-            try:
-                until(lambda: answers(plain) and answers(full), "nginx answers")
-                yield Proxied(
-                    served,
-                    f"http://127.0.0.1:{plain}",
-                    f"http://127.0.0.1:{full}",
-                    served.key(Role.ADMIN),
-                )
-            finally:
-                process.terminate()
-                process.wait(PATIENCE)
+    with (
+        serving(tmp_path_factory.mktemp("behind"), CONFIG) as served,
+        before(served, tmp_path_factory.mktemp("nginx")) as (plain, full),
+    ):
+        yield Proxied(served, plain, full, served.key(Role.ADMIN))
+
+
+def test_a_server_without_keys_takes_nobody_behind_it_for_somebody_here(tmp_path: Path) -> None:
+    with serving(tmp_path) as served, before(served, tmp_path) as places:
+        assert httpx.get(f"{served.url}/api/jobs").status_code == 200
+        for place in places:
+            assert httpx.get(f"{place}/api/jobs").status_code == 401
+            assert httpx.get(f"{place}/healthz").status_code == 200
 
 
 def events(response: httpx.Response) -> Iterator[Said]:

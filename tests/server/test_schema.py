@@ -105,7 +105,7 @@ def test_what_was_made_can_be_followed_by_its_links(tmp_path: Path, noun: str) -
         schema.config.phases.stateful.inference.algorithms = []  # by the links that it tells of
         linked = schema.include(path_regex=rf"^/api/{noun}(/\{{.*)?$")
         machine = following(app, linked.as_state_machine())
-        machine.run(settings=settings(max_examples=6 * EFFORT, stateful_step_count=8, **QUIETLY))
+        machine.run(settings=settings(max_examples=30 * EFFORT, stateful_step_count=8, **QUIETLY))
     good = {label for label, status in machine.seen if status < 300}
     assert good >= LINKED[noun], sorted(machine.seen)
 

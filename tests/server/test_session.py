@@ -105,7 +105,8 @@ def test_a_session_makes_no_further_session(locked: Served, key: str) -> None:
 
 def test_it_is_told_who_one_is(locked: Served) -> None:
     token = locked.key(Role.OPERATOR, Role.VIEWER, owner="alice", team="red")
-    expected = {"name": "test", "roles": ["operator", "viewer"], "owner": "alice", "team": "red"}
+    expected = {"name": "test", "roles": ["operator", "viewer"], "owner": "alice", "team": "red",
+                "rights": ["produce", "read", "remove"]}  # fmt: skip
     with locked.client(token) as by_key, signed_in(locked, token) as by_session:
         for web, by in ((by_key, "key"), (by_session, "session")):
             told = web.get("/api/session").json()

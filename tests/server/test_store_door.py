@@ -65,7 +65,9 @@ MAY = {
     "pause": {Role.OPERATOR, Role.ADMIN},
     "get": ALL,
     "find": ALL,
+    "count": ALL,
     "stats": ALL,
+    "failures": ALL,
     "gates": ALL,
     "rollups": ALL,
     "events": ALL,
@@ -73,15 +75,17 @@ MAY = {
     "checkpoints": ALL,
     "edges": ALL,
     "flows": ALL,
+    "newest_flows": ALL,
     "put_records": {Role.ADMIN},
     "get_records": {Role.ADMIN},
     "list_records": {Role.ADMIN},
     "delete_records": {Role.ADMIN},
 }
+OWN = {"hello": ALL, "tail": ALL, "why": ALL, "rotate": {Role.ADMIN}}  # which no store knows
 # What a key of one owner may still do, if its role lets it.
 FOR_A_PART = {
-    "ping", "enqueue", "apply", "cancel", "signal", "delete", "get", "find", "events", "attempts",
-    "checkpoints", "edges", "flows",
+    "ping", "enqueue", "apply", "cancel", "signal", "delete", "get", "find", "count", "failures",
+    "events", "attempts", "checkpoints", "edges", "flows", "newest_flows",
 }  # fmt: skip
 
 
@@ -104,13 +108,16 @@ def asked(verb: str) -> dict[str, Any]:
         "pause": {"queues": ["none"], "paused": False},
         "get": {"ids": [job], "owner": None},
         "find": {"query": Query()},
+        "count": {"query": Query()},
+        "failures": {"since": 0, "limit": 1, "owner": None, "team": None},
         "gates": {"names": ["queue:none"]},
         "rollups": {"since": 0, "until": 1},
         "events": {"job_id": job, "after": 0, "limit": 1},
         "attempts": {"job_id": job},
         "checkpoints": {"ids": [job]},
-        "edges": {"ids": [job]},
+        "edges": {"ids": [job], "most": None},
         "flows": {"ids": [job]},
+        "newest_flows": {"limit": 1, "before": None, "owner": None, "team": None},
         "put_records": {"puts": [Put(kind=KEY, key="none", value=b"{}", expected=9)]},
         "get_records": {"kind": KEY, "keys": ["none"]},
         "list_records": {"kind": AUDIT, "after": "", "limit": 1},
@@ -181,11 +188,25 @@ def test_a_key_of_one_owner_or_team_works_for_nobody(locked: Served, role: Role)
                 assert answer.status_code == (200 if allowed else 403), (verb, answer.text)
 
 
+@pytest.mark.parametrize("role", ROLES)
+async def test_the_server_answers_itself_who_may_ask(locked: Served, role: Role) -> None:
+    async with remote(locked, Role.PRODUCER) as store:
+        mine, others = make_job(queue="asked", owner="eve"), make_job(queue="asked")
+        await store.enqueue([mine, others])
+    async with remote(locked, role) as all_, remote(locked, role, owner="eve") as part:
+        for one in (all_, part):
+            assert (await one.why(mine.id)).job_id == mine.id
+            assert await _is_let(one.rotate()) is (one is all_ and role in OWN["rotate"])
+        assert (await all_.why(others.id)).state is State.QUEUED
+        with pytest.raises(NotFoundError, match=f"no job {others.id}"):
+            await part.why(others.id)
+
+
 def test_nothing_is_answered_without_a_key(locked: Served) -> None:
     with locked.client() as web:
         for verb in MAY:
             assert speak(web, verb).status_code == 401
-        for verb in ("hello", "tail"):
+        for verb in OWN:
             assert web.post(f"{wire.PATH}/{verb}").status_code == 401
 
 
@@ -276,6 +297,9 @@ async def test_anothers_job_does_not_exist(locked: Served) -> None:
         assert (await bob.find(Query(owner="alice"))).rows == []
         assert parent.id not in {one.id for one in (await bob.find(Query())).rows}
         assert await bob.flows([parent.flow_id or uuid4()]) == [None]
+        assert (await bob.newest_flows(50)).flows == []
+        assert (await bob.newest_flows(50, owner="alice")).flows == []
+        assert [one.flow_id for one in (await alice.newest_flows(50)).flows] == [parent.flow_id]
         assert await get_one(worker, parent.id) == row, "nothing has changed"
         assert (await get_one(alice, child.id)).held
         [flow] = await alice.flows([parent.flow_id or uuid4()])
@@ -476,7 +500,7 @@ async def test_a_note_can_be_added_and_never_changed(locked: Served) -> None:
 @pytest.mark.parametrize("version", [None, "0", "2", "x" * 99])
 def test_another_version_is_refused_by_name(locked: Served, version: str | None) -> None:
     with locked.client(locked.key(Role.ADMIN)) as web:
-        for verb in (*MAY, "hello", "tail"):
+        for verb in (*MAY, *OWN):
             headers = {} if version is None else {wire.PROTOCOL_HEADER: version}
             answer = web.post(f"{wire.PATH}/{verb}", content=b"{}", headers=headers)
             assert (answer.status_code, answer.json()["code"]) == (400, "protocol")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from uuid import uuid4
 
@@ -11,6 +13,7 @@ import httpx
 import pytest
 from tests.server.conftest import Served, enqueue, serving, until, wait_for
 
+from windlass.core.gate import Limit
 from windlass.server.routes.table import TABLE
 from windlass.tasks import Task
 
@@ -38,7 +41,7 @@ def test_tasks_are_told_with_the_schemas_of_their_arguments(web: httpx.Client) -
     assert set(tasks) == {"add", "film", "broken", "stepped"}
     assert tasks["add"]["arguments"] == {
         "type": "object",
-        "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+        "properties": {"a": {"type": "integer"}, "b": {"type": "integer", "default": 0}},
         "required": ["a"],
         "additionalProperties": False,
     }
@@ -62,15 +65,41 @@ def test_a_flow_is_told_as_a_whole(served: Served, web: httpx.Client) -> None:
     assert web.get("/api/flows/x").status_code == 422
 
 
+def test_limits_are_told_with_who_holds_and_who_waits(served: Served, web: httpx.Client) -> None:
+    served.app.limits.set("queue:narrow", Limit(concurrency=1, rate="5/1m"))
+    served.app.limits.set("key:add", Limit(concurrency=2))
+    try:
+        for number in range(3):
+            enqueue(web, "add", {"queue": "narrow"}, a=number)
+        limits = {one["name"]: one for one in web.get("/api/limits").json()["limits"]}
+    finally:
+        for name in ("queue:narrow", "key:add"):
+            served.app.limits.remove(name)
+    facts = {"concurrency": 1, "starts": 5, "period": 60.0}
+    assert limits["queue:narrow"] == {
+        "name": "queue:narrow", "limit": facts, "declared": None, "given": facts,
+        "holding": 1, "waiting": 2, "capped": False,
+    }  # fmt: skip
+    assert (limits["key:add"]["holding"], limits["key:add"]["waiting"]) == (None, None)
+
+
 def test_schedules_are_added_paused_run_and_deleted(web: httpx.Client) -> None:
     body = {"name": "every night", "task": "add", "arguments": {"a": 1}, "cron": "0 3 * * *"}
     made = web.post("/api/schedules", json=body)
     assert made.status_code == 201
-    assert made.json()["nextTick"].endswith("03:00:00Z")
+    planned = made.json()
+    assert planned["nextTick"].endswith("03:00:00Z")
+    ticks = [datetime.fromisoformat(one) for one in planned["nextTicks"]]
+    assert planned["nextTicks"][0] == planned["nextTick"]
+    days = [after - before for before, after in pairwise(ticks)]
+    assert days == [timedelta(days=1)] * 4
+    assert (planned["queue"], planned["arguments"]) == ("default", {"a": 1})
+    assert (planned["lastTick"], planned["lastJobId"]) == (None, None)
     assert web.post("/api/schedules", json=body).status_code == 409
     place = "/api/schedules/every%20night"
     assert web.get(place).json()["cron"] == "0 3 * * *"
-    assert web.post(f"{place}/pause").json()["nextTick"] is None
+    paused = web.post(f"{place}/pause").json()
+    assert (paused["nextTick"], paused["nextTicks"]) == (None, [])
     assert web.post(f"{place}/resume").json()["paused"] is False
     job = web.post(f"{place}/run")
     assert (job.status_code, job.json()["headers"]["schedule"]) == (201, "every night")
@@ -79,6 +108,19 @@ def test_schedules_are_added_paused_run_and_deleted(web: httpx.Client) -> None:
     assert web.get(place).status_code == 404
     for verb in ("pause", "resume", "run"):
         assert web.post(f"{place}/{verb}").status_code == 404
+
+
+def test_a_schedule_tells_the_last_job_that_it_made(tmp_path: Path) -> None:
+    with serving(tmp_path, worker=True) as served, served.client() as web:
+        body = {"name": "often", "task": "add", "arguments": {"a": 1}, "every": "1s"}
+        assert web.post("/api/schedules", json=body).status_code == 201
+        until(lambda: web.get("/api/schedules/often").json()["lastJobId"], "it ticks")
+        planned = web.post("/api/schedules/often/pause").json()
+        job = wait_for(web, planned["lastJobId"], "succeeded")
+        assert job["headers"]["schedule"] == "often"
+        assert job["headers"]["schedule-tick"] == planned["lastTick"]
+        web.delete(f"/api/jobs/{job['id']}")
+        assert web.get("/api/schedules/often").json()["lastJobId"] is None
 
 
 @pytest.mark.parametrize(
@@ -103,6 +145,18 @@ def test_numbers_over_time_are_added_up_by_step(working: Served) -> None:
         ]
         assert sum(one["count"] for one in lines) == 3
         assert lines[0]["meanRun"] >= 0
+        for by, names in (("queue", ("default", None)), ("task", (None, "add")),
+                          ("none", (None, None))):  # fmt: skip
+            asked = {"step": 86_400, "by": by, "since": told["since"], "until": told["until"]}
+            summed = web.get("/api/stats", params=asked).json()["lines"]
+            good = [one for one in summed if one["outcome"] == "succeeded"]
+            assert len({(one["queue"], one["task"]) for one in good}) == len(good)
+            assert names in [(one["queue"], one["task"]) for one in good]
+            every = [one for one in told["lines"] if one["outcome"] == "succeeded"]
+            assert sum(one["count"] for one in good) == sum(one["count"] for one in every)
+            spent = sum(one["count"] * one["meanRun"] for one in every)
+            assert sum(one["count"] * one["meanRun"] for one in good) == pytest.approx(spent)
+        assert web.get("/api/stats", params={"by": "moon"}).status_code == 422
         for params in ({"step": "90"}, {"since": "2026-01-01T00:00:00"},
                        {"since": "2020-01-01T00:00:00Z"}, {"until": "1999-01-01T00:00:00Z",
                         "since": "2000-01-01T00:00:00Z"}):  # fmt: skip

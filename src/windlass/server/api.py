@@ -9,6 +9,7 @@ from fastapi.responses import JSONResponse
 from fastapi.security import APIKeyCookie, HTTPBearer
 from starlette.exceptions import HTTPException
 
+from windlass.server import dashboard
 from windlass.server.config import ServerConfig
 from windlass.server.door import Need
 from windlass.server.problems import answer, documented
@@ -21,6 +22,7 @@ from windlass.server.site import Home, Site
 ABOUT = "Durable jobs: enqueue them, follow what happens to them, act on them."
 _ALWAYS = (400, 401, 403, 421, 429, 503)
 _NOT_JSON = 415
+NOT_FOUND = 404
 _OF_BODIES = (408, 413)  # of those that take one
 _bearer = HTTPBearer(auto_error=False, description="An API key: `windlass keys create`.")
 _cookie = APIKeyCookie(
@@ -47,6 +49,11 @@ def make_asgi(app: Home, config: ServerConfig | None = None) -> FastAPI:
     api.include_router(_router(site))
     document = Route("GET", "/api/openapi.json", _document, Need.READ, internal=True)
     _add(api.router, site, document)
+    for path in dashboard.PAGES:
+        shown = dashboard.page(path.count("/"))
+        _add(api.router, site, Route("GET", f"/{path}", shown, Need.NOTHING, internal=True))
+    asset = Route("GET", dashboard.ASSET, dashboard.asset, Need.NOTHING, internal=True)
+    _add(api.router, site, asset)
     api.add_exception_handler(HTTPException, _no_such_route)
     return api
 
@@ -85,6 +92,9 @@ async def _document(request: Request) -> JSONResponse:
 
 
 async def _no_such_route(request: Request, error: Exception) -> Response:
-    response = answer(error, request)
-    response.headers.update(HEADERS)
+    response: Response = answer(error, request)
+    if response.status_code == NOT_FOUND:
+        response = dashboard.lost(request) or response
+    for name, value in HEADERS.items():
+        response.headers.setdefault(name, value)
     return response

@@ -22,13 +22,15 @@ from windlass.core.query import MAX_PAGE, Query
 from windlass.core.state import State
 from windlass.server.door import Caller
 from windlass.server.keys import Role
-from windlass.server.problems import wrong
+from windlass.server.own_jobs import belonging
+from windlass.server.problems import all_wrong, wrong
 from windlass.server.site import Home
 from windlass.server.streams import Wanted
 
 _MILLISECONDS = 1000
 T = TypeVar("T")
 Length = float | str  # seconds, or words like "5m"
+MOST_IDS = 200  # jobs that one action names: as many as a note of the audit should
 
 
 class Asked(BaseModel):
@@ -82,7 +84,8 @@ class JobOptions(Asked):
         try:
             return app.prepare(spec, (), self.arguments, options)
         except InvalidArgumentError as error:
-            raise wrong("arguments", str(error)) from None
+            named = [(f"arguments.{where}", what) for where, what in error.problems]
+            raise all_wrong(named or [("arguments", str(error))]) from None
 
 
 class NewJobAsked(JobOptions):
@@ -161,7 +164,14 @@ class Filters(Asked):
     tag: Several[str] = ()
     owner: str | None = None
     team: str | None = None
-    error: str | None = None
+    error: Annotated[str | None, Field(description="The code of its error, whole.")] = None
+    text: Annotated[
+        str | None,
+        Field(
+            description="Part of its task, a tag, or its error's code, type or message, in capitals"
+            " or not. What an encrypting codec sealed is not searched."
+        ),
+    ] = None
     worker: str | None = None
     request_id: str | None = None
     unique_key: str | None = None
@@ -180,6 +190,7 @@ class Filters(Asked):
             owner=_confined("owner", self.owner, caller.owner),
             team=_confined("team", self.team, caller.team),
             error=self.error,
+            text=self.text,
             worker=self.worker,
             request_id=self.request_id,
             unique_key=self.unique_key,
@@ -206,11 +217,22 @@ class Verb(StrEnum):
     DELETE = "delete"
 
 
+class ActionFilters(Filters):
+    """The same; with `id`, of those jobs, and all of them at once: `limit` changes nothing."""
+
+    id: Annotated[tuple[UUID, ...], Field(min_length=1, max_length=MOST_IDS)] | None = None
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is said of what is meant: an empty list says nothing either."""
+        return not self.model_dump(exclude={"limit"}, exclude_defaults=True)
+
+
 class ActionAsked(Asked):
     """`reason` is kept with jobs that are canceled."""
 
     action: Verb
-    filter: Filters
+    filter: ActionFilters
     reason: str | None = None
     cursor: str | None = None
 
@@ -233,25 +255,6 @@ class Follow(Asked):
         else:
             after = 0 if self.from_sequence is None else self.from_sequence - 1
         return Wanted(after=after, since=_since(self.from_timestamp), types=types_of(self.types))
-
-
-class FollowMany(Filters):
-    """`after=<job>:<seq>,…` names jobs; without it, the filters choose a list."""
-
-    after: str | None = None
-    types: str | None = None
-    ticket: str | None = None
-
-    def named(self) -> dict[UUID, Wanted]:
-        types = types_of(self.types)
-        found: dict[UUID, Wanted] = {}
-        for text in (self.after or "").split(","):
-            job, _, cursor = text.strip().partition(":")
-            try:
-                found[UUID(job)] = Wanted(after=parse_wire_id(cursor or "0"), types=types)
-            except (ValueError, InvalidArgumentError):
-                raise wrong("after", f"{text!r:.80} is not <job id>:<seq>") from None
-        return found
 
 
 def types_of(text: str | None) -> frozenset[EventType]:
@@ -293,7 +296,7 @@ def length(field: str, value: Length) -> float:
 
 
 def _confined(field: str, given: str | None, own: str | None) -> str | None:
-    """What the key is for; it may be named, and nothing else may be."""
-    if own is not None and given not in {None, own}:
-        raise wrong(field, f"it is {given!r:.80}, and this key is for {own!r:.80}; leave it out")
-    return own if own is not None else given
+    try:
+        return belonging(field, given, own)
+    except InvalidArgumentError as error:
+        raise wrong(field, str(error)) from None

@@ -29,6 +29,8 @@ class ServerConfig:
     burst: requests that it may make at once
     failure_rate: wrong keys a second that may come from one address, in the long run
     failure_burst: wrong keys that may come at once
+    max_streams: streams and requests that wait for something, at once, in this process
+    max_streams_per_key: of these, by one key, and all sessions and tickets of it
     keepalive: seconds between two comments on a stream
     stall: seconds for which a stream waits for its reader before it is cut
     buffer: events that wait for one reader; who falls further behind reads on from the store
@@ -46,6 +48,8 @@ class ServerConfig:
     burst: float = 2000.0
     failure_rate: float = 1.0
     failure_burst: float = 50.0
+    max_streams: int = 10_000
+    max_streams_per_key: int = 1000
     keepalive: float = 10.0
     stall: float = 10.0
     buffer: int = 256

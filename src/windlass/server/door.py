@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -18,7 +17,14 @@ from windlass.core.task_token import TaskToken
 from windlass.server.config import LOOPBACK, Door, ServerConfig
 from windlass.server.keys import Key, Keys, Role, matches, parts
 from windlass.server.known import Known
-from windlass.server.origin import address_of, check_site, from_own_page, host_name, is_local
+from windlass.server.origin import (
+    address_of,
+    check_site,
+    from_own_page,
+    host_name,
+    is_local,
+    proxied,
+)
 from windlass.server.pace import Pace
 from windlass.server.problems import Refusal
 from windlass.server.sessions import Sessions, session_of
@@ -102,7 +108,8 @@ class Doorkeeper:
         self._failures = Pace(config.failure_rate, config.failure_burst)
         self._keys = Known[Key](lambda key_id: Keys(store()).get(key_id), config.trust)
         self._sessions = Known[str](lambda one: Sessions(store()).key_of(one), config.trust)
-        self._locked = (-math.inf, False)  # when it was looked up, and what was found
+        self._any = Known[bool](self._look_for_keys, config.trust)
+        self._locked = False
 
     async def admit(self, request: Request, need: Need, by: frozenset[By] = frozenset()) -> Caller:
         """The caller, or a refusal that says why; `by` is what counts here beside a key."""
@@ -234,17 +241,27 @@ class Doorkeeper:
         ):
             if session is not None:
                 raise self._wrong(request, "the session has ended; sign in again")
-            raise Refusal("unauthorized", "this server asks for an API key", CHALLENGE)
+            raise Refusal("unauthorized", self._why_a_key(request), CHALLENGE)
         # Whoever makes a browser here ask by another name must not be taken for its user.
         self._check_host(request, at_home=door is Door.LOCAL)
         return ANYBODY
 
+    def _why_a_key(self, request: Request) -> str:
+        sign = proxied(request)
+        if self._config.door is Door.KEYS or self._locked or sign is None:
+            return "this server asks for an API key"
+        return (
+            f"the request came by a proxy ({sign}), so nobody knows whether it is from this "
+            "machine: make a key with windlass keys create"
+        )
+
     async def _any_key(self) -> bool:
-        now = time.monotonic()
-        at, locked = self._locked
-        if not locked and now - at >= self._config.trust:  # once it is locked, it stays so
-            self._locked = (now, await Keys(self._store()).any())
-        return self._locked[1]
+        if not self._locked and await self._any.get(""):
+            self._locked = True  # and it stays so
+        return self._locked
+
+    async def _look_for_keys(self, _: str) -> bool:
+        return await Keys(self._store()).any()
 
     def _check_host(self, request: Request, *, at_home: bool) -> None:
         allowed = self._config.hosts | (LOOPBACK if at_home or self._config.hosts else set())

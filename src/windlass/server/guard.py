@@ -10,14 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
 
-from windlass.core.dependency import Edges, FlowStats
+from windlass.core.clock import Instant
+from windlass.core.dependency import Edges, FlowPage, FlowStats
 from windlass.core.enqueue import Enqueued
 from windlass.core.event import Attempt
+from windlass.core.failure import Failures
 from windlass.core.job import JobRow, NewJob
-from windlass.core.query import Page, Query
+from windlass.core.query import Count, Page, Query
 from windlass.core.state import Trigger
 from windlass.core.transition import (
     Answer,
@@ -27,14 +30,16 @@ from windlass.core.transition import (
     Status,
     Transition,
 )
+from windlass.failures import LOOKED_AT
 from windlass.server.door import Caller, Need
-from windlass.server.own_jobs import enqueue_own, owns_flow
+from windlass.server.own_jobs import enqueue_own
 from windlass.server.problems import Refusal
 from windlass.server.site import Visit
 from windlass.store import EventPage
 
 T = TypeVar("T")
 TOLD = 20  # jobs that a note names
+MOST_FLOWS = 100
 MOST_EVENTS = 1000  # in one answer; whoever wants more asks again
 _MISSING = Answer(Status.MISSING)
 _OPERATING = frozenset({Trigger.SUBMIT, Trigger.CANCEL})
@@ -56,15 +61,17 @@ async def enqueue(here: Visit, jobs: Sequence[NewJob], *, together: bool) -> lis
     for resume in (False, True):
         again = [one.retry_of for one in jobs if one.retry_of and one.resume is resume]
         await _note(here, "resume" if resume else "retry", again)
-    if here.caller.confined:
-        return await enqueue_own(here, jobs, together=together)
-    answers = await here.client.store.enqueue(jobs, together=together)
+    way_in = partial(here.client.store.enqueue, together=together)
+    answers = await enqueue_own(here, jobs, way_in, together=together)
     if here.caller.has(Need.WORK):
         return answers
-    return [
-        one if one.existing is None else replace(one, existing=_bare(one.existing))
-        for one in answers
-    ]
+    return [_without_token(here.caller, one) for one in answers]
+
+
+def _without_token(caller: Caller, answer: Enqueued) -> Enqueued:
+    """With the row, for whose key gave it an owner: they know the job only as they sent it."""
+    row = answer.row if caller.confined else answer.existing
+    return answer if row is None else replace(answer, existing=_bare(row))
 
 
 # -- acting
@@ -104,10 +111,10 @@ async def signal(here: Visit, signals: Sequence[Signal]) -> list[Answer]:
 
 async def delete(here: Visit, ids: Sequence[UUID], owner: str | None) -> list[Answer]:
     await _note(here, "delete", ids)
-    seen = await _seen(here, ids)
-    answers = await here.client.store.delete([id_ for id_ in ids if id_ in seen], owner)
+    known = await seen(here, ids)
+    answers = await here.client.store.delete([id_ for id_ in ids if id_ in known], owner)
     told = iter(answers)
-    return [next(told) if id_ in seen else _MISSING for id_ in ids]
+    return [next(told) if id_ in known else _MISSING for id_ in ids]
 
 
 async def pause(here: Visit, queues: Sequence[str], *, paused: bool) -> None:
@@ -122,12 +129,12 @@ async def _own(
     act: Callable[[Sequence[Any]], Awaitable[list[Answer]]],
 ) -> list[Answer]:
     """Do it to the caller's jobs; others are missing."""
-    seen = await _seen(here, [one.job_id for one in items])
-    told = iter(await act([one for one in items if one.job_id in seen]))
-    return [next(told) if one.job_id in seen else _MISSING for one in items]
+    known = await seen(here, [one.job_id for one in items])
+    told = iter(await act([one for one in items if one.job_id in known]))
+    return [next(told) if one.job_id in known else _MISSING for one in items]
 
 
-async def _seen(here: Visit, ids: Sequence[UUID]) -> set[UUID]:
+async def seen(here: Visit, ids: Sequence[UUID]) -> set[UUID]:
     """Which of these the caller may know of; who sees all jobs is not asked to look."""
     if not here.caller.confined:
         return set(ids)
@@ -139,8 +146,8 @@ async def _note(here: Visit, action: str, ids: Sequence[UUID]) -> None:
     """One note for all that the caller sees; of others' jobs nothing is noted."""
     if not ids:
         return
-    seen = await _seen(here, ids)
-    named = [str(id_) for id_ in ids if id_ in seen]
+    known = await seen(here, ids)
+    named = [str(id_) for id_ in ids if id_ in known]
     if named:
         more = f" and {len(named) - TOLD} more" if len(named) > TOLD else ""
         await here.record(action, " ".join(named[:TOLD]) + more)
@@ -165,56 +172,88 @@ async def get(here: Visit, ids: Sequence[UUID], owner: str | None) -> list[JobRo
 
 
 async def find(here: Visit, query: Query) -> Page:
-    caller = here.caller
-    for name in ("owner", "team"):
-        own, given = getattr(caller, name), getattr(query, name)
-        if own is not None and given not in {None, own}:
-            return Page([], None)
-        if own is not None:
-            query = replace(query, **{name: own})
-    page = await here.client.store.find(query)
-    if caller.has(Need.WORK):
+    own = _narrowed(here.caller, query)
+    if own is None:
+        return Page([], None)
+    page = await here.client.store.find(own)
+    if here.caller.has(Need.WORK):
         return page
     return Page([_bare(row) for row in page.rows], page.cursor)
 
 
+async def count(here: Visit, query: Query) -> Count:
+    own = _narrowed(here.caller, query)
+    return Count(0, capped=False) if own is None else await here.client.store.count(own)
+
+
+async def failures(
+    here: Visit, since: Instant, limit: int, owner: str | None, team: str | None
+) -> Failures:
+    own = _narrowed(here.caller, Query(owner=owner, team=team))
+    if own is None:
+        return Failures([], capped=False)
+    limit = max(1, min(limit, LOOKED_AT))
+    return await here.client.store.failures(since, limit, own.owner, own.team)
+
+
+def _narrowed(caller: Caller, query: Query) -> Query | None:
+    """The same search among what the caller sees; None if it asks for nothing of that."""
+    for name in ("owner", "team"):
+        own, given = getattr(caller, name), getattr(query, name)
+        if own is not None and given not in {None, own}:
+            return None
+        if own is not None:
+            query = replace(query, **{name: own})
+    return query
+
+
 async def events(here: Visit, job_id: UUID, after: int, limit: int) -> EventPage | None:
-    if not await _seen(here, [job_id]):
+    if not await seen(here, [job_id]):
         return None
     return await here.client.store.events(job_id, after, max(1, min(limit, MOST_EVENTS)))
 
 
 async def attempts(here: Visit, job_id: UUID) -> list[Attempt] | None:
-    return await here.client.store.attempts(job_id) if await _seen(here, [job_id]) else None
+    return await here.client.store.attempts(job_id) if await seen(here, [job_id]) else None
 
 
 async def checkpoints(here: Visit, ids: Sequence[UUID]) -> list[Mapping[str, Checkpoint]]:
-    seen = await _seen(here, ids)
+    known = await seen(here, ids)
     found = await here.client.store.checkpoints(ids)
-    return [one if id_ in seen else {} for id_, one in zip(ids, found, strict=True)]
+    return [one if id_ in known else {} for id_, one in zip(ids, found, strict=True)]
 
 
-async def edges(here: Visit, ids: Sequence[UUID]) -> list[Edges]:
-    found = await here.client.store.edges(ids)
+async def edges(here: Visit, ids: Sequence[UUID], most: int | None) -> list[Edges]:
+    found = await here.client.store.edges(ids, most)
     if not here.caller.confined:
         return found
     named = {id_ for one in found for id_ in (*one.parents, *one.children)}
-    seen = await _seen(here, [*ids, *named])
+    known = await seen(here, [*ids, *named])
     return [
         Edges(
-            tuple(parent for parent in one.parents if parent in seen),
-            tuple(child for child in one.children if child in seen),
+            tuple(parent for parent in one.parents if parent in known),
+            tuple(child for child in one.children if child in known),
         )
-        if id_ in seen
+        if id_ in known
         else Edges()
         for id_, one in zip(ids, found, strict=True)
     ]
 
 
-async def flows(here: Visit, ids: Sequence[UUID]) -> list[FlowStats | None]:
-    found = await here.client.store.flows(ids)
-    if not here.caller.confined:
-        return found
-    return [
-        one if one is not None and await owns_flow(here, one.flow_id) else None for one in found
-    ]
+async def newest_flows(
+    here: Visit, limit: int, before: UUID | None, owner: str | None, team: str | None
+) -> FlowPage:
+    own = _narrowed(here.caller, Query(owner=owner, team=team))
+    if own is None:
+        return FlowPage([], None)
+    limit = max(1, min(limit, MOST_FLOWS))
+    return await here.client.store.newest_flows(limit, before, own.owner, own.team)
+
+
+async def flows(
+    here: Visit, ids: Sequence[UUID], owner: str | None, team: str | None
+) -> list[FlowStats | None]:
+    own = _narrowed(here.caller, Query(owner=owner, team=team))
+    if own is None:
+        return [None] * len(ids)
+    return await here.client.store.flows(ids, own.owner, own.team)

@@ -13,7 +13,7 @@ from pydantic.alias_generators import to_camel
 from windlass.core.clock import Instant
 from windlass.core.codec import Codec
 from windlass.core.event import Event, EventType
-from windlass.job import Told
+from windlass.job import Told, plain
 from windlass.server.wire.jobs import EventView, iso, time
 from windlass.store import Store
 from windlass.stores.wire import EVENT, told_event
@@ -42,7 +42,7 @@ class Line:
     """One event in plain words, encoded once for all who get it; `source` is as it is stored."""
 
     def __init__(self, event: Event, source: Event) -> None:
-        self._event = event
+        self.event = event
         self._source = source
         self.seq: int = event.seq
         self.at: Instant = event.at
@@ -53,7 +53,7 @@ class Line:
 
     @property
     def view(self) -> EventView:
-        event = self._event
+        event = self.event
         at = time(event.at)
         assert at is not None
         return EventView(
@@ -69,13 +69,13 @@ class Line:
     @cached_property
     def single(self) -> bytes:
         """On a stream of its job alone; its id is the cursor."""
-        return message(self.type.value, dumped(self.data), self._event.wire_id)
+        return message(self.type.value, dumped(self.data), self.event.wire_id)
 
     @cached_property
     def stored(self) -> bytes:
         """For a handle of the store: as its `tail` would tell it."""
         data = told_event().dump(event=self._source).decode()
-        return message(EVENT, data, self._event.wire_id)
+        return message(EVENT, data, self.event.wire_id)
 
     @cached_property
     def many(self) -> bytes:
@@ -118,6 +118,11 @@ def message(event: str, data: str, event_id: str | None = None) -> bytes:
     return f"{named}event: {event}\ndata: {data}\n\n".encode()
 
 
+def line_of(event: Event, codec: Codec) -> Line:
+    """Of any event but the last, which only a teller can tell."""
+    return Line(plain(event, codec), event)
+
+
 class Teller:
     """Makes lines of the events that follow `after`; the last sums up all that was said."""
 
@@ -127,6 +132,10 @@ class Teller:
         self._job_id = job_id
         self._told = Told(codec)
         self._whole = after == 0
+
+    def heard(self, line: Line) -> None:
+        """Somebody else has told it; it belongs to the sum all the same."""
+        self._told.remember(line.event)
 
     async def line(self, event: Event) -> Line:
         if event.final and not self._whole:  # what was said before belongs to the sum

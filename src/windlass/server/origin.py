@@ -10,6 +10,9 @@ from windlass.server.problems import Refusal
 
 _SAFE = frozenset({"GET", "HEAD"})
 _OWN_SITE = frozenset({"same-origin", "none"})
+_OF_PROXIES = frozenset(
+    {"cf-connecting-ip", "forwarded", "true-client-ip", "via", "x-client-ip", "x-real-ip"}
+)
 _NEIGHBOURS = 64  # bits of an IPv6 address that one customer's machines have in common
 
 
@@ -42,8 +45,22 @@ def _is_own(origin: str, request: Request) -> bool:
     return origin.partition("://")[2] == request.headers.get("host")
 
 
+def proxied(request: Request) -> str | None:
+    """By what it shows that a request came by a proxy: from whom, nobody can say for sure.
+
+    Proxies that follow the standards say `Via` or `Forwarded`, most others one of the `X-` names.
+    nginx says nothing by itself, but speaks HTTP/1.0, which clients of today do not.
+    """
+    for name in request.headers:
+        if name in _OF_PROXIES or name.startswith("x-forwarded-"):
+            return f"the header {name}"
+    return "HTTP/1.0" if request.scope.get("http_version") in {"1.0", "0.9"} else None
+
+
 def is_local(request: Request) -> bool:
-    """Whether the caller is on this machine; who asks for somebody else, and says so, is not it."""
+    """Whether the caller is on this machine; a proxy on it does not lend its own place."""
+    if proxied(request) is not None:
+        return False
     if request.client is None:
         return True  # by a socket of this machine that is no network's
     try:

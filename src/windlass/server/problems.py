@@ -43,6 +43,11 @@ SORTS: Mapping[str, tuple[int, str, str]] = {
     "schema": (503, "The store's schema does not fit", "run `windlass migrate`"),
     "stopping": (503, "The server is stopping", "ask again, here or at another server"),
     "too_often": (429, "Too many requests", "wait for as long as Retry-After says"),
+    "too_many_streams": (
+        429,
+        "Too many open streams",
+        "end some, or follow many jobs on one (GET /api/events); or ask again after Retry-After",
+    ),
     "internal": (500, "The server has a fault", "see the server's log"),
 }
 _OF_STATUS = {400: "bad_request", 401: "unauthorized", 403: "forbidden", 404: "no_route",
@@ -88,7 +93,16 @@ class WrongFieldsError(WindlassError):
 
 
 def wrong(field: str, message: str) -> WrongFieldsError:
-    return WrongFieldsError(FieldProblem(field=field, message=_sendable(message)))
+    return all_wrong([(field, message)])
+
+
+def all_wrong(problems: Sequence[tuple[str, str]]) -> WrongFieldsError:
+    return WrongFieldsError(
+        *(
+            FieldProblem(field=_sendable(field), message=_sendable(message))
+            for field, message in problems
+        )
+    )
 
 
 def _sendable(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import socket
 import struct
@@ -17,12 +18,14 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from windlass.core.errors import ConfigurationError
+from windlass.server.opening import Opening
 from windlass.server.site import Site
 from windlass.server.sse import ABORT, NARROW
 
 BACKLOG = 2048
 MAX_HEAD = 64 * 1024  # bytes of a request's address and headers
 HELD = 32 * 1024  # bytes; Linux would hold megabytes for a reader who takes nothing
+WAITING = 16 * 1024  # bytes that may wait for a place there before the next is made
 
 
 class Server(uvicorn.Server):
@@ -60,7 +63,8 @@ class Server(uvicorn.Server):
         logging.getLogger("uvicorn.asgi").setLevel(logging.INFO)
         self._site: Site = api.state.site
         patience = self._site.config.patience
-        config.http_protocol_class = _guarded(config.http_protocol_class, patience)
+        opening = Opening(self._site.hub)
+        config.http_protocol_class = _guarded(config.http_protocol_class, patience, opening)
         super().__init__(config)
         self._tell = started
         self._signals = signals
@@ -97,7 +101,17 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def _guarded(protocol: Any, patience: float) -> Any:
+def settle_in() -> None:
+    """For a process that only serves: what it has imported by now, it keeps.
+
+    Else every full collection would look through it, and every stream would wait: 60 ms of 150,
+    with a thousand streams.
+    """
+    gc.collect()
+    gc.freeze()
+
+
+def _guarded(protocol: Any, patience: float, opening: Opening) -> Any:
     """The protocol, with ways for an application to narrow its connection, and to cut it off.
 
     Waits for: the head of each request, `patience` seconds from its first byte (or from the
@@ -113,7 +127,7 @@ def _guarded(protocol: Any, patience: float) -> Any:
         def connection_made(self, transport: asyncio.Transport) -> None:
             super().connection_made(transport)
             self._timer = self.loop.call_later(patience, transport.abort)
-            self.app: ASGIApp = _with(self.app, transport, self._come)
+            self.app: ASGIApp = _with(self.app, transport, self._come, opening)
 
         def data_received(self, data: bytes) -> None:
             if self._timer is None and self._between:
@@ -140,17 +154,24 @@ def _guarded(protocol: Any, patience: float) -> Any:
     return Guarded
 
 
-def _with(app: ASGIApp, transport: asyncio.Transport, come: Callable[[], None]) -> ASGIApp:
+def _with(
+    app: ASGIApp, transport: asyncio.Transport, come: Callable[[], None], opening: Opening
+) -> ASGIApp:
     def option(name: int, value: int | bytes) -> None:
         sock = transport.get_extra_info("socket")
         if sock is not None:
             sock.setsockopt(socket.SOL_SOCKET, name, value)
 
     def narrow() -> None:
+        if transport.is_closing():  # whoever asked has left
+            return
         option(socket.SO_SNDBUF, HELD)
+        transport.set_write_buffer_limits(WAITING)
 
     def abort() -> None:
         """At once, for both sides: else the system would try for minutes to send what it holds."""
+        if transport.is_closing():
+            return
         option(socket.SO_LINGER, struct.pack("ii", 1, 0))
         transport.abort()
 
@@ -162,7 +183,7 @@ def _with(app: ASGIApp, transport: asyncio.Transport, come: Callable[[], None]) 
             )
             return
         scope.setdefault("extensions", {}).update({ABORT: abort, NARROW: narrow})
-        await app(scope, receive, send)
+        await opening(app, scope, receive, send, transport.is_closing)
 
     return wrapped
 

@@ -18,9 +18,10 @@ from windlass.schedules import Schedules
 from windlass.server.audit import Audit
 from windlass.server.config import ServerConfig
 from windlass.server.door import Caller, Doorkeeper
-from windlass.server.many import Watches
+from windlass.server.lists import Watches
 from windlass.server.news import News
 from windlass.server.streams import Hub
+from windlass.server.welcome import Welcome
 from windlass.task import Registry, TaskSpec
 from windlass.worker.kit import Kit
 
@@ -55,10 +56,12 @@ class Site:
         self.news = News(lambda: app.client().store)
         self.door = Doorkeeper(lambda: app.client().store, config)
         self.signing = self.door.signing
+        self.welcome = Welcome(self.door.still)
 
     async def close(self) -> None:
         """End what lasts, in order: whoever waits or reads goes on elsewhere."""
         self.hub.close()
+        self.welcome.close()
         await self.news.close()
 
 
@@ -84,12 +87,13 @@ class Visit:
 
     async def jobs(self, ids: Sequence[UUID]) -> list[JobRow]:
         """All of these, or the first that is not there."""
-        found: list[JobRow] = []
-        for job_id, row in zip(ids, await self.client.store.get(ids), strict=True):
-            if row is None or not self.caller.sees(row):
-                raise NotFoundError(f"no job {job_id}")
-            found.append(row)
-        return found
+        rows = await self.client.store.get(ids)
+        return [self.seen(job_id, row) for job_id, row in zip(ids, rows, strict=True)]
+
+    def seen(self, job_id: UUID, row: JobRow | None) -> JobRow:
+        if row is None or not self.caller.sees(row):
+            raise NotFoundError(f"no job {job_id}")
+        return row
 
     async def record(self, action: str, target: str) -> None:
         """Note down what is about to be done, so that nothing is done without a note."""

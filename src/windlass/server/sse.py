@@ -27,19 +27,19 @@ log = logging.getLogger("windlass.server")
 MEDIA_TYPE = "text/event-stream"
 ABORT = "windlass.abort"  # a server's extension: cuts the connection, whatever waits to be sent
 NARROW = "windlass.narrow"  # another: lets the system hold little that a reader does not take
-CHECK = 1.0  # seconds between two looks at the key
 LAST = 1.0  # seconds for a cut to be noticed
 RETRY = b"retry: 1000\n\n"  # milliseconds after which a browser asks again
 
 
 class EventStream(Response):
-    """`feed` is closed with it, however it ends."""
+    """`feed` is closed with it, however it ends. Where there is no room for it, it is refused."""
 
     media_type = MEDIA_TYPE
 
     def __init__(
         self, site: Site, caller: Caller, feed: AsyncGenerator[bytes, None], correlation: str | None
     ) -> None:
+        site.hub.room.check(caller.key_id)
         super().__init__()
         del self.headers["content-length"]
         self.headers["X-Accel-Buffering"] = "no"
@@ -48,13 +48,15 @@ class EventStream(Response):
         self._caller = caller
         self._feed = feed
         self._correlation = correlation
+        self._sending = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
         narrow = (scope.get("extensions") or {}).get(NARROW)
         if narrow is not None:
             narrow()
-        with self._site.hub.stream() as ending:
+        site, caller = self._site, self._caller
+        with site.hub.stream(caller.key_id) as ending, site.welcome.reading(caller, ending):
             gone = asyncio.create_task(_gone(receive))
             closing = asyncio.create_task(ending.wait())
             try:
@@ -79,9 +81,9 @@ class EventStream(Response):
         telling = asyncio.create_task(self._tell(send))
         try:
             while True:
-                wait = min(beat - clock(), CHECK)
+                wait = max(0.0, beat - clock())
                 done, _ = await asyncio.wait(
-                    {telling, *ends}, timeout=max(0.0, wait), return_when=asyncio.FIRST_COMPLETED
+                    {telling, *ends}, timeout=wait, return_when=asyncio.FIRST_COMPLETED
                 )
                 if done & ends:
                     return not gone.done()
@@ -90,9 +92,8 @@ class EventStream(Response):
                     return True
                 if clock() >= beat:
                     beat += self._site.config.keepalive
-                    await self._send(send, _keepalive())
-                if not await self._welcome():
-                    return True
+                    if not self._sending:  # else the reader is waited for already
+                        await self._send(send, _keepalive())
         finally:
             telling.cancel()
             await asyncio.gather(telling, return_exceptions=True)
@@ -114,15 +115,11 @@ class EventStream(Response):
         data = {"message": told.detail, "code": told.code, "correlationId": self._correlation}
         return message("error", dumped(data))
 
-    async def _welcome(self) -> bool:
-        try:
-            return await self._site.door.still(self._caller)
-        except StoreError:
-            return True  # nobody can say now; the feed meets the same trouble
-
     async def _send(self, send: Send, body: bytes, *, more: bool = True) -> None:
+        self._sending = True
         async with asyncio.timeout(self._site.config.stall):
             await send({"type": "http.response.body", "body": body, "more_body": more})
+        self._sending = False
 
 
 async def _gone(receive: Receive) -> None:

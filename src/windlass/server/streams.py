@@ -22,11 +22,10 @@ from windlass.core.errors import NotFoundError
 from windlass.core.event import EventType
 from windlass.server.config import ServerConfig
 from windlass.server.lines import Line, Teller
+from windlass.server.replay import Replay
+from windlass.server.room import Room
 
-# What is read from the store at a time: a reader who stalls holds it. So few events at first, then
-# as many as such events fill this, and no more than that is kept.
-FIRST, MOST = 8, 256
-ROOM = 64 * 1024
+TOGETHER = 32  # listeners that get a line in one turn of the loop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,12 +119,21 @@ class Channel:
             async for event in client.events(self._job_id, self.last):
                 line = await self._teller.line(event)
                 self.last = event.seq
-                for listener in self.listeners:
-                    listener.put(line)
+                await self._hand_out(line)
         except Exception as error:  # noqa: BLE001 - it is for the listeners to tell
             self.error = error
         finally:
             asyncio.get_running_loop().call_soon(self._wake_all)  # when the task is done
+
+    async def _hand_out(self, line: Line) -> None:
+        """Some at a time: what others are to be told need not wait until all have it.
+
+        Who joins meanwhile has read it from the store.
+        """
+        for number, listener in enumerate(list(self.listeners), 1):
+            listener.put(line)
+            if number % TOGETHER == 0:
+                await asyncio.sleep(0)
 
     def _wake_all(self) -> None:
         for listener in self.listeners:
@@ -144,15 +152,21 @@ class Hub:
         self._client = client
         self._codec = codec
         self._config = config
+        self._replay = Replay(client, codec)
         self._channels: dict[UUID, Channel] = {}
         self._endings: set[asyncio.Event] = set()
         self.closed = False  # the server is stopping
+        self.at_close: list[Callable[[], None]] = []  # what else is to be done then
         self.open = 0  # how many streams there are
+        self.room = Room(config.max_streams, config.max_streams_per_key)
 
     @contextlib.contextmanager
-    def stream(self) -> Iterator[asyncio.Event]:
-        """In the block a stream is open; the event says that it is to end."""
-        with self.lasting() as ending:
+    def stream(self, key_id: str | None) -> Iterator[asyncio.Event]:
+        """In the block a stream is open; the event says that it is to end.
+
+        Whether there is room was asked before: when this begins, it is too late to refuse.
+        """
+        with self._lasting(key_id) as ending:
             self.open += 1
             try:
                 yield ending
@@ -160,14 +174,21 @@ class Hub:
                 self.open -= 1
 
     @contextlib.contextmanager
-    def lasting(self) -> Iterator[asyncio.Event]:
-        """The same for a request that only waits."""
+    def long_poll(self, key_id: str | None) -> Iterator[asyncio.Event]:
+        """The same for a request that only waits; where there is no room for it, it is refused."""
+        self.room.check(key_id)
+        with self._lasting(key_id) as ending:
+            yield ending
+
+    @contextlib.contextmanager
+    def _lasting(self, key_id: str | None) -> Iterator[asyncio.Event]:
         ending = asyncio.Event()
         if self.closed:
             ending.set()
         self._endings.add(ending)
         try:
-            yield ending
+            with self.room.place(key_id):
+                yield ending
         finally:
             self._endings.discard(ending)
 
@@ -176,11 +197,13 @@ class Hub:
         self.closed = True
         for ending in self._endings:
             ending.set()
+        for also in self.at_close:
+            also()
 
     @property
     def waiting(self) -> int:
         """How many requests last that are no streams."""
-        return len(self._endings) - self.open
+        return self.room.taken - self.open
 
     @property
     def followed(self) -> int:
@@ -208,7 +231,7 @@ class Hub:
         seen = wanted.after
         with contextlib.suppress(NotFoundError):
             while True:
-                for source in (self._stored, self._live):
+                for source in (self._replay.stored, self._live):
                     async with contextlib.aclosing(source(job_id, seen)) as found:
                         async for lines in found:
                             seen, over = lines[-1].seq, lines[-1].final
@@ -218,32 +241,6 @@ class Hub:
                                 yield taken
                             if over:
                                 return
-
-    async def _stored(self, job_id: UUID, seen: int) -> AsyncGenerator[list[Line], None]:
-        """What the store has by now."""
-        store = self._client().store
-        teller = Teller(store, self._codec, job_id, seen)
-        limit = FIRST
-        while True:
-            page = await store.events(job_id, seen, limit)
-            if page is None:
-                raise NotFoundError(f"job {job_id} is not kept any more")
-            whole = len(page.events) < limit
-            lines: list[Line] = []
-            size = 0
-            for event in page.events:
-                if size > ROOM:  # whoever takes nothing must not hold what they do not get
-                    whole = False
-                    break
-                lines.append(await teller.line(event))
-                size += len(lines[-1].single)
-            del page
-            if lines:
-                seen = lines[-1].seq
-                limit = max(1, min(MOST, ROOM * len(lines) // size))  # as many like these
-                yield lines
-            if whole:
-                return
 
     async def _live(self, job_id: UUID, seen: int) -> AsyncGenerator[list[Line], None]:
         """What comes, for who has seen all that the shared reader has, and keeps up with it."""

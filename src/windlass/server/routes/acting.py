@@ -11,6 +11,7 @@ from windlass.core.enqueue import Enqueued
 from windlass.core.errors import ConflictError
 from windlass.core.state import State
 from windlass.server.asked import Why
+from windlass.server.own_jobs import told
 from windlass.server.routes.bulk import deleted
 from windlass.server.site import Here, Id, Visit
 from windlass.server.wire.jobs import CancelView, EnqueuedView, Moved
@@ -54,7 +55,7 @@ async def resume(here: Here, job_id: Id, response: Response) -> EnqueuedView:
 
 
 def _anew(here: Visit, answer: Enqueued, response: Response) -> EnqueuedView:
-    row = accepted(answer)
+    row = accepted(told(here.caller, answer))
     duplicate = row.id != answer.new.id
     response.status_code = status.HTTP_200_OK if duplicate else status.HTTP_201_CREATED
     return EnqueuedView.seen(row, here.app.codec, duplicate=duplicate)

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from uuid import UUID
 
+from windlass.client import check_accepted
+from windlass.core.enqueue import Enqueued
 from windlass.core.errors import ConflictError, NotFoundError, RequestError
 from windlass.core.job import JobRow
+from windlass.core.query import Page, Query, matches
 from windlass.core.transition import Status
 from windlass.server.asked import ActionAsked, Verb
 from windlass.server.door import Need
+from windlass.server.own_jobs import told
 from windlass.server.problems import Refusal, wrong
 from windlass.server.site import Here, Visit
 from windlass.server.wire.jobs import ActionView, RefusedView
 
+ANEW = frozenset({Verb.RETRY, Verb.RESUME})  # all that failed, twice in a row, is not done twice
 AT_A_TIME = 50  # whose writes a store may gather into one
 TOLD = 20  # refusals that are told one by one
 
@@ -22,16 +27,17 @@ TOLD = 20  # refusals that are told one by one
 async def act(here: Here, body: ActionAsked) -> ActionView:
     """Do the same to every job that matches, up to `limit`; go on with `cursor` for the rest.
 
+    With `id`, to those of the named jobs that match; one that is not there is not `matched`.
     A job whose state forbids it is refused alone, and told.
     """
     if body.action is Verb.DELETE and not here.caller.may(Need.REMOVE):
         raise Refusal("forbidden", "to delete jobs needs the right to remove")
-    if not body.filter.model_fields_set - {"limit"}:
+    if body.filter.empty:
         raise wrong("filter", "it is empty; name what is meant: a queue, a state, a time")
     query = body.filter.query(here.caller, body.cursor)
     said = body.filter.model_dump_json(exclude_unset=True, by_alias=True)
     await here.record(f"{body.action.value} all that match", said)
-    page = await here.client.store.find(query)
+    page = await _page(here, query, body.filter.id)
     refused: list[RefusedView] = []
     for start in range(0, len(page.rows), AT_A_TIME):
         some = page.rows[start : start + AT_A_TIME]
@@ -45,8 +51,18 @@ async def act(here: Here, body: ActionAsked) -> ActionView:
     )
 
 
+async def _page(here: Visit, query: Query, ids: Sequence[UUID] | None) -> Page:
+    store = here.client.store
+    if ids is None:
+        return await store.find(query)
+    found = await store.get(list(dict.fromkeys(ids)))
+    return Page([row for row in found if row is not None and matches(query, row)], None)
+
+
 async def _one(here: Visit, body: ActionAsked, row: JobRow) -> RefusedView | None:
     try:
+        if body.action in ANEW and row.retried_as is not None:
+            raise ConflictError(f"job {row.id} was done again already, as {row.retried_as}")
         await _verb(here, body)(row.id)
     except RequestError as error:
         return RefusedView(id=row.id, code=error.code, detail=str(error))
@@ -61,11 +77,15 @@ def _verb(here: Visit, body: ActionAsked) -> Callable[[UUID], Awaitable[object]]
         case Verb.CANCEL:
             return lambda job: client.cancel(job, by=here.caller.name, reason=body.reason)
         case Verb.RETRY:
-            return client.retry
+            return lambda job: _again(here, client.retry(job))
         case Verb.RESUME:
-            return client.resume
+            return lambda job: _again(here, client.resume(job))
         case Verb.DELETE:
             return lambda job: deleted(here, job)
+
+
+async def _again(here: Visit, doing: Awaitable[Enqueued]) -> None:
+    check_accepted(told(here.caller, await doing))
 
 
 async def deleted(here: Visit, job_id: UUID) -> None:

@@ -14,7 +14,7 @@ from windlass.server.keys import Keys
 from windlass.server.problems import Refusal
 from windlass.server.site import Here
 from windlass.server.tickets import Tickets
-from windlass.server.wire.survey import AuditPage, KeyList, KeyView, NewKeyView, TicketView
+from windlass.server.wire.entry import AuditPage, KeyList, KeyView, NewKeyView, TicketView
 
 
 async def create_key(here: Here, body: KeyAsked) -> NewKeyView:

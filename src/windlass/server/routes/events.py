@@ -8,17 +8,17 @@ from uuid import UUID
 from fastapi import Header, Query, Response, status
 from fastapi.responses import JSONResponse
 
-from windlass.core.errors import NotFoundError
+from windlass.core.errors import NotFoundError, WindlassError
 from windlass.core.job import JobRow
 from windlass.server import many, sse
-from windlass.server.asked import Follow, FollowMany
+from windlass.server.asked import Follow
+from windlass.server.followed import FollowMany, filters_of
 from windlass.server.lines import Teller
 from windlass.server.problems import wrong
 from windlass.server.site import Here, Id, Visit
 from windlass.server.streams import Wanted
 from windlass.server.wire.jobs import EventPageView
 
-MOST = 100  # jobs that one stream may name
 LastEventId = Annotated[str | None, Header(alias="Last-Event-ID")]
 Accept = Annotated[str, Header()]
 
@@ -66,23 +66,65 @@ async def _page(here: Visit, job_id: UUID, wanted: Wanted, limit: int) -> EventP
 
 
 async def all_events(here: Here, follow: Annotated[FollowMany, Query()]) -> Response:
-    """Many jobs on one stream: the logs of those named in `after`, or snapshots of a list.
+    """Many jobs on one stream: the logs of those named in `after`, and snapshots of lists.
 
     A line of a log says whose it is and carries its number, for the vector that the reader keeps. A
-    snapshot says where a job of the list stands (state null: it was deleted); the newest wins.
+    snapshot says where a job of a list stands (`state` null: it was deleted; `listed` false: it has
+    left the list); the newest wins. With `list`, it names the list, and `whole` says that all of it
+    was told.
     """
-    if follow.after is None:
+    if follow.after is None and not follow.lists:
         feed = here.site.watches.snapshots(follow.query(here.caller))
         return sse.EventStream(here.site, here.caller, feed, None)
-    named = follow.named()
-    if len(named) > MOST:
-        raise wrong("after", f"it names {len(named)} jobs, the limit is {MOST}")
-    open_ = {}
-    for row in await here.jobs(list(named)):
-        wanted = named[row.id]
-        _check_cursor(row, wanted)
-        if not (row.final and wanted.after >= row.seq):
-            open_[row.id] = wanted
-    if not open_:
+    told, feeds = await _named(here, follow)
+    more, lists = _lists(here, follow)
+    told, feeds = told + more, feeds + lists
+    if not told and not feeds:
         return Response(status_code=status.HTTP_204_NO_CONTENT)
-    return sse.EventStream(here.site, here.caller, many.several(here.site.hub, open_), None)
+    return sse.EventStream(here.site, here.caller, many.together(told, feeds), None)
+
+
+Members = tuple[list[bytes], list[many.Feed]]  # what is to be said at once, and what comes
+
+
+async def _named(here: Visit, follow: FollowMany) -> Members:
+    found: dict[UUID, Wanted] = {}
+    told, feeds = [], []
+    for text in follow.named():
+        try:
+            job_id, wanted = follow.cursor_of(text)
+        except WindlassError as error:
+            told.append(_refused(follow, {"jobId": text.partition(":")[0]}, error))
+        else:
+            found[job_id] = wanted
+    rows = await here.client.store.get(list(found))
+    for (job_id, wanted), row in zip(found.items(), rows, strict=True):
+        whose = {"jobId": str(job_id)}
+        try:
+            _check_cursor(seen := here.seen(job_id, row), wanted)
+        except WindlassError as error:
+            told.append(_refused(follow, whose, error))
+            continue
+        if not (seen.final and wanted.after >= seen.seq):
+            feeds.append(many.named(here.site.hub, job_id, wanted, each=follow.each))
+        elif follow.each:
+            told.append(many.over(whose))
+    return told, feeds
+
+
+def _lists(here: Visit, follow: FollowMany) -> Members:
+    told, feeds = [], []
+    for text in dict.fromkeys(follow.lists):
+        try:
+            query = filters_of(text).query(here.caller)
+        except WindlassError as error:
+            told.append(_refused(follow, {"list": text}, error))
+        else:
+            feeds.append(here.site.watches.snapshots(query, text))
+    return told, feeds
+
+
+def _refused(follow: FollowMany, whose: dict[str, str], error: WindlassError) -> bytes:
+    if not follow.each:
+        raise error
+    return many.over(whose, error)

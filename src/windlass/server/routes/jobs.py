@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import Header, Query, Request, Response, status
@@ -12,16 +13,19 @@ from windlass.client import accepted, check_accepted
 from windlass.core.enqueue import Enqueued
 from windlass.core.errors import ConflictError, NotFoundError, WindlassError
 from windlass.core.job import JobRow, NewJob
+from windlass.graph import around
 from windlass.server import asked
+from windlass.server.own_jobs import enqueue_own
 from windlass.server.problems import WrongFieldsError, fields_of, problem, wrong
 from windlass.server.site import Here, Id, Visit
-from windlass.server.teams import enqueued_by
 from windlass.server.wire.jobs import (
     Attempts,
     AttemptView,
     BatchAnswer,
     BatchAnswers,
+    CountView,
     EnqueuedView,
+    GraphView,
     JobPage,
     JobSummary,
     JobView,
@@ -35,7 +39,8 @@ async def enqueue(
     here: Here, body: asked.NewJobAsked, request: Request, key: IdempotencyKey = None
 ) -> Response:
     """Enqueue a job: 201 if it is new, 200 if it was there before."""
-    [answer] = await enqueued_by(here, [body.new_job(here.app, here.caller, key)])
+    new = body.new_job(here.app, here.caller, key)
+    [answer] = await enqueue_own(here, [new], here.app.aenqueue_each)
     check_accepted(answer)
     [row], duplicate = await _rows(here, [answer]), _duplicate(answer)
     view = EnqueuedView.seen(row, here.app.codec, duplicate=duplicate)
@@ -63,7 +68,7 @@ async def enqueue_batch(
             answers.append(None)
         except WindlassError as error:
             answers.append(BatchAnswer(status="refused", problem=problem(error)))
-    enqueued = await enqueued_by(here, jobs)
+    enqueued = await enqueue_own(here, jobs, here.app.aenqueue_each)
     rows = iter(await _rows(here, [one for one in enqueued if one.accepted]))
     told = (_told(one, next(rows) if one.accepted else None) for one in enqueued)
     return BatchAnswers(answers=[next(told) if one is None else one for one in answers])
@@ -107,8 +112,17 @@ def _as_born(answer: Enqueued) -> bool:
 
 async def list_jobs(here: Here, filters: Annotated[asked.ListAsked, Query()]) -> JobPage:
     """Jobs, the newest first."""
-    page = await here.client.store.find(filters.query(here.caller, filters.cursor))
+    query = filters.query(here.caller, filters.cursor)
+    page = await here.client.store.find(replace(query, bare=True))
     return JobPage(jobs=[JobSummary.of(row) for row in page.rows], cursor=page.cursor)
+
+
+async def count(here: Here, filters: Annotated[asked.ListAsked, Query()]) -> CountView:
+    """How many jobs match: exact up to 10,000 of them, found among the newest 100,000.
+
+    The filters are those of a list; its `limit` and `cursor` change nothing.
+    """
+    return CountView.of(await here.client.store.count(filters.query(here.caller)))
 
 
 async def get(here: Here, job_id: Id) -> JobView:
@@ -124,6 +138,12 @@ async def attempts(here: Here, job_id: Id) -> Attempts:
         raise NotFoundError(f"no job {job_id}")
     views: Sequence[AttemptView] = [AttemptView.seen(one, here.app.codec) for one in found]
     return Attempts(attempts=views)
+
+
+async def graph(here: Here, job_id: Id) -> GraphView:
+    """The jobs that a job depends on, those that depend on it, and on from there: up to 200."""
+    found = await around(here.client.store, await here.job(job_id), here.caller.sees)
+    return GraphView.of(found)
 
 
 async def why(here: Here, job_id: Id) -> WhyView:

@@ -19,6 +19,7 @@ _OF_A_JOB = (
     "jobs_get",
     "jobs_attempts",
     "jobs_why",
+    "jobs_graph",
     "events_events",
     "acting_submit",
     "acting_cancel",

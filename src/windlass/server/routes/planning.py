@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from windlass.server.asked import ScheduleAsked
-from windlass.server.site import Here
+from windlass.server.site import Here, Visit
 from windlass.server.wire.jobs import EnqueuedView
 from windlass.server.wire.survey import ScheduleList, ScheduleView
+from windlass.timetable import Planned
 
 
 async def schedules(here: Here) -> ScheduleList:
     """All schedules, by name."""
-    found = await here.app.schedules.alist()
-    return ScheduleList(schedules=[ScheduleView.of(one) for one in found])
+    return ScheduleList(schedules=await _seen(here, await here.app.schedules.alist()))
+
+
+async def _seen(here: Visit, found: Sequence[Planned]) -> Sequence[ScheduleView]:
+    """With the last job of each, where that is still kept."""
+    last = [one.last_job_id for one in found if one.last_job_id is not None]
+    kept = {row.id for row in await here.client.store.get(last) if row is not None}
+    codec = here.app.codec
+    return [ScheduleView.seen(one, codec, kept=one.last_job_id in kept) for one in found]
+
+
+async def _one(here: Visit, planned: Planned) -> ScheduleView:
+    [view] = await _seen(here, [planned])
+    return view
 
 
 async def add(here: Here, body: ScheduleAsked) -> ScheduleView:
@@ -21,24 +36,24 @@ async def add(here: Here, body: ScheduleAsked) -> ScheduleView:
     planned = await here.app.schedules.aadd(
         body.name, job, cron=body.cron, every=body.every, tz=body.tz, missed=body.missed
     )
-    return ScheduleView.of(planned)
+    return await _one(here, planned)
 
 
 async def get(here: Here, name: str) -> ScheduleView:
     """One schedule."""
-    return ScheduleView.of(await here.app.schedules.aget(name))
+    return await _one(here, await here.app.schedules.aget(name))
 
 
 async def pause(here: Here, name: str) -> ScheduleView:
     """Make no jobs until it is resumed; the ticks of a pause do not come back."""
     await here.record("pause schedule", name)
-    return ScheduleView.of(await here.app.schedules.apause(name))
+    return await _one(here, await here.app.schedules.apause(name))
 
 
 async def resume(here: Here, name: str) -> ScheduleView:
     """Make jobs again, from the next tick on."""
     await here.record("resume schedule", name)
-    return ScheduleView.of(await here.app.schedules.aresume(name))
+    return await _one(here, await here.app.schedules.aresume(name))
 
 
 async def run(here: Here, name: str) -> EnqueuedView:

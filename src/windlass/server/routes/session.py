@@ -9,11 +9,11 @@ from fastapi import Request, Response
 
 from windlass.core.clock import to_datetime
 from windlass.server.asked import SignInAsked
-from windlass.server.door import CHALLENGE, Caller
+from windlass.server.door import CHALLENGE, Caller, Need
 from windlass.server.problems import Refusal
 from windlass.server.sessions import Sessions, drop_cookie, set_cookie
 from windlass.server.site import Here
-from windlass.server.wire.survey import SessionView, WhoView
+from windlass.server.wire.entry import SessionView, WhoView
 
 
 async def sign_in(
@@ -52,6 +52,7 @@ def _facts(caller: Caller) -> dict[str, Any]:
     return {
         "name": caller.name,
         "roles": sorted(caller.roles),
+        "rights": sorted(need for need in Need if caller.has(need) and need is not Need.NOTHING),
         "owner": caller.owner,
         "team": caller.team,
         "key_id": caller.key_id,

@@ -19,6 +19,7 @@ from windlass.server.door import Need
 from windlass.server.lines import message
 from windlass.server.problems import Refusal
 from windlass.server.release import version
+from windlass.server.signing import NAME
 from windlass.server.site import Here, Visit
 from windlass.server.streams import Wanted
 from windlass.stores import wire
@@ -56,7 +57,9 @@ VERBS = {
     "pause": Verb(Need.OPERATE, guard.pause),
     "get": Verb(Need.READ, guard.get),
     "find": Verb(Need.READ, guard.find),
+    "count": Verb(Need.READ, guard.count),
     "stats": Verb(Need.SURVEY),
+    "failures": Verb(Need.READ, guard.failures),
     "gates": Verb(Need.SURVEY),
     "rollups": Verb(Need.SURVEY),
     "events": Verb(Need.READ, guard.events),
@@ -64,6 +67,7 @@ VERBS = {
     "checkpoints": Verb(Need.READ, guard.checkpoints),
     "edges": Verb(Need.READ, guard.edges),
     "flows": Verb(Need.READ, guard.flows),
+    "newest_flows": Verb(Need.READ, guard.newest_flows),
     "put_records": Verb(Need.READ, kinds.put_records),
     "get_records": Verb(Need.READ, kinds.get_records),
     "list_records": Verb(Need.READ, kinds.list_records),
@@ -117,6 +121,21 @@ async def hello(here: Here, request: Request) -> Response:
     return _answer(wire.greeting().dump(answer=told))
 
 
+async def why(here: Here, request: Request) -> Response:
+    """As the API tells it: whoever sees a job may know what keeps it from running."""
+    _check_protocol(request)
+    row = await here.job(wire.why_asked().load(await request.body())["job_id"])
+    return _answer(wire.why_answered().dump(answer=await here.client.why(row.id)))
+
+
+async def rotate(here: Here, request: Request) -> Response:
+    """The keys that task tokens are signed with stay here."""
+    _check_protocol(request)
+    await here.record("rotate signing key", NAME)
+    await here.site.signing.rotate()
+    return _answer(wire.done().dump(answer=None))
+
+
 async def claim(here: Here, request: Request) -> Response:
     """With how far the news was heard of before, for the next wait."""
     _check_protocol(request)
@@ -133,8 +152,9 @@ async def wait(here: Here, request: Request) -> Response:
     _check_protocol(request)
     timeout = wire.asked("wait").load(await request.body())["timeout"]
     heard = request.headers.get(wire.NEWS_HEADER, "")
-    waiting = asyncio.create_task(here.site.news.wait(heard, max(0.0, min(timeout, LONGEST_WAIT))))
-    with here.site.hub.lasting() as ending:
+    seconds = max(0.0, min(timeout, LONGEST_WAIT))
+    with here.site.hub.long_poll(here.caller.key_id) as ending:
+        waiting = asyncio.create_task(here.site.news.wait(heard, seconds))
         others = [asyncio.create_task(ending.wait()), asyncio.create_task(_gone(request))]
         try:
             await asyncio.wait({waiting, *others}, return_when=asyncio.FIRST_COMPLETED)

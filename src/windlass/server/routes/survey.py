@@ -4,19 +4,28 @@ from __future__ import annotations
 
 from datetime import datetime
 from typing import Annotated
+from uuid import UUID
 
 from fastapi import Query
 
-from windlass.core.clock import SECOND, from_datetime, minute_of
+from windlass.core.clock import SECOND, Instant, from_datetime, minute_of
 from windlass.core.errors import NotFoundError
 from windlass.core.limits import MAX_NAME, check_text
 from windlass.core.query import MAX_PAGE
 from windlass.core.query import Query as Search
+from windlass.gatekeeper import Gatekeeper
+from windlass.server import guard
+from windlass.server.guard import MOST_FLOWS
 from windlass.server.problems import wrong
 from windlass.server.site import Here, Id
+from windlass.server.wire.jobs import JobNode
 from windlass.server.wire.survey import (
-    FlowJob,
+    By,
+    FailureList,
+    FlowPageView,
     FlowView,
+    LimitList,
+    LimitView,
     PausedView,
     Queues,
     QueueView,
@@ -29,7 +38,9 @@ from windlass.server.wire.survey import (
 
 MINUTE = 60
 HOUR = 60 * MINUTE
+DAY = 24 * HOUR
 MAX_STEPS = 1500
+PARENTS = 20  # of each job of a flow: one may have 100,000
 
 
 async def queues(here: Here) -> Queues:
@@ -59,24 +70,66 @@ async def workers(here: Here) -> Workers:
     return Workers(workers=[WorkerView.of(one) for one in await here.client.workers()])
 
 
+async def limits(here: Here) -> LimitList:
+    """The limits that are set, with how many jobs hold a slot and how many wait."""
+    found = await Gatekeeper(here.client.store).list()
+    return LimitList(limits=[LimitView.of(one) for one in found])
+
+
+async def failures(
+    here: Here,
+    since: Annotated[datetime | None, Query(description="A day ago, if not given.")] = None,
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 20,
+) -> FailureList:
+    """What failed most: by task and error, of the last 2,000 jobs that failed."""
+    begin = (
+        await here.client.store.ping() - DAY * SECOND if since is None else _time("since", since)
+    )
+    caller = here.caller
+    found = await here.client.failures(begin, owner=caller.owner, team=caller.team)
+    return FailureList.of(found, begin, limit)
+
+
 async def tasks(here: Here) -> TaskList:
     """The tasks that jobs can be enqueued of here, with the schemas of their arguments."""
     found = sorted(here.app.tasks, key=lambda spec: spec.name)
     return TaskList(tasks=[TaskView.of(spec) for spec in found])
 
 
+async def flows(
+    here: Here,
+    limit: Annotated[int, Query(ge=1, le=MOST_FLOWS)] = 50,
+    cursor: UUID | None = None,
+) -> FlowPageView:
+    """Flows, the newest first, as far as their newest 1,000 jobs tell."""
+    caller = here.caller
+    page = await here.client.store.newest_flows(limit, cursor, caller.owner, caller.team)
+    return FlowPageView.of(page)
+
+
 async def flow(
     here: Here, flow_id: Id, limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 100
 ) -> FlowView:
-    """A flow as a whole, and its newest jobs with those that each waits or waited for."""
+    """A flow as a whole, and its newest jobs with those that each waits or waited for.
+
+    Who sees some of its jobs only is told of these, as if there were no others.
+    """
     caller, store = here.caller, here.client.store
-    search = Search(flow_id=flow_id, owner=caller.owner, team=caller.team, limit=limit)
+    search = Search(flow_id=flow_id, owner=caller.owner, team=caller.team, limit=limit, bare=True)
     rows = (await store.find(search)).rows
     if not rows:
         raise NotFoundError(f"no flow {flow_id}")
-    edges = await store.edges([row.id for row in rows])
-    jobs = [FlowJob.seen(*each) for each in zip(rows, edges, strict=True)]
-    return FlowView.of(await here.client.flow(flow_id), jobs)
+    stats = await here.client.flow(flow_id, owner=caller.owner, team=caller.team)
+    edges = await store.edges([row.id for row in rows], PARENTS + 1)
+    own = {row.id for row in rows}
+    seen = own | await guard.seen(
+        here, [id_ for one in edges for id_ in one.parents[:PARENTS] if id_ not in own]
+    )
+    jobs = [
+        JobNode.seen(row, [id_ for id_ in one.parents[:PARENTS] if id_ in seen])
+        for row, one in zip(rows, edges, strict=True)
+    ]
+    return FlowView.of(stats, jobs, more=any(len(one.parents) > PARENTS for one in edges))
 
 
 async def stats(
@@ -84,16 +137,22 @@ async def stats(
     since: Annotated[datetime | None, Query(description="An hour ago, if not given.")] = None,
     until: Annotated[datetime | None, Query(description="Now, if not given.")] = None,
     step: Annotated[int, Query(ge=MINUTE, multiple_of=MINUTE, description="Seconds.")] = MINUTE,
+    by: Annotated[
+        By | None,
+        Query(description="Sum up all tasks of a queue, all queues of a task, or all of both."),
+    ] = None,
 ) -> Stats:
     """How many attempts ended how, per queue and task, over time: for charts."""
-    for name, value in (("since", since), ("until", until)):
-        if value is not None and value.tzinfo is None:
-            raise wrong(name, "it has no time zone; write 2026-01-31T12:00:00Z")
-    now = await here.client.store.ping()
-    end = now if until is None else from_datetime(until)
-    begin = minute_of(end - HOUR * SECOND if since is None else from_datetime(since))
+    end = await here.client.store.ping() if until is None else _time("until", until)
+    begin = minute_of(end - HOUR * SECOND if since is None else _time("since", since))
     if not 0 <= end - begin <= MAX_STEPS * step * SECOND:
         raise wrong(
             "since", f"it must lie before until, and within {MAX_STEPS:,} steps of it; widen step"
         )
-    return Stats.of(begin, end, step, await here.client.store.rollups(begin, end))
+    return Stats.of(begin, end, step, await here.client.store.rollups(begin, end), by)
+
+
+def _time(field: str, value: datetime) -> Instant:
+    if value.tzinfo is None:
+        raise wrong(field, "it has no time zone; write 2026-01-31T12:00:00Z")
+    return from_datetime(value)

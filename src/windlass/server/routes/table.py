@@ -12,6 +12,7 @@ from windlass.server.routes import (
     bulk,
     entry,
     events,
+    flowing,
     health,
     jobs,
     planning,
@@ -58,6 +59,7 @@ _TICKET = frozenset({By.TICKET})
 _TOKEN = frozenset({By.ATTEMPT})
 
 _JOB = "/api/jobs/{id}"
+_FLOW = "/api/flows/{id}"
 _QUEUE = "/api/queues/{queue:path}"
 _SCHEDULE = "/api/schedules/{name:path}"
 
@@ -75,9 +77,11 @@ TABLE = (
     Route("POST", "/api/jobs/batch", jobs.enqueue_batch, Need.PRODUCE, 200, (415,)),
     Route("POST", "/api/jobs/actions", bulk.act, Need.PRODUCE, 200, (415,)),
     Route("GET", "/api/jobs", jobs.list_jobs, Need.READ, links=LISTED),
+    Route("GET", "/api/jobs/count", jobs.count, Need.READ),
     Route("GET", _JOB, jobs.get, Need.READ, 200, (404,)),
     Route("DELETE", _JOB, acting.delete, Need.REMOVE, 204, (404, 409)),
     Route("GET", f"{_JOB}/attempts", jobs.attempts, Need.READ, 200, (404,)),
+    Route("GET", f"{_JOB}/graph", jobs.graph, Need.READ, 200, (404,)),
     Route("GET", f"{_JOB}/why", jobs.why, Need.READ, 200, (404,)),
     Route("GET", f"{_JOB}/events", events.events, Need.READ, 200, (404,), _EVENTS, _TICKET),
     Route("POST", f"{_JOB}/submit", acting.submit, Need.PRODUCE, 200, (404, 409)),
@@ -94,7 +98,13 @@ TABLE = (
     Route("POST", f"{_QUEUE}/resume", survey.resume, Need.OPERATE),
     Route("GET", "/api/workers", survey.workers, Need.SURVEY),
     Route("GET", "/api/tasks", survey.tasks, Need.READ),
-    Route("GET", "/api/flows/{id}", survey.flow, Need.READ, 200, (404,)),
+    Route("GET", "/api/failures", survey.failures, Need.READ),
+    Route("GET", "/api/flows", survey.flows, Need.READ),
+    Route("GET", _FLOW, survey.flow, Need.READ, 200, (404,)),
+    Route("POST", f"{_FLOW}/cancel", flowing.cancel, Need.PRODUCE, 200, (404, 415)),
+    Route("POST", f"{_FLOW}/retry", flowing.retry, Need.PRODUCE, 200, (404, 409)),
+    Route("POST", f"{_FLOW}/resume", flowing.resume, Need.PRODUCE, 200, (404, 409)),
+    Route("GET", "/api/limits", survey.limits, Need.SURVEY),
     Route("GET", "/api/stats", survey.stats, Need.SURVEY),
     Route("GET", "/api/schedules", planning.schedules, Need.SURVEY),
     Route("POST", "/api/schedules", planning.add, Need.OPERATE, 201, (409, 415), links=SCHEDULE),
@@ -116,6 +126,8 @@ TABLE = (
     Route("GET", "/metrics", health.metrics, Need.SURVEY, 200, (), _TEXT),
     Route("POST", f"{PATH}/hello", store.hello, Need.READ, internal=True),
     Route("POST", f"{PATH}/tail", store.tail, Need.READ, internal=True),
+    Route("POST", f"{PATH}/why", store.why, Need.READ, internal=True),
+    Route("POST", f"{PATH}/rotate", store.rotate, Need.ADMIN, internal=True),
     *(
         Route("POST", f"{PATH}/{name}", store.endpoint(name), verb.need, internal=True)
         for name, verb in store.VERBS.items()

@@ -86,21 +86,26 @@ async def _claimed(here: Visit, asked: Claim, wait: float, request: Request) -> 
     """Waits for: a job, for at most `wait` seconds, or until the caller or this server goes away.
 
     Guarantees: nothing is taken for a caller who is known to be gone. If that is found out later,
-    the lease runs out, as it does for any worker that dies.
+    the lease runs out, as it does for any worker that dies. Where there is no room to wait, what is
+    there is taken all the same.
     """
     store, news = here.client.store, here.site.news
     clock = asyncio.get_running_loop().time
     end = clock() + wait
-    with here.site.hub.lasting() as ending:
-        while True:
-            heard = await news.cursor()
-            rows = await store.claim(asked)
-            left = end - clock()
-            if rows or left <= 0 or ending.is_set():
-                return rows
+    heard = await news.cursor()
+    rows = await store.claim(asked)
+    if rows or wait <= 0:
+        return rows
+    with here.site.hub.long_poll(here.caller.key_id) as ending:
+        while (left := end - clock()) > 0 and not ending.is_set():
             await _either(news.wait(heard, min(left, POLL)), ending.wait())
             if await request.is_disconnected():
                 return []
+            heard = await news.cursor()
+            rows = await store.claim(asked)
+            if rows:
+                return rows
+    return []
 
 
 async def _either(*waits: Awaitable[Any]) -> None:

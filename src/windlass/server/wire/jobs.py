@@ -18,8 +18,10 @@ from windlass.core.errors import CodecError
 from windlass.core.event import Attempt
 from windlass.core.failure import Failure, details
 from windlass.core.job import JobRow
+from windlass.core.query import Count
 from windlass.core.state import State
 from windlass.core.why import Why
+from windlass.graph import Graph
 from windlass.server.problems import Problem
 
 
@@ -146,6 +148,28 @@ class JobSummary(Wire):
         return taken(cls, row) | {"error_code": row.error.code if row.error else None}
 
 
+class JobNode(JobSummary):
+    """A job and those that it waits or waited for."""
+
+    depends_on: Sequence[UUID]
+
+    @staticmethod
+    def seen(row: JobRow, parents: Sequence[UUID]) -> JobNode:
+        return JobNode(**JobNode.facts(row), depends_on=parents)
+
+
+class GraphView(Wire):
+    """The nearest jobs first, and which of these each depends on; if `capped`, there are more."""
+
+    jobs: Sequence[JobNode]
+    capped: bool
+
+    @staticmethod
+    def of(graph: Graph) -> GraphView:
+        jobs = [JobNode.seen(row, graph.parents[row.id]) for row in graph.rows]
+        return GraphView(jobs=jobs, capped=graph.capped)
+
+
 class JobView(JobSummary):
     """A job with all that it carries. `sealed`: some of it was written with a key not held here."""
 
@@ -198,6 +222,17 @@ class JobPage(Wire):
 
     jobs: Sequence[JobSummary]
     cursor: str | None
+
+
+class CountView(Wire):
+    """If it is `capped`, there are at least so many."""
+
+    count: int
+    capped: bool
+
+    @staticmethod
+    def of(count: Count) -> CountView:
+        return CountView(count=count.number, capped=count.capped)
 
 
 class BatchAnswer(Wire):

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal
+from enum import StrEnum
+from typing import Any
 from uuid import UUID
 
 from windlass.core.clock import SECOND, Instant, to_datetime
-from windlass.core.dependency import Edges, FlowStats
-from windlass.core.job import JobRow
+from windlass.core.codec import Codec, Purpose
+from windlass.core.dependency import FlowPage, FlowStats
+from windlass.core.gate import Limit
 from windlass.core.queue import Rates
 from windlass.core.state import State
 from windlass.core.worker import LiveWorker
+from windlass.failures import FailureGroup, FailureGroups
+from windlass.gatekeeper import Limited
 from windlass.queues import Queue
-from windlass.server.audit import Note
-from windlass.server.keys import Key
-from windlass.server.wire.jobs import JobSummary, Wire, taken
-from windlass.store import Rollup
+from windlass.server.wire.jobs import JobNode, Wire, opened, taken
+from windlass.store import COUNT_CAP, Rollup
 from windlass.task import TaskSpec
 from windlass.timetable import Planned
 
@@ -96,9 +99,10 @@ class Workers(Wire):
 
 
 class TaskView(Wire):
-    """`arguments` and `result` are JSON schemas."""
+    """`arguments` and `result` are JSON schemas; `about` is what its function says of itself."""
 
     name: str
+    about: str
     aliases: Sequence[str]
     queue: str
     priority: int
@@ -112,6 +116,7 @@ class TaskView(Wire):
         options = spec.options
         return TaskView(
             name=spec.name,
+            about=inspect.getdoc(spec.function) or "",
             aliases=spec.aliases,
             queue=options.queue,
             priority=options.priority,
@@ -126,38 +131,149 @@ class TaskList(Wire):
     tasks: Sequence[TaskView]
 
 
-class FlowJob(JobSummary):
-    depends_on: Sequence[UUID]
-
-    @staticmethod
-    def seen(row: JobRow, edges: Edges) -> FlowJob:
-        return FlowJob(**FlowJob.facts(row) | {"depends_on": edges.parents})
-
-
-class FlowView(Wire):
-    """`jobs` are the newest ones, at most as many as were asked for; the counts are of all."""
+class FlowSummary(Wire):
+    """`counts` are by state. If it is `capped`, all of it is of the newest 1,000 jobs."""
 
     id: UUID
     state: State
     percent: int
     counts: Mapping[str, int]
+    capped: bool
     created_at: datetime
     ended_at: datetime | None
-    jobs: Sequence[FlowJob]
 
-    @staticmethod
-    def of(stats: FlowStats, jobs: Sequence[FlowJob]) -> FlowView:
-        facts = taken(FlowView, stats) | {
+    @classmethod
+    def facts(cls, stats: FlowStats) -> dict[str, Any]:
+        return taken(FlowSummary, stats) | {
             "id": stats.flow_id,
             "counts": {state.value: number for state, number in stats.counts.items()},
-            "jobs": jobs,
         }
-        return FlowView(**facts)
+
+
+class FlowPageView(Wire):
+    """`cursor` leads to the next page; null is the end. A page before it may be short or empty."""
+
+    flows: Sequence[FlowSummary]
+    cursor: UUID | None
+
+    @staticmethod
+    def of(page: FlowPage) -> FlowPageView:
+        flows = [FlowSummary(**FlowSummary.facts(one)) for one in page.flows]
+        return FlowPageView(flows=flows, cursor=page.cursor)
+
+
+class FlowView(FlowSummary):
+    """`jobs` are the newest ones, at most as many as were asked for; the counts are of all.
+
+    Of each, `dependsOn` names the first 20; `moreParents` says that one of them has more.
+    """
+
+    jobs: Sequence[JobNode]
+    more_parents: bool
+
+    @staticmethod
+    def of(stats: FlowStats, jobs: Sequence[JobNode], *, more: bool) -> FlowView:
+        return FlowView(**FlowView.facts(stats), jobs=jobs, more_parents=more)
+
+
+class FailureGroupView(Wire):
+    """Jobs of one task that failed alike; type, message and job are those of the last.
+
+    `message` is its first line; errors whose lines differ in numbers only are alike. Type and
+    message are null where an error has none, or was written with a key that is not held here.
+    """
+
+    task: str
+    code: str
+    type: str | None
+    message: str | None
+    count: int
+    first_at: datetime
+    last_at: datetime
+    job_id: UUID
+
+    @staticmethod
+    def of(group: FailureGroup) -> FailureGroupView:
+        return FailureGroupView(**taken(FailureGroupView, group))
+
+
+class FailureList(Wire):
+    """The most frequent first. They are of `lookedAt` jobs; if it is `capped`, more had failed."""
+
+    since: datetime
+    groups: Sequence[FailureGroupView]
+    looked_at: int
+    capped: bool
+
+    @staticmethod
+    def of(found: FailureGroups, since: Instant, limit: int) -> FailureList:
+        return FailureList(
+            since=to_datetime(since),
+            groups=[FailureGroupView.of(one) for one in found.groups[:limit]],
+            looked_at=found.looked_at,
+            capped=found.capped,
+        )
+
+
+class FlowActed(Wire):
+    """`jobs` is how many of its jobs that concerned."""
+
+    id: UUID
+    jobs: int
+
+
+class LimitFacts(Wire):
+    """How many may run at once, and how many may start in any stretch of `period` seconds."""
+
+    concurrency: int | None
+    starts: int | None
+    period: float | None
+
+    @staticmethod
+    def of(limit: Limit | None) -> LimitFacts | None:
+        return None if limit is None else LimitFacts(**taken(LimitFacts, limit))
+
+
+class LimitView(Wire):
+    """`limit` holds: what code declares, or what a person gave instead.
+
+    `holding` counts jobs in line or running, `waiting` those that wait at it: at least so many if
+    it is `capped`. Of limits per key (`key:…`), which have many gates, both are null.
+    """
+
+    name: str
+    limit: LimitFacts
+    declared: LimitFacts | None
+    given: LimitFacts | None
+    holding: int | None
+    waiting: int | None
+    capped: bool
+
+    @staticmethod
+    def of(limited: Limited) -> LimitView:
+        facts = {name: LimitFacts.of(getattr(limited, name)) for name in _LIMITS}
+        capped = (limited.waiting or 0) >= COUNT_CAP
+        return LimitView(**taken(LimitView, limited) | facts | {"capped": capped})
+
+
+_LIMITS = ("limit", "declared", "given")
+
+
+class LimitList(Wire):
+    limits: Sequence[LimitView]
 
 
 class ScheduleView(Wire):
+    """`nextTicks` are five, none while it is paused. `lastJobId` is null if that job is gone.
+
+    `sealed`: the arguments were written with a key not held here.
+    """
+
     name: str
     task: str
+    queue: str
+    arguments: Any
+    sealed: bool
     cron: str | None
     every: float | None
     tz: str
@@ -165,23 +281,35 @@ class ScheduleView(Wire):
     paused: bool
     declared: bool
     last_tick: datetime | None
+    last_job_id: UUID | None
     next_tick: datetime | None
+    next_ticks: Sequence[datetime]
 
     @staticmethod
-    def of(planned: Planned) -> ScheduleView:
-        return ScheduleView(**taken(ScheduleView, planned))
+    def seen(planned: Planned, codec: Codec, *, kept: bool) -> ScheduleView:
+        arguments, sealed = opened(codec, planned.payload, Purpose.PAYLOAD)
+        facts = taken(ScheduleView, planned) | {"arguments": arguments, "sealed": sealed}
+        return ScheduleView(**facts if kept else facts | {"last_job_id": None})
 
 
 class ScheduleList(Wire):
     schedules: Sequence[ScheduleView]
 
 
+class By(StrEnum):
+    """What numbers are told apart by, beside their outcomes; all else is summed up."""
+
+    QUEUE = "queue"
+    TASK = "task"
+    NONE = "none"
+
+
 class StatsLine(Wire):
-    """What ended so in the `step` seconds from `from`; means are seconds."""
+    """What ended so in the `step` seconds from `at`; means are seconds. Null stands for all."""
 
     at: datetime
-    queue: str
-    task: str
+    queue: str | None
+    task: str | None
     outcome: State
     count: int
     mean_wait: float
@@ -195,18 +323,22 @@ class Stats(Wire):
     lines: Sequence[StatsLine]
 
     @staticmethod
-    def of(since: Instant, until: Instant, step: int, rollups: Sequence[Rollup]) -> Stats:
+    def of(
+        since: Instant, until: Instant, step: int, rollups: Sequence[Rollup], by: By | None = None
+    ) -> Stats:
         sums: dict[tuple[Instant, str, str, State], list[int]] = {}
         for one in rollups:
             at = since + (one.minute - since) // (step * SECOND) * step * SECOND
-            line = sums.setdefault((at, one.queue, one.task, one.outcome), [0, 0, 0])
+            queue = one.queue if by in {None, By.QUEUE} else ""  # which no queue is called
+            task = one.task if by in {None, By.TASK} else ""
+            line = sums.setdefault((at, queue, task, one.outcome), [0, 0, 0])
             for place, number in enumerate((one.count, one.wait, one.run)):
                 line[place] += number
         lines = [
             StatsLine(
                 at=to_datetime(at),
-                queue=queue,
-                task=task,
+                queue=queue or None,
+                task=task or None,
                 outcome=outcome,
                 count=count,
                 mean_wait=wait / count / SECOND,
@@ -217,81 +349,8 @@ class Stats(Wire):
         return Stats(since=to_datetime(since), until=to_datetime(until), step=step, lines=lines)
 
 
-class AuditNote(Wire):
-    at: datetime
-    key_id: str | None
-    name: str
-    action: str
-    target: str
-
-
-class AuditPage(Wire):
-    """The newest first; `cursor` leads to those before."""
-
-    notes: Sequence[AuditNote]
-    cursor: str | None
-
-    @staticmethod
-    def of(notes: Sequence[Note], limit: int) -> AuditPage:
-        told = [
-            AuditNote(at=to_datetime(one.at), key_id=one.key_id, name=one.name,
-                      action=one.action, target=one.target)
-            for one in notes
-        ]  # fmt: skip
-        return AuditPage(notes=told, cursor=notes[-1].cursor if len(notes) == limit else None)
-
-
 class Health(Wire):
     """`problems` say what is wrong and what to do, to those who may look."""
 
     status: str
     problems: Sequence[str] | None = None
-
-
-class KeyView(Wire):
-    id: str
-    name: str
-    roles: Sequence[str]
-    owner: str | None
-    team: str | None
-    created_at: datetime
-    expires_at: datetime | None
-    revoked_at: datetime | None
-
-    @classmethod
-    def of(cls, key: Key) -> KeyView:
-        return KeyView(**taken(KeyView, key) | {"roles": sorted(key.roles)})
-
-
-class NewKeyView(KeyView):
-    """`key` is what its holder sends; it is not kept, and not told again."""
-
-    key: str
-
-    @staticmethod
-    def made(key: Key, token: str) -> NewKeyView:
-        return NewKeyView(**KeyView.of(key).model_dump(), key=token)
-
-
-class KeyList(Wire):
-    keys: Sequence[KeyView]
-
-
-class TicketView(Wire):
-    ticket: str
-    expires_at: datetime
-
-
-class WhoView(Wire):
-    """`by` is how one came in: with a session, with a key, or without either (`open`)."""
-
-    name: str
-    roles: Sequence[str]
-    owner: str | None
-    team: str | None
-    key_id: str | None
-    by: Literal["session", "key", "open"]
-
-
-class SessionView(WhoView):
-    expires_at: datetime

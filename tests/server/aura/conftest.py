@@ -1,0 +1,177 @@
+"""A server with a worker beside it, and jobs that do what the specification speaks of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from tests.js.proxy import Proxy
+from tests.server.conftest import (
+    STREAM,
+    Said,
+    Served,
+    enqueue,
+    exists,
+    make_app,
+    messages,
+    opened,
+    said,
+    serving,
+    until,
+)
+from tests.server.meddling import Meddled, disorder
+
+from windlass import Context, InvalidInput, Windlass, fixed
+
+
+def make(place: Path) -> Windlass:
+    app = make_app(place)
+
+    @app.task(name="reports", max_retries=0)
+    async def reports(ctx: Context, percents: list[int], good: bool = True) -> None:
+        for percent in percents:
+            ctx.progress(percent)
+            ctx.log("so that each report is kept")
+            await ctx.flush()
+        if not good:
+            raise InvalidInput("so that its end does not set it to 100")
+
+    @app.task(name="stage")
+    async def stage(ctx: Context, name: str) -> None:
+        ctx.stage(name)
+        await ctx.flush()
+
+    @app.task(name="video")
+    async def video(ctx: Context, gate: str) -> None:
+        (ctx.workspace / "part.tmp").touch()
+        (ctx.proxy / "part.mp4").touch()
+        for percent in (10, 30, 20, 40):
+            ctx.progress(percent)
+            await ctx.flush()
+        await opened(gate)
+        ctx.progress(90)
+        ctx.warn("nearly")
+        await ctx.flush()
+
+    _fail(app)
+    _speak(app)
+    return app
+
+
+def _fail(app: Windlass) -> None:
+    @app.task(name="refused", max_retries=0)
+    async def refused(ctx: Context) -> None:
+        ctx.stage("voice")
+        ctx.log("looking for the text")
+        raise InvalidInput("there is no text")
+
+    @app.task(name="second time", max_retries=1, backoff=fixed(0))
+    async def second_time(ctx: Context) -> None:
+        if ctx.attempt == 1:
+            raise OSError("not yet")
+
+    @app.task(name="pipeline", max_retries=0)
+    async def pipeline(ctx: Context, notes: str, mended: str) -> None:
+        async def work(name: str) -> None:
+            add(notes, name)
+            if name == "render" and not exists(mended):
+                raise OSError("render broke")
+
+        for name in ("script", "voice", "visuals", "render"):
+            await ctx.astep(name, work, name)
+
+
+def _speak(app: Windlass) -> None:
+    @app.task(name="eventful", max_retries=0)
+    async def eventful(ctx: Context, end: str) -> None:
+        async def speak() -> None: ...
+
+        ctx.stage("voice")
+        await ctx.astep("speak", speak)
+        ctx.progress(50, "half")
+        ctx.warn("hoarse")
+        ctx.emit("error", {"message": "a word is missing"})
+        await ctx.flush()
+        if end == "failed":
+            raise InvalidInput("no voice left")
+        if end == "canceled":
+            await opened("/never")
+
+
+def add(file: str, word: str) -> None:
+    with Path(file).open("a") as notes:
+        notes.write(f"{word} ")
+
+
+def around(api: FastAPI) -> FastAPI:
+    """The server, and at `/disorder` the same with a line that mixes up what it carries."""
+    outer = FastAPI()
+    outer.state.site = api.state.site
+    outer.mount("/disorder", Meddled(api, disorder))
+    outer.mount("/", api)
+    return outer
+
+
+@pytest.fixture(scope="module")
+def aura(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    place = tmp_path_factory.mktemp("aura")
+    with serving(place, worker=True, app=make(place), around=around) as one:
+        yield one
+
+
+@pytest.fixture
+def web(aura: Served) -> Iterator[httpx.Client]:
+    with aura.client() as one:
+        yield one
+
+
+@pytest.fixture
+def line(aura: Served) -> Iterator[Proxy]:
+    """A line to the server that can be cut."""
+    with Proxy(aura.url) as one:
+        yield one
+
+
+def read(web: httpx.Client, job_id: str, last: str | None = None) -> list[Said]:
+    """A stream, from its first event or behind the last that one has, to its end."""
+    headers = STREAM | ({} if last is None else {"Last-Event-ID": last})
+    with web.stream("GET", f"/api/jobs/{job_id}/events", headers=headers) as response:
+        return said(response)
+
+
+@contextmanager
+def reading(web: httpx.Client, url: str, last: str | None = None) -> Iterator[Iterator[Said]]:
+    """The events of a stream that may break."""
+    headers = STREAM | ({} if last is None else {"Last-Event-ID": last})
+    with web.stream("GET", url, headers=headers) as response:
+        yield (one for one in messages(response) if isinstance(one, Said))
+
+
+def ended(web: httpx.Client, task: str, **arguments: Any) -> tuple[dict[str, Any], list[Said]]:
+    """A job that has come to its end, and all that its stream told."""
+    job = enqueue(web, task, **arguments)["id"]
+    found = read(web, job)
+    return web.get(f"/api/jobs/{job}").json(), found
+
+
+def at_forty(web: httpx.Client, tmp_path: Path) -> str:
+    """A job at work, at 40 %, with files of its own; it goes on when `tmp_path / "gate"` is."""
+    job: str = enqueue(web, "video", gate=str(tmp_path / "gate"))["id"]
+    until(lambda: web.get(f"/api/jobs/{job}").json()["percent"] == 40, "it is at 40 %")
+    return job
+
+
+def places(aura: Served, job: str) -> list[str]:
+    """The directories that a job may have."""
+    return [str(aura.app._workspaces.data / kind / job) for kind in ("temp", "proxy")]
+
+
+def percents(found: list[Said]) -> list[int]:
+    """As they were told, one after the other."""
+    told = (one.data.get("progressPct", one.data.get("percent")) for one in found)
+    return [percent for percent in told if percent is not None]

@@ -1,0 +1,64 @@
+"""What is told of errors: of a job, and of a stream that cannot go on."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import httpx
+from tests.server.aura.conftest import read
+from tests.server.conftest import enqueue, make_app, serving, wait_for
+
+from windlass.core.errors import StoreUnavailableError
+from windlass.stores.memory import MemoryStore
+from windlass.testing.wrapping import WrappedStore
+
+
+def test_a_failure_is_told_with_its_stage_its_errors_and_the_last_lines(web: httpx.Client) -> None:
+    job = wait_for(web, enqueue(web, "refused")["id"], "failed")
+    last = read(web, job["id"])[-1]
+    assert last.type == "job-failed"
+    assert last.data["status"] == "failed"
+    assert last.data["stage"] == "voice"
+    assert last.data["errorMessage"] == "there is no text"
+    assert last.data["errors"] == ["there is no text"]
+    assert last.data["logs"] == ["looking for the text"]
+    assert job["lastError"]["errorType"] == "TERMINAL"
+
+
+class Away(WrappedStore):
+    """A store that stops answering for the logs of jobs when it is told to."""
+
+    away: Any = None
+
+    def wrap(self, store: Any) -> Away:
+        made = Away(store)
+        made.away = self.away
+        return made
+
+    async def around(self, verb: str, call: Any) -> Any:
+        if verb in {"events", "tail"} and self.away.is_set():
+            raise StoreUnavailableError("the disk is on fire")
+        return await call()
+
+
+def test_a_store_that_fails_ends_the_stream_with_an_error_event(tmp_path: Path) -> None:
+    """It has no id: whoever comes back goes on after the last event that they have."""
+    app = make_app(tmp_path)
+    store = Away(MemoryStore())
+    store.away = asyncio.Event()
+    store.away.set()
+    with (
+        app.stand_in(store, tmp_path / "data"),
+        serving(tmp_path, app=app) as served,
+        served.client() as web,
+    ):
+        job = enqueue(web, "add", a=1)
+        [told] = read(web, job["id"])
+        assert (told.type, told.id) == ("error", None)
+        assert told.data["message"] == "the disk is on fire"
+        assert told.data["correlationId"] == job["correlationId"]
+        store.away.clear()
+        web.post(f"/api/jobs/{job['id']}/cancel")
+        assert [one.seq for one in read(web, job["id"])] == [1, 2, 3]

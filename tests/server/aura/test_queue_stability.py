@@ -1,0 +1,172 @@
+"""The fourteen points of the queue's stability, in their order, over a socket."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from tests.server.aura.conftest import at_forty, ended, percents, places, read
+from tests.server.conftest import Served, enqueue, exists, until, wait_for
+
+REPORTED = [0, 10, 25, 20, 30, 28, 50, 75, 100, 95]
+SHOWN = [0, 10, 25, 25, 30, 30, 50, 75, 100, 100]
+ORDER = ("createdAt", "queuedAt", "startedAt", "endedAt")
+WAITING = {"running", "canceled"}  # what a queued job may become
+MOVES = {"queued": WAITING, "running": {"succeeded", "failed", "canceled"}}
+
+
+def canceled(web: httpx.Client, place: Path) -> dict[str, Any]:
+    """A job that was canceled at 40 %."""
+    job = at_forty(web, place)
+    web.post(f"/api/jobs/{job}/cancel")
+    return wait_for(web, job, "canceled")
+
+
+def test_01_progress_never_falls_through_a_whole_life(web: httpx.Client) -> None:
+    _, found = ended(web, "reports", percents=REPORTED)
+    told = [one.data["progressPct"] for one in found if one.type == "step-progress"]
+    assert told == SHOWN
+
+
+def test_02_only_allowed_moves_are_made_and_an_end_is_never_left(
+    web: httpx.Client, tmp_path: Path
+) -> None:
+    jobs = [ended(web, "add", a=1)[0], ended(web, "refused")[0], canceled(web, tmp_path)]
+    waiting = enqueue(web, "add", {"delay": 3600}, a=1)["id"]
+    web.post(f"/api/jobs/{waiting}/cancel")
+    jobs.append(wait_for(web, waiting, "canceled"))
+    assert [job["state"] for job in jobs] == ["succeeded", "failed", "canceled", "canceled"]
+    for job in jobs:
+        told = [one.data["status"] for one in read(web, job["id"]) if "status" in one.data]
+        told = told[told.index("queued") :] if "queued" in told else []
+        for before, after in pairwise(told):
+            assert after in MOVES[before]
+        for verb in ("cancel", "submit"):
+            web.post(f"/api/jobs/{job['id']}/{verb}")
+        assert web.get(f"/api/jobs/{job['id']}").json() == job
+
+
+def test_03_a_report_is_cut_to_0_to_100_and_a_lower_one_changes_nothing(
+    web: httpx.Client,
+) -> None:
+    for reported, shown in ((75, 75), (50, 50), (25, 50), (-10, 50), (150, 100)):
+        job, _ = ended(web, "reports", percents=[50, reported], good=False)
+        assert job["percent"] == shown
+
+
+def test_04_the_files_of_a_job_are_removed_and_one_without_any_ends_as_well(
+    aura: Served, web: httpx.Client, tmp_path: Path
+) -> None:
+    job = at_forty(web, tmp_path)
+    assert all(exists(place) for place in places(aura, job))
+    (tmp_path / "gate").touch()
+    read(web, job)
+    until(lambda: not any(exists(place) for place in places(aura, job)), "they are removed")
+    without, _ = ended(web, "add", a=1)
+    assert without["state"] == "succeeded"
+    assert not any(exists(place) for place in places(aura, without["id"]))
+
+
+def test_05_instants_follow_one_another_for_a_success_and_for_a_cancel(
+    web: httpx.Client, tmp_path: Path
+) -> None:
+    for job in (ended(web, "add", a=1)[0], canceled(web, tmp_path)):
+        instants = [job[name] for name in ORDER]
+        assert None not in instants
+        assert instants == sorted(instants)  # ISO 8601 in one zone: as texts, too
+
+
+def test_06_three_states_are_final_and_no_other(web: httpx.Client, tmp_path: Path) -> None:
+    """The stream of a final job ends, and who has all of it is told that there is no more."""
+    final = [ended(web, "add", a=1)[0], ended(web, "refused")[0], canceled(web, tmp_path)]
+    waiting = enqueue(web, "add", {"delay": 3600}, a=1)
+    (again := tmp_path / "again").mkdir()
+    running = web.get(f"/api/jobs/{at_forty(web, again)}").json()
+    statuses = {}
+    for job in (*final, waiting, running):
+        last = web.get(f"/api/jobs/{job['id']}/events").json()["cursor"]
+        url, accept = f"/api/jobs/{job['id']}/events", "text/event-stream"
+        with web.stream("GET", url, headers={"Accept": accept, "Last-Event-ID": last}) as response:
+            statuses[job["state"]] = response.status_code
+    assert statuses == dict.fromkeys(("succeeded", "failed", "canceled"), 204) | dict.fromkeys(
+        (waiting["state"], "running"), 200
+    )
+    (again / "gate").touch()
+
+
+def test_07_a_new_job_is_queued_at_the_instant_of_its_creation(web: httpx.Client) -> None:
+    job = enqueue(web, "add", a=1)
+    assert job["queuedAt"] == job["createdAt"] is not None
+
+
+def check_end(web: httpx.Client, job: dict[str, Any], kind: str) -> None:
+    """It has an end, which is the instant of its last event."""
+    last = web.get(f"/api/jobs/{job['id']}/events", params={"limit": 1000}).json()["events"][-1]
+    assert (last["type"], last["at"]) == (kind, job["endedAt"])
+
+
+def test_08_a_job_that_is_done_has_its_end(web: httpx.Client) -> None:
+    check_end(web, ended(web, "add", a=1)[0], "job-completed")
+
+
+def test_09_a_job_that_succeeded_at_last_has_its_end_and_had_none_before(
+    web: httpx.Client,
+) -> None:
+    job, found = ended(web, "second time")
+    assert [one.data["status"] for one in found if one.type == "job-status"].count("running") == 2
+    assert all("endedAt" not in one.data for one in found[:-1])
+    check_end(web, job, "job-completed")
+
+
+def test_10_a_job_that_failed_has_its_end(web: httpx.Client) -> None:
+    check_end(web, ended(web, "refused")[0], "job-failed")
+
+
+def test_11_a_job_that_was_canceled_has_its_end(web: httpx.Client, tmp_path: Path) -> None:
+    check_end(web, canceled(web, tmp_path), "job-cancelled")
+
+
+def test_12_the_instants_of_a_success_come_one_by_one(web: httpx.Client, tmp_path: Path) -> None:
+    held = enqueue(web, "video", {"hold": True}, gate=str(tmp_path / "gate"))
+    assert (held["startedAt"], held["endedAt"]) == (None, None)
+    web.post(f"/api/jobs/{held['id']}/submit")
+    running = wait_for(web, held["id"], "running")
+    assert running["startedAt"] is not None
+    assert running["endedAt"] is None
+    (tmp_path / "gate").touch()
+    done = wait_for(web, held["id"], "succeeded")
+    assert done["createdAt"] <= done["queuedAt"] <= done["startedAt"] <= done["endedAt"]
+    assert (done["startedAt"], done["percent"]) == (running["startedAt"], 100)
+
+
+def test_13_a_job_canceled_at_40_percent_stays_there_and_ends_at_that_instant(
+    web: httpx.Client, tmp_path: Path
+) -> None:
+    job = canceled(web, tmp_path)
+    assert (job["percent"], job["result"]) == (40, None)
+    assert job["startedAt"] <= job["canceledAt"] == job["endedAt"]
+    found = read(web, job["id"])
+    assert percents(found)[-1] == 40
+    assert "job-completed" not in {one.type for one in found}
+
+
+@pytest.mark.parametrize("resumes", [True, False])
+def test_14_a_job_says_whether_it_can_be_resumed_and_after_which_step(
+    web: httpx.Client, tmp_path: Path, resumes: bool
+) -> None:
+    notes, mended = tmp_path / "notes", tmp_path / "mended"
+    if not resumes:
+        early, _ = ended(web, "refused")
+        assert (early["canResume"], early["lastCompletedStep"]) == (False, None)
+        assert web.post(f"/api/jobs/{early['id']}/resume").status_code == 409
+        return
+    job, _ = ended(web, "pipeline", notes=str(notes), mended=str(mended))
+    assert (job["canResume"], job["lastCompletedStep"]) == (True, "visuals")
+    notes.unlink()
+    mended.touch()
+    again = web.post(f"/api/jobs/{job['id']}/resume").json()
+    wait_for(web, again["id"], "succeeded")
+    assert notes.read_text().split() == ["render"]

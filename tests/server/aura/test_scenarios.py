@@ -1,0 +1,88 @@
+"""The three scenarios that were to be tried by hand, without hands."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import httpx
+import pytest
+from tests.js.proxy import Proxy
+from tests.server.aura.conftest import at_forty, ended, percents, places, read, reading
+from tests.server.conftest import Said, Served, exists, wait_for
+
+from windlass.stores.http import HttpConfig, HttpStore
+
+
+def test_a_reader_that_is_cut_off_resumes_without_loss_or_repetition(
+    web: httpx.Client, line: Proxy, tmp_path: Path
+) -> None:
+    """A long job; the network goes; the job goes on; the network comes back."""
+    job = at_forty(web, tmp_path)
+    url = f"{line.url}/api/jobs/{job}/events"
+    seen: list[Said] = []
+
+    def follow() -> None:
+        with reading(web, url) as news:
+            for one in news:
+                seen.append(one)
+                if percents(seen)[-1:] == [40]:
+                    line.open = False
+                    line.cut()
+
+    with pytest.raises(httpx.TransportError):
+        follow()
+    (tmp_path / "gate").touch()
+    wait_for(web, job, "succeeded")  # while nobody can listen
+    with pytest.raises(httpx.TransportError):
+        web.get(url)
+    assert (seen[-1].type, percents(seen)[-1]) == ("step-progress", 40)
+    line.open = True
+    with reading(web, url, seen[-1].id) as news:
+        after = list(news)
+    assert [one.seq for one in seen + after] == list(range(1, after[-1].seq + 1))
+    assert seen + after == read(web, job)
+    assert percents(after)[0] >= 40
+    assert percents(after)[-1] == 100
+
+
+def test_a_job_canceled_at_40_percent_leaves_nothing_behind(
+    aura: Served, web: httpx.Client, tmp_path: Path
+) -> None:
+    job = at_forty(web, tmp_path)
+    assert all(exists(place) for place in places(aura, job))
+    answer = web.post(f"/api/jobs/{job}/cancel", json={"reason": "enough"}).json()
+    assert (answer["status"], answer["cleanupScheduled"]) == ("requested", True)
+    found = read(web, job)
+    assert not any(exists(place) for place in places(aura, job))  # before it is told as canceled
+    told = web.get(f"/api/jobs/{job}").json()
+    assert (told["state"], told["percent"]) == ("canceled", 40)
+    assert told["endedAt"] == told["canceledAt"] is not None
+    assert [one.type for one in found[-2:]] == ["cancel-requested", "job-cancelled"]
+    assert found[-1].data["message"] == "enough"
+
+
+def test_progress_never_goes_back_though_events_come_out_of_order(
+    aura: Served, web: httpx.Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What comes too early or again is refused, and logged; in the end all is there."""
+    job, found = ended(web, "reports", percents=[10, 30, 20, 40, 90])
+
+    async def at_once(_: float) -> None: ...
+
+    async def follow() -> list[dict[str, Any]]:
+        config = HttpConfig(url=f"{aura.url}/disorder", sleep=at_once)
+        async with HttpStore(config) as store:
+            return [dict(event.data) async for event in store.tail(UUID(job["id"]))]
+
+    with caplog.at_level(logging.INFO, "windlass.stores"):
+        told = asyncio.run(follow())
+    shown = [one["progressPct"] for one in told if "progressPct" in one]
+    assert shown == [10, 30, 30, 40, 90]
+    assert len(told) == len(found)
+    assert (told[-1]["status"], job["percent"]) == ("succeeded", 100)
+    assert "came again" in caplog.text
+    assert " came after " in caplog.text

@@ -1,0 +1,159 @@
+"""The twenty-six points of the streams' resilience, in their order, over a socket."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import httpx
+import pytest
+from tests.js.proxy import Proxy
+from tests.server.aura.conftest import at_forty, ended, read, reading
+from tests.server.conftest import STREAM, Served, enqueue, make_app, messages, serving, wait_for
+
+from windlass.core.errors import StoreUnavailableError
+from windlass.server.config import Door, ServerConfig
+from windlass.server.lines import KEYS
+from windlass.stores.http import HttpConfig, HttpStore
+
+STAGES = {
+    "plan": "Initialization Queued Script Planning Brief",
+    "tts": "TTS Audio Voice",
+    "visuals": "Visuals Images Assets",
+    "compose": "Composition Timeline Compose",
+    "render": "Rendering Render Encode",
+    "complete": "Complete Done",
+    "processing": "Unknown",
+}
+BACKOFF = [1.0, 2.0, 4.0, 8.0, 16.0]
+BACK = 4  # the attempt at which the line is there again
+
+
+def test_01_event_ids_only_rise(web: httpx.Client) -> None:
+    _, found = ended(web, "reports", percents=list(range(0, 100, 10)))
+    ids = [tuple(int(part) for part in (one.id or "").split("-")) for one in found]
+    assert len(ids) > 20
+    for before, after in pairwise(ids):
+        assert before[0] <= after[0]  # milliseconds
+        assert before[1] + 1 == after[1]
+
+
+def test_02_progress_never_falls_for_a_reader_whose_events_come_out_of_order(
+    aura: Served, web: httpx.Client
+) -> None:
+    job, found = ended(web, "reports", percents=[0, 10, 25, 20, 30, 28, 50, 100])
+
+    async def follow() -> list[Any]:
+        config = HttpConfig(url=f"{aura.url}/disorder", sleep=at_once)
+        async with HttpStore(config) as store:
+            return [event async for event in store.tail(UUID(job["id"]))]
+
+    told = asyncio.run(follow())
+    assert [event.seq for event in told] == [one.seq for one in found]
+    shown = [event.data["progressPct"] for event in told if "progressPct" in event.data]
+    assert shown == sorted(shown)
+    assert shown[-1] == 100
+
+
+def test_03_who_comes_back_with_the_last_event_id_gets_what_follows_it(
+    web: httpx.Client, tmp_path: Path
+) -> None:
+    """By the header, and by the address; each time the connection breaks after one event."""
+    job = at_forty(web, tmp_path)
+    (tmp_path / "gate").touch()
+    whole = read(web, job)
+    for place, one in enumerate(whole[:-1]):
+        assert read(web, job, one.id) == whole[place + 1 :]
+        address = f"/api/jobs/{job}/events?lastEventId={one.id}"
+        with reading(web, address) as news:
+            assert next(news) == whole[place + 1]
+
+
+def test_04_a_quiet_stream_is_kept_alive_by_comments(tmp_path: Path) -> None:
+    assert ServerConfig().keepalive == 10
+    config = ServerConfig(door=Door.LOCAL, keepalive=0.1)
+    with serving(tmp_path, config, app=make_app(tmp_path)) as served, served.client() as web:
+        url = f"/api/jobs/{enqueue(web, 'add', a=1)['id']}/events"
+        with web.stream("GET", url, headers=STREAM) as response:
+            comments = (one for one in messages(response) if isinstance(one, str))
+            beats = [next(comments) for _ in range(3)]
+    moments = [beat.removeprefix("keepalive: ") for beat in beats]
+    assert all(time.strptime(moment, "%Y-%m-%dT%H:%M:%S.%fZ") for moment in moments)
+    assert moments == sorted(set(moments))
+
+
+@pytest.mark.parametrize(
+    ("number", "stage", "phase"),
+    [
+        (f"{number:02}", stage, phase)
+        for number, (stage, phase) in enumerate(
+            ((stage, phase) for phase, stages in STAGES.items() for stage in stages.split()), 5
+        )
+    ],
+)
+def test_05_to_24_a_stage_is_told_with_its_phase(
+    web: httpx.Client, number: str, stage: str, phase: str
+) -> None:
+    assert number <= "24"
+    _, found = ended(web, "stage", name=stage)
+    [told] = [one.data for one in found if one.type == "step-progress"]
+    assert (told["stage"], told["phase"]) == (stage, phase)
+
+
+def test_25_each_type_of_event_has_its_name_and_its_data(web: httpx.Client) -> None:
+    found = ended(web, "eventful", end="done")[1] + ended(web, "eventful", end="failed")[1]
+    job = enqueue(web, "eventful", end="canceled")["id"]
+    wait_for(web, job, "running")
+    web.post(f"/api/jobs/{job}/cancel")
+    found += read(web, job)
+    keys: dict[str, set[str]] = {}
+    for one in found:
+        assert one.data["correlationId"]
+        keys[one.type] = keys.get(one.type, set(one.data)) & set(one.data)
+    asked = {
+        "job-status", "step-status", "step-progress", "warning", "error",
+        "job-completed", "job-failed", "job-cancelled",
+    }  # fmt: skip
+    assert asked <= set(keys)
+    for kind in asked:
+        assert set(KEYS[kind]) <= keys[kind]  # type: ignore[index]
+
+
+async def at_once(_: float) -> None:
+    """A pause that takes no time."""
+
+
+def test_26_a_broken_line_is_tried_again_after_1_2_4_8_and_16_seconds(
+    web: httpx.Client, line: Proxy, tmp_path: Path
+) -> None:
+    """Whoever is back in time misses nothing; after five attempts it is given up."""
+    slept: list[float] = []
+
+    async def pause(seconds: float) -> None:
+        slept.append(seconds)
+        line.open = len(slept) == BACK
+
+    async def follow(job: str) -> list[int]:
+        seen = []
+        async with HttpStore(HttpConfig(url=line.url, sleep=pause, again=())) as store:
+            async for event in store.tail(UUID(job)):
+                seen.append(event.seq)
+                if event.data.get("progressPct") == 40:
+                    line.open = False
+                    line.cut()
+                    (tmp_path / "gate").touch()
+        return seen
+
+    job = at_forty(web, tmp_path)
+    seen = asyncio.run(follow(job))
+    assert seen == [one.seq for one in read(web, job)]
+    assert slept == BACKOFF[:BACK]
+    line.open = False
+    slept[:] = [0.0] * BACK
+    with pytest.raises(StoreUnavailableError):
+        asyncio.run(follow(job))
+    assert slept[BACK:] == BACKOFF

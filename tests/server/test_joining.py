@@ -1,0 +1,305 @@
+"""Many who come at once: they share what is read for them, and others go on as if nothing were."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import select
+import socket
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from pathlib import Path
+from threading import Event
+from typing import Any, TypeVar
+
+import pytest
+from tests.server.conftest import Served, enqueue, make_app, serving, until
+
+from windlass.client import Client
+from windlass.core.codec import JsonCodec
+from windlass.core.outcome import Succeeded
+from windlass.core.query import Query
+from windlass.server.config import Door, ServerConfig
+from windlass.server.door import ANYBODY, Doorkeeper
+from windlass.server.lists import AT_ONCE as LISTS_AT_ONCE
+from windlass.server.lists import Watches
+from windlass.server.opening import AT_ONCE
+from windlass.server.sse import EventStream
+from windlass.server.streams import TOGETHER, Hub, Wanted
+from windlass.store import Store
+from windlass.stores.memory import MemoryStore
+from windlass.testing.clock import VirtualClock
+from windlass.testing.factories import note, say, settle_one, start_one
+from windlass.testing.wrapping import WrappedStore
+
+T = TypeVar("T")
+MANY = 50
+SENT_AWAY = b"HTTP/1.1 200 OK", b"d\r\nretry: 1000\n\n\r\n0\r\n\r\n"
+
+
+class Counted(WrappedStore):
+    """Counts what is asked, and how much of it is under way; all of it may be held up."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.asked: Counter[str] = Counter()
+        self.under_way: Counter[str] = Counter()
+        self.held = {"get"}
+        self.free = Event()
+        self.free.set()
+
+    def wrap(self, store: Store) -> Counted:
+        return self
+
+    async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
+        self.asked[verb] += 1
+        self.under_way[verb] += 1
+        while verb in self.held and not self.free.is_set():  # noqa: ASYNC110 - set by another thread
+            await asyncio.sleep(0.005)
+        await asyncio.sleep(0)
+        self.under_way[verb] -= 1
+        return await call()
+
+
+async def test_those_who_come_at_once_share_one_read_and_miss_nothing() -> None:
+    store = Counted(MemoryStore(clock=VirtualClock()))
+    client = Client(store, JsonCodec())
+    hub = Hub(lambda: client, client.codec, ServerConfig())
+    job = await start_one(store)
+    for number in range(1, 21):
+        await say(store, job, note(number, f"line {number}"))
+    await settle_one(store, job, Succeeded())
+
+    async def whole() -> list[bytes]:
+        return [line.single async for lines in hub.follow(job.id, Wanted()) for line in lines]
+
+    alone = await whole()
+    pages = store.asked["events"]
+    found = await asyncio.gather(*(whole() for _ in range(MANY)))
+    assert all(told == alone for told in found)
+    assert len(alone) == 24
+    assert store.asked["events"] == 2 * pages
+
+
+async def test_one_who_leaves_takes_nothing_from_those_who_share_the_read() -> None:
+    store = Counted(MemoryStore(clock=VirtualClock()))
+    client = Client(store, JsonCodec())
+    hub = Hub(lambda: client, client.codec, ServerConfig())
+    job = await start_one(store)
+
+    async def first() -> list[int]:
+        async with contextlib.aclosing(hub.follow(job.id, Wanted())) as lines:
+            return [line.seq for line in await anext(lines)]
+
+    leaving, staying = asyncio.create_task(first()), asyncio.create_task(first())
+    await asyncio.sleep(0)
+    leaving.cancel()
+    assert await staying == [1, 2, 3]
+
+
+async def test_a_line_for_many_leaves_turns_to_others() -> None:
+    """What is to be done in the loop meanwhile is done before the last has the line."""
+    store = MemoryStore(clock=VirtualClock())
+    client = Client(store, JsonCodec())
+    hub = Hub(lambda: client, client.codec, ServerConfig())
+    job = await start_one(store)
+    had: list[int] = []  # how many had it, turn by turn
+
+    async def listen(number: int) -> None:
+        async with contextlib.aclosing(hub.follow(job.id, Wanted(after=3))) as lines:
+            await anext(lines)
+            had.append(number)
+
+    count = 3 * TOGETHER
+    readers = [asyncio.create_task(listen(number)) for number in range(count)]
+    while sum(len(one.listeners) for one in hub._channels.values()) < count:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    await say(store, job, note(1, "for all"))
+    turns = []
+    while len(had) < count:
+        await asyncio.sleep(0)
+        turns.append(len(had))
+    await asyncio.gather(*readers)
+    assert any(0 < turn < count for turn in turns)
+
+
+async def test_of_many_streams_one_looks_whether_the_door_is_locked() -> None:
+    """Else all ask the store at once, again and again, and nobody else has a turn."""
+    store = Counted(MemoryStore())
+    door = Doorkeeper(lambda: store, ServerConfig(door=Door.LOCAL, trust=0.2))
+    assert await door.still(ANYBODY)
+    await asyncio.sleep(0.2)  # until what is known is to be looked up again
+    store.asked.clear()
+    store.held = {"list_records"}
+    store.free.clear()
+    asking = [asyncio.create_task(door.still(ANYBODY)) for _ in range(MANY)]
+    await asyncio.sleep(0.05)
+    store.free.set()
+    assert all(await asyncio.gather(*asking))
+    assert store.asked["list_records"] < MANY / 5
+
+
+async def watch(watches: Watches, query: Query) -> bytes:
+    async with contextlib.aclosing(watches.snapshots(query, "list")) as told:
+        return await anext(told)
+
+
+async def test_a_hundred_who_watch_one_list_are_one_reader_of_it() -> None:
+    store = Counted(MemoryStore())
+    client = Client(store, JsonCodec())
+    job = await start_one(store)
+    watches = Watches(lambda: client, 0.05)
+    found: list[bytes] = []
+
+    async def tab() -> None:
+        async with contextlib.aclosing(watches.snapshots(Query(owner="", limit=20))) as told:
+            async for piece in told:
+                found.append(piece)  # noqa: PERF401 - it is looked at while it grows
+
+    store.asked.clear()
+    began = asyncio.get_running_loop().time()
+    tabs = [asyncio.create_task(tab()) for _ in range(100)]
+    while len(found) < 100:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    await settle_one(store, job, Succeeded())
+    while len(found) < 200:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    looks = 1 + (asyncio.get_running_loop().time() - began) / 0.05
+    for one in tabs:
+        one.cancel()
+    await asyncio.gather(*tabs, return_exceptions=True)
+    assert store.asked["find"] <= looks
+    assert all(b'"state":"succeeded"' in piece for piece in found[100:])
+
+
+async def test_of_many_lists_a_few_are_looked_at_at_a_time() -> None:
+    store = Counted(MemoryStore())
+    store.held = {"find"}
+    store.free.clear()
+    client = Client(store, JsonCodec())
+    watches = Watches(lambda: client, 1.0)
+    tabs = [
+        asyncio.create_task(watch(watches, Query(queues=frozenset({str(n)})))) for n in range(MANY)
+    ]
+    await asyncio.sleep(0.05)
+    assert store.under_way["find"] == LISTS_AT_ONCE
+    store.free.set()
+    assert all(b"whole" in told for told in await asyncio.gather(*tabs))
+    assert store.asked["find"] == MANY
+
+
+@contextlib.contextmanager
+def many(served: Served, job: str) -> Iterator[list[socket.socket]]:
+    """Requests for streams, all sent before any is answered."""
+    host, _, port = served.url.removeprefix("http://").partition(":")
+    asked = [f"GET /api/jobs/{job}/events HTTP/1.1", "Host: localhost"]
+    asked += ["Accept: text/event-stream", "", ""]
+    made = [socket.create_connection((host, int(port))) for _ in range(MANY)]
+    try:
+        for one in made:
+            one.sendall("\r\n".join(asked).encode())
+        yield made
+    finally:
+        for one in made:
+            one.close()
+
+
+def answered(sockets: list[socket.socket]) -> list[socket.socket]:
+    return select.select([one for one in sockets if one.fileno() >= 0], [], [], 0)[0]
+
+
+def whole(one: socket.socket) -> tuple[bytes, bytes]:
+    """Its first line, and its body; it stays to be read."""
+    head, _, body = one.recv(4096, socket.MSG_PEEK).partition(b"\r\n\r\n")
+    return head.splitlines()[0], body
+
+
+def test_streams_are_opened_a_few_at_a_time_and_other_requests_pass_them(tmp_path: Path) -> None:
+    app, store = make_app(tmp_path), Counted(MemoryStore())
+    with (
+        app.stand_in(store, tmp_path / "data"),
+        serving(tmp_path, app=app) as served,
+        served.client() as web,
+    ):
+        job = enqueue(web, "add", a=1)["id"]
+        store.free.clear()
+        with many(served, job):
+            until(lambda: len(served.server.server_state.connections) > MANY, "all have come")
+            until(lambda: store.under_way["get"], "the first are let in")
+            for _ in range(3):
+                assert web.get("/api/jobs").json()["jobs"][0]["id"] == job
+            assert store.under_way["get"] <= AT_ONCE
+            store.free.set()
+            until(lambda: served.site.hub.open == MANY, "all are let in")
+
+
+def test_those_who_wait_to_be_let_in_are_told_when_the_server_stops(tmp_path: Path) -> None:
+    app, store = make_app(tmp_path), Counted(MemoryStore())
+    with (
+        app.stand_in(store, tmp_path / "data"),
+        serving(tmp_path, app=app, grace=60) as served,
+        served.client() as web,
+    ):
+        job = enqueue(web, "add", a=1)["id"]
+        store.asked.clear()
+        store.free.clear()
+        with many(served, job) as sockets:
+            until(lambda: len(served.server.server_state.tasks) == MANY, "all have asked")
+            until(lambda: store.under_way["get"] == AT_ONCE, "the first are let in")
+            served.server.should_exit = True
+            until(lambda: len(answered(sockets)) == MANY - AT_ONCE, "the others are sent away")
+            assert store.asked["get"] == AT_ONCE, "nothing is asked for them"
+            assert all(whole(one) == SENT_AWAY for one in answered(sockets))
+            for one in answered(sockets):
+                one.close()
+            store.free.set()  # for the first ones there was time
+
+
+def test_who_leaves_before_they_are_let_in_costs_the_store_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    app, store = make_app(tmp_path), Counted(MemoryStore())
+    with (
+        app.stand_in(store, tmp_path / "data"),
+        serving(tmp_path, app=app) as served,
+        served.client() as web,
+    ):
+        job = enqueue(web, "add", a=1)["id"]
+        store.asked.clear()
+        store.free.clear()
+        with many(served, job):
+            until(lambda: len(served.server.server_state.tasks) == MANY, "all have asked")
+            until(lambda: store.under_way["get"] == AT_ONCE, "the first are let in")
+        until(lambda: len(served.server.server_state.connections) <= 1, "all have left")
+        store.free.set()
+        with served.client() as other:
+            read = {"Accept": "text/event-stream"}
+            with other.stream("GET", f"/api/jobs/{job}/events", headers=read) as answer:
+                assert answer.status_code == 200
+        assert store.asked["get"] == AT_ONCE + 1
+    assert not [one for one in caplog.records if one.levelno >= logging.ERROR]
+
+
+async def test_nothing_more_is_sent_to_one_who_is_waited_for(tmp_path: Path) -> None:
+    """Else the wait for a keepalive would begin when the first is nearly over, and so on."""
+    app = make_app(tmp_path)
+    config = ServerConfig(door=Door.LOCAL, keepalive=0.01, stall=0.5)
+    site = app.asgi(config).state.site
+    sent: list[Any] = []
+
+    async def feed() -> AsyncGenerator[bytes, None]:
+        yield b"data: too much\n\n"
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+        if message.get("body", b"").startswith(b"data"):
+            await asyncio.Event().wait()
+
+    async def receive() -> Any:
+        return await asyncio.Event().wait()
+
+    stream = EventStream(site, ANYBODY, feed(), None)
+    await stream({"type": "http"}, receive, send)
+    assert [one.get("body") for one in sent] == [None, b"retry: 1000\n\n", b"data: too much\n\n"]
+    await app.aclose()

@@ -1,0 +1,168 @@
+"""How many streams may be open: of one key, however its holders came in, and in all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from uuid import UUID, uuid4
+
+import httpx
+import pytest
+from tests.server.conftest import STREAM, Served, enqueue, serving, until
+
+from windlass.core.errors import StoreUnavailableError
+from windlass.core.lease import Claim
+from windlass.server.config import Door, ServerConfig
+from windlass.server.keys import Role
+from windlass.stores.http import HttpConfig, HttpStore
+
+NARROW = ServerConfig(door=Door.KEYS, max_streams_per_key=3, max_streams=5)
+
+
+@pytest.fixture(scope="module")
+def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with serving(tmp_path_factory.mktemp("narrow"), NARROW) as one:
+        yield one
+
+
+def opened(stack: ExitStack, web: httpx.Client, path: str, **params: str) -> httpx.Response:
+    """A stream that stays open, or the refusal."""
+    answer = stack.enter_context(web.stream("GET", path, params=params, headers=STREAM))
+    if answer.status_code != 200:
+        answer.read()
+    return answer
+
+
+def refused(answer: httpx.Response) -> bool:
+    if answer.status_code == 200:
+        return False
+    assert answer.status_code == 429
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert int(answer.headers["retry-after"]) > 0
+    assert answer.json()["code"] == "too_many_streams"
+    assert "/api/events" in answer.json()["advice"]
+    return True
+
+
+def test_a_key_has_so_many_streams_by_whatever_way_it_came(narrow: Served) -> None:
+    key = narrow.key(Role.PRODUCER)
+    with narrow.client(key) as web, narrow.client(narrow.key(Role.PRODUCER)) as other:
+        job = enqueue(web, "add", {"hold": True}, a=1)["id"]
+        log = f"/api/jobs/{job}/events"
+        with narrow.client() as browser, narrow.client() as page, ExitStack() as stack:
+            assert browser.post("/api/session", json={"key": key}).status_code == 201
+            browser.headers["Sec-Fetch-Site"] = "same-origin"
+            ticket, another = (web.post("/api/tickets").json()["ticket"] for _ in range(2))
+
+            assert not refused(opened(stack, browser, log))
+            assert not refused(opened(stack, page, log, ticket=ticket))
+            assert not refused(opened(stack, web, "/api/events", after=f"{job}:0"))
+            until(lambda: narrow.site.hub.open == 3, "three are open")
+            for asker, path, more in (
+                (web, log, {}),
+                (web, "/api/events", {}),
+                (browser, log, {}),
+                (page, log, {"ticket": another}),
+            ):
+                answer = opened(stack, asker, path, **more)
+                assert refused(answer)
+                assert "3 streams" in answer.json()["detail"]
+            assert web.get(log).status_code == 200, "pages are no streams"
+            assert not refused(opened(stack, other, "/api/events")), "another key has its own"
+        until(lambda: narrow.site.hub.open == 0, "all are let go")
+        with ExitStack() as stack:
+            assert [refused(opened(stack, web, log)) for _ in range(4)] == [*[False] * 3, True]
+        until(lambda: narrow.site.hub.open == 0, "all are let go")
+
+
+def test_a_server_has_so_many_streams_in_all(narrow: Served) -> None:
+    with ExitStack() as stack:
+        found = []
+        for _ in range(3):
+            web = stack.enter_context(narrow.client(narrow.key(Role.VIEWER)))
+            found += [opened(stack, web, "/api/events") for _ in range(2)]
+        assert [refused(one) for one in found] == [*[False] * 5, True]
+        assert "limit of this server" in found[-1].json()["detail"]
+    until(lambda: narrow.site.hub.open == 0, "all are let go")
+
+
+def test_those_who_come_at_once_are_counted_one_by_one(narrow: Served) -> None:
+    with narrow.client(narrow.key(Role.VIEWER)) as web, ExitStack() as stack:
+        with ThreadPoolExecutor(12) as pool:
+            coming = [pool.submit(opened, stack, web, "/api/events") for _ in range(12)]
+        answers = [one.result() for one in coming]
+        assert sum(not refused(one) for one in answers) == 3
+    until(lambda: narrow.site.hub.open == 0, "all are let go")
+
+
+def test_without_keys_only_the_servers_limit_counts(tmp_path: Path) -> None:
+    config = ServerConfig(door=Door.LOCAL, max_streams_per_key=1, max_streams=2)
+    with serving(tmp_path, config) as served, served.client() as web, ExitStack() as stack:
+        found = [refused(opened(stack, web, "/api/events")) for _ in range(3)]
+        assert found == [False, False, True]
+
+
+def test_a_store_elsewhere_comes_back_until_there_is_room(narrow: Served) -> None:
+    """And gives up in the end, with what the server said."""
+    key = narrow.key(Role.PRODUCER)
+
+    async def follow(job: str, sleeps: list[float], stack: ExitStack) -> int:
+        async def sleep(seconds: float) -> None:
+            sleeps.append(seconds)
+            if len(sleeps) == 2:
+                await asyncio.to_thread(stack.close)
+                await asyncio.to_thread(until, lambda: narrow.site.hub.open == 0, "there is room")
+
+        async with HttpStore(HttpConfig(url=narrow.url, key=key, sleep=sleep)) as store:
+            async for event in store.tail(UUID(job)):
+                return event.seq
+        raise AssertionError("nothing came")
+
+    with narrow.client(key) as web:
+        job = enqueue(web, "add", {"hold": True}, a=1)["id"]
+        with ExitStack() as stack:
+            for _ in range(3):
+                opened(stack, web, f"/api/jobs/{job}/events")
+            sleeps: list[float] = []
+            assert asyncio.run(follow(job, sleeps, stack)) == 1
+            assert sleeps == [1.0, 2.0]
+        with ExitStack() as stack:
+            for _ in range(3):
+                opened(stack, web, f"/api/jobs/{job}/events")
+            with pytest.raises(StoreUnavailableError, match="3 streams open"):
+                asyncio.run(follow(job, [0.0] * 9, ExitStack()))
+
+
+def test_requests_that_wait_take_room_and_jobs_that_are_there_are_handed_out_without(
+    narrow: Served,
+) -> None:
+    key = narrow.key(Role.WORKER, Role.PRODUCER)
+    asked = {"worker": "far", "queues": {"default": 1}, "tasks": ["add"]}
+    with narrow.client(key) as web, ThreadPoolExecutor(3) as pool, ExitStack() as stack:
+        waiting = [
+            pool.submit(web.post, "/api/worker/claim", json=asked | {"wait": 30}) for _ in range(2)
+        ]
+        until(lambda: narrow.site.hub.waiting == 2, "two wait")
+        assert not refused(opened(stack, web, "/api/events"))
+        until(lambda: narrow.site.hub.open == 1, "and one reads")
+        assert refused(opened(stack, web, "/api/events"))
+        assert refused(web.post("/api/worker/claim", json=asked | {"wait": 30}))
+        assert web.post("/api/worker/claim", json=asked).json()["jobs"] == []
+
+        async def wait() -> None:
+            config = HttpConfig(url=narrow.url, key=key, patience=0)
+            async with HttpStore(config) as store:
+                await store.claim(Claim(token=uuid4(), worker="x", queues=(("none", 1),)))
+                await store.wait(("none",), 5)
+
+        with pytest.raises(StoreUnavailableError, match="3 streams open"):
+            asyncio.run(wait())
+        for number in range(3):  # two for those who wait, one for who may not
+            enqueue(web, "add", a=number)
+        found = [one.result().json()["jobs"] for one in waiting]
+        found.append(web.post("/api/worker/claim", json=asked | {"wait": 30}).json()["jobs"])
+        assert [len(jobs) for jobs in found] == [1, 1, 1]
+    until(lambda: narrow.site.hub.room.taken == 0, "all are let go")

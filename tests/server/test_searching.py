@@ -1,0 +1,80 @@
+"""What people look for: text in jobs, and how many jobs they are about to act on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from tests.server.conftest import STREAM, Served, enqueue, serving, wait_for
+
+from windlass.server.config import Door, ServerConfig
+from windlass.server.keys import Role
+
+
+def found(web: httpx.Client, **filters: Any) -> list[str]:
+    answer = web.get("/api/jobs", params=filters)
+    assert answer.status_code == 200, answer.text
+    return [job["id"] for job in answer.json()["jobs"]]
+
+
+def count(web: httpx.Client, **filters: Any) -> dict[str, Any]:
+    answer = web.get("/api/jobs/count", params=filters)
+    assert answer.status_code == 200, answer.text
+    told: dict[str, Any] = answer.json()
+    return told
+
+
+def test_jobs_are_found_by_what_their_error_said(working: Served) -> None:
+    with working.client() as web:
+        lost = enqueue(web, "broken", why="The Moon has set")["id"]
+        other = enqueue(web, "broken", {"tags": ["moonlit"]}, why="no film")["id"]
+        for job in (lost, other):
+            wait_for(web, job, "failed")
+        assert found(web, text="moon HAS") == [lost]
+        assert found(web, text="moon") == [other, lost]
+        assert found(web, text="valueerror", state="failed", limit=1) == [other]
+        assert found(web, error="valueerror") == []
+        assert count(web, text="moon") == {"count": 2, "capped": False}
+
+
+def test_all_that_match_a_text_are_acted_on(served: Served) -> None:
+    with served.client() as web:
+        jobs = [enqueue(web, "add", {"tags": [f"Order-{n}"]}, a=n)["id"] for n in range(3)]
+        other = enqueue(web, "add", {"tags": ["ordinary"]}, a=1)["id"]
+        assert count(web, text="order-", limit=1) == {"count": 3, "capped": False}
+        body = {"action": "cancel", "filter": {"text": "ORDER-"}}
+        assert web.post("/api/jobs/actions", json=body).json()["done"] == 3
+        assert found(web, state="canceled", text="order-") == jobs[::-1]
+        assert web.get(f"/api/jobs/{other}").json()["state"] == "queued"
+
+
+def test_a_list_with_a_text_is_watched(served: Served) -> None:
+    with served.client() as web:
+        job = enqueue(web, "add", {"tags": ["Watched"]}, a=1)["id"]
+        enqueue(web, "add", a=1)
+        asked = {"text": "watched"}
+        with web.stream("GET", "/api/events", headers=STREAM, params=asked) as response:
+            told = next(line for line in response.iter_lines() if line.startswith("data:"))
+        assert job in told
+
+
+@pytest.mark.parametrize("text", ["a\0", "x" * 600])
+def test_a_text_that_is_wrong_is_refused(served: Served, text: str) -> None:
+    with served.client() as web:
+        for path in ("/api/jobs", "/api/jobs/count"):
+            assert web.get(path, params={"text": text}).status_code == 422
+
+
+def test_only_ones_own_jobs_are_found_and_counted(tmp_path: Path) -> None:
+    with serving(tmp_path, ServerConfig(door=Door.KEYS)) as served:
+        keys = [served.key(Role.PRODUCER, owner=name) for name in ("ann", "bob")]
+        with served.client(keys[0]) as ann, served.client(keys[1]) as bob:
+            enqueue(ann, "add", {"tags": ["film"]}, a=1)
+            for number in range(2):
+                enqueue(bob, "add", {"tags": ["film"]}, a=number)
+            assert count(ann, text="film") == {"count": 1, "capped": False}
+            assert count(bob) == {"count": 2, "capped": False}
+            assert len(found(ann, text="film")) == 1
+            assert ann.get("/api/jobs/count", params={"owner": "bob"}).status_code == 422
