@@ -86,7 +86,9 @@ class Gatekeeper:
     async def declare(self, limits: Mapping[str, Limit]) -> None:
         """Store what code says, where it said something else before. What a person set stays."""
         entries = await self._store.get_records(LIMIT, list(limits))
-        for (name, limit), entry in zip(limits.items(), entries, strict=True):
+        found = zip(limits.items(), entries, strict=True)
+        # Those that are not there come first: some may add a limit, and change none.
+        for (name, limit), entry in sorted(found, key=lambda one: one[1] is not None):
             if entry is None or Setting.decode(entry.value).declared != limit:
                 await self._change(name, lambda old, limit=limit: replace(old, declared=limit))  # type: ignore[misc]
 

@@ -25,24 +25,28 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self, runtime_checkable
 from uuid import UUID
 
 from windlass.core.clock import Instant
-from windlass.core.dependency import Edges, FlowStats
+from windlass.core.dependency import Edges, FlowPage, FlowStats
 from windlass.core.enqueue import Enqueued
 from windlass.core.errors import InvalidArgumentError
 from windlass.core.event import Attempt, Event, Record
+from windlass.core.failure import Failures
 from windlass.core.gate import GateStats
 from windlass.core.job import JobRow, NewJob
 from windlass.core.lease import Claim, Extended, Lease
-from windlass.core.query import Page, Query
+from windlass.core.query import Count, Page, Query
 from windlass.core.records import Entry, Put, PutAnswer
 from windlass.core.state import State
 from windlass.core.transition import Answer, CancelRequest, Checkpoint, Signal, Transition
+from windlass.core.why import Why
 
 DAY = 86_400.0
 COUNT_CAP = 10_000
+FLOW_RANGE = 1_000  # jobs of each flow, the newest, that a list of flows counts
+COUNT_RANGE = 100_000  # jobs, the newest of those in question, among which `count` counts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,8 +248,21 @@ class Store(ABC):
         """Jobs newest first, in pages. Jobs that come or go never shift or repeat the others."""
 
     @abstractmethod
+    async def count(self, query: Query) -> Count:
+        """How many jobs match, whatever its limit and cursor: up to COUNT_CAP of them.
+
+        It may look at no more than the newest COUNT_RANGE jobs, and is then capped, too.
+        """
+
+    @abstractmethod
     async def stats(self) -> Mapping[str, QueueStats]:
         """Depth by queue and state; exact up to COUNT_CAP."""
+
+    @abstractmethod
+    async def failures(
+        self, since: Instant, limit: int, owner: str | None = None, team: str | None = None
+    ) -> Failures:
+        """What failed at `since` or later: those of an owner and a team among the last `limit`."""
 
     @abstractmethod
     async def gates(self, names: Sequence[str]) -> list[GateStats]:
@@ -282,12 +299,31 @@ class Store(ABC):
     # -- jobs that depend on jobs
 
     @abstractmethod
-    async def edges(self, ids: Sequence[UUID]) -> list[Edges]:
-        """Whom each job waits or waited for, and who waits or waited for it."""
+    async def edges(self, ids: Sequence[UUID], most: int | None = None) -> list[Edges]:
+        """Whom each job waits or waited for, and who waits or waited for it.
+
+        Of either at most so many, the first, if `most` is given: there may be 100,000.
+        """
 
     @abstractmethod
-    async def flows(self, ids: Sequence[UUID]) -> list[FlowStats | None]:
-        """Each flow as a whole; None for one of which nothing is kept."""
+    async def flows(
+        self, ids: Sequence[UUID], owner: str | None = None, team: str | None = None
+    ) -> list[FlowStats | None]:
+        """Each flow as a whole, or what it has of an owner and a team; None if that is nothing."""
+
+    @abstractmethod
+    async def newest_flows(
+        self,
+        limit: int,
+        before: UUID | None = None,
+        owner: str | None = None,
+        team: str | None = None,
+    ) -> FlowPage:
+        """A page of flows by their ids, which rise with time: from below `before`, newest first.
+
+        It looks at `limit` flows, at the newest FLOW_RANGE jobs of each, and there at those of an
+        owner and a team: a flow that has none of these is left out.
+        """
 
     # -- small data
 
@@ -306,3 +342,14 @@ class Store(ABC):
     @abstractmethod
     async def delete_records(self, kind: str, keys: Sequence[str]) -> None:
         """Remove records; one that is not there is already removed."""
+
+
+@runtime_checkable
+class Served(Protocol):
+    """A store behind a server, which answers for it what the caller's key may not read itself."""
+
+    async def why(self, job_id: UUID) -> Why:
+        """Why a job is not running; raises NotFoundError for one that the caller does not see."""
+
+    async def rotate(self) -> None:
+        """Have the server sign task tokens with a new key, which nobody else gets to see."""

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from tests.core.build import JOB, NOW, OTHER, reach, request, row
 
-from windlass.core.enqueue import Admission, Enqueued, EnqueueStatus, Rivals, admit
+from windlass.core.enqueue import Admission, Enqueued, EnqueueStatus, Rivals, admit, refused
 from windlass.core.errors import ConflictError, InvalidArgumentError, NotFoundError
+from windlass.core.ids import uuid7
 from windlass.core.job import JobRow
 from windlass.core.state import FINAL, WAITING, State
 
@@ -158,6 +159,28 @@ def test_a_retry_still_respects_its_unique_key() -> None:
 
 
 # -- the answer
+
+
+def nobody(_: object) -> Rivals:
+    return Rivals()
+
+
+def test_jobs_that_come_together_may_name_one_twice_but_not_two_as_one() -> None:
+    new = request(id=JOB, digest=b"1")
+    assert refused([new, new], nobody) is None
+    for other in (request(id=JOB, digest=b"2"), request(id=JOB, digest=b"1", owner="eve")):
+        error = refused([new, other], nobody)
+        assert isinstance(error, ConflictError)
+        assert str(error) == f"job id {JOB} is taken; enqueue with a new id"
+
+
+def test_of_one_that_a_sibling_stands_for_nobody_asks_the_parents() -> None:
+    """As of one that a stored job stands for."""
+    gone = uuid7()
+    first = request(id=JOB, unique_key="k")
+    assert refused([first, request(id=OTHER, unique_key="k", depends_on=(gone,))], nobody) is None
+    error = refused([first, request(id=OTHER, unique_key="l", depends_on=(gone,))], nobody)
+    assert isinstance(error, NotFoundError)
 
 
 def test_the_row_of_a_created_job_is_made_from_the_request() -> None:

@@ -24,6 +24,7 @@ from windlass.core.gate import (
     Setting,
     check_name,
     gates_of,
+    held,
     holds,
     in_order,
     limit_name,
@@ -197,12 +198,24 @@ def test_who_passes_a_gate_comes_to_the_next_one_and_then_into_the_line() -> Non
     assert (life.row.state, life.row.gate) == (State.QUEUED, None)
 
 
+def test_a_job_holds_slots_of_the_gates_behind_it_until_its_attempt_ends() -> None:
+    life = Life(at_gate(gates=("task:t", "queue:q"), gate="task:t", position=1))
+    seen = [held(life.row)]
+    for _ in range(2):
+        life.take(let_in(life.row, NOW))
+        seen.append(held(life.row))
+    seen.append(held(life.claim().row))
+    life.settle(Succeeded())
+    both = ("task:t", "queue:q")
+    assert [*seen, held(life.row)] == [(), ("task:t",), both, both, ()]
+
+
 # -- room
 
 
-def test_without_a_limit_all_may_pass_and_no_pass_is_kept() -> None:
-    free = room(None, [(Pass(1, NOW), True)], NOW)
-    assert (free.free, free.look_at, list(free.kept)) == (UNLIMITED, None, [False])
+def test_without_a_limit_all_may_pass_and_passes_are_kept_that_hold_a_slot() -> None:
+    free = room(None, [(Pass(1, NOW), True), (Pass(1, NOW, NOW), False)], NOW)
+    assert (free.free, free.look_at, list(free.kept)) == (UNLIMITED, None, [True, False])
 
 
 def test_a_start_counts_for_one_period_from_when_it_happened() -> None:

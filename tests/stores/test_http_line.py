@@ -308,6 +308,33 @@ async def test_a_call_that_is_too_large_goes_in_parts_and_each_item_by_itself(
             assert all(one.applied for one in await store.put_records(large))
 
 
+@pytest.mark.parametrize("lost", [{1}, {2}, {3}, {2, 4}])
+async def test_words_in_parts_are_recorded_once_whichever_answer_is_lost(
+    tmp_path: Path, lost: set[int]
+) -> None:
+    """The first answer says how much the server takes; each of the others is one of two parts."""
+    with server(tmp_path, ServerConfig(door=Door.OPEN, max_body=2**20 + 2**19)) as one:
+        async with way_to(one.url) as way, HttpStore(HttpConfig(url=one.url)) as direct:
+            running = [await start_one(direct) for _ in range(8)]
+            words = [f"{n} " + "x" * 60_000 for n in range(1, 5)]
+            sayings = [
+                Saying(row.lease, [note(n, text) for n, text in enumerate(words, 1)])
+                for row in running
+            ]
+            way.lost = lost
+            async with HttpStore(HttpConfig(url=way.url)) as store:
+                for _ in lost:
+                    with pytest.raises(StoreUnavailableError):
+                        await store.record(sayings)
+                answers = await store.record(sayings)
+            assert [answer.status for answer in answers] == [Status.APPLIED] * 8
+            for row in running:
+                events = await read_events(direct, row.id)
+                assert [event.seq for event in events] == list(range(1, 8))
+                said = [event.body for event in events if event.type is EventType.LOG]
+                assert said == [text.encode() for text in words]
+
+
 # -- handles
 
 

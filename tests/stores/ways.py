@@ -10,7 +10,10 @@ from urllib.parse import urlsplit
 
 
 class Way:
-    """Listens on a port of its own. `cut_after` ends each connection after so many bytes back."""
+    """Listens on a port of its own. `cut_after` ends each connection after so many bytes back.
+
+    `answers` counts what came back; the one whose number is in `lost` is lost, with its connection.
+    """
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
@@ -20,6 +23,8 @@ class Way:
         self._tasks: set[asyncio.Task[None]] = set()
         self.cut_after: int | None = None
         self.silent = False
+        self.answers = 0
+        self.lost: set[int] = set()
         self.connections = 0
 
     @property
@@ -51,7 +56,7 @@ class Way:
             there, theirs = await asyncio.open_connection(*self._there)
             async with asyncio.TaskGroup() as both:
                 both.create_task(self._copy(reader, theirs, None))
-                both.create_task(self._copy(there, writer, self.cut_after))
+                both.create_task(self._copy(there, writer, self.cut_after, back=True))
         except* (OSError, asyncio.CancelledError):
             pass
         finally:
@@ -61,11 +66,20 @@ class Way:
                     one.transport.abort()
 
     async def _copy(
-        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, most: int | None
+        self,
+        source: asyncio.StreamReader,
+        sink: asyncio.StreamWriter,
+        most: int | None,
+        *,
+        back: bool = False,
     ) -> None:
         while data := await source.read(2**16):
             if self.silent:
                 continue
+            if back and data.startswith(b"HTTP/"):
+                self.answers += 1
+                if self.answers in self.lost:
+                    break
             sink.write(data if most is None else data[:most])
             with contextlib.suppress(ConnectionError):
                 await sink.drain()

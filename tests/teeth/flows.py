@@ -70,7 +70,7 @@ def a_parent_that_is_retried_sets_its_child_free() -> None:
         answer = write(self, found, row, made, now)
         if row.awaited and made.changes.get("state") is State.RETRYING:
             self._ended.append((found[0], row.id, State.SUCCEEDED))
-            self._tell_dependents(now)
+            self.tell_dependents(now)
         return answer
 
     swap(Batch, "write", planted)
@@ -91,7 +91,9 @@ def a_ghost_sets_a_child_free() -> None:
     swap(decide, "decide", planted)
 
 
-@caught_by(DEPENDING + "test_a_lost_parent_cancels_all_that_depends_on_it[failure]")
+@caught_by(
+    SQLITE + "TestLostParents::" + "test_a_lost_parent_cancels_all_that_depends_on_it[failure]"
+)
 def a_lost_parent_is_waited_for_forever() -> None:
     """Only success is told on: when a parent has failed, its child stays as it is for ever."""
     true = decide.parent_ended

@@ -7,13 +7,16 @@ from tests.teeth.mistake import caught_by, swap
 from tests.teeth.sql import spoil
 
 from windlass.core import gate
+from windlass.core.state import FINAL
+from windlass.stores.postgres import batch
 
 LIMITING = "tests/stores/test_sqlite.py::TestLimiting::"
+RATES = "tests/stores/test_sqlite.py::TestRates::"
 TURNS = "tests/stores/test_sqlite.py::TestTurns::"
 PASSES = "tests/stores/postgres/test_passes.py::"
 
 
-@caught_by(LIMITING + "test_what_was_let_in_and_has_not_started_counts")
+@caught_by(RATES + "test_what_was_let_in_and_has_not_started_counts")
 def what_stands_in_line_is_not_counted() -> None:
     """Only what runs counts: while nobody works, all are let in, and then start at once."""
     spoil("count_passes", "started_at <= ?2", "(started_at <= ?2 OR started_at IS NULL)")
@@ -25,7 +28,7 @@ def a_cancel_in_line_keeps_the_slot() -> None:
     spoil("leave", "job.state = 'queued'", "job.state IN ('queued', 'canceled')")
 
 
-@caught_by(LIMITING + "test_a_start_counts_though_its_job_has_ended_or_starts_again")
+@caught_by(RATES + "test_a_start_counts_though_its_job_has_ended_or_starts_again")
 def a_rate_forgets_what_has_ended() -> None:
     """Starts are counted among what still runs: short jobs may start as often as they like."""
     spoil("leave", "started_at IS NULL OR", "started_at IS NULL OR held = 0 OR")
@@ -55,12 +58,19 @@ def a_count_is_believed_for_ever() -> None:
 @caught_by(PASSES + "test_each_way_to_leave_is_counted_once")
 def whoever_leaves_is_taken_off_unseen() -> None:
     """Each end lowers the counter, also that of a job which never had a slot."""
-    postgres.migrated(
-        "SELECT gate, -1 AS held FROM over",
-        """SELECT given.gate COLLATE "C", -1 AS held
-                FROM unnest(left_gate, gone) AS given (gate, n)
-                WHERE given.n IS NOT NULL AND starts_with(given.gate, kind)""",
-    )
+    swap(batch, "held", lambda row: () if row.state in FINAL else row.gates)
+
+
+@caught_by(PASSES + "test_a_start_is_counted_once_however_often_it_is_looked_at")
+def a_start_is_counted_at_each_look() -> None:
+    """What claims noted stays news: each look takes the same ones off those who are to come."""
+    postgres.migrated("SET seen = true FROM rated", "SET seen = false FROM rated")
+
+
+@caught_by(PASSES + "test_who_has_left_is_out_of_the_passes_within_a_second")
+def passes_are_never_taken_out() -> None:
+    """Rows of those who left stay for ever: each look reads more of them."""
+    postgres.migrated("SELECT ctid_ FROM seen WHERE held < cardinality(jobs)", "SELECT NULL::tid")
 
 
 @caught_by(PASSES + "test_a_claim_notes_the_start")

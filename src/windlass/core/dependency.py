@@ -46,7 +46,8 @@ class Edges:
 class FlowStats:
     """A flow as a whole. Jobs that were retried are left out: their retries stand for them.
 
-    `percent` is the mean of its jobs'. `ended_at` is there once all of them have ended.
+    `percent` is the mean of its jobs'. `ended_at` is there once all of them have ended. If it is
+    `capped`, all of this is of its newest jobs only.
     """
 
     flow_id: UUID
@@ -54,10 +55,14 @@ class FlowStats:
     percent: int = 0
     created_at: Instant = 0
     ended_at: Instant | None = None
+    capped: bool = False
 
     @staticmethod
     def of(
-        flow_id: UUID, sums: Sequence[tuple[str, int, int, Instant, Instant | None]]
+        flow_id: UUID,
+        sums: Sequence[tuple[str, int, int, Instant, Instant | None]],
+        *,
+        capped: bool = False,
     ) -> FlowStats:
         """From what each state sums up to: number, percent, first creation, last end."""
         number = sum(count for _, count, _, _, _ in sums)
@@ -71,6 +76,7 @@ class FlowStats:
             percent=sum(percent for _, _, percent, _, _ in sums) // number,
             created_at=min(created for _, _, _, created, _ in sums),
             ended_at=max(ends) if counts.keys() <= FINAL else None,
+            capped=capped,
         )
 
     @property
@@ -81,6 +87,14 @@ class FlowStats:
     def state(self) -> State:
         """Running while any of its jobs may still run; then the worst end that one of them had."""
         return _combined(self.counts)
+
+
+@dataclass(frozen=True, slots=True)
+class FlowPage:
+    """`cursor` leads to the next page, None is the end; a page before it may be short or empty."""
+
+    flows: Sequence[FlowStats]
+    cursor: UUID | None
 
 
 def _combined(counts: Mapping[State, int]) -> State:

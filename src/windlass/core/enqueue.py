@@ -15,6 +15,8 @@ from windlass.core.state import WAITING, State
 from windlass.core.transition import CancelRequest
 from windlass.core.value import pair
 
+_REQUEST, _UNIQUE = "request id", "unique key"
+
 
 class EnqueueStatus(StrEnum):
     CREATED = "created"  # this job is stored, now or by an earlier call with the same id
@@ -124,6 +126,10 @@ def no_parent(new: NewJob, parent_id: UUID) -> NotFoundError:
     )
 
 
+def no_origin(new: NewJob) -> NotFoundError:
+    return NotFoundError(f"no job {new.retry_of} to retry")
+
+
 def give_way(displaced: JobRow) -> CancelRequest:
     """How a waiting job ends that a debounced one takes the place of."""
     return CancelRequest(job_id=displaced.id, reason="replaced by a newer job")
@@ -134,18 +140,74 @@ def refusal(children: Sequence[NewJob], rivals: Callable[[NewJob], Rivals]) -> R
 
     One may depend on those before it.
     """
-    before: dict[UUID, Parent] = {}
+    before: dict[UUID, NewJob] = {}
+    stood_for: dict[UUID, ConflictError] = {}  # jobs that another one stands for
+    keys: dict[tuple[str, ...], NewJob] = {}  # of those before
     for child in children:
+        error = next((stood_for[id_] for id_ in child.depends_on if id_ in stood_for), None)
+        if error is not None:
+            return error
+        same = before.get(child.id)
+        if same is not None:
+            if same.owner != child.owner or _differs(child, same):
+                return _taken(child)
+            continue
+        sibling = _sibling(child, keys)
         seen = rivals(child)
         if child.depends_on:
-            siblings = {id_: before[id_] for id_ in child.depends_on if id_ in before}
+            siblings = {id_: _made(before[id_]) for id_ in child.depends_on if id_ in before}
             seen = replace(seen, parents={**siblings, **seen.parents})
-        verdict = admit(child, seen)
+        # Nobody asks for the parents of one that another stands for.
+        verdict = admit(replace(child, depends_on=()) if sibling else child, seen)
         if verdict.error is not None:
             return verdict.error
-        if verdict.status is EnqueueStatus.CREATED:
-            before[child.id] = Parent(child.id, child.owner, State.CREATED)
+        other = verdict.existing or sibling
+        if other is not None and other.id != child.id:
+            if other.request_id == child.request_id is not None and _differs(child, other):
+                return _reused(child, other.id)
+            stood_for[child.id] = _another(child, other)
+            continue
+        before[child.id] = child
+        if verdict.existing is None:
+            keys |= dict.fromkeys(_keys(child), child)
     return None
+
+
+def _made(new: NewJob) -> Parent:
+    return Parent(new.id, new.owner, State.CREATED)
+
+
+def _keys(new: NewJob) -> list[tuple[str, ...]]:
+    keys: list[tuple[str, ...]] = []
+    if new.request_id is not None:
+        keys.append((_REQUEST, new.owner, new.request_id))
+    if new.unique_key is not None:
+        keys.append((_UNIQUE, new.owner, new.task, new.unique_key))
+    return keys
+
+
+def _sibling(new: NewJob, keys: Mapping[tuple[str, ...], NewJob]) -> NewJob | None:
+    """The one before it that stands for it; debounced, it takes the place of such a one."""
+    for key in _keys(new):
+        if key in keys and not (new.debounce and key[0] == _UNIQUE):
+            return keys[key]
+    return None
+
+
+def _another(new: NewJob, other: JobRow | NewJob) -> ConflictError:
+    """What to tell whoever depends on a job that another one stands for."""
+    if new.request_id is not None and other.request_id == new.request_id:
+        what = f"{_REQUEST} {new.request_id!r}"
+    elif new.unique_key is not None and other.unique_key == new.unique_key:
+        what = f"{_UNIQUE} {new.unique_key!r}"
+    else:
+        what = f"retry of {new.retry_of}"
+    where = f"is {other.state}" if isinstance(other, JobRow) else "comes before it"
+    return ConflictError(
+        f"job {new.id} of task {new.task!r} has the {what} of job {other.id}, which {where} and "
+        "stands for it; jobs that depend on it would wait for nobody, so none of these is stored. "
+        "Wait for the end of that job, depend on it instead, or give this one a key of its own"
+    )
 
 
 def refused(jobs: Sequence[NewJob], rivals: Callable[[NewJob], Rivals]) -> RequestError | None:
@@ -158,33 +220,38 @@ def refused(jobs: Sequence[NewJob], rivals: Callable[[NewJob], Rivals]) -> Reque
     return refusal(jobs, rivals)
 
 
-def _differs(new: NewJob, row: JobRow) -> bool:
-    return new.digest is not None and row.digest is not None and new.digest != row.digest
+def _differs(new: NewJob, other: JobRow | NewJob) -> bool:
+    return new.digest is not None and other.digest is not None and new.digest != other.digest
+
+
+def _reused(new: NewJob, other: UUID) -> ConflictError:
+    return ConflictError(
+        f"request id {new.request_id!r} was used for job {other} with different arguments; "
+        "use a new request id for a new request"
+    )
+
+
+def _taken(new: NewJob) -> ConflictError:
+    return ConflictError(f"job id {new.id} is taken; enqueue with a new id")
 
 
 def _same_id(new: NewJob, row: JobRow) -> Admission:
     # Of another owner's job nothing is told, not even that it exists.
     if row.owner != new.owner or _differs(new, row):
-        error = ConflictError(f"job id {new.id} is taken; enqueue with a new id")
-        return Admission(EnqueueStatus.CONFLICT, error=error)
+        return Admission(EnqueueStatus.CONFLICT, error=_taken(new))
     return Admission(EnqueueStatus.CREATED, row)
 
 
 def _same_request(new: NewJob, row: JobRow) -> Admission:
     if _differs(new, row):
-        error = ConflictError(
-            f"request id {new.request_id!r} was used for job {row.id} with different arguments; "
-            "use a new request id for a new request"
-        )
-        return Admission(EnqueueStatus.CONFLICT, row, error=error)
+        return Admission(EnqueueStatus.CONFLICT, row, error=_reused(new, row.id))
     return Admission(EnqueueStatus.DUPLICATE, row)
 
 
 def _retry(new: NewJob, rivals: Rivals) -> Admission | None:
     origin = rivals.origin
     if origin is None or origin.owner != new.owner:
-        error: RequestError = NotFoundError(f"no job {new.retry_of} to retry")
-        return Admission(EnqueueStatus.REFUSED, error=error)
+        return Admission(EnqueueStatus.REFUSED, error=no_origin(new))
     if not origin.final:
         error = ConflictError(
             f"job {origin.id} is {origin.state}; only a finished job can be retried"

@@ -37,6 +37,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from windlass.core.duration import Duration
 
 
@@ -123,7 +125,10 @@ class RequestError(WindlassError):
 
 
 class InvalidArgumentError(RequestError, ValueError):
+    """`problems` are pairs: where in a task's arguments, and what is wrong there, if known."""
+
     code: ClassVar[str] = "invalid_argument"
+    problems: Sequence[tuple[str, str]] = ()
 
 
 class TooLargeError(RequestError):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+from uuid import UUID
 
 from windlass.core.clock import Instant
 
@@ -36,6 +38,16 @@ class Failure:
     attempt: int = 0
     at: Instant = 0
 
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Its type and message, as far as they can be read without a codec: as plain JSON."""
+        try:
+            said = json.loads(self.body or b"null")
+        except (ValueError, RecursionError):
+            return ()
+        found = (said.get("type"), said.get("message")) if isinstance(said, dict) else ()
+        return tuple(word for word in found if isinstance(word, str))
+
     def facts(self) -> dict[str, Any]:
         return {
             "code": self.code,
@@ -55,6 +67,25 @@ class Failure:
     @staticmethod
     def of(facts: dict[str, Any], body: bytes | None) -> Failure:
         return Failure(**{**facts, "kind": ErrorKind(facts["kind"])}, body=body)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedJob:
+    """As much of a failed job as is needed to tell what went wrong."""
+
+    id: UUID
+    task: str
+    queue: str
+    ended_at: Instant
+    error: Failure | None
+
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """Jobs that failed, the last first; `capped` if more did than were looked at."""
+
+    jobs: Sequence[FailedJob]
+    capped: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -199,12 +199,19 @@ def check_name(name: str) -> None:
 def touched(row: Standing, decision: Decision) -> Sequence[str]:
     """The gates that may have room, or somebody new to let in, once a decision is written."""
     changes = decision.changes
-    if not row.gates:
+    if not row.gates or not decision.answer.applied:
         return ()
     if row.gate is not None and "gate" in changes and not decision.ends:  # it was let in
         later = changes["gate"]
         return () if later is None else (later,)
     return row.gates if row.gate is not None or "state" in changes or "gate" in changes else ()
+
+
+def held(row: Standing) -> Sequence[str]:
+    """The gates of which it holds a slot: those it passed for the attempt that runs, or comes."""
+    if row.gate is not None:
+        return row.gates[: row.gates.index(row.gate)]
+    return row.gates if row.state in (State.QUEUED, State.RUNNING) else ()
 
 
 # -- passes
@@ -253,12 +260,13 @@ class Room:
 
 
 def room(limit: Limit | None, passes: Sequence[tuple[Pass, bool]], now: Instant) -> Room:
-    """From all passes of a gate, refreshed, each with whether it holds a slot."""
-    if limit is None:
-        return Room(UNLIMITED, None, [False] * len(passes))
+    """From all passes of a gate, refreshed, each with whether it holds a slot.
+
+    Where the limit was lifted, passes are given too: whoever sets it again finds all who are in.
+    """
     look_at, started = None, 0
     kept = [holding for _, holding in passes]
-    if limit.starts is not None:
+    if limit is not None and limit.starts is not None:
         until = [_counts_until(it, holding, limit.length, now) for it, holding in passes]
         kept = [holding or end > now for (_, holding), end in zip(passes, until, strict=True)]
         counted = sorted(end for end in until if end > now)

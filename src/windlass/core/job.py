@@ -6,8 +6,9 @@ which is all that a decision about its future looks at. Every instant comes from
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
+from typing import Any
 from uuid import UUID
 
 from windlass.core import limits
@@ -362,6 +363,18 @@ def _check_texts(new: NewJob) -> None:
         _check_tags(new.tags)
     if new.headers:
         _check_headers(new.headers)
+
+
+def tags_of(given: Any) -> tuple[str, ...]:
+    """The tags that somebody wrote, in a tuple, a list, or another sequence of texts."""
+    if isinstance(given, str):  # a sequence of texts, too, each a letter
+        raise InvalidArgumentError(f"tags is {given!r:.80}; write tags=[{given!r:.80}]")
+    if not isinstance(given, Sequence) or isinstance(given, bytes):
+        raise InvalidArgumentError(f'tags is {given!r:.80}; write several texts: tags=["a", "b"]')
+    wrong = [one for one in given if not isinstance(one, str)]
+    if wrong:
+        raise InvalidArgumentError(f"tags has {wrong[0]!r:.80}; each tag must be a text")
+    return tuple(given)
 
 
 def _check_tags(tags: tuple[str, ...]) -> None:

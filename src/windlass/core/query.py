@@ -6,8 +6,9 @@ import base64
 import binascii
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2s
+from string import ascii_lowercase, ascii_uppercase
 from uuid import UUID
 
 from windlass.core.clock import MAX_INSTANT, Instant
@@ -17,13 +18,17 @@ from windlass.core.limits import check_text
 from windlass.core.state import State
 
 MAX_PAGE = 1000
+_SMALL = str.maketrans(ascii_uppercase, ascii_lowercase)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
     """Which jobs, newest first. Every filter narrows; an empty one lets all through.
 
-    All of `tags` must be there. `created_from` is inclusive, `created_to` is not.
+    All of `tags` must be there. `error` is the code of its error, whole. `text` is part of its
+    task, a tag, or what its error says in the clear; a to z are as good as A to Z. `created_from`
+    is inclusive, `created_to` is not. With `bare`, jobs come without payload and result, which may
+    be large.
     """
 
     states: frozenset[State] = frozenset()
@@ -33,6 +38,7 @@ class Query:
     team: str | None = None
     tags: frozenset[str] = frozenset()
     error: str | None = None
+    text: str | None = None
     worker: str | None = None
     request_id: str | None = None
     unique_key: str | None = None
@@ -43,10 +49,11 @@ class Query:
     created_to: Instant | None = None
     limit: int = 100
     cursor: str | None = None
+    bare: bool = False
 
     def __post_init__(self) -> None:
         for text in (*self.queues, *self.tasks, *self.tags, self.owner, self.team, self.error,
-                     self.worker, self.request_id, self.unique_key):  # fmt: skip
+                     self.text, self.worker, self.request_id, self.unique_key):  # fmt: skip
             check_text("a filter", text)
         for instant in (self.created_from, self.created_to):
             if instant is not None and not -MAX_INSTANT <= instant <= MAX_INSTANT:
@@ -65,6 +72,14 @@ class Page:
     cursor: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Count:
+    """How many jobs match; at least so many if it is `capped`."""
+
+    number: int
+    capped: bool
+
+
 def matches(query: Query, row: JobRow) -> bool:
     return (
         (not query.states or row.state in query.states)
@@ -80,18 +95,37 @@ def matches(query: Query, row: JobRow) -> bool:
         and query.root_id in {None, row.root_id}
         and query.flow_id in {None, row.flow_id}
         and (query.error is None or (row.error is not None and row.error.code == query.error))
+        and (query.text is None or _says(row, folded(query.text)))
         and (query.created_from is None or row.created_at >= query.created_from)
         and (query.created_to is None or row.created_at < query.created_to)
     )
 
 
+def shown(query: Query, row: JobRow) -> JobRow:
+    """As much of the job as was asked for."""
+    return replace(row, payload=b"", result=None) if query.bare else row
+
+
+def folded(text: str) -> str:
+    """With small letters for A to Z, and no others: of those, every store knows the same pairs."""
+    return text.translate(_SMALL)
+
+
+def _says(row: JobRow, text: str) -> bool:
+    words = [row.task, *row.tags]
+    if row.error is not None:
+        words += [row.error.code, *row.error.words]
+    return any(text in folded(word) for word in words)
+
+
 def fingerprint(query: Query) -> str:
-    """Tells two sets of filters apart; page size and cursor do not count."""
+    """Tells two sets of filters apart; page size, cursor, and what is told do not count."""
     parts = [
         sorted(query.states), sorted(query.queues), sorted(query.tasks), sorted(query.tags),
         query.owner, query.team, query.error, query.worker, query.request_id, query.unique_key,
         str(query.retry_of), str(query.root_id), str(query.flow_id),
         query.created_from, query.created_to,
+        *([query.text] if query.text is not None else []),
     ]  # fmt: skip
     return blake2s(json.dumps(parts).encode(), digest_size=6).hexdigest()
 

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from windlass.core.errors import (
     ConfigurationError,
     ConflictError,
+    NotFoundError,
     SchemaError,
     StaleLeaseError,
     WindlassError,
@@ -218,12 +219,13 @@ def _ours(error: Exception) -> WindlassError | None:
     while seen is not None:
         code = getattr(seen, "sqlstate", None) or getattr(seen, "pgcode", None)
         if code is not None:
-            return _of(code, str(seen).partition("\n")[0])
+            return meant(code, str(seen).partition("\n")[0])
         seen = getattr(seen, "orig", None) or seen.__cause__
     return None
 
 
-def _of(code: str, said: str) -> WindlassError | None:
+def meant(code: str, said: str) -> WindlassError | None:
+    """What a SQLSTATE of our functions says."""
     match code:
         case "WL001":
             return StaleLeaseError(f"{said}; the transaction is rolled back")
@@ -231,6 +233,8 @@ def _of(code: str, said: str) -> WindlassError | None:
             return ConfigurationError(f"{said}: give a connection of the database in the app's URL")
         case "WL003":
             return ConflictError(said)
+        case "WL005":
+            return NotFoundError(said)
         case "42883" | "42P01":
             return SchemaError(
                 f"the database of this connection lacks the Windlass schema ({said}): "

@@ -13,9 +13,13 @@ from windlass.core.transition import Transition
 class Joined(Protocol):
     """Where jobs go that are enqueued inside a block: into its transaction."""
 
-    def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]: ...
+    def enqueue(self, jobs: Sequence[NewJob], *, together: bool = False) -> list[Enqueued]:
+        """With `together`, all of them or none; and then their transaction goes on."""
+        ...
 
-    async def aenqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]: ...
+    async def aenqueue(
+        self, jobs: Sequence[NewJob], *, together: bool = False
+    ) -> list[Enqueued]: ...
 
 
 class Transaction(Joined, Protocol):

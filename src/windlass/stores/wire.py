@@ -33,6 +33,7 @@ from windlass.core.job import JobRow, NewJob
 from windlass.core.state import State
 from windlass.core.transition import Answer, Status, Transition
 from windlass.core.value import pair
+from windlass.core.why import Why
 from windlass.store import Capabilities, Store
 
 PROTOCOL = "1"  # changes when an older side would misunderstand; new fields are no such change
@@ -199,6 +200,22 @@ def told_event() -> Shape:
 @cache
 def tail_asked() -> Shape:
     return Shape("tail asked", {"job_id": (UUID, ...), "after": (int, 0)})
+
+
+@cache
+def why_asked() -> Shape:
+    return Shape("why asked", {"job_id": (UUID, ...)})
+
+
+@cache
+def why_answered() -> Shape:
+    return Shape("why answered", {"answer": (Why, ...)})
+
+
+@cache
+def done() -> Shape:
+    """The answer to what has none."""
+    return Shape("done", {"answer": (None, ...)})
 
 
 # -- what is sent

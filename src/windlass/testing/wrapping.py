@@ -8,13 +8,14 @@ from typing import TypeVar
 from uuid import UUID
 
 from windlass.core.clock import Instant
-from windlass.core.dependency import Edges, FlowStats
+from windlass.core.dependency import Edges, FlowPage, FlowStats
 from windlass.core.enqueue import Enqueued
 from windlass.core.event import Attempt, Event
+from windlass.core.failure import Failures
 from windlass.core.gate import GateStats
 from windlass.core.job import JobRow, NewJob
 from windlass.core.lease import Claim, Extended, Lease
-from windlass.core.query import Page, Query
+from windlass.core.query import Count, Page, Query
 from windlass.core.records import Entry, Put, PutAnswer
 from windlass.core.transition import Answer, CancelRequest, Checkpoint, Signal, Transition
 from windlass.store import (
@@ -106,8 +107,16 @@ class WrappedStore(Store):
     async def find(self, query: Query) -> Page:
         return await self.around("find", lambda: self.store.find(query))
 
+    async def count(self, query: Query) -> Count:
+        return await self.around("count", lambda: self.store.count(query))
+
     async def stats(self) -> Mapping[str, QueueStats]:
         return await self.around("stats", self.store.stats)
+
+    async def failures(
+        self, since: Instant, limit: int, owner: str | None = None, team: str | None = None
+    ) -> Failures:
+        return await self.around("failures", lambda: self.store.failures(since, limit, owner, team))
 
     async def gates(self, names: Sequence[str]) -> list[GateStats]:
         return await self.around("gates", lambda: self.store.gates(names))
@@ -127,11 +136,24 @@ class WrappedStore(Store):
     async def checkpoints(self, ids: Sequence[UUID]) -> list[Mapping[str, Checkpoint]]:
         return await self.around("checkpoints", lambda: self.store.checkpoints(ids))
 
-    async def edges(self, ids: Sequence[UUID]) -> list[Edges]:
-        return await self.around("edges", lambda: self.store.edges(ids))
+    async def edges(self, ids: Sequence[UUID], most: int | None = None) -> list[Edges]:
+        return await self.around("edges", lambda: self.store.edges(ids, most))
 
-    async def flows(self, ids: Sequence[UUID]) -> list[FlowStats | None]:
-        return await self.around("flows", lambda: self.store.flows(ids))
+    async def flows(
+        self, ids: Sequence[UUID], owner: str | None = None, team: str | None = None
+    ) -> list[FlowStats | None]:
+        return await self.around("flows", lambda: self.store.flows(ids, owner, team))
+
+    async def newest_flows(
+        self,
+        limit: int,
+        before: UUID | None = None,
+        owner: str | None = None,
+        team: str | None = None,
+    ) -> FlowPage:
+        return await self.around(
+            "newest_flows", lambda: self.store.newest_flows(limit, before, owner, team)
+        )
 
     async def put_records(self, puts: Sequence[Put]) -> list[PutAnswer]:
         return await self.around("put_records", lambda: self.store.put_records(puts))

@@ -6,6 +6,18 @@ from typing import Any
 
 from tests.stores.postgres.server import execute
 
+# Who holds a slot of which gate, by the jobs' rows, and the fence that its pass is for.
+HOLDERS = """
+    SELECT job.n, job.state, its.gate, job.fence + (job.state <> 'running')::integer AS next
+    FROM windlass_job AS job, unnest(job.gates) WITH ORDINALITY AS its (gate, place)
+    WHERE CASE WHEN job.gate IS NULL THEN job.state IN ('queued', 'running')
+        ELSE its.place < array_position(job.gates, job.gate) END
+"""
+# A gate that was looked at since its limit was changed, and at which nobody has knocked since.
+KNOWN = """
+    checked_at > 0
+    AND NOT EXISTS (SELECT FROM windlass_knock AS knock WHERE knock.gate = gate.gate)
+"""
 # Each answers what is wrong; nothing, if all is well.
 CHECKS = {
     "a queued job has its place in line": """
@@ -30,20 +42,24 @@ CHECKS = {
         SELECT n FROM windlass_parked AS parked WHERE NOT EXISTS (
             SELECT FROM windlass_job AS job WHERE job.n = parked.n AND job.gate = parked.gate
                 AND job.state IN ('created', 'retrying') AND NOT job.held)""",
-    "whoever has passed its gates has a pass for each that is still limited": """
-        SELECT n FROM windlass_job AS job, unnest(gates) AS its (name)
-        WHERE state IN ('queued', 'running')
-            AND EXISTS (SELECT FROM windlass_record AS record WHERE kind = 'limit'
-                AND record.key = split_part(its.name, chr(31), 1))
-            AND NOT EXISTS (SELECT FROM windlass_pass AS pass
-                WHERE pass.gate = its.name AND pass.n = job.n
-                    AND pass.fence = job.fence + (state = 'queued')::integer)""",
-    "a gate without a rate counts its passes": """
-        SELECT gate FROM windlass_gate AS gate WHERE checked_at > 0 AND EXISTS (
-            SELECT FROM windlass_record WHERE kind = 'limit' AND key = split_part(gate, chr(31), 1)
-                AND convert_from(value, 'UTF8')::jsonb ->> 'starts' IS NULL
-        ) AND holding <> (SELECT count(*) FROM windlass_pass AS pass WHERE pass.gate = gate.gate)
-        """,
+    "whoever holds a slot has a pass": f"""
+        SELECT n FROM ({HOLDERS}) AS holder WHERE NOT EXISTS (
+            SELECT FROM windlass_pass AS pass WHERE pass.gate = holder.gate
+                AND holder.n = ANY (pass.jobs) AND pass.fence = holder.next)""",
+    "a gate counts who holds a slot": f"""
+        SELECT gate FROM windlass_gate AS gate WHERE {KNOWN} AND holding <> (
+            SELECT count(*) FROM ({HOLDERS}) AS holder WHERE holder.gate = gate.gate)""",
+    "and, where there is a rate, who has not started": f"""
+        SELECT gate FROM windlass_gate AS gate WHERE {KNOWN} AND rated AND coming <> (
+            SELECT count(*) FROM ({HOLDERS}) AS holder
+            WHERE holder.gate = gate.gate AND state <> 'running'
+        ) + (
+            SELECT coalesce(sum(cardinality(jobs)), 0) FROM windlass_start AS start
+            WHERE start.gate = gate.gate AND NOT seen)""",
+    "and the starts that it has seen": f"""
+        SELECT gate FROM windlass_gate AS gate WHERE {KNOWN} AND started <> (
+            SELECT coalesce(sum(cardinality(jobs)), 0) FROM windlass_start AS start
+            WHERE start.gate = gate.gate AND seen)""",
     "a running job has its lease": """
         SELECT n FROM windlass_job AS job WHERE state = 'running' AND NOT EXISTS (
             SELECT FROM windlass_lease AS lease

@@ -16,7 +16,7 @@ from windlass.stores.postgres import PostgresConfig, PostgresStore
 
 TABLES = (
     "job", "edge", "line", "lease", "waiting", "key", "ended", "trouble", "log", "step", "rollup",
-    "record", "parked", "gate", "pass", "knock",
+    "record", "parked", "gate", "pass", "start", "knock",
 )  # fmt: skip
 CLEAN = ";".join(f"DELETE FROM windlass_{table}" for table in TABLES)
 

@@ -118,7 +118,7 @@ async def test_a_limit_that_is_raised_reaches_a_gate_that_is_just_being_made(
             for _ in range(2):
                 await connection.fetch(ENQUEUE, item())
             await connection.fetch(
-                "SELECT windlass_admit($1, ARRAY[NULL]::bigint[], windlass_now(NULL))", [QUEUE]
+                "SELECT windlass_admit($1, NULL, NULL, windlass_now(NULL))", [QUEUE]
             )
             change = asyncio.create_task(set_limit(store, QUEUE, concurrency=2))
             done, _ = await asyncio.wait(
@@ -131,6 +131,34 @@ async def test_a_limit_that_is_raised_reaches_a_gate_that_is_just_being_made(
     await change
     await sweep_all(store)
     assert len(await claim_all(store)) == 2
+
+
+@pytest.mark.parametrize("change", ["put", "delete"])
+async def test_who_changes_several_limits_never_waits_in_a_circle_with_whoever_lets_in(
+    store: PostgresStore, postgres_url: str, change: str
+) -> None:
+    """One has the gate of a task and makes that of a queue, the other is about to change both."""
+    await set_limit(store, TASK, concurrency=1)
+    await put_in(store, 1)
+    await set_limit(store, QUEUE, concurrency=1)
+    value = Setting(given=Limit(concurrency=2)).encode()
+    puts = [Put(kind=LIMIT, key=name, value=value) for name in (QUEUE, TASK)]
+    connection: Any = await asyncpg.connect(postgres_url)
+    try:
+        async with connection.transaction():
+            # Sooner than the server sees a circle: then it would be broken, and tried again.
+            await connection.execute("SET LOCAL lock_timeout = '500ms'")
+            await connection.fetch(SQL.admit, [TASK], [], [], 1)
+            changing = asyncio.create_task(
+                store.put_records(puts)
+                if change == "put"
+                else store.delete_records(LIMIT, [QUEUE, TASK])
+            )
+            await somebody_waits(postgres_url)
+            await connection.fetch(SQL.admit, [QUEUE], [], [], 1)
+    finally:
+        await connection.close()
+    await changing
 
 
 async def test_gates_of_many_keys_are_dropped_sooner_than_they_are_made(postgres_url: str) -> None:

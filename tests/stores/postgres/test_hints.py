@@ -79,6 +79,27 @@ async def test_many_writes_are_told_in_few_messages(postgres_url: str) -> None:
     assert 0 < count <= 2 + seconds / hints.APART
 
 
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 50, 200])
+async def test_what_a_transaction_of_the_callers_own_tells_is_understood(
+    postgres_url: str, count: int
+) -> None:
+    jobs = [uuid7() for _ in range(count)]
+    told = ",".join(str(job) for job in jobs)
+    async with messages(postgres_url) as heard:
+        await execute(postgres_url, f"SELECT windlass_tell(true, '{{{told}}}'::uuid[])")
+        async with asyncio.timeout(PATIENCE):
+            said = await heard.get()
+    sender, work, named = said.split(" ")
+    assert (sender, work) == ("sql", "1")
+    assert hints._jobs(named) == jobs
+    assert set(hints._jobs(hints._named(jobs)) or ()) == set(jobs)
+
+
+@pytest.mark.parametrize("named", ["*", "AZrG2EyCcMmUqk1gK3Y3fw", "no names", "é"])
+async def test_names_that_cannot_be_read_are_news_of_any_job(named: str) -> None:
+    assert hints._jobs(named) is None
+
+
 async def test_after_news_of_a_crowd_only_work_is_told_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -91,8 +91,55 @@ async def test_a_claim_notes_the_start(
     await put_in(store, 3)
     clock.advance(0.5)
     [row] = await claim_all(store, limit=1)
-    noted = "SELECT started_at FROM windlass_pass WHERE started_at IS NOT NULL"
-    assert [tuple(it) for it in await execute(postgres_url, noted)] == [(row.started_at,)]
+    noted = "SELECT at, cardinality(jobs) FROM windlass_start"
+    assert [tuple(it) for it in await execute(postgres_url, noted)] == [(row.started_at, 1)]
+
+
+async def test_a_start_is_counted_once_however_often_it_is_looked_at(
+    store: PostgresStore, postgres_url: str, clock: VirtualClock
+) -> None:
+    """Those of one claim together, while others have not started: the clock stands nearly still."""
+    await set_limit(store, TASK, starts=5, period=10)
+    await put_in(store, 4)
+    assert len(await claim_all(store, limit=3)) == 3
+    for _ in range(3):
+        clock.advance(0.1)
+        await put_in(store, 1)
+        assert await contradictions(postgres_url) == {}
+    assert len(await claim_all(store)) == 2  # five in all
+
+
+async def test_a_job_that_ends_unstarted_makes_room_in_a_rate(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    await set_limit(store, TASK, starts=3, period=10)
+    rows = await put_in(store, 5)
+    await claim_all(store, limit=1)
+    await cancel_one(store, rows[1].id)
+    assert await contradictions(postgres_url) == {}
+    assert [row.id for row in await claim_all(store)] == [rows[2].id, rows[3].id]
+    assert await contradictions(postgres_url) == {}
+
+
+async def test_who_has_left_is_out_of_the_passes_within_a_second(
+    store: PostgresStore, postgres_url: str, clock: VirtualClock
+) -> None:
+    """However many go through in a time: only those who hold a slot are left."""
+    await set_limit(store, TASK, concurrency=3)
+    await put_in(store, 9)
+    for _ in range(2):
+        for row in await claim_all(store, limit=2):
+            await end_all(store, [row])
+    clock.advance(1)
+    rows = await put_in(store, 1)
+    named = "SELECT DISTINCT unnest(jobs) FROM windlass_pass"
+    assert len(await execute(postgres_url, named)) == 3
+    for row in rows:
+        await cancel_one(store, row.id)
+    while claimed := await claim_all(store):
+        await end_all(store, claimed)
+    assert await execute(postgres_url, "SELECT FROM windlass_pass") == []
+    assert await contradictions(postgres_url) == {}
 
 
 async def test_a_rate_that_is_set_later_counts_who_has_started_and_who_has_not(
@@ -148,15 +195,19 @@ async def test_a_rate_becomes_a_concurrency_and_starts_count_no_more(
     assert await contradictions(postgres_url) == {}
 
 
-async def test_whoever_passed_before_a_limit_was_lifted_does_not_count_in_the_next(
+async def test_whoever_passed_while_a_limit_was_lifted_has_a_pass_until_its_end(
     store: PostgresStore, postgres_url: str
 ) -> None:
     await set_limit(store, TASK, concurrency=1)
     rows = await put_in(store, 3)
-    await claim_all(store)
+    first = await claim_all(store)
     await store.delete_records(LIMIT, [TASK])
     await sweep_all(store)
-    assert [row.id for row in await claim_all(store)] == [row.id for row in rows[1:]]
-    await set_limit(store, TASK, concurrency=1)
-    assert [row.state for row in await put_in(store, 2)] == [State.QUEUED, State.CREATED]
-    assert await execute(postgres_url, "SELECT FROM windlass_pass") == [()]
+    running = await claim_all(store)
+    assert [row.id for row in running] == [row.id for row in rows[1:]]
+    assert await contradictions(postgres_url) == {}
+    for ends, holding in ((running, 1), (first, 0)):
+        await end_all(store, ends)
+        assert [gate.holding for gate in await store.gates([TASK])] == [holding]
+        assert await contradictions(postgres_url) == {}
+    assert await execute(postgres_url, "SELECT FROM windlass_pass") == []

@@ -15,9 +15,10 @@ from tests.stores.postgres.breaking import as_user
 from tests.stores.postgres.server import CLEAN, database_url, execute, migrate
 from typer.testing import CliRunner
 
-from windlass import Windlass, WorkerConfig
+from windlass import Limit, StoreDeniedError, Windlass, WorkerConfig
 from windlass.cli import cli
 from windlass.core.errors import StoreUnavailableError
+from windlass.core.gate import Setting, limit_of
 from windlass.core.outcome import Failed, Outcome, Released, Snoozed, Succeeded, settle
 from windlass.core.query import Query
 from windlass.core.records import Put
@@ -28,6 +29,7 @@ from windlass.store import Retention, Saying
 from windlass.stores import roles_script
 from windlass.stores.postgres import PostgresStore
 from windlass.stores.postgres.privileges import ROLES, grants
+from windlass.tasks import Task
 from windlass.testing.factories import (
     claim_all,
     enqueue_one,
@@ -40,6 +42,7 @@ from windlass.testing.factories import (
 )
 
 Verb = Callable[[PostgresStore, PostgresStore], Awaitable[object]]
+SETTING = Setting(declared=Limit(concurrency=2)).encode().decode()
 LOCK = "SELECT pg_advisory_lock(7305)"  # roles are the server's, not the database's
 
 
@@ -279,6 +282,107 @@ async def test_a_whole_worker_runs_as_one_and_an_application_as_a_producer(place
     await running
     await producer.aclose()
     await app.aclose()
+
+
+async def _limits(place: str) -> dict[str, Limit | None]:
+    found = await execute(place, "SELECT key, value FROM windlass_record WHERE kind = 'limit'")
+    return {name: limit_of(value) for name, value in found}
+
+
+async def test_an_application_as_a_producer_declares_limits_and_changes_none(
+    place: str, root: PostgresStore
+) -> None:
+    async def cut(user: str) -> None: ...
+
+    def made(kind: str, most: int, **limits: Limit) -> tuple[Windlass, Task[[str], None]]:
+        app = Windlass(of(place, kind), limits={"queue:cuts": Limit(concurrency=most), **limits})
+        return app, app.task(
+            name="cut", queue="cuts", key_limit=Limit(rate="5/1m", concurrency=2), limit_key="user"
+        )(cut)
+
+    for most in (1, 7):  # of which the first is stored, and stays
+        app, task = made(
+            "producer", most, **({"task:cut": Limit(concurrency=3)} if most > 1 else {})
+        )
+        for _ in range(2):
+            await task.aenqueue("ann")
+        await app.aclose()
+    assert await _limits(place) == {
+        "queue:cuts": Limit(concurrency=1),
+        "key:cut": Limit(rate="5/1m", concurrency=2),
+        "task:cut": Limit(concurrency=3),  # though what came with it was refused
+    }
+    assert len(await claim_all(root, "cuts")) == 1
+    app, _ = made("producer", 1)
+    with pytest.raises(StoreDeniedError, match="leave queue:cuts to a worker"):
+        await app.limits.aset("queue:cuts", Limit(concurrency=9))
+    with pytest.raises(StoreDeniedError, match="leave queue:other to a worker"):
+        await app.limits.aset("queue:other", Limit(concurrency=9))
+    await app.aclose()
+    app, task = made("worker", 7)
+    await task.aenqueue("ann")
+    await app.aclose()
+    assert (await _limits(place))["queue:cuts"] == Limit(concurrency=7)
+
+
+NO_LIMITS = {
+    "another kind": ("api_key", SETTING),
+    "no JSON": ("queue:a", "1"),
+    "more than that": ("queue:a", SETTING.replace('"given":null', '"given":null,"x":1')),
+    "as if given": ("queue:a", SETTING.replace('"given":null', '"given":{}')),
+    "a float": ("queue:a", SETTING.replace(":2,", ":2e0,")),
+    "a text": ("queue:a", SETTING.replace(":2,", ':"2",')),
+    "none": ("queue:a", SETTING.replace(":2,", ":0,")),
+    "too many": ("queue:a", SETTING.replace(":2,", ":100001,")),
+    "half a rate": ("queue:a", SETTING.replace('"starts":null', '"starts":1')),
+}
+
+
+@pytest.mark.parametrize("sort", NO_LIMITS)
+async def test_nothing_but_a_limit_is_stored_by_a_declaration(
+    place: str, root: PostgresStore, sort: str
+) -> None:
+    name, value = NO_LIMITS[sort]
+    with pytest.raises(asyncpg.PostgresError):
+        await execute(
+            of(place, "producer"), f"SELECT windlass_declare('{name}', '{value}'::text::bytea)"
+        )
+    assert await execute(place, "SELECT FROM windlass_record") == []
+
+
+async def test_only_who_may_enqueue_declares_and_by_our_own_table(
+    place: str, root: PostgresStore
+) -> None:
+    asked = f"SELECT windlass_declare('queue:a', '{SETTING}'::text::bytea)"
+    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+        await execute(of(place, "viewer"), asked)
+    connection = await asyncpg.connect(of(place, "producer"))
+    await connection.execute("CREATE TEMP TABLE windlass_record (kind text, key text PRIMARY KEY)")
+    await connection.execute(asked)
+    await connection.close()
+    assert await _limits(place) == {"queue:a": Limit(concurrency=2)}
+
+
+@pytest.mark.parametrize(
+    ("name", "answers"),
+    [
+        ("num_nonnulls(text, text)", "integer"),
+        ("format(text, text, text)", "text"),
+        ("windlass_number(text, text, text)", "bigint"),
+    ],
+)
+async def test_a_declaration_calls_nobody_elses_function(
+    place: str, root: PostgresStore, name: str, answers: str
+) -> None:
+    """Not even one that fits better: who may make one in the schema would run it as its owner."""
+    theirs = f"CREATE FUNCTION {name} RETURNS {answers} LANGUAGE plpgsql AS "
+    await execute(place, theirs + "$$ BEGIN RAISE 'taken'; END $$")
+    try:
+        asked = f"SELECT windlass_declare('queue:a', '{SETTING}'::text::bytea)"
+        await execute(of(place, "producer"), asked)
+    finally:
+        await execute(place, f"DROP FUNCTION public.{name}")
+    assert await _limits(place) == {"queue:a": Limit(concurrency=2)}
 
 
 def test_the_script_is_printed_and_other_stores_have_none() -> None:

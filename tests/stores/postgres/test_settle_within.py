@@ -330,6 +330,25 @@ async def test_a_child_that_cannot_be_takes_the_whole_back(
         assert await _states(postgres_url, "parent") == ["running"]
 
 
+async def test_children_that_would_wait_for_nobody_take_the_whole_back(
+    app: Windlass, postgres_url: str
+) -> None:
+    async with PostgresStore(postgres_url) as store:
+        old = NewJob(id=uuid4(), task="t", queue="else", unique_key="k")
+        await store.enqueue([old, NewJob(id=uuid4(), task="parent")])
+        context = _context(await _claimed(store), store)
+        first = replace(old, id=uuid4())
+        second = NewJob(id=uuid4(), task="t", unique_key="k", depends_on=(first.id,))
+        context._children += [first, second]
+
+        with pytest.raises(ConflictError, match=f"has the unique key 'k' of job {old.id}"):
+            await _pay(postgres_url, context)
+
+        assert await _payments(postgres_url) == []
+        assert await _states(postgres_url, "parent") == ["running"]
+        assert await store.get([first.id, second.id]) == [None, None]
+
+
 async def test_elsewhere_it_says_that_it_is_for_postgresql() -> None:
     app = Windlass("memory:")
 

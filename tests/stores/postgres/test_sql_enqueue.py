@@ -33,7 +33,7 @@ POLICIES = [
     Policy(backoff=schedule([60, 300.5], jitter=0.1), timeout=3600),
     Policy(backoff=exponential(1, 5, "none")),
 ]
-LISTS = ("line", "waiting", "key", "ended", "trouble")
+LISTS = ("line", "waiting", "key", "ended", "trouble", "edge")
 
 
 def _now_and_then(*values: Any) -> st.SearchStrategy[Any]:
@@ -77,12 +77,17 @@ async def _empty(url: str, clock: VirtualClock) -> AsyncIterator[tuple[PostgresS
 
 
 async def _enqueue(
-    store: PostgresStore, connection: Any, jobs: Sequence[NewJob], *, by_function: bool
+    store: PostgresStore,
+    connection: Any,
+    jobs: Sequence[NewJob],
+    *,
+    by_function: bool,
+    together: bool = False,
 ) -> list[Enqueued]:
     if not by_function:
-        return await store.enqueue(jobs)
+        return await store.enqueue(jobs, together=together)
     async with connection.transaction():
-        return await store.within(connection).aenqueue(jobs)
+        return await store.within(connection).aenqueue(jobs, together=together)
 
 
 async def _told(connection: Any, answers: Sequence[Enqueued]) -> list[tuple[Any, ...]]:
@@ -124,7 +129,7 @@ async def _tables(connection: Any) -> dict[str, Any]:
         stored = await connection.fetch(f"SELECT * FROM windlass_{table}")
         lines = [dict(row) for row in stored]
         for line in lines:
-            for name in ("n", "position"):
+            for name in ("n", "position", "child", "parent"):
                 if name in line:
                     line[name] = rank[line[name]]
             if "jobs" in line:
@@ -136,18 +141,27 @@ async def _tables(connection: Any) -> dict[str, Any]:
     return found
 
 
-async def _story(
-    url: str, first: Sequence[NewJob], second: Sequence[NewJob], *, by_function: bool
+async def story(
+    url: str,
+    first: Sequence[NewJob],
+    second: Sequence[NewJob],
+    *,
+    by_function: bool,
+    together: bool = False,
 ) -> tuple[Any, ...]:
     """Some are enqueued, one is claimed, time passes, and more are enqueued."""
     clock = VirtualClock()
     async with _empty(url, clock) as (store, connection):
-        answers = await _enqueue(store, connection, first, by_function=by_function)
+        answers = await _enqueue(
+            store, connection, first, by_function=by_function, together=together
+        )
         told = await _told(connection, answers)
         claim = Claim(token=IDS[0], worker="w", queues=[("default", 1)])
         taken = [row.id for row in await store.claim(claim)]
         clock.advance(3)
-        answers = await _enqueue(store, connection, second, by_function=by_function)
+        answers = await _enqueue(
+            store, connection, second, by_function=by_function, together=together
+        )
         told += await _told(connection, answers)
         return told, taken, await _tables(connection)
 
@@ -157,8 +171,8 @@ async def _story(
 def test_the_function_leaves_what_the_store_leaves(
     postgres_database: str, first: list[NewJob], second: list[NewJob]
 ) -> None:
-    by_store = asyncio.run(_story(postgres_database, first, second, by_function=False))
-    by_function = asyncio.run(_story(postgres_database, first, second, by_function=True))
+    by_store = asyncio.run(story(postgres_database, first, second, by_function=False))
+    by_function = asyncio.run(story(postgres_database, first, second, by_function=True))
 
     assert by_function == by_store
 

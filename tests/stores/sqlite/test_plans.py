@@ -162,8 +162,31 @@ def test_a_page_of_trouble_looks_only_there(file: apsw.Connection) -> None:
     assert "rowid<?" in step or "n<?" in step
 
 
+def test_what_failed_is_read_from_the_last_on(file: apsw.Connection) -> None:
+    assert plan(file, SQL.failures, (1, 10)) == [
+        "SEARCH windlass_job USING INDEX windlass_job_ended (state=? AND ended_at>?)"
+    ]
+
+
+def test_the_edges_of_a_job_are_read_in_order(file: apsw.Connection) -> None:
+    steps = plan(file, SQL.children_of, (b"", 10))
+    assert any("INDEX windlass_edge_parent (parent=?)" in step for step in steps)
+    assert not any("FOR ORDER BY" in step for step in steps)
+    assert any("(child=?)" in step for step in plan(file, SQL.parents_of, (b"", 10)))
+
+
+def test_flows_are_hopped_over_and_their_newest_jobs_read(file: apsw.Connection) -> None:
+    [step] = plan(file, SQL.flow_before, (b"",))
+    assert "COVERING INDEX windlass_job_flow (flow_id>? AND flow_id<?)" in step
+    [step] = plan(file, SQL.beyond_newest_of_flow, (b"", 10))
+    assert "COVERING INDEX windlass_job_flow (flow_id=?)" in step
+    steps = plan(file, SQL.newest_of_flow, _nothing(SQL.newest_of_flow))
+    assert any("INDEX windlass_job_flow (flow_id=?)" in step for step in steps)
+    assert not any("FOR ORDER BY" in step for step in steps)
+
+
 def test_a_page_filters_only_its_stretch(file: apsw.Connection) -> None:
-    steps = plan(file, SQL.find, _nothing(SQL.find))
+    steps = plan(file, SQL.matching, _nothing(SQL.matching))
     assert searches(steps) == ["SEARCH windlass_job USING INTEGER PRIMARY KEY (rowid=?)"]
 
 
@@ -254,10 +277,13 @@ def test_to_count_passes_reads_no_more_of_them_than_count_no_more(file: apsw.Con
     for sql, parameters, bound in (
         (SQL.count_passes, (names, 1), "started_at<?"),
         (SQL.drop_starts, (names, 1), "started_at<?"),
-        (SQL.next_start, ("queue:default", 1, 0), "started_at>?"),
+        (SQL.next_start, ("queue:default", 1, 1, 1, 0), "started_at>?"),
     ):
-        [step] = searches(plan(file, sql, parameters), "windlass_pass")
-        assert f"windlass_pass_start (gate=? AND {bound})" in step
+        steps = plan(file, sql, parameters)
+        found = searches(steps, "windlass_pass")
+        assert found
+        assert all(f"windlass_pass_start (gate=? AND {bound})" in step for step in found)
+        assert not any("ORDER BY" in step for step in steps)
 
 
 def test_those_who_leave_a_gate_and_pass_it_are_found_by_number(file: apsw.Connection) -> None:

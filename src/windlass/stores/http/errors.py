@@ -23,7 +23,9 @@ from windlass.stores.wire import of_code
 NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _REDIRECTS = range(300, 400)
 _NOT_FOUND = 404
+_BEHIND = frozenset({502, 503, 504})
 _DENIED = frozenset({401, 403, 421})
+_UP = "is it up, and are host and port right?"
 _MEND = (
     'set WINDLASS_KEY, give key=, or write key = "wl_…" in windlass.toml; '
     "its operator makes one with windlass keys create"
@@ -36,15 +38,24 @@ def lost(config: HttpConfig, error: httpx.HTTPError) -> StoreUnavailableError:
     To be raised from `os_error(error)`.
     """
     cause = os_error(error)
-    if isinstance(error, httpx.ConnectTimeout):
-        why = f"no connection within {config.connect:g} s"
+    why = str(cause) or type(cause).__name__
+    if cause is None:
+        told = f"cannot be reached: its certificate cannot be trusted ({_deepest(error)})"
+    elif isinstance(error, httpx.ConnectTimeout):
+        told = f"cannot be reached: no connection within {config.connect:g} s; {_UP}"
+    elif isinstance(error, NOT_SENT):
+        told = f"cannot be reached: {why}; {_UP}"
     elif isinstance(error, httpx.TimeoutException):
-        why = f"no answer within {config.timeout:g} s"
-    elif cause is None:
-        why = f"its certificate cannot be trusted ({_deepest(error)})"
+        told = (
+            f"was asked, and there was no answer within {config.timeout:g} s: it has too much to "
+            "do, or its store has; ask again, or look at its log"
+        )
     else:
-        why = str(cause) or type(cause).__name__
-    return StoreUnavailableError(f"the server at {config.base} cannot be reached: {why}")
+        told = (
+            f"was lost before its answer had come ({why}): it ended or was restarted, or a proxy "
+            "before it cut the connection; ask again, or look at their logs"
+        )
+    return StoreUnavailableError(f"the server at {config.base} {told}")
 
 
 def os_error(error: httpx.HTTPError) -> OSError | None:
@@ -77,7 +88,8 @@ def refused(config: HttpConfig, response: httpx.Response) -> WindlassError:
         )
     kind = of_code(str(code))
     if kind is None:
-        return _away(config, f"{detail} (HTTP {status})")
+        advice = f"; {said['advice']}" if said.get("advice") else ""
+        return _away(config, f"{detail} (HTTP {status}){advice}")
     if issubclass(kind, StoreError):
         detail = f"the server at {config.base}: {detail}"
     error = kind(detail)
@@ -120,7 +132,17 @@ def _not_ours(config: HttpConfig, response: httpx.Response) -> StoreError:
         return _denied(config, status, f"something before it answers HTTP {status}")
     if status == _NOT_FOUND:
         return _away(config, "there is no Windlass server at this address, or an older one")
-    return _away(config, f"what answers there says HTTP {status}")
+    if status == httpx.codes.TOO_MANY_REQUESTS:
+        return _away(config, f"a proxy before it says HTTP {status}: it is asked too often; wait")
+    if status in _BEHIND:
+        return _away(
+            config,
+            f"a proxy before it says HTTP {status}: the server behind is down, or too slow for it",
+        )
+    kind = response.headers.get("content-type", "no type")
+    return _away(
+        config, f"what answers there says HTTP {status}, {kind:.80}: that is no Windlass server"
+    )
 
 
 def _away(config: HttpConfig, why: str) -> StoreUnavailableError:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
 
 from windlass.core import job, transition
 from windlass.core.clock import Instant
-from windlass.core.dependency import Edges, FlowStats
+from windlass.core.dependency import Edges, FlowPage, FlowStats
 from windlass.core.enqueue import Enqueued, EnqueueStatus
 from windlass.core.errors import InvalidArgumentError, RequestError
 from windlass.core.event import Attempt, Event
+from windlass.core.failure import Failures
 from windlass.core.gate import GateStats
 from windlass.core.job import JobRow, NewJob
 from windlass.core.lease import Claim, Extended, Lease, check_lease
-from windlass.core.query import Page, Query
+from windlass.core.query import Count, Page, Query
 from windlass.core.records import Entry, Put, PutAnswer, check_keys
 from windlass.core.transition import (
     Answer,
@@ -27,6 +29,7 @@ from windlass.core.transition import (
     Status,
     Transition,
 )
+from windlass.core.why import Why
 from windlass.store import (
     Capabilities,
     EventPage,
@@ -42,6 +45,7 @@ from windlass.stores.http.config import HttpConfig
 from windlass.stores.http.following import tail
 from windlass.stores.http.line import Line, Server
 from windlass.stores.http.parcels import Parcels
+from windlass.stores.http.together import Together
 
 Item = TypeVar("Item")
 
@@ -56,6 +60,10 @@ class HttpStore(Store):
         self._server = _server or Server(config)
         self._line = Line(self._server)
         self._parcels = Parcels(self._line)
+        self._enqueue = Together(partial(self._parcels.enqueue, together=False))
+        self._apply = Together(partial(self._parcels.answers, "apply"))
+        self._record = Together(partial(self._parcels.answers, "record"))
+        self._extend = Together(self._extended)
         self._news: str | None = None  # heard of before the last claim
 
     def __repr__(self) -> str:
@@ -82,10 +90,22 @@ class HttpStore(Store):
         """What the server says of itself, and of who asks."""
         return await self._line.hello()
 
+    async def why(self, job_id: UUID) -> Why:
+        """By the server, which sees all that surrounds the job, whatever the key may read."""
+        response = await self._line.call("why", wire.why_asked().dump(job_id=job_id))
+        answer: Why = wire.why_answered().hear(response.content)["answer"]
+        return answer
+
+    async def rotate(self) -> None:
+        """By the server: the keys that it signs with do not leave it."""
+        wire.done().hear((await self._line.call("rotate", b"{}")).content)
+
     def twin(self) -> HttpStore:
         return HttpStore(self._server.config, _server=self._server)
 
     async def close(self) -> None:
+        for gathered in (self._enqueue, self._apply, self._record, self._extend):
+            await gathered.finish()
         await self._line.close()
 
     async def _ask(self, verb: str, **arguments: Any) -> Any:
@@ -94,15 +114,14 @@ class HttpStore(Store):
 
     async def _each(
         self,
-        verb: str,
         items: Sequence[Item],
         check: Callable[[Item], None],
-        send: Callable[[Item], Item] = lambda item: item,
+        send: Callable[[list[Item]], Awaitable[list[Answer]]],
     ) -> list[Answer]:
         """An answer for each item; one that is wrong is refused here, and is not sent."""
         errors = [_error(check, item) for item in items]
-        good = [send(one) for one, error in zip(items, errors, strict=True) if error is None]
-        told = iter(await self._parcels.answers(verb, good))
+        good = [one for one, error in zip(items, errors, strict=True) if error is None]
+        told = iter(await send(good))
         return [
             next(told) if error is None else Answer(Status.REFUSED, error=error) for error in errors
         ]
@@ -115,7 +134,8 @@ class HttpStore(Store):
         if together and first is not None:
             return [Enqueued(EnqueueStatus.REFUSED, new, error=first) for new in jobs]
         good = [new for new, error in zip(jobs, errors, strict=True) if error is None]
-        told = iter(await self._parcels.enqueue(good, together=together))
+        send = partial(self._parcels.enqueue, together=True) if together else self._enqueue
+        told = iter(await send(good))
         return [
             next(told) if error is None else Enqueued(EnqueueStatus.REFUSED, new, error=error)
             for new, error in zip(jobs, errors, strict=True)
@@ -133,17 +153,27 @@ class HttpStore(Store):
 
     async def extend(self, leases: Sequence[Lease], seconds: float) -> list[Extended]:
         check_lease(seconds)
-        if not leases:
-            return []
-        answers: list[Extended] = await self._ask("extend", leases=leases, seconds=seconds)
-        return answers
+        return await self._extend([(lease, seconds) for lease in leases])
+
+    async def _extended(self, asked: Sequence[tuple[Lease, float]]) -> list[Extended]:
+        """One request for each length that is asked for."""
+        found: dict[int, Extended] = {}
+        for seconds in dict.fromkeys(length for _, length in asked):
+            places = [place for place, (_, length) in enumerate(asked) if length == seconds]
+            leases = [asked[place][0] for place in places]
+            answers = await self._ask("extend", leases=leases, seconds=seconds)
+            found |= zip(places, answers, strict=True)
+        return [found[place] for place in range(len(asked))]
 
     async def apply(self, transitions: Sequence[Transition]) -> list[Answer]:
-        return await self._each("apply", transitions, transition.check, wire.sendable_wish)
+        async def send(good: list[Transition]) -> list[Answer]:
+            return await self._apply([wire.sendable_wish(one) for one in good])
+
+        return await self._each(transitions, transition.check, send)
 
     async def record(self, sayings: Sequence[Saying]) -> list[Answer]:
         return await self._each(
-            "record", sayings, lambda one: transition.check_records(one.records)
+            sayings, lambda one: transition.check_records(one.records), self._record
         )
 
     async def wait(self, queues: Sequence[str], timeout: float) -> bool:
@@ -177,10 +207,14 @@ class HttpStore(Store):
     # -- operators
 
     async def cancel(self, requests: Sequence[CancelRequest]) -> list[Answer]:
-        return await self._each("cancel", requests, transition.check_cancel)
+        return await self._each(
+            requests, transition.check_cancel, partial(self._parcels.answers, "cancel")
+        )
 
     async def signal(self, signals: Sequence[Signal]) -> list[Answer]:
-        return await self._each("signal", signals, transition.check_signal)
+        return await self._each(
+            signals, transition.check_signal, partial(self._parcels.answers, "signal")
+        )
 
     async def delete(self, ids: Sequence[UUID], owner: str | None = None) -> list[Answer]:
         answers: list[Answer] = await self._ask("delete", ids=ids, owner=owner) if ids else []
@@ -200,9 +234,21 @@ class HttpStore(Store):
         page: Page = await self._ask("find", query=query)
         return page
 
+    async def count(self, query: Query) -> Count:
+        count: Count = await self._ask("count", query=query)
+        return count
+
     async def stats(self) -> Mapping[str, QueueStats]:
         stats: Mapping[str, QueueStats] = await self._ask("stats")
         return stats
+
+    async def failures(
+        self, since: Instant, limit: int, owner: str | None = None, team: str | None = None
+    ) -> Failures:
+        found: Failures = await self._ask(
+            "failures", since=since, limit=limit, owner=owner, team=team
+        )
+        return found
 
     async def gates(self, names: Sequence[str]) -> list[GateStats]:
         stats: list[GateStats] = await self._ask("gates", names=names) if names else []
@@ -231,13 +277,29 @@ class HttpStore(Store):
 
     # -- jobs that depend on jobs
 
-    async def edges(self, ids: Sequence[UUID]) -> list[Edges]:
-        found: list[Edges] = await self._ask("edges", ids=ids) if ids else []
+    async def edges(self, ids: Sequence[UUID], most: int | None = None) -> list[Edges]:
+        found: list[Edges] = await self._ask("edges", ids=ids, most=most) if ids else []
         return found
 
-    async def flows(self, ids: Sequence[UUID]) -> list[FlowStats | None]:
-        found: list[FlowStats | None] = await self._ask("flows", ids=ids) if ids else []
+    async def flows(
+        self, ids: Sequence[UUID], owner: str | None = None, team: str | None = None
+    ) -> list[FlowStats | None]:
+        found: list[FlowStats | None] = (
+            await self._ask("flows", ids=ids, owner=owner, team=team) if ids else []
+        )
         return found
+
+    async def newest_flows(
+        self,
+        limit: int,
+        before: UUID | None = None,
+        owner: str | None = None,
+        team: str | None = None,
+    ) -> FlowPage:
+        page: FlowPage = await self._ask(
+            "newest_flows", limit=limit, before=before, owner=owner, team=team
+        )
+        return page
 
     # -- small data
 

@@ -31,9 +31,9 @@ class Data:
     dependents: dict[UUID, list[UUID]] = field(default_factory=lambda: defaultdict(list))
     ended: list[UUID] = field(default_factory=list)  # jobs whose dependents are to be told
     telling: bool = False
-    passes: dict[str, dict[tuple[UUID, int], Pass]] = field(
+    passes: dict[str, dict[tuple[UUID, int, int], Pass]] = field(
         default_factory=lambda: defaultdict(dict)
-    )  # by gate, of a job under a fence
+    )  # by gate, of a job, by its id and serial, under a fence
     looks: dict[str, Instant | None] = field(default_factory=dict)  # when to look at which gate
     knocks: set[str] = field(default_factory=set)  # gates to be looked at before the call returns
     requests: dict[tuple[str, str], UUID] = field(default_factory=dict)
@@ -43,6 +43,11 @@ class Data:
     entries: dict[tuple[str, str], Entry] = field(default_factory=dict)
     work: Signal = field(default_factory=Signal)
     news: Bulletin = field(default_factory=Bulletin)
+
+    def job(self, job_id: UUID, serial: int) -> JobRow | None:
+        """That one, and none that was put in under its id when it was gone."""
+        row = self.jobs.get(job_id)
+        return row if row is not None and row.serial == serial else None
 
     def next_serial(self) -> int:
         self.serial += 1

@@ -52,19 +52,17 @@ def _last(rows: Sequence[JobRow]) -> int | None:
 
 def open_gate(data: Data, gate: str, now: Instant) -> Iterator[JobRow]:
     """The jobs that may pass it now, in order; each has to have passed before the next."""
-    limit = _limit(data, gate, now)
     passes = data.passes[gate]
-    for (job_id, fence), it in list(passes.items()):
-        passes[job_id, fence] = gates.refreshed(it, data.jobs.get(job_id))
+    for (job_id, serial, fence), it in list(passes.items()):
+        passes[job_id, serial, fence] = gates.refreshed(it, data.job(job_id, serial))
     room = _room(data, gate, now)
-    for (job_id, fence), counts in zip(list(passes), room.kept, strict=True):
+    for key, counts in zip(list(passes), room.kept, strict=True):
         if not counts:
-            del passes[job_id, fence]
+            del passes[key]
     able = [row for row in waiting_at(data, gate) if not upkeep.too_late(row, now)]
     for row in able[: min(room.free, gates.BATCH)]:
-        if limit is not None:
-            it = gates.next_pass(row, now)
-            passes[row.id, it.fence] = it
+        it = gates.next_pass(row, now)
+        passes[row.id, row.serial, it.fence] = it
         yield row
     rest = waiting_at(data, gate)
     data.looks[gate] = None
@@ -76,8 +74,8 @@ def open_gate(data: Data, gate: str, now: Instant) -> Iterator[JobRow]:
 
 def _room(data: Data, gate: str, now: Instant) -> gates.Room:
     passes = [
-        (it, gates.holds(it, data.jobs.get(job_id)))
-        for (job_id, _), it in data.passes[gate].items()
+        (it, gates.holds(it, data.job(job_id, serial)))
+        for (job_id, serial, _), it in data.passes[gate].items()
     ]
     return gates.room(_limit(data, gate, now), passes, now)
 
@@ -109,8 +107,8 @@ def stats(data: Data, gate: str) -> GateStats:
     """A read: passes that count no more are left where they are."""
     held = sorted(
         (it.at, job_id)
-        for (job_id, _), it in data.passes.get(gate, {}).items()
-        if gates.holds(it, data.jobs.get(job_id))
+        for (job_id, serial, _), it in data.passes.get(gate, {}).items()
+        if gates.holds(it, data.job(job_id, serial))
     )
     return GateStats(
         waiting=min(len(waiting_at(data, gate)), COUNT_CAP),

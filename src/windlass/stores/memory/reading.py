@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
 from uuid import UUID
 
 from windlass.core import event, query, records
 from windlass.core.clock import Instant
-from windlass.core.dependency import Edges, FlowStats
+from windlass.core.dependency import Edges, FlowPage, FlowStats
 from windlass.core.event import Attempt, Event
+from windlass.core.failure import FailedJob, Failures
 from windlass.core.gate import LIMIT, GateStats
 from windlass.core.job import JobRow
-from windlass.core.query import Page, Query
+from windlass.core.query import Count, Page, Query
 from windlass.core.records import PAUSED, Entry, Put, PutAnswer
 from windlass.core.state import State
 from windlass.core.transition import (
@@ -20,6 +22,7 @@ from windlass.core.transition import (
 )
 from windlass.store import (
     COUNT_CAP,
+    FLOW_RANGE,
     EventPage,
     QueueStats,
     Rollup,
@@ -33,6 +36,11 @@ from windlass.stores.tailing import tail
 def flow_stats(flow_id: UUID, rows: Sequence[JobRow]) -> FlowStats | None:
     each = [(row.state, 1, row.percent, row.created_at, row.ended_at) for row in rows]
     return FlowStats.of(flow_id, each) if each else None
+
+
+def _stands(row: JobRow, owner: str | None, team: str | None) -> bool:
+    """Whether it is to be counted in its flow, for who sees these."""
+    return row.retried_as is None and owner in {None, row.owner} and team in {None, row.team}
 
 
 class MemoryReads(Store):
@@ -62,9 +70,14 @@ class MemoryReads(Store):
                 if (before is None or row.serial < before) and query.matches(wanted, row)
             ]
         rows.sort(key=lambda row: -row.serial)
-        page = rows[: wanted.limit]
+        page = [query.shown(wanted, row) for row in rows[: wanted.limit]]
         more = len(rows) > wanted.limit
         return Page(page, query.encode_cursor(wanted, page[-1].serial) if more else None)
+
+    async def count(self, wanted: Query) -> Count:
+        with self._data.lock:
+            number = sum(query.matches(wanted, row) for row in self._data.jobs.values())
+        return Count(min(number, COUNT_CAP), capped=number > COUNT_CAP)
 
     async def stats(self) -> Mapping[str, QueueStats]:
         counts: dict[str, dict[State, int]] = defaultdict(lambda: defaultdict(int))
@@ -87,6 +100,23 @@ class MemoryReads(Store):
             )
             for queue in sorted({*counts, *paused})
         }
+
+    async def failures(
+        self, since: Instant, limit: int, owner: str | None = None, team: str | None = None
+    ) -> Failures:
+        with self._data.lock:
+            failed = [
+                (row.failed_at, row.serial, row)
+                for row in self._data.jobs.values()
+                if row.failed_at is not None and row.failed_at >= since
+            ]
+        failed.sort(reverse=True)
+        jobs = [
+            FailedJob(id=row.id, task=row.task, queue=row.queue, ended_at=at, error=row.error)
+            for at, _, row in failed[:limit]
+            if owner in {None, row.owner} and team in {None, row.team}
+        ]
+        return Failures(jobs, capped=len(failed) > limit)
 
     async def gates(self, names: Sequence[str]) -> list[GateStats]:
         with self._data.lock:
@@ -125,12 +155,12 @@ class MemoryReads(Store):
         with self._data.lock:
             return [dict(self._data.steps.get(job_id, {})) for job_id in ids]
 
-    async def edges(self, ids: Sequence[UUID]) -> list[Edges]:
+    async def edges(self, ids: Sequence[UUID], most: int | None = None) -> list[Edges]:
         with self._data.lock:
             return [
                 Edges(
-                    tuple(self._data.edges.get(job_id, ())),
-                    tuple(sorted(self._data.dependents.get(job_id, ()), key=self._arrival)),
+                    tuple(self._data.edges.get(job_id, ()))[:most],
+                    tuple(sorted(self._data.dependents.get(job_id, ()), key=self._arrival))[:most],
                 )
                 for job_id in ids
             ]
@@ -138,10 +168,32 @@ class MemoryReads(Store):
     def _arrival(self, job_id: UUID) -> int:
         return self._data.jobs[job_id].serial
 
-    async def flows(self, ids: Sequence[UUID]) -> list[FlowStats | None]:
+    async def flows(
+        self, ids: Sequence[UUID], owner: str | None = None, team: str | None = None
+    ) -> list[FlowStats | None]:
         with self._data.lock:
-            rows = [row for row in self._data.jobs.values() if row.retried_as is None]
+            rows = [row for row in self._data.jobs.values() if _stands(row, owner, team)]
         return [flow_stats(id_, [row for row in rows if row.flow_id == id_]) for id_ in ids]
+
+    async def newest_flows(
+        self,
+        limit: int,
+        before: UUID | None = None,
+        owner: str | None = None,
+        team: str | None = None,
+    ) -> FlowPage:
+        with self._data.lock:
+            rows = sorted(self._data.jobs.values(), key=lambda row: -row.serial)
+        ids = {row.flow_id for row in rows if row.flow_id is not None}
+        page = sorted((id_ for id_ in ids if before is None or id_ < before), reverse=True)[:limit]
+        found = []
+        for id_ in page:
+            jobs = [row for row in rows if row.flow_id == id_]
+            seen = [row for row in jobs[:FLOW_RANGE] if _stands(row, owner, team)]
+            stats = flow_stats(id_, seen)
+            if stats is not None:
+                found.append(replace(stats, capped=len(jobs) > FLOW_RANGE))
+        return FlowPage(found, page[-1] if len(page) == limit else None)
 
     # -- small data
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from uuid import UUID
 
-from windlass.core import decide, event, job, records, transition, upkeep
+from windlass.core import decide, event, job, transition, upkeep
 from windlass.core.clock import Clock, Instant, SystemClock, after, minute_of
 from windlass.core.dependency import Parent
 from windlass.core.enqueue import (
@@ -26,7 +26,7 @@ from windlass.core.gate import in_order, line_order, touched
 from windlass.core.job import JobRow, NewJob
 from windlass.core.lease import DEFAULT_LEASE, Claim, Extended, Lease, check_lease
 from windlass.core.records import PAUSED, Put
-from windlass.core.state import FINAL, State, Trigger
+from windlass.core.state import State, Trigger
 from windlass.core.transition import (
     Answer,
     CancelRequest,
@@ -37,18 +37,14 @@ from windlass.core.transition import (
 )
 from windlass.store import (
     Capabilities,
-    Pruned,
-    Retention,
     Saying,
 )
 from windlass.stores.memory import gates
 from windlass.stores.memory.data import Data
-from windlass.stores.memory.reading import MemoryReads
-
-_MISSING = Answer(Status.MISSING)
+from windlass.stores.memory.keeping import MISSING, MemoryKeeping
 
 
-class MemoryStore(MemoryReads):
+class MemoryStore(MemoryKeeping):
     def __init__(self, *, clock: Clock | None = None, _data: Data | None = None) -> None:
         self._data = _data or Data(clock or SystemClock())
         self._seen = 0
@@ -241,7 +237,7 @@ class MemoryStore(MemoryReads):
             return Answer(Status.REFUSED, error=error)
         row = self._data.jobs.get(wish.job_id)
         if row is None:
-            return _MISSING
+            return MISSING
         return self._write(row, decide.decide(row, wish, now, partial(self._past, row.id)), now)
 
     def _past(self, job_id: UUID, fence: int) -> tuple[UUID, Trigger] | None:
@@ -334,75 +330,12 @@ class MemoryStore(MemoryReads):
             return Answer(Status.REFUSED, error=error)
         row = self._data.jobs.get(lease.job_id)
         if row is None:
-            return _MISSING
+            return MISSING
         decision = decide.record(row, lease.fence, lease.token, saying.records, now)
         return self._write(row, decision, now)
 
     async def wait(self, queues: Sequence[str], timeout: float) -> bool:  # noqa: ARG002 - one line
         return await self._data.work.wait(self._seen, timeout)
-
-    # -- maintenance
-
-    async def due(self, limit: int) -> list[JobRow]:
-        with self._data.lock:
-            now = self._now()
-            at_gates = gates.due(self._data, now)
-            found = [(upkeep.due_since(r, now), r.serial, r) for r in self._data.jobs.values()]
-        ready = sorted((since, serial, r) for since, serial, r in found if since is not None)
-        others = [row for _, _, row in ready if row not in at_gates]
-        return [*at_gates, *others][:limit]
-
-    async def expired(self, limit: int) -> list[JobRow]:
-        with self._data.lock:
-            now = self._now()
-            rows = [r for r in self._data.jobs.values() if upkeep.lease_lost(r, now)]
-        return sorted(rows, key=lambda row: (row.lease_until or 0, row.serial))[:limit]
-
-    async def prune(self, retention: Retention, limit: int) -> Pruned:
-        data = self._data
-        with data.lock:
-            now = self._now()
-            keep = {state: getattr(retention, state.value) for state in FINAL}
-            ended = sorted((r for r in data.jobs.values() if r.final), key=_ended)
-            gone = [row for row in ended if _past_keeping(row, keep[row.state], now)][:limit]
-            for row in gone:
-                self._forget(row)
-            bare = [
-                row
-                for row in ended
-                if row.id in data.jobs
-                and data.logs[row.id]
-                and _past_keeping(row, retention.log, now)
-            ][:limit]
-            for row in bare:
-                data.logs.pop(row.id)
-                data.jobs[row.id] = replace(row, log_floor=row.seq - 1)
-            dead = [key for key, e in data.entries.items() if not records.alive(e, now)]
-            for key in dead:
-                del data.entries[key]
-            old = self._old_rollups(retention, now)
-        return Pruned(len(gone), len(bare), len(dead), old)
-
-    def _old_rollups(self, retention: Retention, now: Instant) -> int:
-        until = upkeep.kept_until(now, retention.rollups)
-        if until is None:
-            return 0
-        old = [key for key in self._data.rollups if key[0] < until]
-        for key in old:
-            del self._data.rollups[key]
-        return len(old)
-
-    def _forget(self, row: JobRow) -> None:
-        data = self._data
-        del data.jobs[row.id]
-        data.logs.pop(row.id, None)
-        data.steps.pop(row.id, None)
-        for parent in data.edges.pop(row.id, ()):
-            if parent in data.dependents:
-                data.dependents[parent].remove(row.id)
-        data.dependents.pop(row.id, None)
-        if row.request_id is not None:
-            del data.requests[row.owner, row.request_id]
 
     # -- operators
 
@@ -419,7 +352,7 @@ class MemoryStore(MemoryReads):
         except RequestError as error:
             return Answer(Status.REFUSED, error=error)
         row = self._visible(request.job_id, request.owner)
-        return _MISSING if row is None else self._write(row, decide.cancel(row, request, now), now)
+        return MISSING if row is None else self._write(row, decide.cancel(row, request, now), now)
 
     async def signal(self, signals: Sequence[Signal]) -> list[Answer]:
         with self._data.lock:
@@ -437,23 +370,9 @@ class MemoryStore(MemoryReads):
             return Answer(Status.REFUSED, error=error)
         row = self._visible(given.job_id, given.owner)
         if row is None:
-            return _MISSING
+            return MISSING
         known = given.step in self._data.steps[row.id]
         return self._write(row, decide.signal(row, given, now, known=known), now)
-
-    async def delete(self, ids: Sequence[UUID], owner: str | None = None) -> list[Answer]:
-        answers = []
-        with self._data.lock:
-            for job_id in ids:
-                row = self._visible(job_id, owner)
-                if row is None:
-                    answers.append(_MISSING)
-                elif not row.final:
-                    answers.append(Answer(Status.CONFLICT, row.state))
-                else:
-                    self._forget(row)
-                    answers.append(Answer(Status.APPLIED, row.state))
-        return answers
 
     async def pause(self, queues: Sequence[str], *, paused: bool) -> None:
         if paused:
@@ -467,12 +386,3 @@ def _claim_order(claim: Claim) -> Callable[[JobRow], tuple[int, ...]]:
     """A repeat answers in the order of the call's queues, then as the line went."""
     place = {queue: index for index, (queue, _) in enumerate(claim.queues)}
     return lambda row: (place.get(row.queue, len(place)), *line_order(row))
-
-
-def _ended(row: JobRow) -> tuple[Instant, int]:
-    return row.ended_at or 0, row.serial
-
-
-def _past_keeping(row: JobRow, seconds: float, now: Instant) -> bool:
-    limit = upkeep.kept_until(now, seconds)
-    return limit is not None and (row.ended_at or 0) <= limit

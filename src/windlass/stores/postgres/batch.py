@@ -18,7 +18,7 @@ from asyncpg.exceptions import LockNotAvailableError
 from windlass.core import decide
 from windlass.core.clock import Instant, minute_of
 from windlass.core.event import ATTEMPT
-from windlass.core.gate import touched
+from windlass.core.gate import held, touched
 from windlass.core.state import FINAL, State, Trigger
 from windlass.core.transition import Answer, Decision
 from windlass.stores.postgres import rows
@@ -53,8 +53,8 @@ class Batch:
         self.work = False  # something may have become claimable
         self.touched: list[UUID] = []
         self.held: set[UUID] = set()  # jobs that somebody else has locked
-        # That may have room, or somebody new; and the numbers of jobs that have left them.
-        self._gates: set[tuple[str, int | None]] = set()
+        # That may have room, or somebody new; with the jobs that have left them, and their starts.
+        self._gates: set[tuple[str, int | None, Instant | None]] = set()
         self._connection = connection
         self._shard = shard
         self._kept: dict[UUID, Kept] = {}
@@ -174,17 +174,22 @@ class Batch:
 
     def write(self, kept: Kept, decision: Decision) -> Answer:
         """Note what was decided, and what that means for those who wait; `flush` writes it."""
-        self._write(kept, decision)
-        ended = deque([kept] if decision.ends else ())
+        self.note(kept, decision)
+        if decision.ends:
+            self.tell(kept)
+        return decision.answer
+
+    def tell(self, kept: Kept) -> None:
+        """A job has ended: what that means for those who wait for it."""
+        ended = deque([kept])
         while ended:
             parent = ended.popleft()
             for child in self._dependents(parent):
                 row = parent.row
                 told = decide.parent_ended(child.row, row.id, row.state, self.now)
-                self._write(child, told)
+                self.note(child, told)
                 if told.ends:
                     ended.append(child)
-        return decision.answer
 
     def _dependents(self, ended: Kept) -> Iterator[Kept]:
         if not ended.row.awaited:
@@ -199,9 +204,10 @@ class Batch:
                 raise Overtaken  # it was not known that this would end so
             yield child
 
-    def _write(self, kept: Kept, decision: Decision) -> None:
+    def note(self, kept: Kept, decision: Decision) -> None:
+        """Without a word to those who wait."""
         if kept.row.gates:
-            self._gates.update((gate, kept.n) for gate in touched(kept.row, decision))
+            self.look_at(touched(kept.row, decision))
         if decision.changes:
             self._change(kept, decision)
         tally = decision.tally
@@ -241,6 +247,8 @@ class Batch:
         for kept in changed:
             if kept.before.state is State.RUNNING is not kept.row.state and kept.before.token:
                 self._ends[kept.before.token] += 1
+            if kept.before.gates:
+                self._gates.update(_left_slots(kept))
         await self._execute(SQL.leave_line, _left_line(changed))
         await self._execute(SQL.leave_gate, _left_gate(changed))
         await self._execute(SQL.leave_waiting, _left_waiting(changed))
@@ -302,7 +310,7 @@ class Batch:
 
     def look_at(self, gates: Iterable[str]) -> None:
         """Somebody new waits there."""
-        self._gates.update((gate, None) for gate in gates)
+        self._gates.update((gate, None, None) for gate in gates)
 
     async def finish(self) -> None:
         """Write the rest, and let in whom that makes room for.
@@ -311,8 +319,9 @@ class Batch:
         """
         await self.flush()
         if self._gates:
-            gates, numbers = zip(*self._gates, strict=True)
-            let_in = await self._connection.fetchval(SQL.admit, gates, numbers, self.now)
+            let_in = await self._connection.fetchval(
+                SQL.admit, *zip(*self._gates, strict=True), self.now
+            )
             self.touched += let_in
             self.work = self.work or bool(let_in)
         await self._execute(SQL.count_down, sorted(self._ends.items()))
@@ -343,6 +352,13 @@ def _left_line(changed: list[Kept]) -> list[Row]:
         for kept in changed
         if kept.before.state is State.QUEUED and kept.row.state is not State.QUEUED
     ]
+
+
+def _left_slots(kept: Kept) -> Iterator[tuple[str, int, Instant | None]]:
+    before = kept.before
+    still = held(kept.row)
+    begun = before.started_at if before.state is State.RUNNING else None
+    return ((gate, kept.n, begun) for gate in held(before) if gate not in still)
 
 
 def _left_gate(changed: list[Kept]) -> list[Row]:

@@ -87,7 +87,7 @@ class Speaker:
         self._pressing.clear()
         work, self._work = self._work, False
         jobs, self._jobs = self._jobs, set()
-        named = "".join(_short(job) for job in jobs) if len(jobs) <= MOST_JOBS else _ANY
+        named = _named(jobs) if len(jobs) <= MOST_JOBS else _ANY
         return f"{self._hub.name} {int(work)} {named}"
 
     async def finish(self) -> None:
@@ -103,13 +103,20 @@ async def _set_within(event: asyncio.Event, seconds: float) -> None:
             await event.wait()
 
 
-def _short(job: UUID) -> str:
-    return urlsafe_b64encode(job.bytes).decode().rstrip("=")
+def _named(jobs: Iterable[UUID]) -> str:
+    """All in one piece, not one by one: where many are let in, that was seen in a profile."""
+    return urlsafe_b64encode(b"".join(job.bytes for job in jobs)).decode()
 
 
-def _jobs(named: str) -> list[UUID]:
-    pieces = (named[start : start + 22] for start in range(0, len(named), 22))
-    return [UUID(bytes=urlsafe_b64decode(piece + "==")) for piece in pieces]
+def _jobs(named: str) -> list[UUID] | None:
+    """None: any of them; for so are names that only another version can read."""
+    if named == _ANY:
+        return None
+    try:
+        every = urlsafe_b64decode(named)
+        return [UUID(bytes=every[start : start + 16]) for start in range(0, len(every), 16)]
+    except ValueError:
+        return None
 
 
 class Listener:
@@ -201,10 +208,11 @@ class Listener:
             return
         if work == "1":
             self._hub.work.notify()
-        if named == _ANY:
+        jobs = _jobs(named)
+        if jobs is None:
             self._tell_all_soon()
         else:
-            self._hub.news.tell(_jobs(named))
+            self._hub.news.tell(jobs)
 
     def _tell_all_soon(self) -> None:
         """Under load there is always news of some job; followers then look a few times a second."""

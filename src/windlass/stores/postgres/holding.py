@@ -12,7 +12,7 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeAlias, TypeVar
 
-from windlass.stores.postgres.gathering import Gatherer
+from windlass.stores.gathering import Gatherer
 
 S = TypeVar("S")
 T = TypeVar("T")

@@ -256,14 +256,16 @@ async def _hand_over(
     error = refusal(decision.children, desk.rivals)
     if error is not None:
         return Answer(Status.REFUSED, kept.row.state, error)
-    answer = batch.write(kept, decision)
+    batch.note(kept, decision)
     await batch.flush()
     desk = Desk(connection, batch)  # the parent is over by now, and so is its key
     await desk.look_up(decision.children)
     await desk.enqueue(decision.children)
     if decision.awaits:
-        answer = await _suspend(connection, batch, kept, decision.awaits)
-    return answer
+        return await _suspend(connection, batch, kept, decision.awaits)
+    if decision.ends:  # after its children: these stand before whoever waited for it
+        batch.tell(kept)
+    return decision.answer
 
 
 async def _suspend(

@@ -68,10 +68,15 @@ class Queries:
     stretch: str
     stretch_of_trouble: str
     stretch_of_lineage: str
-    find: str
+    matching: str
+    failures: str
+    numbered: str
+    numbered_bare: str
     stats: str
     get_records: str
     put_records: str
+    may_put: str
+    declare: str
     list_records: str
     delete_records: str
     delete_dead_records: str
@@ -86,6 +91,8 @@ class Queries:
     mark_awaited: str
     edges: str
     flows: str
+    flows_before: str
+    newest_of_flows: str
     stretch_of_flow: str
 
 

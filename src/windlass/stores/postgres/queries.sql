@@ -248,7 +248,7 @@ SELECT $1::bigint, step, value, attempt, at FROM windlass_step WHERE n = $2::big
 -- values instead of 64 (see `rows.claimed`): it has the number of its birth as its place in line,
 -- and no event but those of being created, queued and started. One that took its turn, or passed a
 -- gate, has four more.
--- Where the starts of a time are limited, they are noted with the passes.
+-- Where the starts of a time are limited, they are noted, and no gate is locked.
 WITH clock AS MATERIALIZED (SELECT windlass_now($1) AS now),
 held AS MATERIALIZED (SELECT jobs, xmin AS version FROM windlass_lease WHERE token = $2),
 before AS MATERIALIZED (
@@ -315,16 +315,16 @@ lease AS (
             ELSE windlass_meet() END
 ),
 noted AS (
-    UPDATE windlass_pass AS pass SET started_at = job.started_at
-    FROM job, unnest(job.gates) AS its (gate)
+    INSERT INTO windlass_start (gate, at, jobs)
+    SELECT its.gate, job.started_at, array_agg(job.n) FROM job, unnest(job.gates) AS its (gate)
     WHERE its.gate = ANY (ARRAY(
         SELECT given.gate FROM (
             SELECT DISTINCT each.gate FROM job, unnest(job.gates) AS each (gate)
         ) AS given, LATERAL (
             SELECT FROM windlass_gate AS gate WHERE gate.gate = given.gate AND gate.rated LIMIT 1
         ) AS rated
-    )) AND pass.gate = ANY (ARRAY[its.gate]) AND pass.n = ANY (ARRAY[job.n])
-        AND pass.fence = ANY (ARRAY[job.fence])
+    ))
+    GROUP BY its.gate, job.started_at
 ),
 started AS (
     DELETE FROM windlass_waiting AS waiting USING job
@@ -425,8 +425,8 @@ done AS (
             WHERE other.state = 'running' AND (other.awaited OR other.cancel_at IS NOT NULL)
         ))
     RETURNING job.id, job.n, job.token, job.queue, job.task, job.owner, job.unique_key, job.logged,
-        job.ended_at, job.started_at - job.queued_at AS wait, job.ended_at - job.started_at AS run,
-        job.gates
+        job.started_at, job.ended_at, job.started_at - job.queued_at AS wait,
+        job.ended_at - job.started_at AS run, job.gates
 ),
 ends AS MATERIALIZED (SELECT token, count(*) AS count FROM done GROUP BY token ORDER BY token),
 freed AS (
@@ -458,8 +458,9 @@ counted AS (
 -- Nearly always it is all of them: then their number is enough. Whom their ends make room for is
 -- let in with it: the function sees what this statement did.
 SELECT ended.count, ended.some, CASE WHEN ended.gated > 0 THEN (
-    SELECT windlass_admit(leaving.gates, leaving.numbers, clock.now) FROM (
-        SELECT array_agg(gate) AS gates, array_agg(done.n) AS numbers
+    SELECT windlass_admit(leaving.gates, leaving.numbers, leaving.starts, clock.now) FROM (
+        SELECT array_agg(gate) AS gates, array_agg(done.n) AS numbers,
+            array_agg(done.started_at) AS starts
         FROM done, unnest(done.gates) AS gate
     ) AS leaving
 ) END
@@ -598,8 +599,8 @@ FROM unnest($1::text[], $2::text[], $3::integer[], $4::text[])
     AS given (queue, gate, priority, limit_key)
 
 -- name: admit
--- Gates, and who has left each; none for somebody new.
-SELECT windlass_admit($1::text[], $2::bigint[], $3)
+-- Gates, who has left each, and when its attempt had started; no job for somebody new.
+SELECT windlass_admit($1::text[], $2::bigint[], $3::bigint[], $4)
 
 -- name: lock_gates
 -- All gates of a limit, in the order of all others. Others wait there: a process that is frozen now
@@ -632,7 +633,11 @@ SELECT array_agg(DISTINCT gate) FROM (
 -- name: drop_gates
 DELETE FROM windlass_gate AS idle WHERE gate = ANY ($1::text[]) AND (
     SELECT n FROM windlass_parked AS parked WHERE parked.gate = idle.gate LIMIT 1
-) IS NULL AND (SELECT n FROM windlass_pass AS pass WHERE pass.gate = idle.gate LIMIT 1) IS NULL
+) IS NULL AND (
+    SELECT fence FROM windlass_pass AS pass WHERE pass.gate = idle.gate LIMIT 1
+) IS NULL AND (
+    SELECT at FROM windlass_start AS start WHERE start.gate = idle.gate LIMIT 1
+) IS NULL
 
 -- name: drop_line
 -- Places in line of jobs that are not there any more (see above), which no claim will step on.
@@ -757,11 +762,11 @@ WHERE job.n = ANY (ARRAY[wanted.n]) AND NOT job.awaited
 SELECT wanted.id,
     ARRAY(
         SELECT edge.parent_id FROM windlass_edge AS edge WHERE edge.child = job.n
-        ORDER BY edge.place
+        ORDER BY edge.place LIMIT $2::bigint
     ),
     ARRAY(
         SELECT edge.child_id FROM windlass_edge AS edge WHERE edge.parent = job.n
-        ORDER BY edge.child
+        ORDER BY edge.parent, edge.child LIMIT $2::bigint
     )
 FROM unnest($1::uuid[]) AS wanted (id),
     LATERAL (SELECT n FROM windlass_job AS job WHERE job.id = wanted.id LIMIT 1) AS job
@@ -770,7 +775,39 @@ FROM unnest($1::uuid[]) AS wanted (id),
 SELECT flow_id, state, count(*), sum(percent)::bigint, min(created_at), max(ended_at)
 FROM windlass_job
 WHERE flow_id IS NOT NULL AND flow_id = ANY ($1::uuid[]) AND retried_as IS NULL
+    AND ($2::text IS NULL OR owner = $2) AND ($3::text IS NULL OR team = $3)
 GROUP BY flow_id, state
+
+-- name: flows_before
+-- Flows are found by hopping from one to the next.
+WITH RECURSIVE hop AS (
+    (
+        SELECT flow_id, 1 AS place FROM windlass_job
+        WHERE flow_id IS NOT NULL AND flow_id < $1 AND $2 > 0
+        ORDER BY flow_id DESC, n DESC LIMIT 1
+    )
+    UNION ALL
+    SELECT (
+        SELECT job.flow_id FROM windlass_job AS job
+        WHERE job.flow_id IS NOT NULL AND job.flow_id < hop.flow_id
+        ORDER BY job.flow_id DESC, job.n DESC LIMIT 1
+    ), hop.place + 1 FROM hop WHERE hop.flow_id IS NOT NULL AND hop.place < $2
+)
+SELECT flow_id FROM hop WHERE flow_id IS NOT NULL ORDER BY flow_id DESC
+
+-- name: newest_of_flows
+SELECT wanted.flow_id, EXISTS (
+    SELECT FROM windlass_job AS job WHERE job.flow_id IS NOT NULL AND job.flow_id = wanted.flow_id
+    ORDER BY job.flow_id DESC, job.n DESC LIMIT 1 OFFSET $2
+), job.state, count(*), sum(job.percent)::bigint, min(job.created_at), max(job.ended_at)
+FROM unnest($1::uuid[]) AS wanted (flow_id), LATERAL (
+    SELECT state, percent, created_at, ended_at, retried_as, owner, team FROM windlass_job AS job
+    WHERE job.flow_id IS NOT NULL AND job.flow_id = wanted.flow_id
+    ORDER BY job.flow_id DESC, job.n DESC LIMIT $2
+) AS job
+WHERE job.retried_as IS NULL
+    AND ($3::text IS NULL OR job.owner = $3) AND ($4::text IS NULL OR job.team = $4)
+GROUP BY wanted.flow_id, job.state
 
 -- name: add_rollups
 INSERT INTO windlass_rollup AS rollup (minute, queue, task, outcome, shard, count, wait, run)
@@ -947,8 +984,8 @@ WHERE root_id IS NOT NULL AND root_id = $3 AND n < $1 ORDER BY root_id DESC, n D
 SELECT n FROM windlass_job
 WHERE flow_id IS NOT NULL AND flow_id = $3 AND n < $1 ORDER BY flow_id DESC, n DESC LIMIT $2
 
--- name: find
-SELECT * FROM windlass_job
+-- name: matching
+SELECT n FROM windlass_job
 WHERE n = ANY ($1::bigint[])
     AND ($2::text[] IS NULL OR state = ANY ($2))
     AND ($3::text[] IS NULL OR queue = ANY ($3))
@@ -965,8 +1002,41 @@ WHERE n = ANY ($1::bigint[])
     AND ($14::uuid IS NULL OR flow_id = $14)
     AND ($15::bigint IS NULL OR created_at >= $15)
     AND ($16::bigint IS NULL OR created_at < $16)
+    AND ($17::text IS NULL OR EXISTS (
+        SELECT FROM unnest(
+            ARRAY[task, error::json ->> 'code'] || tags || windlass_words(error_body)
+        ) AS said (word)
+        WHERE strpos(lower(word COLLATE "C"), $17) > 0))
 ORDER BY n DESC
-LIMIT $17
+LIMIT $18
+
+-- name: numbered
+SELECT * FROM windlass_job WHERE n = ANY ($1::bigint[])
+
+-- name: numbered_bare
+-- In the order of the table, without the payload and the result: lists show neither.
+SELECT id, n, owner, request_id, root_id, queue, task, created_at, expires_at, state, trigger,
+    held, waiting_for, position, due_at, attempt, fence, token, worker, lease_until, queued_at,
+    started_at, first_started_at, ended_at, updated_at, seq, queued_seq, started_seq, said,
+    percent, stage, phase, base_percent, base_stage, base_phase, retry_count, crash_count,
+    cancel_at, cancel_by, cancel_reason, error, error_body, NULL::bytea, last_step, ''::bytea,
+    priority, policy, lease, team, tags, headers, digest, unique_key, retry_of, retried_as,
+    log_floor, logged, on_parent, awaited, signals, flow_id, limit_key, gates, gate
+FROM windlass_job WHERE n = ANY ($1::bigint[])
+
+-- name: failures
+-- The last first. Not the payload, which may be large.
+SELECT job.* FROM (
+    SELECT ended.ended_at, job.n FROM (
+        SELECT ended_at, jobs FROM windlass_ended WHERE kind = 'failed' AND ended_at >= $1
+        ORDER BY kind DESC, ended_at DESC, (jobs[1]) DESC LIMIT $2
+    ) AS ended, unnest(ended.jobs) AS job (n)
+    ORDER BY ended.ended_at DESC, job.n DESC LIMIT $2
+) AS last, LATERAL (
+    SELECT id, task, queue, ended_at, error, error_body, owner, team
+    FROM windlass_job AS job WHERE job.n = last.n LIMIT 1
+) AS job
+ORDER BY last.ended_at DESC, last.n DESC
 
 -- name: stats
 -- Queues are found by hopping from one to the next, and counted up to a cap.
@@ -1024,6 +1094,12 @@ SELECT * FROM unnest($1::text[], $2::text[], $3::bytea[], $4::bigint[], $5::bigi
 ON CONFLICT ON CONSTRAINT windlass_record_key DO UPDATE SET
     value = excluded.value, version = excluded.version, expires_at = excluded.expires_at
 
+-- name: may_put
+SELECT has_table_privilege('windlass_record', 'INSERT')
+
+-- name: declare
+SELECT windlass_declare(name, value) FROM unnest($1::text[], $2::bytea[]) AS given (name, value)
+
 -- name: list_records
 WITH clock AS MATERIALIZED (SELECT windlass_now($1) AS now)
 SELECT kind, key, value, version, expires_at FROM clock, windlass_record
@@ -1066,8 +1142,8 @@ SELECT (
 FROM unnest($1::text[]) WITH ORDINALITY AS wanted (name, place), LATERAL (
     SELECT count(*) AS count, (array_agg(holder.id ORDER BY holder.at, holder.id))[:$3] AS some
     FROM (
-        SELECT pass.at, job.id FROM windlass_pass AS pass, LATERAL (
-            SELECT id, fence, state, gate FROM windlass_job AS job WHERE job.n = pass.n LIMIT 1
+        SELECT pass.at, job.id FROM windlass_pass AS pass, unnest(pass.jobs) AS each (n), LATERAL (
+            SELECT id, fence, state, gate FROM windlass_job AS job WHERE job.n = each.n LIMIT 1
         ) AS job
         WHERE pass.gate = wanted.name
             AND windlass_holds(pass.fence, job.fence, job.state, job.gate)

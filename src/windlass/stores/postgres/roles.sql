@@ -42,7 +42,9 @@ BEGIN
             AND pronamespace = current_schema()::regnamespace
     LOOP
         EXECUTE format('ALTER FUNCTION %s OWNER TO windlass_owner', function);
-        EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO windlass_viewer', function);
+        EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %I', function, CASE
+            WHEN (SELECT prosecdef FROM pg_proc WHERE oid = function) THEN 'windlass_producer'
+            ELSE 'windlass_viewer' END);
     END LOOP;
 END $$;
 
@@ -51,7 +53,7 @@ GRANT windlass_viewer TO windlass_producer;
 GRANT windlass_producer TO windlass_worker;
 
 GRANT SELECT ON windlass_schema, windlass_job, windlass_line, windlass_parked, windlass_gate,
-    windlass_pass, windlass_knock, windlass_lease, windlass_waiting,
+    windlass_pass, windlass_start, windlass_knock, windlass_lease, windlass_waiting,
     windlass_trouble, windlass_log, windlass_step, windlass_edge, windlass_rollup, windlass_record
     TO windlass_viewer;
 
@@ -60,12 +62,12 @@ GRANT SELECT ON windlass_schema, windlass_job, windlass_line, windlass_parked, w
 GRANT USAGE ON SEQUENCE windlass_serial TO windlass_producer;
 GRANT SELECT ON windlass_key TO windlass_producer;
 GRANT INSERT, UPDATE ON windlass_job, windlass_line, windlass_parked, windlass_gate, windlass_pass,
-    windlass_waiting, windlass_rollup, windlass_step, windlass_edge TO windlass_producer;
+    windlass_start, windlass_waiting, windlass_rollup, windlass_step, windlass_edge TO windlass_producer;
 GRANT INSERT ON windlass_knock TO windlass_producer;
 GRANT UPDATE ON windlass_lease TO windlass_producer;
 GRANT INSERT ON windlass_key, windlass_ended, windlass_trouble, windlass_log TO windlass_producer;
-GRANT DELETE ON windlass_line, windlass_parked, windlass_pass, windlass_knock, windlass_waiting,
-    windlass_key TO windlass_producer;
+GRANT DELETE ON windlass_line, windlass_parked, windlass_pass, windlass_start, windlass_knock,
+    windlass_waiting, windlass_key TO windlass_producer;
 
 -- A claim makes leases, a running job records steps, retention deletes what is past keeping.
 GRANT SELECT ON windlass_ended TO windlass_worker;

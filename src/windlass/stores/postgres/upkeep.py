@@ -57,7 +57,7 @@ async def _drop_gates(connection: Connection, limit: int, now: Instant) -> None:
     """Where nothing is left. The last of a transaction: others wait at gates."""
     idle = await connection.fetchval(SQL.idle_gates, now, limit)
     if idle:
-        await connection.execute(SQL.admit, idle, [None] * len(idle), now)
+        await connection.execute(SQL.admit, idle, [], [], now)
         await connection.execute(SQL.drop_gates, idle)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from base64 import b64encode
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -14,10 +14,10 @@ from uuid import UUID
 from windlass.core.clock import Instant
 from windlass.core.dependency import OnParent
 from windlass.core.enqueue import Enqueued, EnqueueStatus
-from windlass.core.errors import ConflictError, InvalidArgumentError
+from windlass.core.errors import ConflictError, InvalidArgumentError, RequestError
 from windlass.core.job import DEFAULT_POLICY, JobRow, NewJob
 from windlass.core.transition import Transition
-from windlass.stores.connections import Borrowed
+from windlass.stores.connections import Borrowed, meant
 from windlass.stores.postgres import enqueueing, rows
 from windlass.stores.postgres.connection import Connection, PostgresConfig, connect
 from windlass.stores.postgres.errors import FOREIGN, translate
@@ -26,6 +26,7 @@ from windlass.stores.sql import named
 Now: TypeAlias = Callable[[], Instant | None]
 Statements: TypeAlias = Generator[tuple[str, str], list[str], list[Enqueued]]
 """What is to be run, with its text; gets the answers, and returns what became of the jobs."""
+MOST_TOGETHER = 192 * 1024 * 1024  # bytes: the server takes no JSON of more than 256 MiB
 _UUIDS = frozenset({"id", "root_id", "token", "retry_of", "retried_as", "flow_id"})
 _BYTES = frozenset({"payload", "result", "digest", "error_body"})
 
@@ -33,6 +34,7 @@ _BYTES = frozenset({"payload", "result", "digest", "error_body"})
 @dataclass(frozen=True, slots=True)
 class Queries:
     enqueue: str
+    together: str
     standing: str
     succeed: str
     place: str
@@ -84,8 +86,8 @@ class Within:
         """Whoever was started inside the block enqueues nothing more through it."""
         self._over = True
 
-    def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        statements = self._enqueue(jobs, self._place.get())
+    def enqueue(self, jobs: Sequence[NewJob], *, together: bool = False) -> list[Enqueued]:
+        statements = self._enqueue(jobs, self._place.get(), together=together)
         try:
             wanted = next(statements)
             while True:
@@ -93,8 +95,8 @@ class Within:
         except StopIteration as done:
             return list(done.value)
 
-    async def aenqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        statements = self._enqueue(jobs, await self._place.aget())
+    async def aenqueue(self, jobs: Sequence[NewJob], *, together: bool = False) -> list[Enqueued]:
+        statements = self._enqueue(jobs, await self._place.aget(), together=together)
         try:
             wanted = next(statements)
             while True:
@@ -102,18 +104,23 @@ class Within:
         except StopIteration as done:
             return list(done.value)
 
-    def _enqueue(self, jobs: Sequence[NewJob], place: str) -> Statements:
+    def _enqueue(self, jobs: Sequence[NewJob], place: str, *, together: bool) -> Statements:
         if self._over:
             raise ConflictError("the block of `within` is over; enqueue inside it, or without it")
         answers = [_check(new) for new in jobs]
+        wrong = next((answer.error for answer in answers if answer is not None), None)
+        if together and wrong is not None:
+            return _none(jobs, wrong)
         sound = [index for index, answer in enumerate(answers) if answer is None]
-        texts = [(json.dumps(_asked(jobs[index])),) for index in sound]
+        texts = [json.dumps(_asked(jobs[index])) for index in sound]
+        sql = SQL.together if together else SQL.enqueue
         told: list[Any] = []
-        for piece in rows.portions(texts, 0) if texts else ():
+        for piece in _in_one(texts) if together else _in_pieces(texts):
             now = json.dumps(self._now())
-            wanted = ",".join(text for (text,) in piece)
-            given = f'{{"jobs":[{wanted}],"now":{now},"place":{json.dumps(place)}}}'
-            told += map(json.loads, (yield SQL.enqueue, given))
+            given = f'{{"jobs":[{",".join(piece)}],"now":{now},"place":{json.dumps(place)}}}'
+            told += map(json.loads, (yield sql, given))
+        if together and told and "refused" in told[0]:
+            return _none(jobs, _meant(told[0]))
         others = [
             answer["job_id"]
             for index, answer in zip(sound, told, strict=True)
@@ -127,6 +134,33 @@ class Within:
         for index, answer in zip(sound, told, strict=True):
             answers[index] = _answer(jobs[index], answer, found)
         return [answer for answer in answers if answer is not None]
+
+
+def _in_pieces(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+    for piece in rows.portions([(text,) for text in texts], 0):
+        yield [text for (text,) in piece]
+
+
+def _in_one(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Jobs that come together do so in one statement, which takes back what it wrote in vain."""
+    size = sum(map(len, texts))
+    if size > MOST_TOGETHER:
+        raise InvalidArgumentError(
+            f"the {len(texts)} jobs take {size // 2**20} MiB, and in a transaction of yours jobs "
+            f"that come together may take {MOST_TOGETHER // 2**20}; keep the data in an object "
+            "store or a file and pass its address"
+        )
+    if texts:
+        yield texts
+
+
+def _none(jobs: Sequence[NewJob], error: RequestError) -> list[Enqueued]:
+    return [Enqueued(EnqueueStatus.REFUSED, new, error=error) for new in jobs]
+
+
+def _meant(told: dict[str, Any]) -> RequestError:
+    error = meant(told["code"], told["refused"])
+    return error if isinstance(error, RequestError) else InvalidArgumentError(told["refused"])
 
 
 def settlement(wish: Transition, now: Instant | None, place: str) -> tuple[str, str]:

@@ -8,6 +8,14 @@ FROM (SELECT CAST(CAST(:given AS text) AS jsonb) AS it) AS given,
         given.it -> 'jobs', CAST(given.it ->> 'now' AS bigint), given.it ->> 'place'
     ) AS answer
 
+-- name: together
+-- All of them, or one answer that says why none.
+SELECT CAST(answer AS text)
+FROM (SELECT CAST(CAST(:given AS text) AS jsonb) AS it) AS given,
+    windlass_enqueue_together(
+        given.it -> 'jobs', CAST(given.it ->> 'now' AS bigint), given.it ->> 'place'
+    ) AS answer
+
 -- name: standing
 -- The rows of jobs that stand for others, by their ids. Not in one statement with the enqueue, which
 -- would not see what it stored itself.

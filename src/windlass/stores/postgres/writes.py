@@ -16,11 +16,11 @@ from windlass.core.job import NewJob
 from windlass.core.state import RESCUING, SETTLING, Trigger
 from windlass.core.transition import Answer, CancelRequest, Signal, Transition
 from windlass.store import Saying
+from windlass.stores.gathering import Gatherer
 from windlass.stores.postgres import enqueueing, jobs
 from windlass.stores.postgres.batch import Batch
 from windlass.stores.postgres.connection import Connection
 from windlass.stores.postgres.engine import Engine
-from windlass.stores.postgres.gathering import Gatherer
 from windlass.stores.postgres.hints import CHANNEL, Hub, Listener, Speaker
 from windlass.stores.postgres.holding import Patient
 from windlass.stores.postgres.queries import SQL

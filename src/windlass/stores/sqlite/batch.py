@@ -68,7 +68,8 @@ class Batch:
             self._tx.connection.execute(SQL.wait_no_more, (found[0],))
         if decision.ends and row.awaited:
             self._ended.append((found[0], row.id, decision.changes["state"]))
-            self._tell_dependents(now)
+            if not decision.children:  # else they come first
+                self.tell_dependents(now)
         return decision.answer
 
     def count(self, key: tuple[Instant, str, str, State], n: int, wait: int, run: int) -> None:
@@ -102,7 +103,7 @@ class Batch:
             self.flush()
         return Turns(self._tx.connection).place(line_of(row.queue, gate, priority), key, arrival)
 
-    def _tell_dependents(self, now: Instant) -> None:
+    def tell_dependents(self, now: Instant) -> None:
         """One after the other: a chain may be longer than calls can be deep."""
         if self._telling:
             return

@@ -76,11 +76,10 @@ def put(tx: Tx, wanted: Sequence[NewJob]) -> list[Enqueued]:
     now, limited = tx.now(), tx.limited()
     keyed = any(new.limit_key is not None for new in wanted)
     taken = _taken(tx.connection, wanted) if keyed or limited else frozenset()
-    lowest = tx.arrivals(len(wanted))
     answers: list[Enqueued] = []
     run: list[Row] = []  # jobs in a row that meet no others, written together
     turns = Turns(tx.connection)
-    for serial, new in enumerate(wanted, lowest):
+    for new in wanted:
         try:
             jobs.check(new)
         except RequestError as error:
@@ -89,8 +88,9 @@ def put(tx: Tx, wanted: Sequence[NewJob]) -> list[Enqueued]:
         if not new.plain or len(new.payload) > rows.INLINE_PAYLOAD or (taken and new.id in taken):
             _insert(tx, run, answers)
             run, turns = [], Turns(tx.connection)
-            answers.append(_enqueue_keyed(tx, new, now, serial))
+            answers.append(_enqueue_keyed(tx, new, now))
             continue
+        serial = tx.arrival()
         its_gates = gates_of(new.queue, new.task, new.limit_key, limited) if limited else ()
         place = _place(turns, new, its_gates, serial, now) if keyed else serial
         tx.knocks.update(its_gates)
@@ -140,7 +140,7 @@ def _insert(tx: Tx, run: list[Row], answers: list[Enqueued]) -> None:
                 )
 
 
-def _enqueue_keyed(tx: Tx, new: NewJob, now: Instant, serial: int) -> Enqueued:
+def _enqueue_keyed(tx: Tx, new: NewJob, now: Instant) -> Enqueued:
     connection = tx.connection
     met = rivals(connection, new)
     verdict = admit(new, met)
@@ -149,6 +149,7 @@ def _enqueue_keyed(tx: Tx, new: NewJob, now: Instant, serial: int) -> Enqueued:
     if verdict.displace is not None:
         _displace(tx, verdict.displace, now)
         verdict = admit(new, rivals(connection, new))  # it may depend on what that ended
+    serial = tx.arrival()  # whom that set free stands before it
     origin = met.origin if new.retry_of is not None else None
     root_id = origin.lineage if origin else None
     last_step = origin.last_step if origin and new.resume else None

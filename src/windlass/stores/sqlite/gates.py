@@ -29,6 +29,7 @@ from windlass.stores.sqlite.transaction import Tx
 from windlass.stores.sqlite.turns import Line, Turns, line_of
 
 _GATE = 5  # where it is in a row of `able`
+_ANY_TIME = 2**63 - 1
 _FIRST, _BEYOND = "\x1f", "\x20"  # all gates of keys lie between their limit's name with these
 
 
@@ -95,7 +96,7 @@ def _open(tx: Tx, names: list[str], now: Instant) -> list[int]:
         limit = tx.limit(name, now)
         looked_at = _look(connection, list(of_limit), limit, now)
         able = _able(connection, looked_at, now)
-        if able and limit is not None:
+        if able:
             numbers = array("q", [row[0] for row in able])
             connection.execute(SQL.grant_passes, (now, apsw.carray(numbers)))
         came = Counter(row[_GATE] for row in able)
@@ -109,18 +110,14 @@ def _open(tx: Tx, names: list[str], now: Instant) -> list[int]:
 def _look(
     connection: apsw.Connection, names: list[str], limit: Limit | None, now: Instant
 ) -> list[_Opened]:
-    """Those of these gates of one limit that somebody waits at; what counts no more is dropped."""
+    """Those of these gates of one limit to be opened; what counts no more is dropped."""
     some = apsw.carray(tuple(names))
     before = now - limit.length if limit is not None and limit.starts is not None else 0
     if before:
         connection.execute(SQL.drop_starts, (some, before))
     counts = json.loads(single(connection, SQL.count_passes, (some, before)))
-    if limit is None:
-        passed = tuple(gate for gate, _, passes in counts if passes)
-        if passed:
-            connection.execute(SQL.drop_passes, (apsw.carray(passed),))
-    elif not before and any(passes > held for _, held, passes in counts):
-        connection.execute(SQL.drop_starts, (some, now))  # from when there was a rate
+    if not before and any(passes > held for _, held, passes in counts):
+        connection.execute(SQL.drop_starts, (some, _ANY_TIME))  # from when there was a rate
     return [
         _Opened(gate, limit, gates.free(limit, held, started), started)
         for gate, held, started in counts
@@ -187,9 +184,8 @@ def _look_later(connection: apsw.Connection, opened: list[_Opened], now: Instant
         _, limit, free, started = timed[gate]
         at = now
         if free <= BATCH and limit is not None and limit.starts is not None:
-            asked = (gate, now - limit.length, started - limit.starts)
-            # What has not started yet may do so at any moment, and counts from then on.
-            at = (single(connection, SQL.next_start, asked) or now) + limit.length
+            asked = (gate, now, limit.starts, now - limit.length, started - limit.starts)
+            at = single(connection, SQL.next_start, asked) + limit.length
         connection.execute(SQL.look_at_gate, (gate, at))
 
 

@@ -117,6 +117,7 @@ def _write(
     if decision.children:
         batch.forget()
         put(tx, decision.children)
+        batch.tell_dependents(now)
     if decision.awaits:
         answer = batch.suspend(found[1].id, decision.awaits, now)
     return answer

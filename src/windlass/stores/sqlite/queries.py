@@ -17,6 +17,7 @@ class Queries:
     get_job: str
     taken: str
     numbered: str
+    numbered_bare: str
     job_by_request: str
     active_by_key: str
     active_of_lineage: str
@@ -51,7 +52,8 @@ class Queries:
     stretch: str
     stretch_of_trouble: str
     stretch_of_lineage: str
-    find: str
+    matching: str
+    failures: str
     next_queue: str
     count_line: str
     oldest_in_line: str
@@ -72,7 +74,6 @@ class Queries:
     note_starts: str
     passed_by: str
     leave: str
-    drop_passes: str
     drop_starts: str
     count_passes: str
     next_start: str
@@ -101,6 +102,9 @@ class Queries:
     parents_of: str
     children_of: str
     flow: str
+    flow_before: str
+    newest_of_flow: str
+    beyond_newest_of_flow: str
     has_step: str
     delete_edges: str
     stretch_of_flow: str

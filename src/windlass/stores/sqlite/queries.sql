@@ -35,6 +35,17 @@ SELECT id FROM windlass_job WHERE id IN (SELECT value FROM carray(?))
 -- name: numbered
 SELECT * FROM windlass_job WHERE n IN (SELECT value FROM carray(?))
 
+-- name: numbered_bare
+-- In the order of the table, without the payload and the result: lists show neither.
+SELECT n, id, queue, task, priority, owner, team, tags, headers, policy, lease, request_id,
+    digest, unique_key, retry_of, retried_as, root_id, created_at, expires_at, log_floor, logged,
+    state, trigger, held, waiting_for, position, due_at, attempt, fence, token, worker,
+    lease_until, queued_at, started_at, first_started_at, ended_at, updated_at, seq, queued_seq,
+    started_seq, said, percent, stage, phase, base_percent, base_stage, base_phase, retry_count,
+    crash_count, cancel_at, cancel_by, cancel_reason, last_step, error, error_body, NULL, x'',
+    on_parent, awaited, signals, flow_id, limit_key, gates, gate
+FROM windlass_job WHERE n IN (SELECT value FROM carray(?))
+
 -- name: job_by_request
 SELECT * FROM windlass_job WHERE owner = ? AND request_id = ? AND request_id IS NOT NULL
 
@@ -209,31 +220,38 @@ WHERE n IN (SELECT value FROM carray(?1))
             ELSE 0 END
         FROM windlass_job AS job WHERE job.n = windlass_pass.n)
 
--- name: drop_passes
-DELETE FROM windlass_pass WHERE gate IN (SELECT value FROM carray(?))
-
 -- name: drop_starts
 -- Those that held a slot once, and whose start counts no more: core's `room`.
 DELETE FROM windlass_pass INDEXED BY windlass_pass_start
 WHERE gate IN (SELECT value FROM carray(?)) AND started_at <= ? AND held = 0
 
 -- name: count_passes
--- Of the gates that somebody waits at: how many hold a slot, and how many may yet start or did so
+-- Of the gates that somebody waits at, or has left a start: how many hold a slot, and how many may yet start or did so
 -- after an instant. One row: each step gives the interpreter away, and has to wait for it.
 SELECT json_group_array(json_array(name.value, coalesce(gate.held, 0), coalesce(gate.passes, 0) - (
     SELECT count(*) FROM windlass_pass INDEXED BY windlass_pass_start
     WHERE gate = name.value AND started_at <= ?2
 )))
 FROM carray(?1) AS name LEFT JOIN windlass_gate AS gate ON gate.gate = name.value
-WHERE EXISTS (
+WHERE gate.passes > gate.held OR EXISTS (
     SELECT 1 FROM windlass_job INDEXED BY windlass_job_gate
     WHERE gate IS NOT NULL AND gate = name.value
 )
 
 -- name: next_start
--- Of the starts after an instant, in order.
-SELECT started_at FROM windlass_pass INDEXED BY windlass_pass_start
-WHERE gate = ? AND started_at > ? ORDER BY started_at LIMIT 1 OFFSET ?
+-- The last start but so many (?3) of those that count: what has not started yet may do so at any
+-- moment, so now. A start may lie ahead: the clock was set back since.
+SELECT coalesce(
+    (
+        SELECT started_at FROM windlass_pass INDEXED BY windlass_pass_start
+        WHERE gate = ?1 AND started_at > ?2 ORDER BY started_at DESC LIMIT 1 OFFSET ?3 - 1
+    ),
+    min(?2, (
+        SELECT started_at FROM windlass_pass INDEXED BY windlass_pass_start
+        WHERE gate = ?1 AND started_at > ?4 ORDER BY started_at LIMIT 1 OFFSET ?5
+    )),
+    ?2
+)
 
 -- name: waiting_at_gate
 SELECT count(*) FROM (
@@ -366,17 +384,36 @@ UPDATE windlass_edge SET open = 0 WHERE child = ? AND open = 1
 
 -- name: parents_of
 SELECT edge.parent_id FROM windlass_edge AS edge
-WHERE edge.child = (SELECT n FROM windlass_job WHERE id = ?) ORDER BY edge.place
+WHERE edge.child = (SELECT n FROM windlass_job WHERE id = ?) ORDER BY edge.place LIMIT ?
 
 -- name: children_of
 SELECT job.id FROM windlass_edge AS edge JOIN windlass_job AS job ON job.n = edge.child
-WHERE edge.parent = (SELECT n FROM windlass_job WHERE id = ?) ORDER BY edge.child
+WHERE edge.parent = (SELECT n FROM windlass_job WHERE id = ?) ORDER BY edge.child LIMIT ?
 
 -- name: flow
 SELECT state, count(*), sum(percent), min(created_at), max(ended_at)
 FROM windlass_job INDEXED BY windlass_job_flow
-WHERE flow_id IS NOT NULL AND flow_id = ? AND retried_as IS NULL
+WHERE flow_id IS NOT NULL AND flow_id = ?1 AND retried_as IS NULL
+    AND (?2 IS NULL OR owner = ?2) AND (?3 IS NULL OR team = ?3)
 GROUP BY state
+
+-- name: flow_before
+-- Flows are found by hopping from one to the next.
+SELECT flow_id FROM windlass_job INDEXED BY windlass_job_flow
+WHERE flow_id IS NOT NULL AND flow_id < ? ORDER BY flow_id DESC LIMIT 1
+
+-- name: newest_of_flow
+SELECT state, count(*), sum(percent), min(created_at), max(ended_at) FROM (
+    SELECT state, percent, created_at, ended_at, retried_as, owner, team
+    FROM windlass_job INDEXED BY windlass_job_flow
+    WHERE flow_id IS NOT NULL AND flow_id = ?1 ORDER BY n DESC LIMIT ?2
+)
+WHERE retried_as IS NULL AND (?3 IS NULL OR owner = ?3) AND (?4 IS NULL OR team = ?4)
+GROUP BY state
+
+-- name: beyond_newest_of_flow
+SELECT n FROM windlass_job INDEXED BY windlass_job_flow
+WHERE flow_id IS NOT NULL AND flow_id = ? ORDER BY n DESC LIMIT 1 OFFSET ?
 
 -- name: has_step
 SELECT 1 FROM windlass_step WHERE n = ? AND step = ?
@@ -489,8 +526,8 @@ WHERE root_id IS NOT NULL AND n < ?1 AND root_id = ?3 ORDER BY n DESC LIMIT ?2
 SELECT n FROM windlass_job INDEXED BY windlass_job_flow
 WHERE flow_id IS NOT NULL AND n < ?1 AND flow_id = ?3 ORDER BY n DESC LIMIT ?2
 
--- name: find
-SELECT * FROM windlass_job
+-- name: matching
+SELECT n FROM windlass_job
 WHERE n IN (SELECT value FROM json_each(:stretch))
     AND (:states IS NULL OR state IN (SELECT value FROM json_each(:states)))
     AND (:queues IS NULL OR queue IN (SELECT value FROM json_each(:queues)))
@@ -502,6 +539,13 @@ WHERE n IN (SELECT value FROM json_each(:stretch))
     AND (:team IS NULL OR team = :team)
     AND (:worker IS NULL OR worker = :worker)
     AND (:error IS NULL OR error ->> 'code' = :error)
+    AND (:text IS NULL
+        OR instr(lower(task), :text)
+        OR instr(lower(error ->> 'code'), :text)
+        OR EXISTS (SELECT 1 FROM json_each(tags) WHERE instr(lower(value), :text))
+        OR (error_body IS NOT NULL AND json_valid(CAST(error_body AS TEXT)) AND (
+            instr(lower(CAST(error_body AS TEXT) ->> 'type'), :text)
+            OR instr(lower(CAST(error_body AS TEXT) ->> 'message'), :text))))
     AND (:request_id IS NULL OR request_id = :request_id)
     AND (:unique_key IS NULL OR unique_key = :unique_key)
     AND (:retry_of IS NULL OR retry_of = :retry_of)
@@ -511,6 +555,14 @@ WHERE n IN (SELECT value FROM json_each(:stretch))
     AND (:created_to IS NULL OR created_at < :created_to)
 ORDER BY n DESC
 LIMIT :limit
+
+-- name: failures
+-- The last first. Not the payload, which may be large.
+SELECT id, task, queue, ended_at, error, error_body, owner, team
+FROM windlass_job INDEXED BY windlass_job_ended
+WHERE state = 'failed' AND ended_at IS NOT NULL AND ended_at >= ?
+ORDER BY ended_at DESC, n DESC
+LIMIT ?
 
 -- name: next_queue
 -- The queues that have a line, by hopping from one to the next.

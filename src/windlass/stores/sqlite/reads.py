@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 from uuid import UUID
 
 import apsw
@@ -12,13 +14,15 @@ import apsw
 from windlass.core import event, query, records, upkeep
 from windlass.core.clock import Instant
 from windlass.core.event import Attempt, LogRow
+from windlass.core.failure import Failures
 from windlass.core.gate import LIMIT
 from windlass.core.job import JobRow
-from windlass.core.query import Page, Query
+from windlass.core.query import Count, Page, Query
 from windlass.core.records import PAUSED, Entry, Put, PutAnswer
 from windlass.core.state import FINAL, State
 from windlass.core.transition import Checkpoint
-from windlass.store import COUNT_CAP, EventPage, Pruned, QueueStats, Retention, Rollup
+from windlass.store import COUNT_CAP, COUNT_RANGE, EventPage, Pruned, QueueStats, Retention, Rollup
+from windlass.stores.sql.failing import failures_of
 from windlass.stores.sql.log import log_row
 from windlass.stores.sqlite import gates, rows
 from windlass.stores.sqlite.connection import every, first, single
@@ -38,25 +42,51 @@ def get(connection: apsw.Connection, ids: Sequence[UUID], owner: str | None) -> 
 
 
 def find(connection: apsw.Connection, wanted: Query) -> Page:
-    before = query.decode_cursor(wanted)
-    trouble = bool(wanted.states) and wanted.states <= _TROUBLE
-    sql = SQL.stretch_of_trouble if trouble else SQL.stretch
-    bounds: tuple[object, ...] = (before or _NEWEST, STRETCH)
-    if wanted.root_id is not None:
-        sql, bounds = SQL.stretch_of_lineage, (*bounds, wanted.root_id.bytes)
-    elif wanted.flow_id is not None:
-        sql, bounds = SQL.stretch_of_flow, (*bounds, wanted.flow_id.bytes)
-    stretch = [n for (n,) in every(connection, sql, bounds)]
-    matches = every(connection, SQL.find, _filters(wanted, stretch))
-    page = [whole(connection, row) for row in matches[: wanted.limit]]
+    stretch = _stretch(connection, wanted, query.decode_cursor(wanted) or _NEWEST)
+    matches = _matching(connection, wanted, stretch, wanted.limit + 1)
+    numbers = matches[: wanted.limit]
+    sql = SQL.numbered_bare if wanted.bare else SQL.numbered
+    found = every(connection, sql, (apsw.carray(array("q", numbers)),)) if numbers else []
+    page = [whole(connection, row) for row in sorted(found, key=itemgetter(0), reverse=True)]
     if len(matches) > wanted.limit:
-        last: int | None = page[-1].serial
+        last: int | None = numbers[-1]
     else:
         last = stretch[-1] if len(stretch) == STRETCH else None
     return Page(page, query.encode_cursor(wanted, last) if last is not None else None)
 
 
-def _filters(wanted: Query, stretch: list[int]) -> dict[str, object]:
+def count(connection: apsw.Connection, wanted: Query) -> Count:
+    number, before = 0, _NEWEST
+    for _ in range(COUNT_RANGE // STRETCH):
+        stretch = _stretch(connection, wanted, before)
+        number += len(_matching(connection, wanted, stretch, COUNT_CAP + 1 - number))
+        if number > COUNT_CAP:
+            return Count(COUNT_CAP, capped=True)
+        if len(stretch) < STRETCH:
+            return Count(number, capped=False)
+        before = stretch[-1]
+    return Count(number, capped=True)
+
+
+def _stretch(connection: apsw.Connection, wanted: Query, before: int) -> list[int]:
+    """The jobs to look at next: the newest of those among which all that match must be."""
+    trouble = bool(wanted.states) and wanted.states <= _TROUBLE
+    sql = SQL.stretch_of_trouble if trouble else SQL.stretch
+    bounds: tuple[object, ...] = (before, STRETCH)
+    if wanted.root_id is not None:
+        sql, bounds = SQL.stretch_of_lineage, (*bounds, wanted.root_id.bytes)
+    elif wanted.flow_id is not None:
+        sql, bounds = SQL.stretch_of_flow, (*bounds, wanted.flow_id.bytes)
+    return [n for (n,) in every(connection, sql, bounds)]
+
+
+def _matching(
+    connection: apsw.Connection, wanted: Query, stretch: list[int], limit: int
+) -> list[int]:
+    return [n for (n,) in every(connection, SQL.matching, _filters(wanted, stretch, limit))]
+
+
+def _filters(wanted: Query, stretch: list[int], limit: int) -> dict[str, object]:
     def among(values: Iterable[str]) -> str | None:
         chosen = sorted(values)
         return json.dumps(chosen) if chosen else None
@@ -71,6 +101,7 @@ def _filters(wanted: Query, stretch: list[int]) -> dict[str, object]:
         "team": wanted.team,
         "worker": wanted.worker,
         "error": wanted.error,
+        "text": None if wanted.text is None else query.folded(wanted.text),
         "request_id": wanted.request_id,
         "unique_key": wanted.unique_key,
         "retry_of": wanted.retry_of.bytes if wanted.retry_of else None,
@@ -78,7 +109,7 @@ def _filters(wanted: Query, stretch: list[int]) -> dict[str, object]:
         "flow_id": wanted.flow_id.bytes if wanted.flow_id else None,
         "created_from": wanted.created_from,
         "created_to": wanted.created_to,
-        "limit": wanted.limit + 1,
+        "limit": limit,
     }
 
 
@@ -151,6 +182,13 @@ def stats(connection: apsw.Connection, now: Instant) -> Mapping[str, QueueStats]
         )
         for queue in sorted({*counts, *paused})
     }
+
+
+def failures(
+    connection: apsw.Connection, since: Instant, limit: int, whose: tuple[str | None, str | None]
+) -> Failures:
+    found = every(connection, SQL.failures, (since, limit + 1))
+    return failures_of([(UUID(bytes=row[0]), *row[1:]) for row in found], limit, whose)
 
 
 class _Counts(defaultdict[str, dict[State, int]]):

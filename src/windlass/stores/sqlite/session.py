@@ -19,8 +19,8 @@ import apsw
 from windlass.core.enqueue import Enqueued
 from windlass.core.errors import ConflictError, StoreError
 from windlass.core.job import NewJob
+from windlass.stores.sqlite import enqueueing
 from windlass.stores.sqlite.engine import Engine
-from windlass.stores.sqlite.enqueueing import enqueue
 from windlass.stores.sqlite.errors import translate
 from windlass.stores.sqlite.transaction import Tx
 
@@ -119,13 +119,14 @@ class Session:
 
         return self._do(run)
 
-    def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        """All of them or, if this raises, none."""
+    def enqueue(self, jobs: Sequence[NewJob], *, together: bool = False) -> list[Enqueued]:
+        """All of them or, if this raises, none; with `together`, also if one of them is refused."""
+        put_in = enqueueing.together if together else enqueueing.enqueue
 
         def run(tx: Tx) -> list[Enqueued]:
             try:
                 tx.connection.execute("SAVEPOINT windlass_enqueue")
-                answers = enqueue(tx, jobs)
+                answers = put_in(tx, jobs)
                 tx.connection.execute("RELEASE windlass_enqueue")
             except BaseException as error:
                 if tx.connection.in_transaction:
@@ -137,9 +138,9 @@ class Session:
 
         return self._do(run)
 
-    async def aenqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    async def aenqueue(self, jobs: Sequence[NewJob], *, together: bool = False) -> list[Enqueued]:
         """The same: the block holds the writer already, so that this waits for nobody."""
-        return self.enqueue(jobs)
+        return self.enqueue(jobs, together=together)
 
     def commit(self) -> None:
         self._check_process()

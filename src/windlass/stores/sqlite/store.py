@@ -9,14 +9,15 @@ from typing import cast
 from uuid import UUID
 
 from windlass.core.clock import Clock, Instant, SystemClock
-from windlass.core.dependency import Edges, FlowStats
+from windlass.core.dependency import Edges, FlowPage, FlowStats
 from windlass.core.enqueue import Enqueued
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.event import Attempt, Event
+from windlass.core.failure import Failures
 from windlass.core.gate import GateStats
 from windlass.core.job import JobRow, NewJob
 from windlass.core.lease import Claim, Extended, Lease, check_lease
-from windlass.core.query import Page, Query
+from windlass.core.query import Count, Page, Query
 from windlass.core.records import PAUSED, Entry, Put, PutAnswer, check_keys
 from windlass.core.transition import Answer, CancelRequest, Checkpoint, Signal, Transition
 from windlass.store import (
@@ -208,9 +209,19 @@ class SqliteStore(Store):
     async def find(self, query: Query) -> Page:
         return await self._engine.read(lambda connection: reads.find(connection, query))
 
+    async def count(self, query: Query) -> Count:
+        return await self._engine.read(lambda connection: reads.count(connection, query))
+
     async def stats(self) -> Mapping[str, QueueStats]:
         now = self._engine.clock.now()
         return await self._engine.read(lambda connection: reads.stats(connection, now))
+
+    async def failures(
+        self, since: Instant, limit: int, owner: str | None = None, team: str | None = None
+    ) -> Failures:
+        return await self._engine.read(
+            lambda connection: reads.failures(connection, since, limit, (owner, team))
+        )
 
     async def gates(self, names: Sequence[str]) -> list[GateStats]:
         if not names:
@@ -240,15 +251,30 @@ class SqliteStore(Store):
 
     # -- jobs that depend on jobs
 
-    async def edges(self, ids: Sequence[UUID]) -> list[Edges]:
+    async def edges(self, ids: Sequence[UUID], most: int | None = None) -> list[Edges]:
         if not ids:
             return []
-        return await self._engine.read(lambda connection: flows.edges(connection, ids))
+        return await self._engine.read(lambda connection: flows.edges(connection, ids, most))
 
-    async def flows(self, ids: Sequence[UUID]) -> list[FlowStats | None]:
+    async def flows(
+        self, ids: Sequence[UUID], owner: str | None = None, team: str | None = None
+    ) -> list[FlowStats | None]:
         if not ids:
             return []
-        return await self._engine.read(lambda connection: flows.flows(connection, ids))
+        return await self._engine.read(
+            lambda connection: flows.flows(connection, ids, (owner, team))
+        )
+
+    async def newest_flows(
+        self,
+        limit: int,
+        before: UUID | None = None,
+        owner: str | None = None,
+        team: str | None = None,
+    ) -> FlowPage:
+        return await self._engine.read(
+            lambda connection: flows.newest(connection, before, limit, (owner, team))
+        )
 
     # -- small data
 

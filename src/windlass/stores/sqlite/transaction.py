@@ -73,11 +73,10 @@ class Tx:
         self.gone.append(n)
         self.knocks.update(gates)
 
-    def arrivals(self, count: int) -> int:
-        """The first of `count` new numbers for jobs: their rows will show that they are taken."""
-        first = self._last() + 1
-        self._serial = first + count - 1
-        return first
+    def arrival(self) -> int:
+        """A new number for a job: its row will show that it is taken."""
+        self._serial = serial = self._last() + 1
+        return serial
 
     def position(self) -> int:
         """A new number for a place in line, and a note that it is taken."""

@@ -68,6 +68,26 @@ class TestFinding:
 
         assert await found(store) == newest_first(ids)
 
+    async def test_bare_jobs_are_the_same_without_payload_and_result(self, store: Store) -> None:
+        """Whatever became of them, and wherever a store keeps what is large."""
+        large = b'"' + b"x" * 100_000 + b'"'
+        for payload in (b"{}", large):
+            await settle_one(
+                store, await start_one(store, payload=payload), Succeeded(result=large)
+            )
+        await settle_one(store, await start_one(store, payload=large, tags=("a", "b")), BROKEN)
+        await enqueue_one(store, payload=large, headers={"a": "b"}, limit_key="k", flow_id=uuid7())
+
+        whole = await find_all(store)
+
+        assert len(whole) == 4
+        assert {len(row.payload) for row in whole} == {2, len(large)}
+        bare = [replace(row, payload=b"", result=None) for row in whole]
+        assert await find_all(store, bare=True) == bare
+        first = await store.find(Query(limit=3, bare=True))
+        rest = await store.find(Query(limit=3, cursor=first.cursor))
+        assert [*first.rows, *rest.rows] == [*bare[:3], whole[3]]
+
     async def test_newest_is_by_arrival_not_by_clock_or_id(
         self, store: Store, clock: VirtualClock
     ) -> None:

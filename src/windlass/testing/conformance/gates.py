@@ -8,7 +8,15 @@ from windlass.core.outcome import Released, Snoozed, Succeeded
 from windlass.store import Store
 from windlass.testing.clock import VirtualClock
 from windlass.testing.conformance.limiting import KEYS, QUEUE, TASK, end_all, put_in, set_limit
-from windlass.testing.factories import cancel_one, claim_all, enqueue_one, settle_one, sweep_all
+from windlass.testing.factories import (
+    cancel_one,
+    claim_all,
+    enqueue_one,
+    note,
+    say,
+    settle_one,
+    sweep_all,
+)
 
 
 def key_gate(key: str) -> str:
@@ -128,3 +136,16 @@ class TestGates:
         for _ in range(3):
             await store.gates([TASK])
         assert await store.get([row.id for row in rows]) == rows
+
+    async def test_what_is_refused_has_no_gate_looked_at(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        await set_limit(store, TASK, starts=1, period=10)
+        await put_in(store, 2)
+        [row] = await claim_all(store)
+        await settle_one(store, row, Released())
+        before = await store.gates([TASK])
+        clock.advance(12)
+        assert not (await say(store, row, note(1))).applied
+        await enqueue_one(store, task="other")
+        assert await store.gates([TASK]) == before

@@ -9,7 +9,6 @@ import pytest
 
 from windlass.core.clock import after
 from windlass.core.enqueue import EnqueueStatus
-from windlass.core.errors import InvalidArgumentError
 from windlass.core.gate import LIMIT, Limit, Setting
 from windlass.core.ids import uuid7
 from windlass.core.job import JobRow
@@ -237,135 +236,6 @@ class TestLimiting:
         await end_all(store, await claim_all(store))
         assert [row.id for row in await claim_all(store)] == [second.id]
 
-    async def test_a_rate_lets_so_many_start_in_any_period(
-        self, store: Store, clock: VirtualClock
-    ) -> None:
-        await set_limit(store, TASK, starts=2, period=10)
-        rows = await put_in(store, 5)
-        started = []
-        for second in range(30):
-            for row in await claim_all(store):
-                started.append((second, row.id))
-                await end_all(store, [row])
-            clock.advance(1)
-            await sweep_all(store)
-        assert started == list(zip([0, 0, 10, 10, 20], [row.id for row in rows], strict=True))
-
-    async def test_what_was_let_in_and_has_not_started_counts(
-        self, store: Store, clock: VirtualClock
-    ) -> None:
-        await set_limit(store, TASK, starts=2, period=10)
-        rows = await put_in(store, 4)
-        clock.advance(25)  # nobody worked
-        await sweep_all(store)
-        assert [row.id for row in await claim_all(store)] == [row.id for row in rows[:2]]
-        clock.advance(9)
-        await sweep_all(store)
-        assert await claim_all(store) == []
-        clock.advance(1)
-        await sweep_all(store)
-        assert [row.id for row in await claim_all(store)] == [row.id for row in rows[2:]]
-
-    async def test_a_start_counts_though_its_job_has_ended_or_starts_again(
-        self, store: Store, clock: VirtualClock
-    ) -> None:
-        await set_limit(store, TASK, starts=1, period=10)
-        first, second = await put_in(store, 2)
-        [row] = await claim_all(store)
-        clock.advance(4)
-        await settle_one(store, row, Released())
-        assert await claim_all(store) == []
-        clock.advance(6)
-        await sweep_all(store)
-        assert [row.id for row in await claim_all(store)] == [second.id]
-        await store.delete([second.id])
-        clock.advance(9)
-        await sweep_all(store)
-        assert await claim_all(store) == []
-        clock.advance(1)
-        await sweep_all(store)
-        assert [(row.id, row.attempt) for row in await claim_all(store)] == [(first.id, 2)]
-
-    async def test_each_attempt_of_a_job_is_a_start(
-        self, store: Store, clock: VirtualClock
-    ) -> None:
-        await set_limit(store, TASK, starts=2, period=10)
-        [job] = await put_in(store, 1)
-        [row] = await claim_all(store)
-        await settle_one(store, row, Released())
-        [again] = await claim_all(store)
-        assert (again.id, again.attempt) == (job.id, 2)
-        [other] = await put_in(store, 1)
-        clock.advance(9)
-        await sweep_all(store)
-        assert await claim_all(store) == []
-        clock.advance(1)
-        await sweep_all(store)
-        assert [row.id for row in await claim_all(store)] == [other.id]
-
-    async def test_a_canceled_job_that_never_started_gives_its_start_back(
-        self, store: Store
-    ) -> None:
-        await set_limit(store, TASK, starts=1, period=3600)
-        first, second = await put_in(store, 2)
-        await cancel_one(store, first.id)
-        assert [row.id for row in await claim_all(store)] == [second.id]
-
-    async def test_both_a_rate_and_a_concurrency_hold(
-        self, store: Store, clock: VirtualClock
-    ) -> None:
-        await set_limit(store, QUEUE, concurrency=1, starts=2, period=10)
-        rows = await put_in(store, 4)
-        for row in rows[:2]:
-            [claimed] = await claim_all(store)
-            assert claimed.id == row.id
-            assert await claim_all(store) == []
-            await end_all(store, [claimed])
-        assert await claim_all(store) == []
-        clock.advance(10)
-        await sweep_all(store)
-        [claimed] = await claim_all(store)
-        assert claimed.id == rows[2].id
-        assert await claim_all(store) == []
-
-    async def test_a_limit_that_is_raised_lets_more_in_with_the_next_sweep(
-        self, store: Store
-    ) -> None:
-        await set_limit(store, KEYS, concurrency=1)
-        rows = await put_in(store, 4, limit_key="ada")
-        await claim_all(store)
-        assert await store.due(10) == []
-        await set_limit(store, KEYS, concurrency=3)
-        await sweep_all(store)
-        assert [row.id for row in await claim_all(store)] == [row.id for row in rows[1:3]]
-
-    async def test_a_limit_that_is_lowered_lets_none_in_until_fewer_run(self, store: Store) -> None:
-        await set_limit(store, QUEUE, concurrency=3)
-        rows = await put_in(store, 5)
-        running = await claim_all(store)
-        await set_limit(store, QUEUE, concurrency=1)
-        await end_all(store, running[:2])
-        await sweep_all(store)
-        assert await claim_all(store) == []
-        await end_all(store, running[2:])
-        assert [row.id for row in await claim_all(store)] == [rows[3].id]
-
-    async def test_a_limit_that_is_removed_lets_all_in(self, store: Store) -> None:
-        await set_limit(store, QUEUE, concurrency=1)
-        rows = await put_in(store, 4)
-        await store.delete_records(LIMIT, [QUEUE])
-        await sweep_all(store)
-        assert [row.id for row in await claim_all(store)] == [row.id for row in rows]
-        assert (await enqueue_one(store)).gates == ()
-
-    async def test_a_limit_holds_for_jobs_that_come_after_it(self, store: Store) -> None:
-        before = await put_in(store, 2)
-        await set_limit(store, QUEUE, concurrency=1)
-        later = await put_in(store, 2)
-        assert [row.id for row in await claim_all(store)] == [
-            *(row.id for row in before), later[0].id,
-        ]  # fmt: skip
-
     async def test_jobs_whose_time_comes_later_pass_then(
         self, store: Store, clock: VirtualClock
     ) -> None:
@@ -493,15 +363,6 @@ class TestLimiting:
         [answer] = await store.enqueue([make_job(delay=-1.0)])
         assert answer.status is EnqueueStatus.REFUSED
         await put_in(store, 1)
-
-    async def test_a_record_that_is_no_limit_is_refused(self, store: Store) -> None:
-        with pytest.raises(InvalidArgumentError, match="cannot be read"):
-            await store.put_records([Put(kind=LIMIT, key=QUEUE, value=b"much")])
-        with pytest.raises(InvalidArgumentError, match="queue:NAME"):
-            await set_limit(store, "everything", concurrency=1)
-        value = Setting(given=Limit(concurrency=1)).encode()
-        with pytest.raises(InvalidArgumentError, match="no ttl"):
-            await store.put_records([Put(kind=LIMIT, key=QUEUE, value=value, ttl=60)])
 
     async def test_instants_and_log_stay_in_order(self, store: Store, clock: VirtualClock) -> None:
         await set_limit(store, QUEUE, concurrency=1)

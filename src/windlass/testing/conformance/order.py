@@ -6,6 +6,7 @@ from uuid import UUID
 
 import pytest
 
+from windlass.core.dependency import OnParent
 from windlass.core.outcome import Failed, Released, Succeeded, promote, settle, submit
 from windlass.core.retry import Fixed, Policy
 from windlass.store import Store
@@ -178,6 +179,26 @@ class TestOrder:
         both = [settle(row, Succeeded(), random=even) for row in (ends, parent)]
         assert all(answer.applied for answer in await store.apply(both))
         assert await one_by_one(store) == [child.id, waits.id]
+
+    async def test_children_of_a_success_stand_before_whoever_waited_for_it(
+        self, store: Store
+    ) -> None:
+        needs_fifo(store)
+        parent = await start_one(store)
+        waits = await enqueue_one(store, depends_on=(parent.id,))
+        child = make_job()
+        await settle_one(store, parent, Succeeded(), children=[child])
+        assert await one_by_one(store) == [child.id, waits.id]
+
+    async def test_whom_a_job_that_gives_way_sets_free_stands_before_the_newer(
+        self, store: Store
+    ) -> None:
+        needs_fifo(store)
+        older = await enqueue_one(store, unique_key="k")
+        waits = await enqueue_one(store, depends_on=(older.id,), on_parent=OnParent.RUN)
+        new = [make_job(), make_job(unique_key="k", debounce=True), make_job()]
+        await store.enqueue(new)
+        assert await one_by_one(store) == [new[0].id, waits.id, new[1].id, new[2].id]
 
     async def test_a_retried_job_joins_the_end_of_the_line_when_its_time_comes(
         self, store: Store, clock: VirtualClock

@@ -9,22 +9,28 @@ from windlass.testing.conformance.counting import TestCounting
 from windlass.testing.conformance.depending import TestDepending
 from windlass.testing.conformance.enqueue import TestEnqueue
 from windlass.testing.conformance.events import TestEvents
+from windlass.testing.conformance.failing import TestFailing
 from windlass.testing.conformance.finding import TestFinding
 from windlass.testing.conformance.fixtures import clock, store
+from windlass.testing.conformance.flows import TestFlows
 from windlass.testing.conformance.gates import TestGates
 from windlass.testing.conformance.handles import TestHandles
 from windlass.testing.conformance.handover import TestHandover
 from windlass.testing.conformance.instants import TestInstants
 from windlass.testing.conformance.leases import TestLeases
 from windlass.testing.conformance.limiting import TestLimiting
+from windlass.testing.conformance.lost_parents import TestLostParents
+from windlass.testing.conformance.new_limits import TestNewLimits
 from windlass.testing.conformance.order import TestOrder
 from windlass.testing.conformance.progress import TestProgress
+from windlass.testing.conformance.rates import TestRates
 from windlass.testing.conformance.recording import TestRecording
 from windlass.testing.conformance.records import TestRecords
 from windlass.testing.conformance.repetition import TestRepetition
 from windlass.testing.conformance.resuming import TestResuming
 from windlass.testing.conformance.retention import TestRetention
 from windlass.testing.conformance.retries import TestRetries
+from windlass.testing.conformance.searching import TestSearching
 from windlass.testing.conformance.settling import TestSettling
 from windlass.testing.conformance.suspending import TestSuspending
 from windlass.testing.conformance.tailing import TestTailing
@@ -41,21 +47,27 @@ __all__ = [
     "TestDepending",
     "TestEnqueue",
     "TestEvents",
+    "TestFailing",
     "TestFinding",
+    "TestFlows",
     "TestGates",
     "TestHandles",
     "TestHandover",
     "TestInstants",
     "TestLeases",
     "TestLimiting",
+    "TestLostParents",
+    "TestNewLimits",
     "TestOrder",
     "TestProgress",
+    "TestRates",
     "TestRecording",
     "TestRecords",
     "TestRepetition",
     "TestResuming",
     "TestRetention",
     "TestRetries",
+    "TestSearching",
     "TestSettling",
     "TestSuspending",
     "TestTailing",

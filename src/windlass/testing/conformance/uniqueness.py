@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from windlass.core.enqueue import EnqueueStatus
+from windlass.core.errors import ConflictError
 from windlass.core.outcome import Aborted, Failed, Outcome, Released, Snoozed, Succeeded
 from windlass.core.state import State
 from windlass.store import Store
@@ -186,3 +188,43 @@ class TestUniqueness:
         [again] = await store.enqueue([new])
         assert (again.status, again.row) == (CREATED, first.row)
         assert [job.id for job in await claim_all(store)] == [new.id]
+
+    # -- jobs that come together, and depend on one that another stands for
+
+    @pytest.mark.parametrize("key", [{"unique_key": "k"}, {"request_id": "r", "digest": b"d"}])
+    @pytest.mark.parametrize("before", [True, False], ids=["stored before", "in the same call"])
+    async def test_who_depends_on_a_job_that_another_stands_for_is_told_of_both(
+        self, store: Store, key: dict[str, Any], before: bool
+    ) -> None:
+        other, new = make_job(**key), make_job(**key)
+        if before:
+            await store.enqueue([other])
+        child = make_job(depends_on=(new.id,))
+        wanted = [new, child] if before else [other, new, child]
+        for answer in await store.enqueue(wanted, together=True):
+            assert answer.status is EnqueueStatus.REFUSED
+            assert isinstance(answer.error, ConflictError)
+            told = str(answer.error)
+            assert f"job {new.id} of task 'test.noop'" in told
+            assert f"of job {other.id}, which" in told
+            assert next(iter(key.values())) in told
+        stored = [row is not None for row in await store.get([other.id, new.id, child.id])]
+        assert stored == [before, False, False]
+
+    async def test_one_request_id_for_two_things_that_come_together_refuses_both(
+        self, store: Store
+    ) -> None:
+        first, second = (make_job(request_id="r", digest=digest) for digest in (b"1", b"2"))
+        answers = await store.enqueue([first, second], together=True)
+        assert [answer.status for answer in answers] == [EnqueueStatus.REFUSED] * 2
+        assert await store.get([first.id, second.id]) == [None, None]
+
+    async def test_a_debounced_job_takes_the_place_of_one_that_comes_with_it(
+        self, store: Store
+    ) -> None:
+        first, second = make_job(unique_key="k"), make_job(unique_key="k", debounce=True)
+        child = make_job(depends_on=(second.id,))
+        answers = await store.enqueue([first, second, child], together=True)
+        assert [answer.status for answer in answers] == [EnqueueStatus.CREATED] * 3
+        assert (await get_one(store, first.id)).state is State.CANCELED
+        assert (await get_one(store, child.id)).waiting_for == 1

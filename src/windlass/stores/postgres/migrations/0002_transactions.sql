@@ -7,7 +7,7 @@
 -- Windlass's own, and may change.
 --
 -- SQLSTATEs: 22023 a wrong item; WL001 the lease is lost; WL002 another database than the app's;
--- WL003 a child that cannot be.
+-- WL003 a job that cannot be, of those that come together; WL005 a parent that is not there.
 
 -- Which data this is: in a copy, or on another server, it is another.
 CREATE FUNCTION windlass_place() RETURNS text LANGUAGE sql STABLE SET search_path FROM CURRENT
@@ -113,7 +113,7 @@ BEGIN
         PERFORM pg_notify('windlass', concat_ws(' ', 'sql', work::integer, CASE
             WHEN cardinality(jobs) > 200 THEN '*'
             ELSE coalesce((
-                SELECT string_agg(translate(encode(uuid_send(job), 'base64'), '+/=', '-_'), '')
+                SELECT translate(encode(string_agg(uuid_send(job), ''), 'base64'), E'+/\n', '-_')
                 FROM unnest(jobs) AS told (job)
             ), '')
         END));
@@ -370,8 +370,8 @@ BEGIN
         SELECT FROM windlass_job AS parent WHERE parent.id = name AND parent.owner = job.owner
     ) LIMIT 1;
     IF FOUND THEN
-        PERFORM windlass_refuse(format('job %s depends on %s, and there is no such job; enqueue a '
-            'job after those that it depends on', job.id, missing));
+        RAISE EXCEPTION USING ERRCODE = 'WL005', MESSAGE = format('job %s depends on %s, and there '
+            'is no such job; enqueue a job after those that it depends on', job.id, missing);
     END IF;
     SELECT parent.n INTO lost FROM unnest(named) WITH ORDINALITY AS given (name, place), LATERAL (
         SELECT n, state FROM windlass_job AS parent WHERE parent.id = given.name LIMIT 1
@@ -579,12 +579,52 @@ BEGIN
 END
 $$;
 
+-- Jobs that come together do not, if one of them depends on one that another stands for: core's
+-- `enqueue.refusal`. `stood` has the ids of those, and who stands for them; `displaced` are jobs that
+-- others of the call have taken the place of.
+CREATE FUNCTION windlass_check_stood(item jsonb, jobs jsonb, stood jsonb, displaced uuid[])
+RETURNS void LANGUAGE plpgsql
+AS $$
+DECLARE
+    missed uuid;
+    asked jsonb;
+    rival windlass_job;
+BEGIN
+    SELECT name::uuid INTO missed FROM jsonb_array_elements_text(item -> 'depends_on') AS name
+    WHERE stood ? name::uuid::text LIMIT 1;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    SELECT given.value INTO asked FROM jsonb_array_elements(jobs) AS given
+    WHERE (given.value ->> 'id')::uuid = missed;
+    SELECT * INTO rival FROM windlass_job AS old WHERE old.id = (stood ->> missed::text)::uuid;
+    RAISE EXCEPTION USING ERRCODE = 'WL003', MESSAGE = format(
+        'job %s of task %L has the %s of job %s, which %s and stands for it; jobs that depend on it '
+        'would wait for nobody, so none of these is stored. Wait for the end of that job, depend on '
+        'it instead, or give this one a key of its own',
+        missed, asked ->> 'task',
+        CASE WHEN rival.request_id = asked ->> 'request_id'
+            THEN format('request id %L', rival.request_id)
+            ELSE format('unique key %L', rival.unique_key) END,
+        rival.id,
+        CASE WHEN EXISTS (
+            SELECT FROM jsonb_array_elements(jobs) AS given
+            WHERE (given.value ->> 'id')::uuid = rival.id
+        ) THEN 'comes before it'
+            WHEN rival.id = ANY (displaced) THEN 'gives way to one of these'
+            ELSE 'is ' || rival.state END
+    );
+END
+$$;
+
 -- `jobs` is an array of jobs, or one. `now` is for tests; `place` is what windlass_place() must be.
+-- `together` raises, instead of an answer that one of them is a conflict: all are stored, or none.
 -- Answers in the order of the items: `id` is the item's own, `job_id` the job that stands for it,
 -- and `n` and `created_at` are there if this call stored it. `error` says why it is a conflict;
 -- `gated`, that limits are set for it, which it passes after the commit.
-CREATE FUNCTION windlass_enqueue(jobs jsonb, now bigint DEFAULT NULL, place text DEFAULT NULL)
-RETURNS TABLE (
+CREATE FUNCTION windlass_enqueue(
+    jobs jsonb, now bigint DEFAULT NULL, place text DEFAULT NULL, together boolean DEFAULT false
+) RETURNS TABLE (
     id uuid, status text, job_id uuid, n bigint, created_at bigint, error text, gated boolean
 ) LANGUAGE plpgsql
 SET search_path FROM CURRENT
@@ -601,6 +641,7 @@ DECLARE
     lost_n bigint;
     work boolean := false;
     displaced uuid[] := '{}';
+    stood jsonb := '{}';
 BEGIN
     PERFORM windlass_check_place(place);
     IF jsonb_typeof(jobs) = 'object' THEN
@@ -622,6 +663,9 @@ BEGIN
                 MESSAGE = format('job %s of windlass_enqueue: %s', number, SQLERRM),
                 HINT = 'nothing of this call was stored';
         END;
+        IF stood <> '{}' AND jsonb_typeof(item -> 'depends_on') = 'array' THEN
+            PERFORM windlass_check_stood(item, jobs, stood, displaced);
+        END IF;
         windlass_enqueue.id := job.id;
         status := NULL;
         job_id := NULL;
@@ -758,9 +802,28 @@ BEGIN
             windlass_enqueue.created_at := now;
             EXIT;
         END LOOP;
+        IF together AND status = 'conflict' THEN
+            RAISE EXCEPTION USING ERRCODE = 'WL003', MESSAGE = error;
+        ELSIF together AND status = 'duplicate' THEN
+            stood := stood || jsonb_build_object(job.id, job_id);
+        END IF;
         RETURN NEXT;
     END LOOP;
     PERFORM windlass_tell(work, displaced);
+END
+$$;
+
+-- The same for jobs that come together, in a transaction that goes on if they do not: what they
+-- left is taken back, their locks and their news, too, and the one answer says why.
+CREATE FUNCTION windlass_enqueue_together(jobs jsonb, now bigint, place text) RETURNS SETOF json
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+AS $$
+BEGIN
+    RETURN QUERY SELECT to_json(answer)
+    FROM windlass_enqueue(jobs, now, place, together => true) AS answer;
+EXCEPTION WHEN SQLSTATE 'WL003' OR SQLSTATE 'WL005' OR SQLSTATE '22023' THEN
+    RETURN NEXT json_build_object('code', SQLSTATE, 'refused', SQLERRM);
 END
 $$;
 
@@ -791,7 +854,6 @@ DECLARE
     children jsonb := coalesce(wish -> 'children', '[]');
     job windlass_job;
     over bigint;
-    refused text;
     told uuid[];
 BEGIN
     PERFORM windlass_check_place(place);
@@ -821,11 +883,7 @@ BEGIN
     WHERE old.n = job.n;
     PERFORM windlass_ended(job, 'succeeded', over, job.started_at - job.queued_at,
         over - job.started_at, now);
-    SELECT answer.error INTO refused FROM windlass_enqueue(children, now) AS answer
-    WHERE answer.status = 'conflict' LIMIT 1;
-    IF FOUND THEN
-        RAISE EXCEPTION USING ERRCODE = 'WL003', MESSAGE = refused;
-    END IF;
+    PERFORM FROM windlass_enqueue(children, now, together => true);
     SELECT windlass_tell_dependents(job.n, now) INTO told;
     PERFORM windlass_tell(told <> '{}', ARRAY[job.id] || told);
     RETURN 'succeeded';

@@ -25,6 +25,50 @@ BEGIN
 END
 $$;
 
+-- A limit that code declares, by the bytes of core's `Setting`, stored if there is none of that name.
+-- A program that may only enqueue writes no records, and its jobs have to find their gate: so this is
+-- done with the rights of the tables' owner. Whatever else could be asked of it is refused; and what it
+-- calls is named in full, so that nobody's own function is taken for ours, or for PostgreSQL's.
+DO $do$
+BEGIN
+    EXECUTE format($format$
+CREATE FUNCTION %1$I.windlass_declare(name text, value bytea) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    said text := convert_from(value, 'UTF8');
+    facts jsonb := said::jsonb;
+    most text := facts ->> 'concurrency';
+    starts text := facts ->> 'starts';
+    period text := facts ->> 'period';
+    written text := format('"concurrency":%%s,"starts":%%s,"period":%%s', coalesce(most, 'null'),
+        coalesce(starts, 'null'), coalesce(period, 'null'));
+BEGIN
+    IF coalesce(name, '') !~ '^(queue|task|key):.' OR length(name) > 512
+        OR said IS DISTINCT FROM format('{%%s,"declared":{%%s},"given":null}', written, written)
+        OR num_nonnulls(most, starts) = 0 OR num_nonnulls(starts, period) = 1
+        OR NOT coalesce(most, '1') ~ '^[1-9][0-9]{0,5}$'
+        OR NOT coalesce(starts, '1') ~ '^[1-9][0-9]{0,5}$'
+        OR NOT coalesce(period, '1') ~ '^[0-9]{1,9}(\.[0-9]{1,20})?$'
+    THEN
+        PERFORM %1$I.windlass_refuse(format('%%s is no limit that could be declared', left(name, 80)));
+    ELSIF greatest(most::integer, starts::integer) > 100000
+        OR period::numeric NOT BETWEEN 0.001 AND 315360000
+    THEN
+        PERFORM %1$I.windlass_refuse(format('the limit of %%s is out of range', left(name, 80)));
+    END IF;
+    PERFORM pg_advisory_xact_lock(  -- as `lock_records` does
+        %1$I.windlass_number(VARIADIC ARRAY['record', 'limit', name]));
+    INSERT INTO %1$I.windlass_record (kind, key, value, version) VALUES ('limit', name, value, 1)
+    ON CONFLICT DO NOTHING;
+END
+$$
+    $format$, current_schema());
+END
+$do$;
+
+REVOKE EXECUTE ON FUNCTION windlass_declare FROM PUBLIC;
+
 -- Where the next job with a key stands in the line of a queue, or, if there is one, before a gate:
 -- core's `place`. NULL if nobody stands there.
 CREATE FUNCTION windlass_turn(queue text, gate text, priority integer, limit_key text)
@@ -74,9 +118,11 @@ AS $$
 $$;
 
 -- Let in whom these gates have room for; answers who came into line. `gone` are the numbers of jobs
--- that have left the gate of the same place, or NULL. Gates are locked after jobs, before leases and
--- counts, and in one order, in which nobody who passes one comes to an earlier.
-CREATE FUNCTION windlass_admit(wanted text[], gone bigint[], now bigint) RETURNS uuid[]
+-- that held a slot of the gate of the same place, and hold none by what this transaction wrote, or
+-- NULL; `begun` is when their attempts had started, or NULL. Gates are locked after jobs, before
+-- leases and counts, and in one order, in which nobody who passes one comes to an earlier.
+CREATE FUNCTION windlass_admit(wanted text[], gone bigint[], begun bigint[], now bigint)
+RETURNS uuid[]
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
@@ -98,7 +144,7 @@ BEGIN
             WHERE starts_with(given.name, kind) ORDER BY 1
         );
         CONTINUE WHEN names = '{}';
-        SELECT * INTO passed FROM windlass_open(names, wanted, gone, now);
+        SELECT * INTO passed FROM windlass_open(names, wanted, gone, begun, now);
         let_in := let_in || passed.let_in;
         wanted := wanted || passed.later;  -- of which nobody has left
     END LOOP;
@@ -109,11 +155,12 @@ $$;
 -- Gates of one kind: `let_in` came into line, `later` are the gates that others came to.
 --
 -- What a pass is worth, its job's row says. To read all of them each time would be slow where many
--- run: so a gate counts its passes, and whoever leaves is looked at and taken off. Once a second, or
--- when somebody knocked, all are looked at and counted anew, in case one left without a word. Where
--- there is a rate, the passes are read each time, for their starts; their jobs only where it matters.
+-- run: so a gate counts who holds a slot, and whoever leaves is taken off, once, because a row is
+-- changed once. Where there is a rate, it counts starts too. Once a second, when somebody knocked, or
+-- when nobody should be left, all passes are compared with their jobs, and counted anew.
 CREATE FUNCTION windlass_open(
-    names text[], left_gate text[], gone bigint[], now bigint, OUT let_in uuid[], OUT later text[]
+    names text[], left_gate text[], gone bigint[], begun bigint[], now bigint,
+    OUT let_in uuid[], OUT later text[]
 ) LANGUAGE plpgsql
 AS $$
 #variable_conflict use_column
@@ -123,21 +170,21 @@ DECLARE
     kind CONSTANT text := split_part(names[1], ':', 1) || ':';
     was record;  -- the gates as they are found: here and below, one value for each
     knocked text[];
+    holding bigint[];
+    coming bigint[];
+    started bigint[];
     suspect boolean[];
     concurrency bigint[];
     starts bigint[];
     length bigint[];
-    rates text[];  -- the limits that have one
-    holding bigint[];
-    started bigint[];  -- how many starts count, and when the first of them ceases to
-    ends bigint[];
     free bigint[];
     passed bigint[];
 BEGIN
     LOOP
         -- Who changes a limit looks at all its gates, and would not see one that is in the making:
         -- so it comes before that, or after. It holds the same lock for itself (`lock_records`), and
-        -- then waits for gates: so what is missing is made before any is locked.
+        -- then waits for gates: so what is missing is made before any is locked. (If one was dropped
+        -- meanwhile, others are locked by then: two that meet so are told apart, and one comes again.)
         IF cardinality(names) > (
             SELECT count(*) FROM windlass_gate AS gate WHERE gate.gate = ANY (names)
         ) THEN
@@ -148,10 +195,12 @@ BEGIN
             ) AS locks;
             INSERT INTO windlass_gate (gate) SELECT unnest(names) ON CONFLICT DO NOTHING;
         END IF;
-        SELECT array_agg(holding) AS holding, array_agg(checked_at) AS checked_at,
+        SELECT array_agg(holding) AS holding, array_agg(coming) AS coming,
+            array_agg(started) AS started, array_agg(checked_at) AS checked_at,
             array_agg(look_at) AS look_at, array_agg(idle_at) AS idle_at
         INTO was FROM (
-            SELECT holding, checked_at, look_at, idle_at FROM windlass_gate AS gate
+            SELECT holding, coming, started, checked_at, look_at, idle_at
+            FROM windlass_gate AS gate
             WHERE gate.gate = ANY (names) ORDER BY gate.gate FOR NO KEY UPDATE
         ) AS gates;
         EXIT WHEN cardinality(was.holding) = cardinality(names);  -- else one was dropped meanwhile
@@ -161,6 +210,17 @@ BEGIN
         DELETE FROM windlass_knock AS knock WHERE knock.gate = ANY (names) RETURNING knock.gate
     )
     SELECT array_agg(gate) INTO knocked FROM knock;
+    SELECT array_agg(held ORDER BY gate), array_agg(yet ORDER BY gate) INTO holding, coming FROM (
+        SELECT gate, sum(held)::bigint AS held, sum(yet)::bigint AS yet FROM (
+            SELECT given.gate COLLATE "C" AS gate, -1 AS held,
+                CASE WHEN given.at IS NULL THEN -1 ELSE 0 END AS yet
+            FROM unnest(left_gate, gone, begun) AS given (gate, n, at)
+            WHERE given.n IS NOT NULL AND starts_with(given.gate, kind)
+            UNION ALL
+            SELECT gate, held, yet FROM unnest(names, was.holding, was.coming)
+                AS given (gate, held, yet)
+        ) AS each GROUP BY gate
+    ) AS gates;
     WITH limits AS MATERIALIZED (
         SELECT name, (facts ->> 'concurrency')::bigint AS concurrency,
             (facts ->> 'starts')::bigint AS starts,
@@ -177,83 +237,34 @@ BEGIN
         ) AS record ON true
     )
     SELECT array_agg(coalesce(checked_at <= windlass_open.now - 1000000
-            OR checked_at > windlass_open.now OR gate = ANY (knocked), false) ORDER BY place),
+            OR checked_at > windlass_open.now OR gate = ANY (knocked)
+            OR held < before AND (held < 0 OR held = 0 AND limits.starts IS NULL), false)
+            ORDER BY place),
         array_agg(limits.concurrency ORDER BY place), array_agg(limits.starts ORDER BY place),
-        array_agg(limits.length ORDER BY place),
-        coalesce(array_agg(limits.name) FILTER (WHERE limits.starts IS NOT NULL), '{}')
-    INTO suspect, concurrency, starts, length, rates
-    FROM unnest(names, was.checked_at) WITH ORDINALITY AS given (gate, checked_at, place), limits
+        array_agg(limits.length ORDER BY place)
+    INTO suspect, concurrency, starts, length
+    FROM unnest(names, was.checked_at, was.holding, holding) WITH ORDINALITY
+        AS given (gate, checked_at, before, held, place), limits
     WHERE limits.name = split_part(given.gate, chr(31), 1);
 
-    -- Starts that no claim has noted, for it did not know of the rate: of those who leave, while that
-    -- is known, and of all where they are suspect.
-    IF rates <> '{}' THEN
-        UPDATE windlass_pass AS pass SET started_at = known.started_at
-        FROM (
-            SELECT pass.gate, pass.n, pass.fence, CASE WHEN job.n IS NULL THEN pass.at
-                WHEN job.fence = pass.fence THEN job.started_at END AS started_at
-            FROM (
-                SELECT pass.gate, pass.n, pass.fence, pass.at FROM windlass_pass AS pass
-                WHERE pass.gate = ANY (ARRAY(
-                    SELECT gate FROM unnest(names, suspect, starts) AS given (gate, suspect, starts)
-                    WHERE given.suspect AND given.starts IS NOT NULL
-                )) AND pass.started_at IS NULL
-                UNION ALL
-                SELECT pass.gate, pass.n, pass.fence, pass.at
-                FROM unnest(left_gate, gone) AS given (gate, n), LATERAL (
-                    SELECT gate, n, fence, at FROM windlass_pass AS pass
-                    WHERE pass.gate = given.gate AND pass.n = given.n AND pass.started_at IS NULL
-                    OFFSET 0
-                ) AS pass
-                WHERE given.n IS NOT NULL AND split_part(given.gate, chr(31), 1) = ANY (rates)
-            ) AS pass LEFT JOIN LATERAL (
-                SELECT n, fence, started_at FROM windlass_job AS job WHERE job.n = pass.n LIMIT 1
-            ) AS job ON true OFFSET 0
-        ) AS known
-        WHERE known.started_at IS NOT NULL
-            AND pass.gate = ANY (ARRAY[known.gate]) AND pass.n = ANY (ARRAY[known.n])
-            AND pass.fence = ANY (ARRAY[known.fence]);
+    started := was.started;
+    IF num_nonnulls(VARIADIC starts) > 0 THEN
+        SELECT * INTO coming, started FROM windlass_count_starts(
+            names, starts, length, left_gate, begun, gone, now, coming, started);
     END IF;
-    -- A start counts, however soon its job has ended.
-    WITH over AS (
-        DELETE FROM windlass_pass WHERE ctid = ANY (ARRAY(
-            SELECT pass.ctid_ FROM unnest(left_gate, gone) AS given (gate, n), LATERAL (
-                SELECT pass.ctid AS ctid_ FROM windlass_pass AS pass, LATERAL (
-                    SELECT fence, state, gate, started_at FROM windlass_job AS job
-                    WHERE job.n = pass.n LIMIT 1
-                ) AS job
-                WHERE pass.gate = given.gate AND pass.n = given.n
-                    AND NOT windlass_holds(pass.fence, job.fence, job.state, job.gate)
-                    AND (split_part(given.gate, chr(31), 1) <> ALL (rates)
-                        OR pass.started_at IS NULL
-                        AND (job.fence < pass.fence OR job.started_at IS NULL))
-                OFFSET 0
-            ) AS pass
-            WHERE given.n IS NOT NULL AND starts_with(given.gate, kind)
-        )) RETURNING gate
-    )
-    SELECT array_agg(held ORDER BY gate) INTO holding FROM (
-        SELECT gate, sum(held)::bigint AS held FROM (
-            SELECT gate, -1 AS held FROM over
-            UNION ALL
-            SELECT gate COLLATE "C", held FROM unnest(names, was.holding) AS given (gate, held)
-        ) AS each GROUP BY gate
-    ) AS gates;
-    IF rates <> '{}' OR true = ANY (suspect) THEN
-        SELECT * INTO holding, started, ends
-        FROM windlass_count_passes(names, suspect, concurrency, starts, length, holding, now);
+    IF true = ANY (suspect) THEN
+        SELECT * INTO holding, coming, started FROM windlass_count_passes(
+            names, suspect, starts, length, now, holding, coming, started);
     END IF;
     free := ARRAY(
         SELECT CASE WHEN num_nonnulls(most, rate) = 0 THEN endless
-            ELSE greatest(0, least(most - held, rate - begun)) END
-        FROM unnest(concurrency, starts, holding, started) AS given (most, rate, held, begun)
+            ELSE greatest(0, least(most - held, rate - yet - begun)) END
+        FROM unnest(concurrency, starts, holding, coming, started)
+            AS given (most, rate, held, yet, begun)
     );
     IF 0 < ANY (free) THEN
         SELECT * INTO let_in, later, passed FROM windlass_let_in(names, ARRAY(
             SELECT least(room, batch) FROM unnest(free) AS given (room)
-        ), ARRAY(
-            SELECT num_nonnulls(most, rate) > 0
-            FROM unnest(concurrency, starts) AS given (most, rate)
         ), now);
     ELSE
         let_in := '{}';
@@ -263,16 +274,16 @@ BEGIN
 
     -- Where there is no room left, somebody's leaving brings it up; unless a start's end does.
     UPDATE windlass_gate AS gate SET look_at = news.look_at, idle_at = news.idle_at,
-        holding = news.holding, checked_at = news.checked_at, rated = news.starts IS NOT NULL
+        holding = news.holding, coming = news.coming, started = news.started,
+        checked_at = news.checked_at, rated = news.starts IS NOT NULL
     FROM (
         SELECT known.*, CASE
             WHEN known.waits IS NOT TRUE THEN NULL
             -- there were too many, or somebody has one of them
             WHEN known.may_pass THEN windlass_open.now
-            WHEN known.full AND known.starts = known.started
-                THEN least(known.ends, windlass_open.now + known.length)
-            WHEN known.full AND known.starts < known.started
-                THEN windlass_next_start(known.gate, known.starts, known.length, now)
+            WHEN known.full AND known.starts <= known.coming + known.started
+                THEN windlass_next_start(known.gate, known.coming,
+                    known.coming + known.started - known.starts, known.length, now)
             END AS look_at, CASE
             WHEN known.waits THEN NULL
             WHEN known.idled_at > windlass_open.now THEN known.idled_at
@@ -280,145 +291,273 @@ BEGIN
             ELSE windlass_open.now + greatest(known.length, 60000000) END AS idle_at
         FROM (
             SELECT given.gate, given.looked_at, given.idled_at, given.held, given.starts,
-                given.length, given.ends, given.started + given.passed AS started,
-                given.passed >= given.free AS full,
-                CASE WHEN num_nonnulls(given.most, given.starts) = 0 THEN given.holding
-                    ELSE given.holding + given.passed END AS holding,
+                given.length, given.suspect, given.passed >= given.free AS full,
+                given.holding + given.passed AS holding,
+                CASE WHEN given.starts IS NULL THEN 0 ELSE given.coming + given.passed END
+                    AS coming,
+                CASE WHEN given.starts IS NULL THEN 0 ELSE given.started END AS started,
                 CASE WHEN given.suspect THEN windlass_open.now ELSE given.checked END AS checked_at,
-                given.suspect,
-                CASE WHEN given.passed < given.free OR given.starts IS NOT NULL THEN EXISTS (
-                    SELECT FROM windlass_parked AS parked WHERE parked.gate = given.gate
-                ) END AS waits,
-                given.passed < given.free AND EXISTS (
-                    SELECT FROM windlass_parked AS parked WHERE parked.gate = given.gate
+                given.yet, given.begun,
+                -- the first in order, not EXISTS: that may be planned as a list of all who wait
+                CASE WHEN given.passed < given.free OR given.starts IS NOT NULL THEN (
+                    SELECT parked.n FROM windlass_parked AS parked WHERE parked.gate = given.gate
+                    ORDER BY parked.gate, parked.priority DESC, parked.position, parked.id LIMIT 1
+                ) IS NOT NULL END AS waits,
+                given.passed < given.free AND (
+                    SELECT parked.n FROM windlass_parked AS parked WHERE parked.gate = given.gate
                         AND (parked.expires_at IS NULL OR parked.expires_at > windlass_open.now)
-                ) AS may_pass
-            FROM unnest(names, was.look_at, was.idle_at, was.holding, was.checked_at, concurrency,
-                starts, length, holding, started, ends, free, passed, suspect
-            ) AS given (gate, looked_at, idled_at, held, checked, most, starts, length, holding,
-                started, ends, free, passed, suspect)
+                    ORDER BY parked.gate, parked.priority DESC, parked.position, parked.id LIMIT 1
+                ) IS NOT NULL AS may_pass
+            FROM unnest(names, was.look_at, was.idle_at, was.holding, was.coming, was.started,
+                was.checked_at, starts, length, holding, coming, started, free, passed, suspect
+            ) AS given (gate, looked_at, idled_at, held, yet, begun, checked, starts, length,
+                holding, coming, started, free, passed, suspect)
         ) AS known
     ) AS news
     WHERE gate.gate = ANY (ARRAY[news.gate]) AND (news.suspect
         OR news.look_at IS DISTINCT FROM news.looked_at
-        OR news.idle_at IS DISTINCT FROM news.idled_at OR news.holding <> news.held);
+        OR news.idle_at IS DISTINCT FROM news.idled_at OR news.holding <> news.held
+        OR news.coming <> news.yet OR news.started <> news.begun
+        OR gate.rated <> (news.starts IS NOT NULL));
 END
 $$;
 
--- What all passes of these gates are worth, where they are suspect or there is a rate; the others
--- are as they were. What counts no more goes.
-CREATE FUNCTION windlass_count_passes(
-    names text[], suspect boolean[], concurrency bigint[], starts bigint[], length bigint[],
-    INOUT holding bigint[], now bigint, OUT started bigint[], OUT ends bigint[]
+-- Where there is a rate: starts that claims have noted since the last look are counted, and those
+-- whose time is over go. Whoever has left and is not among them started by a claim that did not know
+-- of the rate: it counts, however soon its job has ended.
+CREATE FUNCTION windlass_count_starts(
+    names text[], starts bigint[], length bigint[], left_gate text[], begun bigint[],
+    gone bigint[], now bigint, INOUT coming bigint[], INOUT started bigint[]
 ) LANGUAGE plpgsql
 AS $$
 #variable_conflict use_column
 BEGIN
-    WITH seen AS MATERIALIZED (
-        SELECT limits.place, limits.most, limits.rate, pass.ctid_, pass.until, NOT pass.looked
-            OR coalesce((
-                SELECT windlass_holds(pass.fence, job.fence, job.state, job.gate)
-                FROM windlass_job AS job WHERE job.n = pass.n
-            ), false) AS holds
-        FROM unnest(names, suspect, concurrency, starts, length) WITH ORDINALITY
-            AS limits (gate, suspect, most, rate, length, place),
-        LATERAL (
-            SELECT pass.ctid AS ctid_, pass.n, pass.fence, pass.started_at + limits.length AS until,
-                limits.suspect OR limits.most IS NOT NULL OR coalesce(
-                    pass.started_at + limits.length <= windlass_count_passes.now, false) AS looked
-            FROM windlass_pass AS pass WHERE pass.gate = limits.gate OFFSET 0
-        ) AS pass
-        WHERE limits.suspect OR limits.rate IS NOT NULL
+    WITH rated AS MATERIALIZED (
+        SELECT given.gate, windlass_count_starts.now - given.length AS over
+        FROM unnest(names, starts, length) AS given (gate, rate, length)
+        WHERE given.rate IS NOT NULL
     ),
-    judged AS MATERIALIZED (
-        SELECT place, ctid_, until, holds AND num_nonnulls(most, rate) > 0 AS holds,
-            rate IS NOT NULL AND coalesce(until > windlass_count_passes.now, holds) AS starts
-        FROM seen
+    ended AS (
+        DELETE FROM windlass_start AS start USING rated
+        WHERE start.gate = ANY (ARRAY[rated.gate]) AND start.at <= rated.over
+        RETURNING start.gate, cardinality(start.jobs) AS number, start.seen
     ),
-    over AS (
-        DELETE FROM windlass_pass WHERE ctid = ANY (ARRAY(
-            SELECT ctid_ FROM judged WHERE NOT holds AND NOT starts
-        ))
+    news AS (
+        UPDATE windlass_start AS start SET seen = true FROM rated
+        WHERE start.gate = ANY (ARRAY[rated.gate]) AND NOT start.seen AND start.at > rated.over
+        RETURNING start.gate, cardinality(start.jobs) AS number
+    ),
+    leaving AS MATERIALIZED (
+        SELECT given.gate COLLATE "C" AS gate, given.at, given.n
+        FROM unnest(left_gate, gone, begun) AS given (gate, n, at), (
+            SELECT DISTINCT split_part(rated.gate, chr(31), 1) AS name, over FROM rated
+        ) AS limits
+        WHERE given.n IS NOT NULL AND given.at > limits.over
+            AND limits.name = split_part(given.gate, chr(31), 1)
+    ),
+    missed AS (
+        INSERT INTO windlass_start (gate, at, jobs, seen)
+        SELECT gate, at, array_agg(n), true FROM (
+            SELECT gate, at, n FROM leaving
+            EXCEPT
+            SELECT start.gate, start.at, each.n FROM (
+                SELECT DISTINCT gate, at FROM leaving
+            ) AS wanted, LATERAL (
+                SELECT gate, at, jobs FROM windlass_start AS start
+                WHERE start.gate = wanted.gate AND start.at = wanted.at OFFSET 0
+            ) AS start, unnest(start.jobs) AS each (n)
+        ) AS missing GROUP BY gate, at
+        RETURNING gate, cardinality(jobs) AS number
     )
-    SELECT array_agg(CASE WHEN looked THEN held ELSE was END ORDER BY place),
-        array_agg(begun ORDER BY place), array_agg(first_end ORDER BY place)
-    INTO holding, started, ends FROM (
-        SELECT place, count(*) FILTER (WHERE holds) AS held, count(*) FILTER (WHERE starts) AS begun,
-            min(until) FILTER (WHERE starts) AS first_end, max(was) AS was,
-            bool_or(looked) AS looked
-        FROM (
-            SELECT place, holds, starts, until, NULL::bigint AS was, NULL::boolean AS looked
-            FROM judged
+    SELECT array_agg(yet ORDER BY gate), array_agg(count ORDER BY gate) INTO coming, started
+    FROM (
+        SELECT gate, sum(yet)::bigint AS yet, sum(count)::bigint AS count FROM (
+            SELECT gate, yet, count FROM unnest(names, coming, started) AS given (gate, yet, count)
             UNION ALL
-            SELECT place, NULL, NULL, NULL, was, suspect OR rate IS NOT NULL
-            FROM unnest(holding, suspect, starts) WITH ORDINALITY
-                AS given (was, suspect, rate, place)
-        ) AS passes GROUP BY place
-    ) AS counts;
+            SELECT gate, CASE WHEN seen THEN 0 ELSE -number END,
+                CASE WHEN seen THEN -number ELSE 0 END FROM ended
+            UNION ALL
+            SELECT gate, -number, number FROM news
+            UNION ALL
+            SELECT gate, -number, number FROM missed
+        ) AS each GROUP BY gate
+    ) AS gates;
 END
 $$;
 
--- When a rate that was lowered lets the next one pass: core's `room`.
-CREATE FUNCTION windlass_next_start(gate text, starts bigint, length bigint, now bigint)
-RETURNS bigint LANGUAGE plpgsql
+-- Of gates that are suspect: what all passes are worth, by the rows of their jobs, and which starts
+-- count. Whoever has left is taken out. One statement, so that no claim comes between the two.
+CREATE FUNCTION windlass_count_passes(
+    names text[], suspect boolean[], starts bigint[], length bigint[], now bigint,
+    INOUT holding bigint[], INOUT coming bigint[], INOUT started bigint[]
+) LANGUAGE plpgsql
+AS $$
+#variable_conflict use_column
+BEGIN
+    WITH wanted AS MATERIALIZED (
+        SELECT given.gate,
+            CASE WHEN rate IS NOT NULL THEN windlass_count_passes.now - given.length END AS over
+        FROM unnest(names, suspect, starts, length) AS given (gate, suspect, rate, length)
+        WHERE given.suspect
+    ),
+    seen AS MATERIALIZED (
+        SELECT wanted.gate, pass.*, its.*
+        FROM wanted, LATERAL (
+            SELECT ctid AS ctid_, fence, at, jobs FROM windlass_pass AS pass
+            WHERE pass.gate = wanted.gate OFFSET 0
+        ) AS pass, LATERAL (
+            SELECT array_agg(each.n) FILTER (WHERE holds) AS holders,
+                count(*) FILTER (WHERE holds) AS held,
+                count(*) FILTER (WHERE holds AND each.fence < pass.fence) AS yet,
+                -- of those who left, too: a start counts, however soon its job has ended
+                array_agg(each.n) FILTER (WHERE begun) AS started,
+                array_agg(each.started_at) FILTER (WHERE begun) AS starts
+            FROM (
+                SELECT given.n, job.fence, job.started_at,
+                    windlass_holds(pass.fence, job.fence, job.state, job.gate) AS holds,
+                    job.fence = pass.fence AND job.started_at > wanted.over AS begun
+                FROM unnest(pass.jobs) AS given (n), LATERAL (
+                    SELECT fence, state, gate, started_at FROM windlass_job AS job
+                    WHERE job.n = given.n LIMIT 1
+                ) AS job
+            ) AS each
+        ) AS its
+    ),
+    gone AS (
+        DELETE FROM windlass_pass WHERE ctid = ANY (ARRAY(
+            SELECT ctid_ FROM seen WHERE held < cardinality(jobs)
+        ))
+    ),
+    left_over AS (
+        INSERT INTO windlass_pass (gate, fence, at, jobs)
+        SELECT gate, fence, at, holders FROM seen WHERE held > 0 AND held < cardinality(jobs)
+    ),
+    noted AS MATERIALIZED (
+        SELECT start.* FROM wanted, LATERAL (
+            SELECT ctid AS ctid_, gate, at, jobs, seen, coalesce(at > wanted.over, false) AS counts
+            FROM windlass_start AS start WHERE start.gate = wanted.gate OFFSET 0
+        ) AS start
+    ),
+    ended AS (
+        DELETE FROM windlass_start
+        WHERE ctid = ANY (ARRAY(SELECT ctid_ FROM noted WHERE NOT counts))
+    ),
+    news AS (
+        UPDATE windlass_start SET seen = true
+        WHERE ctid = ANY (ARRAY(SELECT ctid_ FROM noted WHERE counts AND NOT seen))
+    ),
+    missed AS (
+        INSERT INTO windlass_start (gate, at, jobs, seen)
+        SELECT gate, at, array_agg(n), true FROM (
+            SELECT seen.gate, each.at, each.n
+            FROM seen, unnest(seen.started, seen.starts) AS each (n, at)
+            EXCEPT
+            SELECT noted.gate, noted.at, each.n FROM noted, unnest(noted.jobs) AS each (n)
+            WHERE noted.counts
+        ) AS missing GROUP BY gate, at
+        RETURNING gate, cardinality(jobs) AS number
+    )
+    SELECT array_agg(held ORDER BY gate), array_agg(yet ORDER BY gate),
+        array_agg(count ORDER BY gate)
+    INTO holding, coming, started FROM (
+        SELECT gate, sum(held)::bigint AS held, sum(yet)::bigint AS yet, sum(count)::bigint AS count
+        FROM (
+            SELECT gate, CASE WHEN suspect THEN 0 ELSE held END AS held,
+                CASE WHEN suspect THEN 0 ELSE yet END AS yet,
+                CASE WHEN suspect THEN 0 ELSE count END AS count
+            FROM unnest(names, suspect, holding, coming, started)
+                AS given (gate, suspect, held, yet, count)
+            UNION ALL
+            SELECT gate, held, yet, 0 FROM seen
+            UNION ALL
+            SELECT gate, 0, 0, cardinality(jobs) FROM noted WHERE counts
+            UNION ALL
+            SELECT gate, 0, 0, number FROM missed
+        ) AS each GROUP BY gate
+    ) AS gates;
+END
+$$;
+
+-- When a rate lets the next one pass: core's `room`. Of the starts that count, `more` end sooner;
+-- those who are `coming` may start now.
+CREATE FUNCTION windlass_next_start(
+    gate text, coming bigint, more bigint, length bigint, now bigint
+) RETURNS bigint LANGUAGE plpgsql
 AS $$
 #variable_conflict use_column
 DECLARE
-    counted bigint[] := ARRAY(
-        SELECT ends.at FROM (
-            SELECT coalesce(pass.started_at, windlass_next_start.now) + windlass_next_start.length
-                AS at
-            FROM windlass_pass AS pass WHERE pass.gate = windlass_next_start.gate
-        ) AS ends
-        WHERE ends.at > windlass_next_start.now ORDER BY ends.at
-    );
+    one record;
 BEGIN
-    RETURN counted[cardinality(counted) - starts + 1];
+    FOR one IN
+        SELECT start.at, cardinality(start.jobs) AS number FROM windlass_start AS start
+        WHERE start.gate = windlass_next_start.gate AND start.seen
+        ORDER BY start.gate, start.at
+    LOOP
+        -- a start that lies ahead is from before the clock was set back
+        EXIT WHEN one.at > now AND more < coming;
+        IF one.at > now THEN
+            more := more - coming;
+            coming := 0;
+        END IF;
+        IF more < one.number THEN
+            RETURN one.at + length;
+        END IF;
+        more := more - one.number;
+    END LOOP;
+    RETURN now + length;
 END
 $$;
 
 -- The first of those who wait at each gate, so many, pass it: core's `decide.let_in` and `place`.
 -- Nobody is waited for: who is held by somebody's open transaction is passed by, and the sweep looks
--- again.
+-- again. First they are locked, and then they are read: whatever is seen then of them, and of what
+-- goes by their rows, is the last, and stays where it is.
 CREATE FUNCTION windlass_let_in(
-    names text[], most bigint[], limited boolean[], now bigint,
+    names text[], most bigint[], now bigint,
     OUT let_in uuid[], OUT later text[], OUT passed bigint[]
 ) LANGUAGE plpgsql
 AS $$
 #variable_conflict use_column
+DECLARE
+    first record;
 BEGIN
-    WITH picked AS MATERIALIZED (
-        SELECT first.*, given.gate AS passes, given.number, given.limited,
-            row_number() OVER () AS place
-        FROM unnest(names, most, limited) WITH ORDINALITY AS given (gate, most, limited, number),
-        LATERAL (
-            SELECT job.*, parked.ctid AS ctid_, parked.position
-            FROM windlass_parked AS parked, LATERAL (
-                SELECT n, id, queue, priority, limit_key, state, fence, gates,
-                    CASE WHEN first_started_at IS NULL THEN expires_at END AS expires_at
-                FROM windlass_job AS job WHERE job.n = parked.n AND job.gate = given.gate
-                LIMIT 1 FOR UPDATE SKIP LOCKED
-            ) AS job
-            WHERE parked.gate = given.gate AND given.most > 0
-                AND (parked.expires_at IS NULL OR parked.expires_at > windlass_let_in.now)
-            ORDER BY parked.gate, parked.priority DESC, parked.position, parked.id
-            LIMIT given.most
-        ) AS first
-    ),
-    passing AS (
-        INSERT INTO windlass_pass (gate, n, fence, at)
-        SELECT passes, n, fence + 1, windlass_let_in.now FROM picked WHERE limited
-    ),
-    left_gate AS (
-        DELETE FROM windlass_parked WHERE ctid = ANY (ARRAY(SELECT ctid_ FROM picked))
-    ),
-    moving AS MATERIALIZED (
-        SELECT moving.*, CASE WHEN next IS NULL THEN queue END AS line,
+    SELECT array_agg(first.n) AS jobs, array_agg(first.ctid_) AS places,
+        array_agg(given.number) AS gates
+    INTO first
+    FROM unnest(names, most) WITH ORDINALITY AS given (gate, most, number), LATERAL (
+        SELECT parked.n, parked.ctid AS ctid_ FROM windlass_parked AS parked, LATERAL (
+            SELECT FROM windlass_job AS job WHERE job.n = parked.n AND job.gate = given.gate
+            LIMIT 1 FOR UPDATE SKIP LOCKED
+        ) AS free
+        WHERE parked.gate = given.gate AND given.most > 0
+            AND (parked.expires_at IS NULL OR parked.expires_at > windlass_let_in.now)
+        ORDER BY parked.gate, parked.priority DESC, parked.position, parked.id
+        LIMIT given.most
+    ) AS first;
+    passed := ARRAY(
+        SELECT count(*) - 1 FROM (
+            SELECT number FROM unnest(first.gates) AS given (number)
+            UNION ALL
+            SELECT number FROM generate_subscripts(names, 1) AS number
+        ) AS each GROUP BY number ORDER BY number
+    );
+    IF first.jobs IS NULL THEN
+        let_in := '{}';
+        later := '{}';
+        RETURN;
+    END IF;
+
+    DELETE FROM windlass_parked WHERE ctid = ANY (first.places);
+    WITH moving AS MATERIALIZED (
+        SELECT given.place, given.number, job.*, CASE WHEN next IS NULL THEN queue END AS line,
             CASE WHEN next IS NULL THEN nextval('windlass_serial') ELSE position END AS arrival
-        FROM (
-            SELECT picked.*, gates[array_position(gates, passes) + 1] AS next FROM picked
-            ORDER BY place OFFSET 0
-        ) AS moving
+        FROM unnest(first.jobs, first.gates) WITH ORDINALITY AS given (n, number, place), LATERAL (
+            SELECT ctid AS ctid_, n, id, queue, priority, limit_key, state, fence, position,
+                greatest(windlass_let_in.now, updated_at) AS at,
+                CASE WHEN first_started_at IS NULL THEN expires_at END AS expires_at,
+                gates[array_position(gates, names[given.number]) + 1] AS next
+            FROM windlass_job AS job WHERE job.n = given.n LIMIT 1
+        ) AS job
     ),
     -- Where each line begins that somebody with a key comes into, or will.
     lines AS MATERIALIZED (
@@ -435,10 +574,11 @@ BEGIN
         FROM moving GROUP BY next, line, priority HAVING count(limit_key) > 0
     ),
     placed AS MATERIALIZED (
-        SELECT n, next, state, expires_at, number, arrival AS becomes FROM moving
-        WHERE limit_key IS NULL
+        SELECT ctid_, n, id, queue, priority, limit_key, state, at, expires_at, next,
+            arrival AS becomes
+        FROM moving WHERE limit_key IS NULL
         UNION ALL
-        SELECT n, next, state, expires_at, number,
+        SELECT ctid_, n, id, queue, priority, limit_key, state, at, expires_at, next,
             first_value(turn) OVER (PARTITION BY next, line, priority, limit_key ORDER BY place)
                 + 2 * (rank - 1)
         FROM (
@@ -474,50 +614,50 @@ BEGIN
             ) AS known
         ) AS turned
     ),
+    passing AS (
+        INSERT INTO windlass_pass (gate, fence, at, jobs)
+        SELECT names[number], fence + 1, windlass_let_in.now, array_agg(n) FROM moving
+        GROUP BY number, fence
+    ),
     job AS (
         UPDATE windlass_job AS job SET
             gate = placed.next, position = placed.becomes,
             state = CASE WHEN placed.next IS NULL THEN 'queued' ELSE job.state END,
-            queued_at = CASE WHEN placed.next IS NULL
-                THEN greatest(windlass_let_in.now, job.updated_at) ELSE job.queued_at END,
+            queued_at = CASE WHEN placed.next IS NULL THEN placed.at ELSE job.queued_at END,
             started_at = CASE WHEN placed.next IS NOT NULL THEN job.started_at END,
-            updated_at = CASE WHEN placed.next IS NULL
-                THEN greatest(windlass_let_in.now, job.updated_at) ELSE job.updated_at END,
+            updated_at = CASE WHEN placed.next IS NULL THEN placed.at ELSE job.updated_at END,
             seq = CASE WHEN placed.next IS NULL THEN job.seq + 1 ELSE job.seq END,
             queued_seq = CASE WHEN placed.next IS NULL THEN job.seq + 1 ELSE job.queued_seq END
-        FROM placed WHERE job.n = ANY (ARRAY[placed.n])
-        RETURNING job.id, job.n, job.queue, job.priority, job.position, job.limit_key,
-            job.queued_at, job.gate, placed.expires_at, placed.state AS before, placed.number
+        FROM placed WHERE job.ctid = placed.ctid_
     ),
     line AS (
         INSERT INTO windlass_line (queue, priority, position, id, queued_at, expires_at, limit_key)
-        SELECT queue, priority, position, id, queued_at, expires_at, limit_key
-        FROM job WHERE job.gate IS NULL
+        SELECT queue, priority, becomes, id, at, expires_at, limit_key
+        FROM placed WHERE next IS NULL
     ),
     parked AS (
         INSERT INTO windlass_parked (gate, priority, position, id, n, expires_at, limit_key)
-        SELECT gate, priority, position, id, n, expires_at, limit_key
-        FROM job WHERE job.gate IS NOT NULL
+        SELECT next, priority, becomes, id, n, expires_at, limit_key
+        FROM placed WHERE next IS NOT NULL
     ),
     left_aside AS (
-        DELETE FROM windlass_waiting AS waiting USING job
-        WHERE job.gate IS NULL AND waiting.queue = ANY (ARRAY[job.queue])
-            AND waiting.state = ANY (ARRAY[job.before]) AND waiting.n = ANY (ARRAY[job.n])
+        DELETE FROM windlass_waiting WHERE ctid = ANY (ARRAY(
+            SELECT waiting.ctid FROM placed, LATERAL (
+                SELECT ctid FROM windlass_waiting AS waiting
+                WHERE waiting.queue = placed.queue AND waiting.state = placed.state
+                    AND waiting.n = placed.n
+                LIMIT 1
+            ) AS waiting
+            WHERE placed.next IS NULL
+        ))
     ),
     aside AS (
         INSERT INTO windlass_waiting (queue, state, n, at)
-        SELECT queue, 'queued', n, expires_at FROM job
-        WHERE job.gate IS NULL AND expires_at IS NOT NULL
+        SELECT queue, 'queued', n, expires_at FROM placed
+        WHERE next IS NULL AND expires_at IS NOT NULL
     )
-    SELECT coalesce(array_agg(id) FILTER (WHERE job.gate IS NULL), '{}'),
-        coalesce(array_agg(DISTINCT job.gate) FILTER (WHERE job.gate IS NOT NULL), '{}'),
-        ARRAY(
-            SELECT count(*) - 1 FROM (
-                SELECT number FROM job
-                UNION ALL
-                SELECT number FROM generate_subscripts(names, 1) AS number
-            ) AS each GROUP BY number ORDER BY number
-        )
-    INTO let_in, later, passed FROM job;
+    SELECT coalesce(array_agg(id) FILTER (WHERE next IS NULL), '{}'),
+        coalesce(array_agg(DISTINCT next) FILTER (WHERE next IS NOT NULL), '{}')
+    INTO let_in, later FROM placed;
 END
 $$;

@@ -275,6 +275,8 @@ _FILTERS: list[Options] = [
     {"tags": frozenset({"x"})},
     {"tags": frozenset({"x", "y"})},
     {"error": "ValueError"},
+    {"text": "RROR"},
+    {"text": "x"},
     {"worker": "w1"},
     {"request_id": "r"},
     {"unique_key": "k"},

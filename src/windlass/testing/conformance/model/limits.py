@@ -22,7 +22,7 @@ class Limiting(Pair):
     def put_limit(self, name: str, limit: Limit) -> None:
         put = Put(kind=LIMIT, key=name, value=Setting(given=limit).encode())
         self.both(lambda store: store.put_records([put]))
-        self.watch.limits.set(name, limit, self.watch.rows)
+        self.watch.limits.set(name, limit)
 
     def moved(self, ids: Sequence[UUID], call: Call[list[Answer]]) -> list[Answer]:
         """Make a call that moves jobs; of those with gates, where they wait is not compared.

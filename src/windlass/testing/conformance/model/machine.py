@@ -438,6 +438,8 @@ class StoreModel(Limiting):
         if values.pop("retried", None):
             values["retry_of"] = self.some_id(pick)
         self.both(lambda store: reading.find(store, Query(limit=limit, **values)))
+        self.both(lambda store: reading.find(store, Query(limit=limit, bare=True, **values)))
+        self.both(lambda store: store.count(Query(limit=limit, **values)))
 
     @precondition(lambda self: self.ids)
     @rule(picks=_picks, owner=history.owners, behind=st.integers(0, 6), limit=st.integers(1, 4))
@@ -447,7 +449,10 @@ class StoreModel(Limiting):
         self.both(lambda store: store.checkpoints(ids))
         self.both(reading.stats)
         self.both(lambda store: store.edges(ids))
+        self.both(lambda store: store.edges(ids, limit))
+        self.both(lambda store: reading.failures(store, START, ALL))
         self.both(lambda store: store.flows([history.FLOW, ids[0]]))
+        self.both(lambda store: store.newest_flows(limit, owner=owner))
         whole = partial(reading.rollups, since=0, until=self.clock.now() + MINUTE)
         self.both(whole)
         self.both(partial(reading.rollups, since=START, until=self.clock.now() // MINUTE * MINUTE))

@@ -102,6 +102,8 @@ class Pair(RuleBasedStateMachine):
         assert reading.alike(rows) == reading.alike(expected)
         if self.in_line:
             assert reading.line(rows) == reading.line(expected)
+        named = sorted({gate for row in rows for gate in row.gates})
+        await self.both_of(lambda store: store.gates(named))
         changed = self.watch.see(rows)
         if self.watch.rows:  # and one that nobody touched
             self._turn += 1

@@ -11,6 +11,7 @@ from windlass.core.clock import Instant
 from windlass.core.dependency import Edges
 from windlass.core.enqueue import Enqueued
 from windlass.core.event import Attempt, Event
+from windlass.core.failure import FailedJob
 from windlass.core.gate import line_order
 from windlass.core.job import JobRow
 from windlass.core.query import Query
@@ -82,6 +83,12 @@ async def stats(store: Store) -> dict[str, QueueStats]:
 async def rollups(store: Store, since: Instant, until: Instant) -> list[Rollup]:
     found = await store.rollups(since, until)
     return sorted(found, key=lambda each: (each.minute, each.queue, each.task, each.outcome))
+
+
+async def failures(store: Store, since: Instant, limit: int) -> list[FailedJob]:
+    found = await store.failures(since, limit)
+    assert not found.capped
+    return [*found.jobs]
 
 
 async def events(

@@ -103,12 +103,9 @@ class WatchedLimits:
 
     def __init__(self) -> None:
         self._limits: dict[str, Limit] = {}
-        self._before: dict[str, frozenset[UUID]] = {}  # jobs that were there when it was set
         self._behind: dict[str, frozenset[UUID]] = {}  # jobs that were behind a gate, last time
 
-    def set(self, name: str, limit: Limit, rows: Iterable[UUID]) -> None:
-        if name not in self._limits:
-            self._before[name] = frozenset(rows)
+    def set(self, name: str, limit: Limit) -> None:
         self._limits[name] = limit
 
     def lift(self, name: str) -> None:
@@ -118,12 +115,12 @@ class WatchedLimits:
         behind: dict[str, set[UUID]] = defaultdict(set)
         for row in rows:
             for gate in _passed(row):
-                if row.id not in self._before.get(limit_name(gate), ()):
-                    behind[gate].add(row.id)
+                behind[gate].add(row.id)
         for gate, ids in behind.items():
             limit = self._limits.get(limit_name(gate))
             if limit is not None and limit.concurrency is not None:
-                as_before = ids <= self._behind.get(gate, frozenset())  # it was lowered since
+                # It may have been set or lowered since they passed: then nobody follows them.
+                as_before = ids <= self._behind.get(gate, frozenset())
                 assert len(ids) <= limit.concurrency or as_before, "more than the limit says"
         self._behind = {gate: frozenset(ids) for gate, ids in behind.items()}
 

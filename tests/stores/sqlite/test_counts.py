@@ -1,0 +1,25 @@
+"""What people ask for costs the same however many jobs there are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from windlass.core.query import Count, Query
+from windlass.stores.sqlite import SqliteStore, reads
+from windlass.testing.conformance.finding import enqueue_many
+
+
+async def test_a_count_looks_no_further_than_its_range(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reads, "STRETCH", 10)
+    monkeypatch.setattr(reads, "COUNT_RANGE", 30)
+    async with SqliteStore(tmp_path / "jobs.db") as store:
+        await enqueue_many(store, 15, task="old")
+        await enqueue_many(store, 14, task="new")
+        assert await store.count(Query(tasks=frozenset({"old"}))) == Count(15, capped=False)
+        await enqueue_many(store, 11, task="new")
+        assert await store.count(Query(tasks=frozenset({"old"}))) == Count(5, capped=True)
+        assert await store.count(Query(tasks=frozenset({"none"}))) == Count(0, capped=True)
