@@ -7,7 +7,8 @@ import inspect
 import multiprocessing
 import os
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections import UserList
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -227,6 +228,34 @@ async def test_options_are_for_the_next_jobs_and_leave_the_task_alone(app: Windl
     assert row.expires_at is not None
     plain = (await cut.aenqueue("two")).row
     assert (plain.queue, plain.priority, plain.owner) == ("films", 1, "")
+
+
+@pytest.mark.parametrize("tags", [["a", "b"], ("a", "b"), UserList(["a", "b"])])
+async def test_tags_are_any_sequence_of_texts(app: Windlass, tags: Sequence[str]) -> None:
+    @app.task()
+    async def work() -> None: ...
+
+    job = await work.options(tags=tags).aenqueue()
+    assert job.row.tags == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("tags", "said"),
+    [
+        ("urgent", "tags is 'urgent'; write tags=['urgent']"),
+        (b"urgent", """tags is b'urgent'; write several texts: tags=["a", "b"]"""),
+        ({"a"}, """tags is {'a'}; write several texts: tags=["a", "b"]"""),
+        (None, """tags is None; write several texts: tags=["a", "b"]"""),
+        (["a", 1], "tags has 1; each tag must be a text"),
+    ],
+)
+def test_other_tags_are_refused_with_what_to_write(app: Windlass, tags: object, said: str) -> None:
+    @app.task()
+    async def work() -> None: ...
+
+    with pytest.raises(InvalidArgumentError) as refused:
+        work.options(tags=tags)
+    assert str(refused.value) == said
 
 
 async def test_options_add_up(app: Windlass) -> None:

@@ -21,6 +21,7 @@ from windlass import (
     Windlass,
     WorkerConfig,
     chain,
+    fixed,
     group,
 )
 from windlass.core.errors import InvalidInput
@@ -300,6 +301,34 @@ async def test_a_task_fans_out_and_goes_on_with_the_results(app: Windlass) -> No
         worker.stop()
         await running
         await app.aclose()
+
+
+async def test_an_attempt_that_fails_after_its_parts_were_made_finds_them_again(
+    app: Windlass,
+) -> None:
+    ran: list[int] = []
+    attempts: list[int] = []
+
+    @app.task
+    async def part(n: int) -> int:
+        ran.append(n)
+        return n
+
+    @app.task(backoff=fixed(0))
+    async def whole(ctx: Context) -> int:
+        attempts.append(ctx.attempt)
+        total: int = sum(await ctx.amap(part, [1, 2]))
+        if ctx.attempt == 2:
+            raise ValueError("once")
+        more: int = sum(await ctx.amap(part, [3]))
+        return total + more
+
+    job = await whole.aenqueue()
+    async with working(app):
+        assert await job.aresult(PATIENCE) == 6
+    assert sorted(ran) == [1, 2, 3]
+    assert attempts == [1, 2, 3, 4]
+    assert job.row.retry_count == 1
 
 
 async def test_a_child_that_fails_is_told_to_the_task_that_waits(app: Windlass) -> None:

@@ -183,37 +183,29 @@ class Windlass(TaskHome, Serving):
     def prepare(self, spec: TaskSpec, args: Any, kwargs: Any, options: EnqueueOptions) -> NewJob:
         return Client(self._root, self.codec).prepare(spec, args, kwargs, options)
 
-    async def aenqueue_many(self, jobs: list[NewJob]) -> list[Job[Any]]:
-        """Enqueue jobs in one write. The first that is refused raises; the others are stored."""
-        return self._jobs(await self.aenqueue_each(jobs))
+    async def aenqueue_many(self, jobs: list[NewJob], *, together: bool = False) -> list[Job[Any]]:
+        """Enqueue jobs in one write. The first that is refused raises; the others are stored.
 
-    async def aenqueue_each(self, jobs: list[NewJob]) -> list[Enqueued]:
+        With `together`, none is stored then: what a flow is made of.
+        """
+        return self._jobs(await self.aenqueue_each(jobs, together=together))
+
+    async def aenqueue_each(self, jobs: list[NewJob], *, together: bool = False) -> list[Enqueued]:
         """The same, with an answer for each of them, in order."""
         jobs = self._middleware.enqueue_all(jobs)
         joined = self._joined.get()
         if joined is not None:  # a write beside it might have to wait for its end
-            return await joined.aenqueue(jobs)
+            return await joined.aenqueue(jobs, together=together)
         if self._limited.owing:
             await self._limited.tell(self.client().store)
-        return await self.client().enqueue(jobs)
+        return await self.client().enqueue(jobs, together=together)
 
-    def enqueue_many(self, jobs: list[NewJob]) -> list[Job[Any]]:
+    def enqueue_many(self, jobs: list[NewJob], *, together: bool = False) -> list[Job[Any]]:
         joined = self._joined.get()
         if joined is not None:
-            return self._jobs(joined.enqueue(self._middleware.enqueue_all(jobs)))
-        return self.sync.call(self.aenqueue_many(jobs))
-
-    async def aenqueue_together(self, jobs: list[NewJob]) -> list[Job[Any]]:
-        """The same, but all of them or, if this raises, none: what a flow is made of."""
-        jobs = self._middleware.enqueue_all(jobs)
-        joined = self._joined.get()
-        if joined is not None:
-            raise ConfigurationError(
-                "a flow cannot join a transaction; enqueue its jobs one by one, with depends_on"
-            )
-        if self._limited.owing:
-            await self._limited.tell(self.client().store)
-        return self._jobs(await self.client().enqueue(jobs, together=True))
+            jobs = self._middleware.enqueue_all(jobs)
+            return self._jobs(joined.enqueue(jobs, together=together))
+        return self.sync.call(self.aenqueue_many(jobs, together=together))
 
     def flow(self) -> Flow:
         """A graph of jobs to be filled, and enqueued in one write."""

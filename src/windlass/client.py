@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from graphlib import TopologicalSorter
 from typing import Any
 from uuid import UUID
 
-from windlass import lineage, queues, reasons
+from windlass import failures, lineage, queues, reasons
 from windlass.core import outcome
-from windlass.core.clock import from_datetime
+from windlass.core.clock import Instant, from_datetime
 from windlass.core.codec import Codec, JsonCodec, Purpose
 from windlass.core.dependency import FlowStats, OnParent
 from windlass.core.enqueue import Enqueued, EnqueueStatus
@@ -26,8 +26,9 @@ from windlass.core.state import ACTIVE, State
 from windlass.core.transition import CancelRequest, Signal, Status
 from windlass.core.why import Why, why
 from windlass.core.worker import WORKER, LiveWorker, Readiness, deafness, store_problem
+from windlass.failures import FailureGroups
 from windlass.queues import Queue
-from windlass.store import Store
+from windlass.store import Served, Store
 from windlass.task import TaskSpec
 
 BATCH = 1000  # jobs in one call
@@ -203,8 +204,11 @@ class Client:
 
     # -- flows
 
-    async def flow(self, flow_id: UUID) -> FlowStats:
-        [stats] = await self.store.flows([flow_id])
+    async def flow(
+        self, flow_id: UUID, *, owner: str | None = None, team: str | None = None
+    ) -> FlowStats:
+        """As a whole, or what is in it of an owner and a team."""
+        [stats] = await self.store.flows([flow_id], owner, team)
         if stats is None:
             raise NotFoundError(f"no flow {flow_id}")
         return stats
@@ -235,8 +239,17 @@ class Client:
             done += sum(answer.applied for answer in answers)
         return done
 
-    async def retry_flow(self, flow_id: UUID, *, resume: bool) -> list[JobRow]:
-        """Do again what failed or was canceled; what succeeded stands, and so do its results."""
+    async def retry_flow(
+        self,
+        flow_id: UUID,
+        *,
+        resume: bool,
+        told: Callable[[Enqueued], Enqueued] = lambda answer: answer,
+    ) -> list[JobRow]:
+        """Do again what failed or was canceled; what succeeded stands, and so do its results.
+
+        `told` says what whoever asks may know of each answer.
+        """
         await self.flow(flow_id)
         rows = [row async for row in self.flow_jobs(flow_id) if row.retried_as is None]
         busy = [row for row in rows if not row.final]
@@ -259,7 +272,7 @@ class Client:
             )
             for id_ in order.static_order()
         ]
-        return [accepted(answer) for answer in await self.enqueue(jobs, together=True)]
+        return [accepted(told(answer)) for answer in await self.enqueue(jobs, together=True)]
 
     async def wait(self, job_id: UUID) -> JobRow:
         """The job once it has ended."""
@@ -269,6 +282,8 @@ class Client:
 
     async def why(self, job_id: UUID) -> Why:
         """Why it is not running, or not any more: every reason that holds, the weightiest first."""
+        if isinstance(self.store, Served):
+            return await self.store.why(job_id)
         row = await self.get(job_id)
         workers = [] if row.final else await self.workers()
         return why(row, await reasons.seen(self.store, row, workers))
@@ -285,6 +300,12 @@ class Client:
     async def queues(self) -> list[Queue]:
         """What is in each queue, for how long, and how quickly it went in the last minutes."""
         return await queues.queues(self.store)
+
+    async def failures(
+        self, since: Instant, *, owner: str | None = None, team: str | None = None
+    ) -> FailureGroups:
+        """What failed since then, by task and error, the most frequent first."""
+        return await failures.failures(self.store, self.codec, since, owner=owner, team=team)
 
     def drain(self, *names: str) -> AsyncIterator[Drain]:
         """Look at these queues until nothing is left in them that waits or runs.

@@ -41,7 +41,10 @@ class FlowHome(Home, Protocol):
     def prepare(
         self, spec: TaskSpec, args: Any, kwargs: Any, options: EnqueueOptions
     ) -> NewJob: ...
-    async def aenqueue_together(self, jobs: list[NewJob]) -> list[Job[Any]]: ...
+    async def aenqueue_many(
+        self, jobs: list[NewJob], *, together: bool = False
+    ) -> list[Job[Any]]: ...
+    def enqueue_many(self, jobs: list[NewJob], *, together: bool = False) -> list[Job[Any]]: ...
 
 
 class Node(Generic[R]):
@@ -128,13 +131,17 @@ class Flow:
 
     async def aenqueue(self) -> FlowRun:
         """Store all of it in one write, or, if this raises, nothing."""
-        if not self._nodes:
-            raise InvalidArgumentError("the flow has no jobs; add some before it is enqueued")
-        await self._app.aenqueue_together([self._new_job(node) for node in self._ordered()])
+        await self._app.aenqueue_many(self._new_jobs(), together=True)
         return FlowRun(self._app, self.id)
 
     def enqueue(self) -> FlowRun:
-        return self._app.sync.call(self.aenqueue())
+        self._app.enqueue_many(self._new_jobs(), together=True)
+        return FlowRun(self._app, self.id)
+
+    def _new_jobs(self) -> list[NewJob]:
+        if not self._nodes:
+            raise InvalidArgumentError("the flow has no jobs; add some before it is enqueued")
+        return [self._new_job(node) for node in self._ordered()]
 
     def _new_job(self, node: Node[Any]) -> NewJob:
         call = node.call

@@ -230,22 +230,19 @@ class Told:
                     self.tell(event)
 
     def tell(self, event: Event) -> Event:
-        data = dict(event.data)
-        if event.type is EventType.JOB_COMPLETED:
-            data["output"] = self._read(event, Purpose.RESULT)
-        elif data.get("error") and event.type is not EventType.RESYNC:
-            said = self._facts(event, Purpose.ERROR)
-            data["errorMessage"] = said.get("message") or data["error"].get("code")
-            data["errors"] = [data["errorMessage"]]
-        elif event.type not in LIFECYCLE:
-            data |= self._facts(event, Purpose.EVENT)
-        if event.type is EventType.ARTIFACT:
-            self._artifacts.append(data)
-        elif event.type in _LINES:
-            self._say(str(data.get("message", "")))
-        elif event.final:
-            data |= {"artifacts": self._artifacts, "logs": list(self._lines)}
-        return replace(event, data=data)
+        told = plain(event, self._codec)
+        self.remember(told)
+        if not event.final:
+            return told
+        summed = {"artifacts": self._artifacts, "logs": list(self._lines)}
+        return replace(told, data={**told.data, **summed})
+
+    def remember(self, told: Event) -> None:
+        """What the last event will sum up, of one in plain words."""
+        if told.type is EventType.ARTIFACT:
+            self._artifacts.append(dict(told.data))
+        elif told.type in _LINES:
+            self._say(str(told.data.get("message", "")))
 
     def _say(self, line: str) -> None:
         """The newest always stays; there may be many who each remember some."""
@@ -253,13 +250,25 @@ class Told:
         while len(self._lines) > 1 and sum(map(len, self._lines)) > LAST_TEXT:
             self._lines.popleft()
 
-    def _facts(self, event: Event, purpose: Purpose) -> dict[str, Any]:
-        """Whoever may work may store any bytes; what is no set of facts adds none."""
-        said = self._read(event, purpose)
-        return said if isinstance(said, dict) else {}
 
-    def _read(self, event: Event, purpose: Purpose) -> Any:
-        return _decoded(self._codec, event.body, purpose)
+def plain(event: Event, codec: Codec) -> Event:
+    """An event in plain words; the last is still without its sum."""
+    data = dict(event.data)
+    if event.type is EventType.JOB_COMPLETED:
+        data["output"] = _decoded(codec, event.body, Purpose.RESULT)
+    elif data.get("error") and event.type is not EventType.RESYNC:
+        said = _facts(codec, event, Purpose.ERROR)
+        data["errorMessage"] = said.get("message") or data["error"].get("code")
+        data["errors"] = [data["errorMessage"]]
+    elif event.type not in LIFECYCLE:
+        data |= _facts(codec, event, Purpose.EVENT)
+    return replace(event, data=data)
+
+
+def _facts(codec: Codec, event: Event, purpose: Purpose) -> dict[str, Any]:
+    """Whoever may work may store any bytes; what is no set of facts adds none."""
+    said = _decoded(codec, event.body, purpose)
+    return said if isinstance(said, dict) else {}
 
 
 def _decoded(codec: Codec, body: bytes | None, purpose: Purpose) -> Any:

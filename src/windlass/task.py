@@ -122,7 +122,7 @@ class Signature:
             pass  # all that is wrong is told below; pydantic's errors are of this kind
         checked, problems = self._check(given, strict=None)
         if problems:
-            raise InvalidArgumentError(f"task {self._name!r}: {'; '.join(problems)}")
+            raise self._wrong(f"task {self._name!r}: {_told(problems)}", problems)
         stored: dict[str, Any] = {}
         for key, value in checked.items():
             try:
@@ -167,16 +167,28 @@ class Signature:
             and all(key in given or key in kwargs for key in self._needed)
         ):
             return {**given, **kwargs} if kwargs else given
-        unknown = ", ".join(repr(key) for key in kwargs if key not in self._known)
+        unknown = [key for key in kwargs if key not in self._known]
         if unknown:
-            takes = ", ".join(repr(key) for key in self._known) or "none"
-            raise InvalidArgumentError(
-                f"task {self._name!r} has no argument {unknown}; it takes {takes}"
+            names, takes = (", ".join(map(repr, these)) for these in (unknown, self._known))
+            raise self._wrong(
+                f"task {self._name!r} has no argument {names}; it takes {takes or 'none'}",
+                [
+                    (key, f"the task has no such argument; it takes {takes or 'none'}")
+                    for key in unknown
+                ],
             )
         try:  # slow, and good at saying what is wrong
             return self._bound.bind(*args, **kwargs).arguments
         except TypeError as error:
-            raise InvalidArgumentError(f"task {self._name!r}: {error}") from None
+            absent = [key for key in self._needed if key not in given and key not in kwargs]
+            problems = [(key, "it is needed") for key in absent]
+            raise self._wrong(f"task {self._name!r}: {error}", problems) from None
+
+    @staticmethod
+    def _wrong(text: str, problems: Sequence[tuple[str, str]]) -> InvalidArgumentError:
+        error = InvalidArgumentError(text)
+        error.problems = problems
+        return error
 
     def restore(self, stored: Any) -> dict[str, Any]:
         """The arguments for a call, from what was stored; what the task no longer has is left."""
@@ -192,16 +204,16 @@ class Signature:
                 pass  # told below, or left out there
         known = {key: value for key, value in stored.items() if key in self._known}
         checked, problems = self._check(known, strict=False)
-        problems += [f"argument {key!r}: missing" for key in self._needed if key not in known]
+        problems += [(key, "missing") for key in self._needed if key not in known]
         if problems:
-            raise InvalidInput(f"task {self._name!r}: {'; '.join(problems)}")
+            raise InvalidInput(f"task {self._name!r}: {_told(problems)}")
         return checked
 
     def _check(
         self, given: Mapping[str, Any], *, strict: bool | None
-    ) -> tuple[dict[str, Any], list[str]]:
+    ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
         checked: dict[str, Any] = {}
-        problems: list[str] = []
+        problems: list[tuple[str, str]] = []
         for key, value in given.items():
             try:
                 checked[key] = self._arguments[key].validator.validate_python(value, strict=strict)
@@ -225,11 +237,23 @@ class Signature:
         found, shared = TypeAdapter.json_schemas(adapters) if adapters else ({}, {})
         return {
             "type": "object",
-            "properties": {key: _without_title(one) for (key, _), one in found.items()},
+            "properties": {
+                key: _without_title(one) | self._default(key) for (key, _), one in found.items()
+            },
             "required": list(self._needed),
             "additionalProperties": False,
             **shared,
         }
+
+    def _default(self, key: str) -> dict[str, Any]:
+        """What the task takes if the argument is not given, where JSON can say it."""
+        default = self._bound.parameters[key].default
+        if default is inspect.Parameter.empty:
+            return {}
+        try:
+            return {"default": self._arguments[key].serializer.to_python(default, **_AS_JSON)}
+        except (PydanticSerializationError, ValueError):
+            return {}
 
     def result_schema(self) -> dict[str, Any]:
         return _without_title(self._result.json_schema(mode="serialization"))
@@ -281,13 +305,18 @@ def _without_title(schema: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in schema.items() if key != "title"}
 
 
-def _explain(key: str, error: pydantic.ValidationError) -> list[str]:
+def _explain(key: str, error: pydantic.ValidationError) -> list[tuple[str, str]]:
+    """Where in the argument, and what is wrong there."""
     parts = []
     for line in error.errors(include_url=False):
         where = ".".join([key, *(str(piece) for piece in line["loc"])])
         got = "" if line["type"] == "missing" else f", got {line['input']!r:.80}"
-        parts.append(f"argument {where!r}: {line['msg']}{got}")
+        parts.append((where, f"{line['msg']}{got}"))
     return parts
+
+
+def _told(problems: Sequence[tuple[str, str]]) -> str:
+    return "; ".join(f"argument {where!r}: {what}" for where, what in problems)
 
 
 @dataclass(slots=True)

@@ -21,7 +21,7 @@ from typing import (
 from windlass.client import NO_OPTIONS, EnqueueOptions
 from windlass.core.duration import Duration, seconds
 from windlass.core.errors import ConfigurationError
-from windlass.core.job import NewJob
+from windlass.core.job import NewJob, tags_of
 from windlass.core.schedule import Missed
 from windlass.job import Job
 from windlass.keying import as_text
@@ -76,6 +76,8 @@ class Task(Generic[P, R]):
         changes = dict(more)
         if "depends_on" in changes:
             changes["depends_on"] = ids_of(changes["depends_on"])
+        if "tags" in changes:
+            changes["tags"] = tags_of(changes["tags"])
         if "on_parent" in changes:
             changes["on_parent"] = on_parent_of(changes["on_parent"])
         if "limit_key" in changes:

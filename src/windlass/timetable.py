@@ -6,6 +6,8 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice, takewhile
+from uuid import UUID
 
 from windlass.core.clock import SECOND, Instant, to_datetime
 from windlass.core.duration import Duration, seconds
@@ -29,12 +31,14 @@ from windlass.core.schedule import (
     check_schedule,
     edited,
     extra_job,
+    job_of,
     reached,
     set_paused,
 )
 from windlass.cron import microseconds, ticks_of
 from windlass.store import Store
 
+SHOWN = 5  # ticks to come
 log = logging.getLogger("windlass")
 
 
@@ -44,6 +48,8 @@ class Planned:
 
     name: by which it is paused, deleted and run
     task: the task of its jobs
+    queue: the queue of its jobs
+    payload: their arguments, as the app's codec wrote them
     cron: minute, hour, day of month, month, day of week; None if it has an interval
     every: seconds from one tick to the next; None if it has a cron text
     tz: the time zone of the cron text
@@ -51,11 +57,15 @@ class Planned:
     paused: whether it makes no jobs for now
     declared: whether code declares it: a worker that starts would bring it back
     last_tick: the last instant that became a job
+    last_job_id: the job that it made then, which may be deleted by now
     next_tick: the next one to come; None while it is paused
+    next_ticks: the next five
     """
 
     name: str
     task: str
+    queue: str
+    payload: bytes
     cron: str | None
     every: float | None
     tz: str
@@ -63,7 +73,9 @@ class Planned:
     paused: bool
     declared: bool
     last_tick: datetime | None
+    last_job_id: UUID | None
     next_tick: datetime | None
+    next_ticks: tuple[datetime, ...]
 
 
 def plan(
@@ -210,20 +222,23 @@ def _put(schedule: Schedule, expected: int) -> Put:
     return Put(kind=SCHEDULE, key=schedule.name, value=schedule.encode(), expected=expected)
 
 
-def _next(one: Schedule, mark: Mark | None, now: Instant) -> Instant:
+def _next(one: Schedule, mark: Mark | None, now: Instant) -> tuple[Instant, ...]:
     if one.paused:
-        return NEVER
+        return ()
     try:
-        return next(ticks_of(one)(max(now, reached(one, mark))), NEVER)
+        ticks = islice(ticks_of(one)(max(now, reached(one, mark))), SHOWN)
+        return tuple(takewhile(lambda tick: tick < NEVER, ticks))
     except WindlassError:
-        return NEVER  # its time zone is not known here; a worker that knows it ticks
+        return ()  # its time zone is not known here; a worker that knows it ticks
 
 
 def _planned(one: Schedule, mark: Mark | None, now: Instant) -> Planned:
-    upcoming = _next(one, mark, now)
+    upcoming = tuple(map(to_datetime, _next(one, mark, now)))
     return Planned(
         name=one.name,
         task=one.job.task,
+        queue=one.job.queue,
+        payload=one.job.payload,
         cron=one.cron,
         every=None if one.every is None else one.every / SECOND,
         tz=one.tz,
@@ -231,5 +246,7 @@ def _planned(one: Schedule, mark: Mark | None, now: Instant) -> Planned:
         paused=one.paused,
         declared=one.declared is not None,
         last_tick=None if mark is None else to_datetime(mark.tick),
-        next_tick=None if upcoming == NEVER else to_datetime(upcoming),
+        last_job_id=None if mark is None else job_of(one, mark.tick).id,
+        next_tick=upcoming[0] if upcoming else None,
+        next_ticks=upcoming,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,15 @@ def test_a_storm_of_another_store_is_refused(
     with pytest.raises(SystemExit):
         main(["--store", "elsewhere", "--faults", "kill,powercut"])
     assert "powercut is a storm of sqlite; with --store elsewhere" in capsys.readouterr().err
+
+
+def test_more_connections_than_files_may_be_open_are_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 4096))
+    with pytest.raises(SystemExit):
+        main(["--store", "postgresql", "--faults", "streams", "--connections", "5000"])
+    assert "need 5200 open files in one process, and 4096 are allowed" in capsys.readouterr().err
 
 
 def test_a_run_is_not_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,7 +18,7 @@ from benchmarks.chaos.streams import scene
 from benchmarks.chaos.streams.transcripts import CHECKS
 from tests.crash.test_postgres import server_for
 
-READERS = 500
+READERS = 2000
 JOB = "01a1e548-a667-7447-b3c5-5dc8c7faca02"
 
 
@@ -26,7 +26,7 @@ def test_every_reader_is_told_the_whole_log_once_whatever_breaks(tmp_path: Path)
     seed = int(os.environ.get("WINDLASS_SEED") or SystemRandom().getrandbits(32))
     print(f"seed {seed}, in {tmp_path}")  # noqa: T201 - shown if it fails
     plan = Plan(
-        jobs=25, connections=READERS, seconds=150, seed=seed, workers=2, slots=10,
+        jobs=100, connections=READERS, seconds=150, seed=seed, workers=2, slots=50,
         store="postgresql", server=server_for("streams"),
     )  # fmt: skip
     verdict = run(STORMS["streams"], plan, tmp_path / "streams")

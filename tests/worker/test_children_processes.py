@@ -128,6 +128,7 @@ async def test_what_a_task_raises_is_judged_where_its_class_is_known(  # noqa: P
     assert raised.message == message
     assert raised.delay == (300 if how == "after" else None)
     assert "raise errors[how]" in raised.traceback
+    assert raised.traceback.splitlines()[1].startswith(f'  File "{sample.__file__}"')
 
 
 async def test_snooze_and_cancel_are_raised_as_themselves(

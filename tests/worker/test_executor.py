@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 import threading
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, NoReturn
@@ -42,6 +44,7 @@ from windlass.core.retry import custom
 from windlass.core.state import State, Trigger
 from windlass.testing.clock import VirtualClock
 from windlass.testing.factories import claim_one, settle_one, sweep_all
+from windlass.worker.raised import OURS
 from windlass.worker.unknown import UNKNOWN_TASK_DELAY
 
 
@@ -211,6 +214,41 @@ async def test_an_error_keeps_its_message_and_the_end_of_its_traceback(app: Wind
         await job.aresult()
     assert caught.value.remote_traceback == found["traceback"]
     assert caught.value.state == "failed"
+
+
+@pytest.mark.parametrize("sort", ["async", "thread"])
+async def test_a_traceback_begins_in_the_users_code_and_so_does_its_cause(
+    app: Windlass, sort: str
+) -> None:
+    def broken(n: int) -> None:
+        try:
+            json.loads("{")
+        except ValueError as error:
+            raise RuntimeError("the top") from error
+
+    async def abroken(n: int) -> None:
+        broken(n)
+
+    task = app.task(max_retries=0)(abroken if sort == "async" else broken)
+    found = said(app, await run_one(app, await task.aenqueue(1)))["traceback"]
+    cause, top = found.split("The above exception was the direct cause")
+    for one in (cause, top):
+        files = re.findall(r'File "([^"]+)", line', one)
+        assert files[0] == __file__, one
+        assert not any(file.startswith(OURS) for file in files)
+    assert "in loads" in cause  # what the user called stays
+    assert "in broken" in top
+
+
+async def test_a_traceback_without_the_users_code_is_kept_whole(app: Windlass) -> None:
+    @app.task(max_retries=0)
+    async def odd() -> object:
+        return object()  # which no codec takes
+
+    found = said(app, await run_one(app, await odd.aenqueue()))["traceback"]
+    files = re.findall(r'File "([^"]+)", line', found)
+    assert files
+    assert files[0].startswith(OURS)
 
 
 @pytest.mark.parametrize(

@@ -111,13 +111,13 @@ class Reads(Spy):
     """Counts reads of jobs, and tells when there were three."""
 
     def __init__(self, store: Store) -> None:
-        self.count = 0
+        self.gets = 0
         self.enough = asyncio.Event()
         super().__init__(store, self._note)
 
     def _note(self, verb: str) -> None:
-        self.count += verb == "get"
-        if self.count == 3:
+        self.gets += verb == "get"
+        if self.gets == 3:
             self.enough.set()
 
 
@@ -134,7 +134,7 @@ async def test_all_running_jobs_together_cost_one_read_at_a_time(app: Windlass) 
     async with working(app, reads, follow=0.1):
         for job in jobs:
             await job.await_end(PATIENCE)
-        assert 3 <= reads.count <= (clock() - began) / 0.1
+        assert 3 <= reads.gets <= (clock() - began) / 0.1
 
 
 async def test_attempts_that_are_over_before_the_next_look_cost_no_read(app: Windlass) -> None:
@@ -155,7 +155,7 @@ async def test_attempts_that_are_over_before_the_next_look_cost_no_read(app: Win
     following = asyncio.create_task(follower.run())
     await asyncio.wait_for(enough.wait(), PATIENCE)
     following.cancel()
-    assert reads.count == 0
+    assert reads.gets == 0
 
 
 async def test_a_store_that_is_away_does_not_end_the_following(app: Windlass) -> None:

@@ -37,11 +37,11 @@ def dev(
     ] = None,
     supervised: Annotated[str | None, typer.Option(hidden=True)] = None,
 ) -> None:
-    """Run a worker and the HTTP API for development, and show jobs as they run. Ctrl-C stops it.
+    """Run a worker, the dashboard and the HTTP API for development. Ctrl-C stops it.
 
-    It takes every queue that the app's tasks use. Without an app it runs a
-    demo with one job. The API lets in whoever is on this machine, until the
-    first windlass keys create.
+    It takes every queue that the app's tasks use, and shows jobs as they
+    run. Without an app it runs a demo with one job. The server lets in
+    whoever is on this machine, until the first windlass keys create.
     """
     given = settings({"app": app, "port": port})
     if reload and supervised is None:
@@ -94,5 +94,5 @@ async def _serve(
 
 def _where(place: str | None) -> str:
     if place is None:
-        return "no HTTP API here: it needs pip install 'windlass[server]'"
-    return f"HTTP API at {place}/api/jobs"
+        return "no dashboard here: it needs pip install 'windlass[server]'"
+    return f"dashboard at {place}, HTTP API at {place}/api/jobs"

@@ -13,7 +13,8 @@ from windlass.core.clock import SystemClock
 from windlass.core.duration import seconds
 from windlass.server.audit import Audit
 from windlass.server.keys import Key, Keys, Role
-from windlass.server.signing import Signing
+from windlass.server.signing import NAME, Signing
+from windlass.store import Served
 
 commands = typer.Typer(
     no_args_is_help=True, help="Make, list and revoke the API keys of the server."
@@ -107,7 +108,7 @@ def revoke(key: KeyId, url: Url = None, app: AppPath = None, as_json: AsJson = F
 
 
 @commands.command()
-def rotate(url: Url = None, app: AppPath = None) -> None:
+def rotate(url: Url = None, app: AppPath = None, as_json: AsJson = False) -> None:
     """Sign task tokens with a new key. Tokens of the key before it stay good; older ones end.
 
     Servers do it by themselves once a month. Done twice, it ends all task
@@ -116,11 +117,17 @@ def rotate(url: Url = None, app: AppPath = None) -> None:
 
     async def work() -> None:
         async with opened(url, app) as client:
-            await Audit(client.store).note(None, BY, "rotate signing key", "task-token")
-            await Signing(lambda: client.store).rotate()
+            if isinstance(client.store, Served):
+                await client.store.rotate()  # which the server notes down
+            else:
+                await Audit(client.store).note(None, BY, "rotate signing key", NAME)
+                await Signing(lambda: client.store).rotate()
 
     run(work())
-    terminal.say("task tokens are signed with a new key; servers follow within 30 s")
+    if as_json:
+        terminal.print_json({"rotated": NAME})
+    else:
+        terminal.say("task tokens are signed with a new key; servers follow within 30 s")
 
 
 def _state(key: Key) -> str:

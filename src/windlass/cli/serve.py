@@ -48,11 +48,12 @@ def serve(
     ] = False,
     url: Url = None,
 ) -> None:
-    """Serve the HTTP API. SIGTERM or Ctrl-C stops it: streams end in order, requests finish.
+    """Serve the HTTP API and the dashboard. SIGTERM or Ctrl-C stops it.
 
     Without an app it serves the jobs at --url, and can enqueue none. Until
     the first `windlass keys create`, it lets in whoever is on this machine;
-    a public address it takes only with keys.
+    a public address it takes only with keys. When it stops, streams end
+    in order, and requests finish.
     """
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     found = settings({"app": app, "url": url, "host": host, "port": port})
@@ -84,9 +85,13 @@ async def _serve(
         await app.client().store.ping()
         door = await _door(app, host, without_keys=without_keys)
         api = app.asgi(ServerConfig(door=door, hosts=hosts))
-        from windlass.server.running import Server  # noqa: PLC0415 - an optional package
+        from windlass.server.running import Server, settle_in  # noqa: PLC0415 - optional package
 
-        server = Server(api, host, port, started=lambda where: _introduce(app, where, door))
+        def started(where: str) -> None:
+            settle_in()
+            _introduce(app, where, door)
+
+        server = Server(api, host, port, started=started)
         # Workers elsewhere may be all there are, and none of them moves time along.
         sweeper = Sweeper(app.client().store, config.sweep, config.retention)
         async with beside(sweeper.run()):

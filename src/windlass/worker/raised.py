@@ -6,8 +6,11 @@ they may not be. So the child judges (`Raised.of`), and the worker raises a `Rem
 
 from __future__ import annotations
 
+import os
+import sysconfig
 import traceback
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -20,6 +23,8 @@ from windlass.worker.speech import storable
 from windlass.worker.waiting import Suspend, suspension_in
 
 MAX_MESSAGE = 4 * KIB
+OURS = str(Path(__file__).parents[1]) + os.sep
+PYTHONS = sysconfig.get_path("stdlib") + os.sep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,9 +84,29 @@ def message_of(error: BaseException) -> str:
 
 
 def trace(error: BaseException) -> str:
-    """The end of the traceback, where the news is."""
-    data = "".join(traceback.format_exception(error)).encode("utf-8", "replace")
+    """The traceback from the task's own code on; the end of it, where the news is."""
+    told = traceback.TracebackException.from_exception(error, compact=True)
+    every = [told]
+    for one in every:  # which grows meanwhile
+        del one.stack[: _way_in(one.stack)]
+        more = (one.__cause__, one.__context__, *(one.exceptions or ()))
+        every += [other for other in more if other is not None]
+    data = "".join(told.format()).encode("utf-8", "replace")
     return data[-MAX_TRACEBACK:].decode("utf-8", "ignore")
+
+
+def _way_in(stack: traceback.StackSummary) -> int:
+    """How many frames lead from the worker to the user's code; 0 if none of that is in it."""
+    if not stack or not stack[0].filename.startswith(OURS):
+        return 0
+    return next((n for n, frame in enumerate(stack) if _theirs(frame.filename)), 0)
+
+
+def _theirs(file: str) -> bool:
+    """Neither ours nor Python's own, through which we call; what is installed may be theirs."""
+    if file.startswith((OURS, "<frozen ")):
+        return False
+    return not file.startswith(PYTHONS) or "-packages" in file
 
 
 def ending_of(error: BaseException) -> dict[str, Any] | None:

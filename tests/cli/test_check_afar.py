@@ -1,0 +1,118 @@
+"""`windlass check` at a server that is away, dies under it, or is hidden by something else."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from threading import Thread
+from typing import Any
+
+import pytest
+from tests.server.conftest import Served, serving
+
+from windlass.server.config import Door, ServerConfig
+from windlass.server.keys import Role
+
+_RESET = struct.pack("ii", 1, 0)
+UNAVAILABLE = 3
+
+
+def answer(status: str, kind: str, body: str, *headers: str) -> bytes:
+    lines = [f"HTTP/1.1 {status}", f"Content-Type: {kind}", f"Content-Length: {len(body)}"]
+    return "\r\n".join([*lines, *headers, "", body]).encode()
+
+
+def problem(status: str, code: str, detail: str, advice: str, *headers: str) -> bytes:
+    body = json.dumps({"code": code, "detail": detail, "advice": advice})
+    return answer(status, "application/problem+json", body, *headers)
+
+
+@contextmanager
+def answering(data: bytes, *, reset: bool = False) -> Iterator[str]:
+    """Something that says this to whoever asks, and ends the connection."""
+
+    def serve() -> None:
+        with suppress(OSError):
+            while True:
+                one, _ = listener.accept()
+                one.recv(65536)
+                if reset:
+                    one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+                one.sendall(data)
+                one.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        Thread(target=serve, daemon=True).start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+HALF = answer("200 OK", "application/json", "x" * 99)[:-50]
+PAGE = "text/html", "<html>"
+BUSY = problem(
+    "429 Too Many Requests", "too_often", "the key x asks too often", "wait", "Retry-After: 60"
+)
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (b"", "was lost before its answer had come"),
+        (HALF, "was lost before its answer had come"),
+        (HALF[:20], "was lost before its answer had come"),
+        (BUSY, "the key x asks too often (HTTP 429); wait"),
+        (answer("429 Too Many Requests", *PAGE, "Retry-After: 60"), "it is asked too often"),
+        (answer("502 Bad Gateway", *PAGE), "a proxy before it says HTTP 502"),
+        (answer("504 Gateway Timeout", *PAGE), "a proxy before it says HTTP 504"),
+        (answer("200 OK", *PAGE), "HTTP 200, text/html: that is no Windlass server"),
+        (
+            problem("503 Service Unavailable", "stopping", "no time left", "ask again"),
+            "no time left (HTTP 503); ask again",
+        ),
+    ],
+)
+def test_what_answers_instead_is_told_with_what_to_do(ask: Any, data: bytes, told: str) -> None:
+    with answering(data) as url:
+        found = ask("check", "--url", url)
+    assert found.code == UNAVAILABLE
+    [line] = [line for line in found.out.splitlines() if "✗" in line]
+    assert told in line
+    assert url in line
+
+
+def test_a_server_that_dies_under_it_is_told_as_lost_not_as_unreachable(ask: Any) -> None:
+    with answering(b"", reset=True) as url:
+        found = ask("check", "--json", "--url", url)
+    assert found.code == UNAVAILABLE
+    [wrong] = [one["found"] for one in found.json["findings"] if one["verdict"] == "wrong"]
+    assert "was lost before its answer had come" in wrong
+    assert "cannot be reached" not in wrong
+
+
+def test_a_server_that_is_away_is_told_as_such(ask: Any) -> None:
+    found = ask("check", "--url", "http://127.0.0.1:1")
+    assert found.code == UNAVAILABLE
+    assert "cannot be reached: " in found.out
+    assert "is it up, and are host and port right?" in found.out
+
+
+@pytest.fixture
+def slow(tmp_path: Any) -> Iterator[Served]:
+    """Two requests at once, and then one in a minute."""
+    config = ServerConfig(door=Door.KEYS, rate=1 / 60, burst=2)
+    with serving(tmp_path, config) as one:
+        yield one
+
+
+def test_a_key_that_asks_too_often_is_told_so_by_a_real_server(
+    ask: Any, slow: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WINDLASS_KEY", slow.key(Role.VIEWER))
+    first, second = (ask("check", "--url", slow.url) for _ in range(2))
+    assert first.code == 0, first.out
+    assert second.code == UNAVAILABLE
+    assert "too often" in second.out
+    assert "Retry-After" in second.out
