@@ -33,7 +33,7 @@ SETTINGS: dict[str, dict[str, Limit]] = {
     "without limits": {},
     "with a key, and no limit": {},
     "a concurrency for the queue": {"queue:default": Limit(concurrency=2_000)},
-    "a rate for the task": {"task:noop": Limit(starts=5_000, period=0.2)},
+    "a rate for the task": {"task:noop": Limit(starts=5_000, period=0.1)},
     "a concurrency for each key": {"key:noop": Limit(concurrency=50)},
 }
 KEYED = {"with a key, and no limit", "a concurrency for each key"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import signal
 import sys
 import tempfile
@@ -21,6 +22,7 @@ from benchmarks.chaos.report import Verdict, markdown
 from benchmarks.chaos.storms import ASKED, HOUR, STORMS, Plan, run
 
 MOST_WORKERS = 64
+SPARE_FILES = 200
 CONNECTIONS, READERS = 2000, 20  # of the storm streams: in all, and of each job
 URL = "WINDLASS_TEST_POSTGRES_URL"
 
@@ -125,10 +127,23 @@ def _plans(parser: ArgumentParser, given: Namespace) -> dict[str, Plan]:
         parser.error(f"--json {given.json}: there is no directory {given.json.absolute().parent}")
     if given.connections and not any(ASKED[name].connections for name in given.faults):
         parser.error("--connections is how many read streams: add the storm streams, or leave it")
+    _check_files(parser, given)
     common = {"seed": given.seed, "store": given.store, "server": given.url}
     if given.workers is not None:
         common["workers"] = given.workers
     return {name: replace(_size(name, given), **common) for name in given.faults}
+
+
+def _check_files(parser: ArgumentParser, given: Namespace) -> None:
+    """Each reader has a socket, in one process; the limit is raised, as far as it may be."""
+    readers = [_size(name, given).connections for name in given.faults]
+    needed = max(readers, default=0) + SPARE_FILES
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if any(readers) and hard != resource.RLIM_INFINITY and hard < needed:
+        parser.error(
+            f"{max(readers)} connections need {needed} open files in one process, and {hard} are "
+            f"allowed here: ulimit -Hn {needed} as root, or fewer --connections"
+        )
 
 
 def _server(parser: ArgumentParser, given: Namespace) -> str | None:

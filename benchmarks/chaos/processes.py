@@ -78,11 +78,16 @@ def _settle_in(orders: Orders, role: str, seed: int) -> None:
 
 
 def _keep_bytecode() -> None:
-    """Where Python is told to keep none, every child would compile all that it imports anew."""
     if sys.dont_write_bytecode:
+        os.environ |= keeping_bytecode()
         sys.dont_write_bytecode, sys.pycache_prefix = False, BYTECODE
-        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-        os.environ["PYTHONPYCACHEPREFIX"] = BYTECODE
+
+
+def keeping_bytecode() -> dict[str, str]:
+    """Where Python is told to keep none, every child would compile all that it imports anew."""
+    if not sys.dont_write_bytecode:
+        return {}
+    return {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": BYTECODE}
 
 
 def _die_with_driver() -> None:

@@ -172,7 +172,7 @@ STORMS = {
         ),
         Storm(
             name="streams",
-            mix=Mix(tasks={"speaks": 1}, seconds=(0.5, 2.0), cancels=0.1),
+            mix=Mix(tasks={"speaks": 1}, seconds=(1.0, 4.0), cancels=0.1),  # each word to twenty
             strike=scene.break_streams,
             every=0.5,
             sweepers=1,

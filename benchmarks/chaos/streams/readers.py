@@ -6,16 +6,17 @@ Reader n follows the n-th job (there may be many readers of one), as a browser w
 connection ends before the job does, it comes back, to any server, with the last id that it has;
 when it has the last event, it asks once more, and must be told that there is nothing. A line per
 connection goes to `PLACE/streams/transcript.jsonl`: what was asked, the status, the body as it
-came, and whether it came to its end. `PLACE/streams/open` says how many streams are open now.
-SIGUSR1 makes a fifth of the readers hang up, whatever they are doing. It ends when every reader has
-seen its job's end.
+came, and whether it came to its end. Who finds a door closed goes to the next: thousands who knock
+there again and again would take the time in which the server behind it is to begin.
+`PLACE/streams/open` says how many streams are open now, how many there were at most, and how many
+readers have seen their job's end. SIGUSR1 makes a fifth of the readers hang up, whatever they are
+doing. It ends when all have seen that.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import resource
 import signal
 import sys
 import time
@@ -24,6 +25,8 @@ from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import TextIO
+
+import uvloop
 
 from benchmarks.chaos.ledger import read
 from benchmarks.serving.sockets import SSE, Answers, address, request
@@ -38,9 +41,10 @@ _ENDS = ("job-completed", "job-failed", "job-cancelled")
 
 
 class Connection(Answers):
-    """One request for a stream, and all that it is answered."""
+    """One request for a stream, and all that it is answered. It is in `streams` while it is one."""
 
-    def __init__(self) -> None:
+    def __init__(self, streams: set[Connection]) -> None:
+        self._streams = streams
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.status: int | None = None
         self.body = bytearray()
@@ -48,6 +52,8 @@ class Connection(Answers):
 
     def head(self, status: int, headers: Mapping[str, str]) -> None:  # noqa: ARG002
         self.status = status
+        if status == STREAM:
+            self._streams.add(self)
 
     def piece(self, data: bytes) -> None:
         self.body += data
@@ -57,6 +63,7 @@ class Connection(Answers):
         self.transport.close()
 
     def lost(self) -> None:
+        self._streams.discard(self)
         if not self.over.done():
             self.over.set_result(None)
 
@@ -71,8 +78,10 @@ class Readers:
         self._wanted: int = plan["jobs"]
         self._count: int = plan["connections"]
         self._gate = asyncio.Semaphore(AT_ONCE)
-        self._open: set[Connection] = set()
+        self._made: set[Connection] = set()
+        self._streams: set[Connection] = set()
         self._most = 0  # streams that were open at once
+        self._done = 0  # readers who have seen their job's end
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -87,15 +96,18 @@ class Readers:
                 await asyncio.sleep(LOOK)
             await asyncio.gather(*readers)
         counting.cancel()
-        (self._place / "streams" / "most.json").write_text(json.dumps(self._most))
 
     async def _count_open(self) -> None:
         draft = self._place / "streams" / "open.new"
+        told: dict[str, int] = {}
         while True:
-            count = sum(one.status == STREAM for one in self._open)
+            count = len(self._streams)
             self._most = max(self._most, count)
-            draft.write_text(str(count))
-            draft.replace(self._place / "streams" / "open")
+            facts = {"now": count, "most": self._most, "done": self._done}
+            if facts != told:
+                draft.write_text(json.dumps(facts))
+                draft.replace(self._place / "streams" / "open")
+                told = facts
             await asyncio.sleep(COUNT)
 
     def _look(self) -> None:
@@ -109,40 +121,47 @@ class Readers:
         return self._count if len(self._jobs) >= self._wanted else len(self._jobs)
 
     def _hang_up(self) -> None:
-        for connection in list(self._open):
+        for connection in list(self._made):
             if self._random.random() < HANG_UP:
                 connection.transport.abort()
 
     async def _follow(self, number: int, file: TextIO) -> None:
         job, after, ended = self._jobs[number % self._wanted], None, False
+        server = self._any_server()
         while True:
-            server = self._random.randrange(len(self._servers))
             made = await self._ask(server, job, after)
-            if made is not None:
+            if made is None:
+                server = (server + 1) % len(self._servers)
+            else:
                 told = messages(bytes(made.body))
                 facts = {"reader": number, "job": job, "server": server, "after": after}
                 body = made.body.decode("utf-8", "surrogateescape")
                 facts |= {"status": made.status, "whole": made.whole, "body": body}
                 file.write(json.dumps(facts | {"at": time.time_ns() // 1000}) + "\n")
                 if made.status == NOTHING_MORE and ended:
+                    self._done += 1
                     return
                 for event_id, kind, _ in told:
                     after, ended = event_id, kind in _ENDS
+                server = self._any_server()
             if not ended:
                 await asyncio.sleep(self._random.uniform(*BACK))
+
+    def _any_server(self) -> int:
+        return self._random.randrange(len(self._servers))
 
     async def _ask(self, server: int, job: str, after: str | None) -> Connection | None:
         """What came of it; None if there is no server now."""
         headers = SSE | ({} if after is None else {"Last-Event-ID": after})
-        made = Connection()
+        made = Connection(self._streams)
         with suppress(OSError):
             async with self._gate:
                 host, port = self._servers[server]
                 await asyncio.get_running_loop().create_connection(lambda: made, host, port)
             made.transport.write(request("GET", f"/api/jobs/{job}/events", headers))
-            self._open.add(made)
+            self._made.add(made)
             await made.over
-            self._open.discard(made)
+            self._made.discard(made)
             return made
         return None
 
@@ -160,9 +179,8 @@ def messages(body: bytes) -> list[tuple[str, str, str]]:
 
 
 def main() -> None:
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    asyncio.run(Readers(Path(sys.argv[1]), sys.argv[2:]).run())
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(Readers(Path(sys.argv[1]), sys.argv[2:]).run())
 
 
 if __name__ == "__main__":

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import resource
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from signal import SIGKILL, SIGTERM, SIGUSR1
@@ -16,15 +18,18 @@ from threading import Event, Thread
 from benchmarks.chaos.bases import BASES
 from benchmarks.chaos.fleet import Fleet
 from benchmarks.chaos.ledger import CALM
+from benchmarks.chaos.processes import keeping_bytecode
+from benchmarks.chaos.streams.transcripts import counted
 
 SERVERS = 2
-PATIENCE = 120.0  # seconds for the last reader to be told of its job's end, after all have ended
+PATIENCE = 120.0  # seconds for one more reader to be told of its job's end, after all have ended
 LOOK = 0.05
 KILLED = "SIGKILL of a web server"
 STOPPED = "SIGTERM of a web server"
 HUNG_UP = "a fifth of the readers hung up"
 READERS = "readers.pid"
 MOST = 0.5  # of all readers
+OTHERS = 500  # files that a process has open beside the streams
 ROOT = Path(__file__).parents[3]
 
 
@@ -51,7 +56,11 @@ class Scene:
     def _start(self, name: str, module: str, *words: str) -> subprocess.Popen[bytes]:
         with (self._place / "log" / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", module, *words], cwd=ROOT, stdout=log, stderr=log
+                [sys.executable, "-m", module, *words],
+                cwd=ROOT,
+                env=os.environ | keeping_bytecode(),
+                stdout=log,
+                stderr=log,
             )
         draft = self._place / "streams" / "draft"
         draft.write_text(str(process.pid))
@@ -66,11 +75,12 @@ class Scene:
 
     def end(self) -> list[str]:
         wrong = []
-        try:
-            if self._readers.wait(PATIENCE) != 0:
-                wrong.append(f"the readers ended with {self._readers.returncode}; see log")
-        except subprocess.TimeoutExpired:
-            wrong.append(f"readers were not told of the end of their jobs within {PATIENCE:g} s")
+        code = self._wait_for_readers()
+        if code is None:
+            done = counted(self._place)["done"]
+            wrong.append(f"{done:,} readers saw the end of their jobs, no other in {PATIENCE:g} s")
+        elif code != 0:
+            wrong.append(f"the readers ended with {code}; see log")
         self._ending.set()
         self._keeper.join()
         for server in self._servers:
@@ -78,6 +88,18 @@ class Scene:
             if server.wait(PATIENCE) not in {0, -SIGTERM}:  # told before it could hear
                 wrong.append(f"a web server that was asked to stop ended with {server.returncode}")
         return wrong
+
+    def _wait_for_readers(self) -> int | None:
+        """How they ended. As long as some see the end of their jobs, it waits for the others."""
+        done, deadline = -1, 0.0
+        while self._readers.poll() is None:
+            before, done = done, counted(self._place)["done"]
+            if done > before:
+                deadline = time.monotonic() + PATIENCE
+            if time.monotonic() > deadline:
+                return None
+            time.sleep(LOOK)
+        return self._readers.returncode
 
     def abandon(self) -> None:
         self._ending.set()
@@ -90,8 +112,7 @@ class Scene:
 @contextlib.contextmanager
 def served(place: Path) -> Iterator[list[str]]:
     (place / "streams").mkdir()
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    _let_open(json.loads((place / "plan.json").read_text())["connections"] + OTHERS)
     scene = Scene(place)
     complaints: list[str] = []
     try:
@@ -99,6 +120,19 @@ def served(place: Path) -> Iterator[list[str]]:
         complaints.extend(scene.end())
     finally:
         scene.abandon()
+
+
+def _let_open(files: int) -> None:
+    """For the processes that this one starts: while a server is away, the other has all readers."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    unbounded = resource.RLIM_INFINITY
+    if hard != unbounded and hard < files:
+        raise OSError(
+            f"each process of this storm opens up to {files:,} files, and may open {hard:,} here: "
+            "raise the limit (`ulimit -Hn`, as root), or ask for fewer --connections"
+        )
+    if soft != unbounded and soft < files:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
 
 
 def _free_port() -> int:
@@ -116,7 +150,7 @@ def break_streams(fleet: Fleet, _: float) -> None:
     turn, connections = sum(fleet.faults.values()), fleet.plan.connections
     if turn >= strikes(connections):
         (fleet.place / CALM).touch()
-    elif _open(fleet.place) < MOST * connections:
+    elif counted(fleet.place)["now"] < MOST * connections:
         return
     elif turn % 2:
         _hurt(fleet, READERS, SIGUSR1, HUNG_UP)
@@ -130,11 +164,6 @@ def break_streams(fleet: Fleet, _: float) -> None:
 def strikes(connections: int) -> int:
     """How many faults so many readers have to bear."""
     return max(8, connections // 200)
-
-
-def _open(place: Path) -> int:
-    counted = place / "streams" / "open"
-    return int(counted.read_text()) if counted.exists() else 0
 
 
 def _hurt(fleet: Fleet, name: str, number: int, what: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import TypeAlias
 
@@ -32,12 +33,16 @@ class Reader:
         return f"reader {self.number} of job {self.job}"
 
 
+@lru_cache(maxsize=1)  # each check asks, and there may be hundreds of megabytes of it
 def read(place: Path) -> list[Reader]:
     readers: dict[int, Reader] = {}
     with (place / "streams" / "transcript.jsonl").open() as file:
         for text in file:
+            if not text.endswith("\n"):
+                break  # the readers were killed, and that is told elsewhere
             line = json.loads(text)
             line["body"] = line["body"].encode("utf-8", "surrogateescape")
+            line["told"] = messages(line["body"])
             number = line["reader"]
             readers.setdefault(number, Reader(number, line["job"])).connections.append(line)
     return [readers[number] for number in sorted(readers)]
@@ -54,6 +59,12 @@ class Streams:
     cut: int  # connections that ended before their answer did
 
 
+def counted(place: Path) -> dict[str, int]:
+    """How many streams are open `now`, and were at `most`; how many readers are `done`."""
+    file = place / "streams" / "open"
+    return json.loads(file.read_text()) if file.exists() else {"now": 0, "most": 0, "done": 0}
+
+
 def seen(place: Path) -> Streams | None:
     if not (place / "streams").exists():
         return None
@@ -62,8 +73,8 @@ def seen(place: Path) -> Streams | None:
     return Streams(
         readers=len(readers),
         connections=len(made),
-        most=json.loads((place / "streams" / "most.json").read_text()),
-        events=sum(len(messages(connection["body"])) for connection in made),
+        most=counted(place)["most"],
+        events=sum(len(connection["told"]) for connection in made),
         cut=sum(not connection["whole"] for connection in made),
     )
 
@@ -97,7 +108,7 @@ def transcripts_are_the_log(it: Evidence) -> Iterator[str]:
         seen: list[Told] = []
         for connection in reader.connections:
             yield from _form(reader, connection, seen, log)
-            for event_id, kind, data in messages(connection["body"]):
+            for event_id, kind, data in connection["told"]:
                 seen.append((event_id, kind))
                 if said.setdefault((reader.job, event_id), data) != data:
                     yield f"{reader.name}: {event_id} is told in two ways: {data:.200}"
@@ -151,14 +162,17 @@ def words_are_those_of_the_task(it: Evidence) -> Iterator[str]:
         for line in it.log.get(row["n"], ())
         if line["type"] == "log"
     }
-    for reader in read(it.place):
-        for connection in reader.connections:
-            for event_id, kind, data in messages(connection["body"]):
-                if kind != "log":
-                    continue
-                words = stored.get((reader.job, event_id), {}).get("message")
-                if json.loads(data)["message"] != words:
-                    yield f"{reader.name}: {event_id} says {data:.80}; stored is {words!r}"
+    told = {
+        (reader.job, event_id, data)
+        for reader in read(it.place)
+        for connection in reader.connections
+        for event_id, kind, data in connection["told"]
+        if kind == "log"
+    }
+    for job, event_id, data in sorted(told):
+        words = stored.get((job, event_id), {}).get("message")
+        if json.loads(data)["message"] != words:
+            yield f"job {job}: {event_id} says {data:.80}; stored is {words!r}"
 
 
 CHECKS = (transcripts_are_the_log, words_are_those_of_the_task)
