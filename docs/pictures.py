@@ -1,0 +1,223 @@
+"""The pictures of the dashboard in docs/images: every page, light, dark and on a phone.
+
+    python docs/pictures.py
+
+A store with an hour of a small studio, a real server and worker, and Chromium.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Literal
+
+from playwright.async_api import Page, async_playwright
+
+from windlass import Context, Windlass, WorkerConfig, fixed
+from windlass.core.clock import SECOND, Instant
+from windlass.core.query import Query
+from windlass.core.state import State
+from windlass.server.config import Door, ServerConfig
+from windlass.server.running import Server
+
+IMAGES = Path(__file__).parent / "images"
+DESK = {"width": 1280, "height": 800}
+PHONE = {"width": 390, "height": 844}
+LOOKS: dict[str, dict[str, Any]] = {
+    "light": {"viewport": DESK, "color_scheme": "light"},
+    "dark": {"viewport": DESK, "color_scheme": "dark"},
+    "phone": {"viewport": PHONE, "color_scheme": "light"},
+}
+FILMS = ("harbour", "glacier", "night-train", "orchard", "lighthouse", "market", "dunes", "ferry")
+FAILED = Query(states=frozenset({State.FAILED}), limit=1)
+PAST = 3500.0  # seconds of work that was done before
+RATE = 80.0  # at which they pass
+LEASE = 1200.0  # seconds: an hour in less than a minute is soon over
+
+
+class Hastened:
+    """A clock that begins an hour ago, and runs until it has come to now."""
+
+    def __init__(self) -> None:
+        self.begun = time.time()
+
+    def now(self) -> Instant:
+        now = time.time()
+        return int(min(now, self.begun - PAST + (now - self.begun) * RATE) * SECOND)
+
+    @property
+    def pace(self) -> float:
+        """Of a real second, for a second of work."""
+        late = time.time() - self.begun
+        return 1.0 if late * (RATE - 1) >= PAST else 1 / RATE
+
+
+class Studio:
+    """Its tasks, as long as they take by its clock."""
+
+    def __init__(self, place: Path) -> None:
+        self.clock = Hastened()
+        self.app = Windlass(
+            f"sqlite:///{place / 'jobs.db'}",
+            clock=self.clock,
+            data=place / "data",
+            stages={
+                "probe": ("prepare", (0, 10)),
+                "transcode": ("work", (10, 90)),
+                "package": ("finish", (90, 100)),
+            },
+        )
+        self.luck = random.Random(7)  # noqa: S311 - the same pictures each time
+        app = self.app
+
+        @app.task(name="film.fetch", queue="media")
+        async def fetch(ctx: Context, film: str) -> str:
+            """Fetch a film from the archive."""
+            await self.work(ctx, "download", 4)
+            return f"{film}.mov"
+
+        @app.task(name="film.transcode", queue="media", max_retries=2)
+        async def transcode(ctx: Context, film: str, height: Literal[360, 720, 1080] = 720) -> str:
+            """Make a film smaller."""
+            for stage, parts in (("probe", 2), ("transcode", 120), ("package", 12)):
+                ctx.stage(stage)
+                await self.work(ctx, stage, parts)
+            return f"{film}@{height}p.mp4"
+
+        @app.task(name="film.publish", queue="default")
+        async def publish(ctx: Context, parts: list[str], title: str) -> str:
+            """Publish all sizes of a film."""
+            await self.work(ctx, "upload", 3)
+            return f"{title}: {len(parts)} sizes"
+
+        @app.task(name="mail.send", queue="mail", max_retries=1, backoff=fixed(0))
+        async def send(to: str, subject: str = "Your film is ready") -> str:
+            """Tell somebody."""
+            await self.rest(0.3)
+            if self.luck.random() < 0.07:  # noqa: PLR2004
+                raise ConnectionError("smtp.example.com refused the connection: 421 try later")
+            return f"{subject}: {to}"
+
+        @app.task(name="index.page", queue="default", max_retries=0)
+        async def index(page: int) -> int:
+            """Read a page, and make it findable."""
+            await self.rest(0.1)
+            if page % 37 == 0:
+                raise ValueError(f"page {page} has no text")
+            return page
+
+        @app.task(name="nightly.report", queue="default")
+        async def report() -> str:
+            return "fine"
+
+        app.schedule("30 3 * * *", name="nightly report", tz="Europe/Berlin")(report)
+        app.schedule(every="15m", name="look for new films")(report)
+        self.fetch, self.transcode, self.publish = fetch, transcode, publish
+        self.send, self.index = send, index
+
+    async def rest(self, seconds: float) -> None:
+        await asyncio.sleep(seconds * self.clock.pace)
+
+    async def work(self, ctx: Context, what: str, parts: int) -> None:
+        for part in range(parts):
+            await self.rest(0.5)
+            ctx.progress(100 * (part + 1) / parts, f"{what}: {part + 1} of {parts}")
+            ctx.log(f"\x1b[32m{what}\x1b[0m frame {part * 240} of {parts * 240}")
+
+    async def flow(self, film: str) -> str:
+        flow = self.app.flow()
+        source = flow.add(self.fetch, film)
+        parts = flow.each(self.transcode, [(source.result, height) for height in (360, 720, 1080)])
+        flow.add(self.publish, parts.results, title=film.title())
+        return str((await flow.aenqueue()).id)
+
+    async def past(self) -> None:
+        """An hour of it, more at times and less at others."""
+        number = 0
+        while self.clock.pace < 1:
+            number += 1
+            await self.index.aenqueue(page=number)
+            if number % 4 == 0:
+                await self.send.options(owner="ann").aenqueue(to=f"reader{number}@example.com")
+            if number % 60 == 0:
+                await self.flow(FILMS[number // 60 % len(FILMS)])
+            await self.rest(4 + 3 * math.sin(number / 40) + self.luck.random())
+
+    async def present(self) -> tuple[str, str]:
+        """A flow, and a job at work."""
+        flow = await self.flow("lighthouse")
+        for film in FILMS[:6]:
+            await self.transcode.options(owner="ben", tags=("film",)).aenqueue(film, height=1080)
+        await self.send.options(delay="10m").aenqueue(to="ann@example.com")
+        first = await self.transcode.options(priority=9, owner="ann").aenqueue("harbour")
+        return flow, str(first.id)
+
+
+async def pictures(studio: Studio, url: str) -> None:
+    await studio.past()
+    await asyncio.sleep(3)
+    flow, job = await studio.present()
+    await asyncio.sleep(2)
+    failed = (await studio.app.client().store.find(FAILED)).rows[0].id
+    pages = {
+        "overview": "", "jobs": "jobs", "job": f"jobs/{job}", "failed-job": f"jobs/{failed}",
+        "failures": "failures", "flows": "flows", "flow": f"flows/{flow}",
+        "schedules": "schedules", "workers": "workers",
+        "enqueue": "enqueue?task=film.transcode", "audit": "audit", "keys": "keys",
+    }  # fmt: skip
+    async with async_playwright() as play:
+        browser = await play.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox", "--hide-scrollbars"]
+        )
+        for look, options in LOOKS.items():
+            context = await browser.new_context(**options)
+            page = await context.new_page()
+            for name, path in pages.items():
+                await page.goto(f"{url}/{path}")
+                await settled(page)
+                await page.screenshot(path=IMAGES / f"{name}-{look}.png")
+        await browser.close()
+
+
+async def settled(page: Page) -> None:
+    await page.locator("main h1").first.wait_for()
+    await page.locator(".skeleton").first.wait_for(state="detached")
+    await page.wait_for_timeout(1200)  # for charts and logs
+
+
+async def main() -> None:
+    IMAGES.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as place:
+        studio = Studio(Path(place))
+        await beside(studio, lambda url: pictures(studio, url))
+
+
+async def beside(studio: Studio, draw: Callable[[str], Awaitable[None]]) -> None:
+    """With a server and a worker at work."""
+    listening: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    api = studio.app.asgi(ServerConfig(door=Door.LOCAL))
+    server = Server(api, "127.0.0.1", 0, started=listening.set_result, signals=False)
+    worker = studio.app.worker(
+        WorkerConfig(
+            name="studio-1", queues={"media": 3, "default": 4, "mail": 2}, grace=0, lease=LEASE
+        )
+    )
+    tasks = [asyncio.create_task(server.serve()), asyncio.create_task(worker.run())]
+    try:
+        await draw(await listening)
+    finally:
+        server.should_exit = True
+        worker.stop()
+        await asyncio.gather(*tasks)
+        await studio.app.aclose()
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main()))
