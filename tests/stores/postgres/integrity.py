@@ -34,7 +34,8 @@ CHECKS = {
         SELECT n FROM windlass_job AS job WHERE gate IS NOT NULL AND NOT EXISTS (
             SELECT FROM windlass_parked AS parked WHERE parked.id = job.id AND parked.n = job.n
                 AND parked.gate = job.gate AND parked.priority = job.priority
-                AND parked.position = job.position
+                AND parked.position = job.position AND parked.queue = job.queue
+                AND parked.state = job.state
                 AND parked.limit_key IS NOT DISTINCT FROM job.limit_key
                 AND parked.expires_at IS NOT DISTINCT FROM
                     CASE WHEN job.first_started_at IS NULL THEN job.expires_at END)""",
@@ -71,22 +72,23 @@ CHECKS = {
         )""",
     "whoever waits outside of the line, or for a time, is listed": """
         SELECT n FROM (
-            SELECT n, queue, state, least(
+            SELECT n, queue, state, gate, least(
                 CASE WHEN state <> 'queued' AND NOT held
                     AND NOT (state = 'created' AND waiting_for > 0) THEN due_at END,
                 CASE WHEN first_started_at IS NULL THEN expires_at END
             ) AS at
             FROM windlass_job WHERE state IN ('created', 'queued', 'retrying')
         ) AS job
-        WHERE (state <> 'queued' OR at IS NOT NULL) AND NOT EXISTS (
+        WHERE (state <> 'queued' AND gate IS NULL OR at IS NOT NULL) AND NOT EXISTS (
             SELECT FROM windlass_waiting AS waiting WHERE waiting.n = job.n
                 AND waiting.queue = job.queue AND waiting.state = job.state
                 AND waiting.at IS NOT DISTINCT FROM job.at)""",
     "and nobody else": """
         SELECT n FROM windlass_waiting AS waiting WHERE NOT EXISTS (
             SELECT FROM windlass_job AS job WHERE job.n = waiting.n AND job.state = waiting.state
-                AND (state IN ('created', 'retrying')
-                    OR state = 'queued' AND expires_at IS NOT NULL AND first_started_at IS NULL))
+                AND (state IN ('created', 'retrying') AND gate IS NULL
+                    OR state IN ('created', 'queued') AND expires_at IS NOT NULL
+                        AND first_started_at IS NULL))
         """,
     "an active job holds its key": """
         SELECT n FROM windlass_job AS job

@@ -24,6 +24,19 @@ from windlass.testing.clock import VirtualClock
 from windlass.testing.conformance.limiting import KEYS, QUEUE, TASK, end_all, put_in, set_limit
 from windlass.testing.factories import claim_all, make_job, sweep_all
 
+MEETING = 4242  # where whoever opens a gate has to wait
+PAUSE = f"""CREATE FUNCTION windlass_pause() RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
+    PERFORM pg_advisory_xact_lock({MEETING}); RETURN true; END $$"""
+
+
+async def slow_down(url: str) -> None:
+    """Have `windlass_let_in` wait between its look at a gate and its first lock."""
+    await execute(url, PAUSE)
+    [[made]] = await execute(url, "SELECT pg_get_functiondef('windlass_let_in'::regproc)")
+    slow = made.replace("AND job.n = parked.n", "AND windlass_pause() AND job.n = parked.n")
+    assert slow != made
+    await execute(url, slow)
+
 
 @pytest.fixture
 async def store(postgres_url: str) -> AsyncIterator[PostgresStore]:
@@ -88,6 +101,29 @@ async def test_who_is_held_at_a_gate_lets_others_pass(
     await end_all(store, [row])
     await sweep_all(store)
     assert [row.id for row in await claim_all(store)] == [held.id]
+    assert await contradictions(postgres_url) == {}
+
+
+async def test_who_is_changed_while_a_gate_is_opened_is_let_in_by_the_next_sweep(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    """It is locked as it is by then, and cannot be found as it was when the gate was looked at."""
+    await set_limit(store, QUEUE, concurrency=2)
+    *_, changed, other = await put_in(store, 4)
+    rows = await claim_all(store)
+    await slow_down(postgres_url)
+    async with left_open(postgres_url, "SELECT pg_advisory_xact_lock($1)", MEETING) as mine:
+        ends = asyncio.create_task(end_all(store, rows))
+        await somebody_waits(postgres_url)
+        await execute(
+            postgres_url, f"UPDATE windlass_job SET signals = 1 WHERE id = '{changed.id}'"
+        )
+        await mine.rollback()
+        await ends
+    assert [row.id for row in await claim_all(store)] == [other.id]
+    assert await contradictions(postgres_url) == {}
+    await sweep_all(store)
+    assert [row.id for row in await claim_all(store)] == [changed.id]
     assert await contradictions(postgres_url) == {}
 
 

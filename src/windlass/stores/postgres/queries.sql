@@ -140,14 +140,16 @@ line AS (
     FROM job WHERE state = 'queued'
 ),
 parked AS (
-    INSERT INTO windlass_parked (gate, priority, position, id, n, expires_at, limit_key)
-    SELECT gate, priority, position, id, n, expires_at, limit_key FROM job WHERE gate IS NOT NULL
+    INSERT INTO windlass_parked (
+        gate, priority, position, id, n, queue, state, expires_at, limit_key)
+    SELECT gate, priority, position, id, n, queue, state, expires_at, limit_key
+    FROM job WHERE gate IS NOT NULL
 ),
 aside AS (
     INSERT INTO windlass_waiting (queue, state, n, at)
     SELECT queue, state, n,
         least(CASE WHEN NOT held AND waiting_for = 0 THEN due_at END, expires_at)
-    FROM job WHERE state = 'created' OR expires_at IS NOT NULL
+    FROM job WHERE state = 'created' AND gate IS NULL OR expires_at IS NOT NULL
 )
 SELECT job.id, job.n, clock.now, job.position, job.gates FROM job, clock
 UNION ALL
@@ -244,10 +246,9 @@ SELECT $1::bigint, step, value, attempt, at FROM windlass_step WHERE n = $2::big
 -- without a trace. A repeat finds its own leases, and takes nothing more; one that comes while the
 -- first call is under way waits for it at the key of its lease, which is not the version that it saw,
 -- and is then made again.
--- A job to which nothing happened before, and of which nothing special was asked, is told in nine
--- values instead of 64 (see `rows.claimed`): it has the number of its birth as its place in line,
--- and no event but those of being created, queued and started. One that took its turn, or passed a
--- gate, has four more.
+-- A job to which nothing happened before, and of which nothing special was asked, is told in a few
+-- values instead of 64 (see `rows.claimed`): it has no event but those of being created, queued and
+-- started, and the number of its birth as its place in line, unless it took its turn or passed a gate.
 -- Where the starts of a time are limited, they are noted, and no gate is locked.
 WITH clock AS MATERIALIZED (SELECT windlass_now($1) AS now),
 held AS MATERIALIZED (SELECT jobs, xmin AS version FROM windlass_lease WHERE token = $2),
@@ -297,14 +298,14 @@ job AS (
     WHERE job.id = ANY (ARRAY[taken.id]) AND job.state = 'queued'
         AND job.position = taken.position
     RETURNING job.id, job.n, job.queue, job.task, job.created_at, job.started_at, job.lease_until,
-        job.payload, job.priority, job.fence, job.gates,
+        job.payload, job.priority, job.gates, job.limit_key,
+        CASE WHEN job.position <> job.n THEN job.position END AS position,
+        CASE WHEN job.gates IS NOT NULL THEN job.queued_at END AS queued_at,
         CASE WHEN job.seq <> 3 OR job.owner <> '' OR job.on_parent <> 'cancel' OR num_nonnulls(
             job.expires_at, job.policy, job.lease, job.team, job.tags, job.headers, job.request_id,
             job.digest, job.unique_key, job.retry_of, job.root_id, job.flow_id
-        ) > 0 THEN ROW (job.*)
-        WHEN num_nonnulls(job.limit_key, job.gates) > 0
-            THEN ROW (job.position, job.queued_at, job.limit_key, job.gates)
-        WHEN job.position <> job.n THEN ROW (job.*) END AS whole, taken.listed
+        ) > 0 OR job.position <> job.n AND num_nonnulls(job.limit_key, job.gates) = 0
+        THEN ROW (job.*) END AS whole, taken.listed
 ),
 lease AS (
     INSERT INTO windlass_lease AS lease (token, active, jobs)
@@ -331,9 +332,11 @@ started AS (
     WHERE job.listed IS NOT NULL AND waiting.queue = ANY (ARRAY[job.queue])
         AND waiting.state = ANY (ARRAY[job.listed]) AND waiting.n = ANY (ARRAY[job.n])
 )
-SELECT id, n, queue, task, created_at, started_at, lease_until, payload, priority, whole FROM job
+SELECT id, n, queue, task, created_at, started_at, lease_until, payload, priority, whole,
+    position, queued_at, limit_key, gates FROM job
 UNION ALL
-SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, ROW (job.*) FROM before,
+SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, ROW (job.*),
+    NULL, NULL, NULL, NULL FROM before,
     LATERAL (SELECT * FROM windlass_job AS job WHERE job.n = before.n LIMIT 1) AS job
 
 -- name: claimable
@@ -418,11 +421,9 @@ done AS (
     WHERE job.id = ANY (ARRAY[wish.id]) AND job.state = 'running' AND job.fence = wish.fence
         AND job.token = wish.token AND job.cancel_at IS NULL AND NOT job.awaited
         AND (job.gates IS NULL OR $9 AND NOT EXISTS (
-            SELECT FROM unnest($2::uuid[]) AS given (id), LATERAL (
-                SELECT state, awaited, cancel_at FROM windlass_job AS other
-                WHERE other.id = given.id LIMIT 1
-            ) AS other
-            WHERE other.state = 'running' AND (other.awaited OR other.cancel_at IS NOT NULL)
+            SELECT FROM windlass_job AS other
+            WHERE other.id = ANY ($2) AND other.state = 'running'
+                AND (other.awaited OR other.cancel_at IS NOT NULL)
         ))
     RETURNING job.id, job.n, job.token, job.queue, job.task, job.owner, job.unique_key, job.logged,
         job.started_at, job.ended_at, job.started_at - job.queued_at AS wait,
@@ -545,8 +546,9 @@ line AS (
     FROM job WHERE requeued AND gate IS NULL
 ),
 parked AS (
-    INSERT INTO windlass_parked (gate, priority, position, id, n, expires_at, limit_key)
-    SELECT gate, priority, position, id, n, expires_at, limit_key
+    INSERT INTO windlass_parked (
+        gate, priority, position, id, n, queue, state, expires_at, limit_key)
+    SELECT gate, priority, position, id, n, queue, state, expires_at, limit_key
     FROM job WHERE requeued AND gate IS NOT NULL
 )
 INSERT INTO windlass_waiting (queue, state, n, at)
@@ -1056,6 +1058,19 @@ asides AS (
         WHERE (waiting.queue, waiting.state) > (asides.queue, asides.state)
         ORDER BY waiting.queue, waiting.state LIMIT 1
     ) AS next
+),
+parked AS (
+    (
+        SELECT queue, state FROM windlass_parked WHERE expires_at IS NULL
+        ORDER BY queue, state LIMIT 1
+    )
+    UNION ALL
+    SELECT next.queue, next.state FROM parked, LATERAL (
+        SELECT waiting.queue, waiting.state FROM windlass_parked AS waiting
+        WHERE (waiting.queue, waiting.state) > (parked.queue, parked.state)
+            AND waiting.expires_at IS NULL
+        ORDER BY waiting.queue, waiting.state LIMIT 1
+    ) AS next
 )
 SELECT queue, 'queued' AS state,
     (SELECT count(*) FROM (
@@ -1065,12 +1080,20 @@ SELECT queue, 'queued' AS state,
         ORDER BY queue, priority DESC, position LIMIT $1) AS counted)
 FROM queues WHERE queue IS NOT NULL
 UNION ALL
-SELECT queue, state,
-    (SELECT count(*) FROM (
+SELECT queue, state, sum(count)::bigint, NULL FROM (
+    SELECT queue, state, (SELECT count(*) FROM (
         SELECT FROM windlass_waiting AS waiting
         WHERE waiting.queue = asides.queue AND waiting.state = asides.state LIMIT $1 + 1
-    ) AS counted), NULL
-FROM asides WHERE state <> 'queued'
+    ) AS counted) AS count
+    FROM asides WHERE state <> 'queued'
+    UNION ALL
+    SELECT queue, state, (SELECT count(*) FROM (
+        SELECT FROM windlass_parked AS waiting
+        WHERE waiting.queue = parked.queue AND waiting.state = parked.state
+            AND waiting.expires_at IS NULL LIMIT $1 + 1
+    ) AS counted) AS count
+    FROM parked
+) AS aside GROUP BY queue, state
 UNION ALL
 SELECT job.queue, 'running', count(*), NULL
 FROM (SELECT token, jobs FROM windlass_lease WHERE active > 0 ORDER BY token) AS lease,

@@ -25,7 +25,6 @@ _SHARED = (1, 2, 4, 7, 17, 18)  # queue, task, priority, owner, hold, delay
 _STATES = {state.value: state for state in State}
 _TRIGGERS = {trigger.value: trigger for trigger in Trigger}
 _POLICIES = {policy.value: policy for policy in OnParent}
-_TURN = 4  # values of a job that took its turn, or passed a gate
 _DEFAULT_POLICY_TEXT = DEFAULT_POLICY.encode()
 _NO_HEADERS: Mapping[str, str] = {}
 # Rows are made by place, in the order of the dataclass: named arguments would cost 2 µs more each.
@@ -196,17 +195,17 @@ def job_row(record: Row) -> JobRow:
 
 def claimed(record: Row, wish: Claim) -> JobRow:
     """What `claim` answers: the whole row, or what is not known of a job just begun."""
-    job_id, n, queue, task, created_at, started_at, lease_until, payload, priority, whole = record
-    position, queued_at, limit_key, gates = n, created_at, None, None
+    (
+        job_id, n, queue, task, created_at, started_at, lease_until, payload, priority, whole,
+        position, queued_at, limit_key, gates,
+    ) = record  # fmt: skip
     if whole is not None:
-        if len(whole) > _TURN:
-            return job_row(whole)
-        position, queued_at, limit_key, gates = whole
+        return job_row(whole)
     return _job(
         job_id, queue, task, created_at, None,  # expires_at
-        State.RUNNING, Trigger.CLAIM, False, 0, position, None,  # held, waiting_for, due_at
+        State.RUNNING, Trigger.CLAIM, False, 0, position or n, None,  # held, waiting_for, due_at
         1, 1, wish.token, wish.worker, lease_until,  # attempt, fence
-        queued_at, started_at, started_at, None, started_at,  # from queued_at to updated_at
+        queued_at or created_at, started_at, started_at, None, started_at,  # to updated_at
         3, 2, 3,  # seq, queued_seq, started_seq
         serial=n, payload=payload, priority=priority, headers=_NO_HEADERS,
         gates=() if gates is None else tuple(gates), limit_key=limit_key,
@@ -243,6 +242,7 @@ def saved(s: Standing) -> tuple[Any, ...]:
 def waiting(s: Standing) -> tuple[bool, Instant | None]:
     """Whether `windlass_waiting` has a row for it, and the time at which to look at it.
 
+    Whoever waits at a gate is counted by `windlass_parked`, and needs a row for such a time only.
     Core's `upkeep.due_since` says since when that time has passed; the model compares the two.
     """
     if s.state is State.RUNNING or s.state in FINAL:
@@ -254,4 +254,4 @@ def waiting(s: Standing) -> tuple[bool, Instant | None]:
         times.append(s.due_at)
     if s.expires_at is not None and s.first_started_at is None and s.state is not State.RETRYING:
         times.append(s.expires_at)
-    return aside or bool(times), min(times, default=None)
+    return (aside and s.gate is None) or bool(times), min(times, default=None)

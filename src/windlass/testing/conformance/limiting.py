@@ -340,9 +340,15 @@ class TestLimiting:
 
     async def test_who_waits_at_a_gate_is_counted_and_found_as_created(self, store: Store) -> None:
         await set_limit(store, QUEUE, concurrency=1)
-        await put_in(store, 3)
+        await put_in(store, 2)
+        await put_in(store, 1, expires_in=60)
+        await put_in(store, 1, delay=60)
         stats = (await store.stats())["default"]
-        assert stats.counts == {State.QUEUED: 1, State.CREATED: 2}
+        assert stats.counts == {State.QUEUED: 1, State.CREATED: 3}
+        for row in await claim_all(store):
+            await settle_one(store, row, Released())
+        stats = (await store.stats())["default"]
+        assert stats.counts == {State.QUEUED: 1, State.CREATED: 2, State.RETRYING: 1}
 
     async def test_finished_jobs_go_and_the_limit_stays_right(
         self, store: Store, clock: VirtualClock

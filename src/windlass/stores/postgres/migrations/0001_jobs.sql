@@ -145,6 +145,8 @@ CREATE TABLE windlass_parked (
     position bigint NOT NULL,
     id uuid NOT NULL,
     n bigint NOT NULL,
+    queue text COLLATE "C" NOT NULL,
+    state text COLLATE "C" NOT NULL,
     expires_at bigint,
     limit_key text COLLATE "C"
 ) WITH (
@@ -157,6 +159,9 @@ CREATE UNIQUE INDEX windlass_parked_order ON windlass_parked (gate, priority DES
 
 CREATE INDEX windlass_parked_turn ON windlass_parked (gate, priority, limit_key, position)
     WHERE limit_key IS NOT NULL;
+
+-- To be counted: whoever expires is in `windlass_waiting`, too, and is counted there.
+CREATE INDEX windlass_parked_lasting ON windlass_parked (queue, state) WHERE expires_at IS NULL;
 
 -- Gates, to be locked by whoever lets somebody in. `look_at`: when somebody who waits may pass,
 -- though nobody's end brings it up. `idle_at`: when nothing will be left of it, for nobody waits.
@@ -247,8 +252,8 @@ AS $$ BEGIN
     RAISE unique_violation USING MESSAGE = 'this claim is being made by another call';
 END $$;
 
--- Jobs that wait outside of the line (to be counted), and whoever has a time to be looked at: when
--- it becomes due, or when it is too late to start.
+-- Jobs that wait outside of the line and at no gate (to be counted), and whoever has a time to be
+-- looked at: when it becomes due, or when it is too late to start.
 CREATE TABLE windlass_waiting (
     queue text COLLATE "C" NOT NULL,
     state text COLLATE "C" NOT NULL,

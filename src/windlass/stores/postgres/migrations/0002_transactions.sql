@@ -448,10 +448,16 @@ BEGIN
             job.queue, job.gates[1], job.priority, job.limit_key) END, nextval('windlass_serial'));
         UPDATE windlass_job AS old SET waiting_for = 0, trigger = 'promote', due_at = NULL,
             updated_at = over, gate = job.gates[1], position = job.position WHERE old.n = job.n;
-        INSERT INTO windlass_parked (gate, priority, position, id, n, expires_at, limit_key)
-        VALUES (job.gates[1], job.priority, job.position, job.id, job.n, expires, job.limit_key);
-        UPDATE windlass_waiting AS waiting SET at = expires
+        INSERT INTO windlass_parked (
+            gate, priority, position, id, n, queue, state, expires_at, limit_key
+        ) VALUES (job.gates[1], job.priority, job.position, job.id, job.n, job.queue, job.state,
+            expires, job.limit_key);
+        DELETE FROM windlass_waiting AS waiting
         WHERE waiting.queue = job.queue AND waiting.state = job.state AND waiting.n = job.n;
+        IF expires IS NOT NULL THEN
+            INSERT INTO windlass_waiting (queue, state, n, at)
+            VALUES (job.queue, job.state, job.n, expires);
+        END IF;
         PERFORM windlass_knock(job.gates);
     ELSIF free THEN
         job.position := coalesce(CASE WHEN job.limit_key IS NOT NULL THEN windlass_turn(
@@ -776,13 +782,13 @@ BEGIN
                     job.expires_at, job.limit_key);
             ELSIF job.gate IS NOT NULL THEN
                 INSERT INTO windlass_parked (
-                    gate, priority, position, id, n, expires_at, limit_key
-                ) VALUES (job.gate, job.priority, job.position, job.id, job.n, job.expires_at,
-                    job.limit_key);
+                    gate, priority, position, id, n, queue, state, expires_at, limit_key
+                ) VALUES (job.gate, job.priority, job.position, job.id, job.n, job.queue,
+                    job.state, job.expires_at, job.limit_key);
                 PERFORM windlass_knock(job.gates);
             END IF;
             gated := job.gates IS NOT NULL;
-            IF job.state = 'created' OR job.expires_at IS NOT NULL THEN
+            IF job.state = 'created' AND job.gate IS NULL OR job.expires_at IS NOT NULL THEN
                 INSERT INTO windlass_waiting (queue, state, n, at) VALUES (job.queue, job.state,
                     job.n, least(CASE WHEN NOT job.held AND coalesce(job.waiting_for, 0) = 0
                         THEN job.due_at END, job.expires_at));

@@ -132,34 +132,48 @@ AS $$
 #variable_conflict use_column
 DECLARE
     kind text;
-    names text[];
+    known record;  -- here and below: one value for each gate, in the order of their names
+    these record;
     passed record;
     let_in uuid[] := '{}';
 BEGIN
     -- Others wait at these gates: a worker that is frozen now must not keep them.
     PERFORM set_config('idle_in_transaction_session_timeout', '5s', true);
+    SELECT array_agg(gate) AS gates, array_agg(number) AS gone, array_agg(yet) AS yet
+    INTO known FROM (
+        SELECT given.gate COLLATE "C" AS gate, count(given.n) AS number,
+            count(given.n) FILTER (WHERE given.at IS NULL) AS yet
+        FROM unnest(wanted, gone, begun) AS given (gate, n, at) GROUP BY 1
+    ) AS each;
     FOREACH kind IN ARRAY ARRAY['key:', 'task:', 'queue:'] LOOP
-        names := ARRAY(
-            SELECT DISTINCT given.name COLLATE "C" FROM unnest(wanted) AS given (name)
-            WHERE starts_with(given.name, kind) ORDER BY 1
-        );
-        CONTINUE WHEN names = '{}';
-        SELECT * INTO passed FROM windlass_open(names, wanted, gone, begun, now);
+        SELECT array_agg(gate) AS names, array_agg(number) AS gone, array_agg(yet) AS yet
+        INTO these FROM (
+            SELECT gate COLLATE "C" AS gate, sum(number)::bigint AS number, sum(yet)::bigint AS yet
+            FROM unnest(known.gates, known.gone, known.yet) AS given (gate, number, yet)
+            WHERE starts_with(gate, kind) GROUP BY 1 ORDER BY 1
+        ) AS each;
+        CONTINUE WHEN these.names IS NULL;
+        SELECT * INTO passed FROM windlass_open(
+            these.names, these.gone, these.yet, wanted, gone, begun, now);
         let_in := let_in || passed.let_in;
-        wanted := wanted || passed.later;  -- of which nobody has left
+        known.gates := known.gates || passed.later;  -- of which nobody has left
+        known.gone := known.gone || array_fill(0::bigint, ARRAY[cardinality(passed.later)]);
+        known.yet := known.yet || array_fill(0::bigint, ARRAY[cardinality(passed.later)]);
     END LOOP;
     RETURN let_in;
 END
 $$;
 
--- Gates of one kind: `let_in` came into line, `later` are the gates that others came to.
+-- Gates of one kind, with how many have left each, and how many of those had not started: `let_in`
+-- came into line, `later` are the gates that others came to.
 --
 -- What a pass is worth, its job's row says. To read all of them each time would be slow where many
 -- run: so a gate counts who holds a slot, and whoever leaves is taken off, once, because a row is
 -- changed once. Where there is a rate, it counts starts too. Once a second, when somebody knocked, or
 -- when nobody should be left, all passes are compared with their jobs, and counted anew.
 CREATE FUNCTION windlass_open(
-    names text[], left_gate text[], gone bigint[], begun bigint[], now bigint,
+    names text[], leaving bigint[], leaving_yet bigint[],
+    left_gate text[], gone bigint[], begun bigint[], now bigint,
     OUT let_in uuid[], OUT later text[]
 ) LANGUAGE plpgsql
 AS $$
@@ -167,7 +181,6 @@ AS $$
 DECLARE
     batch CONSTANT bigint := 1000;
     endless CONSTANT bigint := 4611686018427387904;
-    kind CONSTANT text := split_part(names[1], ':', 1) || ':';
     was record;  -- the gates as they are found: here and below, one value for each
     knocked text[];
     holding bigint[];
@@ -210,17 +223,10 @@ BEGIN
         DELETE FROM windlass_knock AS knock WHERE knock.gate = ANY (names) RETURNING knock.gate
     )
     SELECT array_agg(gate) INTO knocked FROM knock;
-    SELECT array_agg(held ORDER BY gate), array_agg(yet ORDER BY gate) INTO holding, coming FROM (
-        SELECT gate, sum(held)::bigint AS held, sum(yet)::bigint AS yet FROM (
-            SELECT given.gate COLLATE "C" AS gate, -1 AS held,
-                CASE WHEN given.at IS NULL THEN -1 ELSE 0 END AS yet
-            FROM unnest(left_gate, gone, begun) AS given (gate, n, at)
-            WHERE given.n IS NOT NULL AND starts_with(given.gate, kind)
-            UNION ALL
-            SELECT gate, held, yet FROM unnest(names, was.holding, was.coming)
-                AS given (gate, held, yet)
-        ) AS each GROUP BY gate
-    ) AS gates;
+    holding := ARRAY(
+        SELECT held - less FROM unnest(was.holding, leaving) AS given (held, less));
+    coming := ARRAY(
+        SELECT yet - less FROM unnest(was.coming, leaving_yet) AS given (yet, less));
     WITH limits AS MATERIALIZED (
         SELECT name, (facts ->> 'concurrency')::bigint AS concurrency,
             (facts ->> 'starts')::bigint AS starts,
@@ -413,13 +419,10 @@ BEGIN
                 array_agg(each.n) FILTER (WHERE begun) AS started,
                 array_agg(each.started_at) FILTER (WHERE begun) AS starts
             FROM (
-                SELECT given.n, job.fence, job.started_at,
+                SELECT job.n, job.fence, job.started_at,
                     windlass_holds(pass.fence, job.fence, job.state, job.gate) AS holds,
                     job.fence = pass.fence AND job.started_at > wanted.over AS begun
-                FROM unnest(pass.jobs) AS given (n), LATERAL (
-                    SELECT fence, state, gate, started_at FROM windlass_job AS job
-                    WHERE job.n = given.n LIMIT 1
-                ) AS job
+                FROM windlass_job AS job WHERE job.n = ANY (pass.jobs)
             ) AS each
         ) AS its
     ),
@@ -509,55 +512,42 @@ END
 $$;
 
 -- The first of those who wait at each gate, so many, pass it: core's `decide.let_in` and `place`.
--- Nobody is waited for: who is held by somebody's open transaction is passed by, and the sweep looks
--- again. First they are locked, and then they are read: whatever is seen then of them, and of what
--- goes by their rows, is the last, and stays where it is.
+-- Nobody is waited for: who is held by somebody's open transaction is passed by, and so is who was
+-- changed since this statement began (what is locked and read is the new row, and only the old one
+-- would be found to be written): the sweep looks again.
 CREATE FUNCTION windlass_let_in(
     names text[], most bigint[], now bigint,
     OUT let_in uuid[], OUT later text[], OUT passed bigint[]
 ) LANGUAGE plpgsql
 AS $$
 #variable_conflict use_column
-DECLARE
-    first record;
 BEGIN
-    SELECT array_agg(first.n) AS jobs, array_agg(first.ctid_) AS places,
-        array_agg(given.number) AS gates
-    INTO first
-    FROM unnest(names, most) WITH ORDINALITY AS given (gate, most, number), LATERAL (
-        SELECT parked.n, parked.ctid AS ctid_ FROM windlass_parked AS parked, LATERAL (
-            SELECT FROM windlass_job AS job WHERE job.n = parked.n AND job.gate = given.gate
-            LIMIT 1 FOR UPDATE SKIP LOCKED
-        ) AS free
-        WHERE parked.gate = given.gate AND given.most > 0
-            AND (parked.expires_at IS NULL OR parked.expires_at > windlass_let_in.now)
-        ORDER BY parked.gate, parked.priority DESC, parked.position, parked.id
-        LIMIT given.most
-    ) AS first;
-    passed := ARRAY(
-        SELECT count(*) - 1 FROM (
-            SELECT number FROM unnest(first.gates) AS given (number)
-            UNION ALL
-            SELECT number FROM generate_subscripts(names, 1) AS number
-        ) AS each GROUP BY number ORDER BY number
-    );
-    IF first.jobs IS NULL THEN
+    PERFORM FROM unnest(names, most) AS given (gate, most), LATERAL (
+        SELECT FROM windlass_parked AS parked WHERE parked.gate = given.gate AND given.most > 0
+        ORDER BY parked.gate, parked.priority DESC, parked.position, parked.id LIMIT 1
+    ) AS parked LIMIT 1;
+    IF NOT FOUND THEN  -- nearly always, where a limit is wide
         let_in := '{}';
         later := '{}';
+        passed := array_fill(0::bigint, ARRAY[cardinality(names)]);
         RETURN;
     END IF;
-
-    DELETE FROM windlass_parked WHERE ctid = ANY (first.places);
     WITH moving AS MATERIALIZED (
-        SELECT given.place, given.number, job.*, CASE WHEN next IS NULL THEN queue END AS line,
-            CASE WHEN next IS NULL THEN nextval('windlass_serial') ELSE position END AS arrival
-        FROM unnest(first.jobs, first.gates) WITH ORDINALITY AS given (n, number, place), LATERAL (
-            SELECT ctid AS ctid_, n, id, queue, priority, limit_key, state, fence, position,
-                greatest(windlass_let_in.now, updated_at) AS at,
-                CASE WHEN first_started_at IS NULL THEN expires_at END AS expires_at,
-                gates[array_position(gates, names[given.number]) + 1] AS next
-            FROM windlass_job AS job WHERE job.n = given.n LIMIT 1
-        ) AS job
+        SELECT given.number, row_number() OVER () AS place, its.parked_, its.ctid_, its.priority,
+            its.limit_key, its.next, CASE WHEN its.next IS NULL THEN its.queue END AS line,
+            CASE WHEN its.next IS NULL THEN nextval('windlass_serial') ELSE its.position END
+                AS arrival
+        FROM unnest(names, most) WITH ORDINALITY AS given (gate, most, number), LATERAL (
+            SELECT parked.ctid AS parked_, job.ctid AS ctid_, job.queue, job.priority,
+                job.limit_key, job.position,
+                job.gates[array_position(job.gates, given.gate) + 1] AS next
+            FROM windlass_parked AS parked, windlass_job AS job
+            WHERE parked.gate = given.gate AND given.most > 0
+                AND (parked.expires_at IS NULL OR parked.expires_at > windlass_let_in.now)
+                AND job.n = parked.n AND job.gate = given.gate
+            ORDER BY parked.gate, parked.priority DESC, parked.position, parked.id
+            LIMIT given.most FOR UPDATE OF job SKIP LOCKED
+        ) AS its
     ),
     -- Where each line begins that somebody with a key comes into, or will.
     lines AS MATERIALIZED (
@@ -571,14 +561,13 @@ BEGIN
                 WHERE old.gate = moving.next AND old.priority = moving.priority
                 ORDER BY old.gate, old.priority DESC, old.position, old.id LIMIT 1
             ) END AS first
-        FROM moving GROUP BY next, line, priority HAVING count(limit_key) > 0
+        FROM moving WHERE (SELECT count(limit_key) FROM moving) > 0
+        GROUP BY next, line, priority HAVING count(limit_key) > 0
     ),
     placed AS MATERIALIZED (
-        SELECT ctid_, n, id, queue, priority, limit_key, state, at, expires_at, next,
-            arrival AS becomes
-        FROM moving WHERE limit_key IS NULL
+        SELECT number, parked_, ctid_, next, arrival AS becomes FROM moving WHERE limit_key IS NULL
         UNION ALL
-        SELECT ctid_, n, id, queue, priority, limit_key, state, at, expires_at, next,
+        SELECT number, parked_, ctid_, next,
             first_value(turn) OVER (PARTITION BY next, line, priority, limit_key ORDER BY place)
                 + 2 * (rank - 1)
         FROM (
@@ -614,50 +603,65 @@ BEGIN
             ) AS known
         ) AS turned
     ),
-    passing AS (
-        INSERT INTO windlass_pass (gate, fence, at, jobs)
-        SELECT names[number], fence + 1, windlass_let_in.now, array_agg(n) FROM moving
-        GROUP BY number, fence
-    ),
     job AS (
         UPDATE windlass_job AS job SET
             gate = placed.next, position = placed.becomes,
             state = CASE WHEN placed.next IS NULL THEN 'queued' ELSE job.state END,
-            queued_at = CASE WHEN placed.next IS NULL THEN placed.at ELSE job.queued_at END,
+            queued_at = CASE WHEN placed.next IS NULL
+                THEN greatest(windlass_let_in.now, job.updated_at) ELSE job.queued_at END,
             started_at = CASE WHEN placed.next IS NOT NULL THEN job.started_at END,
-            updated_at = CASE WHEN placed.next IS NULL THEN placed.at ELSE job.updated_at END,
+            updated_at = CASE WHEN placed.next IS NULL
+                THEN greatest(windlass_let_in.now, job.updated_at) ELSE job.updated_at END,
             seq = CASE WHEN placed.next IS NULL THEN job.seq + 1 ELSE job.seq END,
             queued_seq = CASE WHEN placed.next IS NULL THEN job.seq + 1 ELSE job.queued_seq END
         FROM placed WHERE job.ctid = placed.ctid_
+        RETURNING job.n, job.id, job.queue, job.priority, job.position, job.queued_at, job.state,
+            job.fence, job.limit_key, job.gate, placed.number, placed.parked_,
+            CASE WHEN job.first_started_at IS NULL THEN job.expires_at END AS expires_at
+    ),
+    gone AS (DELETE FROM windlass_parked WHERE ctid = ANY (ARRAY(SELECT parked_ FROM job))),
+    passing AS (
+        INSERT INTO windlass_pass (gate, fence, at, jobs)
+        SELECT names[number], fence + 1, windlass_let_in.now, array_agg(n) FROM job
+        GROUP BY number, fence
     ),
     line AS (
         INSERT INTO windlass_line (queue, priority, position, id, queued_at, expires_at, limit_key)
-        SELECT queue, priority, becomes, id, at, expires_at, limit_key
-        FROM placed WHERE next IS NULL
+        SELECT queue, priority, position, id, queued_at, expires_at, limit_key
+        FROM job WHERE gate IS NULL
     ),
     parked AS (
-        INSERT INTO windlass_parked (gate, priority, position, id, n, expires_at, limit_key)
-        SELECT next, priority, becomes, id, n, expires_at, limit_key
-        FROM placed WHERE next IS NOT NULL
+        INSERT INTO windlass_parked (
+            gate, priority, position, id, n, queue, state, expires_at, limit_key)
+        SELECT gate, priority, position, id, n, queue, state, expires_at, limit_key
+        FROM job WHERE gate IS NOT NULL
     ),
+    -- Whoever expires is listed with its state; at a gate, it has not run before.
     left_aside AS (
         DELETE FROM windlass_waiting WHERE ctid = ANY (ARRAY(
-            SELECT waiting.ctid FROM placed, LATERAL (
+            SELECT waiting.ctid FROM job, LATERAL (
                 SELECT ctid FROM windlass_waiting AS waiting
-                WHERE waiting.queue = placed.queue AND waiting.state = placed.state
-                    AND waiting.n = placed.n
+                WHERE waiting.queue = job.queue AND waiting.state = 'created'
+                    AND waiting.n = job.n
                 LIMIT 1
             ) AS waiting
-            WHERE placed.next IS NULL
+            WHERE job.gate IS NULL AND job.expires_at IS NOT NULL
         ))
     ),
     aside AS (
         INSERT INTO windlass_waiting (queue, state, n, at)
-        SELECT queue, 'queued', n, expires_at FROM placed
-        WHERE next IS NULL AND expires_at IS NOT NULL
+        SELECT queue, state, n, expires_at FROM job WHERE gate IS NULL AND expires_at IS NOT NULL
     )
-    SELECT coalesce(array_agg(id) FILTER (WHERE next IS NULL), '{}'),
-        coalesce(array_agg(DISTINCT next) FILTER (WHERE next IS NOT NULL), '{}')
-    INTO let_in, later FROM placed;
+    SELECT
+        (SELECT coalesce(array_agg(id) FILTER (WHERE gate IS NULL), '{}') FROM job),
+        (SELECT coalesce(array_agg(DISTINCT gate) FILTER (WHERE gate IS NOT NULL), '{}') FROM job),
+        (SELECT array_agg(number ORDER BY gate) FROM (
+            SELECT given.gate, count(given.n) AS number FROM (
+                SELECT number AS gate, n FROM job
+                UNION ALL
+                SELECT generate_subscripts(names, 1), NULL
+            ) AS given GROUP BY given.gate
+        ) AS each)
+    INTO let_in, later, passed;
 END
 $$;
