@@ -28,7 +28,7 @@ from windlass.stores.sqlite.rows import GATES, Row, gate_after, limit_names
 from windlass.stores.sqlite.transaction import Tx
 from windlass.stores.sqlite.turns import Line, Turns, line_of
 
-_GATE = 5  # where it is in a row of `able`
+_KEY, _GATE = 3, 5  # where they are in a row of `able`
 _ANY_TIME = 2**63 - 1
 _FIRST, _BEYOND = "\x1f", "\x20"  # all gates of keys lie between their limit's name with these
 
@@ -143,32 +143,34 @@ def _let_in(tx: Tx, passing: list[Row], now: Instant) -> None:
     """On to the next gate, or into the line."""
     if not passing:
         return
-    lines: dict[Line, list[tuple[int, str | None, int]]] = {}
-    for n, queue, priority, key, names, gate, position in passing:
-        after = gate_after(names, gate)
-        # From one gate to the next it stays as old as it was.
-        arrival = tx.position() if after is None else position
-        lines.setdefault(line_of(queue, after, priority), []).append((n, key, arrival))
+    lines: dict[Line, list[Row]] = {}
+    ways: dict[tuple[str, int, str, str], list[Row]] = {}  # those of one kind go the same one
+    for row in passing:
+        _, queue, priority, _, names, gate, _ = row
+        comers = ways.get((queue, priority, names, gate))
+        if comers is None:
+            comers = lines.setdefault(line_of(queue, gate_after(names, gate), priority), [])
+            ways[queue, priority, names, gate] = comers
+        comers.append(row)
     turns = Turns(tx.connection)
     places: dict[str | None, dict[int, int]] = {}
     for line, comers in lines.items():
-        keys = {key for _, key, _ in comers if key is not None}
-        if keys:
-            turns.look_up(line, keys)
-        given = {n: turns.place(line, key, arrival) for n, key, arrival in comers}
-        places.setdefault(line.gate, {}).update(given)
+        # From one gate to the next it stays as old as it was.
+        arrivals = tx.positions(len(comers)) if line.gate is None else [row[-1] for row in comers]
+        given = turns.places(line, [row[_KEY] for row in comers], arrivals)
+        places.setdefault(line.gate, {}).update(zip([row[0] for row in comers], given, strict=True))
     if tx.touched is not None:
         numbers = array("q", [row[0] for row in passing])
         tx.touched += [
             UUID(bytes=job_id)
             for (job_id,) in every(tx.connection, SQL.ids_of, (apsw.carray(numbers),))
         ]
-    for after, given in places.items():
+    for after, taken in places.items():
         if after is None:
-            tx.connection.execute(SQL.enter_line, (now, json.dumps(given)))
+            tx.connection.execute(SQL.enter_line, (now, json.dumps(taken)))
             tx.work = True
         else:
-            tx.connection.execute(SQL.go_on, (after, json.dumps(given)))
+            tx.connection.execute(SQL.go_on, (after, json.dumps(taken)))
             tx.knocks.add(after)
 
 

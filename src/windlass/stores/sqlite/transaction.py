@@ -80,9 +80,15 @@ class Tx:
 
     def position(self) -> int:
         """A new number for a place in line, and a note that it is taken."""
-        self._serial = self._last() + 1
+        [number] = self.positions(1)
+        return number
+
+    def positions(self, count: int) -> range:
+        """As many, one behind the other."""
+        first = self._last() + 1
+        self._serial = first + count - 1
         self._written = False
-        return self._serial
+        return range(first, first + count)
 
     def remember(self) -> None:
         """Note what was given so far, because rows that show it are about to go."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import repeat
 from typing import NamedTuple
 
 import apsw
@@ -61,6 +62,17 @@ class Turns:
             beside.last[key] = position
         beside.note(position)
         return position
+
+    def places(
+        self, line: Line, keys: Sequence[str | None], arrivals: Sequence[int]
+    ) -> Sequence[int]:
+        """The same for many, one behind the other."""
+        known = {key for key in keys if key is not None}
+        if known:
+            self.look_up(line, known)
+            return list(map(self.place, repeat(line), keys, arrivals))
+        self._lines.setdefault(line, _Beside()).note(min(arrivals, default=None))
+        return arrivals
 
     def look_up(self, line: Line, keys: Iterable[str]) -> None:
         """Whom jobs with these keys will stand beside: in one step for all of them."""
