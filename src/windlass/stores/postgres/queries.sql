@@ -315,16 +315,23 @@ lease AS (
         jobs = CASE WHEN lease.xmin = (SELECT version FROM held) THEN excluded.jobs
             ELSE windlass_meet() END
 ),
+rated AS MATERIALIZED (
+    SELECT array_agg(given.gate) AS gates FROM (
+        SELECT DISTINCT each.gate FROM (
+            SELECT DISTINCT gates FROM job WHERE gates IS NOT NULL
+        ) AS alike, unnest(alike.gates) AS each (gate)
+    ) AS given, LATERAL (
+        SELECT FROM windlass_gate AS gate WHERE gate.gate = given.gate AND gate.rated LIMIT 1
+    ) AS rated
+),
+-- A job has three gates at most; to unnest each one's costs more than all the rest of this.
 noted AS (
     INSERT INTO windlass_start (gate, at, jobs)
-    SELECT its.gate, job.started_at, array_agg(job.n) FROM job, unnest(job.gates) AS its (gate)
-    WHERE its.gate = ANY (ARRAY(
-        SELECT given.gate FROM (
-            SELECT DISTINCT each.gate FROM job, unnest(job.gates) AS each (gate)
-        ) AS given, LATERAL (
-            SELECT FROM windlass_gate AS gate WHERE gate.gate = given.gate AND gate.rated LIMIT 1
-        ) AS rated
-    ))
+    SELECT its.gate, job.started_at, array_agg(job.n) FROM job, LATERAL (
+        VALUES (job.gates[1]), (job.gates[2]), (job.gates[3])
+    ) AS its (gate)
+    WHERE (SELECT gates FROM rated) IS NOT NULL
+        AND its.gate = ANY ((SELECT gates FROM rated)::text[])
     GROUP BY its.gate, job.started_at
 ),
 started AS (
@@ -462,7 +469,9 @@ SELECT ended.count, ended.some, CASE WHEN ended.gated > 0 THEN (
     SELECT windlass_admit(leaving.gates, leaving.numbers, leaving.starts, clock.now) FROM (
         SELECT array_agg(gate) AS gates, array_agg(done.n) AS numbers,
             array_agg(done.started_at) AS starts
-        FROM done, unnest(done.gates) AS gate
+        FROM done, LATERAL (
+            VALUES (done.gates[1]), (done.gates[2]), (done.gates[3])
+        ) AS its (gate) WHERE gate IS NOT NULL
     ) AS leaving
 ) END
 FROM clock, (

@@ -304,15 +304,18 @@ BEGIN
                 CASE WHEN given.starts IS NULL THEN 0 ELSE given.started END AS started,
                 CASE WHEN given.suspect THEN windlass_open.now ELSE given.checked END AS checked_at,
                 given.yet, given.begun,
-                -- the first in order, not EXISTS: that may be planned as a list of all who wait
+                -- The last in order: before the first of them are all who have just left. And not
+                -- EXISTS: that may be planned as a list of all who wait.
                 CASE WHEN given.passed < given.free OR given.starts IS NOT NULL THEN (
                     SELECT parked.n FROM windlass_parked AS parked WHERE parked.gate = given.gate
-                    ORDER BY parked.gate, parked.priority DESC, parked.position, parked.id LIMIT 1
+                    ORDER BY parked.gate DESC, parked.priority, parked.position DESC,
+                        parked.id DESC LIMIT 1
                 ) IS NOT NULL END AS waits,
                 given.passed < given.free AND (
                     SELECT parked.n FROM windlass_parked AS parked WHERE parked.gate = given.gate
                         AND (parked.expires_at IS NULL OR parked.expires_at > windlass_open.now)
-                    ORDER BY parked.gate, parked.priority DESC, parked.position, parked.id LIMIT 1
+                    ORDER BY parked.gate DESC, parked.priority, parked.position DESC,
+                        parked.id DESC LIMIT 1
                 ) IS NOT NULL AS may_pass
             FROM unnest(names, was.look_at, was.idle_at, was.holding, was.coming, was.started,
                 was.checked_at, starts, length, holding, coming, started, free, passed, suspect
@@ -524,7 +527,7 @@ AS $$
 BEGIN
     PERFORM FROM unnest(names, most) AS given (gate, most), LATERAL (
         SELECT FROM windlass_parked AS parked WHERE parked.gate = given.gate AND given.most > 0
-        ORDER BY parked.gate, parked.priority DESC, parked.position, parked.id LIMIT 1
+        ORDER BY parked.gate DESC, parked.priority, parked.position DESC, parked.id DESC LIMIT 1
     ) AS parked LIMIT 1;
     IF NOT FOUND THEN  -- nearly always, where a limit is wide
         let_in := '{}';
@@ -535,8 +538,8 @@ BEGIN
     WITH moving AS MATERIALIZED (
         SELECT given.number, row_number() OVER () AS place, its.parked_, its.ctid_, its.priority,
             its.limit_key, its.next, CASE WHEN its.next IS NULL THEN its.queue END AS line,
-            CASE WHEN its.next IS NULL THEN nextval('windlass_serial') ELSE its.position END
-                AS arrival
+            CASE WHEN its.next IS NOT NULL THEN its.position
+                WHEN its.limit_key IS NULL THEN nextval('windlass_serial') END AS arrival
         FROM unnest(names, most) WITH ORDINALITY AS given (gate, most, number), LATERAL (
             SELECT parked.ctid AS parked_, job.ctid AS ctid_, job.queue, job.priority,
                 job.limit_key, job.position,
@@ -549,10 +552,16 @@ BEGIN
             LIMIT given.most FOR UPDATE OF job SKIP LOCKED
         ) AS its
     ),
-    -- Where each line begins that somebody with a key comes into, or will.
+    -- Where each line begins that somebody with a key comes into, or will: with the first who stands
+    -- there, else with the first who comes.
     lines AS MATERIALIZED (
-        SELECT next, line, priority, min(place) AS place,
-            (array_agg(arrival ORDER BY place))[1] AS arrival, CASE WHEN next IS NULL THEN (
+        SELECT each.next, each.line, each.priority, each.place, each.first,
+            CASE WHEN each.first IS NULL THEN coalesce(
+                (SELECT arrival FROM moving WHERE moving.place = each.place),
+                nextval('windlass_serial')
+            ) END AS arrival
+        FROM (
+            SELECT next, line, priority, min(place) AS place, CASE WHEN next IS NULL THEN (
                 SELECT position FROM windlass_line AS old
                 WHERE old.queue = moving.line AND old.priority = moving.priority
                 ORDER BY old.queue, old.priority DESC, old.position, old.id LIMIT 1
@@ -561,47 +570,44 @@ BEGIN
                 WHERE old.gate = moving.next AND old.priority = moving.priority
                 ORDER BY old.gate, old.priority DESC, old.position, old.id LIMIT 1
             ) END AS first
-        FROM moving WHERE (SELECT count(limit_key) FROM moving) > 0
-        GROUP BY next, line, priority HAVING count(limit_key) > 0
+            FROM moving WHERE (SELECT count(limit_key) FROM moving) > 0
+            GROUP BY next, line, priority HAVING count(limit_key) > 0
+        ) AS each
+    ),
+    -- Those of one key stand two apart, behind the last of it.
+    keys AS MATERIALIZED (
+        SELECT next, line, priority, min(place) AS place, array_agg(number ORDER BY place) AS numbers,
+            array_agg(parked_ ORDER BY place) AS places, array_agg(ctid_ ORDER BY place) AS jobs,
+            CASE WHEN next IS NULL THEN (
+                SELECT position FROM windlass_line AS old
+                WHERE old.queue = moving.line AND old.priority = moving.priority
+                    AND old.limit_key = moving.limit_key AND old.limit_key IS NOT NULL
+                ORDER BY old.queue DESC, old.priority DESC, old.limit_key DESC,
+                    old.position DESC LIMIT 1
+            ) ELSE (
+                SELECT position FROM windlass_parked AS old
+                WHERE old.gate = moving.next AND old.priority = moving.priority
+                    AND old.limit_key = moving.limit_key AND old.limit_key IS NOT NULL
+                ORDER BY old.gate DESC, old.priority DESC, old.limit_key DESC,
+                    old.position DESC LIMIT 1
+            ) END AS last
+        FROM moving WHERE limit_key IS NOT NULL GROUP BY next, line, priority, limit_key
     ),
     placed AS MATERIALIZED (
         SELECT number, parked_, ctid_, next, arrival AS becomes FROM moving WHERE limit_key IS NULL
         UNION ALL
-        SELECT number, parked_, ctid_, next,
-            first_value(turn) OVER (PARTITION BY next, line, priority, limit_key ORDER BY place)
-                + 2 * (rank - 1)
-        FROM (
-            SELECT known.*, CASE WHEN rank = 1 THEN (
-                SELECT CASE
-                    WHEN lines.first IS NULL
-                        THEN lines.arrival + (known.place > lines.place)::integer
-                    WHEN known.last IS NULL THEN lines.first + 1
-                    ELSE greatest(lines.first, known.last + 2) END
-                FROM lines WHERE lines.priority = known.priority
-                    AND lines.line IS NOT DISTINCT FROM known.line
-                    AND lines.next IS NOT DISTINCT FROM known.next
-            ) END AS turn
-            FROM (
-                SELECT ranked.*, CASE WHEN rank > 1 THEN NULL WHEN next IS NULL THEN (
-                    SELECT position FROM windlass_line AS old
-                    WHERE old.queue = ranked.line AND old.priority = ranked.priority
-                        AND old.limit_key = ranked.limit_key AND old.limit_key IS NOT NULL
-                    ORDER BY old.queue DESC, old.priority DESC, old.limit_key DESC,
-                        old.position DESC LIMIT 1
-                ) ELSE (
-                    SELECT position FROM windlass_parked AS old
-                    WHERE old.gate = ranked.next AND old.priority = ranked.priority
-                        AND old.limit_key = ranked.limit_key AND old.limit_key IS NOT NULL
-                    ORDER BY old.gate DESC, old.priority DESC, old.limit_key DESC,
-                        old.position DESC LIMIT 1
-                ) END AS last
-                FROM (
-                    SELECT moving.*, row_number() OVER (
-                        PARTITION BY next, line, priority, limit_key ORDER BY place
-                    ) AS rank FROM moving WHERE limit_key IS NOT NULL
-                ) AS ranked OFFSET 0
-            ) AS known
-        ) AS turned
+        SELECT each.number, each.parked_, each.ctid_, keys.next, lines.turn + 2 * (each.rank - 1)
+        FROM keys, LATERAL (
+            SELECT CASE
+                WHEN lines.first IS NULL THEN lines.arrival + (keys.place > lines.place)::integer
+                WHEN keys.last IS NULL THEN lines.first + 1
+                ELSE greatest(lines.first, keys.last + 2) END AS turn
+            FROM lines WHERE lines.priority = keys.priority
+                AND lines.line IS NOT DISTINCT FROM keys.line
+                AND lines.next IS NOT DISTINCT FROM keys.next
+        ) AS lines,
+        unnest(keys.numbers, keys.places, keys.jobs) WITH ORDINALITY
+            AS each (number, parked_, ctid_, rank)
     ),
     job AS (
         UPDATE windlass_job AS job SET
