@@ -28,11 +28,12 @@ from types import TracebackType
 from typing import Protocol, Self, runtime_checkable
 from uuid import UUID
 
+from windlass.core.attempt import Attempt
 from windlass.core.clock import Instant
 from windlass.core.dependency import Edges, FlowPage, FlowStats
 from windlass.core.enqueue import Enqueued
 from windlass.core.errors import InvalidArgumentError
-from windlass.core.event import Attempt, Event, Record
+from windlass.core.event import Event, Record
 from windlass.core.failure import Failures
 from windlass.core.gate import GateStats
 from windlass.core.job import JobRow, NewJob

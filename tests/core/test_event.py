@@ -23,6 +23,7 @@ from tests.core.build import (
     row,
 )
 
+from windlass.core.attempt import attempts_of
 from windlass.core.clock import after
 from windlass.core.errors import InvalidArgumentError
 from windlass.core.event import (
@@ -30,7 +31,6 @@ from windlass.core.event import (
     Event,
     EventType,
     Record,
-    attempts,
     derive,
     fold,
     page,
@@ -177,7 +177,7 @@ def test_attempts_are_numbered_from_1_and_say_how_each_ended(
     beginning: dict[str, Any], steps: Steps
 ) -> None:
     *_, life = walk(beginning, steps)
-    found = attempts(life.row, life.log)
+    found = attempts_of(life.row, life.log)
     assert [attempt.number for attempt in found] == list(range(1, life.row.attempt + 1))
     for attempt in found:
         assert attempt.queued_at <= attempt.started_at
@@ -350,7 +350,7 @@ def test_attempts_tell_the_past_and_the_present() -> None:
     life.wait(9).promote()
     life.wait(1).claim("w3")
     life.record(progress(1, 50, "render"))
-    first, second, third = attempts(life.row, life.log)
+    first, second, third = attempts_of(life.row, life.log)
     assert (first.number, first.fence, first.worker) == (1, 1, "w1")
     assert (first.queued_at, first.started_at) == (NOW, after(NOW, 1))
     assert first.ended_at == after(NOW, 3)
@@ -365,17 +365,17 @@ def test_attempts_tell_the_past_and_the_present() -> None:
 
 
 def test_a_waiting_job_has_only_past_attempts() -> None:
-    assert attempts(Life.begin().row, []) == []
+    assert attempts_of(Life.begin().row, []) == []
     life = Life.begin().fail_once()
-    assert [attempt.number for attempt in attempts(life.row, life.log)] == [1]
+    assert [attempt.number for attempt in attempts_of(life.row, life.log)] == [1]
     life.cancel()
-    assert [attempt.number for attempt in attempts(life.row, life.log)] == [1]
+    assert [attempt.number for attempt in attempts_of(life.row, life.log)] == [1]
 
 
 def test_the_last_attempt_of_a_finished_job_says_how_it_ended() -> None:
     life = Life.begin(policy=Policy(backoff=fixed(1), max_retries=1)).fail_once().claim()
     life.settle(Failed(failure=RETRYABLE))
-    last = attempts(life.row, life.log)[-1]
+    last = attempts_of(life.row, life.log)[-1]
     assert (last.number, last.outcome, last.ended_at) == (2, Trigger.FAIL, life.now)
     assert last.error == life.row.error
 
@@ -383,6 +383,6 @@ def test_the_last_attempt_of_a_finished_job_says_how_it_ended() -> None:
 def test_an_attempt_does_not_show_the_error_of_an_earlier_one() -> None:
     life = Life.begin().fail_once().claim()
     life.settle(Aborted(reason="enough"))
-    first, second = attempts(life.row, life.log)
+    first, second = attempts_of(life.row, life.log)
     assert first.error is not None
     assert second.error is None

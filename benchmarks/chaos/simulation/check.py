@@ -10,8 +10,9 @@ from uuid import UUID
 
 from benchmarks.chaos.simulation.life import Life
 from benchmarks.chaos.simulation.tasks import ERRORS, Line
+from windlass.core.attempt import Attempt
 from windlass.core.clock import SECOND
-from windlass.core.event import Attempt, Event, EventType, fold, snapshot
+from windlass.core.event import Event, EventType, fold, snapshot
 from windlass.core.job import JobRow
 from windlass.core.state import State, Trigger
 from windlass.core.transition import Checkpoint

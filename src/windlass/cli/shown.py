@@ -9,10 +9,11 @@ from rich.markup import escape
 from windlass.cli import terminal
 from windlass.cli.terminal import iso
 from windlass.client import Client
+from windlass.core.attempt import Attempt
 from windlass.core.codec import Purpose
 from windlass.core.dependency import Edges
 from windlass.core.errors import CodecError
-from windlass.core.event import Attempt, Event, EventType
+from windlass.core.event import Event, EventType
 from windlass.core.failure import Failure
 from windlass.core.gate import limit_name
 from windlass.core.job import JobRow

@@ -14,10 +14,10 @@ from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
 
+from windlass.core.attempt import Attempt
 from windlass.core.clock import Instant
 from windlass.core.dependency import Edges, FlowPage, FlowStats
 from windlass.core.enqueue import Enqueued
-from windlass.core.event import Attempt
 from windlass.core.failure import Failures
 from windlass.core.job import JobRow, NewJob
 from windlass.core.query import Count, Page, Query

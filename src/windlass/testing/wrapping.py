@@ -7,10 +7,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from typing import TypeVar
 from uuid import UUID
 
+from windlass.core.attempt import Attempt
 from windlass.core.clock import Instant
 from windlass.core.dependency import Edges, FlowPage, FlowStats
 from windlass.core.enqueue import Enqueued
-from windlass.core.event import Attempt, Event
+from windlass.core.event import Event
 from windlass.core.failure import Failures
 from windlass.core.gate import GateStats
 from windlass.core.job import JobRow, NewJob

@@ -11,9 +11,9 @@ from rich.markup import escape
 from windlass.cli import shown, terminal
 from windlass.cli.opening import AppPath, AsJson, JobId, Url, opened, run, which
 from windlass.core import failure
+from windlass.core.attempt import Attempt
 from windlass.core.clock import SECOND
 from windlass.core.dependency import Edges
-from windlass.core.event import Attempt
 from windlass.core.job import JobRow
 
 SHOWN = 3  # jobs that it depends on

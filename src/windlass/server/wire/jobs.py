@@ -11,11 +11,11 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
+from windlass.core.attempt import Attempt
 from windlass.core.clock import Instant, to_datetime
 from windlass.core.codec import Codec, Purpose
 from windlass.core.dependency import OnParent
 from windlass.core.errors import CodecError
-from windlass.core.event import Attempt
 from windlass.core.failure import Failure, details
 from windlass.core.job import JobRow
 from windlass.core.query import Count

@@ -10,11 +10,12 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from windlass.core import job, transition
+from windlass.core.attempt import Attempt
 from windlass.core.clock import Instant
 from windlass.core.dependency import Edges, FlowPage, FlowStats
 from windlass.core.enqueue import Enqueued, EnqueueStatus
 from windlass.core.errors import InvalidArgumentError, RequestError
-from windlass.core.event import Attempt, Event
+from windlass.core.event import Event
 from windlass.core.failure import Failures
 from windlass.core.gate import GateStats
 from windlass.core.job import JobRow, NewJob

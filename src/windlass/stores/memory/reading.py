@@ -8,9 +8,10 @@ from dataclasses import replace
 from uuid import UUID
 
 from windlass.core import event, query, records
+from windlass.core.attempt import Attempt, attempts_of
 from windlass.core.clock import Instant
 from windlass.core.dependency import Edges, FlowPage, FlowStats
-from windlass.core.event import Attempt, Event
+from windlass.core.event import Event
 from windlass.core.failure import FailedJob, Failures
 from windlass.core.gate import LIMIT, GateStats
 from windlass.core.job import JobRow
@@ -149,7 +150,7 @@ class MemoryReads(Store):
     async def attempts(self, job_id: UUID) -> list[Attempt] | None:
         with self._data.lock:
             row = self._data.jobs.get(job_id)
-            return None if row is None else event.attempts(row, self._data.logs.get(job_id, ()))
+            return None if row is None else attempts_of(row, self._data.logs.get(job_id, ()))
 
     async def checkpoints(self, ids: Sequence[UUID]) -> list[Mapping[str, Checkpoint]]:
         with self._data.lock:

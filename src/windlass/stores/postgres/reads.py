@@ -8,10 +8,10 @@ from operator import attrgetter
 from uuid import UUID
 
 from windlass.core import event, query, records
+from windlass.core.attempt import Attempt, attempts_of
 from windlass.core.clock import Instant
 from windlass.core.dependency import Edges, FlowPage, FlowStats
 from windlass.core.errors import StoreDeniedError
-from windlass.core.event import Attempt
 from windlass.core.failure import Failures
 from windlass.core.gate import HOLDERS, LIMIT, GateStats, Setting, in_order, rank
 from windlass.core.job import JobRow
@@ -150,7 +150,7 @@ async def attempts(connection: Connection, job_id: UUID) -> list[Attempt] | None
     if found is None:
         return None
     *_, past = found
-    return event.attempts(rows.job_row(found), [log_row(line) for line in past])
+    return attempts_of(rows.job_row(found), [log_row(line) for line in past])
 
 
 async def checkpoints(

@@ -12,8 +12,9 @@ from uuid import UUID
 import apsw
 
 from windlass.core import event, query, records, upkeep
+from windlass.core.attempt import Attempt, attempts_of
 from windlass.core.clock import Instant
-from windlass.core.event import Attempt, LogRow
+from windlass.core.event import LogRow
 from windlass.core.failure import Failures
 from windlass.core.gate import LIMIT
 from windlass.core.job import JobRow
@@ -227,7 +228,7 @@ def attempts(connection: apsw.Connection, job_id: UUID) -> list[Attempt] | None:
     row = load(connection, SQL.get_job, (job_id.bytes,))
     if row is None:
         return None
-    return event.attempts(row, _log(connection, SQL.past_attempts, (row.serial, 0, _NEWEST)))
+    return attempts_of(row, _log(connection, SQL.past_attempts, (row.serial, 0, _NEWEST)))
 
 
 def checkpoints(connection: apsw.Connection, ids: Sequence[UUID]) -> list[Mapping[str, Checkpoint]]:

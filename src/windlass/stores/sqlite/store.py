@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import cast
 from uuid import UUID
 
+from windlass.core.attempt import Attempt
 from windlass.core.clock import Clock, Instant, SystemClock
 from windlass.core.dependency import Edges, FlowPage, FlowStats
 from windlass.core.enqueue import Enqueued
 from windlass.core.errors import StoreUnavailableError
-from windlass.core.event import Attempt, Event
+from windlass.core.event import Event
 from windlass.core.failure import Failures
 from windlass.core.gate import GateStats
 from windlass.core.job import JobRow, NewJob

@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import Any, TypeVar
 from uuid import UUID
 
+from windlass.core.attempt import Attempt
 from windlass.core.clock import Instant
 from windlass.core.dependency import Edges
 from windlass.core.enqueue import Enqueued
-from windlass.core.event import Attempt, Event
+from windlass.core.event import Event
 from windlass.core.failure import FailedJob
 from windlass.core.gate import line_order
 from windlass.core.job import JobRow
