@@ -37,6 +37,9 @@ QUEUES = ("default", "mail", "video")
 FLOW = UUID(int=77)
 Options = Mapping[str, Any]
 
+pick = st.integers(0, 40)  # one of the jobs there were so far
+picks = st.lists(pick, min_size=1, max_size=3)
+
 
 class Oversize(bytes):
     """Too many bytes to print."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -13,45 +12,33 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
 from windlass.core import outcome
-from windlass.core.clock import MINUTE, SECOND, after
+from windlass.core.clock import after
 from windlass.core.event import EventType, Record
 from windlass.core.gate import Limit
 from windlass.core.job import JobRow, NewJob
 from windlass.core.lease import Claim, Lease
-from windlass.core.query import Query
-from windlass.core.records import Put
 from windlass.core.state import State, Trigger
 from windlass.core.transition import Answer, CancelRequest, Signal, Transition
 from windlass.store import Pruned, Retention, Saying, Store
-from windlass.testing.clock import START
 from windlass.testing.conformance.model import history, reading
+from windlass.testing.conformance.model.accidents import Accidents
 from windlass.testing.conformance.model.history import Options
-from windlass.testing.conformance.model.limits import Limiting
 from windlass.testing.conformance.model.pair import MakeStore
 from windlass.testing.conformance.model.reading import ALL, recent
 
-_pick = st.integers(0, 40)
-_picks = st.lists(_pick, min_size=1, max_size=3)
 
-
-class StoreModel(Limiting):
+class StoreModel(Accidents):
     """Every rule is something that happens in a life with workers, operators and accidents."""
 
     def __init__(self, make_store: MakeStore) -> None:
         super().__init__(make_store)
         # What was asked and answered so far, to be repeated and to be late with.
-        self.ids: list[UUID] = []
         self.batches: list[Sequence[NewJob]] = []
         self.claims: list[Claim] = []
         self.held: list[JobRow] = []
         self.wishes: list[Transition] = []
         self.sayings: list[Saying] = []
         self.sights: list[JobRow] = []
-
-    def some_id(self, pick: int) -> UUID:
-        """Mostly of a job that is there, now and then of one that is not, or not any more."""
-        known = self.ids if pick % 5 == 4 else [*self.watch.rows] or self.ids
-        return recent(known, pick) if known else self.uuid()
 
     # -- putting in
 
@@ -123,7 +110,7 @@ class StoreModel(Limiting):
         self.batches.append(jobs)
         self.both(lambda store: store.enqueue(jobs, together=together))
 
-    @rule(picks=_picks, length=st.integers(1, 4), together=st.booleans())
+    @rule(picks=history.picks, length=st.integers(1, 4), together=st.booleans())
     def enqueue_a_flow(self, picks: list[int], length: int, together: bool) -> None:
         """A chain whose first job depends on what is there, and whose last on all of it."""
         known = [row for row in self.watch.rows.values() if not row.owner]
@@ -136,7 +123,7 @@ class StoreModel(Limiting):
         self.both(lambda store: store.enqueue(jobs, together=together))
 
     @precondition(lambda self: self.batches)
-    @rule(pick=_pick)
+    @rule(pick=history.pick)
     def enqueue_again(self, pick: int) -> None:
         self.both(lambda store: store.enqueue(recent(self.batches, pick)))
 
@@ -161,7 +148,7 @@ class StoreModel(Limiting):
         return self._claim(claim)
 
     @precondition(lambda self: self.claims)
-    @rule(pick=_pick)
+    @rule(pick=history.pick)
     def claim_again(self, pick: int) -> None:
         self._claim(recent(self.claims, pick))
 
@@ -193,7 +180,7 @@ class StoreModel(Limiting):
         return row
 
     @precondition(lambda self: self.held)
-    @rule(picks=_picks, forge=history.forgeries, seconds=st.sampled_from([1.0, 30.0, 90.0]))
+    @rule(picks=history.picks, forge=history.forgeries, seconds=st.sampled_from([1.0, 30.0, 90.0]))
     def extend(self, picks: list[int], forge: str, seconds: float) -> None:
         leases: list[Lease] = [self.holder(pick, forge).lease for pick in picks]
         self.both(lambda store: store.extend(leases, seconds))
@@ -208,7 +195,9 @@ class StoreModel(Limiting):
         return made
 
     @precondition(lambda self: self.held)
-    @rule(picks=_picks, forge=history.forgeries, said=history.sayings, percent=history.percents)
+    @rule(
+        picks=history.picks, forge=history.forgeries, said=history.sayings, percent=history.percents
+    )
     def record(
         self, picks: list[int], forge: str, said: list[tuple[int, Options]], percent: float
     ) -> None:
@@ -219,13 +208,13 @@ class StoreModel(Limiting):
         self.both(lambda store: store.record(sayings))
 
     @precondition(lambda self: self.sayings)
-    @rule(pick=_pick)
+    @rule(pick=history.pick)
     def record_again(self, pick: int) -> None:
         self.both(lambda store: store.record([recent(self.sayings, pick)]))
 
     @precondition(lambda self: self.held)
     @rule(
-        ends=st.lists(st.tuples(_pick, history.outcomes), min_size=1, max_size=3),
+        ends=st.lists(st.tuples(history.pick, history.outcomes), min_size=1, max_size=3),
         forge=history.forgeries,
         said=history.last_words,
         children=st.lists(history.jobs, max_size=2),
@@ -273,7 +262,7 @@ class StoreModel(Limiting):
             self.apply(wishes)
 
     @precondition(lambda self: self.wishes)
-    @rule(picks=_picks)
+    @rule(picks=history.picks)
     def apply_again(self, picks: list[int]) -> None:
         self.apply([recent(self.wishes, pick) for pick in picks])
 
@@ -285,7 +274,7 @@ class StoreModel(Limiting):
     # -- operators
 
     @precondition(lambda self: self.ids)
-    @rule(picks=_picks, owner=history.owners)
+    @rule(picks=history.picks, owner=history.owners)
     def cancel(self, picks: list[int], owner: str | None) -> None:
         requests = [
             CancelRequest(job_id=self.some_id(pick), by="op", reason="enough", owner=owner)
@@ -294,14 +283,14 @@ class StoreModel(Limiting):
         self.both(lambda store: store.cancel(requests))
 
     @precondition(lambda self: self.held)
-    @rule(pick=_pick, end=history.outcomes)
+    @rule(pick=history.pick, end=history.outcomes)
     def cancel_just_before_the_end(self, pick: int, end: outcome.Outcome) -> None:
         row = self.running(pick)
         self.both(lambda store: store.cancel([CancelRequest(job_id=row.id)]))
         self.apply([outcome.settle(row, end, random=lambda: 0.5, children=[self.new([])])])
 
     @precondition(lambda self: self.ids)
-    @rule(picks=_picks, names=history.signals, owner=history.owners)
+    @rule(picks=history.picks, names=history.signals, owner=history.owners)
     def signal(self, picks: list[int], names: list[str], owner: str | None) -> None:
         waiting = [row.id for row in self.watch.rows.values() if row.trigger is Trigger.SUSPEND]
         signals = [
@@ -317,7 +306,7 @@ class StoreModel(Limiting):
         self.moved([given.job_id for given in signals], lambda store: store.signal(signals))
 
     @precondition(lambda self: self.watch.waiting())
-    @rule(pick=_pick, trigger=history.waiting_moves)
+    @rule(pick=history.pick, trigger=history.waiting_moves)
     def move_a_waiting_job(self, pick: int, trigger: Trigger) -> None:
         waiting = self.watch.waiting()
         held = [row for row in waiting if row.held and trigger is Trigger.SUBMIT]
@@ -329,7 +318,7 @@ class StoreModel(Limiting):
         self.both(lambda store: store.pause(queues, paused=paused))
 
     @precondition(lambda self: self.ids)
-    @rule(picks=_picks, owner=history.owners)
+    @rule(picks=history.picks, owner=history.owners)
     def delete(self, picks: list[int], owner: str | None) -> None:
         ids = [self.some_id(pick) for pick in picks]
         self.both(lambda store: store.delete(ids, owner))
@@ -348,7 +337,7 @@ class StoreModel(Limiting):
             self.apply([outcome.sweep(row, random=lambda: luck) for row in seen])
 
     @precondition(lambda self: self.sights)
-    @rule(picks=_picks, luck=history.luck)
+    @rule(picks=history.picks, luck=history.luck)
     def sweep_late(self, picks: list[int], luck: float) -> None:
         seen = [recent(self.sights, pick) for pick in picks]
         self.apply([outcome.sweep(row, random=lambda: luck) for row in seen])
@@ -388,76 +377,3 @@ class StoreModel(Limiting):
             total += Counter(jobs=pruned.jobs, logs=pruned.logs, records=pruned.records)
         logs = total["logs"] if limit == ALL else 0  # a job may lose its log before it goes, or not
         return Pruned(total["jobs"], logs, total["records"])
-
-    # -- time, crashes, handles
-
-    @rule(seconds=history.passing)
-    def time_passes(self, seconds: float) -> None:
-        self.clock.advance(seconds)
-
-    @rule()
-    def all_workers_die(self) -> None:
-        self.let_leases_run_out()
-
-    def let_leases_run_out(self) -> None:
-        leases = [row.lease_until or 0 for row in self.watch.rows.values()]
-        self.clock.jump(max([self.clock.now(), *leases]))
-
-    @rule(how=st.sampled_from(["reopen", "swap"]))
-    def change_handles(self, how: str) -> None:
-        if how == "reopen":
-            self.reopen()
-        else:
-            self.subject, self.other = self.other or self.subject.twin(), self.subject
-        assert self.both(lambda store: store.ping()) == self.clock.now()
-
-    # -- small data
-
-    @rule(puts=history.puts)
-    def put_records(self, puts: list[Put]) -> None:
-        self.both(lambda store: store.put_records(puts))
-
-    @rule(key=history.keys, limit=st.integers(1, 3), remove=st.booleans())
-    def read_records(self, key: str, limit: int, remove: bool) -> None:
-        if remove:
-            self.both(lambda store: store.delete_records("kind", [key]))
-        self.both(lambda store: store.get_records("kind", [key, "never"]))
-        self.both(lambda store: store.list_records("kind", key, limit))
-        self.both(lambda store: store.list_records("kind"))
-
-    # -- reading
-
-    @rule(filters=history.filters, pick=_pick, limit=st.integers(1, 5))
-    def find(self, filters: list[Options], pick: int, limit: int) -> None:
-        values: dict[str, Any] = {}
-        for option in filters:
-            values |= option
-        for name in ("created_from", "created_to"):
-            if name in values:
-                values[name] = self.clock.now() - values[name] * SECOND
-        if values.pop("retried", None):
-            values["retry_of"] = self.some_id(pick)
-        self.both(lambda store: reading.find(store, Query(limit=limit, **values)))
-        self.both(lambda store: reading.find(store, Query(limit=limit, bare=True, **values)))
-        self.both(lambda store: store.count(Query(limit=limit, **values)))
-
-    @precondition(lambda self: self.ids)
-    @rule(picks=_picks, owner=history.owners, behind=st.integers(0, 6), limit=st.integers(1, 4))
-    def read(self, picks: list[int], owner: str | None, behind: int, limit: int) -> None:
-        ids = [self.some_id(pick) for pick in picks]
-        self.both(lambda store: store.get(ids, owner))
-        self.both(lambda store: store.checkpoints(ids))
-        self.both(reading.stats)
-        self.both(lambda store: store.edges(ids))
-        self.both(lambda store: store.edges(ids, limit))
-        self.both(lambda store: reading.failures(store, START, ALL))
-        self.both(lambda store: store.flows([history.FLOW, ids[0]]))
-        self.both(lambda store: store.newest_flows(limit, owner=owner))
-        whole = partial(reading.rollups, since=0, until=self.clock.now() + MINUTE)
-        self.both(whole)
-        self.both(partial(reading.rollups, since=START, until=self.clock.now() // MINUTE * MINUTE))
-        row = self.watch.rows.get(ids[0])
-        after_ = max(row.seq - behind, 0) if row else 0
-        self.both(lambda store: reading.events(store, ids[0], after_, limit))
-        if row is not None and row.final:
-            self.both(lambda store: reading.tail(store, ids[0], after_))
