@@ -15,7 +15,10 @@ import { seqOf } from "./event.js";
  * @param {Log} log
  */
 export function isNext(event, last, log) {
-  if (event.seq <= last) return false;
+  if (event.seq <= last) {
+    log.debug(`windlass: event ${event.seq} of job ${event.jobId} came again, after ${last}; it is dropped`);
+    return false;
+  }
   if (event.seq === last + 1 || event.type === "resync") return true;
   const said = `event ${event.seq} of job ${event.jobId} came out of order, after ${last}`;
   log.warn(`windlass: ${said}; it is dropped`);

@@ -14,8 +14,8 @@ def test_readers_who_take_nothing_are_cut_off_and_cost_the_others_nothing(tmp_pa
     found = stalled(f"sqlite:///{tmp_path}/jobs.db", readers=100, stall=1, rate=50, seconds=3)
     assert found.longest < 30
     assert found.before.missing == found.beside.missing == 0
-    # Each event is 32 kB, so that all that was said would be more for each of them.
-    assert found.memory_most - found.memory_before < found.readers * 1.5 * MIB
+    # Each event is 32 kB, so that all that was said would be far more for each of them.
+    assert found.memory_most - found.memory_before < found.readers * 0.5 * MIB
 
 
 def test_every_event_arrives_at_every_watcher(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 import random
 from uuid import UUID
 
@@ -20,7 +21,7 @@ TOKEN = TaskToken(
     expires_at=1_800_000_000_000_000,
 )
 SIGNED = TOKEN.signed(KEY, SECRET)
-MUTATIONS = 100_000
+MUTATIONS = 100_000 * int(os.environ.get("WINDLASS_EFFORT", "1"))
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_+/=. \n\x00é"
 tokens = st.builds(
     TaskToken,

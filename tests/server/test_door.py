@@ -15,7 +15,7 @@ import httpx
 import pytest
 from tests.server.conftest import PATIENCE, STREAM, Served, enqueue, said, serving, until
 
-from windlass.server.config import Door, ServerConfig
+from windlass.server.config import LOOPBACK, Door, ServerConfig
 from windlass.server.door import GRANTS, Caller, Doorkeeper, Need
 from windlass.server.keys import Keys, Role
 from windlass.server.pace import Pace
@@ -231,6 +231,14 @@ def test_a_revoked_key_is_gone_everywhere_within_five_seconds() -> None:
     assert ServerConfig().trust + welcome.CHECK < 5
 
 
+def test_what_is_refused_counts_as_asked(tmp_path: Path) -> None:
+    with (
+        serving(tmp_path, ServerConfig(rate=0.001, burst=2)) as served,
+        served.client(served.key(Role.VIEWER)) as web,
+    ):
+        assert [web.get("/api/keys").status_code for _ in range(3)] == [403, 403, 429]
+
+
 def test_a_key_that_has_expired_is_refused(locked: Served) -> None:
     async def make() -> str:
         keys = Keys(locked.app.client().store)
@@ -259,6 +267,10 @@ def test_a_name_that_is_not_the_servers_is_refused_where_no_key_is_asked_for(
     """A page whose name leads to 127.0.0.1 must not act for the one who looks at it."""
     with serving(tmp_path) as served, served.client() as web:
         for host, status in (("evil.example", 421), ("localhost:80", 200), ("[::1]:9", 200)):
+            assert web.get("/api/jobs", headers={"Host": host}).status_code == status, host
+    config = ServerConfig(door=Door.OPEN, hosts=LOOPBACK | {"jobs.example"})
+    with serving(tmp_path, config) as served, served.client() as web:
+        for host, status in (("evil.example", 421), ("jobs.example", 200), ("10.0.0.7:80", 200)):
             assert web.get("/api/jobs", headers={"Host": host}).status_code == status, host
     config = ServerConfig(door=Door.KEYS, hosts=frozenset({"jobs.example"}))
     with serving(tmp_path, config) as served, served.client(served.key(Role.VIEWER)) as web:

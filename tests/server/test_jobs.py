@@ -87,10 +87,11 @@ def test_a_wrong_value_is_named_with_its_reason(
 
 def test_what_is_no_json_is_refused_in_plain_words(web: httpx.Client) -> None:
     post = "/api/jobs"
-    assert (
-        web.post(post, content=b"{", headers={"Content-Type": "application/json"}).status_code
-        == 422
-    )
+    answer = web.post(post, content=b"{", headers={"Content-Type": "application/json"})
+    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "body")
+    assert web.get("/api/jobs/").status_code == 404  # it leads nowhere else
+    empty = {"Idempotency-Key": ""}
+    assert web.post(post, json={"task": "add"}, headers=empty).status_code == 422
     assert web.post(post, content=b"a=1", headers={"Content-Type": "text/plain"}).status_code == 415
     nan = b'{"task": "add", "arguments": {"a": NaN}}'
     answer = web.post(post, content=nan, headers={"Content-Type": "application/json"})

@@ -14,6 +14,7 @@ import pytest
 from tests.server.conftest import Served, enqueue, serving, until, wait_for
 
 from windlass.core.gate import Limit
+from windlass.core.worker import LiveWorker
 from windlass.server.routes.table import TABLE
 from windlass.tasks import Task
 
@@ -188,6 +189,16 @@ def test_a_server_whose_worker_shows_no_life_is_not_ready(tmp_path: Path) -> Non
         until(lambda: web.get("/readyz").status_code == 200, "it is ready")
         with served.app._hosting(served.loop):  # one more, that never wrote its record
             answer = web.get("/readyz")
+        assert (answer.status_code, answer.json()["status"]) == (503, "not ready")
+
+
+def test_a_server_whose_worker_is_deaf_is_not_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(tmp_path, worker=True) as served, served.client() as web:
+        until(lambda: web.get("/readyz").status_code == 200, "it is ready")
+        monkeypatch.setattr(LiveWorker, "deaf", True)
+        answer = web.get("/readyz")
         assert (answer.status_code, answer.json()["status"]) == (503, "not ready")
 
 

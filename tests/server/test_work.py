@@ -144,6 +144,39 @@ def test_a_claim_waits_for_a_job(far: Served, admin: httpx.Client, worker: httpx
     assert [one["job"]["id"] for one in found] == [job["id"]]
 
 
+def test_who_waits_for_a_job_gets_none_once_its_key_is_revoked(
+    far: Served, admin: httpx.Client
+) -> None:
+    token, key_id = far.key_and_id(Role.WORKER)
+    queue, found = f"far-{uuid4()}", list[dict[str, Any]]()
+    with far.client(token) as revoked:
+        waits = Thread(target=lambda: found.append({"jobs": claim(revoked, queue, wait=20)}))
+        waits.start()
+        until(lambda: far.site.hub.waiting, "the claim waits")
+        assert admin.delete(f"/api/keys/{key_id}").status_code in {200, 204}
+        waits.join(15)
+    job = enqueue(admin, "add", {"queue": queue}, a=1)
+    assert found == [{"jobs": []}]
+    assert state(admin, job["id"]) == "queued"
+
+
+def test_the_tokens_of_a_revoked_key_speak_for_nothing(far: Served, admin: httpx.Client) -> None:
+    token, key_id = far.key_and_id(Role.WORKER)
+    with far.client(token) as revoked:
+        job_id, task_token = start(admin, revoked)
+    with far.client(far.key(Role.WORKER)) as other, far.client(task_token) as alone:
+        assert tell(alone, "extend", None)["status"] == "applied"
+        admin.delete(f"/api/keys/{key_id}")
+        extend: dict[str, Any] = {"tasks": [{}]}
+        until(
+            lambda: alone.post("/api/worker/extend", json=extend).status_code == 401,
+            "the token alone opens nothing",
+        )
+        answer = tell(other, "settle", task_token, outcome="succeeded", result=1)
+    assert (answer["status"], "revoked" in str(answer["problem"])) == ("refused", True)
+    assert state(admin, job_id) == "running"
+
+
 # -- how an attempt may end
 
 

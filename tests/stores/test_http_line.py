@@ -227,6 +227,34 @@ async def test_what_no_windlass_answers_is_told_as_that() -> None:
                 await anext(once.tail(uuid7()))
 
 
+@pytest.mark.parametrize("alive", [True, False])
+async def test_a_quiet_job_is_followed_for_as_long_as_the_server_shows_life(alive: bool) -> None:
+    """Proxies end what lasts long: how often, says nothing about the job."""
+    asked: list[int] = []
+    head = b"HTTP/1.1 200 OK\r\nWindlass-Keepalive: 10\r\nConnection: close\r\n\r\n"
+
+    async def cut(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        asked.append(1)
+        if len(asked) > 5:
+            writer.write(head.replace(b"200 OK", b"204 No Content"))
+        else:
+            writer.write(head + (b": keepalive: now\n\n" if alive else b""))
+        await writer.drain()
+        writer.close()
+
+    other = await asyncio.start_server(cut, "127.0.0.1", 0)
+    port = other.sockets[0].getsockname()[1]
+    config = HttpConfig(url=f"http://127.0.0.1:{port}", reconnect=(0.001, 0.001))
+    async with other, HttpStore(config) as store:
+        if alive:
+            assert [event async for event in store.tail(uuid7())] == []
+        else:
+            with pytest.raises(StoreUnavailableError, match="again and again"):
+                await anext(store.tail(uuid7()))
+    assert len(asked) == (6 if alive else 3)
+
+
 # -- keys
 
 

@@ -20,7 +20,7 @@ from windlass.cli.opening import Url, run
 from windlass.cli.worker import worker_config
 from windlass.config import Settings, settings
 from windlass.core.errors import ConfigurationError
-from windlass.server.config import Door, ServerConfig
+from windlass.server.config import LOOPBACK, Door, ServerConfig
 from windlass.server.keys import Keys
 from windlass.stores import public_url
 from windlass.worker import WorkerConfig
@@ -84,6 +84,8 @@ async def _serve(
     try:
         await app.client().store.ping()
         door = await _door(app, host, without_keys=without_keys)
+        if door is Door.OPEN:  # a page whose name leads here must not act for who looks at it
+            hosts |= LOOPBACK
         api = app.asgi(ServerConfig(door=door, hosts=hosts))
         from windlass.server.running import Server, settle_in  # noqa: PLC0415 - optional package
 

@@ -1,6 +1,7 @@
 """Task tokens: what a worker somewhere else shows, to speak for one attempt.
 
-    wt_ + base64url(version, key id, job, fence, lease token, expiry, queue, receipt, HMAC-SHA256)
+    wt_ + base64url(version, key id, job, fence, lease token, expiry, queue, receipt, holder,
+                    HMAC-SHA256)
 
 The signature says that this lease was given out here. Whether it is still held, the job's row says:
 a token of a lease that is gone is answered `stale`, however well it is signed.
@@ -23,25 +24,30 @@ PREFIX = "wt_"
 KEY_ID = 8  # bytes
 MAX_LENGTH = 8192  # characters; a queue's name and a receipt are far below
 _VERSION = 1
-_HEAD = struct.Struct(f">B{KEY_ID}s16sQ16sQHH")  # the last two are lengths, of what follows
+_HEAD = struct.Struct(f">B{KEY_ID}s16sQ16sQHHH")  # the last three are lengths, of what follows
 _MAC = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskToken:
-    """`receipt` is what a transport wants back with the job, if it wants anything."""
+    """`receipt` is what a transport wants back with the job, if it wants anything.
+
+    `holder` is the id of the API key that the job was claimed with, if it was: it is good for as
+    long as that is.
+    """
 
     lease: Lease
     queue: str
     expires_at: Instant
     receipt: str = ""
+    holder: str = ""
 
     def signed(self, key_id: bytes, secret: bytes) -> str:
         body = self._body(key_id)
         return _written(body + hmac.digest(secret, body, "sha256"))
 
     def _body(self, key_id: bytes) -> bytes:
-        queue, receipt = self.queue.encode(), self.receipt.encode()
+        rest = [text.encode() for text in (self.queue, self.receipt, self.holder)]
         head = _HEAD.pack(
             _VERSION,
             key_id,
@@ -49,10 +55,9 @@ class TaskToken:
             self.lease.fence,
             self.lease.token.bytes,
             self.expires_at,
-            len(queue),
-            len(receipt),
+            *map(len, rest),
         )
-        return head + queue + receipt
+        return head + b"".join(rest)
 
 
 def key_of(text: str) -> bytes | None:
@@ -70,14 +75,15 @@ def read(text: str, secrets: Mapping[bytes, bytes]) -> TaskToken | None:
     secret = secrets.get(body[1 : 1 + KEY_ID])
     if secret is None or not hmac.compare_digest(signature, hmac.digest(secret, body, "sha256")):
         return None
-    version, _, job_id, fence, token, expires_at, queue, receipt = _HEAD.unpack_from(body)
+    version, _, job_id, fence, token, expires_at, queue, receipt, holder = _HEAD.unpack_from(body)
     rest = body[_HEAD.size :]
-    if version != _VERSION or len(rest) != queue + receipt:
+    if version != _VERSION or len(rest) != queue + receipt + holder:
         return None
     return TaskToken(
         lease=Lease(UUID(bytes=job_id), fence, UUID(bytes=token)),
         queue=rest[:queue].decode(),
-        receipt=rest[queue:].decode(),
+        receipt=rest[queue : queue + receipt].decode(),
+        holder=rest[queue + receipt :].decode(),
         expires_at=expires_at,
     )
 

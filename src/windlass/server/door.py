@@ -22,6 +22,7 @@ from windlass.server.origin import (
     check_site,
     from_own_page,
     host_name,
+    is_address,
     is_local,
     proxied,
 )
@@ -32,6 +33,7 @@ from windlass.server.signing import Signing
 from windlass.server.tickets import Tickets
 from windlass.store import Store
 
+REVOKED = "the key that the job was claimed with was revoked, or has expired"
 CHALLENGE = MappingProxyType({"WWW-Authenticate": 'Bearer realm="windlass"'})
 
 
@@ -115,12 +117,12 @@ class Doorkeeper:
         """The caller, or a refusal that says why; `by` is what counts here beside a key."""
         check_site(request)
         caller = await self._caller(request, need, by)
+        self._check_pace(caller)
         if not caller.may(need):
             held = ", ".join(sorted(caller.roles)) or "no role"
             raise Refusal("forbidden", f"this needs the right to {need}; the key has {held}")
         if caller.confined and need in _FOR_ALL:
             raise Refusal("forbidden", "this speaks of all jobs, and the key is for some of them")
-        self._check_pace(caller)
         return caller
 
     async def sign_in(self, request: Request, token: str) -> Caller:
@@ -137,6 +139,13 @@ class Doorkeeper:
         if caller.session is not None and await self._sessions.get(caller.session) is None:
             return False
         key = await self._keys.get(caller.key_id)
+        return key is not None and key.valid(SystemClock().now())
+
+    async def trusts(self, token: TaskToken) -> bool:
+        """Whether the key that its job was claimed with is still good."""
+        if not token.holder:
+            return True
+        key = await self._keys.get(token.holder)
         return key is not None and key.valid(SystemClock().now())
 
     def forget(self, session: str) -> None:
@@ -216,6 +225,8 @@ class Doorkeeper:
                 "the task token has expired; extend the lease in time, and use its new token",
                 CHALLENGE,
             )
+        if not await self.trusts(token):
+            raise self._wrong(request, REVOKED)
         job_id, fence = token.lease.job_id, token.lease.fence
         return Caller(
             name=f"attempt {fence} of {job_id}",
@@ -266,8 +277,14 @@ class Doorkeeper:
     def _check_host(self, request: Request, *, at_home: bool) -> None:
         allowed = self._config.hosts | (LOOPBACK if at_home or self._config.hosts else set())
         name = host_name(request.headers.get("host", ""))
+        # Nobody but its user leads a browser to an address that is not a name.
+        if self._config.door is Door.OPEN and is_address(name):
+            return
         if allowed and name not in allowed:
-            raise Refusal("host", f"{name!r} is none of the names of this server")
+            raise Refusal(
+                "host",
+                f"{name!r} is none of the names of this server (windlass serve --allow-host NAME)",
+            )
 
 
 def _caller_of(key: Key) -> Caller:

@@ -57,6 +57,15 @@ def proxied(request: Request) -> str | None:
     return "HTTP/1.0" if request.scope.get("http_version") in {"1.0", "0.9"} else None
 
 
+def is_address(name: str) -> bool:
+    """Whether a host is called by its number."""
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
 def is_local(request: Request) -> bool:
     """Whether the caller is on this machine; a proxy on it does not lend its own place."""
     if proxied(request) is not None:

@@ -114,11 +114,17 @@ def fields_of(errors: Sequence[Any], skip: int = 0) -> list[FieldProblem]:
     """What pydantic found; `skip` is how many parts of each place do not speak of a field."""
     return [
         FieldProblem(
-            field=_sendable(".".join(str(piece) for piece in one["loc"][skip:]) or "body"),
+            field=_sendable(_place(one, skip) or "body"),
             message=_sendable(str(one["msg"]) + _told(one)),
         )
         for one in errors
     ]
+
+
+def _place(error: Mapping[str, Any], skip: int) -> str:
+    """Of what is no JSON at all, the place is a number of letters, and its message has it."""
+    found = () if error["type"] == "json_invalid" else error["loc"][skip:]
+    return ".".join(map(str, found))
 
 
 def _told(error: Mapping[str, Any]) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import contextlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Protocol
 from uuid import UUID
@@ -94,6 +96,18 @@ class Visit:
         if row is None or not self.caller.sees(row):
             raise NotFoundError(f"no job {job_id}")
         return row
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[asyncio.Event]:
+        """In the block the request waits for something; the event says that it is to wait no more.
+
+        That is when the server stops, or the caller would not be let in again.
+        """
+        with (
+            self.site.hub.long_poll(self.caller.key_id) as ending,
+            self.site.welcome.reading(self.caller, ending),
+        ):
+            yield ending
 
     async def record(self, action: str, target: str) -> None:
         """Note down what is about to be done, so that nothing is done without a note."""

@@ -19,6 +19,7 @@ from windlass.core.progress import StageMap
 from windlass.core.task_token import TaskToken
 from windlass.core.transition import Answer, Status, Transition
 from windlass.server.asked import length
+from windlass.server.door import REVOKED
 from windlass.server.problems import Refusal, problem, wrong
 from windlass.server.site import Visit
 from windlass.server.wire.work import ErrorAsked, RecordAsked, SettleAsked, Spoken, WorkAnswer
@@ -30,10 +31,11 @@ from windlass.worker.speech import storable
 SLACK = 300.0
 
 
-async def token_for(here: Visit, lease: Lease, queue: str, seconds: float) -> str:
+async def token_for(here: Visit, lease: Lease, queue: str, seconds: float, holder: str) -> str:
     """Good for as long as the lease, by the clock of servers, and a while."""
     expires = after(SystemClock().now(), seconds + SLACK)
-    return await here.site.signing.sign(TaskToken(lease=lease, queue=queue, expires_at=expires))
+    token = TaskToken(lease=lease, queue=queue, expires_at=expires, holder=holder)
+    return await here.site.signing.sign(token)
 
 
 def lease_seconds(row: JobRow) -> float:
@@ -56,6 +58,8 @@ async def token_of(here: Visit, spoken: Spoken) -> TaskToken:
         raise Refusal("forbidden", "the request is made with the token of another attempt")
     if token.expires_at <= SystemClock().now():
         raise wrong("taskToken", "it has expired; extend the lease in time, and use its new token")
+    if not await here.site.door.trusts(token):
+        raise wrong("taskToken", REVOKED)
     return token
 
 

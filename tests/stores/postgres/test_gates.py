@@ -33,7 +33,7 @@ async def slow_down(url: str) -> None:
     """Have `windlass_let_in` wait between its look at a gate and its first lock."""
     await execute(url, PAUSE)
     [[made]] = await execute(url, "SELECT pg_get_functiondef('windlass_let_in'::regproc)")
-    slow = made.replace("AND job.n = parked.n", "AND windlass_pause() AND job.n = parked.n")
+    slow = made.replace("WHERE job.n = parked.n", "WHERE windlass_pause() AND job.n = parked.n")
     assert slow != made
     await execute(url, slow)
 

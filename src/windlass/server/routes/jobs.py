@@ -32,7 +32,9 @@ from windlass.server.wire.jobs import (
     WhyView,
 )
 
-IdempotencyKey = Annotated[str | None, Header(alias="Idempotency-Key", max_length=512)]
+IdempotencyKey = Annotated[
+    str | None, Header(alias="Idempotency-Key", min_length=1, max_length=512)
+]
 
 
 async def enqueue(

@@ -153,7 +153,7 @@ async def wait(here: Here, request: Request) -> Response:
     timeout = wire.asked("wait").load(await request.body())["timeout"]
     heard = request.headers.get(wire.NEWS_HEADER, "")
     seconds = max(0.0, min(timeout, LONGEST_WAIT))
-    with here.site.hub.long_poll(here.caller.key_id) as ending:
+    with here.waiting() as ending:
         waiting = asyncio.create_task(here.site.news.wait(heard, seconds))
         others = [asyncio.create_task(ending.wait()), asyncio.create_task(_gone(request))]
         try:

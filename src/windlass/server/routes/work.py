@@ -85,9 +85,9 @@ def _claim_id(text: str | None) -> UUID:
 async def _claimed(here: Visit, asked: Claim, wait: float, request: Request) -> list[JobRow]:
     """Waits for: a job, for at most `wait` seconds, or until the caller or this server goes away.
 
-    Guarantees: nothing is taken for a caller who is known to be gone. If that is found out later,
-    the lease runs out, as it does for any worker that dies. Where there is no room to wait, what is
-    there is taken all the same.
+    Guarantees: nothing is taken for a caller who is known to be gone, or whose key was revoked
+    meanwhile. If that is found out later, the lease runs out, as it does for any worker that dies.
+    Where there is no room to wait, what is there is taken all the same.
     """
     store, news = here.client.store, here.site.news
     clock = asyncio.get_running_loop().time
@@ -96,10 +96,10 @@ async def _claimed(here: Visit, asked: Claim, wait: float, request: Request) -> 
     rows = await store.claim(asked)
     if rows or wait <= 0:
         return rows
-    with here.site.hub.long_poll(here.caller.key_id) as ending:
-        while (left := end - clock()) > 0 and not ending.is_set():
+    with here.waiting() as ending:
+        while (left := end - clock()) > 0:
             await _either(news.wait(heard, min(left, POLL)), ending.wait())
-            if await request.is_disconnected():
+            if ending.is_set() or await request.is_disconnected():
                 return []
             heard = await news.cursor()
             rows = await store.claim(asked)
@@ -124,7 +124,9 @@ async def _view(here: Visit, row: JobRow, steps: Mapping[str, Checkpoint]) -> Cl
     until = time(row.lease_until)
     assert until is not None
     return ClaimedView(
-        task_token=await token_for(here, row.lease, row.queue, lease_seconds(row)),
+        task_token=await token_for(
+            here, row.lease, row.queue, lease_seconds(row), here.caller.key_id or ""
+        ),
         lease_until=until,
         timeout=row.policy.timeout,
         checkpoints=_values(steps, here.app.codec),
@@ -160,7 +162,7 @@ async def _extended(
         return ExtendAnswer(status=Status.STALE.value)
     return ExtendAnswer(
         status=Status.APPLIED.value,
-        task_token=await token_for(here, token.lease, token.queue, seconds),
+        task_token=await token_for(here, token.lease, token.queue, seconds, token.holder),
         lease_until=time(extended.lease_until),
         cancel_requested=extended.cancel_requested,
     )

@@ -26,6 +26,7 @@ from windlass.stores.http.line import Line
 log = logging.getLogger("windlass.stores")
 SILENCE = 2.5  # intervals of keepalives without a word: the connection is dead
 _NO_MORE = 204
+_KEEPALIVE = ":"  # a comment has no name; it says that the server is there
 _PERCENT = ("progressPct", "percent")
 
 
@@ -72,9 +73,8 @@ async def tail(line: Line, job_id: UUID, after: int) -> AsyncIterator[Event]:
         try:
             async with aclosing(_stream(line, job_id, sequel.last)) as events:
                 async for told in events:  # the last of them, too: so the stream is read whole
-                    event = sequel.take(told)
-                    if event is not None:
-                        pauses = list(config.reconnect)
+                    pauses = list(config.reconnect)
+                    if told is not None and (event := sequel.take(told)) is not None:
                         yield event
         except (_Over, NotFoundError):
             return
@@ -96,15 +96,17 @@ class _Over(Exception):  # noqa: N818 - no error
     """All was told, and nothing will follow."""
 
 
-async def _stream(line: Line, job_id: UUID, after: int) -> AsyncGenerator[Event, None]:
-    """One connection's worth; its end says nothing of the job's."""
+async def _stream(line: Line, job_id: UUID, after: int) -> AsyncGenerator[Event | None, None]:
+    """One connection's worth; its end says nothing of the job's. None: the server is there."""
     body = wire.tail_asked().dump(job_id=job_id, after=after)
     async with line.stream("tail", body) as response:
         if response.status_code == _NO_MORE:
             raise _Over
         async with aclosing(_messages(line, response)) as messages:
             async for name, data in messages:
-                if name == wire.EVENT:
+                if name == _KEEPALIVE:
+                    yield None
+                elif name == wire.EVENT:
                     event: Event = wire.told_event().hear(data)["event"]
                     yield event
                 elif name == "error":
@@ -131,3 +133,5 @@ async def _messages(
             fields = dict(part.partition(b": ")[::2] for part in one.split(b"\n"))
             if b"data" in fields:
                 yield fields.get(b"event", b"").decode(), fields[b"data"]
+            elif one.startswith(b": keepalive"):
+                yield _KEEPALIVE, b""

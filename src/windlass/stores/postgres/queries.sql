@@ -300,7 +300,7 @@ job AS (
     RETURNING job.id, job.n, job.queue, job.task, job.created_at, job.started_at, job.lease_until,
         job.payload, job.priority, job.gates, job.limit_key,
         CASE WHEN job.position <> job.n THEN job.position END AS position,
-        CASE WHEN job.gates IS NOT NULL THEN job.queued_at END AS queued_at,
+        CASE WHEN job.queued_at <> job.created_at THEN job.queued_at END AS queued_at,
         CASE WHEN job.seq <> 3 OR job.owner <> '' OR job.on_parent <> 'cancel' OR num_nonnulls(
             job.expires_at, job.policy, job.lease, job.team, job.tags, job.headers, job.request_id,
             job.digest, job.unique_key, job.retry_of, job.root_id, job.flow_id

@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from windlass.core.outcome import Released, Succeeded, settle
+import pytest
+
+from windlass.core.outcome import Released, Succeeded, settle, submit
 from windlass.store import Store
-from windlass.testing.conformance.limiting import end_all, put_in, set_limit
+from windlass.testing.clock import VirtualClock
+from windlass.testing.conformance.limiting import TASK, end_all, put_in, set_limit
 from windlass.testing.conformance.order import needs_fifo, one_by_one
-from windlass.testing.factories import claim_all, claim_one, enqueue_one, even, make_job, settle_one
+from windlass.testing.factories import (
+    claim_all,
+    claim_one,
+    enqueue_one,
+    even,
+    get_one,
+    make_job,
+    settle_one,
+    sweep_all,
+)
 
 
 async def order_of(store: Store, *, most: int = 1000) -> list[str]:
@@ -151,3 +163,41 @@ class TestTurns:
         own = [row.id for row in claimed if row.limit_key is None]
         assert own == [row.id for row in [*plain, *more]]
         await store.apply([settle(row, Succeeded(), random=even) for row in claimed])
+
+    @pytest.mark.parametrize("limited", [False, True])
+    async def test_a_claim_tells_of_a_job_with_a_key_what_its_row_says(
+        self, store: Store, clock: VirtualClock, limited: bool
+    ) -> None:
+        if limited:
+            await set_limit(store, TASK, concurrency=5)
+        [now] = await put_in(store, 1, limit_key="ada")
+        [later] = await put_in(store, 1, limit_key="ada", delay=5)
+        [held] = await put_in(store, 1, limit_key="bob", hold=True)
+        child = await enqueue_one(store, limit_key="eve", depends_on=(now.id,))
+        clock.advance(10)
+        await sweep_all(store)
+        await store.apply([submit(held.id)])
+        claimed = await claim_all(store)
+        [first] = [row for row in claimed if row.id == now.id]
+        await settle_one(store, first, Succeeded())
+        claimed = [row for row in claimed if row is not first] + await claim_all(store)
+        assert {row.id for row in claimed} == {later.id, held.id, child.id}
+        for row in claimed:
+            kept = await get_one(store, row.id)
+            assert (row.queued_at, row.position) == (kept.queued_at, kept.position)
+
+    async def test_who_comes_first_into_an_empty_line_stands_first_with_or_without_a_key(
+        self, store: Store
+    ) -> None:
+        await set_limit(store, TASK, concurrency=1)
+        [before] = await put_in(store, 1)
+        waiting = [
+            (await put_in(store, 1, limit_key=key))[0] for key in ("ada", None, "eve", "ada")
+        ]
+        [row] = await claim_all(store)
+        assert row.id == before.id
+        await set_limit(store, TASK, concurrency=9)
+        await settle_one(store, row, Succeeded())
+        await sweep_all(store)
+        places = [(await get_one(store, one.id)).position or 0 for one in waiting]
+        assert [place - places[0] for place in places] == [0, 1, 1, 2]

@@ -538,28 +538,26 @@ BEGIN
     WITH moving AS MATERIALIZED (
         SELECT given.number, row_number() OVER () AS place, its.parked_, its.ctid_, its.priority,
             its.limit_key, its.next, CASE WHEN its.next IS NULL THEN its.queue END AS line,
-            CASE WHEN its.next IS NOT NULL THEN its.position
-                WHEN its.limit_key IS NULL THEN nextval('windlass_serial') END AS arrival
+            CASE WHEN its.next IS NULL THEN nextval('windlass_serial') ELSE its.position END
+                AS arrival
         FROM unnest(names, most) WITH ORDINALITY AS given (gate, most, number), LATERAL (
-            SELECT parked.ctid AS parked_, job.ctid AS ctid_, job.queue, job.priority,
-                job.limit_key, job.position,
-                job.gates[array_position(job.gates, given.gate) + 1] AS next
-            FROM windlass_parked AS parked, windlass_job AS job
+            SELECT parked.ctid AS parked_, job.*
+            FROM windlass_parked AS parked, LATERAL (
+                SELECT job.ctid AS ctid_, job.queue, job.priority, job.limit_key, job.position,
+                    job.gates[array_position(job.gates, given.gate) + 1] AS next
+                FROM windlass_job AS job WHERE job.n = parked.n AND job.gate = given.gate
+                LIMIT 1 FOR UPDATE SKIP LOCKED  -- not to be planned as a walk over all jobs
+            ) AS job
             WHERE parked.gate = given.gate AND given.most > 0
                 AND (parked.expires_at IS NULL OR parked.expires_at > windlass_let_in.now)
-                AND job.n = parked.n AND job.gate = given.gate
             ORDER BY parked.gate, parked.priority DESC, parked.position, parked.id
-            LIMIT given.most FOR UPDATE OF job SKIP LOCKED
+            LIMIT given.most
         ) AS its
     ),
     -- Where each line begins that somebody with a key comes into, or will: with the first who stands
     -- there, else with the first who comes.
     lines AS MATERIALIZED (
-        SELECT each.next, each.line, each.priority, each.place, each.first,
-            CASE WHEN each.first IS NULL THEN coalesce(
-                (SELECT arrival FROM moving WHERE moving.place = each.place),
-                nextval('windlass_serial')
-            ) END AS arrival
+        SELECT each.*, (SELECT arrival FROM moving WHERE moving.place = each.place) AS arrival
         FROM (
             SELECT next, line, priority, min(place) AS place, CASE WHEN next IS NULL THEN (
                 SELECT position FROM windlass_line AS old
