@@ -199,7 +199,7 @@ export declare class Windlass {
   tasks(options?: Options): Promise<Task[]>;
   /** What failed most since then (a day ago): the last 2,000 jobs that failed, by task and error. */
   failures(
-    asked?: { since?: string | Date; limit?: number }, options?: Options,
+    asked?: { since?: string | Date; limit?: number; group?: string }, options?: Options,
   ): Promise<Failures>;
   /** Flows, the newest first. */
   flows(asked?: { limit?: number; cursor?: string | null }, options?: Options): Promise<FlowPage>;

@@ -52,12 +52,13 @@ export class Surroundings {
   }
 
   /**
-   * @param {{ since?: string | Date, limit?: number }} [asked]
+   * @param {{ since?: string | Date, limit?: number, group?: string }} [asked]
    * @param {types.Options} [options]
    * @returns {Promise<types.Failures>}
    */
-  failures({ since, limit } = {}, options = {}) {
-    return this.http.request("GET", "/api/failures", { query: { since, limit }, ...options });
+  failures({ since, limit, group } = {}, options = {}) {
+    const query = { since, limit, group };
+    return this.http.request("GET", "/api/failures", { query, ...options });
   }
 
   /**

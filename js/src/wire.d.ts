@@ -338,6 +338,8 @@ export interface Limit {
 
 /** Jobs of one task that failed alike; type, message and job are those of the last. */
 export interface FailureGroup {
+  /** The same whenever it is asked for. */
+  key: string;
   task: string;
   code: string;
   type: string | null;
@@ -347,6 +349,8 @@ export interface FailureGroup {
   firstAt: string;
   lastAt: string;
   jobId: string;
+  /** All of its jobs, where it was asked for by its key. */
+  jobIds: string[] | null;
 }
 
 export interface Failures {

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
@@ -24,8 +26,10 @@ class FailureGroup:
     """Jobs of one task that failed alike; type, message and job are those of the last.
 
     Alike are errors of one code and type whose messages begin with the same line, but for numbers.
+    The key is the same whenever it is asked for.
     """
 
+    key: str
     task: str
     code: str
     type: str | None
@@ -34,6 +38,7 @@ class FailureGroup:
     first_at: Instant
     last_at: Instant
     job_id: UUID
+    jobs: Sequence[UUID]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +62,9 @@ async def failures(
     alike: dict[tuple[str, str, str, str], list[tuple[FailedJob, _Words]]] = {}
     for job in found.jobs:
         words = _words(job, codec)
-        same = _NUMBER.sub("#", words.message or "")
+        same = _NUMBER.sub("#", words.message or "")  # of all of it: cut, they would end apart
         alike.setdefault((job.task, words.code, words.type or "", same), []).append((job, words))
-    groups = [_group(jobs) for jobs in alike.values()]
+    groups = [_group(what, jobs) for what, jobs in alike.items()]
     groups.sort(key=lambda one: (-one.count, -one.last_at, one.task, one.code))
     return FailureGroups(groups, len(found.jobs), found.capped)
 
@@ -85,19 +90,21 @@ def _words(job: FailedJob, codec: Codec) -> _Words:
     return _Words(
         job.error.code,
         kind if isinstance(kind, str) else None,
-        lines[0][:SHOWN] if lines else None,
+        lines[0] if lines else None,
     )
 
 
-def _group(jobs: Sequence[tuple[FailedJob, _Words]]) -> FailureGroup:
+def _group(what: tuple[str, ...], jobs: Sequence[tuple[FailedJob, _Words]]) -> FailureGroup:
     (last, words), (first, _) = jobs[0], jobs[-1]
     return FailureGroup(
+        key=sha256(json.dumps(what).encode()).hexdigest()[:24],
         task=last.task,
         code=words.code,
         type=words.type,
-        message=words.message,
+        message=None if words.message is None else words.message[:SHOWN],
         count=len(jobs),
         first_at=first.ended_at,
         last_at=last.ended_at,
         job_id=last.id,
+        jobs=[job.id for job, _ in jobs],
     )

@@ -172,7 +172,7 @@ def test_the_overview_says_what_needs_somebody_and_lets_them_mend_it(
         web.post("/api/queues/nobody's/pause")
         enqueue(web, "add", {"queue": "lonely"}, a=1)
         expect(
-            look.page.get_by_text("No worker takes lonely, and 1 job waits in it.")
+            look.page.get_by_text("No worker takes the queue lonely, and 1 job waits in it.")
         ).to_be_visible()
         expect(look.page.locator(".chart")).to_have_count(3)
         expect(look.page.get_by_role("link", name="broken")).to_be_visible()  # failed most

@@ -45,6 +45,24 @@ def told(web: httpx.Client, **asked: Any) -> dict[str, Any]:
     return found
 
 
+def test_long_lines_that_differ_in_numbers_only_are_one_group_with_all_of_its_jobs(
+    empty: Served,
+) -> None:
+    tail = "has no text that anybody could read; " * 10
+    messages = [*(f"page {n} {tail}" for n in (3, 60)), f"page 7 {tail}or so"]
+    empty.app.sync.call(fail(empty.app, messages))
+    with empty.client(empty.key(Role.VIEWER)) as web:
+        large, small = told(web)["groups"]
+        assert (large["count"], small["count"]) == (2, 1)
+        assert large["message"][10:] == small["message"][9:-1]  # what is shown of both is the same
+        assert large["jobIds"] is None
+        [alone] = told(web, group=large["key"])["groups"]
+        jobs = [web.get(f"/api/jobs/{one}").json() for one in alone["jobIds"]]
+        said = {one["lastError"]["message"] for one in jobs}
+        assert said == set(messages[:2])
+        assert told(web, group="another")["groups"] == []
+
+
 def test_errors_that_differ_in_numbers_only_are_one_group(empty: Served) -> None:
     last = "disk 9 is full (0f3a-77)\nsecond line"
     messages = [*(f"disk {n} is full (0f3a-{n})\nline {n}" for n in range(3)), "gone", last]

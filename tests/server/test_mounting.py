@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -157,3 +159,57 @@ print(json.dumps([name for name in ("fastapi", "starlette", "uvicorn") if name i
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
     )
     assert json.loads(done.stdout) == []
+
+
+MOUNTED = """
+import sys, uvicorn
+from fastapi import FastAPI
+from windlass import Windlass
+from windlass.server.config import Door, ServerConfig
+
+app = Windlass(sys.argv[1])
+
+@app.task(name="add")
+def add(a: int) -> int:
+    return a
+
+api = FastAPI()
+api.mount("/jobs", app.asgi(ServerConfig(door=Door.OPEN)))
+uvicorn.run(api, port=int(sys.argv[2]), log_level="warning")
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_somebody_elses_server_stops_though_a_stream_is_open(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    port = free_port()
+    arguments = [sys.executable, "-c", MOUNTED, f"sqlite:///{tmp_path}/jobs.db", str(port)]
+    with subprocess.Popen(arguments) as process:
+        try:
+            base = f"http://127.0.0.1:{port}/jobs"
+            with httpx.Client(base_url=base, timeout=PATIENCE, verify=False) as web:
+                until(lambda: answers(web), "it listens")
+                job = enqueue(web, "add", {"hold": True}, a=1)
+                path = f"/api/jobs/{job['id']}/events"
+                with web.stream("GET", path, headers=STREAM) as response:
+                    lines = response.iter_lines()
+                    assert next(lines)
+                    process.send_signal(number)
+                    assert sum(line.startswith("data:") for line in lines) == 1  # and it ends
+            process.wait(PATIENCE)
+        finally:
+            process.kill()
+
+
+def answers(web: httpx.Client) -> bool:
+    try:
+        return web.get("/healthz").is_success
+    except httpx.TransportError:
+        return False
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        port: int = one.getsockname()[1]
+        return port

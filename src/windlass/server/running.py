@@ -62,6 +62,7 @@ class Server(uvicorn.Server):
         # Told to log all, it would write down whole requests, tickets in addresses among them.
         logging.getLogger("uvicorn.asgi").setLevel(logging.INFO)
         self._site: Site = api.state.site
+        self._site.hub.guest = False
         patience = self._site.config.patience
         opening = Opening(self._site.hub)
         config.http_protocol_class = _guarded(config.http_protocol_class, patience, opening)

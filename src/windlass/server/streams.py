@@ -21,6 +21,7 @@ from windlass.core.codec import Codec
 from windlass.core.errors import NotFoundError
 from windlass.core.event import EventType
 from windlass.server.config import ServerConfig
+from windlass.server.heeding import heed
 from windlass.server.lines import Line, Teller
 from windlass.server.replay import Replay
 from windlass.server.room import Room
@@ -156,6 +157,7 @@ class Hub:
         self._channels: dict[UUID, Channel] = {}
         self._endings: set[asyncio.Event] = set()
         self.closed = False  # the server is stopping
+        self.guest = True  # it is somebody else's, who may not tell us
         self.at_close: list[Callable[[], None]] = []  # what else is to be done then
         self.open = 0  # how many streams there are
         self.room = Room(config.max_streams, config.max_streams_per_key)
@@ -182,6 +184,9 @@ class Hub:
 
     @contextlib.contextmanager
     def _lasting(self, key_id: str | None) -> Iterator[asyncio.Event]:
+        if self.guest:
+            self.guest = False  # once is enough
+            heed(self.close)
         ending = asyncio.Event()
         if self.closed:
             ending.set()

@@ -15,6 +15,7 @@ from windlass.core.attempt import Attempt
 from windlass.core.clock import SECOND
 from windlass.core.dependency import Edges
 from windlass.core.job import JobRow
+from windlass.core.state import Trigger
 
 SHOWN = 3  # jobs that it depends on
 _SHOWN = (
@@ -53,7 +54,7 @@ async def _show(job: str, url: str | None, app: str | None, *, as_json: bool) ->
                 f"  [dim]{label:<14}[/]{escape(terminal.plain(facts[name]))}", soft_wrap=True
             )
     _edges(row, edges, console)
-    _attempts(attempts, console)
+    _attempts(row, attempts, console)
     _error(row, facts, console)
 
 
@@ -72,7 +73,7 @@ def _edges(row: JobRow, edges: Edges, console: Console) -> None:
             console.print(f"  [dim]{what:<14}[/]{named}{more}", soft_wrap=True)
 
 
-def _attempts(attempts: Sequence[Attempt], console: Console) -> None:
+def _attempts(row: JobRow, attempts: Sequence[Attempt], console: Console) -> None:
     if not attempts:
         return
     table = terminal.table("attempt", "started", "took", "ended with", "worker")
@@ -82,7 +83,9 @@ def _attempts(attempts: Sequence[Attempt], console: Console) -> None:
             if one.ended_at is not None
             else "still running"
         )
-        ended = one.outcome.value if one.outcome else ""
+        # A task that stops because somebody asked it to did not cancel itself.
+        asked = one.outcome is Trigger.ABORT and row.cancel_at is not None
+        ended = "cancel" if asked else one.outcome.value if one.outcome else ""
         if one.error is not None:
             ended += f": {one.error.code}"
         table.add_row(

@@ -80,6 +80,7 @@ async def failures(
     here: Here,
     since: Annotated[datetime | None, Query(description="A day ago, if not given.")] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 20,
+    group: Annotated[str | None, Query(description="Only that of this key, with its jobs.")] = None,
 ) -> FailureList:
     """What failed most: by task and error, of the last 2,000 jobs that failed."""
     begin = (
@@ -87,7 +88,7 @@ async def failures(
     )
     caller = here.caller
     found = await here.client.failures(begin, owner=caller.owner, team=caller.team)
-    return FailureList.of(found, begin, limit)
+    return FailureList.of(found, begin, limit, group)
 
 
 async def tasks(here: Here) -> TaskList:

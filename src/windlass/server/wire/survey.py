@@ -181,8 +181,10 @@ class FailureGroupView(Wire):
 
     `message` is its first line; errors whose lines differ in numbers only are alike. Type and
     message are null where an error has none, or was written with a key that is not held here.
+    `jobIds` are all of its jobs, the newest first, where one group was asked for by its key.
     """
 
+    key: str
     task: str
     code: str
     type: str | None
@@ -191,10 +193,12 @@ class FailureGroupView(Wire):
     first_at: datetime
     last_at: datetime
     job_id: UUID
+    job_ids: Sequence[UUID] | None = None
 
     @staticmethod
-    def of(group: FailureGroup) -> FailureGroupView:
-        return FailureGroupView(**taken(FailureGroupView, group))
+    def of(group: FailureGroup, *, whole: bool) -> FailureGroupView:
+        jobs = group.jobs if whole else None
+        return FailureGroupView(**taken(FailureGroupView, group), job_ids=jobs)
 
 
 class FailureList(Wire):
@@ -206,10 +210,12 @@ class FailureList(Wire):
     capped: bool
 
     @staticmethod
-    def of(found: FailureGroups, since: Instant, limit: int) -> FailureList:
+    def of(found: FailureGroups, since: Instant, limit: int, group: str | None) -> FailureList:
+        some = [one for one in found.groups if group in {None, one.key}]
+        whole = group is not None
         return FailureList(
             since=to_datetime(since),
-            groups=[FailureGroupView.of(one) for one in found.groups[:limit]],
+            groups=[FailureGroupView.of(one, whole=whole) for one in some[:limit]],
             looked_at=found.looked_at,
             capped=found.capped,
         )

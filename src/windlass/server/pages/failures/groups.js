@@ -6,7 +6,7 @@
 /** What the server takes for a number, by which errors may differ and be alike. */
 const NUMBER = /[0-9a-fA-F-]*\d[0-9a-fA-F-]*/g;
 
-/** @typedef {FailureGroup & { key: string, past: boolean }} Group `past`: not since then any more */
+/** @typedef {FailureGroup & { past: boolean }} Group `past`: not since then any more */
 
 export class Groups {
   /** @type {Group[] | null} */
@@ -16,13 +16,13 @@ export class Groups {
 
   /** @param {Failures} answer */
   take(answer) {
-    const found = new Map(answer.groups.map((one) => [keyOf(one), one]));
+    const found = new Map(answer.groups.map((one) => [one.key, one]));
     const kept = (this.shown ?? []).map((old) => {
       const now = found.get(old.key);
       found.delete(old.key);
-      return now ? { ...now, key: old.key, past: false } : { ...old, past: true };
+      return now ? { ...now, past: false } : { ...old, past: true };
     });
-    const added = [...found].map(([key, one]) => ({ ...one, key, past: false }));
+    const added = [...found.values()].map((one) => ({ ...one, past: false }));
     this.shown = [...kept, ...added];
     this.answer = answer;
   }
@@ -43,8 +43,8 @@ export class Groups {
   }
 
   /**
-   * What finds the jobs of a group. Of several with the same code, a part of the message without
-   * numbers tells them apart.
+   * What lists the jobs of a group. Of several with the same code, a part of the message without
+   * numbers tells them apart, as far as it can.
    *
    * @param {Group} group
    * @param {Since} since
@@ -60,10 +60,6 @@ export class Groups {
     return { values, since, cursor: null };
   }
 }
-
-/** @param {FailureGroup} group */
-const keyOf = ({ task, code, type, message }) =>
-  JSON.stringify([task, code, type, (message ?? "").replaceAll(NUMBER, "#")]);
 
 /** @param {string} message */
 const longest = (message) =>

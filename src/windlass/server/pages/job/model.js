@@ -110,8 +110,10 @@ export class JobModel {
     return { ...job, state, percent, stage, phase, attempt, worker, cancelRequested: stopping };
   }
 
+  /** There is none, or what names it is no id at all. */
   get gone() {
-    return this.error?.status === 404;
+    const status = this.error?.status;
+    return status === 404 || (status === 422 && this.job === null);
   }
 
   /** The row, the attempts and the graph anew: soon, for several reasons come together. */

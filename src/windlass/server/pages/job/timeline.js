@@ -115,8 +115,10 @@ export class Timeline {
    * @param {number} end
    */
   #run(run, axis, end) {
+    // A task that stops because somebody asked it to did not cancel itself.
+    const asked = run.outcome === "abort" && this.model.job?.cancelRequested;
     const [state, word] =
-      ENDS[run.outcome ?? ""] ??
+      ENDS[asked ? "cancel" : (run.outcome ?? "")] ??
       (run.until === null ? ["running", "running"] : ["queued", run.outcome ?? "ended"]);
     const until = run.until ?? end;
     const place = axis.pieces.findIndex(({ attempt }) => attempt === run.number);

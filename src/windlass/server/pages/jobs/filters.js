@@ -6,7 +6,7 @@
 /** @import { Name, Wanted } from "./wanted.js" */
 /** @import { Counts } from "./counts.js" */
 
-import { go } from "../router.js";
+import { go, to } from "../router.js";
 import { h } from "../view/dom.js";
 import { icon } from "../view/icons.js";
 import { button } from "../view/parts.js";
@@ -15,6 +15,7 @@ import { address, changed, changedSince, narrow, sinceOf } from "./wanted.js";
 
 const PAUSE = 300; // milliseconds after the last letter
 export const SEARCH = "jobs-search";
+const ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 /** Fields that are not always seen, not even on a wide screen. @type {Name[]} */
 const RARE = ["tag", "owner", "team", "worker"];
@@ -113,8 +114,8 @@ export class Filters {
         id: SEARCH,
         class: "input",
         type: "search",
-        placeholder: "Task, tag or error",
-        "aria-label": "Text in task, tag or error",
+        placeholder: "Task, tag, error or id",
+        "aria-label": "Text in task, tag or error, or the id of a job",
         "aria-keyshortcuts": "/",
         spellcheck: "false",
         autocomplete: "off",
@@ -130,6 +131,10 @@ export class Filters {
     this.#drafts.text = text;
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => {
+      if (ID.test(text.trim())) {
+        go(to(`jobs/${text.trim().toLowerCase()}`));
+        return;
+      }
       const replace = this.#typing;
       this.#typing = true;
       go(address(changed(this.#wanted(), "text", [text.trim()])), { replace });

@@ -94,6 +94,17 @@ export class Worker {
     return this.#once(() => this.#all(verb, given, words));
   }
 
+  /**
+   * To the jobs that are found now. Whether it was done.
+   *
+   * @param {Verb} verb
+   * @param {() => Promise<string[]>} find their ids
+   * @param {Given} words
+   */
+  these(verb, find, words) {
+    return this.#once(() => this.#these(verb, find, words));
+  }
+
   /** @param {() => Promise<boolean>} call */
   async #once(call) {
     if (this.busy) return false;
@@ -114,7 +125,27 @@ export class Worker {
     const left = `${plural(rest, "other")} cannot be, and ${rest === 1 ? "is" : "are"} left alone.`;
     const means = VERBS[verb].means + (rest > 0 ? ` ${left}` : "");
     if (!(await agreed(verb, plural(able.length, "job"), means))) return false;
-    return this.#do(new Work(verb, able.length), (work) => this.#each(work, able));
+    const ids = able.map((job) => job.id);
+    return this.#do(new Work(verb, ids.length), (work) => this.#each(work, ids));
+  }
+
+  /** @param {Verb} verb @param {() => Promise<string[]>} find @param {Given} words */
+  async #these(verb, find, words) {
+    /** @type {string[]} */
+    let ids;
+    try {
+      ids = await find();
+    } catch (error) {
+      toast(/** @type {Error} */ (error).message, "failed");
+      return false;
+    }
+    if (ids.length === 0) {
+      toast(`There is nothing to ${verb} now.`, "queued");
+      return false;
+    }
+    const text = [h("p", null, words), h("p", null, VERBS[verb].means)];
+    if (!(await agreed(verb, plural(ids.length, "job"), text))) return false;
+    return this.#do(new Work(verb, ids.length), (work) => this.#each(work, ids));
   }
 
   /** @param {Verb} verb @param {Filter} given @param {(count: number) => Given} words */
@@ -158,11 +189,11 @@ export class Worker {
    * somebody says so. A crash leaves those that were not asked for as they were.
    *
    * @param {Work} work
-   * @param {JobSummary[]} jobs
+   * @param {string[]} ids
    */
-  async #each(work, jobs) {
-    for (let from = 0; from < jobs.length && work.goesOn; from += STEP) {
-      const id = jobs.slice(from, from + STEP).map((job) => job.id);
+  async #each(work, ids) {
+    for (let from = 0; from < ids.length && work.goesOn; from += STEP) {
+      const id = ids.slice(from, from + STEP);
       const answer = await api.actions({ action: work.verb, filter: { id } });
       work.take(answer);
       work.gone += id.length - answer.matched;

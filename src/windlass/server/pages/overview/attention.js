@@ -79,7 +79,7 @@ function ofQueue(queue, workers) {
       key: `untaken ${queue.name}`,
       state: "failed",
       ...look,
-      what: `No worker takes ${queue.name}, and ${jobs} ${count === 1 ? "waits" : "wait"} in it.`,
+      what: `No worker takes the queue ${queue.name}, and ${jobs} ${count === 1 ? "waits" : "wait"} in it.`,
       todo: `Start one that does: windlass worker module:app -Q ${queue.name}=4`,
     });
   } else if ((queue.oldestAge ?? 0) > LATE) {

@@ -8,7 +8,7 @@
 
 import { Groups } from "../failures/groups.js";
 import { workBar } from "../jobs/bar.js";
-import { address, asked, SINCE, sinceOf } from "../jobs/wanted.js";
+import { address, SINCE, sinceOf } from "../jobs/wanted.js";
 import { Worker } from "../jobs/work.js";
 import { number, plural, short } from "../format.js";
 import { live } from "../live/tab.js";
@@ -69,17 +69,18 @@ class Screen {
   }
 
   #follow() {
-    const begin = Math.floor(Date.now() / MINUTE) * MINUTE - SINCE[this.#since] * 1000;
-    const query = new URLSearchParams({
-      since: new Date(begin).toISOString(),
-      limit: String(MOST),
-    });
+    const query = new URLSearchParams({ since: this.#begin(), limit: String(MOST) });
     this.#stop();
     this.#stop = live.poll(`/api/failures?${query}`, PERIOD, (answer, wrong) => {
       if (answer !== null) this.#groups.take(answer);
       this.#error = wrong;
       this.#view.changed();
     });
+  }
+
+  #begin() {
+    const begin = Math.floor(Date.now() / MINUTE) * MINUTE - SINCE[this.#since] * 1000;
+    return new Date(begin).toISOString();
   }
 
   looks() {
@@ -221,14 +222,13 @@ class Screen {
 
   /** @param {Group} group */
   async #retry(group) {
-    const wanted = this.#groups.wanted(group, this.#since);
-    const { task, code, count } = group;
-    const words = (/** @type {number} */ found) => [
-      `${task}, ${code}, created in the last ${this.#since}.`,
-      found < count &&
-        ` Of the ${number(count)} that failed since, the others were created before: open the jobs to reach them.`,
-    ];
-    if (await this.#worker.all("retry", asked(wanted), words)) live.refresh("/api/failures");
+    const { key, task, code, type, message } = group;
+    const find = async () => {
+      const { groups } = await api.failures({ since: this.#begin(), group: key });
+      return groups.flatMap(({ jobIds }) => jobIds ?? []);
+    };
+    const words = `${task}, ${saying(code, type, message)}`;
+    if (await this.#worker.these("retry", find, words)) live.refresh("/api/failures");
   }
 }
 

@@ -147,7 +147,7 @@ class Overview {
       tile(
         "Workers",
         number(workers.length),
-        deaf > 0 ? `${deaf} deaf` : "all hear",
+        deaf > 0 ? `${deaf} deaf` : workers.length > 0 ? "all hear" : "none is alive",
         to("workers"),
         deaf > 0 || workers.length === 0,
       ),
