@@ -80,7 +80,9 @@ async def failures(
     here: Here,
     since: Annotated[datetime | None, Query(description="A day ago, if not given.")] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 20,
-    group: Annotated[str | None, Query(description="Only that of this key, with its jobs.")] = None,
+    group: Annotated[
+        str | None, Query(pattern="^[0-9a-f]{24}$", description="Only this one, with its jobs.")
+    ] = None,
 ) -> FailureList:
     """What failed most: by task and error, of the last 2,000 jobs that failed."""
     begin = (
