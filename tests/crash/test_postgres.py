@@ -15,6 +15,7 @@ from benchmarks.chaos.storms import STORMS, Plan, run
 from benchmarks.chaos.strikes import BACKEND, CRASH
 
 Rage = Callable[..., Verdict]
+TRIES = 6  # at a mistake that shows by chance
 
 
 @pytest.fixture
@@ -45,13 +46,20 @@ def rage(tmp_path: Path) -> Rage:
     ],
 )
 def test_the_mistake_is_seen(tmp_path: Path, storm: str, mistake: str, said: str) -> None:
-    """The storms have teeth: of a worker that makes it, the checker tells."""
-    plan = Plan(
-        jobs=80, faults=2, seconds=60, seed=11, workers=3, calm=1.0,
-        store="postgresql", server=server_for(storm), plant=f"tests.{mistake}",
-    )  # fmt: skip
-    violations = run(STORMS[storm], plan, tmp_path / storm).violations
-    assert any(said in violation for violation in violations), violations
+    """The storms have teeth: of a worker that makes it, the checker tells.
+
+    What was not on disk yet when the server crashed is a matter of luck: so it may come again.
+    """
+    violations: list[str] = []
+    for seed in range(11, 11 + TRIES):
+        plan = Plan(
+            jobs=80, faults=2, seconds=60, seed=seed, workers=3, calm=1.0,
+            store="postgresql", server=server_for(storm), plant=f"tests.{mistake}",
+        )  # fmt: skip
+        violations += run(STORMS[storm], plan, tmp_path / f"{storm}-{seed}").violations
+        if any(said in violation for violation in violations):
+            return
+    pytest.fail(f"nobody saw it, {TRIES} times: {violations}")
 
 
 def server_for(name: str) -> str | None:
