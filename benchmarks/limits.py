@@ -2,10 +2,11 @@
 
     python -m benchmarks.limits [--jobs N] [--rounds N] [--store sqlite|postgresql]
 
-The same no-op jobs, the same worker in one process, one after the other and alternating: without a
-limit; with keys that take turns; with a concurrency for the queue that is as wide as the worker can
-use; with a rate that hardly ever runs out; with a limit for each of 100 keys. Each as a ratio to
-the first of its round; the median of the rounds is printed. Each job is checked to have run once.
+The same no-op jobs, the same worker in one process, one after the other: with keys that take turns;
+with a concurrency for the queue that is as wide as the worker can use; with a rate that hardly ever
+runs out; with a limit for each of 100 keys. Before and after each of them without a limit, and each
+is told as a ratio to the mean of these two, for a machine is not the same for long; the median of
+the rounds is printed, with the quarters. Each job is checked to have run once.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ from windlass.stores.opening import open_store
 
 BULK = 1_000
 KEYS = 100
+PLAIN = "without limits"
 SETTINGS: dict[str, dict[str, Limit]] = {
-    "without limits": {},
+    PLAIN: {},
     "with a key, and no limit": {},
     "a concurrency for the queue": {"queue:default": Limit(concurrency=2_000)},
     "a rate for the task": {"task:noop": Limit(starts=5_000, period=0.1)},
@@ -93,25 +95,38 @@ async def migrate(url: str) -> None:
 
 
 async def rounds(url: str, jobs: int, number: int) -> None:
-    rates: dict[str, list[tuple[float, float]]] = {name: [] for name in SETTINGS}
+    put_in_ratios: dict[str, list[float]] = {name: [] for name in SETTINGS}
+    drain_ratios: dict[str, list[float]] = {name: [] for name in SETTINGS}
+
+    async def tell(name: str) -> tuple[float, float]:
+        put_in_rate, drain_rate = await measure(url, name, jobs)
+        print(f"{name:<32}{put_in_rate:>12,.0f}/s{drain_rate:>12,.0f}/s", flush=True)
+        return put_in_rate, drain_rate
+
+    before = await tell(PLAIN)
     for _ in range(number):
-        first: tuple[float, float] | None = None
         for name in SETTINGS:
-            put_in_rate, drain_rate = await measure(url, name, jobs)
-            first = first or (put_in_rate, drain_rate)
-            rates[name].append((put_in_rate / first[0], drain_rate / first[1]))
-            print(f"{name:<32}{put_in_rate:>12,.0f}/s{drain_rate:>12,.0f}/s", flush=True)
-    print(f"\n{'ratio to no limits (median)':<32}{'put in':>12}  {'drained':>12}")
-    for name, ratios in rates.items():
-        put_in_ratio = statistics.median(ratio for ratio, _ in ratios)
-        drained = statistics.median(ratio for _, ratio in ratios)
-        print(f"{name:<32}{put_in_ratio:>12.2f}  {drained:>12.2f}")
+            if name == PLAIN:
+                continue
+            its = await tell(name)
+            after = await tell(PLAIN)
+            for ratios, rate, first, last in zip(
+                (put_in_ratios, drain_ratios), its, before, after, strict=True
+            ):
+                ratios[name].append(2 * rate / (first + last))
+            before = after
+    print(f"\n{'ratio to no limits (median)':<32}{'put in':>12}  {'drained':>12}  {'quarters':>12}")
+    for name in SETTINGS:
+        if name != PLAIN:
+            put_in_ratio = statistics.median(put_in_ratios[name])
+            low, drained, high = statistics.quantiles(drain_ratios[name], method="inclusive")
+            print(f"{name:<32}{put_in_ratio:>12.2f}  {drained:>12.2f}  {low:>6.2f}{high:>6.2f}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--jobs", type=int, default=30_000)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--store", choices=["sqlite", "postgresql"], default="postgresql")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
 from uuid import UUID
@@ -165,14 +165,16 @@ async def succeed(
     shard: int,
     *,
     alone: bool,
-) -> tuple[set[UUID], list[UUID]]:
-    """Settle what still holds, and whom that lets in; the rest is for `apply` to decide about.
+) -> tuple[set[UUID], list[UUID], list[str]]:
+    """Settle what still holds; the rest is for `apply` to decide about.
 
-    Unless they are `alone` in their call, those who have passed a gate are among the rest.
+    If nothing is left, and they are `alone` in their call, whom that lets in; else the gates at
+    which it makes room, to be looked at with the rest.
     """
     order = [(wish, wish.result) for wish in sorted(wishes, key=attrgetter("job_id"))]
     done: set[UUID] = set()
     let_in: list[UUID] = []
+    room: list[str] = []
     with contextlib.suppress(LockNotAvailableError):  # somebody has one of them: see there
         for piece in rows.portions(order, 1):
             ids, *leases = _kinds([wish for wish, _ in piece])
@@ -180,18 +182,25 @@ async def succeed(
             alike = results.count(results[0]) == len(results)
             result = ((), results[0]) if alike else (results, None)
             found = await connection.fetch(SQL.succeed, now, ids, *leases, *result, shard, alone)
-            [[count, some, came]] = found
+            [[count, some, came, left]] = found
             done.update(ids if count == len(ids) else some or ())
             let_in += came or ()
-    return done, let_in
+            room += left or ()
+    return done, let_in, room
 
 
 async def apply(
-    connection: Connection, wishes: Sequence[Transition], given: Instant | None, shard: int
+    connection: Connection,
+    wishes: Sequence[Transition],
+    given: Instant | None,
+    shard: int,
+    *,
+    room: Iterable[str] = (),
 ) -> tuple[list[Answer | None], Batch]:
     """In one transaction, in order, each decided by the core under its job's lock.
 
     None: an open transaction has the job, or a key that a child of it wants. Nothing was decided.
+    `room` are gates that others of the call have left.
     """
     late = await enqueueing.lock(connection, [(wish.job_id, wish.children) for wish in wishes])
     free = [wish for place, wish in enumerate(wishes) if place not in late]
@@ -204,6 +213,7 @@ async def apply(
         lost=[wish.job_id for wish in free if wish.trigger in _LOSING],
         others={id_ for wish in free for id_ in _others(wish)},
     )
+    batch.look_at(room)
     await _look_back(batch, wishes)
     answers: list[Answer | None] = []
     for place, wish in enumerate(wishes):

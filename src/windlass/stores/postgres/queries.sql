@@ -96,13 +96,13 @@ opened AS (
                 SELECT old.position FROM windlass_line AS old
                 WHERE old.queue = ranked.line AND old.priority = ranked.priority
                     AND old.limit_key = ranked.limit_key AND old.limit_key IS NOT NULL
-                ORDER BY old.queue DESC, old.priority DESC, old.limit_key DESC, old.position DESC
+                ORDER BY old.limit_key DESC, old.queue DESC, old.priority DESC, old.position DESC
                 LIMIT 1
             ) ELSE (
                 SELECT old.position FROM windlass_parked AS old
                 WHERE old.gate = ranked.gate AND old.priority = ranked.priority
                     AND old.limit_key = ranked.limit_key AND old.limit_key IS NOT NULL
-                ORDER BY old.gate DESC, old.priority DESC, old.limit_key DESC, old.position DESC
+                ORDER BY old.limit_key DESC, old.gate DESC, old.priority DESC, old.position DESC
                 LIMIT 1
             ) END AS last
             FROM (
@@ -318,7 +318,9 @@ lease AS (
 rated AS MATERIALIZED (
     SELECT array_agg(given.gate) AS gates FROM (
         SELECT DISTINCT each.gate FROM (
-            SELECT DISTINCT gates FROM job WHERE gates IS NOT NULL
+            SELECT DISTINCT gates FROM job
+            WHERE gates IS NOT NULL
+                AND (SELECT gate FROM windlass_gate WHERE rated ORDER BY gate LIMIT 1) IS NOT NULL
         ) AS alike, unnest(alike.gates) AS each (gate)
     ) AS given, LATERAL (
         SELECT FROM windlass_gate AS gate WHERE gate.gate = given.gate AND gate.rated LIMIT 1
@@ -327,12 +329,14 @@ rated AS MATERIALIZED (
 -- A job has three gates at most; to unnest each one's costs more than all the rest of this.
 noted AS (
     INSERT INTO windlass_start (gate, at, jobs)
-    SELECT its.gate, job.started_at, array_agg(job.n) FROM job, LATERAL (
-        VALUES (job.gates[1]), (job.gates[2]), (job.gates[3])
-    ) AS its (gate)
-    WHERE (SELECT gates FROM rated) IS NOT NULL
-        AND its.gate = ANY ((SELECT gates FROM rated)::text[])
-    GROUP BY its.gate, job.started_at
+    SELECT gate, started_at, array_agg(n) FROM (
+        SELECT gates[1] AS gate, n, started_at FROM job WHERE (SELECT gates FROM rated) IS NOT NULL
+        UNION ALL
+        SELECT gates[2], n, started_at FROM job WHERE (SELECT gates FROM rated) IS NOT NULL
+        UNION ALL
+        SELECT gates[3], n, started_at FROM job WHERE (SELECT gates FROM rated) IS NOT NULL
+    ) AS its
+    WHERE gate = ANY ((SELECT gates FROM rated)::text[]) GROUP BY gate, started_at
 ),
 started AS (
     DELETE FROM windlass_waiting AS waiting USING job
@@ -403,9 +407,9 @@ LATERAL (
 -- somebody's open transaction holds one of the jobs, it gives up soon, and all are decided there.
 -- To write an array costs the client more than all the rest, and of a batch most have their fence
 -- and token in common: so there is one of each kind, and two bytes for each job that say which is its.
--- Gates are looked at once all of a call is written: so whoever has passed one is settled here only if
--- nothing is left to be decided afterwards ($9 says so, but for those that others wait for, or that
--- were asked to cancel).
+-- Gates are looked at once all of a call is written: here, if these are all of it ($9) and nothing is
+-- left to be decided. Else the gates that they leave are told, and whoever decides the rest looks at
+-- them; should it never come to that, a sweep hears the knock.
 WITH clock AS MATERIALIZED (
     SELECT windlass_now($1) AS now, set_config('lock_timeout', '250ms', true)
 ),
@@ -427,11 +431,6 @@ done AS (
     ) AS wish
     WHERE job.id = ANY (ARRAY[wish.id]) AND job.state = 'running' AND job.fence = wish.fence
         AND job.token = wish.token AND job.cancel_at IS NULL AND NOT job.awaited
-        AND (job.gates IS NULL OR $9 AND NOT EXISTS (
-            SELECT FROM windlass_job AS other
-            WHERE other.id = ANY ($2) AND other.state = 'running'
-                AND (other.awaited OR other.cancel_at IS NOT NULL)
-        ))
     RETURNING job.id, job.n, job.token, job.queue, job.task, job.owner, job.unique_key, job.logged,
         job.started_at, job.ended_at, job.started_at - job.queued_at AS wait,
         job.ended_at - job.started_at AS run, job.gates
@@ -462,22 +461,33 @@ counted AS (
     ON CONFLICT ON CONSTRAINT windlass_rollup_key DO UPDATE SET
         count = rollup.count + excluded.count, wait = rollup.wait + excluded.wait,
         run = rollup.run + excluded.run
+),
+ended AS MATERIALIZED (
+    SELECT count(*) AS count, count(gates) AS gated, $9 AND count(*) = cardinality($2) AS whole,
+        CASE WHEN count(*) < cardinality($2) THEN array_agg(id) END AS some FROM done
+),
+knocked AS (
+    INSERT INTO windlass_knock (gate)
+    SELECT DISTINCT each.gate FROM (
+        SELECT DISTINCT gates FROM done WHERE gates IS NOT NULL AND NOT (SELECT whole FROM ended)
+    ) AS alike, unnest(alike.gates) AS each (gate)
+    RETURNING gate
 )
 -- Nearly always it is all of them: then their number is enough. Whom their ends make room for is
 -- let in with it: the function sees what this statement did.
-SELECT ended.count, ended.some, CASE WHEN ended.gated > 0 THEN (
+SELECT ended.count, ended.some, CASE WHEN ended.whole AND ended.gated > 0 THEN (
     SELECT windlass_admit(leaving.gates, leaving.numbers, leaving.starts, clock.now) FROM (
-        SELECT array_agg(gate) AS gates, array_agg(done.n) AS numbers,
-            array_agg(done.started_at) AS starts
-        FROM done, LATERAL (
-            VALUES (done.gates[1]), (done.gates[2]), (done.gates[3])
-        ) AS its (gate) WHERE gate IS NOT NULL
+        SELECT array_agg(gate) AS gates, array_agg(n) AS numbers, array_agg(started_at) AS starts
+        FROM (
+            SELECT gates[1] AS gate, n, started_at FROM done WHERE gates IS NOT NULL
+            UNION ALL
+            SELECT gates[2], n, started_at FROM done WHERE gates[2] IS NOT NULL
+            UNION ALL
+            SELECT gates[3], n, started_at FROM done WHERE gates[3] IS NOT NULL
+        ) AS its
     ) AS leaving
-) END
-FROM clock, (
-    SELECT count(*) AS count, count(gates) AS gated,
-        CASE WHEN count(*) < cardinality($2) THEN array_agg(id) END AS some FROM done
-) AS ended
+) END, CASE WHEN ended.gated > 0 THEN (SELECT array_agg(gate) FROM knocked) END
+FROM clock, ended
 
 -- name: standings
 -- What decisions look at, under the rows' locks; the locks are taken in the order of the call, which
@@ -1026,13 +1036,13 @@ SELECT * FROM windlass_job WHERE n = ANY ($1::bigint[])
 
 -- name: numbered_bare
 -- In the order of the table, without the payload and the result: lists show neither.
-SELECT id, n, owner, request_id, root_id, queue, task, created_at, expires_at, state, trigger,
-    held, waiting_for, position, due_at, attempt, fence, token, worker, lease_until, queued_at,
-    started_at, first_started_at, ended_at, updated_at, seq, queued_seq, started_seq, said,
-    percent, stage, phase, base_percent, base_stage, base_phase, retry_count, crash_count,
-    cancel_at, cancel_by, cancel_reason, error, error_body, NULL::bytea, last_step, ''::bytea,
-    priority, policy, lease, team, tags, headers, digest, unique_key, retry_of, retried_as,
-    log_floor, logged, on_parent, awaited, signals, flow_id, limit_key, gates, gate
+SELECT id, n, owner, request_id, root_id, flow_id, limit_key, gates, gate, queue, task, created_at,
+    expires_at, state, trigger, held, waiting_for, position, due_at, attempt, fence, token, worker,
+    lease_until, queued_at, started_at, first_started_at, ended_at, updated_at, seq, queued_seq,
+    started_seq, said, percent, stage, phase, base_percent, base_stage, base_phase, retry_count,
+    crash_count, cancel_at, cancel_by, cancel_reason, error, error_body, NULL::bytea, last_step,
+    ''::bytea, priority, policy, lease, team, tags, headers, digest, unique_key, retry_of,
+    retried_as, log_floor, logged, on_parent, awaited, signals
 FROM windlass_job WHERE n = ANY ($1::bigint[])
 
 -- name: failures

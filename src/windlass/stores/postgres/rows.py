@@ -173,23 +173,23 @@ def _policy(text: str) -> Policy:
 def job_row(record: Row) -> JobRow:
     """The whole row; what stands behind its own columns is not looked at."""
     r = tuple(record)
-    job_id, n, owner, request_id, root_id = r[:5]
+    job_id, n, owner, request_id, root_id, flow_id, limit_key, gates, gate = r[:9]
     return _job(
-        job_id, *r[5:9],  # from queue to expires_at
-        _STATES[r[9]], _TRIGGERS[r[10]],
-        *r[11:40],  # from held to cancel_reason
-        None if r[40] is None else Failure.decode(r[40], r[41]),
-        r[42], r[43],  # result, last_step
-        _POLICIES[r[57]], r[58], r[59],  # on_parent, awaited, signals
-        () if r[62] is None else tuple(r[62]), r[63],  # gates, gate
-        n, r[44], r[45],  # serial, payload, priority
-        DEFAULT_POLICY if r[46] is None else _policy(r[46]),
-        None if r[47] is None else r[47] / SECOND,
-        owner, r[48],
-        () if r[49] is None else tuple(r[49]),
-        _NO_HEADERS if r[50] is None else json.loads(r[50]),
-        request_id, r[51], r[52], r[53], r[54],  # digest, unique_key, retry_of, retried_as
-        root_id, r[55], *r[60:62],  # log_floor, flow_id, limit_key
+        job_id, *r[9:13],  # from queue to expires_at
+        _STATES[r[13]], _TRIGGERS[r[14]],
+        *r[15:44],  # from held to cancel_reason
+        None if r[44] is None else Failure.decode(r[44], r[45]),
+        r[46], r[47],  # result, last_step
+        _POLICIES[r[61]], r[62], r[63],  # on_parent, awaited, signals
+        () if gates is None else tuple(gates), gate,
+        n, r[48], r[49],  # serial, payload, priority
+        DEFAULT_POLICY if r[50] is None else _policy(r[50]),
+        None if r[51] is None else r[51] / SECOND,
+        owner, r[52],
+        () if r[53] is None else tuple(r[53]),
+        _NO_HEADERS if r[54] is None else json.loads(r[54]),
+        request_id, r[55], r[56], r[57], r[58],  # digest, unique_key, retry_of, retried_as
+        root_id, r[59], flow_id, limit_key,  # log_floor
     )  # fmt: skip
 
 

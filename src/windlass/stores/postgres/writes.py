@@ -125,9 +125,10 @@ class Writes:
         answers: dict[int, Answer | None] = {**jobs.check(wishes)}
         rest = {place: wish for place, wish in enumerate(wishes) if place not in answers}
         plain = jobs.plain_successes(rest)
+        room: list[str] = []
         if plain:
             alone = len(plain) == len(rest)
-            done, let_in = await engine.run(
+            done, let_in, room = await engine.run(
                 lambda c: jobs.succeed(c, plain, engine.now(), engine.shard, alone=alone)
             )
             self.tell((*done, *let_in) if let_in else done, work=bool(let_in))
@@ -138,7 +139,7 @@ class Writes:
                     answers[place] = jobs.SUCCEEDED
                     del rest[place]
         if rest:
-            decided = await self._decide(jobs.apply, list(rest.values()))
+            decided = await self._decide(partial(jobs.apply, room=room), list(rest.values()))
             answers |= zip(rest, decided, strict=True)
         return [answers[place] for place in range(len(wishes))]
 

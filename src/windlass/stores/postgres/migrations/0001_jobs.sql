@@ -8,8 +8,9 @@ CREATE SEQUENCE windlass_serial;
 CREATE FUNCTION windlass_now(given bigint) RETURNS bigint LANGUAGE sql VOLATILE
 AS 'SELECT coalesce($1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)';
 
--- Jobs: first what indexes hold (an update compares these, and finds them at once), then where each
--- stands, in the order of the core's own values, then what else was asked for.
+-- Jobs: first what indexes hold (an update compares these, and finds them at once), then what limits
+-- look at (to read a column is to step over all before it), then where each stands, in the order of
+-- the core's own values, then what else was asked for.
 --
 -- No index, and no index's condition, names a column that a claim, an extension, a record or a
 -- settle changes: all of these are HOT updates, which write one tuple and no index entry. What is
@@ -20,6 +21,10 @@ CREATE TABLE windlass_job (
     owner text COLLATE "C" NOT NULL,
     request_id text COLLATE "C",
     root_id uuid,
+    flow_id uuid,
+    limit_key text COLLATE "C",
+    gates text[] COLLATE "C",
+    gate text COLLATE "C",
     queue text COLLATE "C" NOT NULL,
     task text COLLATE "C" NOT NULL,
     created_at bigint NOT NULL,
@@ -75,10 +80,6 @@ CREATE TABLE windlass_job (
     on_parent text COLLATE "C" NOT NULL DEFAULT 'cancel',
     awaited boolean NOT NULL DEFAULT false,
     signals bigint NOT NULL DEFAULT 0,
-    flow_id uuid,
-    limit_key text COLLATE "C",
-    gates text[] COLLATE "C",
-    gate text COLLATE "C",
     CONSTRAINT windlass_job_n PRIMARY KEY (n),
     CONSTRAINT windlass_job_id UNIQUE (id)
 ) WITH (
@@ -132,8 +133,8 @@ CREATE TABLE windlass_line (
 -- Jobs whose keys take turns may share a position.
 CREATE UNIQUE INDEX windlass_line_order ON windlass_line (queue, priority DESC, position, id);
 
--- The last one of each key.
-CREATE INDEX windlass_line_turn ON windlass_line (queue, priority, limit_key, position)
+-- The last one of each key, which is what tells entries apart soonest.
+CREATE INDEX windlass_line_turn ON windlass_line (limit_key, queue, priority, position)
     WHERE limit_key IS NOT NULL;
 
 CREATE INDEX windlass_line_expiry ON windlass_line (expires_at) WHERE expires_at IS NOT NULL;
@@ -157,7 +158,7 @@ CREATE TABLE windlass_parked (
 
 CREATE UNIQUE INDEX windlass_parked_order ON windlass_parked (gate, priority DESC, position, id);
 
-CREATE INDEX windlass_parked_turn ON windlass_parked (gate, priority, limit_key, position)
+CREATE INDEX windlass_parked_turn ON windlass_parked (limit_key, gate, priority, position)
     WHERE limit_key IS NOT NULL;
 
 -- To be counted: whoever expires is in `windlass_waiting`, too, and is counted there.
@@ -182,6 +183,7 @@ CREATE TABLE windlass_gate (
 
 CREATE INDEX windlass_gate_look ON windlass_gate (look_at) WHERE look_at IS NOT NULL;
 CREATE INDEX windlass_gate_idle ON windlass_gate (idle_at) WHERE idle_at IS NOT NULL;
+CREATE INDEX windlass_gate_rated ON windlass_gate (gate) WHERE rated;
 
 -- Who has passed, for which attempt: one row for all that did so together. What that is worth, the
 -- jobs' rows say; whoever left is taken out when all passes are compared with those. Only whoever

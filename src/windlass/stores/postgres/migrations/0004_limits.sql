@@ -88,7 +88,7 @@ BEGIN
         SELECT position INTO last FROM windlass_line AS line
         WHERE line.queue = windlass_turn.queue AND line.priority = windlass_turn.priority
             AND line.limit_key = windlass_turn.limit_key AND line.limit_key IS NOT NULL
-        ORDER BY line.queue DESC, line.priority DESC, line.limit_key DESC, line.position DESC
+        ORDER BY line.limit_key DESC, line.queue DESC, line.priority DESC, line.position DESC
         LIMIT 1;
     ELSE
         SELECT position INTO first FROM windlass_parked AS parked
@@ -97,7 +97,7 @@ BEGIN
         SELECT position INTO last FROM windlass_parked AS parked
         WHERE parked.gate = windlass_turn.gate AND parked.priority = windlass_turn.priority
             AND parked.limit_key = windlass_turn.limit_key AND parked.limit_key IS NOT NULL
-        ORDER BY parked.gate DESC, parked.priority DESC, parked.limit_key DESC,
+        ORDER BY parked.limit_key DESC, parked.gate DESC, parked.priority DESC,
             parked.position DESC LIMIT 1;
     END IF;
     RETURN CASE WHEN last IS NULL THEN first + 1 ELSE greatest(first, last + 2) END;
@@ -426,7 +426,7 @@ BEGIN
                     windlass_holds(pass.fence, job.fence, job.state, job.gate) AS holds,
                     job.fence = pass.fence AND job.started_at > wanted.over AS begun
                 FROM windlass_job AS job WHERE job.n = ANY (pass.jobs)
-            ) AS each
+            ) AS each WHERE holds OR begun  -- nearly all have left
         ) AS its
     ),
     gone AS (
@@ -536,15 +536,17 @@ BEGIN
         RETURN;
     END IF;
     WITH moving AS MATERIALIZED (
-        SELECT given.number, row_number() OVER () AS place, its.parked_, its.ctid_, its.priority,
-            its.limit_key, its.next, CASE WHEN its.next IS NULL THEN its.queue END AS line,
-            CASE WHEN its.next IS NULL THEN nextval('windlass_serial') ELSE its.position END
-                AS arrival
+        SELECT given.number, nextval('windlass_serial') AS place, its.parked_, its.ctid_,
+            its.priority, its.limit_key, its.next,
+            CASE WHEN its.next IS NULL THEN its.queue END AS line,
+            CASE WHEN its.next IS NOT NULL THEN its.position END AS position
         FROM unnest(names, most) WITH ORDINALITY AS given (gate, most, number), LATERAL (
-            SELECT parked.ctid AS parked_, job.*
+            SELECT parked.ctid AS parked_, parked.queue, parked.priority, parked.limit_key,
+                parked.position, job.*
             FROM windlass_parked AS parked, LATERAL (
-                SELECT job.ctid AS ctid_, job.queue, job.priority, job.limit_key, job.position,
-                    job.gates[array_position(job.gates, given.gate) + 1] AS next
+                SELECT job.ctid AS ctid_,
+                    CASE WHEN job.gates[2] IS NOT NULL THEN
+                        job.gates[array_position(job.gates, given.gate) + 1] END AS next
                 FROM windlass_job AS job WHERE job.n = parked.n AND job.gate = given.gate
                 LIMIT 1 FOR UPDATE SKIP LOCKED  -- not to be planned as a walk over all jobs
             ) AS job
@@ -554,24 +556,6 @@ BEGIN
             LIMIT given.most
         ) AS its
     ),
-    -- Where each line begins that somebody with a key comes into, or will: with the first who stands
-    -- there, else with the first who comes.
-    lines AS MATERIALIZED (
-        SELECT each.*, (SELECT arrival FROM moving WHERE moving.place = each.place) AS arrival
-        FROM (
-            SELECT next, line, priority, min(place) AS place, CASE WHEN next IS NULL THEN (
-                SELECT position FROM windlass_line AS old
-                WHERE old.queue = moving.line AND old.priority = moving.priority
-                ORDER BY old.queue, old.priority DESC, old.position, old.id LIMIT 1
-            ) ELSE (
-                SELECT position FROM windlass_parked AS old
-                WHERE old.gate = moving.next AND old.priority = moving.priority
-                ORDER BY old.gate, old.priority DESC, old.position, old.id LIMIT 1
-            ) END AS first
-            FROM moving WHERE (SELECT count(limit_key) FROM moving) > 0
-            GROUP BY next, line, priority HAVING count(limit_key) > 0
-        ) AS each
-    ),
     -- Those of one key stand two apart, behind the last of it.
     keys AS MATERIALIZED (
         SELECT next, line, priority, min(place) AS place, array_agg(number ORDER BY place) AS numbers,
@@ -580,32 +564,59 @@ BEGIN
                 SELECT position FROM windlass_line AS old
                 WHERE old.queue = moving.line AND old.priority = moving.priority
                     AND old.limit_key = moving.limit_key AND old.limit_key IS NOT NULL
-                ORDER BY old.queue DESC, old.priority DESC, old.limit_key DESC,
+                ORDER BY old.limit_key DESC, old.queue DESC, old.priority DESC,
                     old.position DESC LIMIT 1
             ) ELSE (
                 SELECT position FROM windlass_parked AS old
                 WHERE old.gate = moving.next AND old.priority = moving.priority
                     AND old.limit_key = moving.limit_key AND old.limit_key IS NOT NULL
-                ORDER BY old.gate DESC, old.priority DESC, old.limit_key DESC,
+                ORDER BY old.limit_key DESC, old.gate DESC, old.priority DESC,
                     old.position DESC LIMIT 1
             ) END AS last
         FROM moving WHERE limit_key IS NOT NULL GROUP BY next, line, priority, limit_key
     ),
-    placed AS MATERIALIZED (
-        SELECT number, parked_, ctid_, next, arrival AS becomes FROM moving WHERE limit_key IS NULL
+    -- Where each line begins that somebody with a key comes into, or will: with the first who stands
+    -- there, else with the first who comes.
+    lines AS MATERIALIZED (
+        SELECT each.*, CASE WHEN next IS NULL THEN place
+            ELSE (SELECT position FROM moving WHERE moving.place = each.place) END AS arrival
+        FROM (
+            SELECT next, line, priority, min(place) AS place, CASE WHEN next IS NULL THEN (
+                SELECT position FROM windlass_line AS old
+                WHERE old.queue = coming.line AND old.priority = coming.priority
+                ORDER BY old.queue, old.priority DESC, old.position, old.id LIMIT 1
+            ) ELSE (
+                SELECT position FROM windlass_parked AS old
+                WHERE old.gate = coming.next AND old.priority = coming.priority
+                ORDER BY old.gate, old.priority DESC, old.position, old.id LIMIT 1
+            ) END AS first
+            FROM (
+                SELECT next, line, priority, place, true AS keyed FROM keys
+                UNION ALL
+                SELECT next, line, priority, place, false FROM moving
+                WHERE limit_key IS NULL AND EXISTS (SELECT FROM keys)
+            ) AS coming GROUP BY next, line, priority HAVING bool_or(keyed)
+        ) AS each
+    ),
+    placed AS (
+        SELECT number, parked_, ctid_, next, CASE WHEN next IS NULL THEN place ELSE position END
+            AS becomes
+        FROM moving WHERE limit_key IS NULL
         UNION ALL
-        SELECT each.number, each.parked_, each.ctid_, keys.next, lines.turn + 2 * (each.rank - 1)
-        FROM keys, LATERAL (
-            SELECT CASE
-                WHEN lines.first IS NULL THEN lines.arrival + (keys.place > lines.place)::integer
-                WHEN keys.last IS NULL THEN lines.first + 1
-                ELSE greatest(lines.first, keys.last + 2) END AS turn
-            FROM lines WHERE lines.priority = keys.priority
-                AND lines.line IS NOT DISTINCT FROM keys.line
-                AND lines.next IS NOT DISTINCT FROM keys.next
-        ) AS lines,
-        unnest(keys.numbers, keys.places, keys.jobs) WITH ORDINALITY
-            AS each (number, parked_, ctid_, rank)
+        SELECT number, parked_, ctid_, next, turn + 2 * (rank - 1) FROM (
+            SELECT unnest(keys.numbers) AS number, unnest(keys.places) AS parked_,
+                unnest(keys.jobs) AS ctid_, generate_subscripts(keys.numbers, 1) AS rank,
+                keys.next, lines.turn
+            FROM keys, LATERAL (
+                SELECT CASE
+                    WHEN lines.first IS NULL THEN lines.arrival + (keys.place > lines.place)::integer
+                    WHEN keys.last IS NULL THEN lines.first + 1
+                    ELSE greatest(lines.first, keys.last + 2) END AS turn
+                FROM lines WHERE lines.priority = keys.priority
+                    AND lines.line IS NOT DISTINCT FROM keys.line
+                    AND lines.next IS NOT DISTINCT FROM keys.next
+            ) AS lines
+        ) AS each
     ),
     job AS (
         UPDATE windlass_job AS job SET
@@ -628,6 +639,7 @@ BEGIN
         INSERT INTO windlass_pass (gate, fence, at, jobs)
         SELECT names[number], fence + 1, windlass_let_in.now, array_agg(n) FROM job
         GROUP BY number, fence
+        RETURNING gate, cardinality(jobs) AS number
     ),
     line AS (
         INSERT INTO windlass_line (queue, priority, position, id, queued_at, expires_at, limit_key)
@@ -657,14 +669,12 @@ BEGIN
         SELECT queue, state, n, expires_at FROM job WHERE gate IS NULL AND expires_at IS NOT NULL
     )
     SELECT
-        (SELECT coalesce(array_agg(id) FILTER (WHERE gate IS NULL), '{}') FROM job),
-        (SELECT coalesce(array_agg(DISTINCT gate) FILTER (WHERE gate IS NOT NULL), '{}') FROM job),
+        (SELECT coalesce(array_agg(id), '{}') FROM job WHERE gate IS NULL),
+        (SELECT coalesce(array_agg(DISTINCT gate), '{}') FROM job WHERE gate IS NOT NULL),
         (SELECT array_agg(number ORDER BY gate) FROM (
-            SELECT given.gate, count(given.n) AS number FROM (
-                SELECT number AS gate, n FROM job
-                UNION ALL
-                SELECT generate_subscripts(names, 1), NULL
-            ) AS given GROUP BY given.gate
+            SELECT gate, sum(number) AS number FROM (
+                SELECT gate, number FROM passing UNION ALL SELECT unnest(names) COLLATE "C", 0
+            ) AS given GROUP BY gate
         ) AS each)
     INTO let_in, later, passed;
 END
