@@ -94,16 +94,20 @@ opened AS (
         FROM (
             SELECT ranked.*, CASE WHEN rank > 1 THEN NULL WHEN gate IS NULL THEN (
                 SELECT old.position FROM windlass_line AS old
-                WHERE old.queue = ranked.line AND old.priority = ranked.priority
+                WHERE windlass_turn_number(old.queue, old.priority, old.limit_key)
+                        = windlass_turn_number(ranked.line, ranked.priority, ranked.limit_key)
                     AND old.limit_key = ranked.limit_key AND old.limit_key IS NOT NULL
-                ORDER BY old.limit_key DESC, old.queue DESC, old.priority DESC, old.position DESC
-                LIMIT 1
+                    AND old.queue IS NOT DISTINCT FROM ranked.line
+                    AND old.priority IS NOT DISTINCT FROM ranked.priority
+                ORDER BY old.position DESC LIMIT 1
             ) ELSE (
                 SELECT old.position FROM windlass_parked AS old
-                WHERE old.gate = ranked.gate AND old.priority = ranked.priority
+                WHERE windlass_turn_number(old.gate, old.priority, old.limit_key)
+                        = windlass_turn_number(ranked.gate, ranked.priority, ranked.limit_key)
                     AND old.limit_key = ranked.limit_key AND old.limit_key IS NOT NULL
-                ORDER BY old.limit_key DESC, old.gate DESC, old.priority DESC, old.position DESC
-                LIMIT 1
+                    AND old.gate IS NOT DISTINCT FROM ranked.gate
+                    AND old.priority IS NOT DISTINCT FROM ranked.priority
+                ORDER BY old.position DESC LIMIT 1
             ) END AS last
             FROM (
                 SELECT gated.*, row_number() OVER (
@@ -431,9 +435,9 @@ done AS (
     ) AS wish
     WHERE job.id = ANY (ARRAY[wish.id]) AND job.state = 'running' AND job.fence = wish.fence
         AND job.token = wish.token AND job.cancel_at IS NULL AND NOT job.awaited
-    RETURNING job.id, job.n, job.token, job.queue, job.task, job.owner, job.unique_key, job.logged,
-        job.started_at, job.ended_at, job.started_at - job.queued_at AS wait,
-        job.ended_at - job.started_at AS run, job.gates
+    RETURNING job.unique_key, job.logged, job.n, job.ended_at, job.token, job.gates, job.started_at,
+        job.id, job.started_at - job.queued_at AS wait, job.ended_at - job.started_at AS run,
+        job.queue, job.task, job.owner
 ),
 ends AS MATERIALIZED (SELECT token, count(*) AS count FROM done GROUP BY token ORDER BY token),
 freed AS (

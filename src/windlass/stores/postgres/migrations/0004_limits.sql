@@ -86,19 +86,25 @@ BEGIN
         WHERE line.queue = windlass_turn.queue AND line.priority = windlass_turn.priority
         ORDER BY line.queue, line.priority DESC, line.position, line.id LIMIT 1;
         SELECT position INTO last FROM windlass_line AS line
-        WHERE line.queue = windlass_turn.queue AND line.priority = windlass_turn.priority
+        WHERE windlass_turn_number(line.queue, line.priority, line.limit_key)
+                = windlass_turn_number(
+                    windlass_turn.queue, windlass_turn.priority, windlass_turn.limit_key)
             AND line.limit_key = windlass_turn.limit_key AND line.limit_key IS NOT NULL
-        ORDER BY line.limit_key DESC, line.queue DESC, line.priority DESC, line.position DESC
-        LIMIT 1;
+            AND line.queue IS NOT DISTINCT FROM windlass_turn.queue
+            AND line.priority IS NOT DISTINCT FROM windlass_turn.priority
+        ORDER BY line.position DESC LIMIT 1;
     ELSE
         SELECT position INTO first FROM windlass_parked AS parked
         WHERE parked.gate = windlass_turn.gate AND parked.priority = windlass_turn.priority
         ORDER BY parked.gate, parked.priority DESC, parked.position, parked.id LIMIT 1;
         SELECT position INTO last FROM windlass_parked AS parked
-        WHERE parked.gate = windlass_turn.gate AND parked.priority = windlass_turn.priority
+        WHERE windlass_turn_number(parked.gate, parked.priority, parked.limit_key)
+                = windlass_turn_number(
+                    windlass_turn.gate, windlass_turn.priority, windlass_turn.limit_key)
             AND parked.limit_key = windlass_turn.limit_key AND parked.limit_key IS NOT NULL
-        ORDER BY parked.limit_key DESC, parked.gate DESC, parked.priority DESC,
-            parked.position DESC LIMIT 1;
+            AND parked.gate IS NOT DISTINCT FROM windlass_turn.gate
+            AND parked.priority IS NOT DISTINCT FROM windlass_turn.priority
+        ORDER BY parked.position DESC LIMIT 1;
     END IF;
     RETURN CASE WHEN last IS NULL THEN first + 1 ELSE greatest(first, last + 2) END;
 END
@@ -536,10 +542,10 @@ BEGIN
         RETURN;
     END IF;
     WITH moving AS MATERIALIZED (
-        SELECT given.number, nextval('windlass_serial') AS place, its.parked_, its.ctid_,
-            its.priority, its.limit_key, its.next,
-            CASE WHEN its.next IS NULL THEN its.queue END AS line,
-            CASE WHEN its.next IS NOT NULL THEN its.position END AS position
+        SELECT its.limit_key, its.next, CASE WHEN its.next IS NOT NULL THEN its.position END
+                AS position,
+            its.priority, nextval('windlass_serial') AS place, given.number, its.parked_, its.ctid_,
+            CASE WHEN its.next IS NULL THEN its.queue END AS line
         FROM unnest(names, most) WITH ORDINALITY AS given (gate, most, number), LATERAL (
             SELECT parked.ctid AS parked_, parked.queue, parked.priority, parked.limit_key,
                 parked.position, job.*
@@ -562,16 +568,20 @@ BEGIN
             array_agg(parked_ ORDER BY place) AS places, array_agg(ctid_ ORDER BY place) AS jobs,
             CASE WHEN next IS NULL THEN (
                 SELECT position FROM windlass_line AS old
-                WHERE old.queue = moving.line AND old.priority = moving.priority
+                WHERE windlass_turn_number(old.queue, old.priority, old.limit_key)
+                        = windlass_turn_number(moving.line, moving.priority, moving.limit_key)
                     AND old.limit_key = moving.limit_key AND old.limit_key IS NOT NULL
-                ORDER BY old.limit_key DESC, old.queue DESC, old.priority DESC,
-                    old.position DESC LIMIT 1
+                    AND old.queue IS NOT DISTINCT FROM moving.line
+                    AND old.priority IS NOT DISTINCT FROM moving.priority
+                ORDER BY old.position DESC LIMIT 1
             ) ELSE (
                 SELECT position FROM windlass_parked AS old
-                WHERE old.gate = moving.next AND old.priority = moving.priority
+                WHERE windlass_turn_number(old.gate, old.priority, old.limit_key)
+                        = windlass_turn_number(moving.next, moving.priority, moving.limit_key)
                     AND old.limit_key = moving.limit_key AND old.limit_key IS NOT NULL
-                ORDER BY old.limit_key DESC, old.gate DESC, old.priority DESC,
-                    old.position DESC LIMIT 1
+                    AND old.gate IS NOT DISTINCT FROM moving.next
+                    AND old.priority IS NOT DISTINCT FROM moving.priority
+                ORDER BY old.position DESC LIMIT 1
             ) END AS last
         FROM moving WHERE limit_key IS NOT NULL GROUP BY next, line, priority, limit_key
     ),
@@ -630,9 +640,11 @@ BEGIN
             seq = CASE WHEN placed.next IS NULL THEN job.seq + 1 ELSE job.seq END,
             queued_seq = CASE WHEN placed.next IS NULL THEN job.seq + 1 ELSE job.queued_seq END
         FROM placed WHERE job.ctid = placed.ctid_
-        RETURNING job.n, job.id, job.queue, job.priority, job.position, job.queued_at, job.state,
-            job.fence, job.limit_key, job.gate, placed.number, placed.parked_,
-            CASE WHEN job.first_started_at IS NULL THEN job.expires_at END AS expires_at
+        -- first what is asked of all of them below: to read a column is to step over all before it
+        RETURNING job.gate, CASE WHEN job.first_started_at IS NULL THEN job.expires_at END
+                AS expires_at,
+            placed.parked_, placed.number, job.fence, job.n, job.id, job.priority, job.position,
+            job.queued_at, job.queue, job.limit_key, job.state
     ),
     gone AS (DELETE FROM windlass_parked WHERE ctid = ANY (ARRAY(SELECT parked_ FROM job))),
     passing AS (
