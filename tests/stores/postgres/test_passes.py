@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
+import asyncpg
 import pytest
 from tests.stores.postgres.integrity import contradictions
 from tests.stores.postgres.server import execute
@@ -12,12 +14,20 @@ from tests.stores.postgres.test_gates import somebody_waits
 from tests.stores.postgres.test_held import LOCK, left_open
 
 from windlass.core.gate import LIMIT
-from windlass.core.outcome import Released
+from windlass.core.outcome import Failed, Released, Succeeded, settle
 from windlass.core.state import State
-from windlass.stores.postgres import PostgresStore
+from windlass.stores.postgres import PostgresStore, jobs
 from windlass.testing.clock import VirtualClock
 from windlass.testing.conformance.limiting import KEYS, QUEUE, TASK, end_all, put_in, set_limit
-from windlass.testing.factories import cancel_one, claim_all, get_one, settle_one, sweep_all
+from windlass.testing.factories import (
+    cancel_one,
+    claim_all,
+    even,
+    get_one,
+    make_failure,
+    settle_one,
+    sweep_all,
+)
 
 
 @pytest.fixture
@@ -159,6 +169,44 @@ async def test_a_rate_that_is_set_later_counts_who_has_started_and_who_has_not(
     clock.advance(5)
     await sweep_all(store)
     assert [row.id for row in await claim_all(store)] == [rows[4].id]
+    assert await contradictions(postgres_url) == {}
+
+
+async def test_those_who_succeed_beside_one_who_fails_leave_their_gates_once(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    """The clock stands still: nothing is counted anew but for the knock."""
+    await set_limit(store, KEYS, concurrency=2)
+    await set_limit(store, QUEUE, concurrency=4)
+    rows = await put_in(store, 6, limit_key="ada") + await put_in(store, 6, limit_key="bob")
+    running = await claim_all(store)
+    fails = Failed(failure=make_failure(terminal=True))
+    outcomes = [Succeeded(), fails, Succeeded(), Succeeded()]
+    wishes = [settle(row, how, random=even) for row, how in zip(running, outcomes, strict=True)]
+    assert all(answer.applied for answer in await store.apply(wishes))
+    assert await contradictions(postgres_url) == {}
+    assert await execute(postgres_url, "SELECT FROM windlass_knock") == []
+    left = {row.id for row in rows} - {row.id for row in running}
+    assert {row.id for row in await claim_all(store)} < left
+    assert [gate.holding for gate in await store.gates([QUEUE])] == [4]
+
+
+async def test_who_dies_between_successes_and_the_rest_of_a_call_leaves_a_knock(
+    store: PostgresStore, postgres_url: str, clock: VirtualClock
+) -> None:
+    await set_limit(store, QUEUE, concurrency=1)
+    rows = await put_in(store, 3)
+    [first] = await claim_all(store)
+    connection: Any = await asyncpg.connect(postgres_url)
+    try:
+        wish = settle(first, Succeeded(), random=even)
+        left = await jobs.succeed(connection, [wish], clock.now(), 0, alone=False)
+    finally:
+        await connection.close()
+    assert left == ({first.id}, [], [QUEUE])
+    assert await claim_all(store) == []
+    await sweep_all(store)
+    assert [row.id for row in await claim_all(store)] == [rows[1].id]
     assert await contradictions(postgres_url) == {}
 
 
