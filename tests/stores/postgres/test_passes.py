@@ -14,7 +14,7 @@ from tests.stores.postgres.test_gates import somebody_waits
 from tests.stores.postgres.test_held import LOCK, left_open
 
 from windlass.core.gate import LIMIT
-from windlass.core.outcome import Failed, Released, Succeeded, settle
+from windlass.core.outcome import Failed, Outcome, Released, Succeeded, settle
 from windlass.core.state import State
 from windlass.stores.postgres import PostgresStore, jobs
 from windlass.testing.clock import VirtualClock
@@ -181,7 +181,7 @@ async def test_those_who_succeed_beside_one_who_fails_leave_their_gates_once(
     rows = await put_in(store, 6, limit_key="ada") + await put_in(store, 6, limit_key="bob")
     running = await claim_all(store)
     fails = Failed(failure=make_failure(terminal=True))
-    outcomes = [Succeeded(), fails, Succeeded(), Succeeded()]
+    outcomes: list[Outcome] = [Succeeded(), fails, Succeeded(), Succeeded()]
     wishes = [settle(row, how, random=even) for row, how in zip(running, outcomes, strict=True)]
     assert all(answer.applied for answer in await store.apply(wishes))
     assert await contradictions(postgres_url) == {}
