@@ -135,7 +135,7 @@ async def test_functions_that_statements_call_bring_their_settings_along(
         "WHERE lanname = 'plpgsql' AND (proconfig IS NULL OR NOT proconfig "
         "@> ARRAY['enable_seqscan=off', 'plan_cache_mode=force_generic_plan'])",
     )
-    assert "windlass_turn" in called
+    assert "windlass_ends" in called
     assert called & {row[0] for row in found} == {
         "windlass_declare",
         "windlass_meet",

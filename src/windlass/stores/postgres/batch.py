@@ -18,7 +18,7 @@ from asyncpg.exceptions import LockNotAvailableError
 from windlass.core import decide
 from windlass.core.clock import Instant, minute_of
 from windlass.core.event import ATTEMPT
-from windlass.core.gate import held, touched
+from windlass.core.gate import held, place, touched
 from windlass.core.state import FINAL, State, Trigger
 from windlass.core.transition import Answer, Decision
 from windlass.stores.postgres import rows
@@ -215,8 +215,8 @@ class Batch:
             row = kept.row
             key = (minute_of(self.now), row.queue, row.task, tally.outcome.value)
             sums = self._tallies.setdefault(key, [0, 0, 0])
-            for place, number in enumerate((1, tally.wait, tally.run)):
-                sums[place] += number
+            for index, number in enumerate((1, tally.wait, tally.run)):
+                sums[index] += number
         if decision.unwait:
             self._unwait.append(kept.n)
 
@@ -275,19 +275,16 @@ class Batch:
             return
         wanted = [(k.row.queue, k.row.gate, k.priority, k.limit_key) for k in queued]
         found = await self._connection.fetch(SQL.turns, *rows.columns(wanted))
-        firsts: dict[tuple[object, ...], int] = {}  # of lines where nobody stood
+        firsts: dict[tuple[object, ...], int] = {}  # of those who come now
         lasts: dict[tuple[object, ...], int] = {}
-        for kept, (queue, gate, *own), (number, turn) in zip(queued, wanted, found, strict=True):
+        for kept, (queue, gate, *own), (number, stood, behind) in zip(
+            queued, wanted, found, strict=True
+        ):
             line = (gate, None if gate else queue, kept.priority)
-            if kept.limit_key is None:
-                its: int = number
-            elif (*line, *own) in lasts:
-                its = lasts[*line, *own] + 2
-            elif turn is None:
-                its = firsts[line] + 1 if line in firsts else number
-            else:
-                its = turn
-            firsts.setdefault(line, its)
+            before = [one for one in (stood, firsts.get(line)) if one is not None]
+            last = lasts.get((*line, *own), behind)
+            its = place(kept.limit_key, number, min(before, default=None), last)
+            firsts[line] = min(its, firsts.get(line, its))
             kept.turn = lasts[*line, *own] = its
 
     async def link(self, edges: Sequence[Edge]) -> None:

@@ -62,9 +62,10 @@ gated AS MATERIALIZED (
     WHERE cardinality($27::text[]) = 0
         OR (SELECT n FROM windlass_job AS old WHERE old.id = timed.id LIMIT 1) IS NULL
 ),
--- Where each line begins that somebody with a key comes into, or will.
+-- Where each line begins that somebody with a key comes into, or will; and who comes first of those
+-- without one, who may stand before that: keys' own places run ahead of the count of arrivals.
 lines AS MATERIALIZED (
-    SELECT gate, line, priority, min(n) AS n, CASE WHEN gate IS NULL THEN (
+    SELECT gate, line, priority, min(n) AS n, min(n) FILTER (WHERE limit_key IS NULL) AS bare, CASE WHEN gate IS NULL THEN (
             SELECT old.position FROM windlass_line AS old
             WHERE old.queue = gated.line AND old.priority = gated.priority
             ORDER BY old.queue, old.priority DESC, old.position, old.id LIMIT 1
@@ -85,7 +86,8 @@ opened AS (
     FROM (
         SELECT known.*, CASE WHEN rank = 1 THEN (
             SELECT CASE WHEN lines.first IS NULL THEN lines.n + (known.n > lines.n)::integer
-                WHEN known.last IS NULL THEN lines.first + 1
+                WHEN known.last IS NULL
+                    THEN least(lines.first, CASE WHEN lines.bare < known.n THEN lines.bare END) + 1
                 ELSE greatest(lines.first, known.last + 2) END
             FROM lines WHERE lines.priority = known.priority
                 AND lines.line IS NOT DISTINCT FROM known.line
@@ -617,11 +619,12 @@ DELETE FROM windlass_parked WHERE ctid = ANY (ARRAY(
 ))
 
 -- name: turns
--- Numbers for jobs that come into a line, in the order of the call, and where their keys' turns are.
-SELECT nextval('windlass_serial'), CASE WHEN given.limit_key IS NOT NULL
-    THEN windlass_turn(given.queue, given.gate, given.priority, given.limit_key) END
+-- Numbers for jobs that come into a line, in the order of the call; who is the first there, and the
+-- last of a key.
+SELECT nextval('windlass_serial'), first, last
 FROM unnest($1::text[], $2::text[], $3::integer[], $4::text[])
-    AS given (queue, gate, priority, limit_key)
+    AS given (queue, gate, priority, limit_key),
+LATERAL windlass_ends(queue, gate, priority, limit_key)
 
 -- name: admit
 -- Gates, who has left each, and when its attempt had started; no job for somebody new.

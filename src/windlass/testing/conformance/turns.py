@@ -6,10 +6,11 @@ from uuid import UUID
 
 import pytest
 
+from windlass.core.job import JobRow
 from windlass.core.outcome import Released, Succeeded, settle, submit
 from windlass.store import Store
 from windlass.testing.clock import VirtualClock
-from windlass.testing.conformance.limiting import TASK, end_all, put_in, set_limit
+from windlass.testing.conformance.limiting import QUEUE, TASK, end_all, put_in, set_limit
 from windlass.testing.conformance.order import needs_fifo, one_by_one
 from windlass.testing.factories import (
     claim_all,
@@ -201,3 +202,49 @@ class TestTurns:
         await sweep_all(store)
         places = [(await get_one(store, one.id)).position or 0 for one in waiting]
         assert [place - places[0] for place in places] == [0, 1, 1, 2]
+
+    @pytest.mark.parametrize("how", ["put in", "given back", "let in"])
+    async def test_whoever_comes_before_the_first_is_the_first_for_those_who_come_next(
+        self, store: Store, how: str
+    ) -> None:
+        """Jobs of one key stand two apart, and so ahead of the count of arrivals."""
+        comers: list[JobRow] = []
+        before: list[JobRow] = []
+        if how == "given back":
+            await store.enqueue([make_job(limit_key=key) for key in (None, "eve")])
+            comers = await claim_all(store)
+        if how == "let in":
+            await set_limit(store, TASK, concurrency=1)
+            await put_in(store, 1)
+            before = await claim_all(store)
+            comers = [(await put_in(store, 1, limit_key=key))[0] for key in (None, "eve")]
+        many = await put_in(store, 40, limit_key="ada", task="test.other")
+        taken = await claim_all(store, limit=39)
+        assert [row.id for row in taken] == [row.id for row in many[:39]]
+        if how == "put in":
+            jobs = [make_job(limit_key=key) for key in (None, "eve")]
+            comers = [answer.row for answer in await store.enqueue(jobs) if answer.row]
+        elif how == "given back":
+            await store.apply([settle(row, Released(), random=even) for row in comers])
+        else:
+            await set_limit(store, TASK, concurrency=9)
+            await end_all(store, before)
+            await sweep_all(store)
+        rows = [*comers, many[39]]
+        assert [row.id for row in await claim_all(store)] == [row.id for row in rows]
+
+    async def test_whoever_comes_to_the_next_gate_before_the_first_is_the_first_there(
+        self, store: Store
+    ) -> None:
+        await set_limit(store, TASK, concurrency=1)
+        await set_limit(store, QUEUE, concurrency=1)
+        await put_in(store, 1)
+        assert len(await claim_all(store)) == 1
+        comers = [(await put_in(store, 1, limit_key=key))[0] for key in (None, "eve")]
+        await put_in(store, 2, limit_key="ada", task="test.other")
+        await set_limit(store, TASK, concurrency=9)
+        await sweep_all(store)
+        rows = [await get_one(store, row.id) for row in comers]
+        assert [row.gate for row in rows] == [QUEUE, QUEUE]
+        assert rows[0].position == comers[0].position
+        assert rows[1].position == (comers[0].position or 0) + 1

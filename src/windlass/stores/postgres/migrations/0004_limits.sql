@@ -69,45 +69,52 @@ $do$;
 
 REVOKE EXECUTE ON FUNCTION windlass_declare FROM PUBLIC;
 
--- Where the next job with a key stands in the line of a queue, or, if there is one, before a gate:
--- core's `place`. NULL if nobody stands there.
-CREATE FUNCTION windlass_turn(queue text, gate text, priority integer, limit_key text)
-RETURNS bigint LANGUAGE plpgsql VOLATILE
+-- Who is the first in the line of a queue, or, if there is one, before a gate; and the last of a key
+-- there. NULL for nobody, and if there is no key.
+CREATE FUNCTION windlass_ends(
+    queue text, gate text, priority integer, limit_key text, OUT first bigint, OUT last bigint
+) LANGUAGE plpgsql VOLATILE
 -- Behind a pooler no session has settings; and the first plan is kept for as long as it lasts.
 SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
-DECLARE
-    first bigint;
-    last bigint;
 BEGIN
-    IF windlass_turn.gate IS NULL THEN
+    IF windlass_ends.limit_key IS NULL THEN
+        RETURN;
+    ELSIF windlass_ends.gate IS NULL THEN
         SELECT position INTO first FROM windlass_line AS line
-        WHERE line.queue = windlass_turn.queue AND line.priority = windlass_turn.priority
+        WHERE line.queue = windlass_ends.queue AND line.priority = windlass_ends.priority
         ORDER BY line.queue, line.priority DESC, line.position, line.id LIMIT 1;
         SELECT position INTO last FROM windlass_line AS line
         WHERE windlass_turn_number(line.queue, line.priority, line.limit_key)
                 = windlass_turn_number(
-                    windlass_turn.queue, windlass_turn.priority, windlass_turn.limit_key)
-            AND line.limit_key = windlass_turn.limit_key AND line.limit_key IS NOT NULL
-            AND line.queue IS NOT DISTINCT FROM windlass_turn.queue
-            AND line.priority IS NOT DISTINCT FROM windlass_turn.priority
+                    windlass_ends.queue, windlass_ends.priority, windlass_ends.limit_key)
+            AND line.limit_key = windlass_ends.limit_key AND line.limit_key IS NOT NULL
+            AND line.queue IS NOT DISTINCT FROM windlass_ends.queue
+            AND line.priority IS NOT DISTINCT FROM windlass_ends.priority
         ORDER BY line.position DESC LIMIT 1;
     ELSE
         SELECT position INTO first FROM windlass_parked AS parked
-        WHERE parked.gate = windlass_turn.gate AND parked.priority = windlass_turn.priority
+        WHERE parked.gate = windlass_ends.gate AND parked.priority = windlass_ends.priority
         ORDER BY parked.gate, parked.priority DESC, parked.position, parked.id LIMIT 1;
         SELECT position INTO last FROM windlass_parked AS parked
         WHERE windlass_turn_number(parked.gate, parked.priority, parked.limit_key)
                 = windlass_turn_number(
-                    windlass_turn.gate, windlass_turn.priority, windlass_turn.limit_key)
-            AND parked.limit_key = windlass_turn.limit_key AND parked.limit_key IS NOT NULL
-            AND parked.gate IS NOT DISTINCT FROM windlass_turn.gate
-            AND parked.priority IS NOT DISTINCT FROM windlass_turn.priority
+                    windlass_ends.gate, windlass_ends.priority, windlass_ends.limit_key)
+            AND parked.limit_key = windlass_ends.limit_key AND parked.limit_key IS NOT NULL
+            AND parked.gate IS NOT DISTINCT FROM windlass_ends.gate
+            AND parked.priority IS NOT DISTINCT FROM windlass_ends.priority
         ORDER BY parked.position DESC LIMIT 1;
     END IF;
-    RETURN CASE WHEN last IS NULL THEN first + 1 ELSE greatest(first, last + 2) END;
 END
+$$;
+
+-- Where the next job with a key stands: core's `place`. NULL if nobody stands there.
+CREATE FUNCTION windlass_turn(queue text, gate text, priority integer, limit_key text)
+RETURNS bigint LANGUAGE sql VOLATILE
+AS $$
+    SELECT CASE WHEN last IS NULL THEN first + 1 ELSE greatest(first, last + 2) END
+    FROM windlass_ends(queue, gate, priority, limit_key)
 $$;
 
 -- For a transaction of a caller's own, which may last: it holds no gate, but leaves word that there
@@ -586,12 +593,14 @@ BEGIN
         FROM moving WHERE limit_key IS NOT NULL GROUP BY next, line, priority, limit_key
     ),
     -- Where each line begins that somebody with a key comes into, or will: with the first who stands
-    -- there, else with the first who comes.
+    -- there, else with the first who comes. Whoever has no key may stand before that, for keys' own
+    -- places run ahead of the count of arrivals; `bare` is the first of those.
     lines AS MATERIALIZED (
         SELECT each.*, CASE WHEN next IS NULL THEN place
             ELSE (SELECT position FROM moving WHERE moving.place = each.place) END AS arrival
         FROM (
-            SELECT next, line, priority, min(place) AS place, CASE WHEN next IS NULL THEN (
+            SELECT next, line, priority, min(place) AS place,
+                min(place) FILTER (WHERE NOT keyed) AS bare, CASE WHEN next IS NULL THEN (
                 SELECT position FROM windlass_line AS old
                 WHERE old.queue = coming.line AND old.priority = coming.priority
                 ORDER BY old.queue, old.priority DESC, old.position, old.id LIMIT 1
@@ -619,9 +628,16 @@ BEGIN
                 keys.next, lines.turn
             FROM keys, LATERAL (
                 SELECT CASE
-                    WHEN lines.first IS NULL THEN lines.arrival + (keys.place > lines.place)::integer
-                    WHEN keys.last IS NULL THEN lines.first + 1
-                    ELSE greatest(lines.first, keys.last + 2) END AS turn
+                    WHEN lines.first IS NULL AND lines.place = keys.place THEN lines.arrival
+                    WHEN keys.last IS NOT NULL THEN greatest(lines.first, keys.last + 2)
+                    ELSE 1 + least(coalesce(lines.first, lines.arrival), CASE
+                        WHEN lines.bare IS NULL OR lines.bare > keys.place THEN NULL
+                        WHEN keys.next IS NULL THEN lines.bare
+                        ELSE (
+                            SELECT min(position) FROM moving
+                            WHERE limit_key IS NULL AND next = keys.next
+                                AND priority = keys.priority AND place < keys.place
+                        ) END) END AS turn
                 FROM lines WHERE lines.priority = keys.priority
                     AND lines.line IS NOT DISTINCT FROM keys.line
                     AND lines.next IS NOT DISTINCT FROM keys.next
