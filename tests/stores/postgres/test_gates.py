@@ -154,7 +154,7 @@ async def test_a_limit_that_is_raised_reaches_a_gate_that_is_just_being_made(
             for _ in range(2):
                 await connection.fetch(ENQUEUE, item())
             await connection.fetch(
-                "SELECT windlass_admit($1, NULL, NULL, windlass_now(NULL))", [QUEUE]
+                "SELECT windlass_admit($1, NULL, NULL, windlass_now(NULL), true)", [QUEUE]
             )
             change = asyncio.create_task(set_limit(store, QUEUE, concurrency=2))
             done, _ = await asyncio.wait(

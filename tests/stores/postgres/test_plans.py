@@ -122,6 +122,10 @@ async def test_the_line_is_read_by_one_range_scan_up_to_the_limit(situation: str
         ("Tid Scan", None, False),
     ]
     assert not [node for node, limited in nodes(plan) if node["Node Type"] == "Sort" and limited]
+    rated = [
+        node.get("Index Name") for node, _ in nodes(plan) if node.get("Alias") == "windlass_gate"
+    ]
+    assert rated == ["windlass_gate_rated"]
 
 
 async def test_functions_that_statements_call_bring_their_settings_along(

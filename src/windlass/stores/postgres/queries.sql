@@ -326,7 +326,7 @@ rated AS MATERIALIZED (
         SELECT DISTINCT each.gate FROM (
             SELECT DISTINCT gates FROM job
             WHERE gates IS NOT NULL
-                AND (SELECT gate FROM windlass_gate WHERE rated ORDER BY gate LIMIT 1) IS NOT NULL
+                AND (SELECT gate FROM windlass_gate WHERE rated ORDER BY gate DESC LIMIT 1) IS NOT NULL
         ) AS alike, unnest(alike.gates) AS each (gate)
     ) AS given, LATERAL (
         SELECT FROM windlass_gate AS gate WHERE gate.gate = given.gate AND gate.rated LIMIT 1
@@ -413,9 +413,9 @@ LATERAL (
 -- somebody's open transaction holds one of the jobs, it gives up soon, and all are decided there.
 -- To write an array costs the client more than all the rest, and of a batch most have their fence
 -- and token in common: so there is one of each kind, and two bytes for each job that say which is its.
--- Gates are looked at once all of a call is written: here, if these are all of it ($9) and nothing is
--- left to be decided. Else the gates that they leave are told, and whoever decides the rest looks at
--- them; should it never come to that, a sweep hears the knock.
+-- Gates are opened once all of a call is written: here, if these are all of it ($9) and nothing is left
+-- to be decided. Else whoever left is only taken off, and the gates are told: whoever decides the rest
+-- opens them. Should it never come to that, a sweep does.
 WITH clock AS MATERIALIZED (
     SELECT windlass_now($1) AS now, set_config('lock_timeout', '250ms', true)
 ),
@@ -471,18 +471,13 @@ counted AS (
 ended AS MATERIALIZED (
     SELECT count(*) AS count, count(gates) AS gated, $9 AND count(*) = cardinality($2) AS whole,
         CASE WHEN count(*) < cardinality($2) THEN array_agg(id) END AS some FROM done
-),
-knocked AS (
-    INSERT INTO windlass_knock (gate)
-    SELECT DISTINCT each.gate FROM (
-        SELECT DISTINCT gates FROM done WHERE gates IS NOT NULL AND NOT (SELECT whole FROM ended)
-    ) AS alike, unnest(alike.gates) AS each (gate)
-    RETURNING gate
 )
 -- Nearly always it is all of them: then their number is enough. Whom their ends make room for is
 -- let in with it: the function sees what this statement did.
-SELECT ended.count, ended.some, CASE WHEN ended.whole AND ended.gated > 0 THEN (
-    SELECT windlass_admit(leaving.gates, leaving.numbers, leaving.starts, clock.now) FROM (
+SELECT ended.count, ended.some, CASE WHEN ended.gated > 0 THEN (
+    SELECT windlass_admit(
+        leaving.gates, leaving.numbers, leaving.starts, clock.now, opening => ended.whole)
+    FROM (
         SELECT array_agg(gate) AS gates, array_agg(n) AS numbers, array_agg(started_at) AS starts
         FROM (
             SELECT gates[1] AS gate, n, started_at FROM done WHERE gates IS NOT NULL
@@ -492,7 +487,11 @@ SELECT ended.count, ended.some, CASE WHEN ended.whole AND ended.gated > 0 THEN (
             SELECT gates[3], n, started_at FROM done WHERE gates[3] IS NOT NULL
         ) AS its
     ) AS leaving
-) END, CASE WHEN ended.gated > 0 THEN (SELECT array_agg(gate) FROM knocked) END
+) END, CASE WHEN ended.gated > 0 AND NOT ended.whole THEN ARRAY(
+    SELECT DISTINCT each.gate FROM (
+        SELECT DISTINCT gates FROM done WHERE gates IS NOT NULL
+    ) AS alike, unnest(alike.gates) AS each (gate)
+) END
 FROM clock, ended
 
 -- name: standings
@@ -628,7 +627,7 @@ LATERAL windlass_ends(queue, gate, priority, limit_key)
 
 -- name: admit
 -- Gates, who has left each, and when its attempt had started; no job for somebody new.
-SELECT windlass_admit($1::text[], $2::bigint[], $3::bigint[], $4)
+SELECT windlass_admit($1::text[], $2::bigint[], $3::bigint[], $4, opening => true)
 
 -- name: lock_gates
 -- All gates of a limit, in the order of all others. Others wait there: a process that is frozen now

@@ -187,7 +187,12 @@ CREATE TABLE windlass_gate (
     rated boolean NOT NULL DEFAULT false,
     checked_at bigint NOT NULL DEFAULT 0,
     CONSTRAINT windlass_gate_key PRIMARY KEY (gate)
-) WITH (fillfactor = 50);
+) WITH (
+    fillfactor = 50,
+    autovacuum_vacuum_scale_factor = 0.02,
+    autovacuum_vacuum_threshold = 1000,
+    autovacuum_vacuum_cost_delay = 0
+);
 
 CREATE INDEX windlass_gate_look ON windlass_gate (look_at) WHERE look_at IS NOT NULL;
 CREATE INDEX windlass_gate_idle ON windlass_gate (idle_at) WHERE idle_at IS NOT NULL;

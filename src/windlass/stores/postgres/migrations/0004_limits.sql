@@ -133,9 +133,11 @@ $$;
 -- Let in whom these gates have room for; answers who came into line. `gone` are the numbers of jobs
 -- that held a slot of the gate of the same place, and hold none by what this transaction wrote, or
 -- NULL; `begun` is when their attempts had started, or NULL. Gates are locked after jobs, before
--- leases and counts, and in one order, in which nobody who passes one comes to an earlier.
-CREATE FUNCTION windlass_admit(wanted text[], gone bigint[], begun bigint[], now bigint)
-RETURNS uuid[]
+-- leases and counts, and in one order, in which nobody who passes one comes to an earlier. If they
+-- are not `opening`, whoever left is taken off, and where somebody waits, it is time to look again.
+CREATE FUNCTION windlass_admit(
+    wanted text[], gone bigint[], begun bigint[], now bigint, opening boolean
+) RETURNS uuid[]
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
@@ -167,7 +169,7 @@ BEGIN
         ) AS each;
         CONTINUE WHEN these.names IS NULL;
         SELECT * INTO passed FROM windlass_open(
-            these.names, these.gone, these.yet, wanted, gone, begun, now);
+            these.names, these.gone, these.yet, wanted, gone, begun, now, opening);
         let_in := let_in || passed.let_in;
         known.gates := known.gates || passed.later;  -- of which nobody has left
         known.gone := known.gone || array_fill(0::bigint, ARRAY[cardinality(passed.later)]);
@@ -186,7 +188,7 @@ $$;
 -- when nobody should be left, all passes are compared with their jobs, and counted anew.
 CREATE FUNCTION windlass_open(
     names text[], leaving bigint[], leaving_yet bigint[],
-    left_gate text[], gone bigint[], begun bigint[], now bigint,
+    left_gate text[], gone bigint[], begun bigint[], now bigint, opening boolean,
     OUT let_in uuid[], OUT later text[]
 ) LANGUAGE plpgsql
 AS $$
@@ -281,7 +283,7 @@ BEGIN
         FROM unnest(concurrency, starts, holding, coming, started)
             AS given (most, rate, held, yet, begun)
     );
-    IF 0 < ANY (free) THEN
+    IF opening AND 0 < ANY (free) THEN
         SELECT * INTO let_in, later, passed FROM windlass_let_in(names, ARRAY(
             SELECT least(room, batch) FROM unnest(free) AS given (room)
         ), now);
