@@ -144,13 +144,13 @@ def _let_in(tx: Tx, passing: list[Row], now: Instant) -> None:
     if not passing:
         return
     lines: dict[Line, list[Row]] = {}
-    ways: dict[tuple[str, int, str, str], list[Row]] = {}  # those of one kind go the same one
-    for row in passing:
+    comers: list[Row] = []
+    way: tuple[str, int, str, str] | None = None
+    for row in passing:  # of one gate after the other: mostly, those of one kind go the same way
         _, queue, priority, _, names, gate, _ = row
-        comers = ways.get((queue, priority, names, gate))
-        if comers is None:
+        if (queue, priority, names, gate) != way:
+            way = (queue, priority, names, gate)
             comers = lines.setdefault(line_of(queue, gate_after(names, gate), priority), [])
-            ways[queue, priority, names, gate] = comers
         comers.append(row)
     turns = Turns(tx.connection)
     places: dict[str | None, dict[int, int]] = {}

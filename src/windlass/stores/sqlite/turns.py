@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from itertools import repeat
 from typing import NamedTuple
 
 import apsw
@@ -67,12 +66,24 @@ class Turns:
         self, line: Line, keys: Sequence[str | None], arrivals: Sequence[int]
     ) -> Sequence[int]:
         """The same for many, one behind the other."""
+        beside = self._lines.setdefault(line, _Beside())
         known = {key for key in keys if key is not None}
-        if known:
-            self.look_up(line, known)
-            return list(map(self.place, repeat(line), keys, arrivals))
-        self._lines.setdefault(line, _Beside()).note(min(arrivals, default=None))
-        return arrivals
+        if not known:
+            beside.note(min(arrivals, default=None))
+            return arrivals
+        if new := known - beside.last.keys():
+            self.look_up(line, new)
+        first, last = beside.first, beside.last
+        found = []
+        for key, arrival in zip(keys, arrivals, strict=True):
+            its = arrival
+            if key is not None:
+                its = last[key] = gate.place(key, arrival, first, last[key])
+            if first is None or its < first:
+                first = its
+            found.append(its)
+        beside.first = first
+        return found
 
     def look_up(self, line: Line, keys: Iterable[str]) -> None:
         """Whom jobs with these keys will stand beside: in one step for all of them."""
