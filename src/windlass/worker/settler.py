@@ -46,7 +46,8 @@ from windlass.worker.trouble import Trouble
 
 log = logging.getLogger("windlass.worker")
 WINDOW = 0.01  # seconds
-MAX_BATCH = 1000
+ENOUGH = 1000  # outcomes that do not wait for more
+MAX_BATCH = 2000  # in one write: the longer a write takes, the more have come meanwhile
 _CLEANED = frozenset({State.SUCCEEDED, State.CANCELED})
 
 
@@ -75,7 +76,7 @@ class Settler:
     async def run(self, lull: asyncio.Event) -> None:
         while True:
             await self._some.wait()
-            if not lull.is_set() and len(self._pending) < MAX_BATCH:
+            if not lull.is_set() and len(self._pending) < ENOUGH:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(lull.wait(), WINDOW)
             batch = self._pending[:MAX_BATCH]

@@ -67,7 +67,8 @@ class Speaker:
         if self._hub.news.followed:
             self._hub.news.tell(known)
         self._work = self._work or work
-        self._jobs.update(known)
+        if len(self._jobs) <= MOST_JOBS:  # else they are not named any more
+            self._jobs.update(known[: MOST_JOBS + 1])
         if self._task is None and (work or known):
             self._task = asyncio.get_running_loop().create_task(self._speak())
 
