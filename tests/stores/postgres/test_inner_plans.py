@@ -16,7 +16,7 @@ from windlass.core.gate import LIMIT, Limit, Setting
 from windlass.core.outcome import Succeeded, settle
 from windlass.core.records import Put
 from windlass.core.transition import Transition
-from windlass.stores.postgres import PostgresStore, jobs, rows
+from windlass.stores.postgres import PostgresStore, rows, successes
 from windlass.stores.postgres.connection import SETTINGS
 from windlass.stores.postgres.queries import SQL
 from windlass.stores.postgres.stored import insert
@@ -78,7 +78,7 @@ async def test_to_let_somebody_in_reads_no_more_than_those(
             if when == "analyzed when full":
                 await execute(postgres_url, "VACUUM ANALYZE")
             async with connection.transaction():
-                done, let_in, _ = await jobs.succeed(connection, ends, None, 0, alone=True)
+                done, let_in, _ = await successes.succeed(connection, ends, None, 0, alone=True)
                 read = {row["relname"]: tuple(row)[1:] for row in await connection.fetch(READ)}
         finally:
             await connection.close()

@@ -16,7 +16,7 @@ from tests.stores.postgres.test_held import LOCK, left_open
 from windlass.core.gate import LIMIT
 from windlass.core.outcome import Failed, Outcome, Released, Succeeded, settle
 from windlass.core.state import State
-from windlass.stores.postgres import PostgresStore, jobs
+from windlass.stores.postgres import PostgresStore, successes
 from windlass.testing.clock import VirtualClock
 from windlass.testing.conformance.limiting import KEYS, QUEUE, TASK, end_all, put_in, set_limit
 from windlass.testing.factories import (
@@ -201,7 +201,7 @@ async def test_who_dies_between_successes_and_the_rest_of_a_call_leaves_room_to_
     connection: Any = await asyncpg.connect(postgres_url)
     try:
         wish = settle(first, Succeeded(), random=even)
-        left = await jobs.succeed(connection, [wish], clock.now(), 0, alone=False)
+        left = await successes.succeed(connection, [wish], clock.now(), 0, alone=False)
     finally:
         await connection.close()
     assert left == ({first.id}, [], [QUEUE])

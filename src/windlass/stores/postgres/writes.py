@@ -17,7 +17,7 @@ from windlass.core.state import RESCUING, SETTLING, Trigger
 from windlass.core.transition import Answer, CancelRequest, Signal, Transition
 from windlass.store import Saying
 from windlass.stores.gathering import Gatherer
-from windlass.stores.postgres import enqueueing, jobs
+from windlass.stores.postgres import enqueueing, jobs, successes
 from windlass.stores.postgres.batch import Batch
 from windlass.stores.postgres.connection import Connection
 from windlass.stores.postgres.engine import Engine
@@ -124,12 +124,12 @@ class Writes:
         engine = self._engine
         answers: dict[int, Answer | None] = {**jobs.check(wishes)}
         rest = {place: wish for place, wish in enumerate(wishes) if place not in answers}
-        plain = jobs.plain_successes(rest)
+        plain = successes.plain(rest)
         room: list[str] = []
         if plain:
             alone = len(plain) == len(rest)
             done, let_in, room = await engine.run(
-                lambda c: jobs.succeed(c, plain, engine.now(), engine.shard, alone=alone)
+                lambda c: successes.succeed(c, plain, engine.now(), engine.shard, alone=alone)
             )
             self.tell((*done, *let_in) if let_in else done, work=bool(let_in))
             if len(done) == len(wishes):
