@@ -89,6 +89,7 @@ def test_what_is_no_json_is_refused_in_plain_words(web: httpx.Client) -> None:
     post = "/api/jobs"
     answer = web.post(post, content=b"{", headers={"Content-Type": "application/json"})
     assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "body")
+    assert web.get("/api/jobs/").status_code == 404  # it leads nowhere else
     empty = {"Idempotency-Key": ""}
     assert web.post(post, json={"task": "add"}, headers=empty).status_code == 422
     assert web.post(post, content=b"a=1", headers={"Content-Type": "text/plain"}).status_code == 415

@@ -44,6 +44,7 @@ def make_asgi(app: Home, config: ServerConfig | None = None) -> FastAPI:
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,  # it would lead on to whatever name the caller gave us
     )
     api.state.site = site
     api.include_router(_router(site))
