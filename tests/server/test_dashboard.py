@@ -69,6 +69,22 @@ def test_a_person_who_is_lost_sees_a_page_and_a_program_a_problem(web: httpx.Cli
         assert (answer.status_code, answer.json()["code"]) == (404, "no_route")
 
 
+def test_a_slash_too_many_leads_to_the_page_and_to_nobody_elses(web: httpx.Client) -> None:
+    for path, right in (
+        ("/jobs/?state=failed", "/jobs?state=failed"),
+        ("/flows/a%3Fb/", "/flows/a%3Fb"),
+    ):
+        led = web.get(path, headers={**HTML, "Host": "elsewhere.test"})
+        assert (led.status_code, led.headers["location"][:3]) == (307, "../")
+        assert led.next_request is not None
+        assert led.next_request.url.raw_path.decode() == right
+        assert "elsewhere" not in led.headers["location"]
+    led = web.get(f"{str(web.base_url).rstrip('/')}//elsewhere.test/", headers=HTML)
+    assert led.headers["location"] == "../elsewhere.test"
+    for path in ("/api/jobs/", "/jobs//"):
+        assert web.get(path, headers=HTML).status_code == 404
+
+
 def test_what_is_wrong_with_arguments_is_told_by_their_names(web: httpx.Client) -> None:
     def wrong(**arguments: object) -> list[str]:
         answer = web.post("/api/jobs", json={"task": "add", "arguments": arguments})

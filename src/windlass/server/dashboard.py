@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from urllib.parse import quote
 
 from fastapi import Request, Response
 
@@ -108,11 +109,19 @@ def answer(depth: int, status: int = 200) -> Response:
 
 
 def lost(request: Request) -> Response | None:
-    """A page that says so, for a person at an address where there is nothing."""
+    """A page that says so, for a person at an address where there is nothing.
+
+    One who typed a slash too many is led on, by a way that names no host.
+    """
     path = request.url.path.removeprefix(request.scope.get("root_path", ""))
     if request.method != "GET" or "text/html" not in request.headers.get("accept", ""):
         return None
-    return None if path.startswith(("/api/", "/assets/")) else answer(path.count("/") - 1, 404)
+    if path.startswith(("/api/", "/assets/")):
+        return None
+    if path.endswith("/") and (last := request.scope["path"][:-1].rpartition("/")[2]):
+        asked = f"?{request.url.query}" if request.url.query else ""
+        return Response(status_code=307, headers={"Location": f"../{quote(last)}{asked}"})
+    return answer(path.count("/") - 1, 404)
 
 
 def _document(depth: int) -> str:
