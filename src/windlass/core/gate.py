@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
@@ -141,6 +142,7 @@ def _limit(facts: dict[str, Any] | None) -> Limit | None:
     return Limit(**{name: facts[name] for name in ("concurrency", "starts", "period")})
 
 
+@lru_cache(maxsize=256)
 def limit_of(data: bytes | None) -> Limit | None:
     """The limit that a record says, if there is one."""
     return None if data is None else Setting.decode(data).limit

@@ -18,20 +18,23 @@ class Call(Generic[T]):
     """One piece of work for the writer, and who waits for it.
 
     With `items`, `run` is a function of many: neighbours of the same kind become one call of it.
+    `size` is how many jobs it may be about.
     """
 
-    __slots__ = ("alone", "error", "future", "items", "loop", "result", "run")
+    __slots__ = ("alone", "error", "future", "items", "loop", "result", "run", "size")
 
     def __init__(
         self,
         run: Callable[..., Any],
         *,
         items: Sequence[Any] | None = None,
+        size: int = 1,
         alone: bool = False,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         self.run = run
         self.items = items
+        self.size = size
         self.alone = alone
         self.loop = loop
         self.future: asyncio.Future[T] | Future[T] = loop.create_future() if loop else Future()

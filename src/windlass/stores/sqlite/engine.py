@@ -42,6 +42,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 _Reader: TypeAlias = tuple[Lock, list[apsw.Connection]]  # one per thread; open while in use
 MAX_GROUP = 500  # calls in one transaction
+MAX_JOBS = 256  # that they are about: beyond it, the first to be done need not wait for the others
 FORK_SECONDS = 10.0
 
 
@@ -104,8 +105,8 @@ class Engine:
 
     # -- writing
 
-    async def write(self, run: Callable[[Tx], T]) -> T:
-        call: Call[T] = Call(run, loop=asyncio.get_running_loop())
+    async def write(self, run: Callable[[Tx], T], size: int = 1) -> T:
+        call: Call[T] = Call(run, size=size, loop=asyncio.get_running_loop())
         self._submit(call)
         assert isinstance(call.future, asyncio.Future)
         return await call.future
@@ -116,7 +117,8 @@ class Engine:
         """One answer per item; concurrent calls are merged into one."""
         if not items:
             return []
-        call: Call[list[T]] = Call(run, items=items, loop=asyncio.get_running_loop())
+        loop = asyncio.get_running_loop()
+        call: Call[list[T]] = Call(run, items=items, size=len(items), loop=loop)
         self._submit(call)
         assert isinstance(call.future, asyncio.Future)
         return await call.future
@@ -153,7 +155,7 @@ class Engine:
             held = None
             if first is None:
                 return
-            group = [first]
+            group, size = [first], first.size
             while not first.alone and len(group) < MAX_GROUP:
                 try:
                     call = queue.get_nowait()
@@ -162,7 +164,8 @@ class Engine:
                 if call is None:
                     queue.put(None)
                     break
-                if call.alone:
+                size += call.size
+                if call.alone or size > MAX_JOBS:
                     held = call
                     break
                 group.append(call)

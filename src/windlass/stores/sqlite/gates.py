@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from itertools import groupby, takewhile
+from collections.abc import Sequence
+from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple
 from uuid import UUID
@@ -20,11 +20,11 @@ import apsw
 
 from windlass.core import gate as gates
 from windlass.core.clock import Instant
-from windlass.core.gate import BATCH, GateStats, Limit, in_order, rank
+from windlass.core.gate import BATCH, UNLIMITED, GateStats, Limit, rank
 from windlass.store import COUNT_CAP
 from windlass.stores.sqlite.connection import every, first, single
 from windlass.stores.sqlite.queries import SQL
-from windlass.stores.sqlite.rows import GATES, Row, gate_after, limit_names
+from windlass.stores.sqlite.rows import FENCE, GATES, STARTED_AT, Row, gate_after, limit_names
 from windlass.stores.sqlite.transaction import Tx
 from windlass.stores.sqlite.turns import Line, Turns, line_of
 
@@ -33,10 +33,9 @@ _ANY_TIME = 2**63 - 1
 _FIRST, _BEYOND = "\x1f", "\x20"  # all gates of keys lie between their limit's name with these
 
 
-class _Opened(NamedTuple):
+class _Timed(NamedTuple):
     """A gate that was opened, with the room that it had."""
 
-    gate: str
     limit: Limit | None
     free: int
     started: int  # that count, with those who pass now
@@ -55,30 +54,27 @@ def open_gates(tx: Tx, now: Instant) -> set[int]:
 
 def _next_of(knocks: set[str]) -> list[str]:
     """Those to be looked at next, in order: whoever passes one comes to none of the others."""
-    ordered = in_order(knocks)
-    lowest = rank(ordered[0])
-    return list(takewhile(lambda gate: rank(gate) == lowest, ordered))
+    lowest = min(map(rank, knocks))
+    return sorted(gate for gate in knocks if rank(gate) == lowest)
 
 
 def _leave(tx: Tx, now: Instant) -> None:
     """Take their passes from those who left; of one whose start counts, note that it did."""
-    if not tx.gone:
+    if not (tx.gone or tx.ended):
         return
-    limits = _rated_limits(tx, set(map(gates.limit_name, tx.knocks)), now)
+    limits = tx.rates(now)
     rated = [gate for gate in tx.knocks if gates.limit_name(gate) in limits] if limits else []
-    if rated:
-        _judge(tx.connection, tx.gone)
-    gone = apsw.carray(array("q", tx.gone))
-    tx.connection.execute(SQL.leave, (gone, json.dumps(rated)))
-    tx.gone = []
-
-
-def _rated_limits(tx: Tx, names: Iterable[str], now: Instant) -> set[str]:
-    return {name for name in names if _rated(tx.limit(name, now))}
-
-
-def _rated(limit: Limit | None) -> bool:
-    return limit is not None and limit.starts is not None
+    text, connection = json.dumps(rated), tx.connection
+    if tx.ended:  # as their rows say, beyond doubt, and their starts were noted when they did
+        numbers = array("q", tx.ended)
+        if rated:
+            connection.execute(SQL.give_up_slots, (apsw.carray(numbers), text))
+        connection.execute(SQL.leave_for_good, (apsw.carray(numbers), text))
+    if tx.gone:
+        if rated:
+            _judge(connection, tx.gone)
+        connection.execute(SQL.leave, (apsw.carray(array("q", tx.gone)), text))
+    tx.gone, tx.ended = [], []
 
 
 def _judge(connection: apsw.Connection, numbers: list[int]) -> None:
@@ -90,46 +86,49 @@ def _judge(connection: apsw.Connection, numbers: list[int]) -> None:
 def _open(tx: Tx, names: list[str], now: Instant) -> list[int]:
     connection = tx.connection
     connection.execute(SQL.look_no_more, (apsw.carray(tuple(names)),))
-    opened: list[_Opened] = []
     passing: list[Row] = []
+    timed: dict[str, _Timed] = {}
     for name, of_limit in groupby(names, gates.limit_name):
         limit = tx.limit(name, now)
-        looked_at = _look(connection, list(of_limit), limit, now)
-        able = _able(connection, looked_at, now)
+        counts = _count(connection, list(of_limit), limit, now)
+        rooms = {gate: gates.free(limit, held, started) for gate, held, started in counts}
+        able = _able(connection, rooms, now)
         if able:
             numbers = array("q", [row[0] for row in able])
             connection.execute(SQL.grant_passes, (now, apsw.carray(numbers)))
-        came = Counter(row[_GATE] for row in able)
-        opened += [it._replace(started=it.started + came[it.gate]) for it in looked_at]
-        passing += able
+            passing += able
+        if limit is None or limit.starts is not None or max(rooms.values(), default=0) > BATCH:
+            timed |= _timed(limit, counts, rooms, able)
     _let_in(tx, passing, now)
-    _look_later(connection, opened, now)
+    _look_later(connection, timed, now)
     return [row[0] for row in passing]
 
 
-def _look(
+def _count(
     connection: apsw.Connection, names: list[str], limit: Limit | None, now: Instant
-) -> list[_Opened]:
-    """Those of these gates of one limit to be opened; what counts no more is dropped."""
+) -> list[tuple[str, int, int]]:
+    """Those of these gates of one limit to be opened: slots held, and starts that count.
+
+    What counts no more is dropped.
+    """
     some = apsw.carray(tuple(names))
     before = now - limit.length if limit is not None and limit.starts is not None else 0
     if before:
         connection.execute(SQL.drop_starts, (some, before))
-    counts = json.loads(single(connection, SQL.count_passes, (some, before)))
+    counts: list[tuple[str, int, int]] = json.loads(
+        single(connection, SQL.count_passes, (some, before))
+    )
     if not before and any(passes > held for _, held, passes in counts):
         connection.execute(SQL.drop_starts, (some, _ANY_TIME))  # from when there was a rate
-    return [
-        _Opened(gate, limit, gates.free(limit, held, started), started)
-        for gate, held, started in counts
-    ]
+    return counts
 
 
-def _able(connection: apsw.Connection, looked_at: list[_Opened], now: Instant) -> list[Row]:
+def _able(connection: apsw.Connection, rooms: dict[str, int], now: Instant) -> list[Row]:
     """The first at each gate, as many as may pass, in order: together where that is as many."""
     alike: dict[int, list[str]] = {}
-    for it in looked_at:
-        if it.free:
-            alike.setdefault(min(it.free, BATCH), []).append(it.gate)
+    for gate, free in rooms.items():
+        if free:
+            alike.setdefault(min(free, BATCH), []).append(gate)
     found: list[Row] = []
     for most, names in alike.items():
         asked = (apsw.carray(tuple(names)), now, most)
@@ -179,11 +178,26 @@ def _waited_at(connection: apsw.Connection, names: list[str]) -> list[str]:
     return [gate for (gate,) in found]
 
 
-def _look_later(connection: apsw.Connection, opened: list[_Opened], now: Instant) -> None:
+def _timed(
+    limit: Limit | None,
+    counts: list[tuple[str, int, int]],
+    rooms: dict[str, int],
+    able: list[Row],
+) -> dict[str, _Timed]:
+    """Those of these gates where time alone may let somebody pass."""
+    came = Counter(row[_GATE] for row in able)
+    most = UNLIMITED if limit is None or limit.starts is None else limit.starts
+    return {
+        gate: _Timed(limit, rooms[gate], started + came[gate])
+        for gate, _, started in counts
+        if rooms[gate] > BATCH or started + came[gate] >= most
+    }
+
+
+def _look_later(connection: apsw.Connection, timed: dict[str, _Timed], now: Instant) -> None:
     """Note when time alone lets somebody pass; where only an end does, nothing is to be noted."""
-    timed = {it.gate: it for it in opened if it.free > BATCH or _rate_is_full(it)}
     for gate in _waited_at(connection, list(timed)):
-        _, limit, free, started = timed[gate]
+        limit, free, started = timed[gate]
         at = now
         if free <= BATCH and limit is not None and limit.starts is not None:
             asked = (gate, now, limit.starts, now - limit.length, started - limit.starts)
@@ -191,19 +205,18 @@ def _look_later(connection: apsw.Connection, opened: list[_Opened], now: Instant
         connection.execute(SQL.look_at_gate, (gate, at))
 
 
-def _rate_is_full(it: _Opened) -> bool:
-    limit = it.limit
-    return limit is not None and limit.starts is not None and it.started >= limit.starts
-
-
 def note_starts(tx: Tx, claimed: Sequence[Row], now: Instant) -> None:
     """A rate counts from the start of an attempt; no other limit asks for it."""
-    texts = {row[GATES] for row in claimed} - {None}
-    rated = _rated_limits(tx, frozenset().union(*map(limit_names, texts)), now) if texts else None
-    if rated:
-        those = {text for text in texts if not rated.isdisjoint(limit_names(text))}
-        numbers = array("q", [row[0] for row in claimed if row[GATES] in those])
-        tx.connection.execute(SQL.note_starts, (apsw.carray(numbers),))
+    gated = [row for row in claimed if row[GATES] is not None]
+    rates = tx.rates(now) if gated else None
+    if not rates:
+        return
+    alike: dict[tuple[Instant, int], list[int]] = {}
+    for row in gated:
+        if not rates.isdisjoint(limit_names(row[GATES])):
+            alike.setdefault((row[STARTED_AT], row[FENCE]), []).append(row[0])
+    for (at, fence), numbers in alike.items():
+        tx.connection.execute(SQL.note_starts, (apsw.carray(array("q", numbers)), at, fence))
 
 
 def look_again(tx: Tx, limit: str) -> None:

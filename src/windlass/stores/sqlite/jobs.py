@@ -92,7 +92,7 @@ def apply(tx: Tx, wishes: Sequence[Transition]) -> list[Answer]:
     for gated, numbers, queue, task, *sums in counted:
         for names in json.loads(gated):
             tx.knocks.update(gate_names(names))
-        tx.gone += json.loads(numbers)
+        tx.ended += json.loads(numbers)
         batch.count((now, queue, task, State.SUCCEEDED), *sums)
     for place, wish in valid.items():
         found = batch.standing(wish.job_id)

@@ -67,13 +67,16 @@ class Queries:
     delete_record: str
     delete_dead_records: str
     limited: str
+    rated: str
     beside_in_line: str
     beside_at_gate: str
     beside_at_key: str
     judge: str
     note_starts: str
     passed_by: str
+    give_up_slots: str
     leave: str
+    leave_for_good: str
     drop_starts: str
     count_passes: str
     next_start: str

@@ -158,6 +158,10 @@ SELECT facts FROM windlass_log INDEXED BY windlass_log_attempt WHERE n = ? AND f
 -- name: limited
 SELECT key FROM windlass_record WHERE kind = ? AND (expires_at IS NULL OR expires_at > ?)
 
+-- name: rated
+SELECT key FROM windlass_record
+WHERE kind = ? AND (expires_at IS NULL OR expires_at > ?) AND CAST(value AS TEXT) ->> 'starts' IS NOT NULL
+
 -- name: beside_in_line
 -- The first of all, and the last of each key: two probes, however many wait.
 SELECT
@@ -198,11 +202,8 @@ WHERE pass.n IN (SELECT value FROM carray(?)) AND job.n = pass.n
 
 -- name: note_starts
 -- Of jobs that were just claimed: the slots that they hold stay as they are.
-UPDATE windlass_pass SET started_at = (
-    SELECT job.started_at FROM windlass_job AS job
-    WHERE job.n = windlass_pass.n AND job.fence = windlass_pass.fence
-)
-WHERE n IN (SELECT value FROM carray(?)) AND started_at IS NULL
+UPDATE windlass_pass SET started_at = ?2
+WHERE n IN (SELECT value FROM carray(?1)) AND fence = ?3 AND started_at IS NULL
 
 -- name: passed_by
 -- The jobs with a pass of a limit: at the gate of its name, and at those between two names.
@@ -219,6 +220,18 @@ WHERE n IN (SELECT value FROM carray(?1))
             WHEN job.fence < windlass_pass.fence THEN job.state = 'queued' OR job.gate IS NOT NULL
             ELSE 0 END
         FROM windlass_job AS job WHERE job.n = windlass_pass.n)
+
+-- name: leave_for_good
+-- The same, of jobs that have ended.
+DELETE FROM windlass_pass
+WHERE n IN (SELECT value FROM carray(?1))
+    AND (started_at IS NULL OR gate NOT IN (SELECT value FROM json_each(?2)))
+
+-- name: give_up_slots
+-- Of such jobs, those passes that stay because their start counts.
+UPDATE windlass_pass SET held = 0
+WHERE n IN (SELECT value FROM carray(?1))
+    AND started_at IS NOT NULL AND gate IN (SELECT value FROM json_each(?2)) AND held = 1
 
 -- name: drop_starts
 -- Those that held a slot once, and whose start counts no more: core's `room`.

@@ -44,7 +44,7 @@ _standing: Callable[..., Standing] = Standing
 _HEAD = 10  # columns of the `standing` query before those that are saved
 PRIORITY, LIMIT_KEY = 7, 8  # where they are among those
 _TAIL = _HEAD + len(SAVED)
-GATES = 62  # where they are in a whole row
+FENCE, STARTED_AT, GATES = 28, 33, 62  # where they are in a whole row
 
 
 @lru_cache(maxsize=4096)

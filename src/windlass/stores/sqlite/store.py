@@ -124,9 +124,8 @@ class SqliteStore(Store):
 
     async def claim(self, claim: Claim) -> list[JobRow]:
         self._seen = self._engine.work.count
-        if not any(limit for _, limit in claim.queues):
-            return []
-        return await self._engine.write(lambda tx: self._claim(tx, claim))
+        most = sum(limit for _, limit in claim.queues)
+        return await self._engine.write(lambda tx: self._claim(tx, claim), most) if most else []
 
     def _claim(self, tx: Tx, claim: Claim) -> list[JobRow]:
         if not self._watching():  # whoever will watch can then tell what came since

@@ -20,8 +20,8 @@ class Tx:
     """A write transaction, as the calls in it see it."""
 
     __slots__ = (
-        "_limited", "_limits", "_serial", "_written", "connection", "elsewhere", "gone", "knocks",
-        "now", "touched", "work",
+        "_limited", "_limits", "_rates", "_serial", "_written", "connection", "elsewhere", "ended",
+        "gone", "knocks", "now", "touched", "work",
     )  # fmt: skip
 
     def __init__(
@@ -34,7 +34,9 @@ class Tx:
         self.touched: list[UUID] | None = [] if followed else None  # jobs that have news
         self.knocks: set[str] = set()  # gates to be looked at before the call returns
         self.gone: list[int] = []  # jobs that may have left theirs
+        self.ended: list[int] = []  # jobs that have left theirs for good
         self._limited: frozenset[str] | None = None
+        self._rates: frozenset[str] | None = None
         self._limits: dict[str, tuple[Entry, Limit | None] | None] = {}
         self._serial: int | None = None
         self._written = True
@@ -64,8 +66,15 @@ class Tx:
         noted = self._limits[name]
         return noted[1] if noted is not None and records.alive(noted[0], now) else None
 
+    def rates(self, now: Instant) -> frozenset[str]:
+        """The names of those limits that count starts."""
+        if self._rates is None:
+            found = self.connection.execute(SQL.rated, (LIMIT, now))
+            self._rates = frozenset(name for (name,) in found)
+        return self._rates
+
     def limits_changed(self) -> None:
-        self._limited = None
+        self._limited = self._rates = None
         self._limits.clear()
 
     def leave(self, n: int, gates: Iterable[str]) -> None:
