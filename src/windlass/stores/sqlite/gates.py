@@ -1,8 +1,8 @@
 """Who waits at which gate, who may pass, and where in line that leads.
 
 Each pass says whether it holds a slot and when its attempt started, as far as a limit asks: written
-with the change of its job, in one transaction. How many there are is counted as they are written.
-So many gates, with all who pass, are opened in a few statements, however many passed before.
+with the change of its job, in one transaction (`passes`). So many gates, with all who pass, are
+opened in a few statements, however many passed before.
 """
 
 from __future__ import annotations
@@ -20,16 +20,24 @@ import apsw
 
 from windlass.core import gate as gates
 from windlass.core.clock import Instant
-from windlass.core.gate import BATCH, UNLIMITED, GateStats, Limit, rank
+from windlass.core.gate import BATCH, GateStats, Limit, rank
 from windlass.store import COUNT_CAP
 from windlass.stores.sqlite.connection import every, first, single
+from windlass.stores.sqlite.passes import Passes
 from windlass.stores.sqlite.queries import SQL
-from windlass.stores.sqlite.rows import FENCE, GATES, STARTED_AT, Row, gate_after, limit_names
+from windlass.stores.sqlite.rows import (
+    FENCE,
+    GATES,
+    STARTED_AT,
+    Row,
+    gate_after,
+    gate_names,
+    limit_names,
+)
 from windlass.stores.sqlite.transaction import Tx
 from windlass.stores.sqlite.turns import Line, Turns, line_of
 
 _KEY, _GATE = 3, 5  # where they are in a row of `able`
-_ANY_TIME = 2**63 - 1
 _FIRST, _BEYOND = "\x1f", "\x20"  # all gates of keys lie between their limit's name with these
 
 
@@ -40,15 +48,25 @@ class _Timed(NamedTuple):
     free: int
     started: int  # that count, with those who pass now
 
+    @property
+    def full(self) -> bool:
+        """Whether no more may start for now."""
+        limit = self.limit
+        return limit is not None and limit.starts is not None and self.started >= limit.starts
+
 
 def open_gates(tx: Tx, now: Instant) -> set[int]:
     """Let in whom the writes of a call made room for, before it returns: their numbers."""
-    _leave(tx, now)
+    if not (tx.knocks or tx.gone or tx.ended):
+        return set()
+    passes = Passes(tx.connection)
+    _leave(tx, passes, now)
     passed: set[int] = set()
     while tx.knocks:
         names = _next_of(tx.knocks)
         tx.knocks.difference_update(names)
-        passed.update(_open(tx, names, now))
+        passed.update(_open(tx, passes, names, now))
+    passes.write()
     return passed
 
 
@@ -58,69 +76,45 @@ def _next_of(knocks: set[str]) -> list[str]:
     return sorted(gate for gate in knocks if rank(gate) == lowest)
 
 
-def _leave(tx: Tx, now: Instant) -> None:
+def _leave(tx: Tx, passes: Passes, now: Instant) -> None:
     """Take their passes from those who left; of one whose start counts, note that it did."""
     if not (tx.gone or tx.ended):
         return
     limits = tx.rates(now)
-    rated = [gate for gate in tx.knocks if gates.limit_name(gate) in limits] if limits else []
-    text, connection = json.dumps(rated), tx.connection
-    if tx.ended:  # as their rows say, beyond doubt, and their starts were noted when they did
-        numbers = array("q", tx.ended)
-        if rated:
-            connection.execute(SQL.give_up_slots, (apsw.carray(numbers), text))
-        connection.execute(SQL.leave_for_good, (apsw.carray(numbers), text))
+    rated = {gate for gate in tx.knocks if gates.limit_name(gate) in limits} if limits else set()
+    if tx.ended:
+        at: dict[str, int] = {}
+        for names, many in tx.ended_with.items():
+            for gate in gate_names(names):
+                at[gate] = at.get(gate, 0) + many
+        passes.end(tx.ended, at, rated & at.keys())
+        tx.ended, tx.ended_with = [], Counter()
     if tx.gone:
-        if rated:
-            _judge(connection, tx.gone)
-        connection.execute(SQL.leave, (apsw.carray(array("q", tx.gone)), text))
-    tx.gone, tx.ended = [], []
+        passes.leave(tx.gone, rated)
+        tx.gone = []
 
 
-def _judge(connection: apsw.Connection, numbers: list[int]) -> None:
-    """Write down what the passes of these jobs are worth now, by the rows of the jobs."""
-    if numbers:
-        connection.execute(SQL.judge, (apsw.carray(array("q", numbers)),))
-
-
-def _open(tx: Tx, names: list[str], now: Instant) -> list[int]:
+def _open(tx: Tx, passes: Passes, names: list[str], now: Instant) -> list[int]:
     connection = tx.connection
     connection.execute(SQL.look_no_more, (apsw.carray(tuple(names)),))
     passing: list[Row] = []
     timed: dict[str, _Timed] = {}
     for name, of_limit in groupby(names, gates.limit_name):
         limit = tx.limit(name, now)
-        counts = _count(connection, list(of_limit), limit, now)
+        since = None if limit is None or limit.starts is None else now - limit.length
+        counts = passes.count(list(of_limit), since)
         rooms = {gate: gates.free(limit, held, started) for gate, held, started in counts}
         able = _able(connection, rooms, now)
+        came = Counter([row[_GATE] for row in able])
         if able:
-            numbers = array("q", [row[0] for row in able])
-            connection.execute(SQL.grant_passes, (now, apsw.carray(numbers)))
+            passes.grant(array("q", [row[0] for row in able]), came, now)
             passing += able
-        if limit is None or limit.starts is not None or max(rooms.values(), default=0) > BATCH:
-            timed |= _timed(limit, counts, rooms, able)
+        if since is not None or max(rooms.values(), default=0) > BATCH:
+            for gate, _, started in counts:
+                timed[gate] = _Timed(limit, rooms[gate], started + came[gate])
     _let_in(tx, passing, now)
     _look_later(connection, timed, now)
     return [row[0] for row in passing]
-
-
-def _count(
-    connection: apsw.Connection, names: list[str], limit: Limit | None, now: Instant
-) -> list[tuple[str, int, int]]:
-    """Those of these gates of one limit to be opened: slots held, and starts that count.
-
-    What counts no more is dropped.
-    """
-    some = apsw.carray(tuple(names))
-    before = now - limit.length if limit is not None and limit.starts is not None else 0
-    if before:
-        connection.execute(SQL.drop_starts, (some, before))
-    counts: list[tuple[str, int, int]] = json.loads(
-        single(connection, SQL.count_passes, (some, before))
-    )
-    if not before and any(passes > held for _, held, passes in counts):
-        connection.execute(SQL.drop_starts, (some, _ANY_TIME))  # from when there was a rate
-    return counts
 
 
 def _able(connection: apsw.Connection, rooms: dict[str, int], now: Instant) -> list[Row]:
@@ -178,26 +172,11 @@ def _waited_at(connection: apsw.Connection, names: list[str]) -> list[str]:
     return [gate for (gate,) in found]
 
 
-def _timed(
-    limit: Limit | None,
-    counts: list[tuple[str, int, int]],
-    rooms: dict[str, int],
-    able: list[Row],
-) -> dict[str, _Timed]:
-    """Those of these gates where time alone may let somebody pass."""
-    came = Counter(row[_GATE] for row in able)
-    most = UNLIMITED if limit is None or limit.starts is None else limit.starts
-    return {
-        gate: _Timed(limit, rooms[gate], started + came[gate])
-        for gate, _, started in counts
-        if rooms[gate] > BATCH or started + came[gate] >= most
-    }
-
-
-def _look_later(connection: apsw.Connection, timed: dict[str, _Timed], now: Instant) -> None:
+def _look_later(connection: apsw.Connection, opened: dict[str, _Timed], now: Instant) -> None:
     """Note when time alone lets somebody pass; where only an end does, nothing is to be noted."""
-    for gate in _waited_at(connection, list(timed)):
-        limit, free, started = timed[gate]
+    timed = [gate for gate, it in opened.items() if it.free > BATCH or it.full]
+    for gate in _waited_at(connection, timed):
+        limit, free, started = opened[gate]
         at = now
         if free <= BATCH and limit is not None and limit.starts is not None:
             asked = (gate, now, limit.starts, now - limit.length, started - limit.starts)
@@ -225,7 +204,10 @@ def look_again(tx: Tx, limit: str) -> None:
     connection = tx.connection
     keys = (limit + _FIRST, limit + _BEYOND)
     # A rate asks for more of a pass than a concurrency did.
-    _judge(connection, [n for (n,) in every(connection, SQL.passed_by, (limit, *keys))])
+    if numbers := [n for (n,) in every(connection, SQL.passed_by, (limit, *keys))]:
+        passes = Passes(connection)
+        passes.judge(numbers)
+        passes.write()
     for gate in _waited_at(connection, [limit]):
         connection.execute(SQL.look_at_gate, (gate, 0))
     found = first(connection, SQL.next_gate, keys)

@@ -25,7 +25,7 @@ from windlass.stores.sqlite.batch import Batch
 from windlass.stores.sqlite.connection import every, first, single
 from windlass.stores.sqlite.enqueueing import load, put, rivals, whole
 from windlass.stores.sqlite.queries import SQL
-from windlass.stores.sqlite.rows import Row, gate_names
+from windlass.stores.sqlite.rows import Row
 from windlass.stores.sqlite.transaction import Tx
 
 MISSING = Answer(Status.MISSING)
@@ -90,9 +90,7 @@ def apply(tx: Tx, wishes: Sequence[Transition]) -> list[Answer]:
     counted = _succeed(tx, valid, answers, now)
     batch = Batch(tx, [wish.job_id for wish in valid.values()])
     for gated, numbers, queue, task, *sums in counted:
-        for names in json.loads(gated):
-            tx.knocks.update(gate_names(names))
-        tx.ended += json.loads(numbers)
+        tx.end(json.loads(numbers), json.loads(gated))
         batch.count((now, queue, task, State.SUCCEEDED), *sums)
     for place, wish in valid.items():
         found = batch.standing(wish.job_id)

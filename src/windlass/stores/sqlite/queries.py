@@ -81,12 +81,17 @@ class Queries:
     count_passes: str
     next_start: str
     grant_passes: str
+    grant_again: str
+    add_passes: str
+    worth: str
+    count_anew: str
+    forget_idle: str
+    drop_idle_passes: str
     enter_line: str
     go_on: str
     waiting_at_gate: str
     holders: str
     gates: str
-    delete_idle_passes: str
     able: str
     ids_of: str
     waited_at: str

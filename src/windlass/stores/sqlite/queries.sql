@@ -131,7 +131,7 @@ WHERE id IN (SELECT value FROM carray(?3))
 -- name: tallies
 -- What the successes just settled add to the counts: summed here, at a third of the cost of
 -- RETURNING each (2 µs a job instead of 6, 2026-11). Those with gates leave room there.
-SELECT json_group_array(DISTINCT gates) FILTER (WHERE gates IS NOT NULL),
+SELECT json_group_array(gates) FILTER (WHERE gates IS NOT NULL),
     json_group_array(n) FILTER (WHERE gates IS NOT NULL),
     queue, task, count(*), sum(started_at - queued_at), sum(ended_at - started_at)
 FROM windlass_job WHERE id IN (SELECT value FROM carray(?))
@@ -236,7 +236,7 @@ WHERE n IN (SELECT value FROM carray(?1))
 -- name: drop_starts
 -- Those that held a slot once, and whose start counts no more: core's `room`.
 DELETE FROM windlass_pass INDEXED BY windlass_pass_start
-WHERE gate IN (SELECT value FROM carray(?)) AND started_at <= ? AND held = 0
+WHERE gate = ? AND started_at <= ? AND held = 0
 
 -- name: count_passes
 -- Of the gates that somebody waits at, or has left a start: how many hold a slot, and how many may yet start or did so
@@ -289,7 +289,37 @@ WHERE place <= ? ORDER BY gate, place
 -- To jobs that wait at a gate, for their next attempt.
 INSERT INTO windlass_pass (n, gate, fence, at, held)
 SELECT n, gate, fence + 1, ?, 1 FROM windlass_job WHERE n IN (SELECT value FROM carray(?))
+ON CONFLICT (n, gate, fence) DO NOTHING
+
+-- name: grant_again
+INSERT INTO windlass_pass (n, gate, fence, at, held)
+SELECT n, gate, fence + 1, ?, 1 FROM windlass_job WHERE n IN (SELECT value FROM carray(?))
 ON CONFLICT (n, gate, fence) DO UPDATE SET at = excluded.at, started_at = NULL, held = 1
+
+-- name: add_passes
+-- To the counts of gates: [gate, passes, held] of each.
+INSERT INTO windlass_gate (gate, passes, held)
+SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?) WHERE true
+ON CONFLICT (gate) DO UPDATE SET passes = passes + excluded.passes, held = held + excluded.held
+
+-- name: worth
+-- What the passes of some jobs add to the counts of their gates.
+SELECT json_group_array(json_array(gate, passes, held)) FROM (
+    SELECT gate, count(*) AS passes, sum(held) AS held FROM windlass_pass
+    WHERE n IN (SELECT value FROM carray(?)) GROUP BY gate
+)
+
+-- name: count_anew
+-- It reads all passes.
+INSERT INTO windlass_gate (gate, passes, held)
+SELECT name.value, count(pass.n), coalesce(sum(pass.held), 0)
+FROM carray(?) AS name LEFT JOIN windlass_pass AS pass ON pass.gate = name.value
+WHERE true GROUP BY name.value
+ON CONFLICT (gate) DO UPDATE SET passes = excluded.passes, held = excluded.held
+
+-- name: forget_idle
+DELETE FROM windlass_gate
+WHERE gate IN (SELECT value FROM carray(?)) AND passes = 0 AND look_at IS NULL
 
 -- name: enter_line
 -- Through the last gate: core's `decide.let_in`, with the places that were given.
@@ -306,7 +336,7 @@ UPDATE windlass_job AS job SET gate = ?1, position = given.position
 FROM (SELECT CAST(key AS INTEGER) AS n, value AS position FROM json_each(?2)) AS given
 WHERE job.n = given.n
 
--- name: delete_idle_passes
+-- name: drop_idle_passes
 -- Starts that count no more, at gates that nobody came to since (core's `gate.room`).
 DELETE FROM windlass_pass WHERE (n, gate, fence) IN (
     SELECT pass.n, pass.gate, pass.fence FROM windlass_pass AS pass
@@ -317,6 +347,7 @@ DELETE FROM windlass_pass WHERE (n, gate, fence) IN (
         AND pass.started_at + round(coalesce(CAST(record.value AS TEXT) ->> 'period', 0) * 1000000) <= :now
     LIMIT :limit
 )
+RETURNING gate
 
 -- name: able
 -- The first before each gate; one that expired there is stepped over until the sweeper has ended it.

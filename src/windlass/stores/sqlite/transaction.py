@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from uuid import UUID
 
@@ -13,7 +14,7 @@ from windlass.core.gate import LIMIT, Limit, limit_of
 from windlass.core.records import Entry
 from windlass.stores.sqlite.connection import single
 from windlass.stores.sqlite.queries import SQL
-from windlass.stores.sqlite.rows import entry
+from windlass.stores.sqlite.rows import entry, gate_names
 
 
 class Tx:
@@ -21,7 +22,7 @@ class Tx:
 
     __slots__ = (
         "_limited", "_limits", "_rates", "_serial", "_written", "connection", "elsewhere", "ended",
-        "gone", "knocks", "now", "touched", "work",
+        "ended_with", "gone", "knocks", "now", "touched", "work",
     )  # fmt: skip
 
     def __init__(
@@ -35,6 +36,7 @@ class Tx:
         self.knocks: set[str] = set()  # gates to be looked at before the call returns
         self.gone: list[int] = []  # jobs that may have left theirs
         self.ended: list[int] = []  # jobs that have left theirs for good
+        self.ended_with: Counter[str] = Counter()  # how many of these had which gates
         self._limited: frozenset[str] | None = None
         self._rates: frozenset[str] | None = None
         self._limits: dict[str, tuple[Entry, Limit | None] | None] = {}
@@ -81,6 +83,14 @@ class Tx:
         """A job may leave room at these gates, or wait there from now on."""
         self.gone.append(n)
         self.knocks.update(gates)
+
+    def end(self, numbers: list[int], gates: list[str]) -> None:
+        """Jobs left room at their gates, and will not come back."""
+        if numbers:
+            self.ended += numbers
+            self.ended_with.update(gates)
+            for names in set(gates):
+                self.knocks.update(gate_names(names))
 
     def arrival(self) -> int:
         """A new number for a job: its row will show that it is taken."""

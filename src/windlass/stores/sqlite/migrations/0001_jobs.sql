@@ -191,21 +191,6 @@ CREATE TABLE windlass_gate (
 
 CREATE INDEX windlass_gate_look ON windlass_gate (look_at) WHERE look_at IS NOT NULL;
 
--- The counts are part of each write to a pass, whatever it is for, so that they cannot be wrong.
-CREATE TRIGGER windlass_pass_given AFTER INSERT ON windlass_pass BEGIN
-    INSERT INTO windlass_gate (gate, passes, held) VALUES (new.gate, 1, new.held)
-    ON CONFLICT (gate) DO UPDATE SET passes = passes + 1, held = held + excluded.held;
-END;
-
-CREATE TRIGGER windlass_pass_changed AFTER UPDATE OF held ON windlass_pass
-WHEN old.held <> new.held BEGIN
-    UPDATE windlass_gate SET held = held + new.held - old.held WHERE gate = new.gate;
-END;
-
-CREATE TRIGGER windlass_pass_gone AFTER DELETE ON windlass_pass BEGIN
-    UPDATE windlass_gate SET passes = passes - 1, held = held - old.held WHERE gate = old.gate;
-END;
-
 CREATE TRIGGER windlass_gate_idle AFTER UPDATE ON windlass_gate
 WHEN new.passes = 0 AND new.look_at IS NULL BEGIN
     DELETE FROM windlass_gate WHERE gate = new.gate;
