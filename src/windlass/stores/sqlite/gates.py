@@ -37,6 +37,7 @@ from windlass.stores.sqlite.rows import (
 from windlass.stores.sqlite.transaction import Tx
 from windlass.stores.sqlite.turns import Line, Turns, line_of
 
+_alike = itemgetter(GATES, STARTED_AT, FENCE)
 _KEY, _GATE = 3, 5  # where they are in a row of `able`
 _FIRST, _BEYOND = "\x1f", "\x20"  # all gates of keys lie between their limit's name with these
 
@@ -190,12 +191,13 @@ def note_starts(tx: Tx, claimed: Sequence[Row], now: Instant) -> None:
     rates = tx.rates(now) if gated else None
     if not rates:
         return
-    alike: dict[tuple[Instant, int], list[int]] = {}
+    alike: dict[tuple[str, Instant, int], list[int]] = {}  # mostly, all of a claim are
     for row in gated:
-        if not rates.isdisjoint(limit_names(row[GATES])):
-            alike.setdefault((row[STARTED_AT], row[FENCE]), []).append(row[0])
-    for (at, fence), numbers in alike.items():
-        tx.connection.execute(SQL.note_starts, (apsw.carray(array("q", numbers)), at, fence))
+        alike.setdefault(_alike(row), []).append(row[0])
+    for (names, at, fence), numbers in alike.items():
+        if not rates.isdisjoint(limit_names(names)):
+            asked = (apsw.carray(array("q", numbers)), at, fence)
+            tx.connection.execute(SQL.note_starts, asked)
 
 
 def look_again(tx: Tx, limit: str) -> None:
