@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from itertools import count
 from pathlib import Path
 from random import Random
+from typing import Any, TypeVar
 
+import apsw
 import pytest
 
 from windlass.store import Store
@@ -16,6 +18,9 @@ from windlass.stores.sqlite import SqliteStore
 from windlass.testing import VirtualClock, claim_all, make_job
 from windlass.testing.conformance.model import MakeStore, run_model
 from windlass.testing.faults import FaultyStore
+from windlass.testing.wrapping import WrappedStore
+
+T = TypeVar("T")
 
 # `make chaos` asks for more: as many times the histories, and new ones each time.
 EFFORT = int(os.environ.get("WINDLASS_EFFORT", "1"))
@@ -65,6 +70,40 @@ def test_sqlite_is_the_same_as_the_memory_store(sqlite: MakeStore) -> None:
 @pytest.mark.parametrize("raise_lost", [False, True])
 def test_sqlite_is_the_same_when_calls_are_repeated(sqlite: MakeStore, raise_lost: bool) -> None:
     run(on_a_bad_line(sqlite, raise_lost=raise_lost), steps=40, examples=40, seed=4)
+
+
+class Counted(WrappedStore):
+    """After each call, gates have counted the passes that there are, and those are worth that."""
+
+    async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
+        answer = await call()
+        if verb != "close":
+            assert isinstance(self.store, SqliteStore)
+            counted, there, wrong = await self.store._engine.read(_passes)
+            assert (counted, wrong) == (there, []), verb
+        return answer
+
+    def wrap(self, store: Store) -> Store:
+        return Counted(store)
+
+
+COUNTED = "SELECT gate, passes, held FROM windlass_gate WHERE passes OR held ORDER BY gate"
+THERE = "SELECT gate, count(*), sum(held) FROM windlass_pass GROUP BY gate ORDER BY gate"
+WRONG = """SELECT * FROM windlass_pass AS pass JOIN windlass_job AS job USING (n)
+WHERE pass.held <> (job.fence = pass.fence AND job.state = 'running'
+    OR job.fence < pass.fence AND (job.state = 'queued' OR job.gate IS NOT NULL))"""
+
+
+def _passes(connection: apsw.Connection) -> list[list[Any]]:
+    return [connection.execute(sql).fetchall() for sql in (COUNTED, THERE, WRONG)]
+
+
+def test_gates_of_sqlite_always_count_the_passes_that_there_are(sqlite: MakeStore) -> None:
+    def make(clock: VirtualClock) -> Callable[[], Store]:
+        opened = sqlite(clock)
+        return lambda: Counted(opened())
+
+    run(make, steps=50, examples=40, seed=5)
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])

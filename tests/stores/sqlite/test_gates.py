@@ -40,6 +40,20 @@ async def count(store: SqliteStore, table: str) -> object:
     return rows[0][0]
 
 
+async def counted(store: SqliteStore) -> list[Any]:
+    """What gates counted of passes: it is what there is."""
+    counted, there = await store._engine.read(
+        lambda connection: (
+            connection.execute("SELECT gate, passes, held FROM windlass_gate WHERE passes > 0 "
+                               "ORDER BY gate").fetchall(),
+            connection.execute("SELECT gate, count(*), sum(held) FROM windlass_pass "
+                               "GROUP BY gate ORDER BY gate").fetchall(),
+        )
+    )  # fmt: skip
+    assert counted == there
+    return counted
+
+
 async def test_jobs_of_ones_own_transaction_are_let_in_as_far_as_there_is_room(
     store: SqliteStore,
 ) -> None:
@@ -123,33 +137,47 @@ async def test_a_gate_is_to_be_looked_at_only_while_somebody_waits_there(
 async def test_gates_count_the_passes_that_there_are(
     store: SqliteStore, clock: VirtualClock
 ) -> None:
-    async def check() -> list[Any]:
-        counted, there = await store._engine.read(
-            lambda connection: (
-                connection.execute("SELECT gate, passes, held FROM windlass_gate WHERE passes > 0 "
-                                   "ORDER BY gate").fetchall(),
-                connection.execute("SELECT gate, count(*), sum(held) FROM windlass_pass "
-                                   "GROUP BY gate ORDER BY gate").fetchall(),
-            )
-        )  # fmt: skip
-        assert counted == there
-        return counted
-
     await set_limit(store, QUEUE, concurrency=3)
     await set_limit(store, KEYS, starts=2, period=60)
     for key in ("ada", "bob"):
         await put_in(store, 3, limit_key=key)
-    assert [held for _, _, held in await check()] == [2, 2, 3]
+    assert [held for _, _, held in await counted(store)] == [2, 2, 3]
     running = await claim_all(store)
     await end_all(store, running[:2])
-    assert (QUEUE, 2, 2) in await check()
+    assert (QUEUE, 2, 2) in await counted(store)
     await set_limit(store, KEYS, concurrency=1)  # what started counts no more
     await end_all(store, running[2:])
-    await check()
+    await counted(store)
     clock.advance(60)
     await store.prune(Retention(succeeded=1), 100)
     await end_all(store, await claim_all(store))
-    await check()
+    await counted(store)
+
+
+@pytest.mark.parametrize("rated", [False, True])
+async def test_a_write_that_finds_other_passes_than_it_knows_of_counts_them_anew(
+    store: SqliteStore, rated: bool
+) -> None:
+    async def meddle(sql: str) -> None:
+        await store._engine.write(lambda tx: tx.connection.execute(sql).fetchall())
+
+    starts = {"starts": 100, "period": 60} if rated else {}
+    await set_limit(store, QUEUE, concurrency=2, **starts)
+    await put_in(store, 4)
+    running = await claim_all(store)
+    await meddle(f"DELETE FROM windlass_pass WHERE n = {running[0].serial}")
+    await meddle(f"UPDATE windlass_pass SET started_at = NULL WHERE n = {running[1].serial}")
+    await meddle(
+        "INSERT INTO windlass_pass (n, gate, fence, at, held) "
+        "SELECT n, gate, fence + 1, 0, 0 FROM windlass_job WHERE gate IS NOT NULL"
+    )
+    await end_all(store, running)
+    assert await counted(store) == [(QUEUE, 2, 2)]
+    running = await claim_all(store)
+    assert len(running) == 2
+    await end_all(store, running)
+    assert await counted(store) == ([(QUEUE, 2, 0)] if rated else [])
+    assert await count(store, "windlass_gate") == rated
 
 
 async def test_plain_jobs_cost_one_look_at_the_limits_for_all_of_them(store: SqliteStore) -> None:
