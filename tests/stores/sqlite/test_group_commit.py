@@ -15,6 +15,7 @@ from windlass.core.outcome import Succeeded
 from windlass.core.query import Query
 from windlass.stores.signal import Signal
 from windlass.stores.sqlite import SqliteConfig, SqliteStore
+from windlass.stores.sqlite.engine import MAX_JOBS
 from windlass.stores.sqlite.transaction import Tx
 from windlass.testing.factories import claim_all, make_job, settle_one
 from windlass.testing.powercut import Moment, PowerCutDisk
@@ -66,11 +67,11 @@ async def test_a_single_call_is_one_commit(tmp_path: Path) -> None:
 
 
 async def in_one_group(
-    store: SqliteStore, *runs: Callable[[Tx], object]
+    store: SqliteStore, *runs: Callable[[Tx], object], size: int = 1
 ) -> list[object | BaseException]:
     """While a session is open, calls gather; when it ends they are one group."""
     session = store.transaction()
-    calls = [asyncio.create_task(store._engine.write(run)) for run in runs]
+    calls = [asyncio.create_task(store._engine.write(run, size)) for run in runs]
     await asyncio.sleep(0)
     session.commit()
     return await asyncio.gather(*calls, return_exceptions=True)
@@ -110,6 +111,11 @@ async def test_a_group_is_one_transaction(store: SqliteStore) -> None:
     await in_one_group(store, *[look] * 20)
     assert len(seen) == 20
     assert len(set(seen)) == 1
+
+
+async def test_calls_about_many_jobs_do_not_wait_for_one_another(store: SqliteStore) -> None:
+    seen = await in_one_group(store, *[lambda tx: tx] * 5, size=MAX_JOBS // 2)
+    assert [seen.index(tx) for tx in seen] == [0, 0, 2, 2, 4]
 
 
 async def test_concurrent_calls_of_every_kind_are_answered_each_for_itself(

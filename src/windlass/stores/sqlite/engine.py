@@ -41,8 +41,7 @@ from windlass.stores.sqlite.transaction import Tx
 S = TypeVar("S")
 T = TypeVar("T")
 _Reader: TypeAlias = tuple[Lock, list[apsw.Connection]]  # one per thread; open while in use
-MAX_GROUP = 500  # calls in one transaction
-MAX_JOBS = 256  # that they are about: beyond it, the first to be done need not wait for the others
+MAX_JOBS = 500  # in one transaction: beyond it, whoever was first need not wait for the others
 FORK_SECONDS = 10.0
 
 
@@ -156,7 +155,7 @@ class Engine:
             if first is None:
                 return
             group, size = [first], first.size
-            while not first.alone and len(group) < MAX_GROUP:
+            while not first.alone:
                 try:
                     call = queue.get_nowait()
                 except Empty:
