@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -59,6 +60,11 @@ def _check_limit(name: str, data: bytes) -> None:
         raise InvalidArgumentError(f"the limit of {name} cannot be read: {error}") from None
     if limit is None:
         raise InvalidArgumentError(f"the record of {name} sets no limit; delete it instead")
+    facts = json.loads(data)
+    if any(facts.get(part) != value for part, value in limit.encode().items()):
+        raise InvalidArgumentError(
+            f"the limit of {name} cannot be read: what holds, {limit}, does not stand first in it"
+        )
 
 
 @dataclass(frozen=True, slots=True)

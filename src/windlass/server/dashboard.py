@@ -49,6 +49,7 @@ _POLICY = (
 _OF_PAGES = {"Content-Security-Policy": _POLICY, "Cache-Control": "no-cache"}
 _FIRST = {"style/tokens.css": 0, "style/base.css": 1, "style/parts.css": 2}  # which others build on
 _APART = {"live/hub.js"}  # the shared worker's, which is no script of the page
+_AS_IT_IS = "%/:?&=+,;@!$'()*~"  # in an address that somebody sent, and that they get back
 _FOR_EVER = "public, max-age=31536000, immutable"
 
 
@@ -118,9 +119,11 @@ def lost(request: Request) -> Response | None:
         return None
     if path.startswith(("/api/", "/assets/")):
         return None
-    if path.endswith("/") and (last := request.scope["path"][:-1].rpartition("/")[2]):
-        asked = f"?{request.url.query}" if request.url.query else ""
-        return Response(status_code=307, headers={"Location": f"../{quote(last)}{asked}"})
+    asked: bytes = request.scope.get("raw_path") or quote(request.scope["path"]).encode()
+    if asked.endswith(b"/") and (last := asked[:-1].rpartition(b"/")[2]):
+        query = quote(request.scope["query_string"], safe=_AS_IT_IS)
+        led = f"../{quote(last, safe=_AS_IT_IS)}" + (f"?{query}" if query else "")
+        return Response(status_code=307, headers={"Location": led})
     return answer(path.count("/") - 1, 404)
 
 

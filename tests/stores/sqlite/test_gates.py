@@ -10,6 +10,7 @@ import pytest
 import pytest_asyncio
 
 from windlass.core.gate import LIMIT, Limit, Setting
+from windlass.core.outcome import Released, settle
 from windlass.core.records import Put
 from windlass.core.state import State
 from windlass.store import Retention
@@ -17,7 +18,7 @@ from windlass.stores.sqlite import SqliteStore, enqueueing, reads
 from windlass.stores.sqlite.transaction import Tx
 from windlass.testing.clock import VirtualClock
 from windlass.testing.conformance.limiting import end_all, put_in, set_limit
-from windlass.testing.factories import cancel_one, claim_all, make_job
+from windlass.testing.factories import cancel_one, claim_all, even, make_job, sweep_all
 
 QUEUE, KEYS = "queue:default", "key:test.noop"
 
@@ -178,6 +179,33 @@ async def test_a_write_that_finds_other_passes_than_it_knows_of_counts_them_anew
     await end_all(store, running)
     assert await counted(store) == ([(QUEUE, 2, 0)] if rated else [])
     assert await count(store, "windlass_gate") == rated
+
+
+async def test_a_count_that_is_wrong_is_right_once_the_limit_is_set_anew(
+    store: SqliteStore,
+) -> None:
+    await set_limit(store, QUEUE, concurrency=1)
+    wrong = f"INSERT INTO windlass_gate (gate, passes, held) VALUES ('{QUEUE}', 1, 1)"
+    await store._engine.write(lambda tx: tx.connection.execute(wrong).fetchall())
+    await put_in(store, 1)
+    assert await claim_all(store) == []
+    await set_limit(store, QUEUE, concurrency=1)
+    await sweep_all(store)
+    assert await counted(store) == [(QUEUE, 1, 1)]
+    assert len(await claim_all(store)) == 1
+
+
+async def test_a_job_with_starts_of_earlier_attempts_leaves_them_as_they_count(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    await set_limit(store, QUEUE, starts=5, period=60)
+    await put_in(store, 2)
+    await store.apply([settle(row, Released(), random=even) for row in await claim_all(store)])
+    running = await claim_all(store)
+    assert await counted(store) == [(QUEUE, 4, 2)]
+    await set_limit(store, QUEUE, concurrency=5)
+    await end_all(store, running)
+    assert await counted(store) == []
 
 
 async def test_plain_jobs_cost_one_look_at_the_limits_for_all_of_them(store: SqliteStore) -> None:

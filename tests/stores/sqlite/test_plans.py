@@ -276,7 +276,7 @@ def test_to_count_passes_reads_no_more_of_them_than_count_no_more(file: apsw.Con
     assert any("job_gate (gate=?)" in step for step in searches(steps))
     for sql, parameters, bound in (
         (SQL.count_passes, (names, 1), "started_at<?"),
-        (SQL.drop_starts, (names, 1), "started_at<?"),
+        (SQL.drop_starts, ("queue:default", 1), "started_at<?"),
         (SQL.next_start, ("queue:default", 1, 1, 1, 0), "started_at>?"),
     ):
         steps = plan(file, sql, parameters)
@@ -284,6 +284,22 @@ def test_to_count_passes_reads_no_more_of_them_than_count_no_more(file: apsw.Con
         assert found
         assert all(f"windlass_pass_start (gate=? AND {bound})" in step for step in found)
         assert not any("ORDER BY" in step for step in steps)
+
+
+def test_passes_of_jobs_are_found_by_number_and_all_of_them_are_read_once(
+    file: apsw.Connection,
+) -> None:
+    numbers = apsw.carray(array("q", [1]))
+    for sql, parameters in (
+        (SQL.worth, (numbers,)),
+        (SQL.leave_for_good, (numbers, "[]")),
+        (SQL.give_up_slots, (numbers, "[]")),
+        (SQL.note_starts, (numbers, 1, 1)),
+    ):
+        [step] = searches(plan(file, sql, parameters), "windlass_pass")
+        assert "PRIMARY KEY (n=?" in step
+    steps = plan(file, SQL.count_anew, (apsw.carray(("queue:default",)),))
+    assert [step for step in steps if "windlass_pass" in step] == ["SCAN windlass_pass"]
 
 
 def test_those_who_leave_a_gate_and_pass_it_are_found_by_number(file: apsw.Connection) -> None:

@@ -206,10 +206,7 @@ def look_again(tx: Tx, limit: str) -> None:
     connection = tx.connection
     keys = (limit + _FIRST, limit + _BEYOND)
     # A rate asks for more of a pass than a concurrency did.
-    if numbers := [n for (n,) in every(connection, SQL.passed_by, (limit, *keys))]:
-        passes = Passes(connection)
-        passes.judge(numbers)
-        passes.write()
+    Passes(connection).judge((limit, *keys))
     for gate in _waited_at(connection, [limit]):
         connection.execute(SQL.look_at_gate, (gate, 0))
     found = first(connection, SQL.next_gate, keys)

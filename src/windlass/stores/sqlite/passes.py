@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import apsw
 
@@ -105,12 +105,17 @@ class Passes:
         self._connection.execute(SQL.leave, (some, json.dumps(list(rated))))
         self._count(some)
 
-    def judge(self, numbers: Sequence[int]) -> None:
-        """Write down what the passes of these jobs are worth now, by the rows of the jobs."""
-        some = apsw.carray(array("q", numbers))
-        self._count(some, -1)
-        self._connection.execute(SQL.judge, (some,))
-        self._count(some)
+    def judge(self, limit: tuple[str, str, str]) -> None:
+        """Write down what all passes of a limit are worth now, and how many there are.
+
+        Of the gate of a name, and of those between two others. By the rows of their jobs alone:
+        whatever was counted before, it is right from here on.
+        """
+        connection = self._connection
+        if numbers := [n for (n,) in every(connection, SQL.passed_by, limit)]:
+            connection.execute(SQL.judge, (apsw.carray(array("q", numbers)),))
+        if names := [gate for (gate,) in every(connection, SQL.gates_of_limit, limit)]:
+            self._count_anew(names)
 
     def drop_idle(self, now: Instant, limit: int) -> None:
         asked = {"kind": LIMIT, "now": now, "limit": limit}
@@ -123,7 +128,7 @@ class Passes:
             _add(self._passes, {gate: passes}, sign)
             _add(self._held, {gate: held}, sign)
 
-    def _count_anew(self, names: Iterable[str]) -> None:
+    def _count_anew(self, names: Collection[str]) -> None:
         some = apsw.carray(tuple(names))
         self._connection.execute(SQL.count_anew, (some,))
         self._connection.execute(SQL.forget_idle, (some,))

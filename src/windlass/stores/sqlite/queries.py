@@ -74,6 +74,7 @@ class Queries:
     judge: str
     note_starts: str
     passed_by: str
+    gates_of_limit: str
     give_up_slots: str
     leave: str
     leave_for_good: str

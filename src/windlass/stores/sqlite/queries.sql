@@ -207,8 +207,15 @@ WHERE n IN (SELECT value FROM carray(?1)) AND fence = ?3 AND started_at IS NULL
 
 -- name: passed_by
 -- The jobs with a pass of a limit: at the gate of its name, and at those between two names.
-SELECT n FROM windlass_pass WHERE gate = ?
-UNION SELECT n FROM windlass_pass WHERE gate > ? AND gate < ?
+SELECT n FROM windlass_pass WHERE gate = ?1
+UNION SELECT n FROM windlass_pass WHERE gate > ?2 AND gate < ?3
+
+-- name: gates_of_limit
+-- Those that have counted passes, or gave some, in the same way.
+SELECT gate FROM windlass_gate WHERE gate = ?1
+UNION SELECT gate FROM windlass_gate WHERE gate > ?2 AND gate < ?3
+UNION SELECT gate FROM windlass_pass WHERE gate = ?1
+UNION SELECT gate FROM windlass_pass WHERE gate > ?2 AND gate < ?3
 
 -- name: leave
 -- The passes of jobs that left, but those whose start counts, at the gates given last.
@@ -228,10 +235,11 @@ WHERE n IN (SELECT value FROM carray(?1))
     AND (started_at IS NULL OR gate NOT IN (SELECT value FROM json_each(?2)))
 
 -- name: give_up_slots
--- Of such jobs, those passes that stay because their start counts.
+-- Of such jobs, those passes that stay because their start counts. The pluses keep the search on the
+-- jobs: at a gate there may be many starts.
 UPDATE windlass_pass SET held = 0
 WHERE n IN (SELECT value FROM carray(?1))
-    AND started_at IS NOT NULL AND gate IN (SELECT value FROM json_each(?2)) AND held = 1
+    AND +started_at IS NOT NULL AND +gate IN (SELECT value FROM json_each(?2)) AND held = 1
 
 -- name: drop_starts
 -- Those that held a slot once, and whose start counts no more: core's `room`.
@@ -310,11 +318,14 @@ SELECT json_group_array(json_array(gate, passes, held)) FROM (
 )
 
 -- name: count_anew
--- It reads all passes.
+-- It reads all passes, once for all of these gates.
 INSERT INTO windlass_gate (gate, passes, held)
-SELECT name.value, count(pass.n), coalesce(sum(pass.held), 0)
-FROM carray(?) AS name LEFT JOIN windlass_pass AS pass ON pass.gate = name.value
-WHERE true GROUP BY name.value
+SELECT name.value, coalesce(there.passes, 0), coalesce(there.held, 0)
+FROM carray(?1) AS name LEFT JOIN (
+    SELECT gate, count(*) AS passes, sum(held) AS held FROM windlass_pass
+    WHERE gate IN (SELECT value FROM carray(?1)) GROUP BY gate
+) AS there ON there.gate = name.value
+WHERE true
 ON CONFLICT (gate) DO UPDATE SET passes = excluded.passes, held = excluded.held
 
 -- name: forget_idle

@@ -117,7 +117,7 @@ class SqliteStore(Store):
 
     async def enqueue(self, jobs: Sequence[NewJob], *, together: bool = False) -> list[Enqueued]:
         if together and jobs:
-            return await self._engine.write(lambda tx: enqueueing.together(tx, jobs))
+            return await self._engine.write(lambda tx: enqueueing.together(tx, jobs), len(jobs))
         return await self._engine.write_many(enqueueing.enqueue, jobs)
 
     # -- running
@@ -136,7 +136,7 @@ class SqliteStore(Store):
         check_lease(seconds)
         if not leases:
             return []
-        return await self._engine.write(lambda tx: jobs.extend(tx, leases, seconds))
+        return await self._engine.write(lambda tx: jobs.extend(tx, leases, seconds), len(leases))
 
     async def apply(self, transitions: Sequence[Transition]) -> list[Answer]:
         return await self._engine.write_many(jobs.apply, transitions)
@@ -177,7 +177,7 @@ class SqliteStore(Store):
         return await self._engine.read(lambda connection: reads.expired(connection, now, limit))
 
     async def prune(self, retention: Retention, limit: int) -> Pruned:
-        return await self._engine.write(lambda tx: reads.prune(tx, retention, limit))
+        return await self._engine.write(lambda tx: reads.prune(tx, retention, limit), limit)
 
     # -- operators
 
@@ -190,7 +190,7 @@ class SqliteStore(Store):
     async def delete(self, ids: Sequence[UUID], owner: str | None = None) -> list[Answer]:
         if not ids:
             return []
-        return await self._engine.write(lambda tx: jobs.delete(tx, ids, owner))
+        return await self._engine.write(lambda tx: jobs.delete(tx, ids, owner), len(ids))
 
     async def pause(self, queues: Sequence[str], *, paused: bool) -> None:
         if paused:

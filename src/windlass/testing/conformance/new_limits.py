@@ -114,6 +114,9 @@ class TestNewLimits:
     async def test_a_record_that_is_no_limit_is_refused(self, store: Store) -> None:
         with pytest.raises(InvalidArgumentError, match="cannot be read"):
             await store.put_records([Put(kind=LIMIT, key=QUEUE, value=b"much")])
+        hidden = b'{"given": {"concurrency": 1, "starts": null, "period": null}, "declared": null}'
+        with pytest.raises(InvalidArgumentError, match="1 at once, does not stand first"):
+            await store.put_records([Put(kind=LIMIT, key=QUEUE, value=hidden)])
         with pytest.raises(InvalidArgumentError, match="queue:NAME"):
             await set_limit(store, "everything", concurrency=1)
         value = Setting(given=Limit(concurrency=1)).encode()
