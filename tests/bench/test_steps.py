@@ -1,0 +1,14 @@
+"""What a limit makes SQLite do: steps are the same in each run, whatever else the machine does."""
+
+from __future__ import annotations
+
+from benchmarks.limits import PLAIN
+from benchmarks.steps import table
+
+QUEUE, KEYS = "a concurrency for the queue", "a concurrency for each key"
+
+
+async def test_a_limit_makes_sqlite_do_little_more_than_half_as_much_again() -> None:
+    found = await table([PLAIN, QUEUE, KEYS])
+    assert 1.2 < found[QUEUE] / found[PLAIN] < 1.6
+    assert 1.2 < found[KEYS] / found[PLAIN] < 1.6
