@@ -181,15 +181,19 @@ async def test_a_write_that_finds_other_passes_than_it_knows_of_counts_them_anew
     assert await count(store, "windlass_gate") == rated
 
 
-async def test_a_count_that_is_wrong_is_right_once_the_limit_is_set_anew(
-    store: SqliteStore,
+@pytest.mark.parametrize("by", ["the limit", "upkeep"])
+async def test_a_count_that_is_wrong_is_right_once_it_was_looked_at(
+    store: SqliteStore, by: str
 ) -> None:
     await set_limit(store, QUEUE, concurrency=1)
     wrong = f"INSERT INTO windlass_gate (gate, passes, held) VALUES ('{QUEUE}', 1, 1)"
     await store._engine.write(lambda tx: tx.connection.execute(wrong).fetchall())
     await put_in(store, 1)
     assert await claim_all(store) == []
-    await set_limit(store, QUEUE, concurrency=1)
+    if by == "upkeep":
+        await store.prune(Retention(), 100)
+    else:
+        await set_limit(store, QUEUE, concurrency=1)
     await sweep_all(store)
     assert await counted(store) == [(QUEUE, 1, 1)]
     assert len(await claim_all(store)) == 1

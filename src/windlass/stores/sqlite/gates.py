@@ -215,6 +215,15 @@ def look_again(tx: Tx, limit: str) -> None:
         found = first(connection, SQL.next_gate, (found[0], keys[1]))
 
 
+def tidy(connection: apsw.Connection, now: Instant, limit: int) -> None:
+    """Drop starts that count no more; have gates opened whose counts kept them shut wrongly."""
+    passes = Passes(connection)
+    passes.drop_idle(now, limit)
+    passes.write()
+    for gate in _waited_at(connection, passes.mend()):
+        connection.execute(SQL.look_at_gate, (gate, 0))
+
+
 def due(connection: apsw.Connection, now: Instant, limit: int) -> list[Row]:
     """The first at each gate that is to be looked at by now."""
     return every(connection, SQL.heads, (now, limit))

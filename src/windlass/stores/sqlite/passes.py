@@ -122,6 +122,12 @@ class Passes:
         gone = Counter(gate for (gate,) in every(self._connection, SQL.drop_idle_passes, asked))
         _add(self._passes, gone, -1)
 
+    def mend(self) -> list[str]:
+        """Once all is written: the gates whose counts were wrong, for whatever reason."""
+        if names := [gate for (gate,) in every(self._connection, SQL.miscounted)]:
+            self._count_anew(names)
+        return names
+
     def _count(self, some: object, sign: int = 1) -> None:
         """What the passes of these jobs are worth: taken off before a change, added after it."""
         for gate, passes, held in json.loads(single(self._connection, SQL.worth, (some,))):

@@ -86,6 +86,7 @@ class Queries:
     add_passes: str
     worth: str
     count_anew: str
+    miscounted: str
     forget_idle: str
     drop_idle_passes: str
     enter_line: str

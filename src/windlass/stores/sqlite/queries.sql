@@ -328,6 +328,14 @@ FROM carray(?1) AS name LEFT JOIN (
 WHERE true
 ON CONFLICT (gate) DO UPDATE SET passes = excluded.passes, held = excluded.held
 
+-- name: miscounted
+-- The gates whose counts are not what there is.
+SELECT gate FROM (
+    SELECT gate, passes, held FROM windlass_gate
+    UNION ALL SELECT gate, -count(*), -sum(held) FROM windlass_pass GROUP BY gate
+)
+GROUP BY gate HAVING sum(passes) <> 0 OR sum(held) <> 0
+
 -- name: forget_idle
 DELETE FROM windlass_gate
 WHERE gate IN (SELECT value FROM carray(?)) AND passes = 0 AND look_at IS NULL

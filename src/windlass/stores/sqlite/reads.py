@@ -29,7 +29,6 @@ from windlass.stores.sqlite import gates, rows
 from windlass.stores.sqlite.connection import every, first, single
 from windlass.stores.sqlite.enqueueing import load, whole
 from windlass.stores.sqlite.jobs import forget
-from windlass.stores.sqlite.passes import Passes
 from windlass.stores.sqlite.queries import SQL
 from windlass.stores.sqlite.transaction import Tx
 
@@ -147,9 +146,7 @@ def prune(tx: Tx, retention: Retention, limit: int) -> Pruned:
             connection.execute(SQL.delete_log, (n,))
             connection.execute(SQL.forget_log, (n,))
     dead = _delete(connection, SQL.delete_dead_records, now)
-    passes = Passes(connection)
-    passes.drop_idle(now, limit)
-    passes.write()
+    gates.tidy(connection, now, limit)
     until = upkeep.kept_until(now, retention.rollups)
     old = 0 if until is None else _delete(connection, SQL.delete_old_rollups, until)
     return Pruned(len(gone), len(bare), dead, old)
