@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
+from fastapi import Request
 from tests.server.conftest import Served
 
 from windlass.server import dashboard
@@ -83,6 +84,16 @@ def test_a_slash_too_many_leads_to_the_page_and_to_nobody_elses(web: httpx.Clien
     assert led.headers["location"] == "../elsewhere.test"
     for path in ("/api/jobs/", "/jobs//"):
         assert web.get(path, headers=HTML).status_code == 404
+
+
+def test_an_address_is_given_back_as_a_header_can_hold_it() -> None:
+    scope = {
+        "type": "http", "method": "GET", "path": "/jobs/", "raw_path": b"/jobs/", "root_path": "",
+        "query_string": "q=→#\r\n".encode(), "headers": [(b"accept", b"text/html")],
+    }  # fmt: skip
+    led = dashboard.lost(Request(scope))
+    assert led is not None
+    assert led.headers["location"] == "../jobs?q=%E2%86%92%23%0D%0A"
 
 
 def test_what_is_wrong_with_arguments_is_told_by_their_names(web: httpx.Client) -> None:

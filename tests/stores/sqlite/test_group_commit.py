@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
@@ -13,8 +14,10 @@ import pytest_asyncio
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.outcome import Succeeded
 from windlass.core.query import Query
+from windlass.store import Retention
 from windlass.stores.signal import Signal
 from windlass.stores.sqlite import SqliteConfig, SqliteStore
+from windlass.stores.sqlite.calls import Call
 from windlass.stores.sqlite.engine import MAX_JOBS
 from windlass.stores.sqlite.transaction import Tx
 from windlass.testing.factories import claim_all, make_job, settle_one
@@ -116,6 +119,26 @@ async def test_a_group_is_one_transaction(store: SqliteStore) -> None:
 async def test_calls_about_many_jobs_do_not_wait_for_one_another(store: SqliteStore) -> None:
     seen = await in_one_group(store, *[lambda tx: tx] * 5, size=MAX_JOBS // 2)
     assert [seen.index(tx) for tx in seen] == [0, 0, 2, 2, 4]
+
+
+async def test_every_call_says_about_how_many_jobs_it_is(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    submit = store._engine._submit
+
+    def note(call: Call[Any]) -> None:
+        sizes.append(call.size)
+        submit(call)
+
+    monkeypatch.setattr(store._engine, "_submit", note)
+    jobs = [make_job() for _ in range(3)]
+    await store.enqueue(jobs, together=True)
+    rows = await claim_all(store, limit=4)
+    await store.extend([row.lease for row in rows], 60)
+    await store.delete([job.id for job in jobs])
+    await store.prune(Retention(), 7)
+    assert sizes == [3, 4, 3, 3, 7]
 
 
 async def test_concurrent_calls_of_every_kind_are_answered_each_for_itself(
