@@ -10,7 +10,10 @@ TSC := $(VENV)/typescript/node_modules/typescript/bin/tsc
 # What tests start is compiled once, not each time, whatever the surroundings say.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test check types fix docs pictures bench peers chaos clean
+.PHONY: help demo test test-all check types fix docs pictures bench peers chaos clean
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -39,19 +42,15 @@ $(OUTSIDE): $(READY)
 	done
 	@touch $@
 
-# Half of the tests' time is waiting for real processes: one more than there are cores.
-PROCESSES = $$($(BIN)/python -c 'import os; print(min(5, 1 + (os.cpu_count() or 1)))')
+# Half of the time of tests is waiting for real processes: two more than there are cores.
+PROCESSES = $$($(BIN)/python -c 'import os; print(min(6, 2 + (os.cpu_count() or 1)))')
+PYTEST = $(BIN)/python -m pytest -q --numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reorder
 
-# Run with the long ones: the slowest of what shows that the others can fail, and what counts rows that a
-# busy server may read more of than a quiet one.
-LONG = tests/crash/test_planted.py tests/bench/test_run.py tests/stores/postgres/test_inner_plans.py
+test: $(READY) $(OUTSIDE)  ## the tests, in minutes; some of them: make test ARGS="-k cancel"
+	@$(PYTEST) -m 'not slow' -p no:schemathesis $(ARGS)
 
-# Two thousand readers and two servers need the machine for themselves.
-ALONE = tests/crash/test_streams.py
-
-test: $(READY) $(OUTSIDE)  ## every test but the long ones
-	@$(BIN)/python -m pytest -q --numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reorder $(LONG:%=--ignore=%) $(ALONE:%=--ignore=%)
-	@$(BIN)/python -m pytest -q $(ALONE)
+test-all: $(READY) $(OUTSIDE)  ## the tests, with those that take long
+	@$(PYTEST) $(ARGS)
 
 check: $(READY) types  ## style, types, layers
 	@$(BIN)/ruff format --check --quiet .
@@ -95,10 +94,9 @@ peers: $(PEERS)  ## speed beside other queues on PostgreSQL and Redis: an hour, 
 
 chaos: $(READY)  ## the long runs: the model, the power cuts, a million simulated jobs, the storms
 	@WINDLASS_EFFORT=50 $(BIN)/python -m pytest -q tests/stores/test_model.py tests/stores/sqlite --timeout=7200
-	@WINDLASS_EFFORT=5 $(BIN)/python -m pytest -q tests/stores/test_fairness.py --timeout=1800
+	@WINDLASS_EFFORT=20 $(BIN)/python -m pytest -q tests/stores/test_fairness.py --timeout=1800
 	@WINDLASS_EFFORT=30 $(BIN)/python -m pytest -q tests/server/test_schema.py --timeout=7200
 	@WINDLASS_EFFORT=10 $(BIN)/python -m pytest -q tests/core/test_task_token.py --timeout=600
-	@$(BIN)/python -m pytest -q $(LONG)
 	@$(BIN)/python -m benchmarks.chaos.simulation --jobs 1000000
 	@$(BIN)/python -m benchmarks.chaos --asked
 	@$(BIN)/python -m benchmarks.chaos --store postgresql --faults streams --asked

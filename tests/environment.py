@@ -1,0 +1,58 @@
+"""What tests inherit from the shell, CI runner or service that started them, set to known values.
+
+The time zone stays as it is: no test may depend on it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import signal
+import tempfile
+
+# Variables that change what our programs or their libraries print, or which server they reach.
+IGNORED = {
+    "CLICOLOR",
+    "CLICOLOR_FORCE",
+    "COLUMNS",
+    "FORCE_COLOR",
+    "GITHUB_ACTIONS",
+    "LANGUAGE",
+    "LINES",
+    "NO_COLOR",
+    "PYTHONWARNINGS",
+    "PY_COLORS",
+    "SSL_CERT_FILE",
+    "TTY_COMPATIBLE",
+    "TTY_INTERACTIVE",
+}
+IGNORED_PREFIXES = ("LC_", "PG", "TERMINAL_", "WINDLASS_")
+KEPT = {"WINDLASS_EFFORT", "WINDLASS_SEED", "WINDLASS_TEETH", "WINDLASS_TEST_POSTGRES_URL"}
+PROXIES = {"http_proxy", "https_proxy", "all_proxy"}
+HOME_PREFIX = "windlass-home-"
+
+
+def normalize() -> None:
+    """Set signals, umask, locale and variables of this process; its children inherit them."""
+    _restore_signals()
+    os.umask(0o022)
+    for name in [*os.environ]:
+        ignored = name in IGNORED or name.startswith(IGNORED_PREFIXES) or name.lower() in PROXIES
+        if ignored and name not in KEPT:
+            del os.environ[name]
+    os.environ |= {"LANG": "C.UTF-8", "TERM": "dumb"}
+    if HOME_PREFIX not in os.environ.get("HOME", ""):
+        os.environ["HOME"] = home = tempfile.mkdtemp(prefix=HOME_PREFIX)
+        atexit.register(shutil.rmtree, home, ignore_errors=True)
+
+
+def _restore_signals() -> None:
+    """Undo what `make test &`, nohup and some CI runners pass on: ignored or blocked signals.
+
+    SIGHUP stays ignored under nohup, so that a run outlives its terminal.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGTERM, signal.SIGCHLD, signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
