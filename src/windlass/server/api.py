@@ -31,7 +31,9 @@ _cookie = APIKeyCookie(
 
 
 def make_router(app: Home, config: ServerConfig | None = None) -> APIRouter:
-    return _router(Site(app, config or ServerConfig()))
+    router = APIRouter()
+    _add_all(router, Site(app, config or ServerConfig()))
+    return router
 
 
 def make_asgi(app: Home, config: ServerConfig | None = None) -> FastAPI:
@@ -47,7 +49,7 @@ def make_asgi(app: Home, config: ServerConfig | None = None) -> FastAPI:
         redirect_slashes=False,  # it would lead on to whatever name the caller gave us
     )
     api.state.site = site
-    api.include_router(_router(site))
+    _add_all(api.router, site)  # FastAPI would analyze each route twice if it included them
     document = Route("GET", "/api/openapi.json", _document, Need.READ, internal=True)
     _add(api.router, site, document)
     for path in dashboard.PAGES:
@@ -59,11 +61,9 @@ def make_asgi(app: Home, config: ServerConfig | None = None) -> FastAPI:
     return api
 
 
-def _router(site: Site) -> APIRouter:
-    router = APIRouter()
+def _add_all(router: APIRouter, site: Site) -> None:
     for route in TABLE:
         _add(router, site, route)
-    return router
 
 
 def _add(router: APIRouter, site: Site, route: Route) -> None:
