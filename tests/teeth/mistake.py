@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
 
+from httpx import TimeoutException
+
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
@@ -22,6 +24,11 @@ class Mistake:
 
     def __call__(self) -> None:
         self.plant()
+
+    @property
+    def times_out(self) -> bool:
+        """Whether its test ends by waiting in vain, for as long as its patience lasts."""
+        return self.waits or issubclass(self.raises, TimeoutException)
 
     @property
     def name(self) -> str:

@@ -70,7 +70,9 @@ def a_repeated_claim_takes_more() -> None:
     spoil("claim", "NOT EXISTS (SELECT FROM before) AND", "")
 
 
-@caught_by(HERE + "test_crowd.py::test_a_claim_repeated_while_it_is_under_way_hands_out_once")
+@caught_by(
+    HERE + "test_crowd.py::test_a_claim_repeated_before_its_first_call_commits_hands_out_once"
+)
 def a_claim_does_not_meet_its_repeat() -> None:
     """A claim that timed out is repeated while the server is still at it: both take jobs."""
     spoil("claim", "CASE WHEN lease.xmin = (SELECT version FROM held) THEN excluded.jobs\n"
@@ -132,7 +134,7 @@ def leases_go_by_the_workers_clock() -> None:
     swap(Engine, "now", planted)
 
 
-@caught_by(HERE + "test_crowd.py::test_a_job_is_claimed_or_canceled_never_both_and_never_neither")
+@caught_by(HERE + "test_crowd.py::test_a_cancel_during_a_claim_decides_about_the_claimed_job")
 def a_decision_is_made_without_the_lock() -> None:
     """A row is read, decided about, and written over whatever came in between."""
     spoil("standings", "LIMIT 1 FOR UPDATE SKIP LOCKED", "LIMIT 1")

@@ -27,7 +27,7 @@ from windlass.server.streams import Channel, Hub, Listener, Wanted
 from windlass.server.tickets import TICKET, Tickets, _hash
 
 DOOR = "tests/server/test_door.py::"
-ENTRY = "tests/server/test_entry.py::"
+MEETINGS = "tests/teeth/test_meetings.py::"
 STREAM = "tests/server/test_stream.py::"
 HUB = "tests/server/test_hub.py::"
 TOKEN = "tests/core/test_task_token.py::"
@@ -61,16 +61,17 @@ def any_name_will_do() -> None:
     swap(Doorkeeper, "_check_host", lambda self, request, *, at_home: None)
 
 
-@caught_by(ENTRY + "test_of_many_who_bring_the_same_ticket_one_is_let_in")
+@caught_by(MEETINGS + "test_of_two_who_read_the_same_ticket_one_is_let_in")
 def a_ticket_is_read_and_then_deleted() -> None:
     """Two who bring the same single-use ticket at once are both let in."""
 
-    async def planted(self: Tickets, ticket: str) -> str | None:
+    async def planted(self: Tickets, ticket: str) -> tuple[str, str | None] | None:
         [entry] = await self._store.get_records(TICKET, [_hash(ticket)])
         if entry is None:
             return None
         await self._store.delete_records(TICKET, [entry.key])
-        return str(json.loads(entry.value)["key_id"])
+        facts = json.loads(entry.value)
+        return facts["key_id"], facts["session"]
 
     swap(Tickets, "redeem", planted)
 

@@ -252,7 +252,7 @@ class _Hasty(apsw.Connection):
 
 
 @caught_by(
-    SQLITE + "TestClaiming::test_many_claims_at_once_never_hand_out_a_job_twice",
+    "tests/teeth/test_meetings.py::test_a_writer_that_has_read_is_not_overtaken",
     raises=StoreUnavailableError,
 )
 def a_writer_begins_as_a_reader() -> None:

@@ -30,19 +30,23 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Ended]:
     ]
     done = subprocess.run(
         command, cwd=ROOT, env=os.environ | {"WINDLASS_TEST_POSTGRES_URL": shared_server()},
-        capture_output=True, text=True, timeout=280, check=False,
+        capture_output=True, text=True, timeout=840, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     lines = (place / "runs").read_text().splitlines()
     return [Ended(**json.loads(line)) for line in lines]
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("test", TESTS)
 def test_without_a_mistake_it_passes(runs: list[Ended], test: str) -> None:
     [run] = [run for run in runs if run.test == test and run.mistake is None]
     assert run.outcome == "passed", run.said
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
 def test_it_catches(runs: list[Ended], mistake: Mistake) -> None:
     [run] = [run for run in runs if run.mistake == mistake.name]

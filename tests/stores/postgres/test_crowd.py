@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from functools import partial
 from random import Random
 from typing import Any
 from uuid import UUID
@@ -122,6 +123,7 @@ class Somebody:
         await self.store.apply([sweep(row, random=even) for row in rows])
 
 
+@pytest.mark.slow
 async def test_overlapping_batches_of_many_sessions_never_deadlock(postgres_url: str) -> None:
     [[before]] = await execute(postgres_url, DEADLOCKS)
     known: list[UUID] = []
@@ -200,19 +202,103 @@ async def test_a_claim_repeated_while_it_is_under_way_hands_out_once(postgres_ur
     assert await contradictions(postgres_url) == {}
 
 
+async def test_a_claim_repeated_before_its_first_call_commits_hands_out_once(
+    postgres_url: str,
+) -> None:
+    """The repeat waits for the first call, and is answered with the same jobs."""
+    claim = Claim(token=uuid7(), worker="w", queues=[("default", 3)])
+    async with PostgresStore(postgres_url) as store:
+        await store.enqueue([make_job() for _ in range(6)])
+        async with claimed_uncommitted(postgres_url, claim) as taken:
+            repeat = asyncio.create_task(store.claim(claim))
+            await calls_wait(postgres_url, 1)
+        answered = await repeat
+
+        assert len(taken) == 3
+        assert {row.id for row in answered} == taken
+        assert len(await claim_all(store)) == 3
+    assert await contradictions(postgres_url) == {}
+
+
+async def test_a_cancel_during_a_claim_decides_about_the_claimed_job(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The claim is not committed when the cancel first reads the job."""
+    claim = Claim(token=uuid7(), worker="w", queues=[("default", 1)])
+    turned_away = watch_retries(monkeypatch)
+    async with PostgresStore(postgres_url) as store:
+        job = make_job()
+        await store.enqueue([job])
+        async with claimed_uncommitted(postgres_url, claim) as taken:
+            cancel = asyncio.create_task(store.cancel([CancelRequest(job_id=job.id)]))
+            await first_of(calls_wait(postgres_url, 1), turned_away.wait())
+        [answer] = await cancel
+        [row] = await store.get([job.id])
+
+    assert taken == {job.id}
+    assert row is not None
+    assert (row.state, row.cancel_requested) == (State.RUNNING, True)
+    assert (answer.status, answer.state) == (Status.APPLIED, State.RUNNING)
+    assert await contradictions(postgres_url) == {}
+
+
 @asynccontextmanager
-async def held_up(url: str, statement: str) -> AsyncIterator[Callable[[], Awaitable[None]]]:
+async def claimed_uncommitted(url: str, claim: Claim) -> AsyncIterator[set[UUID]]:
+    """A claim in a transaction that commits at the end of the block; gives what it took."""
+    connection: Any = await asyncpg.connect(url, server_settings=SETTINGS)
+    queues, limits = zip(*claim.queues, strict=True)
+    parts = columns(whole(queues))
+    lease = 30_000_000
+    try:
+        async with connection.transaction():
+            found = await connection.fetch(
+                SQL.claim, None, claim.token, claim.worker, None, lease, queues, limits, PAUSED,
+                *parts,
+            )  # fmt: skip
+            yield {UUID(str(record["id"])) for record in found}
+    finally:
+        await connection.close()
+
+
+async def calls_wait(url: str, number: int) -> None:
+    """Return once so many calls wait for a lock."""
+    async with asyncio.timeout(PATIENCE):
+        while (await execute(url, WAITING))[0][0] < number:
+            pass
+
+
+def watch_retries(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """An event that is set when a call finds what it needs locked, and will try again."""
+    turned_away = asyncio.Event()
+    closes_within = Patient._closes_within
+
+    async def try_later(self: Patient[Any, Any], nap: float) -> bool:
+        turned_away.set()
+        return await closes_within(self, nap)
+
+    monkeypatch.setattr(Patient, "_closes_within", try_later)
+    return turned_away
+
+
+async def first_of(*waits: Coroutine[Any, Any, object]) -> None:
+    """Return, or raise, when the first of them does; the others are canceled."""
+    tasks = [asyncio.create_task(wait) for wait in waits]
+    done, rest = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in rest:
+        task.cancel()
+    for task in done:
+        task.result()
+
+
+@asynccontextmanager
+async def held_up(
+    url: str, statement: str
+) -> AsyncIterator[Callable[[], Coroutine[Any, Any, None]]]:
     """Hold what a statement locks; gives a way to wait until two calls stand before a lock."""
     connection: Any = await asyncpg.connect(url)
-
-    async def two_wait() -> None:
-        async with asyncio.timeout(PATIENCE):
-            while (await execute(url, WAITING))[0][0] < 2:
-                pass
-
     try:
         await connection.execute(f"BEGIN; {statement}")
-        yield two_wait
+        yield partial(calls_wait, url, 2)
     finally:
         await connection.close()
 
@@ -244,21 +330,12 @@ async def test_a_key_that_two_look_for_at_once_is_taken_once(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody can insert anything before both have looked."""
-    turned_away = asyncio.Event()
-    closes_within = Patient._closes_within
-
-    async def try_later(self: Patient[Any, Any], nap: float) -> bool:
-        turned_away.set()
-        return await closes_within(self, nap)
-
-    monkeypatch.setattr(Patient, "_closes_within", try_later)
+    turned_away = watch_retries(monkeypatch)
     async with PostgresStore(postgres_url) as one, PostgresStore(postgres_url) as other:
         async with held_up(postgres_url, "LOCK TABLE windlass_job IN SHARE MODE") as two_wait:
             enqueues = (store.enqueue([make_job(unique_key="u")]) for store in (one, other))
             both = asyncio.gather(*enqueues)
-            looked = [asyncio.ensure_future(it) for it in (two_wait(), turned_away.wait())]
-            await asyncio.wait(looked, return_when=asyncio.FIRST_COMPLETED)
-            looked[0].cancel()
+            await first_of(two_wait(), turned_away.wait())
         [[first], [second]] = await both
 
         assert {first.status, second.status} == {EnqueueStatus.CREATED, EnqueueStatus.DUPLICATE}
