@@ -210,9 +210,11 @@ def said(response: httpx.Response) -> list[Said]:
 def until(condition: Callable[[], Any], what: str) -> Any:
     """Look until it holds; absolute times decide nothing but when to give up."""
     end = time.monotonic() + PATIENCE
+    pause = 0.005
     while not (found := condition()):
         assert time.monotonic() < end, f"{what} did not happen"
-        time.sleep(0.005)
+        time.sleep(pause)
+        pause = min(1.5 * pause, 0.05)
     return found
 
 
