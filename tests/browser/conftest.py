@@ -21,6 +21,11 @@ from windlass.server import javascript
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 PAGES = Path(javascript.__file__).parent / "pages"
+FLAGS = (
+    "--no-sandbox",  # the sandbox of Chromium does not run as root, as which containers do
+    "--disable-gpu",  # without it, machines that have no GPU emulate one
+    "--process-per-site",  # tabs of a server share a process: none is started for each test
+)
 POLICY = (
     "default-src 'none'; script-src 'self'; connect-src 'self'; worker-src 'self'; img-src data:"
 )
@@ -34,8 +39,7 @@ def browser() -> Iterator[Any]:
     if CHROMIUM is None:
         pytest.skip("there is no Chromium; on Debian: apt-get install chromium")
     with playwright.sync_playwright() as play:
-        # The sandbox of Chromium does not run as root, as which containers do.
-        found = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        found = play.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
         found.new_context()  # the first is everybody's
         yield found
         found.close()

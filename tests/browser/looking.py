@@ -38,6 +38,13 @@ _MOVE = """(address) => {
 }"""
 
 
+_REFRESH = """async (path) => {
+  const app = document.querySelector("script[src$='/app.js']").src;
+  const { live } = await import(new URL("live/tab.js", app));
+  live.refresh(path);
+}"""
+
+
 @dataclass
 class Look:
     page: Any
@@ -54,6 +61,10 @@ class Look:
     def looked_at_again(self) -> None:
         """Somebody comes back to the tab from another one."""
         self.page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+
+    def refresh(self, path: str) -> None:
+        """The pages poll this address before its time, as after an action in another tab."""
+        self.page.evaluate(_REFRESH, path)
 
     def button(self, name: str) -> Any:
         return self.page.get_by_role("button", name=name)
@@ -106,11 +117,14 @@ def looking(
 
     All tests share one profile of the browser, which knows the scripts of a server after their
     first page; with `key`, signed in, or if they ask for it, they are `apart` in one of their own.
+    The last tab of the shared profile stays open until the next one has loaded, so that the shared
+    worker of the pages goes on running.
     """
     media = {name: how.pop(name) for name in ("color_scheme", "reduced_motion") if name in how}
     viewport = how.pop("viewport", DESK)
     own = apart or key is not None or bool(how)
     context = browser.new_context(**how) if own else browser.contexts[0]
+    before = list(context.pages)
     one = Look(context.new_page(), url)
     one.page.set_viewport_size(viewport)
     one.page.emulate_media(**media)
@@ -122,10 +136,13 @@ def looking(
         if key is not None:
             sign_in(one, key)
         one.go(path)
+        for page in before:
+            page.close()
         yield one
         one.check(expected)
     finally:
-        (context if own else one.page).close()
+        if own:
+            context.close()
 
 
 def sign_in(look: Look, key: str) -> None:

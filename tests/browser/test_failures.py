@@ -36,6 +36,7 @@ def group(page: Any, text: str) -> Any:
     return page.locator(".failure", has_text=text)
 
 
+@pytest.mark.slow
 def test_failures_are_grouped_and_the_newest_traceback_is_read_in_place(
     browser: Any, served: Served
 ) -> None:
@@ -56,6 +57,7 @@ def test_failures_are_grouped_and_the_newest_traceback_is_read_in_place(
             second.get_by_role("button", name="Traceback of").click()
             expect(second.locator("pre")).to_have_count(0)
             lose(web, "broken", 4, why=MARKUP)  # more than the first has: it stays below
+            look.refresh("/api/failures")
             expect(second.locator(".size")).to_have_text("5")
             page.get_by_role("button", name="Sort again").click()
             expect(first).to_contain_text(MARKUP)
@@ -88,6 +90,7 @@ def test_a_group_is_retried_after_a_question_that_names_its_number(
             wait_for(web, again[one], "failed")
 
 
+@pytest.mark.slow
 def test_where_nothing_failed_it_says_so_and_who_may_only_look_retries_nothing(
     browser: Any, tmp_path: Path
 ) -> None:
@@ -95,11 +98,12 @@ def test_where_nothing_failed_it_says_so_and_who_may_only_look_retries_nothing(
         admin, viewer = aside(lambda: [shut.key(role) for role in (Role.ADMIN, Role.VIEWER)])
         with looking(browser, shut.url, "failures?since=week", key=viewer) as look:
             expect(look.page.get_by_text("Nothing failed in the last week")).to_be_visible()
-        with shut.client(admin) as web:
-            lose(web, "broken", 1, why="x")
-        small: dict[str, Any] = {"viewport": PHONE, "color_scheme": "dark"}
-        with looking(browser, shut.url, "failures", key=viewer, **small) as look:
+            with shut.client(admin) as web:
+                lose(web, "broken", 1, why="x")
             page = look.page
+            page.set_viewport_size(PHONE)
+            page.emulate_media(color_scheme="dark")
+            look.move("failures")
             expect(group(page, "broken").get_by_role("button", name="Traceback of")).to_be_visible()
             expect(page.get_by_role("button", name="Retry all")).to_have_count(0)
             assert not look.too_wide

@@ -66,6 +66,7 @@ def fill_form(look: Look, tag: str) -> None:
     look.page.get_by_label("tags").fill(tag)
 
 
+@pytest.mark.slow
 def test_a_form_that_is_sent_twice_makes_one_job(
     browser: Any, served: Served, web: httpx.Client
 ) -> None:
@@ -77,6 +78,7 @@ def test_a_form_that_is_sent_twice_makes_one_job(
         assert len(tagged(web, "twice")) == 1
 
 
+@pytest.mark.slow
 def test_the_same_form_sent_again_after_trouble_has_the_same_key(
     browser: Any, served: Served
 ) -> None:
@@ -97,6 +99,7 @@ def test_the_same_form_sent_again_after_trouble_has_the_same_key(
         assert keys[0] == keys[1] != keys[2]
 
 
+@pytest.mark.slow
 def test_whoever_left_before_the_answer_stays_where_they_are(
     browser: Any, served: Served, web: httpx.Client
 ) -> None:
@@ -140,6 +143,7 @@ def test_a_verb_that_is_clicked_twice_asks_once(
         expect(look.page.get_by_role("dialog")).to_have_count(1)
 
 
+@pytest.mark.slow
 def test_some_are_acted_on_with_one_request(
     browser: Any, served: Served, web: httpx.Client
 ) -> None:
@@ -160,6 +164,7 @@ def test_some_are_acted_on_with_one_request(
     assert {one["state"] for one in tagged(web, "one")} == {"canceled"}
 
 
+@pytest.mark.slow
 def test_not_more_is_done_than_was_agreed_to(
     browser: Any, served: Served, web: httpx.Client
 ) -> None:
@@ -191,6 +196,7 @@ def retried(web: httpx.Client) -> list[str]:
     return [one["id"] for one in jobs if one["retriedAs"] is not None]
 
 
+@pytest.mark.slow
 def test_a_question_goes_with_the_page_that_asked_it(
     browser: Any, served: Served, web: httpx.Client
 ) -> None:
@@ -205,6 +211,7 @@ def test_a_question_goes_with_the_page_that_asked_it(
         expect(look.page).to_have_url(f"{served.url}/jobs?tag=asked")
 
 
+@pytest.mark.slow
 def test_what_other_filters_found_is_not_shown_beside_an_error(
     browser: Any, served: Served, web: httpx.Client
 ) -> None:
@@ -227,6 +234,7 @@ def test_what_other_filters_found_is_not_shown_beside_an_error(
         expect(look.page).to_have_url(f"{served.url}/jobs")
 
 
+@pytest.mark.slow
 def test_an_address_that_nobody_can_read_leads_to_a_page_that_says_so(
     browser: Any, served: Served
 ) -> None:
@@ -236,6 +244,7 @@ def test_an_address_that_nobody_can_read_leads_to_a_page_that_says_so(
         expect(look.heading("Workers")).to_be_visible()
 
 
+@pytest.mark.slow
 def test_what_somebody_began_ends_when_they_sign_out(browser: Any, tmp_path: Path) -> None:
     with serving(tmp_path, ServerConfig(door=Door.KEYS), app=make(tmp_path)) as shut:
         admin, other = aside(lambda: [shut.key(Role.ADMIN), shut.key(Role.OPERATOR)])

@@ -10,13 +10,12 @@ from typing import Any
 import httpx
 import pytest
 from tests.browser.listing import busy, fill, make
-from tests.browser.looking import PHONE, aside, expect, looking
+from tests.browser.looking import PHONE, aside, expect, looking, sign_in
 from tests.server.conftest import Served, enqueue, serving, until, wait_for
 
 from windlass.server.config import Door, ServerConfig
 from windlass.server.keys import Role
 
-MANY = 100_000
 CORPUS = (
     "<img src=x onerror=hacked()>",
     "<script>hacked()</script>",
@@ -53,6 +52,7 @@ def failed(web: httpx.Client, count: int, **options: Any) -> list[str]:
     return jobs
 
 
+@pytest.mark.slow
 def test_the_address_holds_the_filters_and_the_way_back_takes_them_away(
     browser: Any, served: Served, web: httpx.Client
 ) -> None:
@@ -88,6 +88,7 @@ def test_the_address_holds_the_filters_and_the_way_back_takes_them_away(
         expect(chip).to_have_attribute("aria-pressed", "true")
 
 
+@pytest.mark.slow
 def test_jobs_are_found_by_text_and_by_what_only_links_say(
     browser: Any, served: Served, web: httpx.Client
 ) -> None:
@@ -105,7 +106,7 @@ def test_jobs_are_found_by_text_and_by_what_only_links_say(
         expect(row(page, lost)).to_be_visible()
         page.get_by_label("Text in task").fill(f" {lost} ")
         expect(page).to_have_url(f"{served.url}/jobs/{lost}")
-        page.goto(f"{served.url}/jobs/nonsense")
+        look.move("jobs/nonsense")
         expect(page.get_by_text("There is no such job")).to_be_visible()
         page.goto(f"{served.url}/jobs?tag=text&error=ValueError&since=hour")
         expect(rows(page)).to_have_count(1)
@@ -117,10 +118,11 @@ def test_jobs_are_found_by_text_and_by_what_only_links_say(
         expect(rows(page)).to_have_count(2)
         page.goto(f"{served.url}/jobs?state=wrong", wait_until="commit")
         expect(page.get_by_role("alert")).to_contain_text("state")
-        page.goto(f"{served.url}/jobs?queue=nowhere")
+        look.move("jobs?queue=nowhere")
         expect(page.get_by_text("No job matches these filters")).to_be_visible()
 
 
+@pytest.mark.slow
 def test_states_are_counted_with_other_filters_where_that_costs_no_search(
     browser: Any, served: Served, web: httpx.Client, tmp_path: Path
 ) -> None:
@@ -139,6 +141,7 @@ def test_states_are_counted_with_other_filters_where_that_costs_no_search(
         expect(chips).to_have_text(re.compile("runningretryingsucceededfailed2canceled0"))
 
 
+@pytest.mark.slow
 def test_rows_change_in_place_and_what_is_new_waits_to_be_shown(
     browser: Any, served: Served, web: httpx.Client, tmp_path: Path
 ) -> None:
@@ -161,6 +164,7 @@ def test_rows_change_in_place_and_what_is_new_waits_to_be_shown(
         expect(page.get_by_role("button", name="new job")).to_have_count(0)
 
 
+@pytest.mark.slow
 def test_a_row_that_no_longer_fits_stays_where_it_is(
     browser: Any, served: Served, web: httpx.Client, tmp_path: Path
 ) -> None:
@@ -178,6 +182,7 @@ def test_a_row_that_no_longer_fits_stays_where_it_is(
         expect(row(page, jobs[1])).to_contain_text("succeeded")
 
 
+@pytest.mark.slow
 def test_pages_follow_one_another_both_ways(
     browser: Any, served: Served, web: httpx.Client
 ) -> None:
@@ -211,6 +216,7 @@ def test_pages_follow_one_another_both_ways(
         expect(page).to_have_url(f"{served.url}/jobs?queue=bulk&since=hour")
 
 
+@pytest.mark.slow
 def test_all_that_match_are_retried_after_a_question_that_names_their_number(
     browser: Any, served: Served, web: httpx.Client
 ) -> None:
@@ -268,6 +274,7 @@ def test_some_are_chosen_by_keys_and_canceled(
     assert list(states.values()) == ["succeeded", *["canceled"] * 2, *["created"] * 3]
 
 
+@pytest.mark.slow
 def test_what_is_refused_is_told(browser: Any, served: Served, web: httpx.Client) -> None:
     [lost] = failed(web, 1, tags=["refused"])
     with looking(browser, served.url, "jobs?tag=refused") as look:
@@ -280,6 +287,7 @@ def test_what_is_refused_is_told(browser: Any, served: Served, web: httpx.Client
         expect(toast).to_contain_text("completed no step")
 
 
+@pytest.mark.slow
 def test_the_keyboard_walks_the_list(browser: Any, served: Served, web: httpx.Client) -> None:
     jobs = [enqueue(web, "add", {"tags": ["walk"], "hold": True}, a=n)["id"] for n in range(3)]
     jobs.reverse()
@@ -310,6 +318,7 @@ def test_the_keyboard_walks_the_list(browser: Any, served: Served, web: httpx.Cl
         expect(page).to_have_url(f"{served.url}/jobs/{jobs[0]}")
 
 
+@pytest.mark.slow
 def test_who_may_only_look_is_offered_nothing_and_refused(browser: Any, tmp_path: Path) -> None:
     with serving(tmp_path, ServerConfig(door=Door.KEYS), app=make(tmp_path)) as shut:
         roles = (Role.ADMIN, Role.VIEWER, Role.PRODUCER)
@@ -329,8 +338,8 @@ def test_who_may_only_look_is_offered_nothing_and_refused(browser: Any, tmp_path
                 f"{shut.url}/api/jobs/actions", data=body, headers={"Origin": shut.url}
             )
             assert answer.status == 403
-        with looking(browser, shut.url, "jobs", key=producer) as look:
-            page = look.page
+            sign_in(look, producer)
+            look.go("jobs")
             page.get_by_label("Select this page").check()
             expect(page.get_by_role("button", name="Cancel", exact=True)).to_be_visible()
             expect(page.get_by_role("button", name="Delete", exact=True)).to_have_count(0)
@@ -355,6 +364,7 @@ def test_a_phone_and_the_dark_show_the_same(
         expect(page.get_by_role("button", name="Retry", exact=True)).to_be_visible()
 
 
+@pytest.mark.slow
 def test_nothing_that_a_job_carries_becomes_markup(
     browser: Any, served: Served, web: httpx.Client
 ) -> None:
@@ -404,10 +414,14 @@ def test_nothing_moves_while_jobs_come_and_go(
         assert look.shifts == []
 
 
-def test_the_first_rows_are_there_at_once_among_very_many(browser: Any, tmp_path: Path) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [10_500, 100_000])
+def test_the_first_rows_are_there_at_once_among_very_many(
+    browser: Any, tmp_path: Path, count: int
+) -> None:
     """The figures are printed; how fast a machine is decides nothing but the worst."""
     with serving(tmp_path, app=make(tmp_path)) as big:
-        fill(big.app, MANY)
+        fill(big.app, count)
         with looking(browser, big.url, "jobs") as look:
             page = look.page
             expect(rows(page)).to_have_count(50)
@@ -417,7 +431,7 @@ def test_the_first_rows_are_there_at_once_among_very_many(browser: Any, tmp_path
             )
             expect(page.locator(".jobs-bar")).to_contain_text("more than 10,000 jobs")
             assert look.shifts == []
-    told = f"{MANY:,} jobs: first paint {paint:.0f} ms, first rows before {seen:.0f} ms"
+    told = f"{count:,} jobs: first paint {paint:.0f} ms, first rows before {seen:.0f} ms"
     print(told)  # noqa: T201 - what the test is for
     assert paint < 5_000
     assert seen < 10_000

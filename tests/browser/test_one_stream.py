@@ -17,7 +17,7 @@ from tests.server.conftest import Served, enqueue, serving, until, wait_for
 from windlass.server.config import Door, ServerConfig
 from windlass.server.keys import Role
 
-TABS = 10
+TABS = pytest.mark.parametrize("tab_count", [3, pytest.param(10, marks=pytest.mark.slow)])
 counted = Counted()
 
 
@@ -38,17 +38,19 @@ def streams(served: Served, number: int) -> None:
     until(lambda: served.site.hub.open == number, f"there are {number} streams")
 
 
-def test_ten_tabs_share_one_stream_and_each_hears_everything(
-    browser: Any, served: Served, tmp_path: Path
+@TABS
+def test_tabs_share_one_stream_and_each_hears_everything(
+    browser: Any, served: Served, tmp_path: Path, tab_count: int
 ) -> None:
     gates = [tmp_path / "one", tmp_path / "two"]
     with served.client() as web, window(browser, served.url) as opened:
-        tags = {"tags": ["ten"]}
+        tag = f"tabs-{tab_count}"
+        tags = {"tags": [tag]}
         jobs = [enqueue(web, "talk", tags, gate=str(gate))["id"] for gate in gates]
-        tabs = [opened.tab() for _ in range(TABS)]
+        tabs = [opened.tab() for _ in range(tab_count)]
         for number, tab in enumerate(tabs):
             tab.get(f"page.follow('{jobs[0]}', {number})")  # each from a cursor of its own
-            tab.get("page.list({tag: 'ten'})")
+            tab.get(f"page.list({{tag: '{tag}'}})")
         tabs[-1].get(f"page.follow('{jobs[1]}')")
         for tab in tabs:
             tab.until(f"page.jobs['{jobs[0]}'].seqs.length > 10 && page.whole > 0")
@@ -72,8 +74,10 @@ def test_ten_tabs_share_one_stream_and_each_hears_everything(
     until(lambda: served.site.hub.open == 0, "the browser is gone, and so is its stream")
 
 
+@pytest.mark.slow
+@TABS
 def test_a_server_that_is_killed_and_comes_back_costs_no_tab_a_line(
-    browser: Any, tmp_path: Path
+    browser: Any, tmp_path: Path, tab_count: int
 ) -> None:
     gate = tmp_path / "gate"
     with ExitStack() as stack:
@@ -88,7 +92,7 @@ def test_a_server_that_is_killed_and_comes_back_costs_no_tab_a_line(
         proxy = stack.enter_context(Proxy(first.url))
         opened = stack.enter_context(window(browser, proxy.url))
         job = enqueue(web, "talk", gate=str(gate))["id"]
-        tabs = [opened.tab() for _ in range(TABS)]
+        tabs = [opened.tab() for _ in range(tab_count)]
         for tab in tabs:
             tab.get(f"page.follow('{job}')")
             tab.until(f"page.jobs['{job}'].seqs.length > 5")
@@ -114,6 +118,7 @@ def test_a_server_that_is_killed_and_comes_back_costs_no_tab_a_line(
             assert all("net::ERR" in line for line in tab.said), tab.said
 
 
+@pytest.mark.slow
 def test_a_tab_that_is_closed_is_forgotten_and_the_others_go_on(
     browser: Any, served: Served, tmp_path: Path
 ) -> None:
@@ -141,14 +146,15 @@ def test_a_tab_that_is_closed_is_forgotten_and_the_others_go_on(
         three.until("page.jobs['01890a5d-ac96-774b-bcce-b302099a8057'].error === 404")
 
 
+@pytest.mark.slow
 def test_what_all_tabs_poll_is_asked_once_for_all(browser: Any, served: Served) -> None:
     with window(browser, served.url) as opened:
-        tabs = [opened.tab() for _ in range(5)]
+        tabs = [opened.tab() for _ in range(3)]
         counted.paths.clear()
         for tab in tabs:
             tab.get("page.poll('/api/queues', 0.2)")
         for tab in tabs:
-            tab.until("page.answers['/api/queues'].length >= 10")
+            tab.until("page.answers['/api/queues'].length >= 6")
         asked = counted.paths.count("/api/queues")
         most = max(tab.get("page.answers['/api/queues'].length") for tab in tabs)
         assert asked <= most + 1  # one is on its way
@@ -166,6 +172,7 @@ def test_what_all_tabs_poll_is_asked_once_for_all(browser: Any, served: Served) 
         assert counted.paths.count("/api/workers") == 2
 
 
+@pytest.mark.slow
 def test_who_is_signed_out_hears_so_in_all_tabs_and_goes_on_after_signing_in(
     browser: Any, tmp_path: Path
 ) -> None:
@@ -201,6 +208,7 @@ def test_who_is_signed_out_hears_so_in_all_tabs_and_goes_on_after_signing_in(
         web.close()
 
 
+@pytest.mark.slow
 def test_without_shared_workers_each_tab_has_a_stream_and_all_else_is_the_same(
     browser: Any, served: Served, tmp_path: Path
 ) -> None:

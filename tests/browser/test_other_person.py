@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.browser.looking import aside, expect, looking, sign_in
 from tests.server.conftest import make_app, serving
 
@@ -12,6 +13,7 @@ from windlass.server.config import Door, ServerConfig
 from windlass.server.keys import Role
 
 
+@pytest.mark.slow
 def test_a_tab_shows_nothing_more_to_the_next_who_signs_in_in_another_tab(
     browser: Any, tmp_path: Path
 ) -> None:

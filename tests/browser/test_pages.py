@@ -27,7 +27,8 @@ PAGES = (
     "audit", "keys",
 )  # fmt: skip
 HURTS = {"critical", "serious"}
-CONTRAST = {"runOnly": {"type": "rule", "values": ["color-contrast"]}}
+VIOLATIONS = {"resultTypes": ["violations"]}  # of all else, one element is told of each rule
+CONTRAST = {**VIOLATIONS, "runOnly": {"type": "rule", "values": ["color-contrast"]}}
 
 
 class Size(BaseModel):
@@ -102,7 +103,7 @@ def pages_of(served: Served) -> list[str]:
     return [*PAGES, f"flows/{add_flow(served)}", f"jobs/{job}"]
 
 
-def hurting(page: Any, rules: dict[str, Any] | None = None) -> dict[str, list[str]]:
+def hurting(page: Any, rules: dict[str, Any] = VIOLATIONS) -> dict[str, list[str]]:
     return {
         one["id"]: [node["html"][:200] for node in one["nodes"]]
         for one in scanner.Axe().run(page, options=rules).response["violations"]
@@ -110,12 +111,15 @@ def hurting(page: Any, rules: dict[str, Any] | None = None) -> dict[str, list[st
     }
 
 
+@pytest.mark.parametrize(
+    "every", [pytest.param(4, id="some"), pytest.param(1, id="all", marks=pytest.mark.slow)]
+)
 def test_each_page_comes_without_complaint_moves_by_nobody_and_is_for_everybody(
-    browser: Any, shown: Served
+    browser: Any, shown: Served, every: int
 ) -> None:
     """For who sees or hears it otherwise, too: in both colours a scan finds nothing that hurts."""
     with looking(browser, shown.url, reduced_motion="reduce") as look:
-        for path in pages_of(shown):
+        for path in pages_of(shown)[::-every]:  # the page of a job is the last, and the largest
             visit(look, path)
             assert hurting(look.page) == {}, path
             look.page.emulate_media(color_scheme="dark")
@@ -125,6 +129,7 @@ def test_each_page_comes_without_complaint_moves_by_nobody_and_is_for_everybody(
             look.check()
 
 
+@pytest.mark.slow
 def test_on_a_phone_nothing_is_wider_than_the_screen_and_the_menu_opens(
     browser: Any, shown: Served
 ) -> None:
@@ -142,6 +147,7 @@ def test_on_a_phone_nothing_is_wider_than_the_screen_and_the_menu_opens(
         expect(look.button("Menu")).to_have_attribute("aria-expanded", "false")
 
 
+@pytest.mark.slow
 def test_colours_are_the_systems_until_somebody_chooses(browser: Any, shown: Served) -> None:
     ground = "getComputedStyle(document.body).backgroundColor"
     with looking(browser, shown.url, color_scheme="dark", apart=True) as look:
@@ -164,6 +170,7 @@ def test_the_overview_says_what_needs_somebody_and_lets_them_mend_it(
         look.page.get_by_role("dialog").get_by_role("button", name="Pause", exact=True).click()
         expect(row.get_by_text("paused")).to_be_visible()
         job = enqueue(web, "add", a=1)["id"]
+        look.refresh("/api/queues")
         concern = look.page.get_by_text("default is paused, and 1 job waits in it.")
         expect(concern).to_be_visible()
         look.button("Resume").first.click()
@@ -171,6 +178,7 @@ def test_the_overview_says_what_needs_somebody_and_lets_them_mend_it(
         wait_for(web, job, "succeeded")
         web.post("/api/queues/nobody's/pause")
         enqueue(web, "add", {"queue": "lonely"}, a=1)
+        look.refresh("/api/queues")
         expect(
             look.page.get_by_text("No worker takes the queue lonely, and 1 job waits in it.")
         ).to_be_visible()
@@ -229,6 +237,7 @@ def test_a_flow_is_drawn_and_acted_on_as_a_whole(browser: Any, shown: Served) ->
         expect(look.button("Retry")).to_have_count(0)  # there is nothing to do again
 
 
+@pytest.mark.slow
 def test_no_flow_gets_lost_between_new_ones_and_older_ones(browser: Any, shown: Served) -> None:
     def begin(count: int) -> set[str]:
         return aside(lambda: {str(small_flow(shown).enqueue().id) for _ in range(count)})
@@ -240,9 +249,11 @@ def test_no_flow_gets_lost_between_new_ones_and_older_ones(browser: Any, shown: 
         look.button("Older").click()
         until(lambda: flows <= set(look.page.evaluate(listed)), "the older are there")
         flows |= begin(3)
+        look.refresh("/api/flows")
         until(lambda: flows <= set(look.page.evaluate(listed)), "nothing is lost")
 
 
+@pytest.mark.slow
 def test_one_signs_in_with_a_key_and_is_offered_what_its_roles_allow(
     browser: Any, tmp_path: Path
 ) -> None:
@@ -309,6 +320,7 @@ def test_where_there_is_nothing_a_page_says_so(browser: Any, shown: Served) -> N
         look.said.clear()
 
 
+@pytest.mark.slow
 def test_the_dashboard_is_mounted_in_somebody_elses_application(
     browser: Any, tmp_path: Path
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 from fastapi import FastAPI, Response
 from fastapi.staticfiles import StaticFiles
+from tests.browser.conftest import CHROMIUM, FLAGS
 from tests.js.conftest import log_of, make
 from tests.js.proxy import Proxy
 from tests.server.conftest import Served, enqueue, exists, serving, until, wait_for
@@ -20,7 +20,6 @@ from tests.server.meddling import Meddled, disorder, lie
 
 from windlass.server.javascript import folder
 
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 playwright = pytest.importorskip(
     "playwright.sync_api", reason="there is no playwright: pip install playwright"
 )
@@ -60,8 +59,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     with playwright.sync_playwright() as play:
-        # The sandbox of Chromium does not run as root, as which containers do.
-        found = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        found = play.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
         yield found
         found.close()
 
@@ -159,6 +157,7 @@ def test_a_job_canceled_at_forty_percent_is_shown_so_and_leaves_nothing_behind(
     assert page.said == []
 
 
+@pytest.mark.slow
 def test_progress_never_goes_back_though_events_come_out_of_order(
     browser: Any, served: Served, tmp_path: Path
 ) -> None:
@@ -205,6 +204,7 @@ def test_progress_never_goes_back_though_the_server_says_so(
     assert page.said == []
 
 
+@pytest.mark.slow
 def test_a_page_that_is_left_leaves_no_stream(browser: Any, served: Served, tmp_path: Path) -> None:
     with served.client() as web:
         job = enqueue(web, "video", gate=str(tmp_path / "never"))["id"]
