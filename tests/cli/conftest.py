@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
+import importlib
 import json
 import os
+import pty
+import re
+import struct
 import subprocess
 import sys
-from collections.abc import Callable
+import termios
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +117,28 @@ class Asked:
 
 @pytest.fixture
 def ask(place: Path) -> Callable[..., Asked]:
-    return lambda *words: Asked(words)
+    """The command in this process, without the start of another one.
+
+    Each call imports the modules of the place anew, and leaves none behind.
+    """
+
+    def run(*words: str, **environment: str) -> Asked:
+        names = {file.stem for file in place.glob("*.py")}
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in environment.items():
+                patch.setenv(name, value)
+            patch.setattr(sys, "path", [*sys.path])  # the command puts the place in front
+            patch.setattr(sys, "dont_write_bytecode", True)
+            for name in names:
+                patch.delitem(sys.modules, name, raising=False)
+            importlib.invalidate_caches()
+            try:
+                return Asked(words)
+            finally:
+                for name in names:
+                    sys.modules.pop(name, None)
+
+    return run
 
 
 @pytest.fixture
@@ -134,5 +161,77 @@ def put(place: Path) -> Callable[..., str]:
     return enqueue
 
 
+@pytest.fixture
+def put_named(place: Path) -> Callable[[str], str]:
+    """Put in a job of a task without arguments, by its full name; answers its id."""
+
+    def enqueue(name: str) -> str:
+        app = Windlass()
+
+        @app.task(name=name)
+        def task() -> None: ...
+
+        try:
+            return str(task.enqueue().id)
+        finally:
+            app.close()
+
+    return enqueue
+
+
 async def _burst(app: Windlass) -> None:
     await app.worker(WorkerConfig(burst=True, poll=0.02, sweep=0.02)).run()
+
+
+class Terminal:
+    """A command running in a terminal, and what it has shown there."""
+
+    def __init__(self, place: Path, columns: int, *words: str) -> None:
+        ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        environment = {k: v for k, v in os.environ.items() if k not in {"COLUMNS", "NO_COLOR"}}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "windlass", *words],
+            cwd=place,
+            env=environment | {"TERM": "xterm-256color"},
+            stdin=theirs, stdout=theirs, stderr=theirs,
+        )  # fmt: skip
+        os.close(theirs)
+        self._fd = ours
+        self.shown = ""
+
+    def read_until(self, wanted: str | None) -> str:
+        """All that is shown up to these words; None: up to its end."""
+        while wanted is None or wanted not in self.shown:
+            try:
+                data = os.read(self._fd, 65_536)
+            except OSError:  # Linux says so when the other side is closed
+                data = b""
+            if not data:
+                assert wanted is None, f"{wanted!r} never came: {self.shown}"
+                break
+            self.shown += re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", data.decode(errors="replace"))
+        return self.shown
+
+    def end(self) -> int:
+        self.read_until(None)
+        return self.process.wait(30)
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        os.close(self._fd)
+
+
+@pytest.fixture
+def open_terminal(place: Path) -> Iterator[Callable[..., Terminal]]:
+    opened: list[Terminal] = []
+
+    def run(columns: int, *words: str) -> Terminal:
+        opened.append(Terminal(place, columns, *words))
+        return opened[-1]
+
+    yield run
+    for one in opened:
+        one.close()

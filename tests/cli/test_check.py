@@ -77,10 +77,10 @@ def test_a_clock_that_was_set_back_is_found(ask: Any, place: Path) -> None:
     assert "in the future" in answer.out
 
 
-def test_an_app_that_cannot_be_had_is_one_of_the_findings(call: Any) -> None:
-    answer = call("check", "-A", "tasks:nothing")
-    assert answer.returncode == 1
-    assert "has no 'nothing'" in answer.stdout
+def test_an_app_that_cannot_be_had_is_one_of_the_findings(ask: Any) -> None:
+    answer = ask("check", "-A", "tasks:nothing")
+    assert answer.code == 1
+    assert "has no 'nothing'" in answer.out
 
 
 def test_migrate_makes_the_store_and_may_be_repeated(ask: Any, place: Path) -> None:
@@ -178,26 +178,46 @@ def test_a_url_that_cannot_be_is_one_of_the_findings(ask: Any) -> None:
     assert "in a file's name, write %23" in answer.out
 
 
-def test_shells_are_taught_the_commands_and_values(call: Any) -> None:
-    for typed, wanted in [
+def typing(words: str) -> dict[str, str]:
+    """What bash tells a program when somebody asks for the end of the last word."""
+    return {
+        "_WINDLASS_COMPLETE": "complete_bash",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(words.count(" ")),
+    }
+
+
+@pytest.mark.parametrize(
+    ("typed", "wanted"),
+    [
         ("windlass jo", "jobs"),
         ("windlass jobs w", "why"),
         ("windlass worker --max-m", "--max-memory"),
         ("windlass jobs list --state ret", "retrying"),
-    ]:
-        words = typed.split(" ")
-        done = subprocess.run(
-            [Path(sys.executable).parent / "windlass"],
-            env=os.environ
-            | {"_WINDLASS_COMPLETE": "complete_bash", "COMP_WORDS": typed}
-            | {"COMP_CWORD": str(len(words) - 1)},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
-        assert wanted in done.stdout.split(), (typed, done.stdout, done.stderr)
-    assert "supervised" not in call("worker", "--help").stdout
+    ],
+)
+def test_shells_are_taught_the_commands_and_values(ask: Any, typed: str, wanted: str) -> None:
+    done = ask(**typing(typed))
+    assert wanted in done.out.split(), (done.out, done.err)
+
+
+def test_the_installed_program_teaches_the_shell() -> None:
+    done = subprocess.run(
+        [Path(sys.executable).parent / "windlass"],
+        env=os.environ | typing("windlass jo"),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert "jobs" in done.stdout.split(), (done.stdout, done.stderr)
+
+
+def test_what_a_supervisor_gives_along_is_not_in_the_help(ask: Any) -> None:
+    answer = ask("worker", "--help")
+    assert answer.code == 0
+    assert "--processes" in answer.out
+    assert "supervised" not in answer.out
 
 
 def test_help_names_the_exit_codes(ask: Any) -> None:

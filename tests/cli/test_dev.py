@@ -14,7 +14,6 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.cli.test_terminal import Terminal
 from tests.cli.test_worker import PATIENCE, wait_for
 
 from windlass import WorkerConfig
@@ -87,6 +86,7 @@ def test_without_an_app_a_demo_job_is_seen_running(dev: Any, place: Path) -> Non
     assert not (place / "windlass.db").exists()
 
 
+@pytest.mark.slow
 def test_its_jobs_are_there_over_http_and_two_of_them_get_along(dev: Any) -> None:
     first, second = dev(), dev()
     places = [one.until("HTTP API at ").split()[-1] for one in (first, second)]
@@ -97,6 +97,7 @@ def test_its_jobs_are_there_over_http_and_two_of_them_get_along(dev: Any) -> Non
     assert [answer.json()["jobs"][0]["task"] for answer in answers] == ["demo.film"] * 2
 
 
+@pytest.mark.slow
 def test_a_port_that_was_asked_for_and_is_taken_is_told(dev: Any) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         one = dev("--port", str(taken.getsockname()[1]))
@@ -120,8 +121,9 @@ async def test_the_demo_job_runs_to_its_end_and_comes_once(
     assert (row.state, row.stage, row.percent) == ("succeeded", "render", 100)
 
 
+@pytest.mark.slow
 def test_jobs_of_every_queue_of_the_app_are_seen_to_their_end(
-    dev: Any, put: Any, place: Path
+    dev: Any, ask: Any, place: Path
 ) -> None:
     (place / "mine.py").write_text(
         "from windlass import Windlass\n"
@@ -131,11 +133,7 @@ def test_jobs_of_every_queue_of_the_app_are_seen_to_their_end(
     )
     one = dev("mine:app")
     assert "queues  default=10, media=10" in one.until("queues")
-    put_in = subprocess.run(
-        [sys.executable, "-m", "windlass", "enqueue", "cut", "-A", "mine:app"],
-        cwd=place, capture_output=True, text=True, check=True, timeout=60,
-    )  # fmt: skip
-    job = put_in.stdout.split()[0]
+    job = ask("enqueue", "cut", "-A", "mine:app").out.split()[0]
     line = one.until("failed")
     assert f"failed mine.cut {job} after" in line
     assert "ValueError: no [film]" in line
@@ -143,10 +141,12 @@ def test_jobs_of_every_queue_of_the_app_are_seen_to_their_end(
     assert "stopped" in one.end()
 
 
-@pytest.mark.parametrize("columns", [40, 100])
-def test_a_terminal_shows_a_bar_that_fits(put: Any, place: Path, columns: int) -> None:
+@pytest.mark.parametrize("columns", [40, pytest.param(100, marks=pytest.mark.slow)])
+def test_a_terminal_shows_a_bar_that_fits(
+    open_terminal: Any, put: Any, place: Path, columns: int
+) -> None:
     put("until_file", started="started", go="go", run=False)
-    terminal = Terminal(place, columns, "dev", "tasks:app")
+    terminal = open_terminal(columns, "dev", "tasks:app")
     wait_for(place / "started")
     terminal.read_until("running tasks.until_file")
     terminal.read_until("━")
@@ -157,6 +157,7 @@ def test_a_terminal_shows_a_bar_that_fits(put: Any, place: Path, columns: int) -
     assert terminal.shown.rstrip().endswith("stopped")
 
 
+@pytest.mark.slow
 def test_a_change_of_the_code_gives_jobs_back_and_runs_them_anew(
     dev: Any, put: Any, ask: Any, place: Path
 ) -> None:
@@ -178,6 +179,7 @@ def test_a_change_of_the_code_gives_jobs_back_and_runs_them_anew(
     assert one.process.returncode == 0
 
 
+@pytest.mark.slow  # tests/worker/test_supervisor.py shows the same of a supervisor
 def test_no_worker_outlives_a_reloader_that_is_killed(dev: Any, put: Any, place: Path) -> None:
     put("until_file", started="started", go="go", run=False)
     one = dev("tasks:app", "--reload")

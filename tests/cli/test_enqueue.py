@@ -22,10 +22,10 @@ def test_a_job_is_put_in_with_its_arguments_and_options(call: Any, ask: Any) -> 
     assert facts["dueAt"] is not None
 
 
-def test_what_is_no_json_is_text_and_the_app_may_be_a_setting(call: Any, ask: Any) -> None:
-    done = call("enqueue", "tasks.greet", "name=Ann Lee", "--json", WINDLASS_APP="tasks:app")
-    assert done.returncode == 0, done.stderr
-    facts = ask("jobs", "show", json.loads(done.stdout)["id"], "--json").json
+def test_what_is_no_json_is_text_and_the_app_may_be_a_setting(ask: Any) -> None:
+    done = ask("enqueue", "tasks.greet", "name=Ann Lee", "--json", WINDLASS_APP="tasks:app")
+    assert done.code == 0, done.err
+    facts = ask("jobs", "show", done.json["id"], "--json").json
     assert facts["payload"] == {"name": "Ann Lee"}
 
 
@@ -43,21 +43,21 @@ def test_what_is_no_json_is_text_and_the_app_may_be_a_setting(call: Any, ask: An
     ],
 )
 def test_a_wrong_argument_is_named_and_nothing_is_stored(
-    call: Any, place: Path, words: list[str], told: str
+    ask: Any, place: Path, words: list[str], told: str
 ) -> None:
-    done = call("enqueue", *words, "-A", "tasks:app")
-    assert done.returncode == 2
-    assert told in done.stderr
+    done = ask("enqueue", *words, "-A", "tasks:app")
+    assert done.code == 2
+    assert told in done.err
     assert not (place / "windlass.db").exists()
 
 
-def test_the_same_request_again_is_the_same_job(call: Any) -> None:
+def test_the_same_request_again_is_the_same_job(ask: Any) -> None:
     first, second = (
-        call("enqueue", "add", "a=1", "-A", "tasks:app", "--request-id", "r", "--json")
+        ask("enqueue", "add", "a=1", "-A", "tasks:app", "--request-id", "r", "--json")
         for _ in range(2)
     )
-    assert json.loads(first.stdout)["id"] == json.loads(second.stdout)["id"]
-    assert json.loads(second.stdout)["duplicate"] is True
-    other = call("enqueue", "add", "a=2", "-A", "tasks:app", "--request-id", "r")
-    assert other.returncode == 1
-    assert "with different arguments" in other.stderr
+    assert first.json["id"] == second.json["id"]
+    assert second.json["duplicate"] is True
+    other = ask("enqueue", "add", "a=2", "-A", "tasks:app", "--request-id", "r")
+    assert other.code == 1
+    assert "with different arguments" in other.err

@@ -283,17 +283,17 @@ def secret(word: str) -> str:
 """
 
 
-def test_what_is_encrypted_is_read_only_with_the_app(call: Any, place: Path) -> None:
+def test_what_is_encrypted_is_read_only_with_the_app(ask: Any, place: Path) -> None:
     (place / "sealed.py").write_text(SEALED)
-    made = call("enqueue", "secret", "word=xyzzy", "-A", "sealed:app", "--json")
-    job = json.loads(made.stdout)["id"]
-    blind = call("jobs", "show", job)
-    assert blind.returncode == 0
-    assert "name the app that has the key" in blind.stdout
-    assert "xyzzy" not in blind.stdout
-    assert '{"word": "xyzzy"}' in call("jobs", "show", job, "-A", "sealed:app").stdout
+    job = ask("enqueue", "secret", "word=xyzzy", "-A", "sealed:app", "--json").json["id"]
+    blind = ask("jobs", "show", job)
+    assert blind.code == 0
+    assert "name the app that has the key" in blind.out
+    assert "xyzzy" not in blind.out
+    assert '{"word": "xyzzy"}' in ask("jobs", "show", job, "-A", "sealed:app").out
 
 
+@pytest.mark.slow
 def test_a_terminal_without_unicode_still_gets_its_answer(call: Any, put: Any) -> None:
     job = put("greet", name="Zoë", run=False)
     shown = call("jobs", "show", job, PYTHONIOENCODING="ascii")

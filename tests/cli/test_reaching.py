@@ -88,6 +88,7 @@ async def add(url: str) -> int:
         await app.aclose()
 
 
+@pytest.mark.slow
 async def test_a_worker_waits_for_a_server_that_starts_late(
     server: Breakable, url: str, start: Any
 ) -> None:
@@ -108,6 +109,7 @@ async def test_a_worker_waits_for_a_server_that_starts_late(
     assert "Traceback" not in worker.stderr.read()
 
 
+@pytest.mark.slow
 async def test_a_worker_waits_for_a_schema_that_is_made_later(url: str, start: Any) -> None:
     worker = start(url)
     said = await asyncio.to_thread(line_of, worker, "reaching the store failed, trying again")
@@ -127,7 +129,13 @@ async def test_a_worker_that_is_too_old_for_the_schema_ends_with_that(url: str, 
     assert "upgrade Windlass here" in said
 
 
-@pytest.mark.parametrize("words", [[], ["--processes", "2"]], ids=["alone", "supervised"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param([], id="alone"),
+        pytest.param(["--processes", "2"], id="supervised", marks=pytest.mark.slow),
+    ],
+)
 async def test_a_worker_that_waits_is_stopped_at_once(start: Any, words: list[str]) -> None:
     worker = start(NOWHERE, *words)
     await asyncio.to_thread(line_of, worker, "reaching the store failed, trying again")
@@ -140,12 +148,22 @@ async def test_a_worker_that_waits_is_stopped_at_once(start: Any, words: list[st
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        (lambda url: as_user(url, "ann", "hunter2"), "refused the user or the password"),
-        (lambda url: database_url(url, "nowhere"), "has no such database"),
-        (lambda url: f"{url}&sslmode=perhaps", "is wrong"),
-        (lambda url: url.replace("@", ":x@y@"), "%40 for @"),
+        pytest.param(
+            lambda url: as_user(url, "ann", "hunter2"),
+            "refused the user or the password",
+            id="password",
+        ),
+        pytest.param(
+            lambda url: database_url(url, "nowhere"),
+            "has no such database",
+            id="database",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            lambda url: f"{url}&sslmode=perhaps", "is wrong", id="option", marks=pytest.mark.slow
+        ),
+        pytest.param(lambda url: url.replace("@", ":x@y@"), "%40 for @", id="url"),
     ],
-    ids=["password", "database", "option", "url"],
 )
 async def test_what_waiting_will_not_mend_ends_the_worker_with_a_message(
     url: str, start: Any, wrong: Callable[[str], str], told: str

@@ -246,6 +246,7 @@ def test_every_command_is_in_the_table() -> None:
     assert found == named | WITHOUT | NOT_ELSEWHERE
 
 
+@pytest.mark.slow
 def test_each_command_says_over_http_what_it_says_of_the_database(home: World, away: World) -> None:
     for line in COMMANDS.strip().splitlines():
         here, there = home.run(line), away.run(line)

@@ -104,10 +104,10 @@ async def blocks() -> None:
 
 
 def test_a_pipe_that_nobody_reads_holds_up_no_end_by_force(
-    start: Any, call: Any, place: Path, full: Full
+    start: Any, put_named: Any, place: Path, full: Full
 ) -> None:
     (place / "blocking.py").write_text(BLOCKING)
-    call("enqueue", "blocks", "-A", "blocking:app")
+    put_named("blocking.blocks")
     worker = start("blocking:app", "--grace", "1h", stderr=full.writer)
     wait_for(place / "started")
     full.fill()
@@ -119,6 +119,7 @@ def test_a_pipe_that_nobody_reads_holds_up_no_end_by_force(
     assert worker.returncode == 1
 
 
+@pytest.mark.slow
 def test_the_second_stop_of_several_processes_is_heard_however_soon_it_comes(
     start: Any, put: Any, ask: Any, place: Path
 ) -> None:
@@ -180,10 +181,10 @@ async def blocks() -> None:
 
 
 def test_a_signal_that_came_just_before_a_blocking_call_is_heard_during_it(
-    start: Any, call: Any, place: Path
+    start: Any, put_named: Any, place: Path
 ) -> None:
     (place / "missed.py").write_text(MISSED)
-    call("enqueue", "blocks", "-A", "missed:app")
+    put_named("missed.blocks")
     worker = start("missed:app", "--grace", "1h")
     wait_for(place / "started")
     worker.send_signal(signal.SIGTERM)
@@ -199,11 +200,13 @@ def test_a_signal_that_came_just_before_a_blocking_call_is_heard_during_it(
 
 IN_C = """
 import hashlib
+from functools import partial
 from pathlib import Path
-from windlass import Windlass
-from windlass.cli import stopping
+from windlass import Windlass, WorkerConfig
+from windlass.cli import stopping, worker
 
 stopping.LAST = 0.2  # seconds; the supervisor waits for longer
+worker.WorkerConfig = partial(WorkerConfig, release=0.2)
 app = Windlass()
 
 @app.task
@@ -213,11 +216,12 @@ async def hashes() -> None:
 """
 
 
+@pytest.mark.slow
 def test_a_supervised_worker_hears_each_stop_though_its_task_stays_in_one_call(
-    start: Any, call: Any, place: Path
+    start: Any, put_named: Any, place: Path
 ) -> None:
     (place / "deep.py").write_text(IN_C)
-    call("enqueue", "hashes", "-A", "deep:app")
+    put_named("deep.hashes")
     supervisor = start("deep:app", "--processes", "1", "--grace", "1h")
     wait_for(place / "started")
     supervisor.send_signal(signal.SIGTERM)
