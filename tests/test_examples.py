@@ -47,6 +47,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
     return Demo(done, [path.name for path in place.iterdir()])
 
 
+@pytest.mark.slow
 def test_the_demo_leaves_nothing_behind(demo: Demo) -> None:
     assert demo.left == []
 

@@ -111,7 +111,11 @@ def workers_in(place: Path) -> list[int]:
 @pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="needs /proc")
 @pytest.mark.parametrize(
     ("number", "code", "tidy"),
-    [(signal.SIGINT, 130, True), (signal.SIGTERM, 143, True), (signal.SIGKILL, -9, False)],
+    [
+        (signal.SIGINT, 130, True),
+        pytest.param(signal.SIGTERM, 143, True, marks=pytest.mark.slow),
+        (signal.SIGKILL, -9, False),
+    ],
 )
 def test_however_a_run_ends_no_process_of_it_is_left(
     number: signal.Signals, code: int, tidy: bool, tmp_path: Path

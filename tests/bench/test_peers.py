@@ -19,6 +19,7 @@ from windlass.bench.processes import BenchError
 from windlass.bench.run import measure
 from windlass.bench.server import Server
 
+pytestmark = pytest.mark.slow
 PLAN = Plan(jobs=200, rounds=1, only=("single", "together", "bulk", "drain"))
 
 

@@ -10,6 +10,8 @@ from windlass.bench.peers import OURS_ON_POSTGRES, PEERS, load
 from windlass.bench.plan import Plan
 from windlass.bench.run import measure
 
+pytestmark = pytest.mark.slow
+
 DRAIN = Plan(jobs=20, rounds=1, only=("single", "together", "bulk", "drain", "memory"))
 WAIT = Plan(
     jobs=1, rounds=1, only=("latency", "idle"), pause=0.3, idle=0.2, gap=0.02, starts=3, quick=True
@@ -115,7 +117,10 @@ def test_a_side_without_a_bulk_way_has_no_bulk_figure(run: Run) -> None:
     assert side.median("bulk") is None
 
 
-@pytest.mark.parametrize("name", PEERS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] if name != "windlass" else []) for name in PEERS],
+)
 def test_each_side_runs_its_jobs_once_and_gives_every_figure(name: str, tmp_path: Path) -> None:
     side = load(PEERS[name])
     pytest.importorskip(side.library)

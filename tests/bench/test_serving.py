@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from benchmarks.serving.posting import posting
 from benchmarks.serving.streaming import stalled, streaming
 
+pytestmark = pytest.mark.slow
 MIB = 1024 * 1024
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from benchmarks.limits import PLAIN
 from benchmarks.steps import table
 
 QUEUE, KEYS = "a concurrency for the queue", "a concurrency for each key"
 
 
+@pytest.mark.slow
 async def test_a_limit_makes_sqlite_do_little_more_than_half_as_much_again() -> None:
     found = await table([PLAIN, QUEUE, KEYS])
     assert 1.2 < found[QUEUE] / found[PLAIN] < 1.6

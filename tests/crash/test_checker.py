@@ -24,6 +24,8 @@ from benchmarks.chaos.report import markdown, verdict
 from benchmarks.chaos.rescues import waits
 from benchmarks.chaos.storms import Plan, Storm, run
 
+pytestmark = pytest.mark.slow
+
 MIXED = Storm(
     name="mixed",
     mix=Mix(tasks={"innocent": 4, "stepped": 1}, cancels=0.2, once=("killer",)),

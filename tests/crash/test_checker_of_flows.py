@@ -16,6 +16,8 @@ from benchmarks.chaos.evidence import gather
 from benchmarks.chaos.processes import Mix
 from benchmarks.chaos.storms import Plan, Storm, run
 
+pytestmark = pytest.mark.slow
+
 CALM = Storm(name="flow", mix=Mix(tasks={}, flow=True), producers=1)
 JOBS = 36
 _OF = "(SELECT max(n) FROM windlass_job WHERE task = 'benchmarks.chaos.flows.{}')"

@@ -18,6 +18,8 @@ from benchmarks.chaos.processes import Mix
 from benchmarks.chaos.spans import below, common, longest, most_of
 from benchmarks.chaos.storms import Plan, Storm, run
 
+pytestmark = pytest.mark.slow
+
 KEY, TASK, QUEUE = "key:benchmarks.chaos.tasks.keyed", "task:benchmarks.chaos.tasks.rated", "queue"
 STARTS, PERIOD = 6, 0.4
 LIMITS: dict[str, dict[str, float]] = {

@@ -21,6 +21,7 @@ from benchmarks.chaos.report import Verdict
 from benchmarks.chaos.storm import Plan, Storm
 from benchmarks.chaos.storms import STORMS, run
 
+pytestmark = pytest.mark.slow
 Rage = Callable[..., Verdict]
 
 

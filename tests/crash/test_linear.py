@@ -339,6 +339,7 @@ class HearsGhosts(broken.Broken):
         return super()._record(saying)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("store", [broken.SettlesByIdOnly, broken.HandsOutTwice, HearsGhosts])
 async def test_a_race_shows_a_store_that_lets_ghosts_in(store: Callable[..., Store]) -> None:
     assert await race(store()) != []

@@ -9,6 +9,7 @@ import pytest
 from benchmarks.chaos.processes import Mix
 from benchmarks.chaos.storms import STORMS, Plan, run
 
+pytestmark = pytest.mark.slow
 TASK = "task:benchmarks.chaos.tasks.rated"
 
 

@@ -14,6 +14,7 @@ from benchmarks.chaos.report import Verdict
 from benchmarks.chaos.storms import STORMS, Plan, run
 from benchmarks.chaos.strikes import BACKEND, CRASH
 
+pytestmark = pytest.mark.slow
 Rage = Callable[..., Verdict]
 TRIES = 6  # at a mistake that shows by chance
 

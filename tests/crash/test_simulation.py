@@ -77,6 +77,7 @@ def test_without_a_fault_no_attempt_is_lost() -> None:
     assert violations(life) == []
 
 
+@pytest.mark.slow
 def test_a_seed_tells_the_same_story_each_time() -> None:
     first, again, other = (live(seed, SMALL) for seed in (5, 5, 6))
     assert first.script.ledger == again.script.ledger
@@ -106,6 +107,7 @@ def test_the_figures_of_all_lives_are_written_for_programs(
 # -- what only a few attempts meet: mistakes that these must show are in tests/teeth/simulated.py
 
 
+@pytest.mark.slow
 def test_a_ghost_that_speaks_is_not_heard() -> None:
     lives = [live(seed, GHOSTS) for seed in range(4)]
     assert [wrong for life in lives for wrong in violations(life)] == []
@@ -118,6 +120,7 @@ def test_the_last_row_of_each_job_is_what_the_answers_led_to() -> None:
     assert all(its[-1].kind is Kind.READ for its in life.history.calls.values())
 
 
+@pytest.mark.slow
 def test_requests_that_arrive_after_their_sender_gave_up_lose_nothing() -> None:
     lives = [live(seed, TARDY) for seed in range(3)]
     assert [wrong for life in lives for wrong in violations(life)] == []
@@ -185,6 +188,7 @@ class ForgetsWhatWasSaid(broken.Broken):
         return super()._record(saying)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "store",
     [
@@ -229,6 +233,7 @@ def _keeper_sleeps(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Keeper, "hold_all", lambda *_: None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("plant", "faults"),
     [

@@ -15,6 +15,7 @@ import pytest
 from benchmarks.chaos.report import Verdict
 from benchmarks.chaos.storms import STORMS, Plan, run
 
+pytestmark = pytest.mark.slow
 Rage = Callable[..., Verdict]
 
 

@@ -179,7 +179,9 @@ uvicorn.run(api, port=int(sys.argv[2]), log_level="warning")
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
+)
 def test_somebody_elses_server_stops_though_a_stream_is_open(
     tmp_path: Path, number: signal.Signals
 ) -> None:

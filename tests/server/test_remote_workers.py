@@ -167,6 +167,7 @@ class Producer:
         return {json.loads(row.payload)["number"]: row for row in self.app.sync.call(find()).rows}
 
 
+@pytest.mark.slow
 def test_a_worker_killed_is_rescued_by_another_over_http(here: Here) -> None:
     producer, worker = Producer(here), here.make_key("worker")
     here.serve()
@@ -186,6 +187,7 @@ def test_a_worker_killed_is_rescued_by_another_over_http(here: Here) -> None:
     producer.app.close()
 
 
+@pytest.mark.slow
 def test_a_server_killed_and_started_again_loses_nothing_and_does_nothing_twice(
     here: Here,
 ) -> None:
@@ -233,6 +235,7 @@ def ask(here: Here, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     return run
 
 
+@pytest.mark.slow
 def test_every_command_works_with_a_server_and_a_key(here: Here, ask: Callable[..., str]) -> None:
     admin, viewer = here.make_key("admin"), here.make_key("viewer")
     here.serve()
@@ -264,6 +267,7 @@ def test_every_command_works_with_a_server_and_a_key(here: Here, ask: Callable[.
     assert "are served already" in ask("serve", key=admin, code=2)
 
 
+@pytest.mark.slow
 def test_a_worker_that_may_not_work_says_so_and_ends(here: Here) -> None:
     viewer = here.make_key("viewer")
     here.serve()
@@ -274,6 +278,7 @@ def test_a_worker_that_may_not_work_says_so_and_ends(here: Here) -> None:
         assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_producer_of_one_owner_needs_no_other_right(here: Here, ask: Callable[..., str]) -> None:
     """Also where its code declares limits, which its key may not set."""
     key = here.make_key("producer", "alice")

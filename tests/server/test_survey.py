@@ -111,6 +111,7 @@ def test_schedules_are_added_paused_run_and_deleted(web: httpx.Client) -> None:
         assert web.post(f"{place}/{verb}").status_code == 404
 
 
+@pytest.mark.slow
 def test_a_schedule_tells_the_last_job_that_it_made(tmp_path: Path) -> None:
     with serving(tmp_path, worker=True) as served, served.client() as web:
         body = {"name": "often", "task": "add", "arguments": {"a": 1}, "every": "1s"}

@@ -29,7 +29,7 @@ def file(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/shared.db"
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=[pytest.param("memory", marks=pytest.mark.slow), "sqlite"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     in_memory = request.param == "memory"
     return "memory:" if in_memory else f"sqlite:///{tmp_path}/jobs.db?durability=off"

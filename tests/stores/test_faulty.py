@@ -13,6 +13,9 @@ from windlass.testing.conformance.fixtures import OpenStore
 from windlass.testing.conformance.suite import *  # noqa: F403
 from windlass.testing.faults import FaultyStore
 
+# Verbs that write; `make test-all` runs the whole suite.
+SAMPLE = (TestBatches, TestClaiming, TestEnqueue, TestRepetition, TestSettling)  # noqa: F405
+
 
 @pytest.fixture
 def open_store(clock: VirtualClock) -> OpenStore:

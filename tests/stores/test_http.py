@@ -15,6 +15,16 @@ from windlass.testing.clock import VirtualClock
 from windlass.testing.conformance.fixtures import OpenStore
 from windlass.testing.conformance.suite import *  # noqa: F403
 
+# Each verb's way through the server and back; `make test-all` runs the whole suite.
+SAMPLE = (
+    TestBatches,  # noqa: F405
+    TestClaiming,  # noqa: F405
+    TestHandles,  # noqa: F405
+    TestLeases,  # noqa: F405
+    TestRecords,  # noqa: F405
+    TestTailing,  # noqa: F405
+)
+
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:

@@ -22,7 +22,10 @@ def served(tmp_path: Path) -> Iterator[Served]:
         yield one
 
 
-def test_a_server_is_the_same_as_the_memory_store(served: Served, tmp_path: Path) -> None:
+@pytest.mark.parametrize("examples", [1, pytest.param(8, marks=pytest.mark.slow)])
+def test_a_server_is_the_same_as_the_memory_store(
+    served: Served, tmp_path: Path, examples: int
+) -> None:
     with ExitStack() as stack:
         now = ExitStack()
 
@@ -31,4 +34,4 @@ def test_a_server_is_the_same_as_the_memory_store(served: Served, tmp_path: Path
             return now.enter_context(standing_in(served, MemoryStore(clock=clock), tmp_path))
 
         stack.callback(now.close)
-        run_model(make, steps=20, examples=8, seed=6, shrink=False)
+        run_model(make, steps=20, examples=examples, seed=6, shrink=False)

@@ -20,6 +20,8 @@ from windlass.testing.conformance.waiting import TestWaiting
 
 __all__ = ["TestEnqueue", "TestHandles", "TestRepetition", "TestWaiting", "clock", "store"]
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:

@@ -26,6 +26,14 @@ T = TypeVar("T")
 EFFORT = int(os.environ.get("WINDLASS_EFFORT", "1"))
 
 
+SHARE = pytest.mark.parametrize(
+    "share", [pytest.param(6, id="short"), pytest.param(1, id="long", marks=pytest.mark.slow)]
+)  # `make test` runs a sixth of the histories
+RAISE_LOST = pytest.mark.parametrize(
+    "raise_lost", [True, pytest.param(False, marks=pytest.mark.slow)]
+)  # a lost answer is an error, or the call is repeated below
+
+
 def run(make: MakeStore, *, steps: int, examples: int, seed: int) -> None:
     run_model(make, steps=steps, examples=examples * EFFORT, seed=seed if EFFORT == 1 else None)
 
@@ -54,22 +62,28 @@ def on_a_bad_line(make: MakeStore, *, raise_lost: bool) -> MakeStore:
     return make_faulty
 
 
-def test_the_memory_store_is_the_same_when_asked_twice() -> None:
-    run(memory, steps=40, examples=60, seed=1)
+@SHARE
+def test_the_memory_store_is_the_same_when_asked_twice(share: int) -> None:
+    run(memory, steps=40, examples=60 // share, seed=1)
 
 
-@pytest.mark.parametrize("raise_lost", [False, True])
-def test_the_memory_store_is_the_same_when_calls_are_repeated(raise_lost: bool) -> None:
-    run(on_a_bad_line(memory, raise_lost=raise_lost), steps=40, examples=60, seed=2)
+@SHARE
+@RAISE_LOST
+def test_the_memory_store_is_the_same_when_calls_are_repeated(raise_lost: bool, share: int) -> None:
+    run(on_a_bad_line(memory, raise_lost=raise_lost), steps=40, examples=60 // share, seed=2)
 
 
-def test_sqlite_is_the_same_as_the_memory_store(sqlite: MakeStore) -> None:
-    run(sqlite, steps=50, examples=80, seed=3)
+@SHARE
+def test_sqlite_is_the_same_as_the_memory_store(sqlite: MakeStore, share: int) -> None:
+    run(sqlite, steps=50, examples=80 // share, seed=3)
 
 
-@pytest.mark.parametrize("raise_lost", [False, True])
-def test_sqlite_is_the_same_when_calls_are_repeated(sqlite: MakeStore, raise_lost: bool) -> None:
-    run(on_a_bad_line(sqlite, raise_lost=raise_lost), steps=40, examples=40, seed=4)
+@SHARE
+@RAISE_LOST
+def test_sqlite_is_the_same_when_calls_are_repeated(
+    sqlite: MakeStore, raise_lost: bool, share: int
+) -> None:
+    run(on_a_bad_line(sqlite, raise_lost=raise_lost), steps=40, examples=40 // share, seed=4)
 
 
 class Counted(WrappedStore):
@@ -98,12 +112,16 @@ def _passes(connection: apsw.Connection) -> list[list[Any]]:
     return [connection.execute(sql).fetchall() for sql in (COUNTED, THERE, WRONG)]
 
 
-def test_gates_of_sqlite_always_count_the_passes_that_there_are(sqlite: MakeStore) -> None:
+@pytest.mark.slow
+@SHARE
+def test_gates_of_sqlite_always_count_the_passes_that_there_are(
+    sqlite: MakeStore, share: int
+) -> None:
     def make(clock: VirtualClock) -> Callable[[], Store]:
         opened = sqlite(clock)
         return lambda: Counted(opened())
 
-    run(make, steps=50, examples=40, seed=5)
+    run(make, steps=50, examples=40 // share, seed=5)
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])

@@ -49,6 +49,7 @@ def test_what_is_no_file_is_refused_with_advice(path: str) -> None:
         SqliteStore(path)
 
 
+@pytest.mark.slow
 async def test_the_log_ahead_stays_bounded_while_reads_never_pause(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "jobs.db", durability="off")
     done = asyncio.Event()

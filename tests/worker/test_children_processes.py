@@ -413,6 +413,7 @@ del plain
 """
 
 
+@pytest.mark.slow
 async def test_a_child_enqueues_by_its_own_app_and_says_when_it_cannot_load_it(
     store: MemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -43,7 +43,9 @@ async def test_a_process_task_runs_elsewhere_and_is_as_visible_as_any(app: Windl
     assert [event.data["message"] for event in said] == ["counted 1", "counted 2", "counted 3"]
 
 
-@pytest.mark.parametrize("how", ["segfault", "exit", "killed"])
+@pytest.mark.parametrize(
+    "how", ["segfault", *(pytest.param(how, marks=pytest.mark.slow) for how in ("exit", "killed"))]
+)
 async def test_a_child_that_dies_is_a_crash_and_ends_at_the_cap(app: Windlass, how: str) -> None:
     job = await killers.die.aenqueue(how)
     row = await run_one(app, job)

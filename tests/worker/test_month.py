@@ -33,6 +33,7 @@ async def a_month(
     return life, sum(wanted.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("begin", "missed"), [(SPRING, "last"), (AUTUMN, "last"), (AUTUMN, "skip")]
 )
@@ -44,6 +45,7 @@ async def test_each_tick_of_a_month_becomes_one_job(begin: int, missed: str) -> 
     assert number > 500
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("begin", [SPRING, AUTUMN], ids=["spring", "autumn"])
 async def test_with_all_no_tick_is_lost_though_nobody_ticks_for_hours(begin: int) -> None:
     clock = VirtualClock(begin)
@@ -52,12 +54,13 @@ async def test_with_all_no_tick_is_lost_though_nobody_ticks_for_hours(begin: int
 
 
 async def test_a_week_shows_a_tick_that_is_lost_or_repeated() -> None:
-    """Shorter, for the mistakes that are planted (tests/teeth/ticking.py)."""
+    """The quick one of these, and the one for planted mistakes (tests/teeth/ticking.py)."""
     clock = VirtualClock(SPRING)
     async with open_store("memory:", clock=clock) as store:
         await a_month(store, clock, "all", outages=True, time=MONTH // 4)
 
 
+@pytest.mark.slow
 async def test_each_tick_of_a_month_becomes_one_job_on_a_file(tmp_path: Path) -> None:
     clock = VirtualClock(AUTUMN)
     url = f"sqlite:///{tmp_path}/jobs.db?durability=off"

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from windlass.worker import lifeline
 from windlass.worker import supervisor as module
 from windlass.worker.supervisor import RECYCLED, Supervisor, how
 
@@ -21,8 +22,11 @@ PATIENCE = 30.0
 # A worker without the work: it tells each start, and does what the test wrote for it.
 CHILD = """
 import os, signal, sys, time
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from windlass.worker.lifeline import follow
+spec = spec_from_file_location("lifeline", LIFELINE)  # alone: the whole of Windlass takes long
+lifeline = module_from_spec(spec)
+spec.loader.exec_module(lifeline)
 pipe, place = sys.argv[-1].removeprefix("--supervised=").split(":")
 asked = 0
 def on_signal(number, frame):
@@ -32,14 +36,14 @@ def at_once():
     global asked
     asked = 2
 signal.signal(signal.SIGTERM, on_signal)
-follow(int(pipe), at_once)
+lifeline.follow(int(pipe), at_once)
 number = len(list(Path(".").glob(f"{place}.*"))) + 1
 Path(f"{place}.{number}.tmp").write_text(str(os.getpid()))
 Path(f"{place}.{number}.tmp").rename(f"{place}.{number}")
 def until(times):
     while asked < times:
         time.sleep(0.01)
-"""
+""".replace("LIFELINE", repr(lifeline.__file__))
 
 
 class Kept:
@@ -212,8 +216,8 @@ async def test_the_third_stop_kills_with_all_their_children(keep: Any) -> None:
 async def test_one_that_outstays_the_grace_is_killed(
     keep: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "LAST", 0.05)
-    monkeypatch.setattr(module, "MARGIN", 0.05)
+    for name in ("RELEASE", "LAST", "MARGIN"):
+        monkeypatch.setattr(module, name, 0.05)
     kept = keep("until(99)", number=1, grace=0.05)
     async with running(kept.supervisor.run()) as ended:
         await kept.pid(1)

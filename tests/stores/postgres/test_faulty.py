@@ -31,6 +31,8 @@ __all__ = [
     "store",
 ]
 
+pytestmark = pytest.mark.slow  # in `make test`, the short model meets the same faults
+
 
 @pytest.fixture
 def open_store(clock: VirtualClock, postgres_url: str) -> OpenStore:

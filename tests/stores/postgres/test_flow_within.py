@@ -126,6 +126,7 @@ def _words(told: Any) -> Any:
     return (*told[:2], (said[0], plain))
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(first=flows(), second=flows())
 def test_what_comes_together_leaves_what_the_store_leaves_and_is_refused_in_its_words(

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 import asyncpg
+import pytest
 from tests.stores.postgres.restless import following, line, make_restless
 from tests.stores.postgres.server import execute, migrate
 
@@ -150,6 +151,7 @@ def whole(events: list[Event]) -> bool:
     return [event.seq for event in events] == list(range(1, len(events) + 1))
 
 
+@pytest.mark.slow
 async def test_every_follower_reads_exactly_the_log(new_database: str) -> None:
     """By hints, by polling, from the middle, and in another process."""
     await migrate(new_database)
@@ -207,6 +209,7 @@ async def test_what_was_numbered_early_and_committed_late_is_heard(postgres_url:
         assert [event.seq for event in heard] == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.slow
 async def test_the_same_writers_betray_a_reader_that_goes_by_a_sequence(new_database: str) -> None:
     """So they are rough enough: a number that is given before the commit is no cursor."""
     await migrate(new_database)

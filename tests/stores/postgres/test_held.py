@@ -122,6 +122,7 @@ async def test_a_lease_whose_job_succeeded_meanwhile_is_gone(
 # -- settling, saying, canceling
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["success", "failure"])
 async def test_one_held_job_holds_up_no_other_settle(
     store: PostgresStore, postgres_url: str, kind: str
@@ -144,6 +145,7 @@ async def test_one_held_job_holds_up_no_other_settle(
     assert await contradictions(postgres_url) == {}
 
 
+@pytest.mark.slow
 async def test_a_worker_settles_all_others_while_one_is_held(
     postgres_url: str, tmp_path: Path
 ) -> None:
@@ -174,6 +176,7 @@ async def test_a_worker_settles_all_others_while_one_is_held(
     await app.aclose()
 
 
+@pytest.mark.slow
 async def test_one_held_job_keeps_no_other_from_speaking(
     store: PostgresStore, postgres_url: str
 ) -> None:
@@ -311,6 +314,7 @@ async def test_jobs_of_one_call_keep_their_order_though_a_key_is_taken(
     assert made == [True, False, True, True]
 
 
+@pytest.mark.slow
 async def test_a_child_whose_key_is_taken_holds_up_no_other_settle(
     store: PostgresStore, postgres_url: str
 ) -> None:
@@ -444,6 +448,7 @@ async def _waits_for_a_lock(url: str) -> bool:
 # -- jobs that depend on jobs
 
 
+@pytest.mark.slow
 async def test_who_waits_for_a_job_holds_up_its_end_and_not_its_retry(
     store: PostgresStore, postgres_url: str
 ) -> None:

@@ -270,6 +270,7 @@ async def test_whoever_follows_one_job_hears_of_it_among_very_many(postgres_url:
             assert [event.seq for event in await following] == [1, 2, 3, 4]
 
 
+@pytest.mark.slow
 async def test_without_any_message_a_follower_still_hears_all(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,7 @@ BLOCK = re.compile(r"```python postgresql\n(.*?)```", re.DOTALL)
 CODE = {page.stem: code for page in PAGES if (code := "\n".join(BLOCK.findall(page.read_text())))}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", CODE)
 async def test_the_code_of_a_page_runs(page: str, new_database: str, tmp_path: Path) -> None:
     await migrate(new_database)

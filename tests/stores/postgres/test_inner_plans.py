@@ -10,7 +10,8 @@ from typing import Any
 
 import asyncpg
 import pytest
-from tests.stores.postgres.server import execute
+import pytest_asyncio
+from tests.stores.postgres.server import TABLES, execute, migrate
 
 from windlass.core.gate import LIMIT, Limit, Setting
 from windlass.core.outcome import Succeeded, settle
@@ -33,6 +34,18 @@ LIMITS = {
     "concurrency": {"concurrency": 10},
     "rate": {"concurrency": 10, "starts": 50, "period": 9},
 }
+
+
+pytestmark = pytest.mark.slow
+
+
+@pytest_asyncio.fixture
+async def url(new_database: str) -> str:
+    """A database whose statistics change only when a test says so."""
+    await migrate(new_database)
+    for table in TABLES:
+        await execute(new_database, f"ALTER TABLE windlass_{table} SET (autovacuum_enabled = off);")
+    return new_database
 
 
 async def plan_all(connection: Any) -> None:
@@ -58,25 +71,23 @@ async def fill(store: PostgresStore) -> list[Transition]:
     "when",
     ["never analyzed", "analyzed when empty", "analyzed when nearly so", "analyzed when full"],
 )
-async def test_to_let_somebody_in_reads_no_more_than_those(
-    postgres_url: str, when: str, kind: str
-) -> None:
-    async with PostgresStore(postgres_url) as store:
+async def test_to_let_somebody_in_reads_no_more_than_those(url: str, when: str, kind: str) -> None:
+    async with PostgresStore(url) as store:
         for name in (KEYS, TASK, QUEUE):
             await set_limit(store, name, **LIMITS[kind])
         if when == "analyzed when empty":
-            await execute(postgres_url, "VACUUM ANALYZE")
-        connection: Any = await asyncpg.connect(postgres_url, server_settings=SETTINGS)
+            await execute(url, "VACUUM ANALYZE")
+        connection: Any = await asyncpg.connect(url, server_settings=SETTINGS)
         try:
             if when != "analyzed when full":
                 await plan_all(connection)
             if when == "analyzed when nearly so":  # by autovacuum, at any moment
                 await store.enqueue([make_job() for _ in range(2)])
-                await execute(postgres_url, "ANALYZE")
+                await execute(url, "ANALYZE")
                 await plan_all(connection)
             ends = await fill(store)
             if when == "analyzed when full":
-                await execute(postgres_url, "VACUUM ANALYZE")
+                await execute(url, "VACUUM ANALYZE")
             async with connection.transaction():
                 done, let_in, _ = await successes.succeed(connection, ends, None, 0, alone=True)
                 read = {row["relname"]: tuple(row)[1:] for row in await connection.fetch(READ)}
@@ -87,12 +98,12 @@ async def test_to_let_somebody_in_reads_no_more_than_those(
     assert {table: counts for table, counts in read.items() if max(counts) > MOST} == {}
 
 
-async def test_to_put_a_job_in_reads_no_limits_but_its_own(postgres_url: str) -> None:
+async def test_to_put_a_job_in_reads_no_limits_but_its_own(url: str) -> None:
     value = Setting(given=Limit(concurrency=1)).encode()
-    async with PostgresStore(postgres_url) as store:
+    async with PostgresStore(url) as store:
         puts = [Put(kind=LIMIT, key=f"queue:{number}", value=value) for number in range(MANY)]
         await store.put_records(puts)
-    connection: Any = await asyncpg.connect(postgres_url, server_settings=SETTINGS)
+    connection: Any = await asyncpg.connect(url, server_settings=SETTINGS)
     try:
         async with connection.transaction():
             new = [make_job(queue="7", limit_key="a"), make_job(queue="8")]

@@ -145,6 +145,7 @@ async def test_a_slot_that_somebody_forgot_is_found_within_a_second(
         assert row.id == first.id
 
 
+@pytest.mark.slow
 async def test_many_who_enqueue_and_settle_at_once_neither_exceed_nor_starve(
     store: PostgresStore, postgres_url: str
 ) -> None:

@@ -32,6 +32,8 @@ from windlass.testing.factories import claim_all, make_job
 
 __all__ = ["TestClaiming", "TestOrder", "clock", "store"]
 
+SAMPLE = ()  # `make test-all` runs these
+
 
 @pytest.fixture(autouse=True)
 def crowded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,6 +104,7 @@ def _row(priority: int, position: int) -> JobRow:
 places = st.tuples(st.integers(-3, 3), st.integers(1, 9))
 
 
+@pytest.mark.slow
 @given(taken=st.lists(st.lists(places), max_size=6), place=places)
 async def test_every_place_is_read_once_unless_it_lies_behind(
     taken: list[list[tuple[int, int]]], place: tuple[int, int]

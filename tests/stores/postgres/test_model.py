@@ -21,6 +21,11 @@ from windlass.testing.faults import FaultyStore
 EFFORT = int(os.environ.get("WINDLASS_EFFORT", "1"))
 
 
+SHARE = pytest.mark.parametrize(
+    "share", [pytest.param(8, id="short"), pytest.param(1, id="long", marks=pytest.mark.slow)]
+)  # `make test` runs an eighth of the histories
+
+
 def run(make: MakeStore, *, steps: int, examples: int, seed: int) -> None:
     run_model(
         make,
@@ -47,17 +52,19 @@ def postgres(postgres_url: str) -> Iterator[MakeStore]:
     check()
 
 
-def test_postgres_is_the_same_as_the_memory_store(postgres: MakeStore) -> None:
-    run(postgres, steps=40, examples=25, seed=5)
+@SHARE
+def test_postgres_is_the_same_as_the_memory_store(postgres: MakeStore, share: int) -> None:
+    run(postgres, steps=40, examples=25 // share, seed=5)
 
 
+@SHARE
 @pytest.mark.parametrize("raise_lost", [False, True])
 def test_postgres_is_the_same_when_calls_are_repeated(
-    postgres: MakeStore, raise_lost: bool
+    postgres: MakeStore, raise_lost: bool, share: int
 ) -> None:
     def make(clock: VirtualClock) -> Callable[[], Store]:
         opened = postgres(clock)
         random = Random(1).random
         return lambda: FaultyStore(opened(), random, lose=0.1, repeat=0.3, raise_lost=raise_lost)
 
-    run(make, steps=40, examples=8, seed=6)
+    run(make, steps=40, examples=8 // share, seed=6)

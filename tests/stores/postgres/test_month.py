@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.worker.test_month import AUTUMN, a_month
 
 from windlass.stores.postgres import PostgresStore
 from windlass.testing import VirtualClock
 
 
+@pytest.mark.slow
 async def test_each_tick_of_a_month_becomes_one_job_on_a_server(postgres_url: str) -> None:
     clock = VirtualClock(AUTUMN)
     async with PostgresStore(postgres_url, clock=clock) as store:

@@ -146,6 +146,7 @@ def plain(caplog: pytest.LogCaptureFixture) -> None:
 # -- the server goes, and comes back
 
 
+@pytest.mark.slow
 async def test_killed_backends_cost_no_job_and_no_attempt(
     server: Breakable, url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -195,6 +196,7 @@ async def double(number: int) -> int:
 """
 
 
+@pytest.mark.slow
 async def test_a_worker_process_lives_through_restarts_and_says_little(
     server: Breakable, url: str, tmp_path: Path
 ) -> None:
@@ -223,6 +225,7 @@ async def test_a_worker_process_lives_through_restarts_and_says_little(
 # -- LISTEN is lost
 
 
+@pytest.mark.slow
 async def test_a_frozen_listener_is_noticed_and_polling_bridges_the_time(
     server: Breakable, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -249,6 +252,7 @@ async def test_a_frozen_listener_is_noticed_and_polling_bridges_the_time(
                 os.kill(pid, signal.SIGCONT)
 
 
+@pytest.mark.slow
 async def test_when_only_listeners_are_killed_nothing_is_said_and_work_goes_on(
     server: Breakable, url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -264,6 +268,7 @@ async def test_when_only_listeners_are_killed_nothing_is_said_and_work_goes_on(
 # -- the network
 
 
+@pytest.mark.slow
 async def test_a_network_that_swallows_everything_is_left_behind(
     server: Breakable, url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -279,6 +284,7 @@ async def test_a_network_that_swallows_everything_is_left_behind(
     plain(caplog)
 
 
+@pytest.mark.slow
 async def test_a_silent_failover_costs_one_timeout_and_not_one_for_each_connection(
     server: Breakable, url: str
 ) -> None:
@@ -294,6 +300,7 @@ async def test_a_silent_failover_costs_one_timeout_and_not_one_for_each_connecti
         await store.ping()
 
 
+@pytest.mark.slow
 async def test_after_a_silent_failover_leases_and_claims_do_not_wait_for_the_usual_timeout(
     server: Breakable, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -324,6 +331,7 @@ async def test_the_kernel_watches_connections_that_say_nothing(server: Breakable
         await connection.close()
 
 
+@pytest.mark.slow
 async def test_commits_whose_answers_are_lost_are_repeated_and_count_once(
     server: Breakable, url: str
 ) -> None:
@@ -400,6 +408,7 @@ BREAKS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", BREAKS)
 async def test_a_worker_says_what_is_wrong_and_goes_on_when_it_is_mended(
     server: Breakable, url: str, kind: str, caplog: pytest.LogCaptureFixture
@@ -434,6 +443,7 @@ async def test_a_connection_that_takes_no_writes_is_not_kept(server: Breakable, 
         await store.enqueue([make_job()])
 
 
+@pytest.mark.slow
 async def test_a_database_that_is_gone_may_come_back(
     server: Breakable, url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -468,6 +478,7 @@ INSIDE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", INSIDE)
 async def test_a_worker_says_what_it_may_not_or_misses_and_goes_on(
     server: Breakable, url: str, kind: str, caplog: pytest.LogCaptureFixture
@@ -499,6 +510,7 @@ async def test_a_worker_waits_for_a_schema_that_is_still_to_be_made(
     await execute(server.url, f"DROP DATABASE {name} WITH (FORCE)")
 
 
+@pytest.mark.slow
 async def test_a_worker_on_a_standby_works_as_soon_as_that_is_promoted(
     server: Breakable, url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -518,8 +530,13 @@ async def test_a_worker_on_a_standby_works_as_soon_as_that_is_promoted(
 # -- the command line
 
 
+OTHERS = ("connections", "closed")
+
+
 @pytest.mark.parametrize("words", [["jobs", "list"], ["queues", "pause", "media"], ["migrate"]])
-@pytest.mark.parametrize("kind", ["password", "connections", "closed"])
+@pytest.mark.parametrize(
+    "kind", ["password", *(pytest.param(kind, marks=pytest.mark.slow) for kind in OTHERS)]
+)
 def test_commands_answer_with_one_line_and_the_code_for_an_unreachable_store(
     server: Breakable, url: str, kind: str, words: list[str]
 ) -> None:

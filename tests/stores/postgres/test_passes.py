@@ -71,6 +71,7 @@ async def test_a_gate_that_counts_too_few_stops_within_a_second(
     assert await contradictions(postgres_url) == {}
 
 
+@pytest.mark.slow
 async def test_each_way_to_leave_is_counted_once(store: PostgresStore, postgres_url: str) -> None:
     """The clock stands still: nothing is counted anew."""
     await set_limit(store, KEYS, concurrency=3)
@@ -105,6 +106,7 @@ async def test_a_claim_notes_the_start(
     assert [tuple(it) for it in await execute(postgres_url, noted)] == [(row.started_at, 1)]
 
 
+@pytest.mark.slow
 async def test_a_start_is_counted_once_however_often_it_is_looked_at(
     store: PostgresStore, postgres_url: str, clock: VirtualClock
 ) -> None:
@@ -244,6 +246,7 @@ async def test_a_rate_becomes_a_concurrency_and_starts_count_no_more(
     assert await contradictions(postgres_url) == {}
 
 
+@pytest.mark.slow
 async def test_whoever_passed_while_a_limit_was_lifted_has_a_pass_until_its_end(
     store: PostgresStore, postgres_url: str
 ) -> None:

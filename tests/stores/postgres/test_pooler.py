@@ -28,6 +28,8 @@ from windlass.testing.conformance.retention import TestRetention
 from windlass.testing.factories import claim_all, enqueue_one
 
 __all__ = ["TestBatches", "TestClaiming", "TestRetention", "clock", "store"]
+
+SAMPLE = ()  # `make test-all` runs these
 PATIENCE = 30.0
 
 

@@ -129,7 +129,7 @@ async def test_a_task_on_a_thread_settles_by_its_sync_connection(
     assert await _payments(postgres_url) == [1]
 
 
-@pytest.mark.parametrize("fail", [False, True])
+@pytest.mark.parametrize("fail", [False, pytest.param(True, marks=pytest.mark.slow)])
 async def test_a_task_in_a_child_process_does_too(
     app: Windlass, postgres_url: str, fail: bool
 ) -> None:
@@ -143,6 +143,7 @@ async def test_a_task_in_a_child_process_does_too(
     assert len(await events_of(job, EventType.LOG)) == 1 + fail
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["before the commit", "after the commit"])
 async def test_a_worker_killed_around_the_commit_pays_once(
     app: Windlass, postgres_url: str, moment: str

@@ -166,6 +166,7 @@ async def story(
         return told, taken, await _tables(connection)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(first=st.lists(new_jobs, max_size=5), second=st.lists(new_jobs, max_size=5))
 def test_the_function_leaves_what_the_store_leaves(

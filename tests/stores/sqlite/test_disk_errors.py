@@ -66,6 +66,9 @@ FAULTS = {
     "a truncation fails": ("truncate", apsw.IOError),
 }
 
+# The fault strikes at each operation of its kind in turn: there are hundreds of writes and reads.
+QUICK = {"sync", "truncate"}
+
 
 class Story:
     """A short life of a file. A refused call is repeated when the disk is well again."""
@@ -149,8 +152,15 @@ async def tell(disk: PowerCutDisk, fault: Fault, directory: Path) -> Story:
     return story
 
 
-@pytest.mark.parametrize("times", [1, FOREVER], ids=["once", "until healed"])
-@pytest.mark.parametrize("what", FAULTS)
+@pytest.mark.parametrize(
+    ("what", "times"),
+    [
+        pytest.param(what, times, id=f"{what}-{name}", marks=() if quick else pytest.mark.slow)
+        for what in FAULTS
+        for times, name in ((1, "once"), (FOREVER, "until healed"))
+        for quick in [FAULTS[what][0] in QUICK]
+    ],
+)
 async def test_whichever_operation_fails_nothing_is_lost_and_work_goes_on(
     disk: PowerCutDisk, tmp_path: Path, what: str, times: int
 ) -> None:

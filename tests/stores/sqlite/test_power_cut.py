@@ -109,18 +109,20 @@ def after_each(cuts: Cuts, directory: Path, *, parts: int = PARTS) -> Iterator[t
             shutil.rmtree(directory)
 
 
+@pytest.mark.parametrize("rounds", [1, pytest.param(ROUNDS, marks=pytest.mark.slow)])
 async def test_no_power_cut_loses_what_was_acknowledged(
-    honest: PowerCutDisk, tmp_path: Path
+    honest: PowerCutDisk, tmp_path: Path, rounds: int
 ) -> None:
-    cuts = await work(honest, tmp_path / "real")
-    assert cuts.checkpoints > 5, "the workload must see checkpoints too"
-    assert len(cuts.taken) > 200
+    cuts = await work(honest, tmp_path / "real", rounds=rounds)
+    assert cuts.checkpoints > rounds, "the workload must see checkpoints too"
+    assert len(cuts.taken) > 65 * rounds
     asked = cuts.ledger.asked
     for cut, path in after_each(cuts, tmp_path / "image"):
         promises = cuts.ledger.promises(cut.acknowledged)
         assert broken_promises(path, promises, asked) == []
 
 
+@pytest.mark.slow
 async def test_the_store_opens_after_any_power_cut_and_works_on(
     honest: PowerCutDisk, tmp_path: Path
 ) -> None:
@@ -134,6 +136,7 @@ async def test_the_store_opens_after_any_power_cut_and_works_on(
             assert [row.id for row in await claim_all(store, "afterwards")] == [job.id]
 
 
+@pytest.mark.slow
 async def test_normal_durability_may_lose_the_last_moments_but_never_the_file(
     honest: PowerCutDisk, tmp_path: Path
 ) -> None:
@@ -154,6 +157,7 @@ async def test_without_syncs_a_power_cut_loses_acknowledged_jobs(
     assert losses(cuts, tmp_path) > 10
 
 
+@pytest.mark.slow
 async def test_a_disk_that_ignores_syncs_is_caught(lying: PowerCutDisk, tmp_path: Path) -> None:
     cuts = await work(lying, tmp_path / "real", "full", rounds=1)
     assert losses(cuts, tmp_path) > 10

@@ -106,6 +106,7 @@ async def test_many_processes_enqueue_claim_and_settle_on_a_file_that_they_make_
     assert_whole(path)
 
 
+@pytest.mark.slow
 async def test_processes_that_open_a_new_file_at_once_migrate_it_once(tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
         started = []
@@ -127,7 +128,7 @@ async def test_processes_that_open_a_new_file_at_once_migrate_it_once(tmp_path: 
         assert_whole(tmp_path / f"{turn}.db")
 
 
-@pytest.mark.parametrize("by", ["inotify", "polling"])
+@pytest.mark.parametrize("by", ["inotify", pytest.param("polling", marks=pytest.mark.slow)])
 async def test_a_process_that_waits_hears_at_once_what_another_enqueues(
     tmp_path: Path, by: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,11 +171,12 @@ async def test_a_tail_hears_what_another_process_writes(tmp_path: Path) -> None:
         assert event.data["status"] == "running"
 
 
-async def test_kill_9_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [3, pytest.param(10, marks=pytest.mark.slow)])
+async def test_kill_9_loses_nothing_that_was_acknowledged(tmp_path: Path, kills: int) -> None:
     path, ledger = tmp_path / "jobs.db", tmp_path / "ledger"
     chance = random.Random(9)
     lines = 0
-    for _ in range(10):
+    for _ in range(kills):
         async with running(programs.live_dangerously, path, ledger) as process:
             while len(read_ledger(ledger)) < lines + 20:
                 await asyncio.sleep(0.01)
@@ -226,6 +228,7 @@ async def test_a_busy_store_survives_forks_on_both_sides(tmp_path: Path) -> None
     assert_whole(path)
 
 
+@pytest.mark.slow
 async def test_wake_ups_reach_parent_and_child_after_a_fork(tmp_path: Path) -> None:
     """Around a fork the file is let go of, and its WAL, which was watched, is gone."""
     path = tmp_path / "jobs.db"

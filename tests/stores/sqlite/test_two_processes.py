@@ -17,6 +17,9 @@ from windlass.testing.conformance.model import run_model
 from windlass.testing.conformance.suite import *  # noqa: F403
 from windlass.testing.factories import make_job
 
+# Verbs whose answers depend on what another process wrote; `make test-all` runs the whole suite.
+SAMPLE = (TestClaiming, TestLeases, TestTailing, TestUniqueness, TestWaiting)  # noqa: F405
+
 
 @pytest.fixture(scope="module")
 def neighbour() -> Iterator[Neighbour]:
@@ -25,7 +28,9 @@ def neighbour() -> Iterator[Neighbour]:
     other.close()
 
 
-@pytest.fixture(params=["here first", "there first"])
+@pytest.fixture(
+    params=["here first", pytest.param("there first", marks=pytest.mark.slow)],
+)
 def open_store(
     clock: VirtualClock, tmp_path: Path, neighbour: Neighbour, request: pytest.FixtureRequest
 ) -> OpenStore:
@@ -44,6 +49,7 @@ async def test_the_calls_really_take_turns(store: Store, neighbour: Neighbour) -
     assert len((await store.find(Query())).rows) == 6
 
 
+@pytest.mark.slow
 def test_two_processes_in_turn_are_the_same_as_the_memory_store(
     tmp_path: Path, neighbour: Neighbour
 ) -> None:
