@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import gc
+import re
 import shlex
 import shutil
 from functools import cache
 from pathlib import Path
+from tempfile import gettempdir
+from typing import Any
 
+import hypothesis
 import pytest
 import typer.testing
 from tests import environment
@@ -15,6 +19,19 @@ from tests import environment
 # The commands of an app do not change: they are made once, not for each call of a test.
 vars(typer.testing)["_get_command"] = cache(typer.main.get_command)
 environment.normalize()  # at import: collection already starts processes
+# The same examples in every run, and no deadline: a busy machine fails no test.
+hypothesis.settings.register_profile(
+    "tests",
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("tests")
+
+HERE = Path(__file__).parent
+QUICK = "not slow"  # the mark expression of `make test`
+SLOW_FILE = re.compile(r"^pytestmark = \[?pytest\.mark\.slow\b", re.MULTILINE)
 
 # Longest first: no process is left alone with a long file at the end.
 LONGEST = (
@@ -46,38 +63,51 @@ LONGEST = (
     "stores/test_sqlite.py",
     "stores/test_postgres.py",
 )
-_POSITION = {str(Path(__file__).parent / name): place for place, name in enumerate(LONGEST)}
+_POSITION = {str(HERE / name): place for place, name in enumerate(LONGEST)}
 RERUN_LIMIT = 5
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Do not import files that `make test` leaves out as a whole: every process collects all."""
-    named = any(".py" in argument for argument in config.args)
-    if named or not _is_quick(config) or collection_path.suffix != ".py":
+    """Skip the import of files that are slow as a whole: each of the processes collects all."""
+    if collection_path.suffix != ".py" or not _runs_all_quick_tests(config):
         return None
-    return True if "\npytestmark = pytest.mark.slow" in collection_path.read_text() else None
+    return True if SLOW_FILE.search(collection_path.read_text()) else None
 
 
 def pytest_pycollect_makeitem(
     collector: pytest.Module | pytest.Class, name: str, obj: object
 ) -> list[pytest.Item] | None:
-    """A file that runs the conformance suite on a wrapper runs `SAMPLE` of it in `make test`."""
+    """Skip classes outside `SAMPLE` for the same reason."""
     sample = getattr(collector.obj, "SAMPLE", None)
-    if sample is None or not name.startswith("Test") or not _is_quick(collector.config):
+    if sample is None or not name.startswith("Test") or not _runs_all_quick_tests(collector.config):
         return None
     return None if obj in sample else []
 
 
-def _is_quick(config: pytest.Config) -> bool:
-    return bool(config.option.markexpr == "not slow")
+def _runs_all_quick_tests(config: pytest.Config) -> bool:
+    """Whether this is a plain `make test`."""
+    everything = all(Path(argument).resolve() == HERE for argument in config.args)
+    return bool(everything and config.option.markexpr == QUICK and not config.option.keyword)
 
 
+@pytest.hookimpl(tryfirst=True)  # before the markers choose
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if _is_outside_sample(item):
+            item.add_marker(pytest.mark.slow)
     items.sort(key=lambda item: _POSITION.get(str(item.path), len(_POSITION)))
 
 
+def _is_outside_sample(item: pytest.Item) -> bool:
+    """A file that runs the conformance suite on a wrapper runs `SAMPLE` of it in `make test`."""
+    if not isinstance(item, pytest.Function) or item.cls is None:
+        return False
+    sample: tuple[type, ...] | None = getattr(item.module, "SAMPLE", None)
+    return sample is not None and item.cls not in sample
+
+
 def pytest_collection_finish() -> None:
-    gc.freeze()  # thousands of collected items: the collector need not look at them again and again
+    gc.freeze()  # collected items stay: the garbage collector need not visit thousands of them
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -89,8 +119,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         for name in failed[:RERUN_LIMIT]:
             test = shlex.quote(name)
             terminalreporter.line(f"  make test-all ARGS={shlex.quote(f'-n0 -s {test}')}")
-        if shutil.disk_usage("/tmp").free < 2**30:
-            terminalreporter.line("Less than 1 GiB is free in /tmp, where tests keep their files.")
+        if shutil.disk_usage(gettempdir()).free < 2**30:
+            terminalreporter.line(
+                f"{gettempdir()}, where tests keep files, has less than 1 GiB free."
+            )
         terminalreporter.line("If it passes alone, it depends on load: that is a bug of the test.")
-    elif reports.get("deselected") and not reports.get("passed"):
-        terminalreporter.line("Only slow tests match: use make test-all instead of make test.")
+    elif terminalreporter.config.option.markexpr == QUICK and not _ran(reports):
+        terminalreporter.line("No quick test matches. make test-all runs the slow ones, too.")
+
+
+def _ran(reports: dict[str, list[Any]]) -> bool:
+    return any(reports.get(kind) for kind in ("passed", "skipped"))

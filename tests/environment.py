@@ -20,14 +20,18 @@ IGNORED = {
     "GITHUB_ACTIONS",
     "LANGUAGE",
     "LINES",
+    "NODE_OPTIONS",
     "NO_COLOR",
+    "PYTHONIOENCODING",
+    "PYTHONUTF8",
     "PYTHONWARNINGS",
     "PY_COLORS",
+    "SSL_CERT_DIR",
     "SSL_CERT_FILE",
     "TTY_COMPATIBLE",
     "TTY_INTERACTIVE",
 }
-IGNORED_PREFIXES = ("LC_", "PG", "TERMINAL_", "WINDLASS_")
+IGNORED_PREFIXES = ("LC_", "PG", "TERMINAL_", "WINDLASS_", "XDG_")
 KEPT = {"WINDLASS_EFFORT", "WINDLASS_SEED", "WINDLASS_TEETH", "WINDLASS_TEST_POSTGRES_URL"}
 PROXIES = {"http_proxy", "https_proxy", "all_proxy"}
 HOME_PREFIX = "windlass-home-"
@@ -53,6 +57,6 @@ def _restore_signals() -> None:
     SIGHUP stays ignored under nohup, so that a run outlives its terminal.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    for number in (signal.SIGTERM, signal.SIGCHLD, signal.SIGUSR1, signal.SIGUSR2):
-        signal.signal(number, signal.SIG_DFL)
+    for number in ("SIGALRM", "SIGCHLD", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2"):
+        signal.signal(signal.Signals[number], signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])

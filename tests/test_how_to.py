@@ -15,7 +15,7 @@ TIME_LIMIT = 60  # seconds for a page
 # answer is its exit code. Output goes to a file beside it.
 RUNNER = f"""
 import os, signal, sys, types
-import windlass, windlass.server.api, windlass.testing
+import apsw, fastapi, httpx, pydantic, pytest, rich, uvicorn, windlass
 for line in sys.stdin:
     pid = os.fork()
     if pid == 0:
