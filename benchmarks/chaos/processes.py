@@ -50,7 +50,7 @@ class Orders:
     url: str
     mix: Mix
     words: tuple[str, ...] = ()
-    plant: str | None = None
+    plant: str | None = None  # module:function, called first: a mistake that the storm must show
     lost_calls: float = 0.0
     skew: float = 0.0
     sweep: float = 1.0
@@ -75,6 +75,9 @@ def _settle_in(orders: Orders, role: str, seed: int) -> None:
         import_module("benchmarks.chaos.disk.entering").enter(place)
     if orders.skew:
         put_off(orders.skew, seed)
+    if orders.plant is not None:
+        module, _, name = orders.plant.partition(":")
+        getattr(import_module(module), name)()
 
 
 def _keep_bytecode() -> None:
@@ -108,14 +111,8 @@ def _listen_in(orders: Orders, seed: int) -> None:
 
 
 def work(orders: Orders, seed: int) -> None:
-    """The command line's worker, in a process that has imported it already.
-
-    `plant` is module:function, called first: a mistake that the storm must show.
-    """
+    """The command line's worker, in a process that has imported it already."""
     _settle_in(orders, "worker", seed)
-    if orders.plant is not None:
-        module, _, name = orders.plant.partition(":")
-        getattr(import_module(module), name)()
     _listen_in(orders, seed)
     from windlass.cli import main  # noqa: PLC0415 - reads the environment
 

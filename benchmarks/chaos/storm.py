@@ -20,7 +20,7 @@ class Plan:
 
     With `faults`, so many are spread over the jobs: each waits until its share of the jobs has
     ended, and the producers until it has struck; so none of them hits an idle fleet. `plant` names
-    a mistake to be made by every worker, to see whether the storm shows it. `connections` is how
+    a mistake to be made by every process, to see whether the storm shows it. `connections` is how
     many read streams, where there are servers.
     """
 

@@ -246,11 +246,11 @@ def _rage(storm: Storm, plan: Plan, fleet: Fleet, show: Callable[[Fleet], None])
 
     If the faults are counted, each has its share of the jobs, and the last share comes after them.
     """
-    end = time.monotonic() + plan.seconds
     share = 0.0 if plan.faults is None else plan.jobs / (-(-plan.faults // fleet.hits) + 2)
     struck = 0
     fleet.allow(int(2 * share) if share else plan.jobs)
     fleet.begin()
+    end = time.monotonic() + plan.seconds
     while _dealt(storm, fleet, struck) < (plan.faults or math.inf):
         if not _until_turn(storm, fleet, end, int(share * (struck + 0.5)), show):
             break

@@ -28,7 +28,7 @@ def test_the_mistake_is_seen(tmp_path: Path, storm: str, mistake: str, said: str
     # There must be some left when a worker is replaced, more parents than end in one write, and
     # more jobs than may run at once.
     jobs = {"term": 150, "flow": 400, "limit": 100}.get(storm, 40)
-    plan = Plan(jobs=jobs, seconds=10, seed=11, workers=3, calm=1.0, plant=f"tests.{mistake}")
+    plan = Plan(jobs=jobs, seconds=20, seed=11, workers=3, calm=1.0, plant=f"tests.{mistake}")
     violations = run(STORMS[storm], plan, tmp_path / storm).violations
     assert any(said in violation for violation in violations), violations
 

@@ -1,6 +1,6 @@
 """Streams in a storm: two web servers on one PostgreSQL, broken in every way; nobody misses a line.
 
-The long forms, with 2,000 and with 5,000 readers, are part of `make chaos`.
+The long form, with 5,000 readers, is part of `make chaos`.
 """
 
 from __future__ import annotations
