@@ -497,12 +497,12 @@ async def test_a_job_enqueued_by_the_async_door_joins_the_transaction(films: Win
     new = films.prepare(spec, ("M",), {}, _NO_OPTIONS)
 
     async def enqueue_and_fail() -> None:
-        with films.transaction():
+        with films.transaction(timeout=2 * PATIENCE):
             await films.aenqueue_many([new])
             raise RuntimeError("no")
 
     with pytest.raises(RuntimeError, match="no"):
-        await asyncio.wait_for(enqueue_and_fail(), 4)
+        await asyncio.wait_for(enqueue_and_fail(), PATIENCE)
     with pytest.raises(NotFoundError):
         await films.client().get(new.id)
     await films.aclose()

@@ -211,7 +211,7 @@ async def test_the_files_of_a_job_canceled_between_two_attempts_go(
     async with working(app):
         await reach(job, State.RETRYING)
         assert await job.acancel() is State.CANCELED
-        await eventually(lambda: places(data) == [], patience=5)
+        await eventually(lambda: places(data) == [], patience=60)
 
 
 async def test_the_files_of_a_job_that_is_done_go(app: Windlass, data: Path) -> None:

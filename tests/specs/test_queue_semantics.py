@@ -14,6 +14,7 @@ from tests.specs.build import (
     PATIENCE,
     SECOND,
     Spy,
+    add_probe,
     end,
     ended,
     events_of,
@@ -43,6 +44,7 @@ from windlass import (
     exponential,
     fixed,
 )
+from windlass.core.clock import SystemClock
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.event import EventType
 from windlass.testing import VirtualClock
@@ -146,6 +148,7 @@ async def test_a_store_in_memory_ends_with_its_app() -> None:
 
 
 async def test_the_job_of_a_killed_worker_is_run_by_another_after_its_lease(file: str) -> None:
+    """The other worker's clock moves only when it is told to: a slow machine ends no lease."""
     work_and_hang = """
         import asyncio, sys, time
         from windlass import Windlass
@@ -156,20 +159,37 @@ async def test_the_job_of_a_killed_worker_is_run_by_another_after_its_lease(file
             time.sleep(3600)  # the event loop stands still; the lease is kept all the same
         asyncio.run(app.worker().run())
     """
-    app = Windlass(file)
+    clock = VirtualClock(SystemClock().now())
+    app = Windlass(file, clock=clock)
+    add_probe(app)
 
     @app.task(name="task", lease=0.5)
     async def task(ctx: Context) -> str:
         return f"by attempt {ctx.attempt}"
+
+    async def lease_until() -> int:
+        return (await job.arefresh()).row.lease_until or 0
+
+    async def is_left_alone_until_the_last_moment() -> bool:
+        clock.jump(await lease_until() - 10)
+        await pass_time(app, clock, 0)  # by some microseconds
+        return (await job.arefresh()).row.attempt == 1
 
     job = await task.aenqueue()
     with process(work_and_hang, file) as child:
         assert child.stdout is not None
         await asyncio.to_thread(child.stdout.readline)
         async with working(app):
-            await asyncio.sleep(1.0)  # twice its lease
-            assert (await job.arefresh()).row.attempt == 1
+            twice_longer = await lease_until() + 1 * SECOND
+
+            async def kept() -> bool:
+                return await lease_until() >= twice_longer
+
+            await eventually(kept)
+            assert await is_left_alone_until_the_last_moment()
             kill(child)
+            assert await is_left_alone_until_the_last_moment()
+            clock.jump(await lease_until())
             assert await job.aresult(PATIENCE) == "by attempt 2"
     assert (job.row.crash_count, job.row.retry_count) == (1, 0)
     await app.aclose()
@@ -576,17 +596,28 @@ async def test_a_heartbeat_lengthens_the_lease_by_its_whole_length_and_stops_wit
 
 
 async def test_a_job_runs_longer_than_its_lease_and_no_longer_than_its_timeout(
-    live: Windlass,
+    app: Windlass, clock: VirtualClock
 ) -> None:
-    @live.task(lease=0.3, timeout=1.2, max_retries=0)
-    async def task(seconds: float) -> str:
-        await asyncio.sleep(seconds)
+    beats: list[int] = []
+
+    def look(verb: str) -> None:
+        """Most of a lease passes before each extension."""
+        if verb == "extend":
+            beats.append(clock.advance(0.2))
+
+    @app.task(lease=0.3, timeout=FOREVER)
+    async def long() -> str:
+        await eventually(lambda: len(beats) >= 5)
         return "finished"
 
-    async with working(live):
-        long, endless = await task.aenqueue(0.9), await task.aenqueue(FOREVER)
-        assert await long.aresult(PATIENCE) == "finished"
-        row = (await endless.await_end(PATIENCE)).row
-    assert (long.row.attempt, long.row.crash_count) == (1, 0)
+    @app.task(lease=0.3, timeout=1, max_retries=0)
+    async def endless() -> None:
+        await asyncio.sleep(FOREVER)
+
+    job = await long.aenqueue()
+    row = await end(app, job, store=Spy(app.client().store.twin(), look))
+    assert (row.state, row.attempt, row.crash_count) == (State.SUCCEEDED, 1, 0)
+    assert await job.aresult(PATIENCE) == "finished"
+    row = await end(app, await endless.aenqueue(), store=Spy(app.client().store.twin(), look))
     assert row.error is not None
     assert (row.state, row.error.code, row.crash_count) == (State.FAILED, "timeout", 0)

@@ -47,8 +47,8 @@ from windlass.core.lease import Claim
 from windlass.core.outcome import Released, settle
 from windlass.core.query import Query
 from windlass.core.state import State, Trigger
+from windlass.testing import VirtualClock, twin
 from windlass.testing import batch as make_batch
-from windlass.testing import twin
 from windlass.testing.factories import claim_one, even
 from windlass.worker.attempt import Attempt
 from windlass.worker.batching import Call, Gatherer
@@ -712,7 +712,9 @@ async def test_a_call_is_told_once_for_each_reason_and_may_tidy_up(app: Windlass
     assert await states(jobs) == [State.CANCELED] * 4
 
 
-async def test_one_whose_lease_is_lost_settles_nothing_and_the_others_do(app: Windlass) -> None:
+async def test_one_whose_lease_is_lost_settles_nothing_and_the_others_do() -> None:
+    app = Windlass("memory:", clock=VirtualClock())  # no lease runs out by itself
+
     @app.task(batch=2, args=Page)
     async def index(batch: Batch[Page, str]) -> None:
         while not batch[0].cancelled:  # noqa: ASYNC110
@@ -731,6 +733,7 @@ async def test_one_whose_lease_is_lost_settles_nothing_and_the_others_do(app: Wi
         await jobs[1].await_end(PATIENCE)
     assert await states(jobs) == [State.QUEUED, State.SUCCEEDED]
     assert jobs[0].row.result is None
+    await app.aclose()
 
 
 async def test_the_timeout_is_that_of_the_call(app: Windlass) -> None:

@@ -12,8 +12,10 @@ from typing import Any, NoReturn
 import pytest
 from tests.worker.build import (
     PATIENCE,
+    Spy,
     config,
     events_of,
+    eventually,
     run_one,
     running,
     until,
@@ -512,28 +514,46 @@ async def test_a_timeout_error_of_the_tasks_own_is_not_taken_for_its_timeout(
 
 
 async def test_a_thread_past_its_timeout_keeps_slot_and_lease_until_it_returns(
-    app: Windlass,
+    timed: Windlass, clock: VirtualClock
 ) -> None:
     go, asked = threading.Event(), threading.Event()
+    lease = 0.3
+    calls: list[str] = []
 
-    @app.task(timeout=0.05, max_retries=0)
+    def look(verb: str) -> None:
+        """Most of the lease passes before each extension while the thread is past its timeout."""
+        if asked.is_set() and not go.is_set():
+            calls.append(verb)
+            if verb == "extend":
+                clock.advance(0.9 * lease)
+
+    async def more(verb: str, times: int) -> None:
+        wanted = calls.count(verb) + times
+
+        async def made() -> bool:
+            return calls.count(verb) >= wanted
+
+        await eventually(made)
+
+    @timed.task(timeout=0.05, max_retries=0)
     def stubborn(ctx: Context) -> str:
         assert ctx.cancel_flag.wait(PATIENCE)
         asked.set()
         assert go.wait(PATIENCE)
         return "too late"
 
-    @app.task
+    @timed.task
     async def next_one() -> int:
         return 1
 
     job = await stubborn.aenqueue()
-    lease = 0.3
-    async with working(app, queues={"default": 1}, lease=lease):
+    spy = Spy(timed.client().store.twin(), look)
+    async with working(timed, spy, queues={"default": 1}, lease=lease):
         await until(job, running)
         follower = await next_one.aenqueue()
-        await asyncio.to_thread(asked.wait, PATIENCE)
-        await asyncio.sleep(3 * lease)  # the lease would be long gone, were it not kept
+        assert await asyncio.to_thread(asked.wait, PATIENCE)
+        await more("extend", 4)  # the lease would be long gone, were it not kept
+        await more("expired", 2)  # and a sweep that began after that would have seen it
         assert (await follower.arefresh()).state is State.QUEUED
         row = (await job.arefresh()).row
         assert (row.state, row.attempt, row.crash_count) == (State.RUNNING, 1, 0)

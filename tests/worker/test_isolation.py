@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.worker import killers
-from tests.worker.build import PATIENCE, events_of, run_one, until, working
+from tests.worker.build import PATIENCE, events_of, until, working
 from tests.worker.build import running as is_running
 
-from windlass import ConfigurationError, Windlass
+from windlass import ConfigurationError, Job, Windlass
 from windlass.core.event import EventType
 from windlass.core.ids import uuid7
+from windlass.core.job import JobRow
 from windlass.core.lease import Claim
 from windlass.core.state import State
 
@@ -31,6 +33,12 @@ def no_child_left() -> Iterator[None]:
     before = killers.descendants(os.getpid())
     yield
     assert killers.descendants(os.getpid()) <= before
+
+
+async def run_one(app: Windlass, job: Job[Any]) -> JobRow:
+    """The job's row after a worker has run it to its end, in as many cold children as it takes."""
+    async with working(app):
+        return (await job.await_end(LONG)).row
 
 
 async def test_a_process_task_runs_elsewhere_and_is_as_visible_as_any(app: Windlass) -> None:

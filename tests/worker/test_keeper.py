@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import pytest
 from tests.worker.build import PATIENCE, Spy, run_one, running, until, working
 
 from windlass import Context, Windlass
+from windlass.core.clock import SECOND
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.lease import Lease
 from windlass.core.state import State
@@ -23,13 +24,57 @@ from windlass.testing.factories import cancel_one, get_one, start_one, sweep_all
 from windlass.worker.keeper import Keeper
 
 LEASE = 0.3
+SHORT = 0.02
 
 
 @pytest.fixture
-async def app(tmp_path: Path) -> AsyncIterator[Windlass]:
-    app = Windlass(f"sqlite:///{tmp_path}/jobs.db?durability=off")
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+async def app(tmp_path: Path, clock: VirtualClock) -> AsyncIterator[Windlass]:
+    app = Windlass(f"sqlite:///{tmp_path}/jobs.db?durability=off", clock=clock)
     yield app
     await app.aclose()
+
+
+class Ticking(VirtualClock):
+    """Time that passes only when the keeper asks for it: a keeper that stalls is not late.
+
+    Each time it asks, a hundredth of `SHORT` passes; `over` is set after three of those leases.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.over = threading.Event()
+        self._end = self.now() + 3 * SHORT * SECOND
+
+    def monotonic(self) -> float:
+        now = self.advance(SHORT / 100)
+        if now >= self._end:
+            self.over.set()
+        return now / SECOND
+
+
+class Aging:
+    """For a Spy: from `begun` on, nine tenths of a lease pass before each of four extensions.
+
+    `kept` is set at the fourth: had one of them not been made, the lease would have run out.
+    """
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self._clock = clock
+        self._extensions = 0
+        self.begun = threading.Event()
+        self.kept = threading.Event()
+
+    def __call__(self, verb: str) -> None:
+        if verb == "extend" and self.begun.is_set() and not self.kept.is_set():
+            self._clock.advance(0.9 * LEASE)
+            self._extensions += 1
+            if self._extensions == 4:
+                self.kept.set()
 
 
 class Heard:
@@ -50,9 +95,11 @@ class Heard:
 
 
 @asynccontextmanager
-async def keeping(store: Store) -> AsyncIterator[tuple[Keeper, Heard]]:
+async def keeping(
+    store: Store, clock: Callable[[], float] = time.monotonic
+) -> AsyncIterator[tuple[Keeper, Heard]]:
     heard = Heard()
-    keeper = Keeper(store, on_lost=heard.on_lost, on_cancel=heard.on_cancel)
+    keeper = Keeper(store, on_lost=heard.on_lost, on_cancel=heard.on_cancel, clock=clock)
     keeper.start()
     try:
         yield keeper, heard
@@ -61,11 +108,12 @@ async def keeping(store: Store) -> AsyncIterator[tuple[Keeper, Heard]]:
 
 
 async def test_a_lease_is_kept_for_as_long_as_it_is_held() -> None:
-    store = MemoryStore()
-    row = await start_one(store, lease=LEASE)
-    async with keeping(store.twin()) as (keeper, heard):
-        keeper.hold(row.lease, LEASE)
-        await asyncio.sleep(3 * LEASE)
+    clock = Ticking()
+    store = MemoryStore(clock=clock)
+    row = await start_one(store, lease=SHORT)
+    async with keeping(store.twin(), clock.monotonic) as (keeper, heard):
+        keeper.hold(row.lease, SHORT)
+        assert await asyncio.to_thread(clock.over.wait, PATIENCE)
         assert await store.expired(10) == []
         keeper.let_go(row.lease)
     assert heard.lost == []
@@ -119,7 +167,8 @@ async def test_a_cancel_is_told_with_the_extension() -> None:
 async def test_a_store_that_fails_is_asked_again_before_the_lease_is_lost(
     error: Exception,
 ) -> None:
-    store = MemoryStore()
+    clock = Ticking()
+    store = MemoryStore(clock=clock)
     failures = 3
 
     def look(verb: str) -> None:
@@ -128,10 +177,10 @@ async def test_a_store_that_fails_is_asked_again_before_the_lease_is_lost(
             failures -= 1
             raise error
 
-    row = await start_one(store, lease=LEASE)
-    async with keeping(Spy(store.twin(), look)) as (keeper, heard):
-        keeper.hold(row.lease, LEASE)
-        await asyncio.sleep(3 * LEASE)
+    row = await start_one(store, lease=SHORT)
+    async with keeping(Spy(store.twin(), look), clock.monotonic) as (keeper, heard):
+        keeper.hold(row.lease, SHORT)
+        assert await asyncio.to_thread(clock.over.wait, PATIENCE)
         assert await store.expired(10) == []
     assert (heard.lost, failures) == ([], 0)
 
@@ -142,35 +191,44 @@ async def test_it_stops_at_once_however_long_the_leases_are() -> None:
     began = time.monotonic()
     async with keeping(store.twin()) as (keeper, _):
         keeper.hold(row.lease, 3600)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < PATIENCE
 
 
-async def test_a_blocked_event_loop_loses_no_lease(app: Windlass) -> None:
+async def test_a_blocked_event_loop_loses_no_lease(app: Windlass, clock: VirtualClock) -> None:
+    aging = Aging(clock)
+    swept, over = threading.Event(), threading.Event()
+
     @app.task
-    async def blocks() -> str:
-        time.sleep(4 * LEASE)  # noqa: ASYNC251 - the point
-        return "done"
+    async def blocks() -> bool:
+        aging.begun.set()
+        return swept.wait(PATIENCE / 2)  # the event loop stands still: the point
 
     job = await blocks.aenqueue()
-    sweeping = asyncio.Event()
 
     def other_process() -> None:
         """Rescues whatever it can, as the sweeper of another process would, on its own loop."""
 
         async def sweep() -> None:
             async with rescuer:
-                while not sweeping.is_set():
+                while not over.is_set():
+                    kept = aging.kept.is_set()
                     await sweep_all(rescuer)
+                    if kept:
+                        swept.set()
                     await asyncio.sleep(LEASE / 10)
 
         asyncio.run(sweep())
 
     rescuer = app.client().store.twin()
     other = asyncio.create_task(asyncio.to_thread(other_process))
-    row = await run_one(app, job, lease=LEASE)
-    sweeping.set()
-    await other
+    try:
+        spy = Spy(app.client().store.twin(), aging)
+        row = await run_one(app, job, store=spy, lease=LEASE)
+    finally:
+        over.set()
+        await other
     assert (row.state, row.attempt, row.crash_count) == (State.SUCCEEDED, 1, 0)
+    assert await job.aresult(PATIENCE) is True
 
 
 async def test_a_tasks_own_lease_holds_unless_the_worker_says_otherwise(app: Windlass) -> None:
@@ -193,12 +251,17 @@ async def test_a_tasks_own_lease_holds_unless_the_worker_says_otherwise(app: Win
             await job.await_end(PATIENCE)
 
 
-async def test_a_tasks_own_short_lease_is_kept_by_a_worker_with_long_ones(app: Windlass) -> None:
+async def test_a_tasks_own_short_lease_is_kept_by_a_worker_with_long_ones(
+    app: Windlass, clock: VirtualClock
+) -> None:
+    aging = Aging(clock)
+
     @app.task(lease=LEASE)
     def short_leased(ctx: Context) -> int:
-        time.sleep(3 * LEASE)
+        aging.begun.set()
+        assert aging.kept.wait(PATIENCE)
         return ctx.attempt
 
     job = await short_leased.aenqueue()
-    row = await run_one(app, job)
+    row = await run_one(app, job, store=Spy(app.client().store.twin(), aging))
     assert (row.state, row.attempt) == (State.SUCCEEDED, 1)

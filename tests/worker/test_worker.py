@@ -171,7 +171,7 @@ async def test_a_running_async_task_is_cancelled_and_may_clean_up(app: Windlass)
             cleaned.set()
 
     job = await endless.aenqueue()
-    async with working(app, lease=0.3):
+    async with working(app, follow=0.01):
         await until(job, running)
         assert await job.acancel("enough") is State.RUNNING
         await job.await_end(PATIENCE)
@@ -185,7 +185,7 @@ async def test_a_running_thread_is_asked_and_ends_canceled_when_it_returns(app: 
         return "noticed" if ctx.cancel_flag.wait(PATIENCE) and ctx.cancelled else "missed"
 
     job = await cooperative.aenqueue()
-    async with working(app, lease=0.3):
+    async with working(app, follow=0.01):
         await until(job, running)
         await job.acancel()
         await job.await_end(PATIENCE)
@@ -213,10 +213,21 @@ async def test_an_accepted_cancel_wins_over_a_success(app: Windlass) -> None:
 # -- lost leases
 
 
+def cut_off(app: Windlass, until: threading.Event) -> Spy:
+    """A store that extends no lease until then: it runs out, however late the sweep comes."""
+
+    def look(verb: str) -> None:
+        if verb == "extend" and not until.is_set():
+            raise StoreUnavailableError("away")
+
+    return Spy(app.client().store.twin(), look)
+
+
 async def test_a_lost_lease_stops_the_task_and_drops_its_result(
     timed: Windlass, clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     stopped = asyncio.Event()
+    lost = threading.Event()
 
     @timed.task
     async def task(ctx: Context) -> str:
@@ -225,10 +236,11 @@ async def test_a_lost_lease_stops_the_task_and_drops_its_result(
                 await asyncio.sleep(FOREVER)
             finally:
                 stopped.set()
+        lost.set()
         return f"by attempt {ctx.attempt}"
 
     job = await task.aenqueue()
-    async with working(timed, lease=0.3):
+    async with working(timed, cut_off(timed, lost), lease=0.3):
         await until(job, running)
         clock.advance(60)  # as if this machine had been asleep
         assert await job.aresult(PATIENCE) == "by attempt 2"
@@ -257,7 +269,7 @@ async def test_a_thread_that_lost_its_job_does_not_disturb_the_next_attempt(
         return 1
 
     job = await task.aenqueue()
-    async with working(timed, lease=0.3, queues={"default": 2}) as worker:
+    async with working(timed, cut_off(timed, second), lease=0.3, queues={"default": 2}) as worker:
         await until(job, running)
         clock.advance(60)
         assert await asyncio.to_thread(second.wait, PATIENCE)
