@@ -25,7 +25,6 @@ PAGE = Path(__file__).parent.parent / "docs/tutorial.md"
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 FILE = re.compile(r"# ([\w.]+)(, continued)?\n")
 ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-AFTER_FAILURES = "\n## Kill it\n"
 END = "@end@"
 PAUSE = 0.1  # seconds between two looks
 PATIENCE = 30.0  # seconds for what a reader would wait for
@@ -158,11 +157,7 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
 
 @pytest.mark.slow
 def test_the_tutorial_can_be_followed_from_its_first_line_to_its_last(reader: Reader) -> None:
-    follow(reader, PAGE.read_text())
-
-
-def follow(reader: Reader, page: str) -> None:
-    for language, text in BLOCK.findall(page):
+    for language, text in BLOCK.findall(PAGE.read_text()):
         if language == "console":
             for command in commands(text):
                 if not command.text.startswith(INSTALLING):

@@ -117,10 +117,7 @@ def test_a_side_without_a_bulk_way_has_no_bulk_figure(run: Run) -> None:
     assert side.median("bulk") is None
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=[pytest.mark.slow] if name != "windlass" else []) for name in PEERS],
-)
+@pytest.mark.parametrize("name", PEERS)
 def test_each_side_runs_its_jobs_once_and_gives_every_figure(name: str, tmp_path: Path) -> None:
     side = load(PEERS[name])
     pytest.importorskip(side.library)

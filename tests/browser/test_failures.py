@@ -57,7 +57,6 @@ def test_failures_are_grouped_and_the_newest_traceback_is_read_in_place(
             second.get_by_role("button", name="Traceback of").click()
             expect(second.locator("pre")).to_have_count(0)
             lose(web, "broken", 4, why=MARKUP)  # more than the first has: it stays below
-            look.refresh("/api/failures")
             expect(second.locator(".size")).to_have_text("5")
             page.get_by_role("button", name="Sort again").click()
             expect(first).to_contain_text(MARKUP)

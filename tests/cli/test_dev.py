@@ -91,7 +91,7 @@ def test_its_jobs_are_there_over_http_and_two_of_them_get_along(dev: Any) -> Non
     first, second = dev(), dev()
     places = [one.until("HTTP API at ").split()[-1] for one in (first, second)]
 
-    answers = [httpx.get(place, verify=False) for place in places]
+    answers = [httpx.get(place, verify=False, timeout=PATIENCE) for place in places]
 
     assert len(set(places)) == 2
     assert [answer.json()["jobs"][0]["task"] for answer in answers] == ["demo.film"] * 2

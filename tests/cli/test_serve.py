@@ -18,6 +18,7 @@ import pytest
 
 Ask = Callable[..., Any]
 Call = Callable[..., subprocess.CompletedProcess[str]]
+PATIENCE = 60.0
 
 
 @contextmanager
@@ -46,15 +47,16 @@ def test_it_serves_an_app_moves_time_along_and_stops_in_order(place: Path) -> No
     with serving(place, "tasks:app", "--port", "0") as (url, process):
         # Workers elsewhere may be all there are: the server makes a job due for them.
         body = {"task": "tasks.add", "arguments": {"a": 1}, "delay": 0.2}
-        assert httpx.post(f"{url}/api/jobs", json=body, verify=False).json()["state"] == "created"
+        made = httpx.post(f"{url}/api/jobs", json=body, verify=False, timeout=PATIENCE)
+        assert made.json()["state"] == "created"
         ask = {"worker": "w", "queues": {"default": 1}, "tasks": ["tasks.add"], "wait": 20}
-        found = httpx.post(f"{url}/api/worker/claim", json=ask, verify=False, timeout=30)
+        found = httpx.post(f"{url}/api/worker/claim", json=ask, verify=False, timeout=PATIENCE)
         assert len(found.json()["jobs"]) == 1
 
         body = {"task": "tasks.add", "arguments": {"a": 1}}
-        job = httpx.post(f"{url}/api/jobs", json=body, verify=False)
+        job = httpx.post(f"{url}/api/jobs", json=body, verify=False, timeout=PATIENCE)
         assert job.status_code == 201
-        stream = httpx.Client(base_url=url, verify=False, timeout=30)
+        stream = httpx.Client(base_url=url, verify=False, timeout=PATIENCE)
         events = f"/api/jobs/{job.json()['id']}/events"
         with stream, stream.stream("GET", events, headers={"Accept": "text/event-stream"}) as read:
             lines = read.iter_lines()
@@ -81,7 +83,8 @@ def test_signing_keys_can_be_rotated(ask: Ask) -> None:
 def test_without_an_app_it_serves_what_is_stored(place: Path, put: Callable[..., str]) -> None:
     job = put("add", a=1, b=2)
     with serving(place, "--port", "0") as (url, _):
-        assert httpx.get(f"{url}/api/jobs/{job}", verify=False).json()["result"] == 3
+        shown = httpx.get(f"{url}/api/jobs/{job}", verify=False, timeout=PATIENCE)
+        assert shown.json()["result"] == 3
 
 
 def test_a_public_address_is_refused_without_keys(ask: Ask) -> None:
@@ -94,9 +97,10 @@ def test_a_public_address_with_a_key_asks_everybody_for_it(place: Path, ask: Ask
     made = ask("keys", "create", "me", "--role", "viewer", "--json").json
     with serving(place, "tasks:app", "--host", "0.0.0.0", "--port", "0") as (everywhere, _):
         url = everywhere.replace("0.0.0.0", "127.0.0.1")
-        assert httpx.get(f"{url}/api/jobs", verify=False).status_code == 401
-        key = {"Authorization": f"Bearer {made['key']}"}
-        assert httpx.get(f"{url}/api/jobs", headers=key, verify=False).status_code == 200
+        with httpx.Client(base_url=url, verify=False, timeout=PATIENCE) as web:
+            assert web.get("/api/jobs").status_code == 401
+            key = {"Authorization": f"Bearer {made['key']}"}
+            assert web.get("/api/jobs", headers=key).status_code == 200
 
 
 @pytest.mark.slow
@@ -104,7 +108,8 @@ def test_a_public_address_may_be_opened_on_purpose(place: Path) -> None:
     words = ("tasks:app", "--host", "0.0.0.0", "--port", "0", "--without-keys")
     with serving(place, *words) as (everywhere, _):
         url = everywhere.replace("0.0.0.0", "127.0.0.1")
-        assert httpx.get(f"{url}/api/jobs", verify=False).status_code == 200
+        shown = httpx.get(f"{url}/api/jobs", verify=False, timeout=PATIENCE)
+        assert shown.status_code == 200
 
 
 @pytest.mark.slow

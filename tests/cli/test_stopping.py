@@ -206,6 +206,7 @@ from windlass import Windlass, WorkerConfig
 from windlass.cli import stopping, worker
 
 stopping.LAST = 0.2  # seconds; the supervisor waits for longer
+stopping.ASK_STORE = 30
 worker.WorkerConfig = partial(WorkerConfig, release=0.2)
 app = Windlass()
 

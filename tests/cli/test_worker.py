@@ -181,6 +181,7 @@ from windlass import Windlass, WorkerConfig
 from windlass.cli import stopping, worker
 
 stopping.LAST = 0.2  # seconds
+stopping.ASK_STORE = 30
 worker.WorkerConfig = partial(WorkerConfig, release=0.2)
 app = Windlass()
 

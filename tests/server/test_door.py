@@ -180,8 +180,8 @@ def test_two_owners_may_use_the_same_idempotency_key(locked: Served) -> None:
     ["Bearer nonsense", "Bearer wl_000000000000_" + "A" * 43, "Basic dTpw", "Bearer", ""],
 )
 def test_a_wrong_key_is_refused(locked: Served, header: str) -> None:
-    answer = httpx.get(f"{locked.url}/api/jobs", verify=False, headers={"Authorization": header})
-    assert answer.status_code == 401
+    with locked.client(headers={"Authorization": header}) as web:
+        assert web.get("/api/jobs").status_code == 401
 
 
 def test_a_right_id_with_a_wrong_secret_is_refused(locked: Served) -> None:
@@ -307,9 +307,8 @@ def test_every_answer_carries_the_headers_of_safety(locked: Served) -> None:
             assert headers["x-content-type-options"] == "nosniff", path
             assert "default-src 'none'" in headers["content-security-policy"]
             assert "server" not in headers
-        assert (
-            httpx.get(f"{locked.url}/api/jobs", verify=False).headers["x-frame-options"] == "DENY"
-        )
+    with locked.client() as web:
+        assert web.get("/api/jobs").headers["x-frame-options"] == "DENY"
 
 
 def test_what_somebody_did_is_on_record_before_it_is_done(locked: Served) -> None:

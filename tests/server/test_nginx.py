@@ -111,11 +111,15 @@ def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxied]:
 
 
 def test_a_server_without_keys_takes_nobody_behind_it_for_somebody_here(tmp_path: Path) -> None:
-    with serving(tmp_path) as served, before(served, tmp_path) as places:
-        assert httpx.get(f"{served.url}/api/jobs").status_code == 200
+    with (
+        serving(tmp_path) as served,
+        before(served, tmp_path) as places,
+        httpx.Client(timeout=PATIENCE) as web,
+    ):
+        assert web.get(f"{served.url}/api/jobs").status_code == 200
         for place in places:
-            assert httpx.get(f"{place}/api/jobs").status_code == 401
-            assert httpx.get(f"{place}/healthz").status_code == 200
+            assert web.get(f"{place}/api/jobs").status_code == 401
+            assert web.get(f"{place}/healthz").status_code == 200
 
 
 def events(response: httpx.Response) -> Iterator[Said]:
@@ -185,7 +189,7 @@ def test_a_session_knows_that_the_browser_came_by_https(proxied: Proxied) -> Non
         cookie = SimpleCookie(web.post("/api/session").headers["set-cookie"])
         assert cookie["windlass_session"]["secure"]
     page = {"Host": NAME, "Origin": f"https://{NAME}", "Cookie": cookie.output([], "").strip()}
-    with httpx.Client(base_url=proxied.full, headers=page) as browser:
+    with httpx.Client(base_url=proxied.full, headers=page, timeout=PATIENCE) as browser:
         assert browser.get("/api/session").json()["by"] == "session"
         assert browser.post("/api/tickets").status_code == 201
 
@@ -206,7 +210,7 @@ def test_what_is_too_large_is_told_as_that(proxied: Proxied) -> None:
 
 def test_who_has_no_key_stays_outside(proxied: Proxied) -> None:
     for url in (proxied.plain, proxied.full):
-        answer = httpx.get(f"{url}/api/jobs", headers={"Host": NAME})
+        answer = httpx.get(f"{url}/api/jobs", headers={"Host": NAME}, timeout=PATIENCE)
         assert answer.status_code == 401
 
 

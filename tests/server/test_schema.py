@@ -40,7 +40,7 @@ QUIETLY: dict[str, Any] = {
     "suppress_health_check": list(HealthCheck),
     "phases": [Phase.generate],  # what it finds is small enough
 }
-pytestmark = pytest.mark.slow, pytest.mark.filterwarnings("ignore::DeprecationWarning")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 
 
 @pytest.fixture(scope="module")

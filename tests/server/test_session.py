@@ -68,7 +68,8 @@ def test_a_bearer_key_signs_in_as_well(locked: Served, key: str) -> None:
         answer = web.post("/api/session")
         assert answer.status_code == 201
         cookies = {COOKIE: cookie_of(answer).value}
-    assert httpx.get(f"{locked.url}/api/session", cookies=cookies).json()["by"] == "session"
+    with locked.client(cookies=cookies) as web:
+        assert web.get("/api/session").json()["by"] == "session"
 
 
 def test_by_https_the_cookie_goes_by_https_only(locked: Served, key: str) -> None:

@@ -246,7 +246,7 @@ def test_a_reader_who_leaves_is_forgotten(served: Served) -> None:
 
 
 def test_a_reader_who_takes_nothing_is_cut_off(tmp_path: Path) -> None:
-    config = ServerConfig(door=Door.LOCAL, stall=0.2)
+    config = ServerConfig(door=Door.LOCAL, stall=2)
     with serving(tmp_path, config) as served, served.client() as web:
         job = enqueue(web, "film", gate="x")
         fill(served, UUID(job["id"]))
@@ -256,7 +256,8 @@ def test_a_reader_who_takes_nothing_is_cut_off(tmp_path: Path) -> None:
         stalled.connect((host, int(port)))
         lines = [f"GET {events_of(job)} HTTP/1.1", "Host: localhost", "Accept: text/event-stream"]
         stalled.sendall("\r\n".join([*lines, "", ""]).encode())
-        until(lambda: served.site.hub.open == 1, "it reads")
+        stalled.settimeout(PATIENCE)
+        assert stalled.recv(12, socket.MSG_PEEK) == b"HTTP/1.1 200"  # which stays unread
         other = enqueue(web, "add", a=1)  # whose readers are served meanwhile
         web.post(f"/api/jobs/{other['id']}/cancel")
         assert [one.seq for one in read(web, other)] == [1, 2, 3]

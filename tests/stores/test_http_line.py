@@ -37,7 +37,7 @@ from windlass.server.config import Door, ServerConfig
 from windlass.server.keys import Keys, Role
 from windlass.store import Saying
 from windlass.stores import may_pass, open_store
-from windlass.stores.http import HttpConfig, HttpStore
+from windlass.stores.http import HttpConfig, HttpStore, following
 from windlass.stores.http.errors import lost, os_error, refused
 from windlass.stores.http.following import Sequel
 from windlass.stores.memory import MemoryStore
@@ -141,7 +141,7 @@ async def test_an_answer_that_does_not_come_is_not_awaited_for_ever(
 
 
 async def test_a_server_that_asks_for_patience_gets_it(tmp_path: Path) -> None:
-    slow = ServerConfig(door=Door.KEYS, rate=0.5, burst=2)
+    slow = ServerConfig(door=Door.KEYS, rate=1 / 600, burst=2)
     with server(tmp_path, slow) as one:
         loop = one.loop
 
@@ -150,13 +150,14 @@ async def test_a_server_that_asks_for_patience_gets_it(tmp_path: Path) -> None:
 
         key = asyncio.run_coroutine_threadsafe(make(), loop).result(PATIENCE)
         sleep = Sleeps()
-        config = HttpConfig(url=one.url, key=key, sleep=sleep, patience=6)
+        config = HttpConfig(url=one.url, key=key, sleep=sleep, patience=1800)
         async with HttpStore(config) as store:
             await store.ping()
             await store.ping()
             with pytest.raises(StoreUnavailableError, match="asks too often"):
                 await store.ping()
-        assert sleep.slept == [2.0, 2.0, 2.0]
+        assert len(sleep.slept) == 3
+        assert all(500 < seconds <= 600 for seconds in sleep.slept)
 
 
 # -- answers that are none
@@ -467,8 +468,12 @@ async def test_a_tail_gives_up_after_five_attempts_and_goes_on_from_where_it_was
             assert [event.seq async for event in afar.tail(job.id, 3)] == [4]
 
 
-async def test_a_connection_that_died_without_a_word_is_noticed(tmp_path: Path) -> None:
+async def test_a_connection_that_died_without_a_word_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     quick = ServerConfig(door=Door.OPEN, keepalive=0.05)
+    usual, patient = following.SILENCE, PATIENCE / quick.keepalive
+    monkeypatch.setattr(following, "SILENCE", patient)  # but for the connection that is to be lost
     with server(tmp_path, quick) as one:
         async with HttpStore(HttpConfig(url=one.url)) as store, way_to(one.url) as way:
             job = await start_one(store)
@@ -476,19 +481,22 @@ async def test_a_connection_that_died_without_a_word_is_noticed(tmp_path: Path) 
             noticed = asyncio.Event()
 
             def mended() -> None:
+                monkeypatch.setattr(following, "SILENCE", patient)
                 way.silent = False
                 noticed.set()
 
             sleep = Sleeps(mended)
-            async with HttpStore(HttpConfig(url=way.url, sleep=sleep)) as afar:
+            config = HttpConfig(url=way.url, sleep=sleep, connect=PATIENCE)
+            async with HttpStore(config) as afar:
                 tail = afar.tail(job.id)
                 assert [(await anext(tail)).seq for _ in range(3)] == [1, 2, 3]
                 way.silent = True
-                following = asyncio.ensure_future(anext(tail))
+                monkeypatch.setattr(following, "SILENCE", usual)
+                fourth = asyncio.ensure_future(anext(tail))
                 async with asyncio.timeout(PATIENCE):
                     await noticed.wait()
                     await settle_one(store, job, Succeeded())
-                    assert (await following).seq == 4
+                    assert (await fourth).seq == 4
                     assert [event async for event in tail] == []
             assert sleep.slept == [1.0]
 

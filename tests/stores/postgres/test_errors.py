@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -185,16 +185,31 @@ async def test_closing_during_a_claim_leaves_no_connection_behind(postgres_url: 
     await eventually(gone)
 
 
+@contextmanager
+def hasty(store: PostgresStore, seconds: float) -> Iterator[None]:
+    """In the block, what waits for the server or for a connection has so little time."""
+    pool = store._shared._pool
+    usual = pool._config
+    pool._drop_idle()  # they were made with the usual time
+    pool._config = replace(usual, timeout=seconds)
+    try:
+        yield
+    finally:
+        pool._config = usual
+
+
 async def test_a_statement_that_waits_too_long_is_given_up_and_the_store_goes_on(
     postgres_url: str,
 ) -> None:
-    config = replace(PostgresConfig.of(postgres_url), timeout=0.3)
     connection: Any = await asyncpg.connect(postgres_url)
-    async with PostgresStore(config) as store:
+    async with PostgresStore(postgres_url) as store:
         await store.ping()
         async with connection.transaction():
             await connection.execute("LOCK TABLE windlass_line")
-            with pytest.raises(StoreUnavailableError, match="did not answer in time"):
+            with (
+                hasty(store, 0.3),
+                pytest.raises(StoreUnavailableError, match="did not answer in time"),
+            ):
                 await store.enqueue([make_job()])
 
         await enqueue_one(store)
@@ -202,11 +217,14 @@ async def test_a_statement_that_waits_too_long_is_given_up_and_the_store_goes_on
 
 
 async def test_when_every_connection_is_busy_for_too_long_it_says_so(postgres_url: str) -> None:
-    config = replace(PostgresConfig.of(postgres_url), timeout=0.1, pool=1)
+    config = replace(PostgresConfig.of(postgres_url), pool=1)
     async with PostgresStore(config) as store:
         await store.ping()
         async with store._shared._pool.connection():
-            with pytest.raises(StoreUnavailableError, match=r"all 1 connections .* were busy"):
+            with (
+                hasty(store, 0.1),
+                pytest.raises(StoreUnavailableError, match=r"all 1 connections .* were busy"),
+            ):
                 await store.ping()
 
         await store.ping()

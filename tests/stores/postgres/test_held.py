@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from windlass.core.query import Query
 from windlass.core.state import State
 from windlass.core.transition import CancelRequest, Status, Transition
 from windlass.store import Retention, Saying
-from windlass.stores.postgres import PostgresConfig, PostgresStore
+from windlass.stores.postgres import PostgresConfig, PostgresStore, writes
 from windlass.testing.clock import VirtualClock
 from windlass.testing.factories import (
     claim_all,
@@ -125,7 +126,7 @@ async def test_a_lease_whose_job_succeeded_meanwhile_is_gone(
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["success", "failure"])
 async def test_one_held_job_holds_up_no_other_settle(
-    store: PostgresStore, postgres_url: str, kind: str
+    store: PostgresStore, postgres_url: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def ending(row: JobRow) -> Transition:
         outcome = Succeeded() if kind == "success" else Failed(failure=make_failure(terminal=True))
@@ -137,6 +138,7 @@ async def test_one_held_job_holds_up_no_other_settle(
             first, second = await store.apply([ending(held), ending(free)])
         assert (first.status, second.status) == (Status.BUSY, Status.APPLIED)
         assert (await get_one(store, held.id)).state is State.RUNNING
+        monkeypatch.setattr(writes, "PATIENCE", SOON)
         waiting = asyncio.ensure_future(store.apply([ending(held)]))
         await transaction.rollback()
 
@@ -334,11 +336,12 @@ async def test_a_child_whose_key_is_taken_holds_up_no_other_settle(
     assert (await get_one(store, child.id)).state is State.QUEUED
 
 
-async def test_whoever_waits_for_a_key_too_long_is_told(postgres_url: str) -> None:
-    async with (
-        left_open(postgres_url, HOLD, by_key("taken")),
-        PostgresStore(PostgresConfig(url=postgres_url, timeout=0.3)) as store,
-    ):
+async def test_whoever_waits_for_a_key_too_long_is_told(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    engine = store._shared
+    engine.config = replace(engine.config, timeout=0.3)  # of waits, and not of statements
+    async with left_open(postgres_url, HOLD, by_key("taken")):
         with pytest.raises(StoreUnavailableError, match=r"left open .* or its key"):
             await store.enqueue([make_job(task="default", unique_key="taken")])
 
@@ -400,7 +403,7 @@ async def test_a_parent_that_is_held_keeps_no_other_job_from_being_claimed(
     await store.enqueue(jobs)
     child = f'{{"task": "t", "queue": "children", "depends_on": ["{parent.id}"]}}'
     async with left_open(postgres_url, HOLD, child) as transaction:
-        async with asyncio.timeout(SOON / 2):
+        async with asyncio.timeout(2 * SOON):
             assert [row.id for row in await claim_all(store)] == [job.id for job in others]
         await transaction.commit()
     [row] = await claim_all(store)
@@ -441,8 +444,8 @@ async def test_a_success_sees_the_child_that_it_had_to_wait_for(
 
 
 async def _waits_for_a_lock(url: str) -> bool:
-    sql = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
-    return bool(await execute(url, sql))
+    waits = "wait_event_type = 'Lock' AND datname = current_database()"
+    return bool(await execute(url, f"SELECT FROM pg_stat_activity WHERE {waits}"))
 
 
 # -- jobs that depend on jobs

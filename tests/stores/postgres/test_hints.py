@@ -242,6 +242,7 @@ async def test_a_probe_that_comes_back_keeps_the_connection(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hints, "PROBE", 0.02)
+    monkeypatch.setattr(hints, "ANSWER", 2 * PATIENCE)
     async with PostgresStore(postgres_url) as store:
         await listening(store)
         before = await execute(postgres_url, LISTENERS)

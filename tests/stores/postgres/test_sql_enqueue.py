@@ -15,6 +15,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from tests.stores.postgres.server import CLEAN, execute
+from tests.stores.postgres.test_hints import PATIENCE, listening, messages
 
 from windlass.core.clock import SECOND
 from windlass.core.enqueue import Enqueued
@@ -22,7 +23,7 @@ from windlass.core.job import DEFAULT_POLICY, JobRow, NewJob
 from windlass.core.lease import Claim
 from windlass.core.retry import Policy, exponential, fixed, schedule
 from windlass.core.state import State
-from windlass.stores.postgres import PostgresStore, enqueueing, rows
+from windlass.stores.postgres import PostgresStore, enqueueing, hints, rows
 from windlass.testing.clock import VirtualClock
 
 START = VirtualClock().now()
@@ -285,16 +286,27 @@ async def test_a_commit_wakes_whoever_waits_unless_that_is_off(
     postgres_url: str, notify: str
 ) -> None:
     connection = await asyncpg.connect(postgres_url)
-    async with PostgresStore(postgres_url) as store:
-        await store.wait(["default"], 0.01)  # from now on it listens
+    async with PostgresStore(postgres_url) as store, messages(postgres_url) as heard:
+        await listening(store)
         await store.claim(Claim(token=uuid4(), worker="w", queues=[("default", 1)]))
-        waiting = asyncio.create_task(store.wait(["default"], 20 if notify == "on" else 0.5))
+        waiting = asyncio.create_task(store.wait(["default"], 4 * PATIENCE))
         async with connection.transaction():
             await connection.execute(f"SET LOCAL windlass.notify = {notify}")
             await connection.execute('SELECT windlass_enqueue(\'{"task": "t"}\')')
             await asyncio.sleep(0.05)
             assert not waiting.done()
-        assert await waiting is (notify == "on")
+        await execute(postgres_url, f"SELECT pg_notify('{hints.CHANNEL}', 'last')")
+        told = []
+        async with asyncio.timeout(PATIENCE):
+            while (message := await heard.get()) != "last":
+                told.append(message)
+        assert any(message.startswith("sql 1 ") for message in told) is (notify == "on")
+        if notify == "on":
+            assert await asyncio.wait_for(waiting, PATIENCE)
+        else:
+            await asyncio.wait([waiting], timeout=0.3)
+            assert not waiting.done()
+            waiting.cancel()
     await connection.close()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, cast
@@ -20,16 +21,17 @@ class WarmConnections:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._spare: list[Any] = []
+        self._spare: defaultdict[PostgresConfig, list[Any]] = defaultdict(list)
 
     async def connect(self, config: PostgresConfig) -> Connection:
         if asyncio.get_running_loop() is not self._loop:
             return await _connect(config)  # of a thread that a test started
-        while self._spare:
-            connection = self._spare.pop()
+        spare = self._spare[config]
+        while spare:
+            connection = spare.pop()
             if not connection.is_closed():
-                return cast("Connection", _Lent(connection, self._spare))
-        return cast("Connection", _Lent(await _connect(config), self._spare))
+                return cast("Connection", _Lent(connection, spare))
+        return cast("Connection", _Lent(await _connect(config), spare))
 
     async def execute(self, url: str, sql: str) -> None:
         lent = await self.connect(PostgresConfig.of(url))
@@ -37,8 +39,9 @@ class WarmConnections:
         await lent.close()
 
     async def close(self) -> None:
-        while self._spare:
-            await self._spare.pop().close()
+        for spare in self._spare.values():
+            while spare:
+                await spare.pop().close()
 
 
 class _Lent:
@@ -56,7 +59,11 @@ class _Lent:
     async def close(self, *, timeout: float | None = None) -> None:
         if not self.is_closed():
             self._returned = True
-            await self._connection.reset(timeout=timeout)  # locks, settings and listeners
+            try:
+                await self._connection.reset(timeout=timeout)  # locks, settings and listeners
+            except BaseException:
+                self._connection.terminate()
+                raise
             self._spare.append(self._connection)
 
 

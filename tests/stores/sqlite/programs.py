@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from windlass.core.errors import StoreUnavailableError
+from windlass.core.errors import ConflictError, StoreUnavailableError
 from windlass.core.job import NewJob
 from windlass.core.outcome import Failed, Succeeded
 from windlass.stores.sqlite import SqliteConfig, SqliteStore
 from windlass.testing.factories import claim_all, get_one, make_failure, make_job, settle_one
 
 END_OF_TIME = 2**62
+WAIT = 60.0  # seconds: far longer than it takes to be woken
 
 
 def say(**words: object) -> None:
@@ -243,7 +244,7 @@ async def wait_for_work(store: SqliteStore) -> bool:
     for _ in range(40):
         if await claim_all(store):
             return True
-        await store.wait(["default"], 10.0)
+        await store.wait(["default"], WAIT)
     return False
 
 
@@ -276,9 +277,12 @@ async def quiet(store: SqliteStore) -> bool:
 async def fork_in_session(path: str) -> None:
     """Forking while a session of this very thread is open waits for its end, then goes on."""
     store = SqliteStore("", config=SqliteConfig(path=path, durability="off"))
-    session = store.transaction(0.3)
     lost = make_job()
-    session.enqueue([lost])
+    put_in = False
+    while not put_in:  # on a slow machine a transaction may end before it was used
+        with contextlib.suppress(ConflictError):
+            store.transaction(1.0).enqueue([lost])
+            put_in = True
     child = Child(use_and_close, store)
     answer = await child.answer()
     [row] = await store.get([lost.id])

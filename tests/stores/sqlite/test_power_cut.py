@@ -109,13 +109,16 @@ def after_each(cuts: Cuts, directory: Path, *, parts: int = PARTS) -> Iterator[t
             shutil.rmtree(directory)
 
 
-@pytest.mark.parametrize("rounds", [1, pytest.param(ROUNDS, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("rounds", "checkpoints", "cut_count"),
+    [(1, 1, 65), pytest.param(ROUNDS, 5, 200, marks=pytest.mark.slow)],
+)
 async def test_no_power_cut_loses_what_was_acknowledged(
-    honest: PowerCutDisk, tmp_path: Path, rounds: int
+    honest: PowerCutDisk, tmp_path: Path, rounds: int, checkpoints: int, cut_count: int
 ) -> None:
     cuts = await work(honest, tmp_path / "real", rounds=rounds)
-    assert cuts.checkpoints > rounds, "the workload must see checkpoints too"
-    assert len(cuts.taken) > 65 * rounds
+    assert cuts.checkpoints > checkpoints, "the workload must see checkpoints too"
+    assert len(cuts.taken) > cut_count
     asked = cuts.ledger.asked
     for cut, path in after_each(cuts, tmp_path / "image"):
         promises = cuts.ledger.promises(cut.acknowledged)

@@ -25,7 +25,7 @@ from windlass.stores.sqlite import SqliteStore, watch
 from windlass.testing.factories import claim_all, get_one, read_events
 
 PROCESSES, JOBS = 4, 300
-WAIT, SOON = 10.0, 3.0
+SOON = 20.0  # seconds; whoever is not woken sleeps for programs.WAIT
 
 
 class Running:
@@ -142,7 +142,7 @@ async def test_a_process_that_waits_hears_at_once_what_another_enqueues(
         await other.hear()
         for _ in range(3):
             assert not await programs.quiet(store), "it must be able to sleep"
-            waiting = asyncio.create_task(store.wait(["default"], WAIT))
+            waiting = asyncio.create_task(store.wait(["default"], programs.WAIT))
             await asyncio.sleep(0.3)  # it backs off meanwhile
             assert not waiting.done()
             since = time.monotonic()
