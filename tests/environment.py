@@ -10,6 +10,7 @@ import os
 import shutil
 import signal
 import tempfile
+from pathlib import Path
 
 # Variables that change what our programs or their libraries print, or which server they reach.
 IGNORED = {
@@ -49,6 +50,11 @@ def normalize() -> None:
     if HOME_PREFIX not in os.environ.get("HOME", ""):
         os.environ["HOME"] = home = tempfile.mkdtemp(prefix=HOME_PREFIX)
         atexit.register(shutil.rmtree, home, ignore_errors=True)
+    # pgserver locks a file here. Without the directory it locks one in /tmp for all users.
+    runtime = Path(os.environ["HOME"]) / "run"
+    (runtime / "python_PostgresServer").mkdir(mode=0o700, parents=True, exist_ok=True)
+    runtime.chmod(0o700)
+    os.environ["XDG_RUNTIME_DIR"] = str(runtime)
 
 
 def _restore_signals() -> None:
