@@ -531,6 +531,7 @@ async def test_a_thread_past_its_timeout_keeps_slot_and_lease_until_it_returns(
         wanted = calls.count(verb) + times
 
         async def made() -> bool:
+            assert (await job.arefresh()).state is State.RUNNING
             return calls.count(verb) >= wanted
 
         await eventually(made)
@@ -552,12 +553,14 @@ async def test_a_thread_past_its_timeout_keeps_slot_and_lease_until_it_returns(
         await until(job, running)
         follower = await next_one.aenqueue()
         assert await asyncio.to_thread(asked.wait, PATIENCE)
-        await more("extend", 4)  # the lease would be long gone, were it not kept
-        await more("expired", 2)  # and a sweep that began after that would have seen it
-        assert (await follower.arefresh()).state is State.QUEUED
-        row = (await job.arefresh()).row
-        assert (row.state, row.attempt, row.crash_count) == (State.RUNNING, 1, 0)
-        go.set()
+        try:
+            await more("extend", 4)  # the lease would be long gone, were it not kept
+            await more("expired", 2)  # and a sweep that began after that would have seen it
+            assert (await follower.arefresh()).state is State.QUEUED
+            row = (await job.arefresh()).row
+            assert (row.state, row.attempt, row.crash_count) == (State.RUNNING, 1, 0)
+        finally:
+            go.set()
         row = (await job.await_end(PATIENCE)).row
         assert await follower.aresult(PATIENCE) == 1
     assert row.state is State.FAILED
