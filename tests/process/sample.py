@@ -251,6 +251,33 @@ def leaves_a_thread(ctx: Context) -> int:
 
 
 @app.task
+def leaves_a_thread_that_is_sending(ctx: Context) -> int:
+    """It returns while a thread of its own is between the check and the write."""
+    begun = threading.Event()
+    send = ctx._parent.say  # type: ignore[attr-defined]
+
+    def send_slowly(message: Any) -> None:
+        ctx._parent.say = send  # type: ignore[attr-defined]
+        begun.set()
+        time.sleep(0.3)
+        send(message)
+        SPOKEN.set()
+
+    def chatter() -> None:
+        ctx._parent.say = send_slowly  # type: ignore[attr-defined]
+        ctx.log("a ghost")
+
+    threading.Thread(target=chatter, daemon=True).start()
+    assert begun.wait(10)
+    return os.getpid()
+
+
+@app.task
+def hears_the_message() -> bool:
+    return SPOKEN.wait(10)
+
+
+@app.task
 def hears_the_ghost() -> tuple[int, bool]:
     SPOKEN.clear()
     return os.getpid(), SPOKEN.wait(10)

@@ -284,6 +284,15 @@ async def test_a_thread_that_a_task_left_behind_speaks_for_nobody(
         await run(children, sample.dies, context, how="exit")
 
 
+async def test_a_message_on_its_way_at_the_end_of_an_attempt_belongs_to_that_attempt(
+    children: Children, store: MemoryStore
+) -> None:
+    first, second = await begin(store), await begin(store)
+    await run(children, sample.leaves_a_thread_that_is_sending, first)
+    assert await run(children, sample.hears_the_message, second)
+    assert [len(first.take()), len(second.take())] == [1, 0]
+
+
 # -- the lifespan
 
 

@@ -8,6 +8,7 @@ where it is said, by the rules of `Context` itself.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -40,10 +41,17 @@ class ChildContext(Context):
         self._parent = parent
         self._directories: dict[Kind, Path] = {}
         self._over = False
+        self._sending = threading.RLock()
 
     def end(self) -> None:
-        """Threads that the task left behind speak for nobody from now on."""
+        """Refuse messages of threads that the task left behind.
+
+        Waits for a message that is being sent: sent after the attempt's end, it would be recorded
+        for the child's next attempt.
+        """
         self._over = True
+        with self._sending:
+            pass
 
     # -- one way
 
@@ -62,8 +70,11 @@ class ChildContext(Context):
             self._say({"say": "event", "kind": kind, "data": data})
 
     def _say(self, message: Message) -> None:
-        if not self._over:
-            self._parent.say(message)
+        if self._over:  # without the lock, so that a busy thread does not hold up `end`
+            return
+        with self._sending:
+            if not self._over:
+                self._parent.say(message)
 
     # -- with an answer
 
@@ -115,9 +126,10 @@ class ChildContext(Context):
             raise _as_ours(refused) from None
 
     def _asked(self, message: Message) -> Future[Any]:
-        if self._over:
-            raise errors.StaleLeaseError(f"this attempt of job {self.job.id} is over")
-        return self._parent.ask(message)
+        with self._sending:
+            if self._over:
+                raise errors.StaleLeaseError(f"this attempt of job {self.job.id} is over")
+            return self._parent.ask(message)
 
 
 def _as_ours(refused: RefusedError) -> Exception:
