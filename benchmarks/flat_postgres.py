@@ -23,10 +23,10 @@ from urllib.parse import urlsplit, urlunsplit
 import asyncpg
 
 from benchmarks.store_postgres import PAYLOAD, loop_factory, start_server
-from windlass.core import outcome
+from windlass.core.decisions import outcome
 from windlass.core.ids import uuid7
-from windlass.core.job import NewJob
-from windlass.core.lease import Claim
+from windlass.core.job.row import NewJob
+from windlass.core.job.lease import Claim
 from windlass.stores.postgres import PostgresStore
 
 BULK = 1_000

@@ -21,12 +21,12 @@ from pathlib import Path
 
 from benchmarks.store_postgres import loop_factory, start_server
 from windlass import Windlass
-from windlass.core.gate import LIMIT, Limit, Setting
+from windlass.core.admission.gates import LIMIT, Limit, Setting
 from windlass.core.ids import uuid7
-from windlass.core.job import NewJob
+from windlass.core.job.row import NewJob
 from windlass.core.records import Put
 from windlass.store import Store
-from windlass.stores.opening import open_store
+from windlass.stores.open import open_store
 
 BULK = 1_000
 KEYS = 100

@@ -20,13 +20,13 @@ from typing import Any
 import apsw
 
 from benchmarks.limits import KEYED, PLAIN, SETTINGS, put_in
-from windlass.core.gate import LIMIT, Setting
+from windlass.core.admission.gates import LIMIT, Setting
 from windlass.core.ids import uuid7
-from windlass.core.lease import Claim
-from windlass.core.outcome import Succeeded, settle
+from windlass.core.job.lease import Claim
+from windlass.core.decisions.outcome import Succeeded, settle
 from windlass.core.records import Put
 from windlass.stores.sqlite import SqliteStore
-from windlass.stores.sqlite.transaction import Tx
+from windlass.stores.sqlite.writes.transaction import Tx
 
 CALL = 500  # jobs
 CALLS = 4

@@ -27,13 +27,13 @@ from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 
-from windlass.core import outcome
+from windlass.core.decisions import outcome
 from windlass.core.ids import uuid7
-from windlass.core.job import NewJob
-from windlass.core.lease import Claim
+from windlass.core.job.row import NewJob
+from windlass.core.job.lease import Claim
 from windlass.stores.postgres import PostgresStore
 from windlass.stores.postgres.connection import PostgresConfig, connect
-from windlass.stores.postgres.line import whole
+from windlass.stores.postgres.writes.claim_cursor import whole
 from windlass.stores.postgres.queries import SQL
 from windlass.stores.postgres.rows import columns
 

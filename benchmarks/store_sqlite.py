@@ -24,10 +24,10 @@ from typing import cast
 
 import apsw
 
-from windlass.core import outcome
+from windlass.core.decisions import outcome
 from windlass.core.ids import uuid7
-from windlass.core.job import NewJob
-from windlass.core.lease import Claim
+from windlass.core.job.row import NewJob
+from windlass.core.job.lease import Claim
 from windlass.stores.sqlite import SqliteConfig, SqliteStore
 from windlass.stores.sqlite.connection import connect, migrate
 from windlass.stores.sqlite.queries import SQL

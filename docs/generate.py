@@ -17,12 +17,12 @@ from windlass import Context, testing
 from windlass.client import Client, EnqueueOptions
 from windlass.core.duration import seconds
 from windlass.core.event import Event
-from windlass.core.job import JobRow
-from windlass.core.queue import Drain, Rates
-from windlass.core.why import Because, Reason, Why
-from windlass.core.worker import LiveWorker, Readiness
+from windlass.core.job.row import JobRow
+from windlass.core.query.diagnosis import Because, Reason, Why
+from windlass.core.query.queue_rates import Drain, Rates
+from windlass.core.worker_presence import LiveWorker, Readiness
+from windlass.insights.queues import Queue
 from windlass.options import task_options
-from windlass.queues import Queue
 from windlass.store import Retention, Store
 
 PLACE = Path(__file__).parent / "reference"

@@ -14,16 +14,18 @@ from typer.main import get_command
 import reading
 from windlass import config, store
 from windlass.cli import HELP, cli
-from windlass.cli.config import duration
+from windlass.cli.commands.config import duration
 from windlass.cli.terminal import exit_code
-from windlass.core import enqueue, errors, event, failure, state, transition
+from windlass.core import errors, event
+from windlass.core.decisions import enqueue, transition
 from windlass.core.event import LIFECYCLE, EventType
-from windlass.core.failure import ErrorKind, Failure
-from windlass.server.door import GRANTS, Need
-from windlass.server.keys import Role
-from windlass.server.lines import KEYS
+from windlass.core.job import failure, state
+from windlass.core.job.failure import ErrorKind, Failure
+from windlass.server.auth.api_keys import Role
+from windlass.server.auth.authenticator import GRANTS, Need
 from windlass.server.problems import SORTS
-from windlass.server.routes.table import TABLE
+from windlass.server.routes.route_table import TABLE
+from windlass.server.streaming.event_format import KEYS
 
 Table = Callable[..., str]
 Describe = Callable[..., str]

@@ -22,10 +22,10 @@ from playwright.async_api import Page, async_playwright
 
 from windlass import Context, Windlass, WorkerConfig, fixed
 from windlass.core.clock import SECOND, Instant
-from windlass.core.query import Query
-from windlass.core.state import State
+from windlass.core.job.state import State
+from windlass.core.query.job_query import Query
 from windlass.server.config import Door, ServerConfig
-from windlass.server.running import Server
+from windlass.server.uvicorn_server import Server
 
 IMAGES = Path(__file__).parent / "images"
 DESK = {"width": 1280, "height": 800}

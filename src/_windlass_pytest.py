@@ -25,7 +25,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture(scope="session")
 def windlass_app(pytestconfig: pytest.Config) -> Windlass:
     """The app under test: what `windlass_app = module:app` names, or your own such fixture."""
-    from windlass.cli.loading import load_app  # noqa: PLC0415 - only when it is wanted
+    from windlass.cli.app_loader import load_app  # noqa: PLC0415 - only when it is wanted
     from windlass.config import settings  # noqa: PLC0415
     from windlass.core.errors import ConfigurationError  # noqa: PLC0415
 

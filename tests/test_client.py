@@ -11,18 +11,18 @@ import pytest
 
 from windlass.client import Client, EnqueueOptions, accepted
 from windlass.core.clock import from_datetime
-from windlass.core.enqueue import EnqueueStatus
+from windlass.core.decisions.enqueue import EnqueueStatus
+from windlass.core.decisions.outcome import Failed, Succeeded
+from windlass.core.decisions.retry import Policy, fixed
 from windlass.core.errors import ConflictError, InvalidArgumentError, NotFoundError
 from windlass.core.event import EventType, Record
-from windlass.core.failure import ErrorKind, Failure
 from windlass.core.ids import uuid7
-from windlass.core.job import CORRELATION_ID, JobRow, NewJob
-from windlass.core.outcome import Failed, Succeeded
-from windlass.core.retry import Policy, fixed
-from windlass.core.state import State
+from windlass.core.job.failure import ErrorKind, Failure
+from windlass.core.job.row import CORRELATION_ID, JobRow, NewJob
+from windlass.core.job.state import State
 from windlass.store import Saying
 from windlass.stores.memory import MemoryStore
-from windlass.task import TaskOptions, TaskSpec
+from windlass.task_spec import TaskOptions, TaskSpec
 from windlass.testing.clock import START, VirtualClock
 from windlass.testing.factories import claim_one, make_job, settle_one
 

@@ -28,15 +28,15 @@ from windlass import (
     Windlass,
     chain,
 )
-from windlass.core.gate import LIMIT
-from windlass.core.job import NewJob
-from windlass.core.state import State
-from windlass.core.why import Because
-from windlass.gatekeeper import Gatekeeper
+from windlass.core.admission.gates import LIMIT
+from windlass.core.job.row import NewJob
+from windlass.core.job.state import State
+from windlass.core.query.diagnosis import Because
+from windlass.limits import Gatekeeper
 from windlass.store import Store
 from windlass.stores.memory import MemoryStore
 from windlass.testing import VirtualClock, twin
-from windlass.testing.wrapping import WrappedStore
+from windlass.testing.wrapped_store import WrappedStore
 
 T = TypeVar("T")
 TWO, FIVE = Limit(concurrency=2), Limit(concurrency=5)

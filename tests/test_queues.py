@@ -11,12 +11,12 @@ from tests.worker.build import PATIENCE, Spy, working
 
 from windlass import Context, InvalidArgumentError, Snooze, Windlass
 from windlass.client import Client
-from windlass.core.outcome import Failed, Succeeded
-from windlass.core.query import Query
-from windlass.core.queue import Drain
-from windlass.core.retry import Policy
-from windlass.core.state import State
-from windlass.core.transition import Answer, Transition
+from windlass.core.decisions.outcome import Failed, Succeeded
+from windlass.core.decisions.retry import Policy
+from windlass.core.decisions.transition import Answer, Transition
+from windlass.core.job.state import State
+from windlass.core.query.job_query import Query
+from windlass.core.query.queue_rates import Drain
 from windlass.store import Store
 from windlass.stores import open_store
 from windlass.testing import VirtualClock, make_job

@@ -25,11 +25,11 @@ from windlass import (
     Windlass,
 )
 from windlass.client import EnqueueOptions
-from windlass.core.query import Query
+from windlass.core.query.job_query import Query
 from windlass.core.schedule import SCHEDULE, Missed, Schedule
+from windlass.schedule_records import Timetable
 from windlass.testing import VirtualClock
-from windlass.timetable import Timetable
-from windlass.worker.ticker import Ticker
+from windlass.worker.loops.ticker import Ticker
 
 
 @pytest.fixture

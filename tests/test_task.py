@@ -25,8 +25,8 @@ from windlass.core.errors import (
     InvalidResult,
     TooLargeError,
 )
-from windlass.core.limits import MAX_BLOB
-from windlass.task import Registry, Signature, TaskOptions, TaskSpec
+from windlass.core.sizes import MAX_BLOB
+from windlass.task_spec import Registry, Signature, TaskOptions, TaskSpec
 
 if TYPE_CHECKING:
     from fractions import Fraction

@@ -13,13 +13,13 @@ from typing import TypeVar
 from uuid import UUID
 
 from benchmarks.chaos.linear import Call, Kind, explain, shown
-from windlass.core.enqueue import Enqueued
-from windlass.core.job import JobRow, NewJob
-from windlass.core.lease import DEFAULT_LEASE, Claim, Extended, Lease
-from windlass.core.state import RESCUING, SETTLING, State, Trigger
-from windlass.core.transition import Answer, CancelRequest, Transition
+from windlass.core.decisions.enqueue import Enqueued
+from windlass.core.job.row import JobRow, NewJob
+from windlass.core.job.lease import DEFAULT_LEASE, Claim, Extended, Lease
+from windlass.core.job.state import RESCUING, SETTLING, State, Trigger
+from windlass.core.decisions.transition import Answer, CancelRequest, Transition
 from windlass.store import Saying, Store
-from windlass.testing.wrapping import WrappedStore
+from windlass.testing.wrapped_store import WrappedStore
 
 T = TypeVar("T")
 

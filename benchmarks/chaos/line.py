@@ -12,9 +12,9 @@ from typing import TypeVar
 
 from benchmarks.chaos.ledger import note, place
 from windlass.core.errors import StoreUnavailableError
-from windlass.core.transition import Answer, Transition
+from windlass.core.decisions.transition import Answer, Transition
 from windlass.store import Store
-from windlass.testing.wrapping import WrappedStore
+from windlass.testing.wrapped_store import WrappedStore
 
 T = TypeVar("T")
 LOST, UNHEARD = "request lost", "answer lost"

@@ -139,7 +139,7 @@ def sweep(orders: Orders, seed: int) -> None:
 async def _sweep(interval: float) -> None:
     from benchmarks.chaos import tasks  # noqa: PLC0415 - reads the environment
     from windlass.store import Retention  # noqa: PLC0415
-    from windlass.worker.sweeper import Sweeper  # noqa: PLC0415
+    from windlass.worker.loops.sweeper import Sweeper  # noqa: PLC0415
 
     await Sweeper(tasks.app.client().store, interval, Retention()).run()
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import importlib
 
-from windlass.bench.ledger import Ledger
-from windlass.bench.looped import AsyncSide
-from windlass.bench.place import Place
+from windlass.bench.job_ledger import Ledger
+from windlass.bench.async_side import AsyncSide
+from windlass.bench.round_config import Place
 
 
 class Arq(AsyncSide):

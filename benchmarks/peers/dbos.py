@@ -7,8 +7,8 @@ import signal
 from typing import Any
 
 from benchmarks.peers.postgres import PostgresSide
-from windlass.bench.ledger import Ledger
-from windlass.bench.place import Place
+from windlass.bench.job_ledger import Ledger
+from windlass.bench.round_config import Place
 
 QUEUE = "bench"
 WORKFLOW = "noop"

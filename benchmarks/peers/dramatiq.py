@@ -6,8 +6,8 @@ import importlib
 import os
 import signal
 
-from windlass.bench.ledger import Ledger
-from windlass.bench.place import Place
+from windlass.bench.job_ledger import Ledger
+from windlass.bench.round_config import Place
 from windlass.bench.side import Side
 
 PREFETCH = "500"

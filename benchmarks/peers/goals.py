@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from windlass.bench.figures import Goal, Result, at_least, at_most
+from windlass.bench.results import Goal, Result, at_least, at_most
 
 BARE = "bare"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import Any, ClassVar
 
-from windlass.bench.looped import AsyncSide
-from windlass.bench.place import Place
+from windlass.bench.async_side import AsyncSide
+from windlass.bench.round_config import Place
 
 
 class PostgresSide(AsyncSide):

@@ -6,8 +6,8 @@ import importlib
 from collections.abc import Sequence
 
 from benchmarks.peers.postgres import PostgresSide
-from windlass.bench.ledger import Ledger
-from windlass.bench.place import Place
+from windlass.bench.job_ledger import Ledger
+from windlass.bench.round_config import Place
 
 CONCURRENCY = 20
 

@@ -6,8 +6,8 @@ import importlib
 from typing import Any
 
 from benchmarks.peers.postgres import PostgresSide
-from windlass.bench.ledger import Ledger
-from windlass.bench.place import Place
+from windlass.bench.job_ledger import Ledger
+from windlass.bench.round_config import Place
 
 
 def worker(queue: Any, ledger: Ledger, concurrency: int) -> Any:

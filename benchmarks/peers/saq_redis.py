@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib
 
 from benchmarks.peers.saq import worker
-from windlass.bench.ledger import Ledger
-from windlass.bench.looped import AsyncSide
-from windlass.bench.place import Place
+from windlass.bench.job_ledger import Ledger
+from windlass.bench.async_side import AsyncSide
+from windlass.bench.round_config import Place
 
 
 class SaqOnRedis(AsyncSide):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from rich.table import Table
 
-from windlass.bench.figures import FIGURES, Figure, Result
+from windlass.bench.results import FIGURES, Figure, Result
 from windlass.bench.peers import OURS
 from windlass.cli import terminal
-from windlass.cli.benched import show_notes
+from windlass.cli.bench_table import show_notes
 
 
 def show(result: Result) -> None:

@@ -19,11 +19,11 @@ from typing import Any
 from benchmarks.serving.host import application
 from benchmarks.store_postgres import loop_factory
 from windlass.client import EnqueueOptions
-from windlass.core import outcome
+from windlass.core.decisions import outcome
 from windlass.core.event import EventType, Record
 from windlass.core.ids import uuid7
-from windlass.core.job import JobRow
-from windlass.core.lease import Claim
+from windlass.core.job.row import JobRow
+from windlass.core.job.lease import Claim
 from windlass.store import Saying, Store
 
 LEASE = 3600.0

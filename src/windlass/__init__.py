@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from windlass.app import Windlass
+from windlass.core.admission.gates import Limit
 from windlass.core.codec import EncryptingCodec
-from windlass.core.dependency import FlowStats
+from windlass.core.decisions.retry import exponential, fixed, schedule
 from windlass.core.errors import (
     AuthenticationError,
     Cancel,
@@ -35,19 +36,17 @@ from windlass.core.errors import (
     TooLargeError,
     WindlassError,
 )
-from windlass.core.gate import Limit
-from windlass.core.job import NewJob
-from windlass.core.progress import StageMap
-from windlass.core.retry import exponential, fixed, schedule
-from windlass.core.state import State
+from windlass.core.job.dependency import FlowStats
+from windlass.core.job.progress import StageMap
+from windlass.core.job.row import NewJob
+from windlass.core.job.state import State
 from windlass.flow import Flow, FlowRun, Node, Nodes, chain, group
-from windlass.gatekeeper import Limited
 from windlass.job import Job
-from windlass.limits import Limits
+from windlass.limits import Limited, Limits
+from windlass.schedule_records import Planned
 from windlass.schedules import Schedules
 from windlass.server.config import Door, ServerConfig
-from windlass.tasks import Call, Task, Tasks
-from windlass.timetable import Planned
+from windlass.task import Call, Task, Tasks
 from windlass.worker import Batch, Context, Item, Worker, WorkerConfig
 
 __all__ = [

@@ -15,36 +15,35 @@ from uuid import UUID
 
 from windlass.client import Client, EnqueueOptions, check_accepted
 from windlass.config import data_directory, store_url
+from windlass.core.admission.gates import Limit
 from windlass.core.clock import Clock
 from windlass.core.codec import Codec, JsonCodec
+from windlass.core.decisions.enqueue import Enqueued
 from windlass.core.duration import Duration, seconds
-from windlass.core.enqueue import Enqueued
 from windlass.core.errors import (
     ConfigurationError,
     ConflictError,
     InvalidArgumentError,
     StoreUnavailableError,
 )
-from windlass.core.gate import Limit
-from windlass.core.job import NewJob
-from windlass.core.progress import DEFAULT_STAGES
+from windlass.core.job.progress import DEFAULT_STAGES
+from windlass.core.job.row import NewJob
+from windlass.core.job.state import State
 from windlass.core.schedule import Schedule
-from windlass.core.state import State
 from windlass.flow import Flow, FlowRun
-from windlass.gatekeeper import Declared
 from windlass.job import Job
-from windlass.limits import Limits
+from windlass.limits import Declared, Limits
 from windlass.options import Stages, stage_map
 from windlass.schedules import Schedules
 from windlass.server import Serving
 from windlass.store import Store
 from windlass.stores import open_store, public_url
-from windlass.stores.transacting import Joined, Joining, Transacting, Transaction
+from windlass.stores.transactions import Joined, Joining, Transacting, Transaction
 from windlass.sync import LoopThread
-from windlass.task import TaskSpec, where
-from windlass.tasks import TaskHome, Tasks
+from windlass.task import TaskHome, Tasks
+from windlass.task_spec import TaskSpec, where
 from windlass.worker import Kit, Worker, WorkerConfig
-from windlass.worker.kit import Lifespan, as_lifespan
+from windlass.worker.hooks import Lifespan, as_lifespan
 from windlass.worker.middleware import Middleware
 from windlass.workspace import Workspaces
 

@@ -10,26 +10,26 @@ from graphlib import TopologicalSorter
 from typing import Any
 from uuid import UUID
 
-from windlass import failures, lineage, queues, reasons
-from windlass.core import outcome
 from windlass.core.clock import Instant, from_datetime
 from windlass.core.codec import Codec, JsonCodec, Purpose
-from windlass.core.dependency import FlowStats, OnParent
-from windlass.core.enqueue import Enqueued, EnqueueStatus
+from windlass.core.decisions import outcome
+from windlass.core.decisions.enqueue import Enqueued, EnqueueStatus
+from windlass.core.decisions.transition import CancelRequest, Signal, Status
 from windlass.core.errors import ConflictError, NotFoundError, RequestError, StoreError
 from windlass.core.event import Event
 from windlass.core.ids import uuid7
-from windlass.core.job import CORRELATION_ID, JobRow, NewJob
-from windlass.core.query import Query
-from windlass.core.queue import Drain
-from windlass.core.state import ACTIVE, State
-from windlass.core.transition import CancelRequest, Signal, Status
-from windlass.core.why import Why, why
-from windlass.core.worker import WORKER, LiveWorker, Readiness, deafness, store_problem
-from windlass.failures import FailureGroups
-from windlass.queues import Queue
+from windlass.core.job.dependency import FlowStats, OnParent
+from windlass.core.job.row import CORRELATION_ID, JobRow, NewJob
+from windlass.core.job.state import ACTIVE, State
+from windlass.core.query.diagnosis import Why, why
+from windlass.core.query.job_query import Query
+from windlass.core.query.queue_rates import Drain
+from windlass.core.worker_presence import WORKER, LiveWorker, Readiness, deafness, store_problem
+from windlass.insights import diagnosis, failures, lineage, queues
+from windlass.insights.failures import FailureGroups
+from windlass.insights.queues import Queue
 from windlass.store import Served, Store
-from windlass.task import TaskSpec
+from windlass.task_spec import TaskSpec
 
 BATCH = 1000  # jobs in one call
 
@@ -286,7 +286,7 @@ class Client:
             return await self.store.why(job_id)
         row = await self.get(job_id)
         workers = [] if row.final else await self.workers()
-        return why(row, await reasons.seen(self.store, row, workers))
+        return why(row, await diagnosis.seen(self.store, row, workers))
 
     async def workers(self) -> list[LiveWorker]:
         """The workers that live, as they last showed themselves, by name."""

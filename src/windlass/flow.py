@@ -18,16 +18,16 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast
 from uuid import UUID
 
 from windlass.client import Client, EnqueueOptions
-from windlass.core.dependency import FlowStats, OnParent
 from windlass.core.duration import Duration, seconds
 from windlass.core.errors import ConflictError, InvalidArgumentError
 from windlass.core.ids import uuid7
-from windlass.core.job import NewJob
-from windlass.core.reference import Promised, promised
-from windlass.core.state import State
+from windlass.core.job.dependency import FlowStats, OnParent
+from windlass.core.job.result_reference import Promised, promised
+from windlass.core.job.row import NewJob
+from windlass.core.job.state import State
 from windlass.job import Home, Job
-from windlass.task import TaskSpec
-from windlass.tasks import Call, Task
+from windlass.task import Call, Task
+from windlass.task_spec import TaskSpec
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -12,18 +12,18 @@ from uuid import UUID
 from windlass.client import Client, accepted, check_accepted
 from windlass.core.clock import to_datetime
 from windlass.core.codec import Codec, Purpose
+from windlass.core.decisions.enqueue import Enqueued
 from windlass.core.duration import Duration, seconds
-from windlass.core.enqueue import Enqueued
 from windlass.core.errors import CodecError, JobFailedError
 from windlass.core.event import LIFECYCLE, Event, EventType
-from windlass.core.failure import FailureDetails, details
-from windlass.core.job import JobRow
-from windlass.core.limits import KIB
-from windlass.core.state import State
-from windlass.core.why import Why
+from windlass.core.job.failure import FailureDetails, details
+from windlass.core.job.row import JobRow
+from windlass.core.job.state import State
+from windlass.core.query.diagnosis import Why
+from windlass.core.sizes import KIB
 from windlass.store import Store
 from windlass.sync import LoopThread
-from windlass.task import Registry
+from windlass.task_spec import Registry
 
 R = TypeVar("R")
 LAST_LINES = 20

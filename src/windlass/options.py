@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, TypeAlias
 from uuid import UUID
 
-from windlass.core.dependency import OnParent
+from windlass.core.admission.gates import Limit
+from windlass.core.decisions.retry import Backoff, Exponential, Policy
 from windlass.core.duration import Duration, seconds
 from windlass.core.errors import ConfigurationError, InvalidArgumentError
-from windlass.core.gate import Limit
-from windlass.core.job import DEFAULT_POLICY, DEFAULT_QUEUE
-from windlass.core.progress import StageMap
-from windlass.core.retry import Backoff, Exponential, Policy
-from windlass.task import TaskOptions
+from windlass.core.job.dependency import OnParent
+from windlass.core.job.progress import StageMap
+from windlass.core.job.row import DEFAULT_POLICY, DEFAULT_QUEUE
+from windlass.task_spec import TaskOptions
 
 _Errors: TypeAlias = type[BaseException] | Iterable[type[BaseException]]
 Stages: TypeAlias = StageMap | Mapping[str, tuple[str, tuple[int, int] | None]]

@@ -9,12 +9,12 @@ from typing import Any, Literal, Protocol, TypeVar
 from windlass.client import Client, EnqueueOptions
 from windlass.core.duration import Duration
 from windlass.core.errors import ConfigurationError, NotFoundError
-from windlass.core.job import NewJob
+from windlass.core.job.row import NewJob
 from windlass.core.schedule import Missed, Schedule, facts_of
 from windlass.job import Job
+from windlass.schedule_records import Planned, Timetable, plan
 from windlass.sync import LoopThread
-from windlass.task import TaskSpec, where
-from windlass.timetable import Planned, Timetable, plan
+from windlass.task_spec import TaskSpec, where
 
 T = TypeVar("T")
 _NO_STORE: Any = None  # where a job is only prepared, nothing is stored

@@ -28,21 +28,21 @@ from types import TracebackType
 from typing import Protocol, Self, runtime_checkable
 from uuid import UUID
 
-from windlass.core.attempt import Attempt
+from windlass.core.admission.gates import GateStats
 from windlass.core.clock import Instant
-from windlass.core.dependency import Edges, FlowPage, FlowStats
-from windlass.core.enqueue import Enqueued
+from windlass.core.decisions.enqueue import Enqueued
+from windlass.core.decisions.transition import Answer, CancelRequest, Checkpoint, Signal, Transition
 from windlass.core.errors import InvalidArgumentError
 from windlass.core.event import Event, Record
-from windlass.core.failure import Failures
-from windlass.core.gate import GateStats
-from windlass.core.job import JobRow, NewJob
-from windlass.core.lease import Claim, Extended, Lease
-from windlass.core.query import Count, Page, Query
+from windlass.core.job.attempt import Attempt
+from windlass.core.job.dependency import Edges, FlowPage, FlowStats
+from windlass.core.job.failure import Failures
+from windlass.core.job.lease import Claim, Extended, Lease
+from windlass.core.job.row import JobRow, NewJob
+from windlass.core.job.state import State
+from windlass.core.query.diagnosis import Why
+from windlass.core.query.job_query import Count, Page, Query
 from windlass.core.records import Entry, Put, PutAnswer
-from windlass.core.state import State
-from windlass.core.transition import Answer, CancelRequest, Checkpoint, Signal, Transition
-from windlass.core.why import Why
 
 DAY = 86_400.0
 COUNT_CAP = 10_000

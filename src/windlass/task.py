@@ -1,393 +1,301 @@
-"""Tasks: the functions that jobs name, with their options and the shape of their arguments."""
+"""Tasks in a user's hands: made of functions by `@app.task` or in a group, enqueued by name."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, Never, NoReturn, get_type_hints
-from uuid import UUID
-
-import pydantic
-from pydantic import ConfigDict, TypeAdapter
-from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
-from pydantic_core import PydanticSerializationError
-
-from windlass.core.codec import Codec, Purpose
-from windlass.core.errors import (
-    CodecError,
-    ConfigurationError,
-    InvalidArgumentError,
-    InvalidInput,
-    InvalidResult,
-    TooLargeError,
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import (
+    Any,
+    Concatenate,
+    Generic,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    cast,
+    overload,
 )
-from windlass.core.gate import KEY, TASK, Limit
-from windlass.core.job import DEFAULT_POLICY, DEFAULT_QUEUE
-from windlass.core.limits import check_size
-from windlass.core.progress import StageMap
-from windlass.core.reference import RESULTS, pack, promised
-from windlass.core.retry import Backoff, Policy
-from windlass.keying import KeySource, LimitKey
 
-_NAMED = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
-CONTEXT = "ctx"
-_OWN: Any = object()
-_CONFIG = ConfigDict(ser_json_inf_nan="constants")  # for the codec to refuse: else they become null
-_AS_JSON: Any = {"mode": "json", "by_alias": True, "round_trip": True}  # what can be read back
+from windlass.client import NO_OPTIONS, EnqueueOptions
+from windlass.core.admission.limit_key import as_text
+from windlass.core.duration import Duration, seconds
+from windlass.core.errors import ConfigurationError
+from windlass.core.job.row import NewJob, tags_of
+from windlass.core.schedule import Missed
+from windlass.job import Job
+from windlass.options import batch_of, ids_of, names_of, on_parent_of, only_known, task_options
+from windlass.process.import_path import importable, module_name
+from windlass.schedules import Declaration, Declarations
+from windlass.task_spec import Registry, TaskOptions, TaskSpec
+from windlass.worker import Batch, Context
+from windlass.worker.batch.task import BatchSpec
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskOptions:
-    """How a task's jobs are run, unless one of them is enqueued otherwise."""
-
-    queue: str = DEFAULT_QUEUE
-    priority: int = 0
-    policy: Policy = DEFAULT_POLICY
-    lease: float | None = None
-    retry_on: tuple[type[BaseException], ...] = ()
-    terminal_on: tuple[type[BaseException], ...] = ()
-    stages: StageMap | None = None
-    executor: Literal["process"] | None = None
-    limit: Limit | None = None
-    limit_key: KeySource | None = None
-    key_limit: Limit | None = None
-
-    @property
-    def backoff(self) -> Backoff:
-        return self.policy.backoff
+P = ParamSpec("P")
+A = TypeVar("A")
+R = TypeVar("R")
 
 
-class Signature:
-    """The arguments of a task, checked both when a job is enqueued and when it is run."""
+class Enqueuer(Protocol):
+    """What a task needs of the app it belongs to."""
 
-    def __init__(self, function: Callable[..., Any], name: str, *, result: Any = _OWN) -> None:
-        """`result` is its type, where the function's own annotation does not say it."""
-        self._name = name
-        parameters = list(inspect.signature(function).parameters.values())
-        hints = hints_of(function, name)
-        self.takes_context = bool(parameters) and parameters[0].name == CONTEXT
-        self._bound = inspect.Signature(parameters[1:] if self.takes_context else parameters)
-        self._arguments: dict[str, TypeAdapter[Any]] = {}
-        for key, parameter in self._bound.parameters.items():
-            if parameter.kind not in _NAMED:
-                raise ConfigurationError(
-                    f"task {name!r} has the parameter {str(parameter)!r}; "
-                    "a task's arguments are stored by name, so each needs one"
-                )
-            whose = f"the parameter {key!r} of task {name!r}"
-            self._arguments[key] = _adapter(hints.get(key, Any), whose)
-        self._known = self._arguments.keys()
-        self._positional = [
-            key
-            for key, parameter in self._bound.parameters.items()
-            if parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
-        ]
-        self._needed = [
-            key
-            for key, parameter in self._bound.parameters.items()
-            if parameter.default is inspect.Parameter.empty
-        ]
-        result = hints.get("return", Any) if result is _OWN else result
-        never = result in (NoReturn, Never)
-        self._result = _adapter(Any if never else result, f"the result of task {name!r}")
+    def prepare(
+        self, spec: TaskSpec, args: Any, kwargs: Any, options: EnqueueOptions
+    ) -> NewJob: ...
+    async def aenqueue_many(self, jobs: list[NewJob]) -> list[Job[Any]]: ...
+    def enqueue_many(self, jobs: list[NewJob]) -> list[Job[Any]]: ...
 
-    def store(
-        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], parents: Sequence[UUID] = ()
-    ) -> dict[str, Any]:
-        """What is stored for a call with these arguments; says which one is wrong, and why.
 
-        An argument that needs the result of one of the `parents` is checked when it is there.
-        """
-        if not parents:
-            return self._store(self._bind(args, kwargs))
-        given = self._bind(args, kwargs)
-        place = {parent: number for number, parent in enumerate(parents)}.__getitem__
-        later = {key: pack(value, place) for key, value in given.items() if promised(value)}
-        stored = self._store({key: value for key, value in given.items() if key not in later})
-        return {**stored, RESULTS: later} if later else stored
+class Task(Generic[P, R]):
+    """A function that can also be enqueued. Calling it stays a plain call."""
 
-    def _store(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        try:
-            return {
-                key: (it := self._arguments[key]).serializer.to_python(
-                    it.validator.validate_python(value),
-                    mode="json",
-                    by_alias=True,
-                    round_trip=True,
-                )
-                for key, value in given.items()
-            }
-        except ValueError:
-            pass  # all that is wrong is told below; pydantic's errors are of this kind
-        checked, problems = self._check(given, strict=None)
-        if problems:
-            raise self._wrong(f"task {self._name!r}: {_told(problems)}", problems)
-        stored: dict[str, Any] = {}
-        for key, value in checked.items():
-            try:
-                stored[key] = self._arguments[key].serializer.to_python(value, **_AS_JSON)
-            except (PydanticSerializationError, ValueError) as error:
-                raise InvalidArgumentError(
-                    f"task {self._name!r}: argument {key!r} cannot be stored: {error}"
-                ) from None
-        return stored
+    def __init__(
+        self, home: TaskHome, spec: TaskSpec, options: EnqueueOptions | None = None
+    ) -> None:
+        self._home = home
+        self.spec = spec
+        self._options = options or NO_OPTIONS
 
     @property
-    def names(self) -> Collection[str]:
-        """Of the arguments, in their order."""
-        return self._known
+    def name(self) -> str:
+        return self.spec.name
 
-    def checked(
-        self, names: Sequence[str], args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """Some arguments of a call that `store` found good, as the task would get them."""
-        given = self._bind(args, kwargs)
-        later = [name for name in names if promised(given.get(name))]
-        if later:
-            raise InvalidArgumentError(
-                f"task {self._name!r}: its limit_key needs the argument {later[0]!r}, which is the "
-                "result of a job that has not run; name the key: task.options(limit_key=…)"
-            )
-        return {
-            name: self._arguments[name].validator.validate_python(given[name])
-            if name in given
-            else self._bound.parameters[name].default
-            for name in names
-        }
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.spec.function(*args, **kwargs)
 
-    def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments by name, as a call would take them."""
-        given = dict(zip(self._positional, args))  # noqa: B905 - for speed
-        if not kwargs and len(args) == len(given) == len(self._known):
-            return given
-        if (
-            len(args) == len(given)
-            and (not kwargs or (given.keys().isdisjoint(kwargs) and kwargs.keys() <= self._known))
-            and all(key in given or key in kwargs for key in self._needed)
-        ):
-            return {**given, **kwargs} if kwargs else given
-        unknown = [key for key in kwargs if key not in self._known]
-        if unknown:
-            names, takes = (", ".join(map(repr, these)) for these in (unknown, self._known))
-            raise self._wrong(
-                f"task {self._name!r} has no argument {names}; it takes {takes or 'none'}",
-                [
-                    (key, f"the task has no such argument; it takes {takes or 'none'}")
-                    for key in unknown
-                ],
-            )
-        try:  # slow, and good at saying what is wrong
-            return self._bound.bind(*args, **kwargs).arguments
-        except TypeError as error:
-            absent = [key for key in self._needed if key not in given and key not in kwargs]
-            problems = [(key, "it is needed") for key in absent]
-            raise self._wrong(f"task {self._name!r}: {error}", problems) from None
+    def options(
+        self,
+        *,
+        delay: Duration | None = None,
+        expires_in: Duration | None = None,
+        **more: Any,
+    ) -> Task[P, R]:
+        """The same task with these options for its next jobs."""
+        only_known(more, EnqueueOptions.__slots__)
+        changes = dict(more)
+        if "depends_on" in changes:
+            changes["depends_on"] = ids_of(changes["depends_on"])
+        if "tags" in changes:
+            changes["tags"] = tags_of(changes["tags"])
+        if "on_parent" in changes:
+            changes["on_parent"] = on_parent_of(changes["on_parent"])
+        if "limit_key" in changes:
+            changes["limit_key"] = as_text(changes["limit_key"])
+        if delay is not None:
+            changes["delay"] = seconds(delay, "delay")
+        if expires_in is not None:
+            changes["expires_in"] = seconds(expires_in, "expires_in")
+        return Task(self._home, self.spec, replace(self._options, **changes))
 
-    @staticmethod
-    def _wrong(text: str, problems: Sequence[tuple[str, str]]) -> InvalidArgumentError:
-        error = InvalidArgumentError(text)
-        error.problems = problems
-        return error
+    def new_job(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
+        """The job as it would be enqueued: for bulk."""
+        return self._app.prepare(self.spec, args, kwargs, self._options)
 
-    def restore(self, stored: Any) -> dict[str, Any]:
-        """The arguments for a call, from what was stored; what the task no longer has is left."""
-        if not isinstance(stored, dict):
-            raise InvalidInput(f"task {self._name!r}: the stored arguments are {stored!r:.80}")
-        if len(stored) == len(self._known):
-            try:
-                return {
-                    key: self._arguments[key].validator.validate_python(value, strict=False)
-                    for key, value in stored.items()
-                }
-            except (ValueError, KeyError):
-                pass  # told below, or left out there
-        known = {key: value for key, value in stored.items() if key in self._known}
-        checked, problems = self._check(known, strict=False)
-        problems += [(key, "missing") for key in self._needed if key not in known]
-        if problems:
-            raise InvalidInput(f"task {self._name!r}: {_told(problems)}")
-        return checked
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        [job] = await self._app.aenqueue_many([self.new_job(*args, **kwargs)])
+        return cast("Job[R]", job)
 
-    def _check(
-        self, given: Mapping[str, Any], *, strict: bool | None
-    ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-        checked: dict[str, Any] = {}
-        problems: list[tuple[str, str]] = []
-        for key, value in given.items():
-            try:
-                checked[key] = self._arguments[key].validator.validate_python(value, strict=strict)
-            except pydantic.ValidationError as error:
-                problems += _explain(key, error)
-        return checked, problems
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        [job] = self._app.enqueue_many([self.new_job(*args, **kwargs)])
+        return cast("Job[R]", job)
 
-    def result(self, value: Any) -> Any:
-        """What is stored for a result, as plain data."""
-        try:
-            return self._result.serializer.to_python(value, **_AS_JSON, warnings=False)
-        except (PydanticSerializationError, ValueError) as error:
-            raise InvalidResult(
-                f"the result of task {self._name!r} cannot be stored: {error}"
-            ) from None
-
-    def schema(self) -> dict[str, Any]:
-        """The JSON schema of its arguments, as whoever enqueues gives them."""
-        adapters: list[tuple[str, Literal["validation"], TypeAdapter[Any]]]
-        adapters = [(key, "validation", it) for key, it in self._arguments.items()]
-        found, shared = TypeAdapter.json_schemas(adapters) if adapters else ({}, {})
-        return {
-            "type": "object",
-            "properties": {
-                key: _without_title(one) | self._default(key) for (key, _), one in found.items()
-            },
-            "required": list(self._needed),
-            "additionalProperties": False,
-            **shared,
-        }
-
-    def _default(self, key: str) -> dict[str, Any]:
-        """What the task takes if the argument is not given, where JSON can say it."""
-        default = self._bound.parameters[key].default
-        if default is inspect.Parameter.empty:
-            return {}
-        try:
-            return {"default": self._arguments[key].serializer.to_python(default, **_AS_JSON)}
-        except (PydanticSerializationError, ValueError):
-            return {}
-
-    def result_schema(self) -> dict[str, Any]:
-        return _without_title(self._result.json_schema(mode="serialization"))
-
-    def restore_result(self, stored: Any) -> Any:
-        try:
-            return self._result.validate_python(stored, strict=False)
-        except pydantic.ValidationError:
-            return stored  # the task's type has changed since; the value itself is still true
-
-
-def encode_result(value: Any, codec: Codec) -> bytes:
-    """The bytes of a result. To do the work again would make it no better: what fails is final."""
-    try:
-        data = codec.encode(value, Purpose.RESULT)
-        check_size("the result", data)
-    except (CodecError, TooLargeError) as error:
-        raise InvalidResult(str(error)) from error
-    return data
-
-
-def hints_of(function: Callable[..., Any], name: str) -> dict[str, Any]:
-    """The types of its parameters; of a class, those that its fields or its `__init__` name."""
-    try:
-        hints = get_type_hints(function, include_extras=True)
-        if isinstance(function, type) and not hints and "__init__" in vars(function):
-            hints = get_type_hints(vars(function)["__init__"], include_extras=True)
-    except NameError as error:
-        raise ConfigurationError(
-            f"the annotations of task {name!r} cannot be read: {error}; they are needed when it "
-            "runs, so the name must be imported there, and not only for type checkers"
-        ) from None
-    return hints
-
-
-def _adapter(kind: Any, whose: str) -> TypeAdapter[Any]:
-    try:
-        return TypeAdapter(kind, config=_CONFIG)
-    except (PydanticUserError, PydanticUndefinedAnnotation) as error:
-        if error.code == "type-adapter-config-unused":  # a model has its own
-            return TypeAdapter(kind)
-        raise ConfigurationError(
-            f"{whose} cannot be stored: {str(error).partition('. ')[0]}; "
-            f"use plain data, dataclasses or models (the context comes first, named {CONTEXT})"
-        ) from None
-
-
-def _without_title(schema: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in schema.items() if key != "title"}
-
-
-def _explain(key: str, error: pydantic.ValidationError) -> list[tuple[str, str]]:
-    """Where in the argument, and what is wrong there."""
-    parts = []
-    for line in error.errors(include_url=False):
-        where = ".".join([key, *(str(piece) for piece in line["loc"])])
-        got = "" if line["type"] == "missing" else f", got {line['input']!r:.80}"
-        parts.append((where, f"{line['msg']}{got}"))
-    return parts
-
-
-def _told(problems: Sequence[tuple[str, str]]) -> str:
-    return "; ".join(f"argument {where!r}: {what}" for where, what in problems)
-
-
-@dataclass(slots=True)
-class TaskSpec:
-    """A function, its stable name, its options, and the names it had before."""
-
-    name: str
-    function: Callable[..., Any]
-    options: TaskOptions
-    aliases: tuple[str, ...] = ()
-    signature: Signature = field(init=False)
-    is_async: bool = field(init=False)
-    key: LimitKey | None = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._take(Signature(self.function, self.name))
-
-    def _take(self, signature: Signature) -> None:
-        self.signature = signature
-        self.is_async = inspect.iscoroutinefunction(self.function)
-        source = self.options.limit_key
-        self.key = None if source is None else LimitKey(source, self.name, signature.names)
-
-    def key_of(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str | None:
-        """The key by which limits count a job with these arguments, which were found good."""
-        if self.key is None:
-            return None
-        return self.key.of(self.signature.checked(self.key.needs, args, kwargs))
+    def call(self, *args: Any, **kwargs: Any) -> Call[R]:
+        """The task with these arguments, as a part of a flow; a chain adds one in front."""
+        return Call(self._app, self.spec, self._options, args, kwargs)
 
     @property
-    def limits(self) -> dict[str, Limit]:
-        """What is declared for it, by the names of limits."""
-        found = {TASK + self.name: self.options.limit, KEY + self.name: self.options.key_limit}
-        return {name: limit for name, limit in found.items() if limit is not None}
+    def given(self) -> EnqueueOptions:
+        """The options of its next jobs."""
+        return self._options
 
     @property
-    def names(self) -> tuple[str, ...]:
-        return (self.name, *self.aliases)
+    def _app(self) -> Enqueuer:
+        return self._home.app_of(self.spec)
 
 
-class Registry:
-    """The tasks an application knows, by their names of now and before."""
+@dataclass(frozen=True, slots=True)
+class Call(Generic[R]):
+    """A task with its arguments, for a flow; they are checked when the flow is enqueued."""
+
+    home: Any  # the app
+    spec: TaskSpec
+    options: EnqueueOptions
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+
+class TaskMaker:
+    """What `@app.task(…)` answers: still to be given its function."""
+
+    def __init__(self, make: Callable[[Callable[..., Any]], Task[Any, Any]]) -> None:
+        self._make = make
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[Context, P], Awaitable[R]]) -> Task[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[Context, P], R]) -> Task[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, Awaitable[R]]) -> Task[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R]) -> Task[P, R]: ...
+    def __call__(self, function: Callable[..., Any]) -> Task[Any, Any]:
+        return self._make(function)
+
+
+class BatchMaker(Generic[P, A]):
+    """What `@app.task(batch=…, args=…)` answers: still to be given its function."""
+
+    def __init__(self, make: Callable[[Callable[..., Any]], Task[Any, Any]]) -> None:
+        self._make = make
+
+    @overload
+    def __call__(self, function: Callable[[Batch[A, R]], Awaitable[None]]) -> Task[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[[Batch[A, R]], None]) -> Task[P, R]: ...
+    def __call__(self, function: Callable[..., Any]) -> Task[Any, Any]:
+        return self._make(function)
+
+
+class TaskHome(ABC):
+    """Where tasks are made and found: an app, or a group that joins one."""
 
     def __init__(self) -> None:
-        self._specs: dict[str, TaskSpec] = {}
+        self.tasks = Registry()
+        self.declared = Declarations()
 
-    def add(self, *specs: TaskSpec) -> None:
-        """All of them, or none if one has a name that is taken."""
-        added: dict[str, TaskSpec] = {}
-        for spec in specs:
-            for name in spec.names:
-                known = added.get(name) or self._specs.get(name)
-                if known is not None and known.function is not spec.function:
-                    raise ConfigurationError(
-                        f"two tasks are named {name!r}: {where(known.function)} and "
-                        f"{where(spec.function)}; give one of them name="
-                    )
-                added[name] = spec
-        self._specs |= added
+    @abstractmethod
+    def app_of(self, spec: TaskSpec) -> Enqueuer: ...
 
-    def get(self, name: str) -> TaskSpec | None:
-        return self._specs.get(name)
+    @overload
+    def task(self, function: Callable[Concatenate[Context, P], Awaitable[R]]) -> Task[P, R]: ...
+    @overload
+    def task(self, function: Callable[Concatenate[Context, P], R]) -> Task[P, R]: ...
+    @overload
+    def task(self, function: Callable[P, Awaitable[R]]) -> Task[P, R]: ...
+    @overload
+    def task(self, function: Callable[P, R]) -> Task[P, R]: ...
+    @overload
+    def task(
+        self, *, batch: int, args: Callable[P, A], wait: Duration = 0, **options: Any
+    ) -> BatchMaker[P, A]: ...
+    @overload
+    def task(self, **options: Any) -> TaskMaker: ...
+    def task(self, function: Callable[..., Any] | None = None, **options: Any) -> Any:
+        """Make a task of a function: `@app.task`, or `@app.task(queue=…, max_retries=…)`.
 
-    def __iter__(self) -> Iterator[TaskSpec]:
-        return (spec for name, spec in self._specs.items() if name == spec.name)
+        `name=` is what jobs store; `aliases=` are the names it had before. With `batch=100`, one
+        call gets up to so many jobs, in a `Batch`; see `windlass.Batch`.
+        """
+        if function is not None:
+            return self._task(function, None, (), task_options())
+        name, aliases = options.pop("name", None), names_of(options.pop("aliases", ()))
+        batch = batch_of(options.pop("batch", None), options.pop("args", None), options)
+        only_known(options, inspect.signature(task_options).parameters)
+        made = task_options(**options)
+        maker = TaskMaker if batch is None else BatchMaker
+        return maker(lambda function: self._task(function, name, aliases, made, batch))
+
+    def _task(
+        self,
+        function: Callable[..., Any],
+        name: str | None,
+        aliases: tuple[str, ...],
+        options: TaskOptions,
+        batch: Mapping[str, Any] | None = None,
+    ) -> Task[Any, Any]:
+        if not inspect.isroutine(function):
+            raise ConfigurationError(f"{function!r} is not a function")
+        reason = importable(function) if options.executor == "process" else None
+        if reason is not None:
+            raise ConfigurationError(f"a child process could not find this task: {reason}")
+        name = name or f"{module_name(function)}.{function.__qualname__}"
+        if batch is None:
+            spec = TaskSpec(name, function, options, aliases)
+        else:
+            spec = BatchSpec(name, function, options, aliases, **batch)
+        self.add([spec])
+        return Task(self, spec)
+
+    def add(self, specs: Iterable[TaskSpec]) -> None:
+        self.tasks.add(*specs)
+
+    def schedule(
+        self,
+        cron: str | None = None,
+        *,
+        every: Duration | None = None,
+        tz: str | None = None,
+        missed: Missed | Literal["skip", "last", "all"] = "last",
+        name: str | None = None,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Callable[[Task[P, R]], Task[P, R]]:
+        """Enqueue the task below by itself: `@app.schedule("*/5 * * * *")`, `(every="5m")`.
+
+        `args` and `kwargs` are what it is called with; `name` is the task's unless you give one.
+        Workers store the schedule when they start, and one of them makes the job of each tick.
+        """
+        timing = {"cron": cron, "every": every, "tz": tz, "missed": missed}
+
+        def declare(task: Task[P, R]) -> Task[P, R]:
+            if not isinstance(task, Task):
+                raise ConfigurationError(
+                    f"{task!r:.80} is no task; put @app.schedule above @app.task"
+                )
+            if self.tasks.get(task.name) is not task.spec:
+                raise ConfigurationError(f"task {task.name!r} is scheduled where it is not known")
+            call = (args, kwargs or {})
+            self.declare([Declaration.of(name, task.spec, task.given, call, timing)])
+            return task
+
+        return declare
+
+    def declare(self, declared: Iterable[Declaration]) -> None:
+        self.declared.add(*declared)
 
 
-def where(function: Any) -> str:
-    """The place in the source, for messages about a function, a class or an object's class."""
-    code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
-    if code is not None:
-        return f"{code.co_filename}:{code.co_firstlineno}"
-    kind = function if isinstance(function, type) else type(function)
-    return f"{kind.__module__}.{kind.__qualname__}"
+class Tasks(TaskHome):
+    """A group of tasks without an app, for modules that the app's module imports.
+
+    `app.include(tasks)` gives them one; until then they can be called, but not enqueued.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._joined: TaskHome | None = None
+
+    def join(self, app: TaskHome) -> None:
+        """Belong to the app from now on, with all tasks of now and later: all, or none."""
+        if self._joined is not None and self._joined is not app:
+            raise ConfigurationError(
+                "this group of tasks is included in an app already; a task is enqueued to one "
+                "app, so make a group for each (or close the other app first)"
+            )
+        app.declared.check(self.declared)
+        app.add(self.tasks)
+        app.declare(self.declared)
+        self._joined = app
+
+    def leave(self) -> None:
+        self._joined = None
+
+    def add(self, specs: Iterable[TaskSpec]) -> None:
+        specs = list(specs)
+        if self._joined is not None:
+            self._joined.add(specs)
+        super().add(specs)
+
+    def declare(self, declared: Iterable[Declaration]) -> None:
+        declared = list(declared)
+        if self._joined is not None:
+            self._joined.declare(declared)
+        super().declare(declared)
+
+    def app_of(self, spec: TaskSpec) -> Enqueuer:
+        if self._joined is None:
+            raise ConfigurationError(
+                f"task {spec.name!r} is in a group that no app has included yet; "
+                "write `app.include(tasks)` before it is enqueued"
+            )
+        return self._joined.app_of(spec)

@@ -8,9 +8,9 @@ from typing import TypeAlias
 
 import pytest
 
-from windlass.bench.figures import Result
+from windlass.bench.bench_run import measure
 from windlass.bench.plan import Plan
-from windlass.bench.run import measure
+from windlass.bench.results import Result
 
 ROOT = Path(__file__).parents[2]
 Run: TypeAlias = Callable[..., Result]

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from windlass.bench.figures import SQLITE, Result, SideResult
 from windlass.bench.plan import Plan
-from windlass.bench.rounds import Check, Round
+from windlass.bench.results import SQLITE, Result, SideResult
+from windlass.bench.round import Check, Round
 from windlass.cli import cli
-from windlass.cli.benched import show
+from windlass.cli.bench_table import show
 
 QUICK = ["bench", "--quick", "--jobs", "200", "--only", "drain,bulk", "--rounds", "1"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from benchmarks.peers.goals import GOALS
 
-from windlass.bench.figures import Result, SideResult
 from windlass.bench.plan import Plan
-from windlass.bench.rounds import Round
+from windlass.bench.results import Result, SideResult
+from windlass.bench.round import Round
 
 POSTGRES, REDIS = "postgresql", "redis"
 

@@ -13,10 +13,10 @@ from benchmarks.peers.node import NodeSide
 from benchmarks.peers.servers import postgres, redis
 from tests.bench.conftest import ROOT
 
+from windlass.bench.bench_run import measure
+from windlass.bench.measured_process import BenchError
 from windlass.bench.peers import load
 from windlass.bench.plan import Plan
-from windlass.bench.processes import BenchError
-from windlass.bench.run import measure
 from windlass.bench.server import Server
 
 pytestmark = pytest.mark.slow

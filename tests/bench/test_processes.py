@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from tests.bench.conftest import ROOT
 
+from windlass.bench.measured_process import cpu_seconds, memory
 from windlass.bench.peers import PEERS
-from windlass.bench.place import Place
-from windlass.bench.processes import cpu_seconds, memory
+from windlass.bench.round_config import Place
 from windlass.bench.side import in_python
 
 FILES = "tests.bench.sides.files"

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from tests.bench.conftest import Run
 
+from windlass.bench.bench_run import measure
 from windlass.bench.peers import OURS_ON_POSTGRES, PEERS, load
 from windlass.bench.plan import Plan
-from windlass.bench.run import measure
 
 pytestmark = pytest.mark.slow
 
@@ -148,5 +148,5 @@ def test_a_peer_does_not_carry_the_weight_of_windlass(run: Run) -> None:
     side = run(Plan(jobs=2, rounds=1, only=("drain",)), "weighed").sides["weighed"]
     [problem] = side.problems
     loaded = json.loads(problem.partition("loaded ")[2])
-    assert "windlass.bench.ledger" in loaded
+    assert "windlass.bench.job_ledger" in loaded
     assert not {"pydantic", "asyncio", "apsw", "rich", "windlass.app"} & set(loaded)

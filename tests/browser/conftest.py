@@ -17,10 +17,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tests.server.conftest import exists, make_app, until
 
 from windlass import Context, Windlass
-from windlass.server import javascript
+from windlass.server import javascript_client
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-PAGES = Path(javascript.__file__).parent / "pages"
+PAGES = Path(javascript_client.__file__).parent / "pages"
 FLAGS = (
     "--no-sandbox",  # the sandbox of Chromium does not run as root, as which containers do
     "--disable-gpu",  # without it, machines that have no GPU emulate one
@@ -80,7 +80,7 @@ class Counted:
         outer = FastAPI()
         outer.state.site = api.state.site
         outer.mount("/page", Strict(directory=Path(__file__).parent / "page", html=True))
-        outer.mount("/assets/test/client", Strict(directory=javascript.folder()))
+        outer.mount("/assets/test/client", Strict(directory=javascript_client.folder()))
         outer.mount("/assets/test", Strict(directory=PAGES))
         outer.mount("/", self._counting(api))
         return outer

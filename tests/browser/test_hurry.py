@@ -13,8 +13,8 @@ from tests.browser.listing import busy, make
 from tests.browser.looking import Look, aside, expect, looking
 from tests.server.conftest import Served, enqueue, serving, until, wait_for
 
+from windlass.server.auth.api_keys import Role
 from windlass.server.config import Door, ServerConfig
-from windlass.server.keys import Role
 
 
 @pytest.fixture(scope="module")

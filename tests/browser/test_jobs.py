@@ -13,8 +13,8 @@ from tests.browser.listing import busy, fill, make
 from tests.browser.looking import PHONE, aside, expect, looking, sign_in
 from tests.server.conftest import Served, enqueue, serving, until, wait_for
 
+from windlass.server.auth.api_keys import Role
 from windlass.server.config import Door, ServerConfig
-from windlass.server.keys import Role
 
 CORPUS = (
     "<img src=x onerror=hacked()>",

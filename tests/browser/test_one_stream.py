@@ -14,8 +14,8 @@ from tests.js.conftest import log_of
 from tests.js.proxy import Proxy
 from tests.server.conftest import Served, enqueue, serving, until, wait_for
 
+from windlass.server.auth.api_keys import Role
 from windlass.server.config import Door, ServerConfig
-from windlass.server.keys import Role
 
 TABS = pytest.mark.parametrize("tab_count", [3, pytest.param(10, marks=pytest.mark.slow)])
 counted = Counted()

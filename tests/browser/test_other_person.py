@@ -9,8 +9,8 @@ import pytest
 from tests.browser.looking import aside, expect, looking, sign_in
 from tests.server.conftest import make_app, serving
 
+from windlass.server.auth.api_keys import Role
 from windlass.server.config import Door, ServerConfig
-from windlass.server.keys import Role
 
 
 @pytest.mark.slow

@@ -14,9 +14,9 @@ from tests.browser.looking import PHONE, aside, expect, looking
 from tests.server.conftest import Served, enqueue, make_app, serving, until, wait_for
 
 from windlass import Windlass
+from windlass.server.auth.api_keys import Role
 from windlass.server.config import Door, ServerConfig
-from windlass.server.keys import Role
-from windlass.tasks import Task
+from windlass.task import Task
 
 scanner = pytest.importorskip(
     "axe_playwright_python.sync_playwright",

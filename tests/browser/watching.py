@@ -21,7 +21,7 @@ from tests.server.conftest import exists, make_app, opened
 
 from windlass import Context, Windlass
 from windlass.server.config import Door, ServerConfig
-from windlass.server.running import Server
+from windlass.server.uvicorn_server import Server
 
 
 def make(place: Path) -> Windlass:

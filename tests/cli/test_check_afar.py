@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from tests.server.conftest import Served, serving
 
+from windlass.server.auth.api_keys import Role
 from windlass.server.config import Door, ServerConfig
-from windlass.server.keys import Role
 
 _RESET = struct.pack("ii", 1, 0)
 UNAVAILABLE = 3

@@ -17,9 +17,9 @@ import pytest
 from tests.cli.test_worker import PATIENCE, wait_for
 
 from windlass import WorkerConfig
-from windlass.cli.demo import demo_app, enqueue_demo
-from windlass.cli.reloading import snapshot
-from windlass.core.query import Query
+from windlass.cli.demo_app import demo_app, enqueue_demo
+from windlass.cli.reload import snapshot
+from windlass.core.query.job_query import Query
 
 
 class Dev:

@@ -14,7 +14,7 @@ from windlass import Windlass, WorkerConfig
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.ids import uuid7
 from windlass.stores import open_store
-from windlass.worker.registry import Registrar
+from windlass.worker.loops.presence import Registrar
 
 
 def test_jobs_are_listed_newest_first(ask: Any, put: Any) -> None:
@@ -169,7 +169,9 @@ def test_what_was_done_is_told_when_the_store_fails_on_the_way(
             if len(calls) == 2:
                 raise StoreUnavailableError("the disk is gone")
 
-    monkeypatch.setattr("windlass.cli.opening.open_store", lambda url: Spy(open_store(url), look))
+    monkeypatch.setattr(
+        "windlass.cli.store_options.open_store", lambda url: Spy(open_store(url), look)
+    )
     answer = ask("jobs", "cancel", *jobs, *(["--json"] if as_json else []))
     assert answer.code == 3
     assert "the disk is gone" in answer.err

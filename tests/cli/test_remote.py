@@ -28,10 +28,10 @@ from tests.server.conftest import Served, serving
 
 from windlass import Limit, Windlass, WorkerConfig
 from windlass.cli import cli
-from windlass.server.audit import Audit
+from windlass.server.auth.api_keys import Role
+from windlass.server.auth.audit import Audit
+from windlass.server.auth.task_tokens import NAME, SIGNING
 from windlass.server.config import Door, ServerConfig
-from windlass.server.keys import Role
-from windlass.server.signing import NAME, SIGNING
 from windlass.testing import make_job
 
 # {…} is a job that was put in before, or the id that `as` gave to an earlier answer.

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from windlass.schedule_records import Timetable, plan
 from windlass.stores import open_store
 from windlass.testing import make_job
-from windlass.timetable import Timetable, plan
 
 APP = ("-A", "tasks:app")
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from windlass.cli.limits import memory_used
-from windlass.cli.worker import worker_config
+from windlass.cli.commands.worker import worker_config
+from windlass.cli.recycling import memory_used
 from windlass.config import settings
 
 PATIENCE = 30.0

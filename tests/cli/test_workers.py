@@ -10,7 +10,7 @@ import pytest
 
 from windlass.core.clock import SECOND
 from windlass.core.records import Put
-from windlass.core.worker import WORKER, LiveWorker
+from windlass.core.worker_presence import WORKER, LiveWorker
 from windlass.stores import open_store
 
 

@@ -8,16 +8,16 @@ from uuid import UUID
 
 from hypothesis import strategies as st
 
-from windlass.core import outcome as ends
 from windlass.core.clock import SECOND, Instant
-from windlass.core.decide import cancel, claim, decide, record
+from windlass.core.decisions import outcome as ends
+from windlass.core.decisions.decide import cancel, claim, decide, record
+from windlass.core.decisions.outcome import Outcome
+from windlass.core.decisions.retry import Policy, fixed
+from windlass.core.decisions.transition import CancelRequest, Checkpoint, Decision, Transition
 from windlass.core.event import ATTEMPT, Event, EventType, LogRow, Record, derive
-from windlass.core.failure import ErrorKind, Failure
-from windlass.core.job import JobRow, NewJob, birth
-from windlass.core.outcome import Outcome
-from windlass.core.retry import Policy, fixed
-from windlass.core.state import State, Trigger
-from windlass.core.transition import CancelRequest, Checkpoint, Decision, Transition
+from windlass.core.job.failure import ErrorKind, Failure
+from windlass.core.job.row import JobRow, NewJob, birth
+from windlass.core.job.state import State, Trigger
 
 NOW: Instant = 1_700_000_000_000_000
 JOB = UUID("018bcfe5-6800-7000-8000-000000000001")

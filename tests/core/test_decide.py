@@ -29,10 +29,8 @@ from tests.core.build import (
 )
 
 from windlass.core.clock import SECOND, after
-from windlass.core.decide import claim, decide, record
-from windlass.core.event import EventType, Record
-from windlass.core.failure import ErrorKind
-from windlass.core.outcome import (
+from windlass.core.decisions.decide import claim, decide, record
+from windlass.core.decisions.outcome import (
     Aborted,
     Failed,
     Outcome,
@@ -42,9 +40,11 @@ from windlass.core.outcome import (
     Suspended,
     submit,
 )
-from windlass.core.retry import Policy, fixed
-from windlass.core.state import FINAL, State, Trigger
-from windlass.core.transition import Status, Tally, Transition
+from windlass.core.decisions.retry import Policy, fixed
+from windlass.core.decisions.transition import Status, Tally, Transition
+from windlass.core.event import EventType, Record
+from windlass.core.job.failure import ErrorKind
+from windlass.core.job.state import FINAL, State, Trigger
 
 OUTCOMES: list[Any] = [
     pytest.param(Succeeded(result=b'"done"'), id="success"),

@@ -8,11 +8,18 @@ from typing import Any
 import pytest
 from tests.core.build import JOB, NOW, OTHER, reach, request, row
 
-from windlass.core.enqueue import Admission, Enqueued, EnqueueStatus, Rivals, admit, refused
+from windlass.core.decisions.enqueue import (
+    Admission,
+    Enqueued,
+    EnqueueStatus,
+    Rivals,
+    admit,
+    refused,
+)
 from windlass.core.errors import ConflictError, InvalidArgumentError, NotFoundError
 from windlass.core.ids import uuid7
-from windlass.core.job import JobRow
-from windlass.core.state import FINAL, WAITING, State
+from windlass.core.job.row import JobRow
+from windlass.core.job.state import FINAL, WAITING, State
 
 CREATED, DUPLICATE = EnqueueStatus.CREATED, EnqueueStatus.DUPLICATE
 CONFLICT, REFUSED = EnqueueStatus.CONFLICT, EnqueueStatus.REFUSED

@@ -23,8 +23,9 @@ from tests.core.build import (
     row,
 )
 
-from windlass.core.attempt import attempts_of
 from windlass.core.clock import after
+from windlass.core.decisions.outcome import Aborted, Failed, Released, Snoozed, Succeeded
+from windlass.core.decisions.retry import Policy, fixed
 from windlass.core.errors import InvalidArgumentError
 from windlass.core.event import (
     ATTEMPT,
@@ -37,9 +38,8 @@ from windlass.core.event import (
     parse_wire_id,
     snapshot,
 )
-from windlass.core.outcome import Aborted, Failed, Released, Snoozed, Succeeded
-from windlass.core.retry import Policy, fixed
-from windlass.core.state import State, Trigger
+from windlass.core.job.attempt import attempts_of
+from windlass.core.job.state import State, Trigger
 
 Steps = list[tuple[float, Any]]
 

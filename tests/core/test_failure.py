@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from windlass.core import errors, failure
-from windlass.core.failure import ErrorKind, Failure, details
+from windlass.core import errors
+from windlass.core.job import failure
+from windlass.core.job.failure import ErrorKind, Failure, details
 
 FAILURES = st.builds(
     Failure,

@@ -12,11 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.core.build import JOB, NOW, Life, row
 
-from windlass.core.clock import SECOND, Instant
-from windlass.core.decide import let_in
-from windlass.core.duration import rate
-from windlass.core.errors import InvalidArgumentError
-from windlass.core.gate import (
+from windlass.core.admission.gates import (
     MOST,
     UNLIMITED,
     Limit,
@@ -37,9 +33,13 @@ from windlass.core.gate import (
     shown,
     touched,
 )
-from windlass.core.job import JobRow
-from windlass.core.outcome import Succeeded
-from windlass.core.state import State
+from windlass.core.clock import SECOND, Instant
+from windlass.core.decisions.decide import let_in
+from windlass.core.decisions.outcome import Succeeded
+from windlass.core.duration import rate
+from windlass.core.errors import InvalidArgumentError
+from windlass.core.job.row import JobRow
+from windlass.core.job.state import State
 
 ALL = {"key:mail.send", "task:mail.send", "queue:default"}
 

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from tests.core.build import JOB, NOW, OTHER, TOKEN, Life, assert_legal, reach, request, row
 
-from windlass.core import limits
+from windlass.core import sizes
 from windlass.core.clock import after
+from windlass.core.decisions.retry import MAX_DELAY, Policy
 from windlass.core.errors import InvalidArgumentError, TooLargeError
 from windlass.core.ids import uuid7
-from windlass.core.job import NewJob, birth, check, opening
-from windlass.core.lease import Lease
-from windlass.core.retry import MAX_DELAY, Policy
-from windlass.core.state import State, Trigger
+from windlass.core.job.lease import Lease
+from windlass.core.job.row import NewJob, birth, check, opening
+from windlass.core.job.state import State, Trigger
 
 NAN, INF = float("nan"), float("inf")
 
@@ -246,7 +246,7 @@ def test_what_no_store_could_write_is_refused_before_it_reaches_one(
 
 def test_a_payload_over_1_mib_is_refused_and_pointed_to_an_object_store() -> None:
     with pytest.raises(TooLargeError, match=r"payload is 1,048,577 bytes.*object store"):
-        check(request(payload=b"x" * (limits.MAX_BLOB + 1)))
+        check(request(payload=b"x" * (sizes.MAX_BLOB + 1)))
 
 
 @pytest.mark.parametrize(

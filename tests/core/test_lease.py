@@ -6,7 +6,7 @@ import pytest
 from tests.core.build import NOW, TOKEN
 
 from windlass.core.errors import InvalidArgumentError
-from windlass.core.lease import DEFAULT_LEASE, Claim, Extended
+from windlass.core.job.lease import DEFAULT_LEASE, Claim, Extended
 
 
 def test_a_lease_lasts_30_seconds_by_default() -> None:

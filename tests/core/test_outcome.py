@@ -23,9 +23,7 @@ from tests.core.build import (
 
 from windlass.core import errors
 from windlass.core.clock import after
-from windlass.core.event import ATTEMPT
-from windlass.core.failure import ErrorKind, Failure
-from windlass.core.outcome import (
+from windlass.core.decisions.outcome import (
     Aborted,
     Failed,
     Released,
@@ -38,9 +36,11 @@ from windlass.core.outcome import (
     submit,
     sweep,
 )
-from windlass.core.retry import Policy, custom, exponential, fixed, schedule
-from windlass.core.state import State, Trigger
-from windlass.core.transition import Status
+from windlass.core.decisions.retry import Policy, custom, exponential, fixed, schedule
+from windlass.core.decisions.transition import Status
+from windlass.core.event import ATTEMPT
+from windlass.core.job.failure import ErrorKind, Failure
+from windlass.core.job.state import State, Trigger
 
 FAILED = Failed(failure=RETRYABLE)
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from windlass.core.errors import InvalidArgumentError
-from windlass.core.progress import (
+from windlass.core.job.progress import (
     COMPLETE,
     DEFAULT_STAGES,
     PROCESSING,

@@ -12,8 +12,15 @@ from hypothesis import strategies as st
 from tests.core.build import NOW, OTHER, RETRYABLE, reach
 
 from windlass.core.errors import InvalidArgumentError
-from windlass.core.query import MAX_PAGE, Query, decode_cursor, encode_cursor, fingerprint, matches
-from windlass.core.state import State
+from windlass.core.job.state import State
+from windlass.core.query.job_query import (
+    MAX_PAGE,
+    Query,
+    decode_cursor,
+    encode_cursor,
+    fingerprint,
+    matches,
+)
 
 STORED = replace(
     reach(State.RUNNING).row,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from windlass.core.clock import SECOND
-from windlass.core.queue import Rates, rates, time_to_go
-from windlass.core.state import State
+from windlass.core.job.state import State
+from windlass.core.query.queue_rates import Rates, rates, time_to_go
 from windlass.store import Rollup
 
 

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from windlass.core.errors import InvalidArgumentError
-from windlass.core.retry import (
+from windlass.core.decisions.retry import (
     MAX_DELAY,
     Backoff,
     Exponential,
@@ -25,6 +24,7 @@ from windlass.core.retry import (
     fixed,
     schedule,
 )
+from windlass.core.errors import InvalidArgumentError
 
 SECONDS = st.floats(0, MAX_DELAY)
 BACKOFFS: st.SearchStrategy[Backoff] = st.one_of(

@@ -15,10 +15,10 @@ from tests.core.build import (
     reach,
 )
 
-from windlass.core import outcome as ends
-from windlass.core.retry import Policy
-from windlass.core.state import ACTIVE, FINAL, MOVES, WAITING, State, Trigger, move
-from windlass.core.transition import Status
+from windlass.core.decisions import outcome as ends
+from windlass.core.decisions.retry import Policy
+from windlass.core.decisions.transition import Status
+from windlass.core.job.state import ACTIVE, FINAL, MOVES, WAITING, State, Trigger, move
 
 TABLE = {
     ("created", "submit"): "queued",

@@ -10,7 +10,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.core.lease import Lease
+from windlass.core.job.lease import Lease
 from windlass.core.task_token import KEY_ID, MAX_LENGTH, PREFIX, TaskToken, key_of, read
 
 KEY, SECRET = b"12345678", b"s" * 32

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from tests.core.build import JOB, TERMINAL, request
 
-from windlass.core import limits
+from windlass.core import sizes
+from windlass.core.decisions.retry import MAX_DELAY
+from windlass.core.decisions.transition import Answer, Status, Transition, check, check_records
 from windlass.core.errors import InvalidArgumentError, TooLargeError
 from windlass.core.event import LIFECYCLE, EventType, Record
-from windlass.core.retry import MAX_DELAY
-from windlass.core.state import State, Trigger
-from windlass.core.transition import Answer, Status, Transition, check, check_records
+from windlass.core.job.state import State, Trigger
 
 KIB = 1024
 
@@ -104,7 +104,7 @@ def test_only_applied_is_applied(status: Status) -> None:
 
 
 def test_a_size_is_checked_only_where_there_is_something() -> None:
-    limits.check_size("nothing", None)
-    limits.check_size("just enough", b"ab", 2)
+    sizes.check_size("nothing", None)
+    sizes.check_size("just enough", b"ab", 2)
     with pytest.raises(TooLargeError, match="too much is 3 bytes, the limit is 2"):
-        limits.check_size("too much", b"abc", 2)
+        sizes.check_size("too much", b"abc", 2)

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from tests.core.build import JOB, NOW, OTHER, RETRYABLE, reach, row
 
+from windlass.core.admission.gates import GateStats, Limit, gates_of
 from windlass.core.clock import SECOND
-from windlass.core.failure import ErrorKind, Failure
-from windlass.core.gate import GateStats, Limit, gates_of
-from windlass.core.job import JobRow
-from windlass.core.state import State, Trigger
-from windlass.core.why import Because, Held, Seen, why
-from windlass.core.worker import LiveWorker
+from windlass.core.job.failure import ErrorKind, Failure
+from windlass.core.job.row import JobRow
+from windlass.core.job.state import State, Trigger
+from windlass.core.query.diagnosis import Because, Held, Seen, why
+from windlass.core.worker_presence import LiveWorker
 
 
 def worker(name: str = "w", **over: Any) -> LiveWorker:

@@ -8,7 +8,7 @@ import pytest
 from tests.core.build import NOW
 
 from windlass.core.clock import SECOND
-from windlass.core.worker import DEAF_POLLS, DEAF_SECONDS, LiveWorker, Readiness, deafness
+from windlass.core.worker_presence import DEAF_POLLS, DEAF_SECONDS, LiveWorker, Readiness, deafness
 
 
 def worker(ago: float | None, *, room: float | None = 3600, **over: Any) -> LiveWorker:

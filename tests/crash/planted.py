@@ -8,11 +8,11 @@ from typing import TypeAlias
 
 import apsw
 
-from windlass.core import decide
 from windlass.core.clock import SECOND, Instant
-from windlass.core.job import JobRow, Standing
-from windlass.core.state import RESCUING, Trigger
-from windlass.core.transition import Decision, PastOutcome, Transition
+from windlass.core.decisions import decide
+from windlass.core.decisions.transition import Decision, PastOutcome, Transition
+from windlass.core.job.row import JobRow, Standing
+from windlass.core.job.state import RESCUING, Trigger
 from windlass.stores.sqlite import reads
 
 _Seen: TypeAlias = tuple[Standing, Transition]

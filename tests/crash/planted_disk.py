@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from windlass.core.errors import StoreUnavailableError
-from windlass.stores.sqlite.calls import Call
 from windlass.stores.sqlite.engine import Engine
-from windlass.stores.sqlite.transaction import Tx
+from windlass.stores.sqlite.write_queue import Call
+from windlass.stores.sqlite.writes.transaction import Tx
 
 
 def failed_commit_is_taken_for_done() -> None:

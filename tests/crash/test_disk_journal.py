@@ -8,7 +8,7 @@ import apsw
 import pytest
 from benchmarks.chaos.disk.journal import JournaledDisk, Replay, read
 
-from windlass.testing.powercut import Image
+from windlass.testing.power_cut import Image
 
 OK = apsw.SQLITE_OK
 

@@ -19,11 +19,11 @@ from benchmarks.chaos.history import History, Recorded
 from benchmarks.chaos.linear import Call, Kind, explain, shown
 from tests.testing import broken
 
+from windlass.core.decisions.outcome import Outcome, Released, Snoozed, Succeeded, settle, sweep
+from windlass.core.decisions.transition import Answer, CancelRequest
 from windlass.core.event import EventType, Record
-from windlass.core.job import JobRow
-from windlass.core.outcome import Outcome, Released, Snoozed, Succeeded, settle, sweep
-from windlass.core.state import State
-from windlass.core.transition import Answer, CancelRequest
+from windlass.core.job.row import JobRow
+from windlass.core.job.state import State
 from windlass.store import Saying, Store
 from windlass.stores import open_store
 from windlass.stores.memory import MemoryStore

@@ -15,12 +15,12 @@ from benchmarks.chaos.simulation.loops import World
 from windlass import WorkerConfig
 from windlass.core.clock import Instant
 from windlass.core.ids import uuid7
-from windlass.core.lease import Claim
+from windlass.core.job.lease import Claim
 from windlass.store import Retention
 from windlass.stores.memory import MemoryStore
 from windlass.testing.clock import START
 from windlass.testing.factories import make_job
-from windlass.worker.sweeper import Sweeper
+from windlass.worker.loops.sweeper import Sweeper
 
 SLACK = 2.0
 LOOK = 0.05

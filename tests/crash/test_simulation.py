@@ -24,18 +24,18 @@ from benchmarks.chaos.simulation.loops import World
 from benchmarks.chaos.simulation.network import LATE, Line, Network, RemoteStore
 from tests.testing import broken
 
+from windlass.core.decisions.outcome import Failed, Outcome, Released, settle
+from windlass.core.decisions.transition import Answer, CancelRequest, Transition
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.ids import uuid7
-from windlass.core.job import JobRow
-from windlass.core.lease import Claim, Lease
-from windlass.core.outcome import Failed, Outcome, Released, settle
-from windlass.core.state import Trigger
-from windlass.core.transition import Answer, CancelRequest, Transition
+from windlass.core.job.lease import Claim, Lease
+from windlass.core.job.row import JobRow
+from windlass.core.job.state import Trigger
 from windlass.store import Saying, Store
 from windlass.stores.memory import MemoryStore
 from windlass.testing.factories import make_failure, make_job
-from windlass.worker import settler, sweeper
-from windlass.worker.keeper import Keeper
+from windlass.worker.loops import settler, sweeper
+from windlass.worker.loops.keeper import Keeper
 
 SMALL = Plan(jobs=120, seconds=15.0)
 TINY = Plan(jobs=60, seconds=10.0, quick=0.3, cancels=0.3, lease=1.0, pause=0.7)

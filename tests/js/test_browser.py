@@ -18,7 +18,7 @@ from tests.js.proxy import Proxy
 from tests.server.conftest import Served, enqueue, exists, serving, until, wait_for
 from tests.server.meddling import Meddled, disorder, lie
 
-from windlass.server.javascript import folder
+from windlass.server.javascript_client import folder
 
 playwright = pytest.importorskip(
     "playwright.sync_api", reason="there is no playwright: pip install playwright"

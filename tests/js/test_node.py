@@ -15,9 +15,9 @@ from tests.js.node import JS, program, run_tests
 from tests.js.proxy import Proxy
 from tests.server.conftest import Served, enqueue, serving, until, wait_for
 
+from windlass.server.auth.api_keys import Role
 from windlass.server.config import Door, ServerConfig
-from windlass.server.javascript import folder
-from windlass.server.keys import Role
+from windlass.server.javascript_client import folder
 
 ROOT = JS.parent
 WHO = ("first", "late", "slow")

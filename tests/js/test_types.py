@@ -8,9 +8,9 @@ import pytest
 from pydantic import BaseModel
 from tests.js.node import JS
 
-from windlass.core.state import State
-from windlass.server import asked, problems
-from windlass.server.wire import jobs, survey
+from windlass.core.job.state import State
+from windlass.server import problems
+from windlass.server.schemas import jobs, overview, requests
 
 TEXT = (JS / "src/wire.d.ts").read_text()
 DECLARED = {
@@ -34,24 +34,24 @@ MODELS: dict[str, type[BaseModel]] = {
     "Moved": jobs.Moved,
     "CancelAnswer": jobs.CancelView,
     "ActionAnswer": jobs.ActionView,
-    "Queue": survey.QueueView,
-    "Worker": survey.WorkerView,
-    "Task": survey.TaskView,
-    "FailureGroup": survey.FailureGroupView,
-    "Failures": survey.FailureList,
-    "Limit": survey.LimitView,
-    "LimitFacts": survey.LimitFacts,
-    "FlowSummary": survey.FlowSummary,
-    "FlowPage": survey.FlowPageView,
-    "Flow": survey.FlowView,
-    "Schedule": survey.ScheduleView,
-    "Stats": survey.Stats,
+    "Queue": overview.QueueView,
+    "Worker": overview.WorkerView,
+    "Task": overview.TaskView,
+    "FailureGroup": overview.FailureGroupView,
+    "Failures": overview.FailureList,
+    "Limit": overview.LimitView,
+    "LimitFacts": overview.LimitFacts,
+    "FlowSummary": overview.FlowSummary,
+    "FlowPage": overview.FlowPageView,
+    "Flow": overview.FlowView,
+    "Schedule": overview.ScheduleView,
+    "Stats": overview.Stats,
     "Problem": problems.Problem,
     "FieldProblem": problems.FieldProblem,
-    "NewJob": asked.NewJobAsked,
-    "NewSchedule": asked.ScheduleAsked,
-    "Filter": asked.ListAsked,
-    "Action": asked.ActionAsked,
+    "NewJob": requests.NewJobAsked,
+    "NewSchedule": requests.ScheduleAsked,
+    "Filter": requests.ListAsked,
+    "Action": requests.ActionAsked,
 }
 
 

@@ -29,7 +29,7 @@ from windlass import (
     Windlass,
     WindlassError,
 )
-from windlass.core.job import JobRow
+from windlass.core.job.row import JobRow
 
 app = Windlass("memory:")
 group = Tasks()

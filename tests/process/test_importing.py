@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from windlass.process.importing import Address, address_of, find, holder, importable
+from windlass.process.import_path import Address, address_of, find, holder, importable
 
 THING = object()
 
@@ -47,7 +47,7 @@ def run(*arguments: str, cwd: Path) -> str:
 
 def test_what_was_typed_in_is_refused(tmp_path: Path) -> None:
     code = (
-        "from windlass.process.importing import importable\n"
+        "from windlass.process.import_path import importable\n"
         "def typed(): ...\n"
         "print(importable(typed))\n"
     )
@@ -57,7 +57,7 @@ def test_what_was_typed_in_is_refused(tmp_path: Path) -> None:
 MAIN = """
 import sys
 from dataclasses import asdict
-from windlass.process.importing import Address, address_of, find, holder, loading_main
+from windlass.process.import_path import Address, address_of, find, holder, loading_main
 {more}
 def function():
     return __name__, __package__, getattr(__spec__, "name", None), MARK

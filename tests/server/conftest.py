@@ -17,10 +17,10 @@ import pytest
 from fastapi import FastAPI
 
 from windlass import Context, Windlass, WorkerConfig, fixed
+from windlass.server.auth.api_keys import Keys, Role
 from windlass.server.config import Door, ServerConfig
-from windlass.server.keys import Keys, Role
-from windlass.server.running import Server
-from windlass.server.site import Site
+from windlass.server.context import Site
+from windlass.server.uvicorn_server import Server
 from windlass.worker import Worker
 
 STREAM = {"Accept": "text/event-stream"}

@@ -8,8 +8,8 @@ import httpx
 from tests.server.conftest import Served, enqueue, serving, wait_for
 
 from windlass.core.ids import uuid7
+from windlass.server.auth.api_keys import Role
 from windlass.server.config import Door, ServerConfig
-from windlass.server.keys import Role
 
 
 def states(web: httpx.Client, queue: str) -> list[str]:

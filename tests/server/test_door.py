@@ -15,14 +15,14 @@ import httpx
 import pytest
 from tests.server.conftest import PATIENCE, STREAM, Served, enqueue, said, serving, until
 
+from windlass.server.auth.api_keys import Keys, Role
+from windlass.server.auth.authenticator import GRANTS, Caller, Doorkeeper, Need
+from windlass.server.auth.rate_limit import Pace
 from windlass.server.config import LOOPBACK, Door, ServerConfig
-from windlass.server.door import GRANTS, Caller, Doorkeeper, Need
-from windlass.server.keys import Keys, Role
-from windlass.server.pace import Pace
-from windlass.server.routes.table import TABLE, Route
+from windlass.server.routes.route_table import TABLE, Route
 from windlass.store import Store
 from windlass.stores.memory import MemoryStore
-from windlass.testing.wrapping import WrappedStore
+from windlass.testing.wrapped_store import WrappedStore
 
 # What surfaces of the kind promise, written out by hand: role by need.
 MAY = {
@@ -226,9 +226,9 @@ def test_a_revoked_key_is_refused_and_its_open_stream_ends(locked: Served) -> No
 
 
 def test_a_revoked_key_is_gone_everywhere_within_five_seconds() -> None:
-    from windlass.server import welcome  # noqa: PLC0415
+    from windlass.server.streaming import access_recheck  # noqa: PLC0415
 
-    assert ServerConfig().trust + welcome.CHECK < 5
+    assert ServerConfig().trust + access_recheck.CHECK < 5
 
 
 def test_what_is_refused_counts_as_asked(tmp_path: Path) -> None:

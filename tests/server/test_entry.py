@@ -9,9 +9,9 @@ import httpx
 import pytest
 from tests.server.conftest import STREAM, Served, enqueue, said, serving, until
 
+from windlass.server.auth.api_keys import Role
+from windlass.server.auth.tickets import SECONDS
 from windlass.server.config import Door, ServerConfig
-from windlass.server.keys import Role
-from windlass.server.tickets import SECONDS
 
 
 @pytest.fixture(scope="module")

@@ -13,10 +13,10 @@ from tests.server.conftest import Served, enqueue, make_app, serving, wait_for
 
 from windlass import Windlass
 from windlass.core.codec import Codec, EncryptingCodec, JsonCodec, Purpose
-from windlass.core.outcome import Failed
-from windlass.failures import LOOKED_AT
+from windlass.core.decisions.outcome import Failed
+from windlass.insights.failures import LOOKED_AT
+from windlass.server.auth.api_keys import Role
 from windlass.server.config import Door, ServerConfig
-from windlass.server.keys import Role
 from windlass.testing.factories import claim_all, make_failure, make_job, settle_one
 
 
@@ -113,7 +113,7 @@ def test_an_error_whose_key_is_not_here_is_grouped_by_its_code(empty: Served) ->
 def test_the_last_that_failed_are_looked_at_and_it_is_said(
     empty: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("windlass.failures.LOOKED_AT", 3)
+    monkeypatch.setattr("windlass.insights.failures.LOOKED_AT", 3)
     assert LOOKED_AT > 3
     empty.app.sync.call(fail(empty.app, ["old"] * 3))
     empty.app.sync.call(fail(empty.app, ["new"] * 2))

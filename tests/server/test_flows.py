@@ -14,15 +14,15 @@ from tests.server.conftest import STREAM, Served, enqueue, make_app, serving, wa
 from windlass import Context
 from windlass.client import EnqueueOptions
 from windlass.core.ids import uuid7
-from windlass.core.job import NewJob
-from windlass.core.query import Page, Query
-from windlass.graph import MOST
+from windlass.core.job.row import NewJob
+from windlass.core.query.job_query import Page, Query
+from windlass.insights.graph import MOST
+from windlass.server.auth.api_keys import Role
 from windlass.server.config import Door, ServerConfig
-from windlass.server.keys import Role
-from windlass.server.routes.survey import PARENTS
+from windlass.server.routes.overview import PARENTS
 from windlass.store import Store
 from windlass.stores.memory import MemoryStore
-from windlass.testing.wrapping import WrappedStore
+from windlass.testing.wrapped_store import WrappedStore
 
 T = TypeVar("T")
 

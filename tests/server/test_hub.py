@@ -7,10 +7,10 @@ from contextlib import aclosing
 
 from windlass.client import Client
 from windlass.core.codec import JsonCodec
-from windlass.core.outcome import Succeeded
+from windlass.core.decisions.outcome import Succeeded
 from windlass.server.config import ServerConfig
-from windlass.server.lines import Line
-from windlass.server.streams import Hub, Wanted
+from windlass.server.streaming.event_format import Line
+from windlass.server.streaming.hub import Hub, Wanted
 from windlass.stores.memory import MemoryStore
 from windlass.testing.clock import VirtualClock
 from windlass.testing.factories import note, say, settle_one, start_one

@@ -18,20 +18,20 @@ from tests.server.conftest import Served, enqueue, make_app, serving, until
 
 from windlass.client import Client
 from windlass.core.codec import JsonCodec
-from windlass.core.outcome import Succeeded
-from windlass.core.query import Query
+from windlass.core.decisions.outcome import Succeeded
+from windlass.core.query.job_query import Query
+from windlass.server.auth.authenticator import ANYBODY, Doorkeeper
 from windlass.server.config import Door, ServerConfig
-from windlass.server.door import ANYBODY, Doorkeeper
-from windlass.server.lists import AT_ONCE as LISTS_AT_ONCE
-from windlass.server.lists import Watches
-from windlass.server.opening import AT_ONCE
-from windlass.server.sse import EventStream
-from windlass.server.streams import TOGETHER, Hub, Wanted
+from windlass.server.streaming.hub import TOGETHER, Hub, Wanted
+from windlass.server.streaming.list_watch import AT_ONCE as LISTS_AT_ONCE
+from windlass.server.streaming.list_watch import Watches
+from windlass.server.streaming.open_limit import AT_ONCE
+from windlass.server.streaming.sse import EventStream
 from windlass.store import Store
 from windlass.stores.memory import MemoryStore
 from windlass.testing.clock import VirtualClock
 from windlass.testing.factories import note, say, settle_one, start_one
-from windlass.testing.wrapping import WrappedStore
+from windlass.testing.wrapped_store import WrappedStore
 
 T = TypeVar("T")
 MANY = 50

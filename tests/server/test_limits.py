@@ -15,7 +15,7 @@ from tests.server.conftest import PATIENCE, STREAM, Served, enqueue, make_app, s
 from tests.server.test_mounting import own, running
 
 from windlass.server.config import Door, ServerConfig
-from windlass.server.running import MAX_HEAD
+from windlass.server.uvicorn_server import MAX_HEAD
 
 JSON = {"Content-Type": "application/json"}
 SMALL = ServerConfig(door=Door.OPEN, max_body=100_000, max_depth=10, max_batch=20)

@@ -27,8 +27,8 @@ from tests.server.conftest import (
 )
 
 from windlass.server.config import Door, ServerConfig
-from windlass.server.many import named
-from windlass.server.streams import Wanted
+from windlass.server.streaming.feeds import named
+from windlass.server.streaming.hub import Wanted
 
 
 def follow(web: httpx.Client, after: str) -> list[Said]:

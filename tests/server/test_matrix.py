@@ -17,15 +17,15 @@ import pytest
 from tests.server.conftest import Served, make_app, serving
 
 from windlass.client import EnqueueOptions
-from windlass.core.job import JobRow
+from windlass.core.job.row import JobRow
 from windlass.server import dashboard
+from windlass.server.auth.api_keys import Keys, Role
+from windlass.server.auth.sessions import COOKIE
+from windlass.server.auth.tickets import TICKET, Tickets
 from windlass.server.config import Door, ServerConfig
-from windlass.server.keys import Keys, Role
-from windlass.server.routes.table import TABLE
-from windlass.server.sessions import COOKIE
-from windlass.server.tickets import TICKET, Tickets
+from windlass.server.routes.route_table import TABLE
 from windlass.store import Store
-from windlass.testing.wrapping import WrappedStore
+from windlass.testing.wrapped_store import WrappedStore
 
 # Who may: v(iewer) p(roducer) w(orker) o(perator) a(dmin), * anybody.
 # About: job (named in the request: another's is as good as none), part (what one sees), all (of all

@@ -17,8 +17,8 @@ import httpx
 import pytest
 from tests.server.conftest import PATIENCE, STREAM, Said, Served, enqueue, messages, serving, until
 
+from windlass.server.auth.api_keys import Role
 from windlass.server.config import Door, ServerConfig
-from windlass.server.keys import Role
 
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
 pytestmark = pytest.mark.skipif(

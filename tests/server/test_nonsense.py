@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.server.conftest import Served, enqueue
 
-from windlass.server.routes.table import TABLE, Route
+from windlass.server.routes.route_table import TABLE, Route
 
 # Half characters, control characters and NUL among them.
 TEXT = st.text(st.characters(exclude_categories=()), max_size=20)

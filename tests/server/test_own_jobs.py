@@ -21,10 +21,10 @@ from tests.server.conftest import PATIENCE, Served, make_app, serving
 from tests.server.test_store_door import make_key
 
 from windlass.client import EnqueueOptions, again
-from windlass.core.enqueue import EnqueueStatus
-from windlass.core.job import JobRow, NewJob
+from windlass.core.decisions.enqueue import EnqueueStatus
+from windlass.core.job.row import JobRow, NewJob
+from windlass.server.auth.api_keys import Role
 from windlass.server.config import Door, ServerConfig
-from windlass.server.keys import Role
 from windlass.stores.http import HttpConfig, HttpStore
 
 KEYS = [("gina", "red"), ("gina", None), (None, "red")]

@@ -21,9 +21,9 @@ from typer.testing import CliRunner
 
 from windlass import Windlass
 from windlass.cli import cli
-from windlass.core.query import Page, Query
-from windlass.core.state import State
-from windlass.server.keys import Keys, Role
+from windlass.core.job.state import State
+from windlass.core.query.job_query import Page, Query
+from windlass.server.auth.api_keys import Keys, Role
 from windlass.stores import open_store
 
 PATIENCE = 60.0

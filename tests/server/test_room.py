@@ -14,9 +14,9 @@ import pytest
 from tests.server.conftest import STREAM, Served, enqueue, serving, until
 
 from windlass.core.errors import StoreUnavailableError
-from windlass.core.lease import Claim
+from windlass.core.job.lease import Claim
+from windlass.server.auth.api_keys import Role
 from windlass.server.config import Door, ServerConfig
-from windlass.server.keys import Role
 from windlass.stores.http import HttpConfig, HttpStore
 
 NARROW = ServerConfig(door=Door.KEYS, max_streams_per_key=3, max_streams=5)

@@ -26,8 +26,8 @@ from schemathesis.generation.stateful.state_machine import APIStateMachine
 from tests.server.conftest import Served, make_app, serving
 
 from windlass import Windlass
+from windlass.server.auth.api_keys import Role
 from windlass.server.config import Door, ServerConfig
-from windlass.server.keys import Role
 from windlass.stores.memory.data import Data
 
 EFFORT = int(os.environ.get("WINDLASS_EFFORT", "1"))

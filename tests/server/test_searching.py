@@ -9,8 +9,8 @@ import httpx
 import pytest
 from tests.server.conftest import STREAM, Served, enqueue, serving, wait_for
 
+from windlass.server.auth.api_keys import Role
 from windlass.server.config import Door, ServerConfig
-from windlass.server.keys import Role
 
 
 def found(web: httpx.Client, **filters: Any) -> list[str]:

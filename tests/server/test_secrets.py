@@ -17,9 +17,9 @@ import httpx
 from tests.server.conftest import PATIENCE, STREAM, make_app, said
 
 from windlass.core.records import Entry
-from windlass.server.keys import Keys, Role
-from windlass.server.sessions import COOKIE
-from windlass.server.signing import SIGNING
+from windlass.server.auth.api_keys import Keys, Role
+from windlass.server.auth.sessions import COOKIE
+from windlass.server.auth.task_tokens import SIGNING
 
 # With all that any library says: 1 is below DEBUG.
 SERVER = """
@@ -27,7 +27,7 @@ import asyncio, logging, sys
 from pathlib import Path
 from tests.server.conftest import make_app
 from windlass.server.config import Door, ServerConfig
-from windlass.server.running import Server
+from windlass.server.uvicorn_server import Server
 
 logging.basicConfig(level=1, stream=sys.stderr, format="%(levelname)s %(name)s %(message)s")
 app = make_app(Path(sys.argv[1]))

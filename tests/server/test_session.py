@@ -13,10 +13,10 @@ import pytest
 from tests.server.conftest import STREAM, Served, enqueue, make_app, said, serving, until
 from tests.server.test_mounting import own, running
 
+from windlass.server.auth.api_keys import Keys, Role
+from windlass.server.auth.origin import address_of
+from windlass.server.auth.sessions import COOKIE, SESSION, Sessions
 from windlass.server.config import Door, ServerConfig
-from windlass.server.keys import Keys, Role
-from windlass.server.origin import address_of
-from windlass.server.sessions import COOKIE, SESSION, Sessions
 
 OWN = {"Sec-Fetch-Site": "same-origin"}
 JOB = {"task": "add", "arguments": {"a": 1}}
@@ -227,7 +227,7 @@ def test_a_key_wins_over_a_cookie(locked: Served, key: str) -> None:
 def test_a_session_that_is_past_its_time_is_none(
     locked: Served, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("windlass.server.sessions.SECONDS", 0.000001)
+    monkeypatch.setattr("windlass.server.auth.sessions.SECONDS", 0.000001)
     with signed_in(locked, key) as web:
         assert web.get("/api/session").status_code == 401
 
@@ -302,7 +302,7 @@ def test_neighbours_in_one_ipv6_network_are_one_caller() -> None:
 
 
 async def test_two_sessions_of_one_key_end_one_by_one() -> None:
-    from windlass.server.sessions import hashed  # noqa: PLC0415
+    from windlass.server.auth.sessions import hashed  # noqa: PLC0415
     from windlass.stores.memory import MemoryStore  # noqa: PLC0415
 
     sessions = Sessions(MemoryStore())

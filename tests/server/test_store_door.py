@@ -13,32 +13,32 @@ import httpx
 import pytest
 from tests.server.conftest import PATIENCE, Served, serving, until
 
-from windlass.core.enqueue import EnqueueStatus
+from windlass.core.admission.gates import LIMIT, Limit, Setting
+from windlass.core.decisions.enqueue import EnqueueStatus
+from windlass.core.decisions.outcome import Succeeded, settle, submit
+from windlass.core.decisions.transition import CancelRequest, Signal, Status, Transition
 from windlass.core.errors import (
     InvalidArgumentError,
     NotFoundError,
     StoreDeniedError,
     StoreUnavailableError,
 )
-from windlass.core.failure import UNKNOWN_TASK
-from windlass.core.gate import LIMIT, Limit, Setting
 from windlass.core.ids import uuid7
-from windlass.core.job import JobRow
-from windlass.core.lease import Claim
-from windlass.core.outcome import Succeeded, settle, submit
-from windlass.core.query import Query
+from windlass.core.job.failure import UNKNOWN_TASK
+from windlass.core.job.lease import Claim
+from windlass.core.job.row import JobRow
+from windlass.core.job.state import State, Trigger
+from windlass.core.query.job_query import Query
 from windlass.core.records import PAUSED, Put
 from windlass.core.schedule import MARK, SCHEDULE
-from windlass.core.state import State, Trigger
-from windlass.core.transition import CancelRequest, Signal, Status, Transition
-from windlass.core.worker import WORKER
-from windlass.server.audit import AUDIT, Audit
+from windlass.core.worker_presence import WORKER
+from windlass.server.auth.api_keys import KEY, Keys, Role
+from windlass.server.auth.audit import AUDIT, Audit
+from windlass.server.auth.tickets import TICKET
 from windlass.server.config import Door, ServerConfig
-from windlass.server.keys import KEY, Keys, Role
 from windlass.server.routes.store import VERBS
-from windlass.server.tickets import TICKET
 from windlass.store import Retention, Store
-from windlass.stores import wire
+from windlass.stores import rpc
 from windlass.stores.http import HttpConfig, HttpStore
 from windlass.testing import make_job
 from windlass.testing.factories import claim_all, claim_one, even, get_one
@@ -135,9 +135,9 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def speak(web: httpx.Client, verb: str) -> httpx.Response:
-    body = wire.asked(verb).dump(**asked(verb))
-    headers = {wire.PROTOCOL_HEADER: wire.PROTOCOL, "Content-Type": "application/json"}
-    return web.post(f"{wire.PATH}/{verb}", content=body, headers=headers)
+    body = rpc.asked(verb).dump(**asked(verb))
+    headers = {rpc.PROTOCOL_HEADER: rpc.PROTOCOL, "Content-Type": "application/json"}
+    return web.post(f"{rpc.PATH}/{verb}", content=body, headers=headers)
 
 
 def remote(
@@ -164,8 +164,8 @@ def make_key(
 
 
 def test_every_verb_of_the_contract_has_a_guard_and_no_other_has() -> None:
-    assert VERBS.keys() == set(wire.VERBS) == MAY.keys()
-    assert set(wire.VERBS) | wire.OWN == Store.__abstractmethods__
+    assert VERBS.keys() == set(rpc.VERBS) == MAY.keys()
+    assert set(rpc.VERBS) | rpc.OWN == Store.__abstractmethods__
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -207,7 +207,7 @@ def test_nothing_is_answered_without_a_key(locked: Served) -> None:
         for verb in MAY:
             assert speak(web, verb).status_code == 401
         for verb in OWN:
-            assert web.post(f"{wire.PATH}/{verb}").status_code == 401
+            assert web.post(f"{rpc.PATH}/{verb}").status_code == 401
 
 
 @pytest.mark.parametrize("role", sorted(FOR_JOBS - FOR_WORK))
@@ -501,27 +501,27 @@ async def test_a_note_can_be_added_and_never_changed(locked: Served) -> None:
 def test_another_version_is_refused_by_name(locked: Served, version: str | None) -> None:
     with locked.client(locked.key(Role.ADMIN)) as web:
         for verb in (*MAY, *OWN):
-            headers = {} if version is None else {wire.PROTOCOL_HEADER: version}
-            answer = web.post(f"{wire.PATH}/{verb}", content=b"{}", headers=headers)
+            headers = {} if version is None else {rpc.PROTOCOL_HEADER: version}
+            answer = web.post(f"{rpc.PATH}/{verb}", content=b"{}", headers=headers)
             assert (answer.status_code, answer.json()["code"]) == (400, "protocol")
 
 
 def test_nonsense_is_refused_and_never_a_fault_of_the_server(locked: Served) -> None:
-    headers = {wire.PROTOCOL_HEADER: wire.PROTOCOL}
+    headers = {rpc.PROTOCOL_HEADER: rpc.PROTOCOL}
     wrong: list[Any] = [None, [], 5, {"jobs": 5}, {"ids": ["x"]}, {"claim": {}}, {"query": []}]
     with locked.client(locked.key(Role.ADMIN)) as web:
         for verb in (*MAY, "tail"):
             for body in [b"", b"{", b"\xff", *(json.dumps(one).encode() for one in wrong)]:
-                answer = web.post(f"{wire.PATH}/{verb}", content=body, headers=headers)
+                answer = web.post(f"{rpc.PATH}/{verb}", content=body, headers=headers)
                 takes_nothing = verb in {"ping", "stats"}
                 assert answer.status_code == 422 or (takes_nothing and answer.status_code == 200)
         deep = b'{"jobs":' + b"[" * 10_000
-        assert web.post(f"{wire.PATH}/enqueue", content=deep, headers=headers).status_code == 422
+        assert web.post(f"{rpc.PATH}/enqueue", content=deep, headers=headers).status_code == 422
         large = b'{"ids":["' + b"x" * (17 * 2**20)
-        assert web.post(f"{wire.PATH}/get", content=large, headers=headers).status_code == 413
-        job = json.loads(wire.asked("enqueue").dump(jobs=[make_job()]))
+        assert web.post(f"{rpc.PATH}/get", content=large, headers=headers).status_code == 413
+        job = json.loads(rpc.asked("enqueue").dump(jobs=[make_job()]))
         job["jobs"][0]["payload"] = base64.b64encode(b"\xff" * 2**20 + b"!").decode()
-        answer = web.post(f"{wire.PATH}/enqueue", json=job, headers=headers)
+        answer = web.post(f"{rpc.PATH}/enqueue", json=job, headers=headers)
         assert answer.json()["answer"][0]["error"]["code"] == "too_large"
 
 

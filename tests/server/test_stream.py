@@ -30,12 +30,12 @@ from tests.server.conftest import (
 from windlass.core.codec import Purpose
 from windlass.core.event import EventType, Record
 from windlass.core.ids import uuid7
-from windlass.core.lease import Claim
+from windlass.core.job.lease import Claim
 from windlass.server.config import Door, ServerConfig
-from windlass.server.lines import KEYS
+from windlass.server.streaming.event_format import KEYS
 from windlass.store import Retention, Saying
 from windlass.stores.memory import MemoryStore
-from windlass.testing.wrapping import WrappedStore
+from windlass.testing.wrapped_store import WrappedStore
 
 
 def events_of(job: dict[str, Any]) -> str:

@@ -13,10 +13,10 @@ import httpx
 import pytest
 from tests.server.conftest import Served, enqueue, serving, until, wait_for
 
-from windlass.core.gate import Limit
-from windlass.core.worker import LiveWorker
-from windlass.server.routes.table import TABLE
-from windlass.tasks import Task
+from windlass.core.admission.gates import Limit
+from windlass.core.worker_presence import LiveWorker
+from windlass.server.routes.route_table import TABLE
+from windlass.task import Task
 
 
 @pytest.fixture

@@ -14,10 +14,10 @@ import pytest
 from tests.server.conftest import Served, enqueue, said, serving, until
 
 from windlass.core.clock import SECOND, SystemClock
-from windlass.core.outcome import sweep
+from windlass.core.decisions.outcome import sweep
 from windlass.core.task_token import TaskToken
-from windlass.server.keys import Role
-from windlass.server.signing import Signing
+from windlass.server.auth.api_keys import Role
+from windlass.server.auth.task_tokens import Signing
 
 QUEUE = "far"
 T = TypeVar("T")

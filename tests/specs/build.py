@@ -19,7 +19,7 @@ from tests.worker.build import PATIENCE, Spy, events_of, make_worker, until
 
 from windlass import Context, Job, NewJob, State, Windlass, Worker
 from windlass.core.event import LIFECYCLE, Event, EventType
-from windlass.core.job import JobRow
+from windlass.core.job.row import JobRow
 from windlass.store import Store
 from windlass.testing import VirtualClock
 

@@ -40,7 +40,7 @@ from windlass import (
 )
 from windlass.core.errors import StoreUnavailableError, TooLargeError
 from windlass.core.event import EventType
-from windlass.core.job import JobRow
+from windlass.core.job.row import JobRow
 from windlass.store import DAY, Retention
 from windlass.testing import FaultyStore, VirtualClock
 

@@ -37,7 +37,7 @@ from windlass import (
     fixed,
 )
 from windlass.core.event import EventType
-from windlass.core.job import JobRow
+from windlass.core.job.row import JobRow
 from windlass.testing import VirtualClock
 
 

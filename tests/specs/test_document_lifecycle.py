@@ -41,7 +41,7 @@ from windlass import (
     fixed,
 )
 from windlass.core.event import EventType
-from windlass.tasks import TaskMaker
+from windlass.task import TaskMaker
 from windlass.testing import VirtualClock
 
 ONCE = ["queued", "running", "retrying"]

@@ -18,7 +18,7 @@ import pytest
 from tests.stores.fair import GO, STARTS, declare
 
 from windlass import Limit, Task, Windlass
-from windlass.testing.conformance.limiting import end_all
+from windlass.testing.conformance.limits import end_all
 from windlass.testing.factories import claim_all
 
 ROOT = Path(__file__).parents[2]

@@ -26,7 +26,7 @@ from windlass import (
     chain,
     group,
 )
-from windlass.core.query import Query
+from windlass.core.query.job_query import Query
 from windlass.flow import Flow, Node
 
 PATIENCE = 30.0  # seconds; polling is slower than that

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from windlass.core.errors import StoreError, StoreUnavailableError
-from windlass.stores.gathering import MOST, Gatherer
+from windlass.stores.coalescing import MOST, Gatherer
 
 
 class Server:

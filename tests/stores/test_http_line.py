@@ -17,7 +17,9 @@ from tests.stores.behind import server, standing_in
 from tests.stores.ways import way_to
 
 from windlass import Windlass
-from windlass.core.enqueue import EnqueueStatus
+from windlass.core.decisions.enqueue import EnqueueStatus
+from windlass.core.decisions.outcome import Succeeded, settle
+from windlass.core.decisions.transition import Status
 from windlass.core.errors import (
     ConflictError,
     InvalidArgumentError,
@@ -29,17 +31,16 @@ from windlass.core.errors import (
 )
 from windlass.core.event import Event, EventType
 from windlass.core.ids import uuid7
-from windlass.core.lease import Claim
-from windlass.core.outcome import Succeeded, settle
+from windlass.core.job.lease import Claim
 from windlass.core.records import Put
-from windlass.core.transition import Status
+from windlass.server.auth.api_keys import Keys, Role
 from windlass.server.config import Door, ServerConfig
-from windlass.server.keys import Keys, Role
 from windlass.store import Saying
 from windlass.stores import may_pass, open_store
-from windlass.stores.http import HttpConfig, HttpStore, following
+from windlass.stores.http import HttpConfig, HttpStore
+from windlass.stores.http import tail as http_tail
 from windlass.stores.http.errors import lost, os_error, refused
-from windlass.stores.http.following import Sequel
+from windlass.stores.http.tail import Sequel
 from windlass.stores.memory import MemoryStore
 from windlass.testing import make_job
 from windlass.testing.factories import (
@@ -472,8 +473,8 @@ async def test_a_connection_that_died_without_a_word_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quick = ServerConfig(door=Door.OPEN, keepalive=0.05)
-    usual, patient = following.SILENCE, PATIENCE / quick.keepalive
-    monkeypatch.setattr(following, "SILENCE", patient)  # but for the connection that is to be lost
+    usual, patient = http_tail.SILENCE, PATIENCE / quick.keepalive
+    monkeypatch.setattr(http_tail, "SILENCE", patient)  # but for the connection that is to be lost
     with server(tmp_path, quick) as one:
         async with HttpStore(HttpConfig(url=one.url)) as store, way_to(one.url) as way:
             job = await start_one(store)
@@ -481,7 +482,7 @@ async def test_a_connection_that_died_without_a_word_is_noticed(
             noticed = asyncio.Event()
 
             def mended() -> None:
-                monkeypatch.setattr(following, "SILENCE", patient)
+                monkeypatch.setattr(http_tail, "SILENCE", patient)
                 way.silent = False
                 noticed.set()
 
@@ -491,7 +492,7 @@ async def test_a_connection_that_died_without_a_word_is_noticed(
                 tail = afar.tail(job.id)
                 assert [(await anext(tail)).seq for _ in range(3)] == [1, 2, 3]
                 way.silent = True
-                monkeypatch.setattr(following, "SILENCE", usual)
+                monkeypatch.setattr(http_tail, "SILENCE", usual)
                 fourth = asyncio.ensure_future(anext(tail))
                 async with asyncio.timeout(PATIENCE):
                     await noticed.wait()

@@ -16,7 +16,7 @@ from windlass.testing.conformance.enqueue import TestEnqueue
 from windlass.testing.conformance.fixtures import OpenStore, clock, store
 from windlass.testing.conformance.handles import TestHandles
 from windlass.testing.conformance.repetition import TestRepetition
-from windlass.testing.conformance.waiting import TestWaiting
+from windlass.testing.conformance.wakeup import TestWaiting
 
 __all__ = ["TestEnqueue", "TestHandles", "TestRepetition", "TestWaiting", "clock", "store"]
 

@@ -15,22 +15,22 @@ from tests.server.test_store_door import make_key
 from tests.stores.behind import OPEN
 
 from windlass import Windlass
-from windlass.core.enqueue import EnqueueStatus
+from windlass.core.decisions.enqueue import EnqueueStatus
+from windlass.core.decisions.outcome import Succeeded, settle, submit
+from windlass.core.decisions.transition import Transition
 from windlass.core.errors import NotFoundError, StoreDeniedError, StoreUnavailableError
 from windlass.core.ids import uuid7
-from windlass.core.lease import Lease
-from windlass.core.outcome import Succeeded, settle, submit
-from windlass.core.state import State, Trigger
-from windlass.core.transition import Transition
+from windlass.core.job.lease import Lease
+from windlass.core.job.state import State, Trigger
+from windlass.server.auth.api_keys import Role
 from windlass.server.config import Door, ServerConfig
-from windlass.server.keys import Role
 from windlass.store import Saying, Store
 from windlass.stores.http import HttpConfig, HttpStore
-from windlass.stores.http.together import SMALL
+from windlass.stores.http.combined_calls import SMALL
 from windlass.stores.memory import MemoryStore
 from windlass.testing import make_job
 from windlass.testing.factories import claim_all, even, note
-from windlass.testing.wrapping import WrappedStore
+from windlass.testing.wrapped_store import WrappedStore
 
 AT_ONCE = 32
 

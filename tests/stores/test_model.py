@@ -18,7 +18,7 @@ from windlass.stores.sqlite import SqliteStore
 from windlass.testing import VirtualClock, claim_all, make_job
 from windlass.testing.conformance.model import MakeStore, run_model
 from windlass.testing.faults import FaultyStore
-from windlass.testing.wrapping import WrappedStore
+from windlass.testing.wrapped_store import WrappedStore
 
 T = TypeVar("T")
 

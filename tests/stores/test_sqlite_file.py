@@ -13,11 +13,11 @@ import apsw
 import pytest
 
 from windlass.core.errors import InvalidArgumentError, StoreUnavailableError
-from windlass.core.query import Query
+from windlass.core.query.job_query import Query
 from windlass.stores import open_store
 from windlass.stores.sqlite import Session, SqliteStore, engine
 from windlass.stores.sqlite.connection import WAL_LIMIT, SqliteConfig
-from windlass.stores.tailing import POLL
+from windlass.stores.tail import POLL
 from windlass.testing import claim_all, make_job
 from windlass.testing.factories import enqueue_one
 

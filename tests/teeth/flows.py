@@ -8,19 +8,20 @@ from uuid import UUID
 from tests.teeth.mistake import caught_by, swap
 from tests.teeth.sql import spoil
 
-from windlass.core import decide
-from windlass.core.change import Change
 from windlass.core.clock import Instant
-from windlass.core.dependency import Parent
+from windlass.core.decisions import decide
+from windlass.core.decisions.row_change import Change
+from windlass.core.decisions.transition import Answer, Decision, PastOutcome, Status, Transition
 from windlass.core.ids import uuid7
-from windlass.core.job import JobRow, Standing
-from windlass.core.state import State, Trigger
-from windlass.core.transition import Answer, Decision, PastOutcome, Status, Transition
-from windlass.stores.sqlite import enqueueing, rows
-from windlass.stores.sqlite.batch import Batch
+from windlass.core.job.dependency import Parent
+from windlass.core.job.row import JobRow, Standing
+from windlass.core.job.state import State, Trigger
+from windlass.stores.sqlite import rows
 from windlass.stores.sqlite.connection import first
 from windlass.stores.sqlite.queries import SQL
 from windlass.stores.sqlite.rows import Row
+from windlass.stores.sqlite.writes import enqueue_jobs
+from windlass.stores.sqlite.writes.batch import Batch
 from windlass.worker import context
 
 SQLITE = "tests/stores/test_sqlite.py::"
@@ -115,7 +116,7 @@ def a_parent_that_was_quicker_is_waited_for() -> None:
 @caught_by(DEPENDING + "test_jobs_that_belong_together_are_stored_together_or_not_at_all")
 def a_flow_is_stored_in_part() -> None:
     """One job of a graph is refused, and the others are there without it."""
-    swap(enqueueing, "together", enqueueing.enqueue)
+    swap(enqueue_jobs, "together", enqueue_jobs.enqueue)
 
 
 # -- suspension and signals

@@ -6,9 +6,9 @@ from tests.teeth import postgres
 from tests.teeth.mistake import caught_by, swap
 from tests.teeth.sql import spoil
 
-from windlass.core import gate
-from windlass.core.state import FINAL
-from windlass.stores.postgres import batch
+from windlass.core.admission import gates
+from windlass.core.job.state import FINAL
+from windlass.stores.postgres.writes import batch
 
 LIMITING = "tests/stores/test_sqlite.py::TestLimiting::"
 RATES = "tests/stores/test_sqlite.py::TestRates::"
@@ -43,7 +43,7 @@ def a_quick_success_lets_nobody_in() -> None:
 @caught_by(TURNS + "test_a_key_that_comes_later_does_not_wait_for_the_backlog_of_another")
 def first_come_first_served() -> None:
     """Jobs go in the order of their arrival: whoever brings a thousand keeps all others waiting."""
-    swap(gate, "place", lambda key, arrival, first, last: arrival)
+    swap(gates, "place", lambda key, arrival, first, last: arrival)
 
 
 # -- the count that a gate keeps on PostgreSQL

@@ -15,15 +15,16 @@ from tests.teeth.mistake import caught_by, swap
 from windlass.core.clock import Instant
 from windlass.core.errors import StoreError
 from windlass.core.event import Event, EventType
-from windlass.stores import tailing
-from windlass.stores.postgres import PostgresStore, schema, store
-from windlass.stores.postgres.batch import Batch
+from windlass.stores import tail as store_tail
+from windlass.stores.postgres import PostgresStore, store
 from windlass.stores.postgres.connection import Connection, Row
 from windlass.stores.postgres.engine import Engine
-from windlass.stores.postgres.hints import CHANNEL, Listener
-from windlass.stores.postgres.line import Line, _Trail
+from windlass.stores.postgres.notify import CHANNEL, Listener
 from windlass.stores.postgres.queries import SQL
-from windlass.stores.postgres.writes import Writes
+from windlass.stores.postgres.schema import migrator
+from windlass.stores.postgres.writes.batch import Batch
+from windlass.stores.postgres.writes.claim_cursor import Line, _Trail
+from windlass.stores.postgres.writes.handle import Writes
 
 CONTRACT = "tests/stores/test_postgres.py::"
 HERE = "tests/stores/postgres/"
@@ -40,10 +41,10 @@ def spoil(query: str, was: str, now: str) -> None:
 
 def migrated(was: str, now: str) -> None:
     """Change the schema that is made."""
-    if not any(was in step.sql for step in schema.MIGRATIONS):
+    if not any(was in step.sql for step in migrator.MIGRATIONS):
         raise LookupError(f"{was!r} is in no migration")
-    steps = tuple(replace(step, sql=step.sql.replace(was, now)) for step in schema.MIGRATIONS)
-    swap(schema, "MIGRATIONS", steps)
+    steps = tuple(replace(step, sql=step.sql.replace(was, now)) for step in migrator.MIGRATIONS)
+    swap(migrator, "MIGRATIONS", steps)
 
 
 # -- claim
@@ -205,7 +206,7 @@ def a_hint_is_sent_with_the_jobs() -> None:
 @caught_by(HERE + "test_hints.py::test_without_any_message_a_follower_still_hears_all", waits=True)
 def nobody_polls_beneath_the_hints() -> None:
     """LISTEN and nothing beneath it: a message that does not come is news that never comes."""
-    swap(store, "tail", partial(tailing.tail, poll=NEVER))
+    swap(store, "tail", partial(store_tail.tail, poll=NEVER))
 
 
 @caught_by(

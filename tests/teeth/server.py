@@ -15,16 +15,18 @@ from httpx import ReadTimeout
 from tests.teeth.mistake import caught_by, swap
 
 from windlass.core import task_token
-from windlass.core.job import JobRow
-from windlass.core.outcome import settle
-from windlass.core.transition import Transition
-from windlass.server import door, lines, working
-from windlass.server.door import Caller, Doorkeeper
-from windlass.server.keys import Key
-from windlass.server.lines import Line
-from windlass.server.sse import EventStream
-from windlass.server.streams import Channel, Hub, Listener, Wanted
-from windlass.server.tickets import TICKET, Tickets, _hash
+from windlass.core.decisions.outcome import settle
+from windlass.core.decisions.transition import Transition
+from windlass.core.job.row import JobRow
+from windlass.server.auth import authenticator
+from windlass.server.auth.api_keys import Key
+from windlass.server.auth.authenticator import Caller, Doorkeeper
+from windlass.server.auth.tickets import TICKET, Tickets, _hash
+from windlass.server.remote import worker_protocol
+from windlass.server.streaming import event_format
+from windlass.server.streaming.event_format import Line
+from windlass.server.streaming.hub import Channel, Hub, Listener, Wanted
+from windlass.server.streaming.sse import EventStream
 
 DOOR = "tests/server/test_door.py::"
 MEETINGS = "tests/teeth/test_meetings.py::"
@@ -52,7 +54,7 @@ def a_revoked_key_stays_good() -> None:
 @caught_by(DOOR + "test_pages_of_other_sites_can_change_nothing[headers0-403]")
 def any_page_may_ask() -> None:
     """A page of another site makes its visitor's browser change things here."""
-    swap(door, "check_site", lambda request: None)
+    swap(authenticator, "check_site", lambda request: None)
 
 
 @caught_by(DOOR + "test_a_name_that_is_not_the_servers_is_refused_where_no_key_is_asked_for")
@@ -110,14 +112,14 @@ def a_signature_is_all_that_counts() -> None:
         current = planted.rows[job.id]  # type: ignore[attr-defined]
         return settle(current, *args, **more)
 
-    read = working.Reader.settlement
+    read = worker_protocol.Reader.settlement
 
     def remembering(self: Any, given: Any, row: JobRow, lease: Any) -> Transition:
         planted.rows = {row.id: row}  # type: ignore[attr-defined]
         return read(self, given, row, lease)
 
-    swap(working, "settle", planted)
-    swap(working.Reader, "settlement", remembering)
+    swap(worker_protocol, "settle", planted)
+    swap(worker_protocol.Reader, "settlement", remembering)
 
 
 @caught_by(WORK + "test_a_token_ends_with_its_time")
@@ -129,8 +131,8 @@ def a_token_lasts_for_good() -> None:
         def now() -> int:
             return 0
 
-    swap(working, "SystemClock", Never)
-    swap(door, "SystemClock", Never)
+    swap(worker_protocol, "SystemClock", Never)
+    swap(authenticator, "SystemClock", Never)
 
 
 # -- streams
@@ -167,7 +169,7 @@ def a_full_buffer_drops_what_comes() -> None:
 @caught_by(STREAM + "test_text_cannot_break_out_of_its_line", raises=JSONDecodeError)
 def text_is_sent_as_it_is() -> None:
     """A line break in a message begins another field of the stream, or another event."""
-    swap(lines, "dumped", lambda value: str(value.get("message", value)))
+    swap(event_format, "dumped", lambda value: str(value.get("message", value)))
 
 
 @caught_by(STREAM + "test_a_reader_who_takes_nothing_is_cut_off", waits=True)

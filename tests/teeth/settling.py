@@ -9,13 +9,13 @@ from typing import Any
 
 from tests.teeth.mistake import caught_by, swap
 
-from windlass.core import outcome
-from windlass.core.job import JobRow
-from windlass.core.outcome import Outcome, Succeeded
-from windlass.worker import settler
+from windlass.core.decisions import outcome
+from windlass.core.decisions.outcome import Outcome, Succeeded
+from windlass.core.job.row import JobRow
 from windlass.worker.attempt import Attempt
 from windlass.worker.executor import TaskRunner
-from windlass.worker.settler import Settler
+from windlass.worker.loops import settler
+from windlass.worker.loops.settler import Settler
 
 SETTLER = "tests/worker/test_settler.py::"
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tests.teeth.mistake import caught_by, swap
 
-from windlass.core import change
-from windlass.core.job import JobRow
-from windlass.core.state import State
-from windlass.core.transition import Answer
-from windlass.core.worker import WORKER
+from windlass.core.decisions import row_change
+from windlass.core.decisions.transition import Answer
+from windlass.core.job.row import JobRow
+from windlass.core.job.state import State
+from windlass.core.worker_presence import WORKER
 from windlass.store import Saying
 from windlass.stores.memory import MemoryStore
 
@@ -33,7 +33,7 @@ def progress_is_written_by_the_jobs_id() -> None:
 @caught_by(LIVES + "test_the_last_row_of_each_job_is_what_the_answers_led_to")
 def a_rescue_is_counted_nowhere() -> None:
     """A lease that ran out leaves no trace in the job: one that kills its workers never ends."""
-    swap(change, "_crashed", lambda _: False)
+    swap(row_change, "_crashed", lambda _: False)
 
 
 @caught_by(LIVES + "test_requests_that_arrive_after_their_sender_gave_up_lose_nothing")

@@ -11,25 +11,26 @@ from uuid import UUID
 import apsw
 from tests.teeth.mistake import caught_by, swap
 
-from windlass.core import decide
-from windlass.core.change import Change
 from windlass.core.clock import Instant
-from windlass.core.enqueue import Enqueued
+from windlass.core.decisions import decide
+from windlass.core.decisions.enqueue import Enqueued
+from windlass.core.decisions.row_change import Change
+from windlass.core.decisions.transition import Decision, PastOutcome, Transition
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.ids import uuid7
-from windlass.core.job import NewJob, Standing
-from windlass.core.query import Page, Query
+from windlass.core.job.row import NewJob, Standing
+from windlass.core.job.state import RESCUING, Trigger
+from windlass.core.query.job_query import Page, Query
 from windlass.core.records import Put
-from windlass.core.state import RESCUING, Trigger
-from windlass.core.transition import Decision, PastOutcome, Transition
 from windlass.store import EventPage, Saying
 from windlass.stores.memory import MemoryStore
-from windlass.stores.signal import Signal
-from windlass.stores.sqlite import connection, engine, enqueueing
-from windlass.stores.sqlite.calls import Call, deliver, run_together
+from windlass.stores.sqlite import connection, engine
 from windlass.stores.sqlite.connection import SqliteConfig
 from windlass.stores.sqlite.engine import Engine
-from windlass.stores.sqlite.transaction import Tx
+from windlass.stores.sqlite.write_queue import Call, deliver, run_together
+from windlass.stores.sqlite.writes import enqueue_jobs
+from windlass.stores.sqlite.writes.transaction import Tx
+from windlass.stores.wakeup import Signal
 
 MEMORY = "tests/stores/test_memory.py::"
 SQLITE = "tests/stores/test_sqlite.py::"
@@ -106,12 +107,12 @@ def children_come_before_the_success() -> None:
 @caught_by(SQLITE + "TestEnqueue::test_a_repeated_enqueue_is_answered_as_the_first")
 def a_repeated_enqueue_is_another_job() -> None:
     """The store makes the id: a client that asks again after a lost answer has two jobs."""
-    enqueue = enqueueing.enqueue
+    enqueue = enqueue_jobs.enqueue
 
     def planted(tx: Tx, wanted: Sequence[NewJob]) -> list[Enqueued]:
         return enqueue(tx, [replace(new, id=uuid7()) for new in wanted])
 
-    swap(enqueueing, "enqueue", planted)
+    swap(enqueue_jobs, "enqueue", planted)
 
 
 @caught_by(MEMORY + "TestFinding::test_jobs_that_come_do_not_shift_the_pages")

@@ -13,15 +13,15 @@ from uuid import UUID
 from tests.teeth.mistake import caught_by, swap
 
 from windlass.core.clock import SECOND
-from windlass.core.job import JobRow
-from windlass.core.outcome import Failed, Outcome
+from windlass.core.decisions.outcome import Failed, Outcome
+from windlass.core.job.row import JobRow
 from windlass.process.spawn import Process
-from windlass.task import TaskSpec
+from windlass.task_spec import TaskSpec
 from windlass.worker import executor
-from windlass.worker.cleaner import Cleaner
 from windlass.worker.context import Context
 from windlass.worker.executor import TaskRunner, describe
-from windlass.worker.unknown import UnknownTaskError
+from windlass.worker.loops.cleaner import Cleaner
+from windlass.worker.unknown_tasks import UnknownTaskError
 from windlass.workspace import Workspaces
 
 EXECUTOR = "tests/worker/test_executor.py::"

@@ -10,13 +10,13 @@ from typing import TypeVar
 
 import apsw
 
-from windlass.server.tickets import Tickets
+from windlass.server.auth.tickets import Tickets
 from windlass.store import Store
 from windlass.stores.memory import MemoryStore
 from windlass.stores.sqlite import SqliteStore
-from windlass.stores.sqlite.transaction import Tx
+from windlass.stores.sqlite.writes.transaction import Tx
 from windlass.testing.factories import make_job
-from windlass.testing.wrapping import WrappedStore
+from windlass.testing.wrapped_store import WrappedStore
 
 T = TypeVar("T")
 PATIENCE = 60.0

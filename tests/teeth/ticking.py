@@ -9,17 +9,17 @@ from typing import Any
 
 from tests.teeth.mistake import caught_by, swap
 
-from windlass import cron, timetable
+from windlass import cron, schedule_records
 from windlass.core import schedule
 from windlass.core.clock import SECOND, Instant, to_datetime
 from windlass.core.ids import uuid7
-from windlass.core.job import NewJob
+from windlass.core.job.row import NewJob
 from windlass.core.records import Put
 from windlass.core.schedule import SCHEDULE, Mark, Schedule, begun
+from windlass.schedule_records import Timetable
 from windlass.store import DAY
-from windlass.timetable import Timetable
-from windlass.worker import ticker
-from windlass.worker.ticker import Ticker
+from windlass.worker.loops import ticker
+from windlass.worker.loops.ticker import Ticker
 
 WEEK = "tests/worker/test_month.py::test_a_week_shows_a_tick_that_is_lost_or_repeated"
 CRON = "tests/test_cron.py::"
@@ -88,7 +88,7 @@ def every_start_begins_the_interval_anew() -> None:
 @caught_by(TICKER + "test_the_ticks_of_a_pause_do_not_come_back")
 def what_was_paused_catches_up() -> None:
     """Whoever resumes a schedule gets the ticks of the pause, all at once."""
-    swap(timetable, "set_paused", lambda one, _, *, paused: replace(one, paused=paused))
+    swap(schedule_records, "set_paused", lambda one, _, *, paused: replace(one, paused=paused))
 
 
 @caught_by(CRON + "test_a_fixed_time_that_the_clocks_skip_ticks_when_they_have_skipped_it")

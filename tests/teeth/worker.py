@@ -9,20 +9,20 @@ from typing import Any, TypeVar
 
 from tests.teeth.mistake import caught_by, swap
 
-from windlass.core import outcome
+from windlass.core.decisions import outcome
+from windlass.core.decisions.outcome import Failed, Outcome, Released
 from windlass.core.ids import uuid7
-from windlass.core.job import JobRow
-from windlass.core.lease import Claim, Extended, Lease
-from windlass.core.outcome import Failed, Outcome, Released
+from windlass.core.job.lease import Claim, Extended, Lease
+from windlass.core.job.row import JobRow
 from windlass.store import Store
-from windlass.testing.wrapping import WrappedStore
-from windlass.worker import fetcher, sweeper
+from windlass.testing.wrapped_store import WrappedStore
 from windlass.worker.attempt import Attempt, Why
 from windlass.worker.executor import describe
-from windlass.worker.fetcher import Fetcher
-from windlass.worker.keeper import Join, Keeper
-from windlass.worker.settler import Settler
-from windlass.worker.sweeper import Sweeper
+from windlass.worker.loops import fetcher, sweeper
+from windlass.worker.loops.fetcher import Fetcher
+from windlass.worker.loops.keeper import Join, Keeper
+from windlass.worker.loops.settler import Settler
+from windlass.worker.loops.sweeper import Sweeper
 from windlass.worker.worker import Worker
 
 T = TypeVar("T")

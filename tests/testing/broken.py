@@ -8,12 +8,12 @@ from dataclasses import replace
 from uuid import UUID
 
 from windlass.core.clock import Clock, Instant
-from windlass.core.enqueue import Enqueued, Rivals
+from windlass.core.decisions.enqueue import Enqueued, Rivals
+from windlass.core.decisions.transition import Answer, Decision, Status, Transition
 from windlass.core.event import EventType
-from windlass.core.job import JobRow, NewJob
-from windlass.core.progress import clamp
-from windlass.core.state import RESCUING, State, Trigger
-from windlass.core.transition import Answer, Decision, Status, Transition
+from windlass.core.job.progress import clamp
+from windlass.core.job.row import JobRow, NewJob
+from windlass.core.job.state import RESCUING, State, Trigger
 from windlass.store import EventPage, Saying
 from windlass.stores.memory import MemoryStore
 from windlass.stores.memory.data import Data

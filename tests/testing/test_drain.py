@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from windlass import Batch, ConfigurationError, Context, Snooze, State, Windlass, fixed
-from windlass.testing import Twin, draining, twin
+from windlass.testing import Twin, drain, twin
 
 
 @pytest.fixture
@@ -190,7 +190,7 @@ def test_nothing_to_do_starts_no_worker(app: Windlass, jobs: Twin) -> None:
 def test_jobs_without_an_end_are_named(
     app: Windlass, jobs: Twin, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    monkeypatch.setattr(draining, "MOST_ATTEMPTS", 50)
+    monkeypatch.setattr(drain, "MOST_ATTEMPTS", 50)
 
     @app.task(name="perpetual")
     async def perpetual() -> None:
@@ -225,11 +225,11 @@ async def test_a_drain_that_is_cancelled_gives_its_jobs_back(app: Windlass, jobs
         await asyncio.Event().wait()
 
     job = await endless.aenqueue()
-    draining = asyncio.create_task(jobs.adrain())
+    running = asyncio.create_task(jobs.adrain())
     await started.wait()
-    draining.cancel()
+    running.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await draining
+        await running
     await job.arefresh()
     assert job.state is State.QUEUED
     assert job.row.retry_count == 0

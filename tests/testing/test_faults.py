@@ -11,18 +11,18 @@ from typing import TypeVar
 
 import pytest
 
+from windlass.core.decisions.transition import Status
 from windlass.core.errors import InvalidArgumentError, StoreUnavailableError
 from windlass.core.ids import uuid7
-from windlass.core.lease import Claim
+from windlass.core.job.lease import Claim
+from windlass.core.job.state import State
 from windlass.core.records import Put
-from windlass.core.state import State
-from windlass.core.transition import Status
 from windlass.store import Pruned, Retention, Store
 from windlass.stores.memory import MemoryStore
 from windlass.testing import VirtualClock, claim_all, make_job
-from windlass.testing.crashpoints import CrashPoint, SimulatedCrash, die
+from windlass.testing.crash_points import CrashPoint, SimulatedCrash, die
 from windlass.testing.faults import FaultyStore
-from windlass.testing.wrapping import WrappedStore
+from windlass.testing.wrapped_store import WrappedStore
 
 T = TypeVar("T")
 LOSE_REQUEST = 0.1

@@ -16,12 +16,12 @@ from windlass.stores.memory import MemoryStore
 from windlass.testing import VirtualClock
 from windlass.testing.conformance import (
     cancel,
-    claiming,
+    claim,
     events,
     leases,
     order,
     progress,
-    settling,
+    settle,
     uniqueness,
 )
 from windlass.testing.conformance.model import run_model
@@ -29,19 +29,17 @@ from windlass.testing.conformance.model import run_model
 Story: TypeAlias = Callable[..., Awaitable[None]]
 
 FOUND_BY: dict[type[Broken], Story] = {
-    broken.SettlesByIdOnly: settling.TestSettling.test_only_the_holder_of_the_lease_can_settle,
+    broken.SettlesByIdOnly: settle.TestSettling.test_only_the_holder_of_the_lease_can_settle,
     broken.RescuesUnseen: (
         leases.TestLeases.test_a_rescue_seen_before_the_next_worker_crashed_too_is_stale
     ),
-    broken.HandsOutTwice: (
-        claiming.TestClaiming.test_many_claims_at_once_never_hand_out_a_job_twice
-    ),
+    broken.HandsOutTwice: (claim.TestClaiming.test_many_claims_at_once_never_hand_out_a_job_twice),
     broken.SkipsNumbers: events.TestEvents.test_events_are_numbered_from_1_without_gaps,
     broken.SlipsBack: progress.TestProgress.test_a_lower_report_does_not_move_it_back,
     broken.ForgetsKeysInBulk: (
         uniqueness.TestUniqueness.test_a_key_counts_within_one_bulk_enqueue_too
     ),
-    broken.DisownsRepeats: settling.TestSettling.test_a_repeated_settle_is_answered_as_the_first,
+    broken.DisownsRepeats: settle.TestSettling.test_a_repeated_settle_is_answered_as_the_first,
     broken.LetsSuccessWin: cancel.TestCancel.test_an_accepted_cancel_wins_over_every_outcome,
     broken.LastComesFirst: order.TestOrder.test_first_in_first_out_over_many_calls,
     broken.RewritesEvents: events.TestEvents.test_an_event_once_read_never_changes,

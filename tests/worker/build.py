@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 from windlass import Job, Windlass, Worker, WorkerConfig
 from windlass.core.event import Event, EventType
-from windlass.core.job import JobRow
+from windlass.core.job.row import JobRow
 from windlass.store import Store
-from windlass.testing.wrapping import WrappedStore
+from windlass.testing.wrapped_store import WrappedStore
 
 T = TypeVar("T")
 PATIENCE = 20.0  # for what should take no time at all

@@ -15,18 +15,18 @@ from itertools import takewhile
 from uuid import UUID
 
 from windlass.core.clock import SECOND, Instant
+from windlass.core.decisions.outcome import Succeeded
 from windlass.core.errors import StoreUnavailableError
-from windlass.core.job import DEFAULT_QUEUE
-from windlass.core.outcome import Succeeded
+from windlass.core.job.row import DEFAULT_QUEUE
 from windlass.core.records import Entry
 from windlass.core.schedule import MARK, NAME_HEADER, TICK_HEADER, Schedule, begun, iso
 from windlass.cron import ticks_of
+from windlass.schedule_records import Timetable, plan
 from windlass.store import DAY, Store
 from windlass.testing import FaultyStore, VirtualClock, claim_all, make_job
 from windlass.testing.factories import settle_one
-from windlass.timetable import Timetable, plan
-from windlass.worker import ticker as module
-from windlass.worker.ticker import Ticker
+from windlass.worker.loops import ticker as module
+from windlass.worker.loops.ticker import Ticker
 
 TICKERS = 8
 HOURS = 3600

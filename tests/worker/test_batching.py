@@ -41,17 +41,17 @@ from windlass import (
     Windlass,
     fixed,
 )
+from windlass.core.decisions.outcome import Released, settle
 from windlass.core.event import EventType
 from windlass.core.ids import uuid7
-from windlass.core.lease import Claim
-from windlass.core.outcome import Released, settle
-from windlass.core.query import Query
-from windlass.core.state import State, Trigger
+from windlass.core.job.lease import Claim
+from windlass.core.job.state import State, Trigger
+from windlass.core.query.job_query import Query
 from windlass.testing import VirtualClock, twin
 from windlass.testing import batch as make_batch
 from windlass.testing.factories import claim_one, even
 from windlass.worker.attempt import Attempt
-from windlass.worker.batching import Call, Gatherer
+from windlass.worker.batch.collector import Call, Gatherer
 
 LONG = 3 * PATIENCE
 

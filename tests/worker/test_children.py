@@ -10,7 +10,7 @@ import pytest
 from tests.worker.build import work_off
 
 from windlass import Cancel, Context, JobFailedError, NewJob, State, Windlass, fixed
-from windlass.core.query import Query
+from windlass.core.query.job_query import Query
 
 
 @pytest.fixture

@@ -20,20 +20,21 @@ from tests.process.watching import PATIENCE, alive, until_gone, wait_for
 
 from windlass import Cancel, ConfigurationError, Context, Snooze, Windlass
 from windlass.core.codec import JsonCodec, Purpose
+from windlass.core.decisions.outcome import Succeeded
+from windlass.core.decisions.transition import Signal
 from windlass.core.event import Event, EventType
-from windlass.core.job import CORRELATION_ID, JobRow, NewJob
-from windlass.core.outcome import Succeeded
-from windlass.core.state import State
-from windlass.core.transition import Signal
+from windlass.core.job.row import CORRELATION_ID, JobRow, NewJob
+from windlass.core.job.state import State
 from windlass.process import ProcessDiedError
 from windlass.stores.memory import MemoryStore
-from windlass.task import TaskSpec
+from windlass.task_spec import TaskSpec
 from windlass.testing.clock import VirtualClock
 from windlass.testing.factories import claim_all, read_events, settle_one, start_one
-from windlass.worker import Kit, wire
-from windlass.worker.children import Children
-from windlass.worker.raised import RemoteError
-from windlass.worker.waiting import Suspend
+from windlass.worker import Kit
+from windlass.worker.child import messages
+from windlass.worker.child.executor import Children
+from windlass.worker.error_info import RemoteError
+from windlass.worker.suspension import Suspend
 from windlass.workspace import Workspaces
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -205,7 +206,7 @@ async def test_finished_steps_are_not_run_again(
     with pytest.raises(RemoteError, match="after four steps"):
         await run(children, sample.steps, first, mark=str(mark))
     again = context_of(first.job, store)  # as the next attempt would begin
-    again.job = wire.from_json(JobRow, {**wire.to_json(first.job), "attempt": 2})
+    again.job = messages.from_json(JobRow, {**messages.to_json(first.job), "attempt": 2})
     assert await run(children, sample.steps, again, mark=str(mark)) == ["a", "b"]
     assert sorted(mark.read_text()) == list("abcd")
 
@@ -456,7 +457,7 @@ from windlass import Context, Windlass
 from windlass.core.codec import JsonCodec
 from windlass.stores.memory import MemoryStore
 from windlass.testing.factories import start_one
-from windlass.worker.children import Children
+from windlass.worker.child.executor import Children
 
 app = Windlass("memory:")
 
@@ -530,4 +531,4 @@ async def test_jobs_go_through_json_unchanged() -> None:
         id=uuid.uuid4(), task="t", payload=b"\x00\xff", tags=("a",), headers={"k": "v"},
         run_at=5, retry_of=uuid.uuid4(), policy=sample.fail.spec.options.policy,
     )  # fmt: skip
-    assert wire.from_json(NewJob, json.loads(json.dumps(wire.to_json(new)))) == new
+    assert messages.from_json(NewJob, json.loads(json.dumps(messages.to_json(new)))) == new

@@ -22,18 +22,18 @@ from tests.worker.build import (
 )
 
 from windlass import Cancel, Context, Job, Snooze, State, Windlass, fixed
+from windlass.core.decisions.transition import Answer, CancelRequest, Transition
 from windlass.core.event import EventType
 from windlass.core.ids import uuid7
-from windlass.core.lease import Claim
-from windlass.core.state import Trigger
-from windlass.core.transition import Answer, CancelRequest, Transition
+from windlass.core.job.lease import Claim
+from windlass.core.job.state import Trigger
 from windlass.store import Retention
 from windlass.stores.memory import MemoryStore
 from windlass.testing.clock import VirtualClock
-from windlass.testing.conformance.lives import finished
+from windlass.testing.conformance.job_histories import finished
 from windlass.testing.factories import enqueue_one
-from windlass.worker.cleaner import Cleaner
-from windlass.worker.sweeper import Sweeper
+from windlass.worker.loops.cleaner import Cleaner
+from windlass.worker.loops.sweeper import Sweeper
 from windlass.workspace import Kind, Workspaces
 
 HOUR = 3600.0

@@ -15,12 +15,12 @@ from tests.worker.build import PATIENCE, Spy, events_of, run_one, until, work_of
 
 from windlass import Context, InvalidArgumentError, Job, Windlass, fixed
 from windlass.core.codec import JsonCodec, Purpose
+from windlass.core.decisions.outcome import Succeeded
 from windlass.core.errors import StaleLeaseError, StoreUnavailableError, TooLargeError
 from windlass.core.event import Event, EventType
-from windlass.core.job import JobRow
-from windlass.core.limits import MAX_BLOB, MAX_EVENT, MAX_KEY
-from windlass.core.outcome import Succeeded
-from windlass.core.state import State
+from windlass.core.job.row import JobRow
+from windlass.core.job.state import State
+from windlass.core.sizes import MAX_BLOB, MAX_EVENT, MAX_KEY
 from windlass.store import Store
 from windlass.stores.memory import MemoryStore
 from windlass.testing.clock import VirtualClock

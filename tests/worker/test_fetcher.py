@@ -22,14 +22,14 @@ from tests.worker.build import running as is_running
 from windlass import Context, Job, Windlass
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.ids import uuid7
-from windlass.core.job import JobRow
-from windlass.core.lease import Claim
-from windlass.core.state import State
-from windlass.task import Registry
+from windlass.core.job.lease import Claim
+from windlass.core.job.row import JobRow
+from windlass.core.job.state import State
+from windlass.task_spec import Registry
 from windlass.testing.factories import make_job
-from windlass.worker import fetcher
-from windlass.worker import lane as lanes
 from windlass.worker.attempt import Attempt
+from windlass.worker.loops import fetcher
+from windlass.worker.loops import queue_slots as lanes
 
 T = TypeVar("T")
 HOUR = 3600.0

@@ -16,10 +16,10 @@ from tests.worker.build import PATIENCE, Spy, happened, working
 from windlass import Context, State, Windlass, WorkerConfig
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.ids import uuid7
-from windlass.core.job import JobRow
-from windlass.core.lease import Claim, Lease
+from windlass.core.job.lease import Claim, Lease
+from windlass.core.job.row import JobRow
 from windlass.store import Store
-from windlass.worker.follower import Follower
+from windlass.worker.loops.cancel_watcher import Follower
 
 HOUR = 3600.0  # a lease so long that no extension brings the news
 CANCEL = """

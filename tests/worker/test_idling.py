@@ -9,12 +9,12 @@ import pytest
 from tests.worker.build import PATIENCE, eventually, working
 
 from windlass import Windlass
-from windlass.core.lease import Lease
+from windlass.core.job.lease import Lease
 from windlass.stores.memory import MemoryStore
-from windlass.worker import speaker
 from windlass.worker.attempt import Attempt
-from windlass.worker.follower import Follower
-from windlass.worker.speaker import Speaker
+from windlass.worker.loops import event_writer
+from windlass.worker.loops.cancel_watcher import Follower
+from windlass.worker.loops.event_writer import Speaker
 
 TURNS = 50  # of the event loop
 
@@ -40,7 +40,7 @@ async def test_who_follows_attempts_looks_only_while_there_are_any() -> None:
 async def test_who_stores_what_attempts_say_looks_only_while_there_are_any(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(speaker, "TICK", 0.0)
+    monkeypatch.setattr(event_writer, "TICK", 0.0)
     busy, looked = asyncio.Event(), asyncio.Event()
 
     def attempts() -> list[Attempt]:

@@ -15,9 +15,9 @@ from tests.worker.build import running as is_running
 from windlass import ConfigurationError, Job, Windlass
 from windlass.core.event import EventType
 from windlass.core.ids import uuid7
-from windlass.core.job import JobRow
-from windlass.core.lease import Claim
-from windlass.core.state import State
+from windlass.core.job.lease import Claim
+from windlass.core.job.row import JobRow
+from windlass.core.job.state import State
 
 LONG = 3 * PATIENCE  # a cold child imports everything anew
 

@@ -15,13 +15,13 @@ from tests.worker.build import PATIENCE, Spy, run_one, running, until, working
 from windlass import Context, Windlass
 from windlass.core.clock import SECOND
 from windlass.core.errors import StoreUnavailableError
-from windlass.core.lease import Lease
-from windlass.core.state import State
+from windlass.core.job.lease import Lease
+from windlass.core.job.state import State
 from windlass.store import Store
 from windlass.stores.memory import MemoryStore
 from windlass.testing.clock import VirtualClock
 from windlass.testing.factories import cancel_one, get_one, start_one, sweep_all
-from windlass.worker.keeper import Keeper
+from windlass.worker.loops.keeper import Keeper
 
 LEASE = 0.3
 SHORT = 0.02

@@ -19,16 +19,16 @@ from windlass.client import Client
 from windlass.core.clock import SECOND
 from windlass.core.errors import NotFoundError, StoreUnavailableError
 from windlass.core.ids import uuid7
-from windlass.core.job import JobRow
-from windlass.core.lease import Claim
+from windlass.core.job.lease import Claim
+from windlass.core.job.row import JobRow
+from windlass.core.query.diagnosis import Because
 from windlass.core.records import Put, PutAnswer
-from windlass.core.why import Because
-from windlass.reasons import COUNT_AHEAD
+from windlass.insights.diagnosis import COUNT_AHEAD
 from windlass.store import Store
 from windlass.stores.memory import MemoryStore
 from windlass.testing import VirtualClock
 from windlass.testing.factories import enqueue_one, make_job, start_one
-from windlass.worker.registry import Registrar
+from windlass.worker.loops.presence import Registrar
 
 T = TypeVar("T")
 CONFIG = WorkerConfig(name="w-1", queues={"default": 2, "media": 1})
@@ -139,7 +139,7 @@ async def test_a_store_that_is_away_costs_one_warning_and_not_the_loop(
 async def test_a_store_that_hangs_does_not_hold_up_the_stop(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("windlass.worker.registry.FAREWELL", 0.01)
+    monkeypatch.setattr("windlass.worker.loops.presence.FAREWELL", 0.01)
 
     class Stuck(Spy):
         async def delete_records(self, kind: str, keys: Sequence[str]) -> None:

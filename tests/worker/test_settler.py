@@ -9,8 +9,8 @@ import pytest
 from tests.worker.build import PATIENCE, working
 
 from windlass import Windlass
-from windlass.core.state import State
-from windlass.worker import fetcher, lane
+from windlass.core.job.state import State
+from windlass.worker.loops import fetcher, queue_slots
 
 HOUR = 3600.0
 
@@ -27,7 +27,9 @@ async def test_an_end_is_stored_while_its_neighbours_still_run(
 ) -> None:
     """Also while jobs wait for a slot: they may wait for as long as a task takes."""
     monkeypatch.setattr(fetcher, "PATIENCE", HOUR)
-    monkeypatch.setattr(lane, "AHEAD", 1000.0)  # however slow this machine is, claim all of them
+    monkeypatch.setattr(
+        queue_slots, "AHEAD", 1000.0
+    )  # however slow this machine is, claim all of them
     go = asyncio.Event()
 
     @app.task

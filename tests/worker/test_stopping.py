@@ -12,9 +12,9 @@ import pytest
 from tests.worker.build import PATIENCE, Spy, make_worker
 
 from windlass import Context, Windlass
+from windlass.core.decisions.transition import Answer, Transition
 from windlass.core.errors import StoreUnavailableError
-from windlass.core.state import State
-from windlass.core.transition import Answer, Transition
+from windlass.core.job.state import State
 from windlass.worker.attempt import Attempt, Why
 
 T = TypeVar("T")

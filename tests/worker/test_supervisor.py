@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from windlass.worker import lifeline
+from windlass.worker import supervised_process
 from windlass.worker import supervisor as module
 from windlass.worker.supervisor import RECYCLED, Supervisor, how
 
@@ -43,7 +43,7 @@ Path(f"{place}.{number}.tmp").rename(f"{place}.{number}")
 def until(times):
     while asked < times:
         time.sleep(0.01)
-""".replace("LIFELINE", repr(lifeline.__file__))
+""".replace("LIFELINE", repr(supervised_process.__file__))
 
 
 class Kept:

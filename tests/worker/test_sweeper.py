@@ -9,12 +9,12 @@ from collections.abc import Sequence
 import pytest
 from tests.worker.build import PATIENCE, Spy
 
+from windlass.core.decisions.outcome import Succeeded
+from windlass.core.decisions.transition import Answer, Status, Transition
 from windlass.core.errors import StoreUnavailableError
-from windlass.core.job import JobRow
-from windlass.core.outcome import Succeeded
-from windlass.core.query import Query
-from windlass.core.state import State
-from windlass.core.transition import Answer, Status, Transition
+from windlass.core.job.row import JobRow
+from windlass.core.job.state import State
+from windlass.core.query.job_query import Query
 from windlass.store import DAY, Retention
 from windlass.stores.memory import MemoryStore
 from windlass.testing.clock import VirtualClock
@@ -26,8 +26,8 @@ from windlass.testing.factories import (
     settle_one,
     start_one,
 )
-from windlass.worker import sweeper as module
-from windlass.worker.sweeper import Sweeper
+from windlass.worker.loops import sweeper as module
+from windlass.worker.loops.sweeper import Sweeper
 
 
 @pytest.fixture

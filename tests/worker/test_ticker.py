@@ -14,19 +14,19 @@ from tests.worker.build import PATIENCE, Spy, eventually, working
 
 from windlass import NewJob, Windlass
 from windlass.core.clock import SECOND, to_datetime
+from windlass.core.decisions.outcome import Succeeded
 from windlass.core.errors import StoreUnavailableError
-from windlass.core.job import JobRow
-from windlass.core.outcome import Succeeded
-from windlass.core.query import Query
+from windlass.core.job.row import JobRow
+from windlass.core.query.job_query import Query
 from windlass.core.records import Entry, Put, PutAnswer
 from windlass.core.schedule import MARK, SCHEDULE, Schedule, begun
+from windlass.schedule_records import Timetable, plan
 from windlass.store import Store
 from windlass.stores.memory import MemoryStore
 from windlass.testing import VirtualClock, make_job
 from windlass.testing.factories import claim_one, get_one, settle_one
-from windlass.timetable import Timetable, plan
-from windlass.worker import ticker as module
-from windlass.worker.ticker import LOOK, Ticker
+from windlass.worker.loops import ticker as module
+from windlass.worker.loops.ticker import LOOK, Ticker
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from tests.worker.build import Spy, work_off
 
 from windlass import Context, Windlass
 from windlass.core.errors import StoreUnavailableError
-from windlass.core.state import State
-from windlass.worker.trouble import AGAIN, MANY, QUIET, Trouble
+from windlass.core.job.state import State
+from windlass.worker.loops.outage_log import AGAIN, MANY, QUIET, Trouble
 
 
 class Hours:

@@ -23,7 +23,7 @@ from tests.worker.build import (
 from windlass import Context, Job, JobFailedError, Windlass, fixed
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.event import EventType
-from windlass.core.state import State, Trigger
+from windlass.core.job.state import State, Trigger
 from windlass.testing.clock import VirtualClock
 from windlass.testing.faults import FaultyStore
 

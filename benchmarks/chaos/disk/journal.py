@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import apsw
 
 from benchmarks.chaos.disk.seam import Disk, Go
-from windlass.testing.powercut import Content, Op, State, apply
+from windlass.testing.power_cut import Content, Op, State, apply
 
 Kind: TypeAlias = Literal["open", "write", "truncate", "sync", "delete"]
 _KINDS: tuple[Kind, ...] = ("open", "write", "truncate", "sync", "delete")

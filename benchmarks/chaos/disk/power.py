@@ -19,7 +19,7 @@ from benchmarks.chaos.disk.entering import BASE, PAGES, Sort, prepare
 from benchmarks.chaos.disk.journal import Replay, read
 from benchmarks.chaos.disk.living import stir
 from benchmarks.chaos.fleet import PATIENCE, Fleet
-from windlass.testing.powercut import Image, write_image
+from windlass.testing.power_cut import Image, write_image
 
 CUT = "power cut"
 _ENDED = frozenset("TtZX")  # how the kernel calls what is stopped or dead

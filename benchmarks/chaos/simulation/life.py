@@ -23,10 +23,10 @@ from windlass import Windlass, WorkerConfig
 from windlass.core.clock import SECOND, Instant
 from windlass.core.errors import StoreError
 from windlass.core.ids import uuid7
-from windlass.core.job import NewJob
-from windlass.core.query import Query
-from windlass.core.state import ACTIVE
-from windlass.core.transition import CancelRequest
+from windlass.core.job.row import NewJob
+from windlass.core.query.job_query import Query
+from windlass.core.job.state import ACTIVE
+from windlass.core.decisions.transition import CancelRequest
 from windlass.store import Store
 from windlass.stores.memory import MemoryStore
 from windlass.testing.clock import START

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from benchmarks.chaos.simulation.loops import World
 from windlass.core.errors import StoreUnavailableError
 from windlass.store import Store
-from windlass.testing.wrapping import WrappedStore
+from windlass.testing.wrapped_store import WrappedStore
 
 T = TypeVar("T")
 _HARMLESS = frozenset({"wait", "close"})

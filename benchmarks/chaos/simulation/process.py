@@ -13,7 +13,7 @@ from benchmarks.chaos.simulation.network import Line, Network, RemoteStore
 from windlass import Windlass, Worker, WorkerConfig
 from windlass.store import Store
 from windlass.worker import Kit
-from windlass.worker.keeper import Join, Keeper
+from windlass.worker.loops.keeper import Join, Keeper
 
 
 class Process:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from benchmarks.peers.postgres import PostgresSide
-from windlass.bench.ledger import Ledger
-from windlass.bench.place import Place
+from windlass.bench.job_ledger import Ledger
+from windlass.bench.round_config import Place
 
 OLDEST = (22, 18)  # what the two peers ask for
 CHILD = Path(__file__).with_name("child.mjs")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from windlass.app import Windlass
-from windlass.bench.ledger import Ledger, Parent
+from windlass.bench.job_ledger import Ledger, Parent
 from windlass.bench.peers.ours import TASK, url_of
-from windlass.bench.place import Place
+from windlass.bench.round_config import Place
 
 place = Place.here()
 app = Windlass(url_of(place))

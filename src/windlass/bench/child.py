@@ -18,10 +18,10 @@ from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import NoReturn
 
-from windlass.bench.ledger import Ledger, Parent, all_ran, counts_of, tell
+from windlass.bench.job_ledger import Ledger, Parent, all_ran, counts_of, tell
 from windlass.bench.peers import load
-from windlass.bench.place import Place
 from windlass.bench.plan import BULK, TOGETHER
+from windlass.bench.round_config import Place
 from windlass.bench.side import Side, payload
 
 LOOK = 0.004  # seconds

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import asyncpg
 
-from windlass.bench.processes import BenchError
+from windlass.bench.measured_process import BenchError
 from windlass.bench.server import Server
 from windlass.bench.side import EACH_COMMIT
 from windlass.core.errors import StoreUnavailableError

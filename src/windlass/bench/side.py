@@ -10,14 +10,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import ClassVar, Protocol
 
-from windlass.bench.ledger import Ledger
-from windlass.bench.place import Place
+from windlass.bench.job_ledger import Ledger
+from windlass.bench.round_config import Place
 
 PAYLOAD = 100  # bytes
 DIGITS = 8
 POLL = 0.005  # seconds between two looks of a side that can only poll
 EACH_COMMIT = "each commit"  # when it is synced; whoever promises less must say so
-BOOT = Path(__file__).with_name("boot.py")
+BOOT = Path(__file__).with_name("child_boot.py")
 
 
 def payload(number: int) -> str:

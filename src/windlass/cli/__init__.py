@@ -7,16 +7,16 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from windlass.cli import (
+from windlass.cli import jobs
+from windlass.cli.commands import (
     bench,
     check,
     config,
     dev,
     enqueue,
     flows,
-    jobs,
     keys,
-    limiting,
+    limits,
     migrate,
     queues,
     schedules,
@@ -66,7 +66,7 @@ cli.command("enqueue")(enqueue.enqueue)
 cli.add_typer(jobs.commands, name="jobs")
 cli.add_typer(flows.commands, name="flows")
 cli.add_typer(queues.commands, name="queues")
-cli.add_typer(limiting.commands, name="limits")
+cli.add_typer(limits.commands, name="limits")
 cli.add_typer(schedules.commands, name="schedules")
 cli.add_typer(workers.commands, name="workers")
 cli.add_typer(keys.commands, name="keys")

@@ -19,7 +19,7 @@ from windlass.core.errors import (
     TooLargeError,
     WindlassError,
 )
-from windlass.core.state import State
+from windlass.core.job.state import State
 
 FAILED = 1
 USAGE = 2

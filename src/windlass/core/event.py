@@ -15,9 +15,9 @@ from uuid import UUID
 
 from windlass.core.clock import Instant
 from windlass.core.errors import InvalidArgumentError
-from windlass.core.failure import Failure
-from windlass.core.job import JobRow
-from windlass.core.state import State
+from windlass.core.job.failure import Failure
+from windlass.core.job.row import JobRow
+from windlass.core.job.state import State
 
 ATTEMPT = "attempt"  # a log row's type; readers never see it
 _MAX_DIGITS = 18  # what every store can count to

@@ -6,11 +6,11 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from windlass.core.admission.gates import LIMIT, check_name, limit_of
 from windlass.core.clock import Instant, after
+from windlass.core.decisions.retry import MAX_DELAY
 from windlass.core.errors import InvalidArgumentError
-from windlass.core.gate import LIMIT, check_name, limit_of
-from windlass.core.limits import check_size, check_text
-from windlass.core.retry import MAX_DELAY
+from windlass.core.sizes import check_size, check_text
 
 PAUSED = "paused"  # the kind that marks a paused queue, by its name
 

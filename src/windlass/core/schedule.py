@@ -18,10 +18,10 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from windlass.core.clock import MAX_INSTANT, MINUTE, SECOND, Instant, to_datetime
+from windlass.core.decisions.retry import Policy
 from windlass.core.errors import InvalidArgumentError
-from windlass.core.job import NewJob, check
-from windlass.core.limits import check_text
-from windlass.core.retry import Policy
+from windlass.core.job.row import NewJob, check
+from windlass.core.sizes import check_text
 
 SCHEDULE = "schedule"  # the kind of records that say what is to be done; the key is the name
 MARK = "schedule-mark"  # the kind of those that say how far it is done; the key is the id

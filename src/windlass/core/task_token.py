@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from windlass.core.clock import Instant
-from windlass.core.lease import Lease
+from windlass.core.job.lease import Lease
 
 PREFIX = "wt_"
 KEY_ID = 8  # bytes

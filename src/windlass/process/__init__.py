@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from windlass.process.importing import Address, address_of, find, holder, importable
+from windlass.process.import_path import Address, address_of, find, holder, importable
 from windlass.process.parent import Parent, Stopped
 from windlass.process.pool import Pool
 from windlass.process.spawn import Process, ProcessDiedError

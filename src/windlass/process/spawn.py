@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 from typing import ClassVar
 
-from windlass.core import failure
+from windlass.core.job import failure
 from windlass.process.channel import Channel, Message
 from windlass.process.groups import Groups
 

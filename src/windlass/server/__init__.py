@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from fastapi import APIRouter, FastAPI
 
     from windlass.server.config import ServerConfig
-    from windlass.server.site import Home
+    from windlass.server.context import Home
 
 
 class Serving:
@@ -25,14 +25,14 @@ class Serving:
         Callers need an API key, unless `ServerConfig(door=…)` says otherwise.
         """
         _check_installed()
-        from windlass.server.api import make_asgi  # noqa: PLC0415 - an optional package
+        from windlass.server.app import make_asgi  # noqa: PLC0415 - an optional package
 
         return make_asgi(self, config)
 
     def router(self: Home, config: ServerConfig | None = None) -> APIRouter:
         """The same routes for a FastAPI application of your own: `api.include_router(…)`."""
         _check_installed()
-        from windlass.server.api import make_router  # noqa: PLC0415 - an optional package
+        from windlass.server.app import make_router  # noqa: PLC0415 - an optional package
 
         return make_router(self, config)
 

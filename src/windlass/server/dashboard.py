@@ -20,7 +20,7 @@ from urllib.parse import quote
 from fastapi import Request, Response
 
 from windlass.core.errors import NotFoundError
-from windlass.server import javascript
+from windlass.server import javascript_client
 
 FOLDER = Path(__file__).parent / "pages"
 ASSET = "/assets/{digest}/{name:path}"
@@ -84,14 +84,17 @@ def assets() -> Assets:
 
 
 def _named() -> list[tuple[str, Path]]:
-    roots = (("", FOLDER, FOLDER), (f"{CLIENT}/", javascript.folder(), javascript.folder() / "src"))
+    roots = (
+        ("", FOLDER, FOLDER),
+        (f"{CLIENT}/", javascript_client.folder(), javascript_client.folder() / "src"),
+    )
     found = [
         (prefix + path.relative_to(root).as_posix(), path)
         for prefix, root, below in roots
         for path in below.rglob("*")
         if path.suffix in _SENT
     ]
-    client = javascript.folder() / "windlass.js"
+    client = javascript_client.folder() / "windlass.js"
     return [*found, (f"{CLIENT}/{client.name}", client)]
 
 

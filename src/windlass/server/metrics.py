@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from windlass.core.state import FINAL, State
-from windlass.core.worker import LiveWorker
-from windlass.queues import Queue
+from windlass.core.job.state import FINAL, State
+from windlass.core.worker_presence import LiveWorker
+from windlass.insights.queues import Queue
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 Sample = tuple[Mapping[str, str], float]

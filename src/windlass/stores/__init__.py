@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from windlass.stores.finding import Finding, Verdict
-from windlass.stores.opening import (
+from windlass.stores.checkup import Finding, Verdict
+from windlass.stores.open import (
     checkup,
     file_of,
     may_pass,

@@ -7,11 +7,11 @@ repeats calls and loses answers.
 
 from __future__ import annotations
 
-from windlass.testing.alone import LoneContext, batch, context
 from windlass.testing.clock import VirtualClock
-from windlass.testing.crashpoints import CrashPoint, SimulatedCrash
+from windlass.testing.crash_points import CrashPoint, SimulatedCrash
 from windlass.testing.factories import claim_all, make_failure, make_job
 from windlass.testing.faults import FaultyStore
+from windlass.testing.task_context import LoneContext, batch, context
 from windlass.testing.twins import Twin, twin
 
 __all__ = [

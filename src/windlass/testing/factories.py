@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from windlass.core.decisions.outcome import Outcome, settle, sweep
+from windlass.core.decisions.transition import Answer, CancelRequest, Transition
 from windlass.core.event import Event, EventType, Record
-from windlass.core.failure import ErrorKind, Failure
 from windlass.core.ids import uuid7
-from windlass.core.job import DEFAULT_QUEUE, JobRow, NewJob
-from windlass.core.lease import Claim
-from windlass.core.outcome import Outcome, settle, sweep
-from windlass.core.transition import Answer, CancelRequest, Transition
+from windlass.core.job.failure import ErrorKind, Failure
+from windlass.core.job.lease import Claim
+from windlass.core.job.row import DEFAULT_QUEUE, JobRow, NewJob
 from windlass.store import Saying, Store
 
 

@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from typing import TypeVar
 
-from windlass.core.enqueue import Enqueued
+from windlass.core.decisions.enqueue import Enqueued
+from windlass.core.decisions.retry import Random
+from windlass.core.decisions.transition import Answer, Transition
 from windlass.core.errors import StoreUnavailableError
-from windlass.core.job import NewJob
+from windlass.core.job.row import NewJob
 from windlass.core.records import Put, PutAnswer
-from windlass.core.retry import Random
-from windlass.core.transition import Answer, Transition
 from windlass.store import Store
-from windlass.testing.wrapping import WrappedStore
+from windlass.testing.wrapped_store import WrappedStore
 
 T = TypeVar("T")
 

@@ -11,19 +11,19 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, overload
 
 from windlass.app import Windlass
-from windlass.core.enqueue import Enqueued
+from windlass.core.decisions.enqueue import Enqueued
 from windlass.core.errors import ConfigurationError
-from windlass.core.job import JobRow
-from windlass.core.state import FINAL, State
+from windlass.core.job.row import JobRow
+from windlass.core.job.state import FINAL, State
 from windlass.job import Job, explain
+from windlass.schedule_records import Timetable
 from windlass.stores.memory import MemoryStore
-from windlass.tasks import Task
-from windlass.testing.bench import Bench, BenchStore, Doom, at_once
+from windlass.task import Task
 from windlass.testing.clock import VirtualClock
-from windlass.testing.draining import Drain, Drainer
-from windlass.testing.expecting import Expected, Seen, complain
-from windlass.timetable import Timetable
-from windlass.worker.ticker import Ticker
+from windlass.testing.drain import Drain, Drainer
+from windlass.testing.expected_job import Expected, Seen, complain
+from windlass.testing.store_spy import Bench, BenchStore, Doom, at_once
+from windlass.worker.loops.ticker import Ticker
 
 P = ParamSpec("P")
 R = TypeVar("R")

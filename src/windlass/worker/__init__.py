@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from windlass.worker.batch import Batch, Item
+from windlass.worker.batch.task import Batch, Item
 from windlass.worker.config import WorkerConfig
 from windlass.worker.context import Context
-from windlass.worker.kit import Kit
+from windlass.worker.hooks import Kit
 from windlass.worker.worker import Worker
 
 __all__ = ["Batch", "Context", "Item", "Kit", "Worker", "WorkerConfig"]

@@ -6,13 +6,13 @@ import asyncio
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from windlass.core.job import JobRow
-from windlass.core.lease import Lease
-from windlass.core.transition import Transition
+from windlass.core.decisions.transition import Transition
+from windlass.core.job.lease import Lease
+from windlass.core.job.row import JobRow
 from windlass.worker.context import Context
 
 if TYPE_CHECKING:
-    from windlass.worker.batching import Call
+    from windlass.worker.batch.collector import Call
 
 
 class Why(StrEnum):

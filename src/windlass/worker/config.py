@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from windlass.core.errors import ConfigurationError
 from windlass.core.ids import uuid7
-from windlass.core.job import DEFAULT_QUEUE
+from windlass.core.job.row import DEFAULT_QUEUE
 from windlass.store import Retention
 
 RELEASE = 6.0

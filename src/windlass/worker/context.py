@@ -16,20 +16,20 @@ from uuid import UUID
 
 from windlass.core.clock import SECOND, after
 from windlass.core.codec import Codec, Purpose
+from windlass.core.decisions.outcome import Succeeded, succeed
+from windlass.core.decisions.transition import SIGNAL, check
 from windlass.core.duration import Duration, seconds
 from windlass.core.errors import ConfigurationError, StoreError
 from windlass.core.event import EventType
-from windlass.core.job import CORRELATION_ID, JobRow, NewJob
-from windlass.core.outcome import Succeeded, succeed
-from windlass.core.progress import DEFAULT_STAGES, StageMap
-from windlass.core.transition import SIGNAL, check
+from windlass.core.job.progress import DEFAULT_STAGES, StageMap
+from windlass.core.job.row import CORRELATION_ID, JobRow, NewJob
 from windlass.store import Store
-from windlass.stores.connections import borrow
-from windlass.stores.transacting import Joining
-from windlass.task import TaskSpec, encode_result
-from windlass.worker.kit import Kit
-from windlass.worker.speech import Speech
-from windlass.worker.waiting import Seen, Suspend, check_kept, child_id, gathered, made, see
+from windlass.stores.borrowed_connection import borrow
+from windlass.stores.transactions import Joining
+from windlass.task_spec import TaskSpec, encode_result
+from windlass.worker.event_buffer import Speech
+from windlass.worker.hooks import Kit
+from windlass.worker.suspension import Seen, Suspend, check_kept, child_id, gathered, made, see
 from windlass.workspace import Kind
 
 P = ParamSpec("P")

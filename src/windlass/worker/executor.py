@@ -17,13 +17,8 @@ from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any, ClassVar, TypeAlias
 
-from windlass.core import failure as failures
 from windlass.core.codec import Codec, Purpose
-from windlass.core.errors import Cancel, Snooze, StoreError
-from windlass.core.failure import ErrorKind, Failure
-from windlass.core.job import JobRow
-from windlass.core.limits import MAX_EVENT
-from windlass.core.outcome import (
+from windlass.core.decisions.outcome import (
     Aborted,
     Crashed,
     Failed,
@@ -32,24 +27,29 @@ from windlass.core.outcome import (
     Succeeded,
     Suspended,
 )
-from windlass.core.reference import RESULTS
+from windlass.core.errors import Cancel, Snooze, StoreError
+from windlass.core.job import failure as failures
+from windlass.core.job.failure import ErrorKind, Failure
+from windlass.core.job.result_reference import RESULTS
+from windlass.core.job.row import JobRow
+from windlass.core.sizes import MAX_EVENT
 from windlass.process import ProcessDiedError, importable
 from windlass.store import Store
-from windlass.task import Registry, TaskOptions, TaskSpec, encode_result
-from windlass.worker.batch import BatchSpec
-from windlass.worker.batching import Call, whole
-from windlass.worker.children import Children
+from windlass.task_spec import Registry, TaskOptions, TaskSpec, encode_result
+from windlass.worker.batch.collector import Call, whole
+from windlass.worker.batch.task import BatchSpec
+from windlass.worker.child.executor import Children
 from windlass.worker.context import RETRY_STORE, Context
-from windlass.worker.kit import Kit
-from windlass.worker.raised import MAX_MESSAGE, Raised, RemoteError, UnfitError
-from windlass.worker.speech import storable
-from windlass.worker.unknown import (
+from windlass.worker.error_info import MAX_MESSAGE, Raised, RemoteError, UnfitError
+from windlass.worker.event_buffer import storable
+from windlass.worker.hooks import Kit
+from windlass.worker.suspension import suspension_in, with_results
+from windlass.worker.unknown_tasks import (
     UNKNOWN_TASK_DELAY,
     UnknownTaskError,
     out_of_patience,
     unknown_task,
 )
-from windlass.worker.waiting import suspension_in, with_results
 
 log = logging.getLogger("windlass.worker")
 _Here: TypeAlias = Callable[[TaskSpec, Context, Any, asyncio.Timeout], Awaitable[Any]]

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from windlass.core.errors import ConfigurationError
-from windlass.core.job import NewJob
-from windlass.task import where
+from windlass.core.job.row import NewJob
+from windlass.task_spec import where
 
 if TYPE_CHECKING:
     from windlass.worker.context import Context

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from windlass.worker.config import RELEASE
-from windlass.worker.lifeline import HeldProcess
+from windlass.worker.supervised_process import HeldProcess
 
 LAST = 5.0  # seconds that a worker has to end once it was told to stop at once
 MARGIN = 2.0  # seconds beyond which it is not trusted to end by itself

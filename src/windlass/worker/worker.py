@@ -17,31 +17,31 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from windlass.core.codec import Codec
+from windlass.core.decisions.outcome import Aborted, Failed, Outcome, Released
 from windlass.core.errors import StoreError
-from windlass.core.job import JobRow
-from windlass.core.lease import DEFAULT_LEASE, Lease
-from windlass.core.outcome import Aborted, Failed, Outcome, Released
-from windlass.core.state import State
-from windlass.core.worker import Readiness, deafness, store_problem
+from windlass.core.job.lease import DEFAULT_LEASE, Lease
+from windlass.core.job.row import JobRow
+from windlass.core.job.state import State
+from windlass.core.worker_presence import Readiness, deafness, store_problem
 from windlass.process.pool import through
 from windlass.store import Store
-from windlass.task import Registry
+from windlass.task_spec import Registry
 from windlass.worker.attempt import Attempt, Why
-from windlass.worker.children import Children
-from windlass.worker.cleaner import Cleaner
+from windlass.worker.child.executor import Children
 from windlass.worker.config import WorkerConfig
 from windlass.worker.context import Context
 from windlass.worker.executor import TaskRunner, describe
-from windlass.worker.fetcher import Fetcher
-from windlass.worker.follower import Follower
-from windlass.worker.keeper import Keeper
-from windlass.worker.kit import Kit, living
-from windlass.worker.registry import Registrar
-from windlass.worker.settler import Settler
-from windlass.worker.speaker import Speaker
-from windlass.worker.sweeper import Sweeper
-from windlass.worker.ticker import Ticker
-from windlass.worker.trouble import Trouble
+from windlass.worker.hooks import Kit, living
+from windlass.worker.loops.cancel_watcher import Follower
+from windlass.worker.loops.cleaner import Cleaner
+from windlass.worker.loops.event_writer import Speaker
+from windlass.worker.loops.fetcher import Fetcher
+from windlass.worker.loops.keeper import Keeper
+from windlass.worker.loops.outage_log import Trouble
+from windlass.worker.loops.presence import Registrar
+from windlass.worker.loops.settler import Settler
+from windlass.worker.loops.sweeper import Sweeper
+from windlass.worker.loops.ticker import Ticker
 
 log = logging.getLogger("windlass.worker")
 NAMED = 10  # jobs in a line of the log

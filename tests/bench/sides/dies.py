@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.bench.sides.files import Files
 
-from windlass.bench.ledger import Ledger
+from windlass.bench.job_ledger import Ledger
 
 
 class Dies(Files):

@@ -6,8 +6,8 @@ import time
 from collections.abc import Sequence
 from typing import ClassVar
 
-from windlass.bench.ledger import Ledger
-from windlass.bench.place import Place
+from windlass.bench.job_ledger import Ledger
+from windlass.bench.round_config import Place
 from windlass.bench.side import POLL, Side
 
 

@@ -6,7 +6,7 @@ import time
 
 from tests.bench.sides.files import Files
 
-from windlass.bench.ledger import Ledger
+from windlass.bench.job_ledger import Ledger
 from windlass.bench.side import payload
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.bench.sides.files import Files
 
-from windlass.bench.ledger import Ledger
+from windlass.bench.job_ledger import Ledger
 from windlass.bench.side import payload
 
 SETTLED = Path("settled")

@@ -7,7 +7,7 @@ import sys
 
 from tests.bench.sides.files import Files
 
-from windlass.bench.ledger import Ledger
+from windlass.bench.job_ledger import Ledger
 
 
 class Weighed(Files):

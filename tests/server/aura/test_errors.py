@@ -12,7 +12,7 @@ from tests.server.conftest import enqueue, make_app, serving, wait_for
 
 from windlass.core.errors import StoreUnavailableError
 from windlass.stores.memory import MemoryStore
-from windlass.testing.wrapping import WrappedStore
+from windlass.testing.wrapped_store import WrappedStore
 
 
 def test_a_failure_is_told_with_its_stage_its_errors_and_the_last_lines(web: httpx.Client) -> None:

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from windlass import Context, Windlass
 from windlass.cli import cli
-from windlass.core.state import State
+from windlass.core.job.state import State
 
 
 async def test_jobs_are_enqueued_run_followed_and_read(postgres_url: str) -> None:
@@ -82,7 +82,7 @@ def test_the_command_line_migrates_lists_and_says_what_is_wrong(postgres_url: st
 def test_without_the_driver_it_says_what_to_install(
     scheme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("windlass.stores.opening.find_spec", lambda _: None)
+    monkeypatch.setattr("windlass.stores.open.find_spec", lambda _: None)
 
     with pytest.raises(ValueError, match=r"pip install 'windlass\[postgres\]'"):
         Windlass(f"{scheme}://host/jobs")

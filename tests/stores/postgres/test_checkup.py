@@ -18,8 +18,9 @@ from typer.testing import CliRunner
 from windlass.cli import cli
 from windlass.core.clock import SECOND, SystemClock
 from windlass.stores import Finding, Verdict
-from windlass.stores.postgres import PostgresConfig, PostgresStore, checkup
-from windlass.stores.postgres.checkup import Facts, judge
+from windlass.stores.postgres import PostgresConfig, PostgresStore
+from windlass.stores.postgres.schema import checkup
+from windlass.stores.postgres.schema.checkup import Facts, judge
 from windlass.testing.factories import enqueue_one
 
 WELL = Facts(

@@ -7,10 +7,10 @@ import time
 import pytest
 
 from windlass.core.clock import SECOND
-from windlass.core.outcome import Failed
+from windlass.core.decisions.outcome import Failed
+from windlass.core.decisions.retry import Fixed, Policy
+from windlass.core.job.state import State
 from windlass.core.records import Put
-from windlass.core.retry import Fixed, Policy
-from windlass.core.state import State
 from windlass.stores.postgres import PostgresStore
 from windlass.testing.factories import (
     claim_all,

@@ -15,23 +15,31 @@ import pytest
 from tests.stores.postgres.integrity import contradictions
 from tests.stores.postgres.server import execute
 
-from windlass.core.enqueue import EnqueueStatus
+from windlass.core.decisions.enqueue import EnqueueStatus
+from windlass.core.decisions.outcome import (
+    Failed,
+    Outcome,
+    Released,
+    Snoozed,
+    Succeeded,
+    settle,
+    sweep,
+)
+from windlass.core.decisions.retry import Fixed, Policy
+from windlass.core.decisions.transition import CancelRequest, Status
 from windlass.core.ids import uuid7
-from windlass.core.job import JobRow, NewJob
-from windlass.core.lease import Claim
-from windlass.core.outcome import Failed, Outcome, Released, Snoozed, Succeeded, settle, sweep
-from windlass.core.query import Query
+from windlass.core.job.lease import Claim
+from windlass.core.job.row import JobRow, NewJob
+from windlass.core.job.state import State
+from windlass.core.query.job_query import Query
 from windlass.core.records import PAUSED
-from windlass.core.retry import Fixed, Policy
-from windlass.core.state import State
-from windlass.core.transition import CancelRequest, Status
 from windlass.store import Saying
 from windlass.stores.postgres import PostgresStore
 from windlass.stores.postgres.connection import SETTINGS
-from windlass.stores.postgres.holding import Patient
-from windlass.stores.postgres.line import whole
 from windlass.stores.postgres.queries import SQL
 from windlass.stores.postgres.rows import columns
+from windlass.stores.postgres.writes.claim_cursor import whole
+from windlass.stores.postgres.writes.lock_retry import Patient
 from windlass.testing.factories import claim_all, even, make_failure, make_job, note
 
 PATIENCE = 20.0

@@ -10,12 +10,12 @@ from windlass.store import Store
 from windlass.stores.postgres import PostgresStore
 from windlass.testing.clock import VirtualClock
 from windlass.testing.conformance.batches import TestBatches
-from windlass.testing.conformance.claiming import TestClaiming
+from windlass.testing.conformance.claim import TestClaiming
 from windlass.testing.conformance.fixtures import OpenStore, clock, store
 from windlass.testing.conformance.handover import TestHandover
 from windlass.testing.conformance.leases import TestLeases
-from windlass.testing.conformance.recording import TestRecording
-from windlass.testing.conformance.settling import TestSettling
+from windlass.testing.conformance.record import TestRecording
+from windlass.testing.conformance.settle import TestSettling
 from windlass.testing.conformance.uniqueness import TestUniqueness
 from windlass.testing.faults import FaultyStore
 

@@ -20,10 +20,10 @@ from tests.stores.postgres.test_sql_enqueue import IDS, new_jobs, story
 from tests.stores.postgres.test_within import ASYNC, SYNC
 
 from windlass import ConflictError, InvalidArgumentError, Windlass
-from windlass.core.job import NewJob
+from windlass.core.job.row import NewJob
 from windlass.flow import Flow
-from windlass.stores.postgres import PostgresStore, rows, within
-from windlass.tasks import Task
+from windlass.stores.postgres import PostgresStore, rows, user_transaction
+from windlass.task import Task
 from windlass.testing.factories import make_job
 
 SOON = 20.0  # seconds within which nothing here may hang
@@ -225,7 +225,7 @@ async def test_a_flow_of_many_jobs_is_refused_as_a_whole(
 async def test_a_flow_that_no_statement_can_carry_is_refused_before_it(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(within, "MOST_TOGETHER", 3 * 2**20)
+    monkeypatch.setattr(user_transaction, "MOST_TOGETHER", 3 * 2**20)
     large = [make_job(payload=b"x" * 2**20) for _ in range(3)]
     async with PostgresStore(postgres_url) as store:
         connection, transaction = await _began(postgres_url)

@@ -17,18 +17,18 @@ import pytest
 from tests.stores.postgres.restless import following, line, make_restless
 from tests.stores.postgres.server import execute, migrate
 
+from windlass.core.decisions.outcome import Failed, Succeeded, settle, succeed
+from windlass.core.decisions.retry import Fixed, Policy
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.event import Event
-from windlass.core.job import JobRow
-from windlass.core.outcome import Failed, Succeeded, settle, succeed
-from windlass.core.retry import Fixed, Policy
-from windlass.core.state import State
+from windlass.core.job.row import JobRow
+from windlass.core.job.state import State
 from windlass.store import Saying
-from windlass.stores.connections import borrow
+from windlass.stores.borrowed_connection import borrow
 from windlass.stores.postgres import PostgresStore
-from windlass.stores.postgres.jobs import record
-from windlass.stores.signal import Bulletin
-from windlass.stores.tailing import tail
+from windlass.stores.postgres.writes.jobs import record
+from windlass.stores.tail import tail
+from windlass.stores.wakeup import Bulletin
 from windlass.testing.factories import (
     claim_all,
     even,

@@ -15,13 +15,13 @@ from tests.stores.postgres.test_held import LOCK, left_open
 from tests.stores.postgres.test_limits import ENQUEUE, item
 from tests.worker.build import eventually
 
-from windlass.core.gate import LIMIT, Limit, Setting
+from windlass.core.admission.gates import LIMIT, Limit, Setting
 from windlass.core.records import Put
 from windlass.store import Retention
 from windlass.stores.postgres import PostgresStore
 from windlass.stores.postgres.queries import SQL
 from windlass.testing.clock import VirtualClock
-from windlass.testing.conformance.limiting import KEYS, QUEUE, TASK, end_all, put_in, set_limit
+from windlass.testing.conformance.limits import KEYS, QUEUE, TASK, end_all, put_in, set_limit
 from windlass.testing.factories import claim_all, make_job, sweep_all
 
 MEETING = 4242  # where whoever opens a gate has to wait

@@ -16,17 +16,18 @@ from tests.stores.postgres.server import execute
 from tests.worker.build import eventually, working
 
 from windlass import Context, Windlass
-from windlass.core.enqueue import EnqueueStatus
+from windlass.core.decisions.enqueue import EnqueueStatus
+from windlass.core.decisions.outcome import Failed, Succeeded, settle, succeed
+from windlass.core.decisions.transition import CancelRequest, Status, Transition
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.ids import uuid7
-from windlass.core.job import JobRow
-from windlass.core.lease import Extended
-from windlass.core.outcome import Failed, Succeeded, settle, succeed
-from windlass.core.query import Query
-from windlass.core.state import State
-from windlass.core.transition import CancelRequest, Status, Transition
+from windlass.core.job.lease import Extended
+from windlass.core.job.row import JobRow
+from windlass.core.job.state import State
+from windlass.core.query.job_query import Query
 from windlass.store import Retention, Saying
-from windlass.stores.postgres import PostgresConfig, PostgresStore, writes
+from windlass.stores.postgres import PostgresConfig, PostgresStore
+from windlass.stores.postgres.writes import handle
 from windlass.testing.clock import VirtualClock
 from windlass.testing.factories import (
     claim_all,
@@ -138,7 +139,7 @@ async def test_one_held_job_holds_up_no_other_settle(
             first, second = await store.apply([ending(held), ending(free)])
         assert (first.status, second.status) == (Status.BUSY, Status.APPLIED)
         assert (await get_one(store, held.id)).state is State.RUNNING
-        monkeypatch.setattr(writes, "PATIENCE", SOON)
+        monkeypatch.setattr(handle, "PATIENCE", SOON)
         waiting = asyncio.ensure_future(store.apply([ending(held)]))
         await transaction.rollback()
 

@@ -11,16 +11,16 @@ import asyncpg
 import pytest
 from tests.stores.postgres.server import execute
 
+from windlass.core.decisions.outcome import Released, Succeeded
+from windlass.core.decisions.transition import CancelRequest
 from windlass.core.event import Event
 from windlass.core.ids import uuid7
-from windlass.core.outcome import Released, Succeeded
-from windlass.core.transition import CancelRequest
 from windlass.store import Saying
-from windlass.stores.postgres import PostgresStore, hints
+from windlass.stores.postgres import PostgresStore, notify
 from windlass.stores.postgres import connection as connections
 from windlass.stores.postgres.connection import Connection, PostgresConfig, connect
 from windlass.stores.postgres.queries import SQL
-from windlass.stores.signal import Signal
+from windlass.stores.wakeup import Signal
 from windlass.testing.factories import (
     claim_all,
     enqueue_one,
@@ -42,7 +42,7 @@ async def messages(url: str) -> AsyncIterator[asyncio.Queue[str]]:
     """All that is said on the channel."""
     heard: asyncio.Queue[str] = asyncio.Queue()
     connection: Any = await asyncpg.connect(url)
-    await connection.add_listener(hints.CHANNEL, lambda *given: heard.put_nowait(given[-1]))
+    await connection.add_listener(notify.CHANNEL, lambda *given: heard.put_nowait(given[-1]))
     try:
         yield heard
     finally:
@@ -70,13 +70,13 @@ async def test_many_writes_are_told_in_few_messages(postgres_url: str) -> None:
             for _ in range(100):
                 await enqueue_one(store)
             seconds = asyncio.get_running_loop().time() - began
-        await execute(postgres_url, f"SELECT pg_notify('{hints.CHANNEL}', 'last')")
+        await execute(postgres_url, f"SELECT pg_notify('{notify.CHANNEL}', 'last')")
         async with asyncio.timeout(PATIENCE):
             count = 0
             while await heard.get() != "last":
                 count += 1
 
-    assert 0 < count <= 2 + seconds / hints.APART
+    assert 0 < count <= 2 + seconds / notify.APART
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 50, 200])
@@ -91,30 +91,30 @@ async def test_what_a_transaction_of_the_callers_own_tells_is_understood(
             said = await heard.get()
     sender, work, named = said.split(" ")
     assert (sender, work) == ("sql", "1")
-    assert hints._jobs(named) == jobs
-    assert set(hints._jobs(hints._named(jobs)) or ()) == set(jobs)
+    assert notify._jobs(named) == jobs
+    assert set(notify._jobs(notify._named(jobs)) or ()) == set(jobs)
 
 
 @pytest.mark.parametrize("named", ["*", "AZrG2EyCcMmUqk1gK3Y3fw", "no names", "é"])
 async def test_names_that_cannot_be_read_are_news_of_any_job(named: str) -> None:
-    assert hints._jobs(named) is None
+    assert notify._jobs(named) is None
 
 
 async def test_after_news_of_a_crowd_only_work_is_told_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(hints, "CROWD_APART", 4 * PATIENCE)
+    monkeypatch.setattr(notify, "CROWD_APART", 4 * PATIENCE)
     sent: asyncio.Queue[str] = asyncio.Queue()
-    speaker = hints.Speaker(hints.Hub(), sent.put)
+    speaker = notify.Speaker(notify.Hub(), sent.put)
     async with asyncio.timeout(PATIENCE):
-        speaker.tell(uuid7() for _ in range(hints.MOST_JOBS + 1))
+        speaker.tell(uuid7() for _ in range(notify.MOST_JOBS + 1))
         assert (await sent.get()).endswith(" 0 *")
         speaker.tell([uuid7()])
-        await asyncio.sleep(10 * hints.APART)
+        await asyncio.sleep(10 * notify.APART)
         assert sent.empty()  # there is always news now, and those who follow look by themselves
         speaker.tell(work=True)
         assert " 1 " in await sent.get()  # with the job that waited
-        speaker.tell(uuid7() for _ in range(hints.MOST_JOBS + 1))
+        speaker.tell(uuid7() for _ in range(notify.MOST_JOBS + 1))
         await sent.get()
         speaker.tell([uuid7()])
         await speaker.finish()  # which waits for nobody
@@ -170,7 +170,7 @@ async def test_a_listener_that_was_killed_hears_again_and_missed_nothing(
         await again.wait()
         return await connect(config)
 
-    monkeypatch.setattr(hints, "connect", connect_when_told)
+    monkeypatch.setattr(notify, "connect", connect_when_told)
     async with PostgresStore(postgres_url) as store, PostgresStore(postgres_url) as other:
         await listening(store)
         [[pid]] = await execute(postgres_url, LISTENERS)
@@ -200,9 +200,9 @@ async def test_a_listener_that_went_deaf_without_a_word_is_noticed(
         opened.put_nowait(connection)
         return connection
 
-    monkeypatch.setattr(hints, "connect", connect_and_tell)
-    monkeypatch.setattr(hints, "PROBE", 0.05)
-    monkeypatch.setattr(hints, "ANSWER", 0.5)
+    monkeypatch.setattr(notify, "connect", connect_and_tell)
+    monkeypatch.setattr(notify, "PROBE", 0.05)
+    monkeypatch.setattr(notify, "ANSWER", 0.5)
     async with PostgresStore(postgres_url) as store, PostgresStore(postgres_url) as other:
         await listening(store)
         await (await opened.get()).execute("UNLISTEN *")
@@ -223,10 +223,10 @@ async def test_where_no_message_ever_comes_through_it_says_once_what_to_do(
         tries.put_nowait(None)
         return await connect(config)
 
-    monkeypatch.setattr(hints, "connect", connect_and_tell)
-    monkeypatch.setattr(hints, "CHANNEL", "elsewhere")  # as behind a pooler
-    monkeypatch.setattr(hints, "PROBE", 0.02)
-    monkeypatch.setattr(hints, "ANSWER", 0.02)
+    monkeypatch.setattr(notify, "connect", connect_and_tell)
+    monkeypatch.setattr(notify, "CHANNEL", "elsewhere")  # as behind a pooler
+    monkeypatch.setattr(notify, "PROBE", 0.02)
+    monkeypatch.setattr(notify, "ANSWER", 0.02)
     async with PostgresStore(postgres_url) as store:
         await listening(store)
         async with asyncio.timeout(PATIENCE):
@@ -241,8 +241,8 @@ async def test_where_no_message_ever_comes_through_it_says_once_what_to_do(
 async def test_a_probe_that_comes_back_keeps_the_connection(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hints, "PROBE", 0.02)
-    monkeypatch.setattr(hints, "ANSWER", 2 * PATIENCE)
+    monkeypatch.setattr(notify, "PROBE", 0.02)
+    monkeypatch.setattr(notify, "ANSWER", 2 * PATIENCE)
     async with PostgresStore(postgres_url) as store:
         await listening(store)
         before = await execute(postgres_url, LISTENERS)
@@ -262,9 +262,9 @@ async def test_whoever_follows_one_job_hears_of_it_among_very_many(postgres_url:
 
         following = asyncio.ensure_future(follow())
         await listening(store)
-        await other.enqueue([make_job() for _ in range(hints.MOST_JOBS + 50)])
-        crowd = await claim_all(other, limit=hints.MOST_JOBS + 50)
-        assert len(crowd) > hints.MOST_JOBS, "too many to be named"
+        await other.enqueue([make_job() for _ in range(notify.MOST_JOBS + 50)])
+        crowd = await claim_all(other, limit=notify.MOST_JOBS + 50)
+        assert len(crowd) > notify.MOST_JOBS, "too many to be named"
         await settle_one(other, job, Succeeded())
 
         async with asyncio.timeout(PATIENCE):
@@ -278,14 +278,14 @@ async def test_without_any_message_a_follower_still_hears_all(
     waiting = asyncio.Event()
     wait = Signal.wait
 
-    async def nothing(_: hints.Listener) -> None:
+    async def nothing(_: notify.Listener) -> None:
         await asyncio.Event().wait()
 
     async def wait_and_tell(self: Signal, since: int, timeout: float) -> bool:
         waiting.set()
         return await wait(self, since, timeout)
 
-    monkeypatch.setattr(hints.Listener, "_run", nothing)
+    monkeypatch.setattr(notify.Listener, "_run", nothing)
     monkeypatch.setattr(Signal, "wait", wait_and_tell)
     async with PostgresStore(postgres_url) as store, PostgresStore(postgres_url) as other:
         monkeypatch.setattr(store, "_config", PostgresConfig(url=postgres_url, connect_timeout=0.1))

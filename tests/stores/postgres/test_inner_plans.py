@@ -13,15 +13,16 @@ import pytest
 import pytest_asyncio
 from tests.stores.postgres.server import TABLES, execute, migrate
 
-from windlass.core.gate import LIMIT, Limit, Setting
-from windlass.core.outcome import Succeeded, settle
+from windlass.core.admission.gates import LIMIT, Limit, Setting
+from windlass.core.decisions.outcome import Succeeded, settle
+from windlass.core.decisions.transition import Transition
 from windlass.core.records import Put
-from windlass.core.transition import Transition
-from windlass.stores.postgres import PostgresStore, rows, successes
+from windlass.stores.postgres import PostgresStore, rows
 from windlass.stores.postgres.connection import SETTINGS
 from windlass.stores.postgres.queries import SQL
-from windlass.stores.postgres.stored import insert
-from windlass.testing.conformance.limiting import KEYS, QUEUE, TASK, set_limit
+from windlass.stores.postgres.writes import successes
+from windlass.stores.postgres.writes.inserts import insert
+from windlass.testing.conformance.limits import KEYS, QUEUE, TASK, set_limit
 from windlass.testing.factories import claim_all, even, make_job
 
 MANY = 1200

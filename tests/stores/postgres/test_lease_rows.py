@@ -14,13 +14,13 @@ from tests.stores.postgres.integrity import contradictions
 from tests.stores.postgres.server import execute
 from tests.worker.build import eventually
 
+from windlass.core.decisions.outcome import Failed, Released, Succeeded, settle
 from windlass.core.ids import uuid7
-from windlass.core.lease import Claim
-from windlass.core.outcome import Failed, Released, Succeeded, settle
+from windlass.core.job.lease import Claim
 from windlass.stores.postgres import PostgresStore, rows
 from windlass.stores.postgres.connection import SETTINGS
-from windlass.stores.postgres.line import whole
 from windlass.stores.postgres.queries import SQL
+from windlass.stores.postgres.writes.claim_cursor import whole
 from windlass.testing.factories import even, make_failure, make_job
 
 T = TypeVar("T")

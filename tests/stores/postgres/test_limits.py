@@ -13,12 +13,12 @@ from tests.stores.postgres.integrity import contradictions
 from tests.stores.postgres.server import execute
 from tests.stores.postgres.test_held import LOCK, left_open
 
+from windlass.core.decisions.outcome import Succeeded, settle
 from windlass.core.ids import uuid7
-from windlass.core.outcome import Succeeded, settle
-from windlass.core.state import State
+from windlass.core.job.state import State
 from windlass.stores.postgres import PostgresConfig, PostgresStore
 from windlass.testing.clock import VirtualClock
-from windlass.testing.conformance.limiting import QUEUE, end_all, put_in, set_limit
+from windlass.testing.conformance.limits import QUEUE, end_all, put_in, set_limit
 from windlass.testing.factories import cancel_one, claim_all, even, get_one, make_job, sweep_all
 
 ENQUEUE = "SELECT * FROM windlass_enqueue($1::jsonb)"

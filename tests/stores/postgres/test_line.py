@@ -15,17 +15,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.stores.postgres.server import execute
 
-from windlass.core.job import JobRow, NewJob, birth
-from windlass.core.lease import Claim
+from windlass.core.job.lease import Claim
+from windlass.core.job.row import JobRow, NewJob, birth
 from windlass.store import Store
 from windlass.stores.postgres import PostgresStore
-from windlass.stores.postgres import line as lines
 from windlass.stores.postgres.connection import SETTINGS
-from windlass.stores.postgres.line import Line
 from windlass.stores.postgres.queries import SQL
 from windlass.stores.postgres.rows import columns
+from windlass.stores.postgres.writes import claim_cursor as lines
+from windlass.stores.postgres.writes.claim_cursor import Line
 from windlass.testing.clock import VirtualClock
-from windlass.testing.conformance.claiming import TestClaiming
+from windlass.testing.conformance.claim import TestClaiming
 from windlass.testing.conformance.fixtures import OpenStore, clock, store
 from windlass.testing.conformance.order import TestOrder
 from windlass.testing.factories import claim_all, make_job

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from windlass.core.enqueue import EnqueueStatus
-from windlass.core.outcome import Failed
+from windlass.core.decisions.enqueue import EnqueueStatus
+from windlass.core.decisions.outcome import Failed
 from windlass.stores.postgres import PostgresStore
-from windlass.testing.conformance.lives import finished
+from windlass.testing.conformance.job_histories import finished
 from windlass.testing.factories import claim_one, enqueue_one, make_failure, make_job, settle_one
 
 ROUNDS = 10

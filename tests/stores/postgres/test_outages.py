@@ -32,10 +32,10 @@ from typer.testing import CliRunner
 from windlass import Job, Windlass, WorkerConfig
 from windlass.cli import cli
 from windlass.core.errors import StoreUnavailableError
-from windlass.core.job import JobRow, NewJob
-from windlass.core.query import Query
-from windlass.core.state import State
-from windlass.stores.postgres import PostgresConfig, PostgresStore, hints
+from windlass.core.job.row import JobRow, NewJob
+from windlass.core.job.state import State
+from windlass.core.query.job_query import Query
+from windlass.stores.postgres import PostgresConfig, PostgresStore, notify
 from windlass.stores.postgres import store as store_module
 from windlass.stores.postgres.connection import SOCKET, connect
 from windlass.testing.factories import claim_all, make_job, start_one
@@ -229,8 +229,8 @@ async def test_a_worker_process_lives_through_restarts_and_says_little(
 async def test_a_frozen_listener_is_noticed_and_polling_bridges_the_time(
     server: Breakable, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hints, "PROBE", 0.2)
-    monkeypatch.setattr(hints, "ANSWER", 0.5)
+    monkeypatch.setattr(notify, "PROBE", 0.2)
+    monkeypatch.setattr(notify, "ANSWER", 0.5)
     place = root(server, url)
     pids = f"SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND {LISTENERS}"
     work = Work(url)

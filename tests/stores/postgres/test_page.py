@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.stores.postgres.server import execute
 
-from windlass.core.outcome import Succeeded
+from windlass.core.decisions.outcome import Succeeded
 from windlass.stores.postgres import PostgresStore
 from windlass.testing.factories import enqueue_one, settle_one, start_one
 

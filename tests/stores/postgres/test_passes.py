@@ -13,12 +13,13 @@ from tests.stores.postgres.server import execute
 from tests.stores.postgres.test_gates import somebody_waits
 from tests.stores.postgres.test_held import LOCK, left_open
 
-from windlass.core.gate import LIMIT
-from windlass.core.outcome import Failed, Outcome, Released, Succeeded, settle
-from windlass.core.state import State
-from windlass.stores.postgres import PostgresStore, successes
+from windlass.core.admission.gates import LIMIT
+from windlass.core.decisions.outcome import Failed, Outcome, Released, Succeeded, settle
+from windlass.core.job.state import State
+from windlass.stores.postgres import PostgresStore
+from windlass.stores.postgres.writes import successes
 from windlass.testing.clock import VirtualClock
-from windlass.testing.conformance.limiting import KEYS, QUEUE, TASK, end_all, put_in, set_limit
+from windlass.testing.conformance.limits import KEYS, QUEUE, TASK, end_all, put_in, set_limit
 from windlass.testing.factories import (
     cancel_one,
     claim_all,

@@ -13,9 +13,9 @@ import asyncpg
 import pytest
 from tests.stores.postgres.server import CLEAN, execute
 
+from windlass.core.decisions.outcome import Succeeded
 from windlass.core.ids import uuid7
-from windlass.core.job import NewJob
-from windlass.core.outcome import Succeeded
+from windlass.core.job.row import NewJob
 from windlass.stores.postgres import PostgresStore
 from windlass.stores.postgres.connection import SETTINGS
 from windlass.stores.postgres.queries import SQL, Queries

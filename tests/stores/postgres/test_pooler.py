@@ -16,13 +16,13 @@ from typer.testing import CliRunner
 from windlass import Context, Job, Windlass, WorkerConfig
 from windlass.cli import cli
 from windlass.core.errors import StoreUnavailableError
-from windlass.core.query import Query
-from windlass.core.state import State
+from windlass.core.job.state import State
+from windlass.core.query.job_query import Query
 from windlass.store import Store
-from windlass.stores.postgres import PostgresConfig, PostgresStore, hints
+from windlass.stores.postgres import PostgresConfig, PostgresStore, notify
 from windlass.testing.clock import VirtualClock
 from windlass.testing.conformance.batches import TestBatches
-from windlass.testing.conformance.claiming import TestClaiming
+from windlass.testing.conformance.claim import TestClaiming
 from windlass.testing.conformance.fixtures import OpenStore, clock, store
 from windlass.testing.conformance.retention import TestRetention
 from windlass.testing.factories import claim_all, enqueue_one
@@ -123,8 +123,8 @@ async def test_news_that_cannot_be_heard_costs_a_poll_and_no_more(
     pooled: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A LISTEN stays behind on some connection of the pooler; probes find that out."""
-    monkeypatch.setattr(hints, "PROBE", 0.2)
-    monkeypatch.setattr(hints, "ANSWER", 0.3)
+    monkeypatch.setattr(notify, "PROBE", 0.2)
+    monkeypatch.setattr(notify, "ANSWER", 0.3)
     shop = Shop(pooled)
     async with shop.open(), asyncio.timeout(PATIENCE):
         for number in range(5):

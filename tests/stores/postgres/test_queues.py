@@ -9,7 +9,7 @@ import pytest
 from tests.worker.build import PATIENCE, work_off
 
 from windlass import Batch, Windlass
-from windlass.core.state import State
+from windlass.core.job.state import State
 
 
 @dataclass

@@ -12,7 +12,7 @@ import asyncpg
 from tests.stores.postgres.integrity import contradictions
 from tests.stores.postgres.server import execute
 
-from windlass.core.outcome import Succeeded, settle
+from windlass.core.decisions.outcome import Succeeded, settle
 from windlass.store import Retention
 from windlass.stores.postgres import PostgresStore
 from windlass.testing.factories import claim_all, even, make_job

@@ -17,19 +17,19 @@ from typer.testing import CliRunner
 
 from windlass import Limit, StoreDeniedError, Windlass, WorkerConfig
 from windlass.cli import cli
+from windlass.core.admission.gates import Setting, limit_of
+from windlass.core.decisions.outcome import Failed, Outcome, Released, Snoozed, Succeeded, settle
+from windlass.core.decisions.retry import Fixed, Policy
+from windlass.core.decisions.transition import CancelRequest
 from windlass.core.errors import StoreUnavailableError
-from windlass.core.gate import Setting, limit_of
-from windlass.core.outcome import Failed, Outcome, Released, Snoozed, Succeeded, settle
-from windlass.core.query import Query
+from windlass.core.job.state import State
+from windlass.core.query.job_query import Query
 from windlass.core.records import Put
-from windlass.core.retry import Fixed, Policy
-from windlass.core.state import State
-from windlass.core.transition import CancelRequest
 from windlass.store import Retention, Saying
 from windlass.stores import roles_script
 from windlass.stores.postgres import PostgresStore
-from windlass.stores.postgres.privileges import ROLES, grants
-from windlass.tasks import Task
+from windlass.stores.postgres.schema.privileges import ROLES, grants
+from windlass.task import Task
 from windlass.testing.factories import (
     claim_all,
     enqueue_one,

@@ -7,11 +7,12 @@ import asyncio
 from tests.stores.postgres.integrity import contradictions
 from tests.stores.postgres.server import execute
 
-from windlass.core.outcome import Released, Succeeded
-from windlass.core.query import Query
+from windlass.core.decisions.outcome import Released, Succeeded
+from windlass.core.query.job_query import Query
 from windlass.store import Saying
 from windlass.stores import migration_script
-from windlass.stores.postgres import PostgresStore, schema
+from windlass.stores.postgres import PostgresStore
+from windlass.stores.postgres.schema import migrator
 from windlass.testing.factories import (
     claim_all,
     enqueue_one,
@@ -22,7 +23,7 @@ from windlass.testing.factories import (
 )
 
 LAST_OF_32_BITS = 2**31 - 1
-NAMES = [f"{each.version:04d}_{each.name}" for each in schema.MIGRATIONS]
+NAMES = [f"{each.version:04d}_{each.name}" for each in migrator.MIGRATIONS]
 
 
 async def test_to_migrate_tells_what_was_done_and_again_nothing(new_database: str) -> None:

@@ -23,14 +23,14 @@ from tests.worker.build import PATIENCE, events_of, eventually, run_one, work_of
 
 from windlass import ConfigurationError, Context, StaleLeaseError, Windlass, fixed
 from windlass.core.codec import JsonCodec
+from windlass.core.decisions.outcome import Succeeded, rescue, succeed
+from windlass.core.decisions.transition import CancelRequest, Status
 from windlass.core.errors import ConflictError
 from windlass.core.event import EventType
-from windlass.core.job import JobRow, NewJob
-from windlass.core.lease import Claim
-from windlass.core.outcome import Succeeded, rescue, succeed
-from windlass.core.state import State
-from windlass.core.transition import CancelRequest, Status
-from windlass.stores.connections import borrow
+from windlass.core.job.lease import Claim
+from windlass.core.job.row import JobRow, NewJob
+from windlass.core.job.state import State
+from windlass.stores.borrowed_connection import borrow
 from windlass.stores.postgres import PostgresStore, rows
 from windlass.testing.clock import VirtualClock
 from windlass.testing.factories import enqueue_one

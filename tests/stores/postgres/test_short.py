@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from windlass.core.decisions.outcome import Released, Succeeded, settle, succeed
+from windlass.core.decisions.retry import Policy
 from windlass.core.ids import uuid7
-from windlass.core.job import NewJob
-from windlass.core.lease import Claim
-from windlass.core.outcome import Released, Succeeded, settle, succeed
-from windlass.core.retry import Policy
+from windlass.core.job.lease import Claim
+from windlass.core.job.row import NewJob
 from windlass.stores.postgres import PostgresStore
 from windlass.testing.factories import even, make_job
 

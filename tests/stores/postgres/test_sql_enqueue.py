@@ -18,12 +18,14 @@ from tests.stores.postgres.server import CLEAN, execute
 from tests.stores.postgres.test_hints import PATIENCE, listening, messages
 
 from windlass.core.clock import SECOND
-from windlass.core.enqueue import Enqueued
-from windlass.core.job import DEFAULT_POLICY, JobRow, NewJob
-from windlass.core.lease import Claim
-from windlass.core.retry import Policy, exponential, fixed, schedule
-from windlass.core.state import State
-from windlass.stores.postgres import PostgresStore, enqueueing, hints, rows
+from windlass.core.decisions.enqueue import Enqueued
+from windlass.core.decisions.retry import Policy, exponential, fixed, schedule
+from windlass.core.job.lease import Claim
+from windlass.core.job.row import DEFAULT_POLICY, JobRow, NewJob
+from windlass.core.job.state import State
+from windlass.stores.postgres import PostgresStore, rows
+from windlass.stores.postgres import notify as pg_notify
+from windlass.stores.postgres.writes import enqueue_jobs
 from windlass.testing.clock import VirtualClock
 
 START = VirtualClock().now()
@@ -295,7 +297,7 @@ async def test_a_commit_wakes_whoever_waits_unless_that_is_off(
             await connection.execute('SELECT windlass_enqueue(\'{"task": "t"}\')')
             await asyncio.sleep(0.05)
             assert not waiting.done()
-        await execute(postgres_url, f"SELECT pg_notify('{hints.CHANNEL}', 'last')")
+        await execute(postgres_url, f"SELECT pg_notify('{pg_notify.CHANNEL}', 'last')")
         told = []
         async with asyncio.timeout(PATIENCE):
             while (message := await heard.get()) != "last":
@@ -315,7 +317,7 @@ async def test_both_ways_to_enqueue_meet_at_the_same_lock(postgres_url: str) -> 
         connection = await asyncpg.connect(postgres_url)
         number = await connection.fetchval("SELECT windlass_number(VARIADIC $1)", list(parts))
         await connection.close()
-        assert number == enqueueing.number_of(*parts)
+        assert number == enqueue_jobs.number_of(*parts)
 
 
 async def test_many_at_once_with_one_key_make_one_job_whichever_way_they_come(

@@ -21,9 +21,9 @@ from sqlalchemy.pool import NullPool
 from tests.stores.postgres.server import execute, migrate
 
 from windlass import ConfigurationError, ConflictError, SchemaError, Windlass
-from windlass.core.state import State
+from windlass.core.job.state import State
 from windlass.job import Job
-from windlass.tasks import Task
+from windlass.task import Task
 
 INSERT = "INSERT INTO orders VALUES ('{}')"
 

@@ -11,7 +11,7 @@ from uuid import UUID
 import apsw
 
 from windlass.core.event import fold, snapshot
-from windlass.core.job import JobRow
+from windlass.core.job.row import JobRow
 from windlass.store import Store
 from windlass.stores.sqlite import reads
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from windlass.core.decisions.outcome import Failed, Succeeded
 from windlass.core.errors import ConflictError, StoreUnavailableError
-from windlass.core.job import NewJob
-from windlass.core.outcome import Failed, Succeeded
+from windlass.core.job.row import NewJob
 from windlass.stores.sqlite import SqliteConfig, SqliteStore
 from windlass.testing.factories import claim_all, get_one, make_failure, make_job, settle_one
 

@@ -19,7 +19,7 @@ from windlass.core.event import Event
 from windlass.store import Capabilities, Store
 from windlass.stores.sqlite import SqliteStore
 from windlass.testing.clock import VirtualClock
-from windlass.testing.wrapping import WrappedStore
+from windlass.testing.wrapped_store import WrappedStore
 
 T = TypeVar("T")
 

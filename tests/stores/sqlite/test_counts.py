@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from windlass.core.query import Count, Query
+from windlass.core.query.job_query import Count, Query
 from windlass.stores.sqlite import SqliteStore, reads
-from windlass.testing.conformance.finding import enqueue_many
+from windlass.testing.conformance.find import enqueue_many
 
 
 async def test_a_count_looks_no_further_than_its_range(

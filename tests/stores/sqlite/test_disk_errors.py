@@ -16,11 +16,11 @@ import pytest
 from tests.stores.sqlite import programs
 from tests.stores.sqlite.ledger import Ledger, sound
 
+from windlass.core.decisions.outcome import Succeeded
 from windlass.core.errors import StoreError, StoreUnavailableError
 from windlass.core.ids import uuid7
-from windlass.core.job import JobRow, NewJob
-from windlass.core.lease import Claim
-from windlass.core.outcome import Succeeded
+from windlass.core.job.lease import Claim
+from windlass.core.job.row import JobRow, NewJob
 from windlass.stores.sqlite import SqliteConfig, SqliteStore, connection
 from windlass.testing.clock import VirtualClock
 from windlass.testing.factories import (
@@ -31,7 +31,7 @@ from windlass.testing.factories import (
     say,
     settle_one,
 )
-from windlass.testing.powercut import Moment, PowerCutDisk
+from windlass.testing.power_cut import Moment, PowerCutDisk
 
 T = TypeVar("T")
 FOREVER = 10**9

@@ -9,15 +9,16 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from windlass.core.gate import LIMIT, Limit, Setting
-from windlass.core.outcome import Released, settle
+from windlass.core.admission.gates import LIMIT, Limit, Setting
+from windlass.core.decisions.outcome import Released, settle
+from windlass.core.job.state import State
 from windlass.core.records import Put
-from windlass.core.state import State
 from windlass.store import Retention
-from windlass.stores.sqlite import SqliteStore, enqueueing, reads
-from windlass.stores.sqlite.transaction import Tx
+from windlass.stores.sqlite import SqliteStore, reads
+from windlass.stores.sqlite.writes import enqueue_jobs
+from windlass.stores.sqlite.writes.transaction import Tx
 from windlass.testing.clock import VirtualClock
-from windlass.testing.conformance.limiting import end_all, put_in, set_limit
+from windlass.testing.conformance.limits import end_all, put_in, set_limit
 from windlass.testing.factories import cancel_one, claim_all, even, make_job, sweep_all
 
 QUEUE, KEYS = "queue:default", "key:test.noop"
@@ -82,9 +83,9 @@ async def test_a_limit_holds_for_what_is_enqueued_in_the_same_group(store: Sqlit
     limit = Setting(given=Limit(concurrency=1)).encode()
 
     def run(tx: Tx) -> list[str | None]:
-        enqueueing.enqueue(tx, [make_job()])
+        enqueue_jobs.enqueue(tx, [make_job()])
         reads.put_records(tx, [Put(kind=LIMIT, key=QUEUE, value=limit)])
-        answers = enqueueing.enqueue(tx, [make_job(), make_job()])
+        answers = enqueue_jobs.enqueue(tx, [make_job(), make_job()])
         return [answer.row.gate for answer in answers if answer.row]
 
     assert await store._engine.write(run) == [None, QUEUE]
@@ -221,7 +222,7 @@ async def test_plain_jobs_cost_one_look_at_the_limits_for_all_of_them(store: Sql
 
     def run(tx: Tx) -> None:
         tx.connection.exec_trace = trace
-        enqueueing.enqueue(tx, [make_job() for _ in range(50)])
+        enqueue_jobs.enqueue(tx, [make_job() for _ in range(50)])
         tx.connection.exec_trace = None
 
     await store._engine.write(run)

@@ -11,17 +11,17 @@ import apsw
 import pytest
 import pytest_asyncio
 
+from windlass.core.decisions.outcome import Succeeded
 from windlass.core.errors import StoreUnavailableError
-from windlass.core.outcome import Succeeded
-from windlass.core.query import Query
+from windlass.core.query.job_query import Query
 from windlass.store import Retention
-from windlass.stores.signal import Signal
 from windlass.stores.sqlite import SqliteConfig, SqliteStore
-from windlass.stores.sqlite.calls import Call
 from windlass.stores.sqlite.engine import MAX_JOBS
-from windlass.stores.sqlite.transaction import Tx
+from windlass.stores.sqlite.write_queue import Call
+from windlass.stores.sqlite.writes.transaction import Tx
+from windlass.stores.wakeup import Signal
 from windlass.testing.factories import claim_all, make_job, settle_one
-from windlass.testing.powercut import Moment, PowerCutDisk
+from windlass.testing.power_cut import Moment, PowerCutDisk
 
 CALLS = 300
 SOON = 10.0

@@ -21,7 +21,7 @@ from windlass.stores.sqlite import SqliteConfig, SqliteStore, connection
 from windlass.stores.sqlite.connection import Durability
 from windlass.testing.clock import VirtualClock
 from windlass.testing.factories import claim_all, make_job
-from windlass.testing.powercut import Moment, PowerCutDisk, State, write_image
+from windlass.testing.power_cut import Moment, PowerCutDisk, State, write_image
 
 FILE = "jobs.db"
 ROUNDS = 3

@@ -19,9 +19,9 @@ import pytest
 from tests.stores.sqlite import programs
 
 from windlass.core.event import fold, snapshot
-from windlass.core.query import Query
-from windlass.core.state import FINAL, State
-from windlass.stores.sqlite import SqliteStore, watch
+from windlass.core.job.state import FINAL, State
+from windlass.core.query.job_query import Query
+from windlass.stores.sqlite import SqliteStore, file_watch
 from windlass.testing.factories import claim_all, get_one, read_events
 
 PROCESSES, JOBS = 4, 300
@@ -133,7 +133,7 @@ async def test_a_process_that_waits_hears_at_once_what_another_enqueues(
     tmp_path: Path, by: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if by == "polling":
-        monkeypatch.setattr(watch, "_inotify", lambda path: None)
+        monkeypatch.setattr(file_watch, "_inotify", lambda path: None)
     path = tmp_path / "jobs.db"
     async with (
         SqliteStore(path, durability="off") as store,

@@ -15,7 +15,7 @@ import pytest_asyncio
 from windlass.core.errors import ConflictError, StoreUnavailableError
 from windlass.stores.sqlite import Session, SqliteConfig, SqliteStore
 from windlass.testing.factories import make_job
-from windlass.testing.powercut import Moment, PowerCutDisk
+from windlass.testing.power_cut import Moment, PowerCutDisk
 
 SHORT = 0.05
 SOON = 30.0  # seconds within which nothing here may hang

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.stores.sqlite.remote import Neighbour, TwoProcesses
 
-from windlass.core.query import Query
+from windlass.core.query.job_query import Query
 from windlass.store import Store
 from windlass.testing.clock import VirtualClock
 from windlass.testing.conformance.fixtures import OpenStore

@@ -7,8 +7,8 @@ from uuid import UUID
 
 from tests.stores.sqlite.ledger import Ledger, standing
 
-from windlass.core.job import JobRow, NewJob
-from windlass.core.outcome import Failed, Released, Snoozed, Succeeded
+from windlass.core.decisions.outcome import Failed, Released, Snoozed, Succeeded
+from windlass.core.job.row import JobRow, NewJob
 from windlass.store import Retention, Store
 from windlass.stores.sqlite.rows import INLINE_PAYLOAD
 from windlass.testing.clock import VirtualClock

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib
 
-from windlass.bench.ledger import Ledger
-from windlass.bench.place import Place
+from windlass.bench.job_ledger import Ledger
+from windlass.bench.round_config import Place
 from windlass.bench.side import POLL, Side
 
 

@@ -7,11 +7,11 @@ import os
 from collections.abc import Sequence
 
 from windlass.app import Windlass
-from windlass.bench.ledger import Ledger
-from windlass.bench.place import Place
+from windlass.bench.job_ledger import Ledger
+from windlass.bench.round_config import Place
 from windlass.bench.side import Side
-from windlass.core.query import Query
-from windlass.core.state import State
+from windlass.core.job.state import State
+from windlass.core.query.job_query import Query
 from windlass.worker.supervisor import this_program
 
 FILE = "sqlite:///jobs.db"

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 
 from windlass.app import Windlass
-from windlass.bench.ledger import Ledger
-from windlass.bench.looped import AsyncSide
+from windlass.bench.async_side import AsyncSide
+from windlass.bench.job_ledger import Ledger
 from windlass.bench.peers.ours import TASK, UNFINISHED, become_worker
-from windlass.bench.place import Place
+from windlass.bench.round_config import Place
 
 
 class OursOnPostgres(AsyncSide):

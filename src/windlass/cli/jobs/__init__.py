@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import typer
 
-from windlass.cli.jobs import acting, listing, showing, signaling, watching, why
+from windlass.cli.jobs import actions, job_list, send_signal, show, watch, why
 
 commands = typer.Typer(no_args_is_help=True, help="Look at jobs, follow them, act on them.")
-commands.command("list")(listing.list_jobs)
-commands.command("show")(showing.show)
-commands.command("watch")(watching.watch)
-commands.command("logs")(watching.logs)
-commands.command("signal")(signaling.signal)
-commands.command("submit")(acting.submit)
-commands.command("cancel")(acting.cancel)
-commands.command("retry")(acting.retry)
-commands.command("resume")(acting.resume)
-commands.command("delete")(acting.delete)
+commands.command("list")(job_list.list_jobs)
+commands.command("show")(show.show)
+commands.command("watch")(watch.watch)
+commands.command("logs")(watch.logs)
+commands.command("signal")(send_signal.signal)
+commands.command("submit")(actions.submit)
+commands.command("cancel")(actions.cancel)
+commands.command("retry")(actions.retry)
+commands.command("resume")(actions.resume)
+commands.command("delete")(actions.delete)
 commands.command("why")(why.why)

@@ -9,8 +9,8 @@ from rich.markup import escape
 from rich.padding import Padding
 
 from windlass.cli import terminal
-from windlass.cli.opening import AppPath, AsJson, JobId, Url, opened, run, which
-from windlass.core.why import Reason, Why
+from windlass.cli.store_options import AppPath, AsJson, JobId, Url, opened, run, which
+from windlass.core.query.diagnosis import Reason, Why
 
 
 def why(job: JobId, url: Url = None, app: AppPath = None, as_json: AsJson = False) -> None:

@@ -9,15 +9,16 @@ from fastapi import Header, Query, Response, status
 from fastapi.responses import JSONResponse
 
 from windlass.core.errors import NotFoundError, WindlassError
-from windlass.core.job import JobRow
-from windlass.server import many, sse
-from windlass.server.asked import Follow
-from windlass.server.followed import FollowMany, filters_of
-from windlass.server.lines import Teller
+from windlass.core.job.row import JobRow
+from windlass.server.context import Here, Id, Visit
 from windlass.server.problems import wrong
-from windlass.server.site import Here, Id, Visit
-from windlass.server.streams import Wanted
-from windlass.server.wire.jobs import EventPageView
+from windlass.server.schemas.feed_requests import FollowMany, filters_of
+from windlass.server.schemas.jobs import EventPageView
+from windlass.server.schemas.requests import Follow
+from windlass.server.streaming import feeds as event_feeds
+from windlass.server.streaming import sse
+from windlass.server.streaming.event_format import Teller
+from windlass.server.streaming.hub import Wanted
 
 LastEventId = Annotated[str | None, Header(alias="Last-Event-ID")]
 Accept = Annotated[str, Header()]
@@ -39,7 +40,7 @@ async def events(
         return JSONResponse(page.model_dump(mode="json", by_alias=True))
     if row.final and wanted.after >= row.seq:
         return Response(status_code=status.HTTP_204_NO_CONTENT)
-    feed = many.one(here.site.hub, job_id, wanted)
+    feed = event_feeds.one(here.site.hub, job_id, wanted)
     return sse.EventStream(here.site, here.caller, feed, row.correlation_id)
 
 
@@ -81,10 +82,10 @@ async def all_events(here: Here, follow: Annotated[FollowMany, Query()]) -> Resp
     told, feeds = told + more, feeds + lists
     if not told and not feeds:
         return Response(status_code=status.HTTP_204_NO_CONTENT)
-    return sse.EventStream(here.site, here.caller, many.together(told, feeds), None)
+    return sse.EventStream(here.site, here.caller, event_feeds.together(told, feeds), None)
 
 
-Members = tuple[list[bytes], list[many.Feed]]  # what is to be said at once, and what comes
+Members = tuple[list[bytes], list[event_feeds.Feed]]  # what is to be said at once, and what comes
 
 
 async def _named(here: Visit, follow: FollowMany) -> Members:
@@ -106,9 +107,9 @@ async def _named(here: Visit, follow: FollowMany) -> Members:
             told.append(_refused(follow, whose, error))
             continue
         if not (seen.final and wanted.after >= seen.seq):
-            feeds.append(many.named(here.site.hub, job_id, wanted, each=follow.each))
+            feeds.append(event_feeds.named(here.site.hub, job_id, wanted, each=follow.each))
         elif follow.each:
-            told.append(many.over(whose))
+            told.append(event_feeds.over(whose))
     return told, feeds
 
 
@@ -127,4 +128,4 @@ def _lists(here: Visit, follow: FollowMany) -> Members:
 def _refused(follow: FollowMany, whose: dict[str, str], error: WindlassError) -> bytes:
     if not follow.each:
         raise error
-    return many.over(whose, error)
+    return event_feeds.over(whose, error)

@@ -9,11 +9,11 @@ import socket
 from fastapi import Response, status
 
 from windlass.core.errors import StoreError
-from windlass.core.worker import deafness, store_problem
-from windlass.server.door import NOBODY
+from windlass.core.worker_presence import deafness, store_problem
+from windlass.server.auth.authenticator import NOBODY
+from windlass.server.context import Here, Visit
 from windlass.server.metrics import CONTENT_TYPE, exposition
-from windlass.server.site import Here, Visit
-from windlass.server.wire.survey import Health
+from windlass.server.schemas.overview import Health
 
 PATIENCE = 5.0  # seconds
 

@@ -10,15 +10,15 @@ from fastapi import Header, Query, Request, Response, status
 from pydantic import ValidationError
 
 from windlass.client import accepted, check_accepted
-from windlass.core.enqueue import Enqueued
+from windlass.core.decisions.enqueue import Enqueued
 from windlass.core.errors import ConflictError, NotFoundError, WindlassError
-from windlass.core.job import JobRow, NewJob
-from windlass.graph import around
-from windlass.server import asked
-from windlass.server.own_jobs import enqueue_own
+from windlass.core.job.row import JobRow, NewJob
+from windlass.insights.graph import around
+from windlass.server.auth.ownership import enqueue_own
+from windlass.server.context import Here, Id, Visit
 from windlass.server.problems import WrongFieldsError, fields_of, problem, wrong
-from windlass.server.site import Here, Id, Visit
-from windlass.server.wire.jobs import (
+from windlass.server.schemas import requests
+from windlass.server.schemas.jobs import (
     Attempts,
     AttemptView,
     BatchAnswer,
@@ -38,7 +38,7 @@ IdempotencyKey = Annotated[
 
 
 async def enqueue(
-    here: Here, body: asked.NewJobAsked, request: Request, key: IdempotencyKey = None
+    here: Here, body: requests.NewJobAsked, request: Request, key: IdempotencyKey = None
 ) -> Response:
     """Enqueue a job: 201 if it is new, 200 if it was there before."""
     new = body.new_job(here.app, here.caller, key)
@@ -56,7 +56,7 @@ async def enqueue(
 
 
 async def enqueue_batch(
-    here: Here, body: asked.BatchAsked, key: IdempotencyKey = None
+    here: Here, body: requests.BatchAsked, key: IdempotencyKey = None
 ) -> BatchAnswers:
     """Enqueue many jobs; each has an answer of its own. An Idempotency-Key counts for each."""
     most = here.site.config.max_batch
@@ -78,7 +78,7 @@ async def enqueue_batch(
 
 def _read(here: Visit, given: Any, key: str | None) -> NewJob:
     try:
-        body = asked.NewJobAsked.model_validate(given)
+        body = requests.NewJobAsked.model_validate(given)
     except ValidationError as error:
         raise WrongFieldsError(*fields_of(error.errors(include_url=False))) from None
     return body.new_job(here.app, here.caller, key if body.request_id is None else None)
@@ -112,14 +112,14 @@ def _as_born(answer: Enqueued) -> bool:
     return answer.new.plain and answer.existing is None and not answer.gates
 
 
-async def list_jobs(here: Here, filters: Annotated[asked.ListAsked, Query()]) -> JobPage:
+async def list_jobs(here: Here, filters: Annotated[requests.ListAsked, Query()]) -> JobPage:
     """Jobs, the newest first."""
     query = filters.query(here.caller, filters.cursor)
     page = await here.client.store.find(replace(query, bare=True))
     return JobPage(jobs=[JobSummary.of(row) for row in page.rows], cursor=page.cursor)
 
 
-async def count(here: Here, filters: Annotated[asked.ListAsked, Query()]) -> CountView:
+async def count(here: Here, filters: Annotated[requests.ListAsked, Query()]) -> CountView:
     """How many jobs match: exact up to 10,000 of them, found among the newest 100,000.
 
     The filters are those of a list; its `limit` and `cursor` change nothing.

@@ -18,7 +18,7 @@ from windlass.core.errors import (
     WindlassError,
 )
 from windlass.stores.http.config import HttpConfig
-from windlass.stores.wire import of_code
+from windlass.stores.rpc import of_code
 
 NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _REDIRECTS = range(300, 400)

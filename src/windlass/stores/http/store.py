@@ -1,4 +1,4 @@
-"""A Windlass server as a store: every verb is one request, as `windlass.stores.wire` writes it."""
+"""A Windlass server as a store: every verb is one request, as `windlass.stores.rpc` writes it."""
 
 from __future__ import annotations
 
@@ -9,20 +9,11 @@ from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
 
-from windlass.core import job, transition
-from windlass.core.attempt import Attempt
+from windlass.core.admission.gates import GateStats
 from windlass.core.clock import Instant
-from windlass.core.dependency import Edges, FlowPage, FlowStats
-from windlass.core.enqueue import Enqueued, EnqueueStatus
-from windlass.core.errors import InvalidArgumentError, RequestError
-from windlass.core.event import Event
-from windlass.core.failure import Failures
-from windlass.core.gate import GateStats
-from windlass.core.job import JobRow, NewJob
-from windlass.core.lease import Claim, Extended, Lease, check_lease
-from windlass.core.query import Count, Page, Query
-from windlass.core.records import Entry, Put, PutAnswer, check_keys
-from windlass.core.transition import (
+from windlass.core.decisions import transition
+from windlass.core.decisions.enqueue import Enqueued, EnqueueStatus
+from windlass.core.decisions.transition import (
     Answer,
     CancelRequest,
     Checkpoint,
@@ -30,7 +21,17 @@ from windlass.core.transition import (
     Status,
     Transition,
 )
-from windlass.core.why import Why
+from windlass.core.errors import InvalidArgumentError, RequestError
+from windlass.core.event import Event
+from windlass.core.job import row
+from windlass.core.job.attempt import Attempt
+from windlass.core.job.dependency import Edges, FlowPage, FlowStats
+from windlass.core.job.failure import Failures
+from windlass.core.job.lease import Claim, Extended, Lease, check_lease
+from windlass.core.job.row import JobRow, NewJob
+from windlass.core.query.diagnosis import Why
+from windlass.core.query.job_query import Count, Page, Query
+from windlass.core.records import Entry, Put, PutAnswer, check_keys
 from windlass.store import (
     Capabilities,
     EventPage,
@@ -41,12 +42,12 @@ from windlass.store import (
     Saying,
     Store,
 )
-from windlass.stores import wire
+from windlass.stores import rpc
+from windlass.stores.http.combined_calls import Together
 from windlass.stores.http.config import HttpConfig
-from windlass.stores.http.following import tail
-from windlass.stores.http.line import Line, Server
-from windlass.stores.http.parcels import Parcels
-from windlass.stores.http.together import Together
+from windlass.stores.http.split_calls import Parcels
+from windlass.stores.http.tail import tail
+from windlass.stores.http.transport import Line, Server
 
 Item = TypeVar("Item")
 
@@ -87,19 +88,19 @@ class HttpStore(Store):
         now: Instant = await self._ask("ping")
         return now
 
-    async def hello(self) -> wire.Hello:
+    async def hello(self) -> rpc.Hello:
         """What the server says of itself, and of who asks."""
         return await self._line.hello()
 
     async def why(self, job_id: UUID) -> Why:
         """By the server, which sees all that surrounds the job, whatever the key may read."""
-        response = await self._line.call("why", wire.why_asked().dump(job_id=job_id))
-        answer: Why = wire.why_answered().hear(response.content)["answer"]
+        response = await self._line.call("why", rpc.why_asked().dump(job_id=job_id))
+        answer: Why = rpc.why_answered().hear(response.content)["answer"]
         return answer
 
     async def rotate(self) -> None:
         """By the server: the keys that it signs with do not leave it."""
-        wire.done().hear((await self._line.call("rotate", b"{}")).content)
+        rpc.done().hear((await self._line.call("rotate", b"{}")).content)
 
     def twin(self) -> HttpStore:
         return HttpStore(self._server.config, _server=self._server)
@@ -110,8 +111,8 @@ class HttpStore(Store):
         await self._line.close()
 
     async def _ask(self, verb: str, **arguments: Any) -> Any:
-        response = await self._line.call(verb, wire.asked(verb).dump(**arguments))
-        return wire.hear(verb, response.content)
+        response = await self._line.call(verb, rpc.asked(verb).dump(**arguments))
+        return rpc.hear(verb, response.content)
 
     async def _each(
         self,
@@ -130,7 +131,7 @@ class HttpStore(Store):
     # -- putting in
 
     async def enqueue(self, jobs: Sequence[NewJob], *, together: bool = False) -> list[Enqueued]:
-        errors = [_error(job.check, new) for new in jobs]
+        errors = [_error(row.check, new) for new in jobs]
         first = next((error for error in errors if error is not None), None)
         if together and first is not None:
             return [Enqueued(EnqueueStatus.REFUSED, new, error=first) for new in jobs]
@@ -147,9 +148,9 @@ class HttpStore(Store):
     async def claim(self, claim: Claim) -> list[JobRow]:
         if not any(limit for _, limit in claim.queues):
             return []
-        response = await self._line.call("claim", wire.asked("claim").dump(claim=claim))
-        self._news = response.headers.get(wire.NEWS_HEADER)
-        rows: list[JobRow] = wire.hear("claim", response.content)
+        response = await self._line.call("claim", rpc.asked("claim").dump(claim=claim))
+        self._news = response.headers.get(rpc.NEWS_HEADER)
+        rows: list[JobRow] = rpc.hear("claim", response.content)
         return rows
 
     async def extend(self, leases: Sequence[Lease], seconds: float) -> list[Extended]:
@@ -168,7 +169,7 @@ class HttpStore(Store):
 
     async def apply(self, transitions: Sequence[Transition]) -> list[Answer]:
         async def send(good: list[Transition]) -> list[Answer]:
-            return await self._apply([wire.sendable_wish(one) for one in good])
+            return await self._apply([rpc.sendable_wish(one) for one in good])
 
         return await self._each(transitions, transition.check, send)
 
@@ -184,10 +185,10 @@ class HttpStore(Store):
         clock = asyncio.get_running_loop().time
         end = clock() + timeout
         while (left := end - clock()) > 0:
-            body = wire.asked("wait").dump(queues=queues, timeout=left)
-            headers = {wire.NEWS_HEADER: self._news}
+            body = rpc.asked("wait").dump(queues=queues, timeout=left)
+            headers = {rpc.NEWS_HEADER: self._news}
             response = await self._line.last("wait", body, left, headers)
-            if wire.hear("wait", response.content):
+            if rpc.hear("wait", response.content):
                 return True
         return False
 

@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from threading import RLock
 from uuid import UUID
 
+from windlass.core.admission.gates import Pass
 from windlass.core.clock import Clock, Instant
-from windlass.core.event import LogRow
-from windlass.core.gate import Pass
-from windlass.core.job import JobRow
-from windlass.core.records import Entry
-from windlass.core.state import State
-from windlass.core.transition import (
+from windlass.core.decisions.transition import (
     Checkpoint,
 )
-from windlass.stores.signal import Bulletin, Signal
+from windlass.core.event import LogRow
+from windlass.core.job.row import JobRow
+from windlass.core.job.state import State
+from windlass.core.records import Entry
+from windlass.stores.wakeup import Bulletin, Signal
 
 
 @dataclass

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from windlass.core import gate as gates
-from windlass.core import records, upkeep
+from windlass.core import records
+from windlass.core.admission import gates
+from windlass.core.admission.gates import LIMIT, GateStats, Limit
 from windlass.core.clock import Instant
-from windlass.core.gate import LIMIT, GateStats, Limit
-from windlass.core.job import JobRow, NewJob
-from windlass.core.state import State
+from windlass.core.decisions import maintenance
+from windlass.core.job.row import JobRow, NewJob
+from windlass.core.job.state import State
 from windlass.store import COUNT_CAP
 from windlass.stores.memory.data import Data
 
@@ -59,7 +60,7 @@ def open_gate(data: Data, gate: str, now: Instant) -> Iterator[JobRow]:
     for key, counts in zip(list(passes), room.kept, strict=True):
         if not counts:
             del passes[key]
-    able = [row for row in waiting_at(data, gate) if not upkeep.too_late(row, now)]
+    able = [row for row in waiting_at(data, gate) if not maintenance.too_late(row, now)]
     for row in able[: min(room.free, gates.BATCH)]:
         it = gates.next_pass(row, now)
         passes[row.id, row.serial, it.fence] = it

@@ -8,10 +8,11 @@ from dataclasses import replace
 from functools import partial
 from uuid import UUID
 
-from windlass.core import decide, event, job, transition, upkeep
+from windlass.core import event
+from windlass.core.admission.gates import in_order, line_order, touched
 from windlass.core.clock import Clock, Instant, SystemClock, after, minute_of
-from windlass.core.dependency import Parent
-from windlass.core.enqueue import (
+from windlass.core.decisions import decide, maintenance, transition
+from windlass.core.decisions.enqueue import (
     Admission,
     Enqueued,
     EnqueueStatus,
@@ -21,13 +22,7 @@ from windlass.core.enqueue import (
     refusal,
     refused,
 )
-from windlass.core.errors import RequestError
-from windlass.core.gate import in_order, line_order, touched
-from windlass.core.job import JobRow, NewJob
-from windlass.core.lease import DEFAULT_LEASE, Claim, Extended, Lease, check_lease
-from windlass.core.records import PAUSED, Put
-from windlass.core.state import State, Trigger
-from windlass.core.transition import (
+from windlass.core.decisions.transition import (
     Answer,
     CancelRequest,
     Decision,
@@ -35,13 +30,20 @@ from windlass.core.transition import (
     Status,
     Transition,
 )
+from windlass.core.errors import RequestError
+from windlass.core.job import row as job_row
+from windlass.core.job.dependency import Parent
+from windlass.core.job.lease import DEFAULT_LEASE, Claim, Extended, Lease, check_lease
+from windlass.core.job.row import JobRow, NewJob
+from windlass.core.job.state import State, Trigger
+from windlass.core.records import PAUSED, Put
 from windlass.store import (
     Capabilities,
     Saying,
 )
 from windlass.stores.memory import gates
 from windlass.stores.memory.data import Data
-from windlass.stores.memory.keeping import MISSING, MemoryKeeping
+from windlass.stores.memory.maintenance import MISSING, MemoryKeeping
 
 
 class MemoryStore(MemoryKeeping):
@@ -92,7 +94,7 @@ class MemoryStore(MemoryKeeping):
     def _enqueue(self, new: NewJob, now: Instant) -> Enqueued:
         data = self._data
         try:
-            job.check(new)
+            job_row.check(new)
         except RequestError as error:
             return Enqueued(EnqueueStatus.REFUSED, new, error=error)
         verdict: Admission = admit(new, self._rivals(new))
@@ -107,7 +109,7 @@ class MemoryStore(MemoryKeeping):
         serial = data.next_serial()
         root = origin.lineage if origin else None
         its_gates = gates.gates_of(data, new, now)
-        row = job.birth(new, now, serial, root, verdict.waiting_for, gates=its_gates)
+        row = job_row.birth(new, now, serial, root, verdict.waiting_for, gates=its_gates)
         if row.position is not None:
             row = replace(row, position=gates.place(data, row, serial))
         if origin is not None:
@@ -202,7 +204,9 @@ class MemoryStore(MemoryKeeping):
         ready = (
             row
             for row in self._data.jobs.values()
-            if row.state is State.QUEUED and row.queue == queue and not upkeep.too_late(row, now)
+            if row.state is State.QUEUED
+            and row.queue == queue
+            and not maintenance.too_late(row, now)
         )
         return heapq.nsmallest(limit, ready, key=line_order)
 

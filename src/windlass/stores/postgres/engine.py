@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from windlass.core.clock import Clock, Instant
-from windlass.stores.postgres import schema
 from windlass.stores.postgres.connection import Connection, Pool, PostgresConfig, transaction
 from windlass.stores.postgres.errors import FOREIGN, MEETINGS, translate
+from windlass.stores.postgres.schema import migrator
 
 T = TypeVar("T")
 Work = Callable[[Connection], Awaitable[T]]
@@ -75,9 +75,9 @@ class Engine:
     async def _check(self, connection: Connection) -> None:
         """Whether this Windlass may use the schema; asked until it may, and then no more."""
         if self.config.migrate:
-            await schema.migrate(connection, self.config.where)
+            await migrator.migrate(connection, self.config.where)
         else:
-            await schema.check(connection, self.config.where)
+            await migrator.check(connection, self.config.where)
         self._sound = True
 
     async def close(self) -> None:

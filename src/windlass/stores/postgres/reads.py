@@ -7,24 +7,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from uuid import UUID
 
-from windlass.core import event, query, records
-from windlass.core.attempt import Attempt, attempts_of
+from windlass.core import event, records
+from windlass.core.admission.gates import HOLDERS, LIMIT, GateStats, Setting, in_order, rank
 from windlass.core.clock import Instant
-from windlass.core.dependency import Edges, FlowPage, FlowStats
+from windlass.core.decisions.transition import Checkpoint
 from windlass.core.errors import StoreDeniedError
-from windlass.core.failure import Failures
-from windlass.core.gate import HOLDERS, LIMIT, GateStats, Setting, in_order, rank
-from windlass.core.job import JobRow
-from windlass.core.query import Count, Page, Query
+from windlass.core.job.attempt import Attempt, attempts_of
+from windlass.core.job.dependency import Edges, FlowPage, FlowStats
+from windlass.core.job.failure import Failures
+from windlass.core.job.row import JobRow
+from windlass.core.job.state import State
+from windlass.core.query import job_query
+from windlass.core.query.job_query import Count, Page, Query
 from windlass.core.records import PAUSED, Entry, Put, PutAnswer
-from windlass.core.state import State
-from windlass.core.transition import Checkpoint
 from windlass.store import COUNT_CAP, COUNT_RANGE, FLOW_RANGE, EventPage, QueueStats, Rollup
 from windlass.stores.postgres import rows
 from windlass.stores.postgres.connection import Connection, Row
-from windlass.stores.postgres.enqueueing import number_of
 from windlass.stores.postgres.queries import SQL
-from windlass.stores.sql.failing import failures_of
+from windlass.stores.postgres.writes.enqueue_jobs import number_of
+from windlass.stores.sql.failures import failures_of
 from windlass.stores.sql.log import log_row
 
 STRETCH = 5_000  # jobs that one page of a filtered search looks at
@@ -42,7 +43,7 @@ async def get(
 
 
 async def find(connection: Connection, wanted: Query) -> Page:
-    stretch = await _stretch(connection, wanted, query.decode_cursor(wanted) or _NEWEST)
+    stretch = await _stretch(connection, wanted, job_query.decode_cursor(wanted) or _NEWEST)
     matches = await _matching(connection, wanted, stretch, wanted.limit + 1)
     numbers = matches[: wanted.limit]
     sql = SQL.numbered_bare if wanted.bare else SQL.numbered
@@ -52,7 +53,7 @@ async def find(connection: Connection, wanted: Query) -> Page:
         last: int | None = numbers[-1]
     else:
         last = stretch[-1] if len(stretch) == STRETCH else None
-    return Page(page, query.encode_cursor(wanted, last) if last is not None else None)
+    return Page(page, job_query.encode_cursor(wanted, last) if last is not None else None)
 
 
 async def count(connection: Connection, wanted: Query) -> Count:
@@ -96,7 +97,7 @@ def _filters(wanted: Query) -> Row:
         among(wanted.states), among(wanted.queues), among(wanted.tasks), among(wanted.tags),
         wanted.owner, wanted.team, wanted.worker, wanted.error, wanted.request_id,
         wanted.unique_key, wanted.retry_of, wanted.root_id, wanted.flow_id, wanted.created_from,
-        wanted.created_to, None if wanted.text is None else query.folded(wanted.text),
+        wanted.created_to, None if wanted.text is None else job_query.folded(wanted.text),
     )  # fmt: skip
 
 

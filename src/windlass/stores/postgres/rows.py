@@ -10,12 +10,12 @@ from typing import Any
 from uuid import UUID
 
 from windlass.core.clock import SECOND, Instant
-from windlass.core.dependency import OnParent
-from windlass.core.failure import Failure
-from windlass.core.job import DEFAULT_POLICY, JobRow, NewJob, Standing
-from windlass.core.lease import Claim
-from windlass.core.retry import Policy
-from windlass.core.state import FINAL, State, Trigger
+from windlass.core.decisions.retry import Policy
+from windlass.core.job.dependency import OnParent
+from windlass.core.job.failure import Failure
+from windlass.core.job.lease import Claim
+from windlass.core.job.row import DEFAULT_POLICY, JobRow, NewJob, Standing
+from windlass.core.job.state import FINAL, State, Trigger
 from windlass.stores.postgres.connection import Row
 
 MOST_ROWS = 10_000

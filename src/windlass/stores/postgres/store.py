@@ -9,19 +9,19 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from windlass.core.attempt import Attempt
+from windlass.core.admission.gates import GateStats
 from windlass.core.clock import Clock, Instant
-from windlass.core.dependency import Edges, FlowPage, FlowStats
-from windlass.core.enqueue import Enqueued
+from windlass.core.decisions.enqueue import Enqueued
+from windlass.core.decisions.transition import Answer, CancelRequest, Checkpoint, Signal, Transition
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.event import Event
-from windlass.core.failure import Failures
-from windlass.core.gate import GateStats
-from windlass.core.job import JobRow, NewJob
-from windlass.core.lease import Claim, Extended, Lease, check_lease
-from windlass.core.query import Count, Page, Query
+from windlass.core.job.attempt import Attempt
+from windlass.core.job.dependency import Edges, FlowPage, FlowStats
+from windlass.core.job.failure import Failures
+from windlass.core.job.lease import Claim, Extended, Lease, check_lease
+from windlass.core.job.row import JobRow, NewJob
+from windlass.core.query.job_query import Count, Page, Query
 from windlass.core.records import PAUSED, Entry, Put, PutAnswer, check_keys
-from windlass.core.transition import Answer, CancelRequest, Checkpoint, Signal, Transition
 from windlass.store import (
     Capabilities,
     EventPage,
@@ -32,17 +32,19 @@ from windlass.store import (
     Saying,
     Store,
 )
-from windlass.stores.connections import borrow
-from windlass.stores.postgres import jobs, reads, schema, upkeep
+from windlass.stores.borrowed_connection import borrow
+from windlass.stores.postgres import maintenance, reads
 from windlass.stores.postgres.connection import Connection, PostgresConfig
 from windlass.stores.postgres.engine import Engine
-from windlass.stores.postgres.hints import Hub
-from windlass.stores.postgres.leases import Leases
-from windlass.stores.postgres.line import Line
+from windlass.stores.postgres.notify import Hub
 from windlass.stores.postgres.queries import SQL
-from windlass.stores.postgres.within import Place, Within, settlement
-from windlass.stores.postgres.writes import Writes
-from windlass.stores.tailing import tail
+from windlass.stores.postgres.schema import migrator
+from windlass.stores.postgres.user_transaction import Place, Within, settlement
+from windlass.stores.postgres.writes import jobs
+from windlass.stores.postgres.writes.claim_cursor import Line
+from windlass.stores.postgres.writes.handle import Writes
+from windlass.stores.postgres.writes.leases import Leases
+from windlass.stores.tail import tail
 
 CLAIM = 10.0  # seconds that a claim may take: on a dead connection it is soon made on another
 
@@ -100,7 +102,7 @@ class PostgresStore(Store):
 
     async def migrate(self) -> Sequence[str]:
         where = self._config.where
-        return await self._engine.call(lambda c: schema.migrate(c, where), checked=False)
+        return await self._engine.call(lambda c: migrator.migrate(c, where), checked=False)
 
     async def ping(self) -> Instant:
         engine = self._engine
@@ -183,16 +185,16 @@ class PostgresStore(Store):
 
     async def due(self, limit: int) -> list[JobRow]:
         engine = self._engine
-        return await engine.call(lambda c: upkeep.due(c, limit, engine.now()))
+        return await engine.call(lambda c: maintenance.due(c, limit, engine.now()))
 
     async def expired(self, limit: int) -> list[JobRow]:
         engine = self._engine
-        return await engine.call(lambda c: upkeep.expired(c, limit, engine.now()))
+        return await engine.call(lambda c: maintenance.expired(c, limit, engine.now()))
 
     async def prune(self, retention: Retention, limit: int) -> Pruned:
         engine = self._engine
         return await engine.call(
-            lambda c: upkeep.prune(c, retention, limit, engine.now()), whole=True
+            lambda c: maintenance.prune(c, retention, limit, engine.now()), whole=True
         )
 
     # -- operators

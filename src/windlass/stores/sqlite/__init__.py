@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from windlass.stores.sqlite.connection import SqliteConfig
-from windlass.stores.sqlite.session import Session
 from windlass.stores.sqlite.store import SqliteStore
+from windlass.stores.sqlite.user_transaction import Session
 
 __all__ = ["Session", "SqliteConfig", "SqliteStore"]

@@ -26,8 +26,6 @@ import apsw
 
 from windlass.core.clock import Clock
 from windlass.core.errors import StoreError, StoreUnavailableError
-from windlass.stores.signal import Bulletin, Signal
-from windlass.stores.sqlite.calls import Call, deliver, run_together
 from windlass.stores.sqlite.connection import (
     SqliteConfig,
     checkpoint,
@@ -36,7 +34,9 @@ from windlass.stores.sqlite.connection import (
     migrate,
 )
 from windlass.stores.sqlite.errors import translate
-from windlass.stores.sqlite.transaction import Tx
+from windlass.stores.sqlite.write_queue import Call, deliver, run_together
+from windlass.stores.sqlite.writes.transaction import Tx
+from windlass.stores.wakeup import Bulletin, Signal
 
 S = TypeVar("S")
 T = TypeVar("T")

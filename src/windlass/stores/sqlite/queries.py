@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from windlass.stores.sql import named
+from windlass.stores.sql import query_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,4 +120,4 @@ class Queries:
     stretch_of_flow: str
 
 
-SQL = named.load("windlass.stores.sqlite", Queries)
+SQL = query_file.load("windlass.stores.sqlite", Queries)

@@ -11,26 +11,29 @@ from uuid import UUID
 
 import apsw
 
-from windlass.core import event, query, records, upkeep
-from windlass.core.attempt import Attempt, attempts_of
+from windlass.core import event, records
+from windlass.core.admission.gates import LIMIT
 from windlass.core.clock import Instant
+from windlass.core.decisions import maintenance
+from windlass.core.decisions.transition import Checkpoint
 from windlass.core.event import LogRow
-from windlass.core.failure import Failures
-from windlass.core.gate import LIMIT
-from windlass.core.job import JobRow
-from windlass.core.query import Count, Page, Query
+from windlass.core.job.attempt import Attempt, attempts_of
+from windlass.core.job.failure import Failures
+from windlass.core.job.row import JobRow
+from windlass.core.job.state import FINAL, State
+from windlass.core.query import job_query
+from windlass.core.query.job_query import Count, Page, Query
 from windlass.core.records import PAUSED, Entry, Put, PutAnswer
-from windlass.core.state import FINAL, State
-from windlass.core.transition import Checkpoint
 from windlass.store import COUNT_CAP, COUNT_RANGE, EventPage, Pruned, QueueStats, Retention, Rollup
-from windlass.stores.sql.failing import failures_of
+from windlass.stores.sql.failures import failures_of
 from windlass.stores.sql.log import log_row
-from windlass.stores.sqlite import gates, rows
+from windlass.stores.sqlite import rows
 from windlass.stores.sqlite.connection import every, first, single
-from windlass.stores.sqlite.enqueueing import load, whole
-from windlass.stores.sqlite.jobs import forget
 from windlass.stores.sqlite.queries import SQL
-from windlass.stores.sqlite.transaction import Tx
+from windlass.stores.sqlite.writes import gates
+from windlass.stores.sqlite.writes.enqueue_jobs import load, whole
+from windlass.stores.sqlite.writes.jobs import forget
+from windlass.stores.sqlite.writes.transaction import Tx
 
 STRETCH = 5_000  # jobs that one page of a filtered search looks at
 _TROUBLE = frozenset({State.FAILED, State.CANCELED})
@@ -43,7 +46,7 @@ def get(connection: apsw.Connection, ids: Sequence[UUID], owner: str | None) -> 
 
 
 def find(connection: apsw.Connection, wanted: Query) -> Page:
-    stretch = _stretch(connection, wanted, query.decode_cursor(wanted) or _NEWEST)
+    stretch = _stretch(connection, wanted, job_query.decode_cursor(wanted) or _NEWEST)
     matches = _matching(connection, wanted, stretch, wanted.limit + 1)
     numbers = matches[: wanted.limit]
     sql = SQL.numbered_bare if wanted.bare else SQL.numbered
@@ -53,7 +56,7 @@ def find(connection: apsw.Connection, wanted: Query) -> Page:
         last: int | None = numbers[-1]
     else:
         last = stretch[-1] if len(stretch) == STRETCH else None
-    return Page(page, query.encode_cursor(wanted, last) if last is not None else None)
+    return Page(page, job_query.encode_cursor(wanted, last) if last is not None else None)
 
 
 def count(connection: apsw.Connection, wanted: Query) -> Count:
@@ -102,7 +105,7 @@ def _filters(wanted: Query, stretch: list[int], limit: int) -> dict[str, object]
         "team": wanted.team,
         "worker": wanted.worker,
         "error": wanted.error,
-        "text": None if wanted.text is None else query.folded(wanted.text),
+        "text": None if wanted.text is None else job_query.folded(wanted.text),
         "request_id": wanted.request_id,
         "unique_key": wanted.unique_key,
         "retry_of": wanted.retry_of.bytes if wanted.retry_of else None,
@@ -131,14 +134,14 @@ def prune(tx: Tx, retention: Retention, limit: int) -> Pruned:
     now, connection = tx.now(), tx.connection
     gone: list[tuple[Instant, int]] = []
     for state in FINAL:
-        until = upkeep.kept_until(now, getattr(retention, state.value))
+        until = maintenance.kept_until(now, getattr(retention, state.value))
         if until is not None:
             found = every(connection, SQL.past_keeping, (state.value, until, limit))
             gone += [(ended, n) for n, ended in found]
     gone = sorted(gone)[:limit]
     for _, n in gone:
         forget(tx, n)
-    until = upkeep.kept_until(now, retention.log)
+    until = maintenance.kept_until(now, retention.log)
     bare: list[int] = []
     if until is not None:
         bare = [n for (n,) in every(connection, SQL.logs_past_keeping, (until, limit))]
@@ -147,7 +150,7 @@ def prune(tx: Tx, retention: Retention, limit: int) -> Pruned:
             connection.execute(SQL.forget_log, (n,))
     dead = _delete(connection, SQL.delete_dead_records, now)
     gates.tidy(connection, now, limit)
-    until = upkeep.kept_until(now, retention.rollups)
+    until = maintenance.kept_until(now, retention.rollups)
     old = 0 if until is None else _delete(connection, SQL.delete_old_rollups, until)
     return Pruned(len(gone), len(bare), dead, old)
 

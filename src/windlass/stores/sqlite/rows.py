@@ -8,16 +8,16 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 from uuid import UUID
 
+from windlass.core.admission.gates import after, limit_name
 from windlass.core.clock import SECOND, Instant
-from windlass.core.dependency import OnParent
-from windlass.core.failure import Failure
-from windlass.core.gate import after, limit_name
+from windlass.core.decisions.retry import Policy
+from windlass.core.decisions.transition import Changes
 from windlass.core.ids import uuid_of
-from windlass.core.job import DEFAULT_POLICY, JobRow, NewJob, Opening, Standing, opening
+from windlass.core.job.dependency import OnParent
+from windlass.core.job.failure import Failure
+from windlass.core.job.row import DEFAULT_POLICY, JobRow, NewJob, Opening, Standing, opening
+from windlass.core.job.state import State, Trigger
 from windlass.core.records import Entry
-from windlass.core.retry import Policy
-from windlass.core.state import State, Trigger
-from windlass.core.transition import Changes
 
 Row: TypeAlias = tuple[Any, ...]
 

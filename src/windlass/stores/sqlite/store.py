@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import cast
 from uuid import UUID
 
-from windlass.core.attempt import Attempt
+from windlass.core.admission.gates import GateStats
 from windlass.core.clock import Clock, Instant, SystemClock
-from windlass.core.dependency import Edges, FlowPage, FlowStats
-from windlass.core.enqueue import Enqueued
+from windlass.core.decisions.enqueue import Enqueued
+from windlass.core.decisions.transition import Answer, CancelRequest, Checkpoint, Signal, Transition
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.event import Event
-from windlass.core.failure import Failures
-from windlass.core.gate import GateStats
-from windlass.core.job import JobRow, NewJob
-from windlass.core.lease import Claim, Extended, Lease, check_lease
-from windlass.core.query import Count, Page, Query
+from windlass.core.job.attempt import Attempt
+from windlass.core.job.dependency import Edges, FlowPage, FlowStats
+from windlass.core.job.failure import Failures
+from windlass.core.job.lease import Claim, Extended, Lease, check_lease
+from windlass.core.job.row import JobRow, NewJob
+from windlass.core.query.job_query import Count, Page, Query
 from windlass.core.records import PAUSED, Entry, Put, PutAnswer, check_keys
-from windlass.core.transition import Answer, CancelRequest, Checkpoint, Signal, Transition
 from windlass.store import (
     Capabilities,
     EventPage,
@@ -31,13 +31,14 @@ from windlass.store import (
     Saying,
     Store,
 )
-from windlass.stores.sqlite import enqueueing, flows, gates, jobs, reads
+from windlass.stores.sqlite import reads
 from windlass.stores.sqlite.connection import Durability, SqliteConfig
 from windlass.stores.sqlite.engine import Engine
-from windlass.stores.sqlite.session import DEFAULT_SECONDS, Session
-from windlass.stores.sqlite.transaction import Tx
-from windlass.stores.sqlite.watch import Watch
-from windlass.stores.tailing import tail
+from windlass.stores.sqlite.file_watch import Watch
+from windlass.stores.sqlite.user_transaction import DEFAULT_SECONDS, Session
+from windlass.stores.sqlite.writes import enqueue_jobs, flows, gates, jobs
+from windlass.stores.sqlite.writes.transaction import Tx
+from windlass.stores.tail import tail
 
 
 class SqliteStore(Store):
@@ -117,8 +118,8 @@ class SqliteStore(Store):
 
     async def enqueue(self, jobs: Sequence[NewJob], *, together: bool = False) -> list[Enqueued]:
         if together and jobs:
-            return await self._engine.write(lambda tx: enqueueing.together(tx, jobs), len(jobs))
-        return await self._engine.write_many(enqueueing.enqueue, jobs)
+            return await self._engine.write(lambda tx: enqueue_jobs.together(tx, jobs), len(jobs))
+        return await self._engine.write_many(enqueue_jobs.enqueue, jobs)
 
     # -- running
 

@@ -6,11 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from windlass.core import limits
-from windlass.core.errors import TooLargeError
-from windlass.core.event import EventType, Record
-from windlass.core.ids import uuid7
-from windlass.core.outcome import (
+from windlass.core import sizes
+from windlass.core.decisions.outcome import (
     Failed,
     Outcome,
     Released,
@@ -18,12 +15,15 @@ from windlass.core.outcome import (
     Succeeded,
     promote,
 )
-from windlass.core.retry import Fixed, Policy
-from windlass.core.state import State
-from windlass.core.transition import Status
+from windlass.core.decisions.retry import Fixed, Policy
+from windlass.core.decisions.transition import Status
+from windlass.core.errors import TooLargeError
+from windlass.core.event import EventType, Record
+from windlass.core.ids import uuid7
+from windlass.core.job.state import State
 from windlass.store import Saying, Store
 from windlass.testing.clock import VirtualClock
-from windlass.testing.conformance.settling import ending, every_outcome, start_many
+from windlass.testing.conformance.settle import ending, every_outcome, start_many
 from windlass.testing.factories import (
     apply_one,
     claim_all,
@@ -53,7 +53,7 @@ class TestBatches:
                 replace(ending(rows[1], Succeeded()), fence=9),
                 replace(ending(rows[1], Succeeded()), job_id=uuid7()),
                 promote(delayed),
-                ending(rows[2], Succeeded(result=b"x" * (limits.MAX_BLOB + 1))),
+                ending(rows[2], Succeeded(result=b"x" * (sizes.MAX_BLOB + 1))),
                 ending(rows[3], Released()),
             ]
         )
@@ -77,7 +77,7 @@ class TestBatches:
         self, store: Store
     ) -> None:
         rows = await start_many(store, 3)
-        large = b"x" * limits.MAX_BLOB
+        large = b"x" * sizes.MAX_BLOB
         answers = await store.apply(
             [
                 ending(rows[0], Succeeded(result=large)),
@@ -189,7 +189,7 @@ class TestBatches:
 
     async def test_oversize_last_words_refuse_the_settle(self, store: Store) -> None:
         row = await start_one(store)
-        words = [Record(n=1, type=EventType.LOG, body=b"x" * (limits.MAX_EVENT + 1))]
+        words = [Record(n=1, type=EventType.LOG, body=b"x" * (sizes.MAX_EVENT + 1))]
         answer = await settle_one(store, row, Succeeded(), records=words)
         assert answer.status is Status.REFUSED
         assert await get_one(store, row.id) == row

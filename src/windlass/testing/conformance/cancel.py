@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from windlass.core.event import EventType
-from windlass.core.ids import uuid7
-from windlass.core.outcome import (
+from windlass.core.decisions.outcome import (
     Aborted,
     Failed,
     Outcome,
@@ -19,9 +17,11 @@ from windlass.core.outcome import (
     promote,
     submit,
 )
-from windlass.core.retry import Policy
-from windlass.core.state import State
-from windlass.core.transition import CancelRequest, Status
+from windlass.core.decisions.retry import Policy
+from windlass.core.decisions.transition import CancelRequest, Status
+from windlass.core.event import EventType
+from windlass.core.ids import uuid7
+from windlass.core.job.state import State
 from windlass.store import Store
 from windlass.testing.clock import VirtualClock
 from windlass.testing.factories import (

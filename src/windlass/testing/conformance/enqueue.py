@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from windlass.core import limits
-from windlass.core.enqueue import EnqueueStatus
+from windlass.core import sizes as size_limits
+from windlass.core.decisions.enqueue import EnqueueStatus
+from windlass.core.decisions.outcome import Succeeded
+from windlass.core.decisions.retry import MAX_DELAY, Policy, Schedule
 from windlass.core.errors import ConflictError, TooLargeError
-from windlass.core.outcome import Succeeded
-from windlass.core.retry import MAX_DELAY, Policy, Schedule
-from windlass.core.state import State
+from windlass.core.job.state import State
 from windlass.store import Store
 from windlass.testing.clock import VirtualClock
 from windlass.testing.factories import (
@@ -28,18 +28,18 @@ CONFLICT, REFUSED = EnqueueStatus.CONFLICT, EnqueueStatus.REFUSED
 NAN, INFINITE = float("nan"), float("inf")
 
 BAD = {
-    "a payload too large": {"payload": b"x" * (limits.MAX_BLOB + 1)},
+    "a payload too large": {"payload": b"x" * (size_limits.MAX_BLOB + 1)},
     "no task": {"task": ""},
-    "a task with too long a name": {"task": "t" * (limits.MAX_NAME + 1)},
+    "a task with too long a name": {"task": "t" * (size_limits.MAX_NAME + 1)},
     "no queue": {"queue": ""},
-    "a queue with too long a name": {"queue": "q" * (limits.MAX_NAME + 1)},
-    "an owner too long": {"owner": "o" * (limits.MAX_KEY + 1)},
-    "a request id too long": {"request_id": "r" * (limits.MAX_KEY + 1)},
-    "a unique key too long": {"unique_key": "k" * (limits.MAX_KEY + 1)},
-    "too many tags": {"tags": tuple(f"tag-{n}" for n in range(limits.MAX_TAGS + 1))},
+    "a queue with too long a name": {"queue": "q" * (size_limits.MAX_NAME + 1)},
+    "an owner too long": {"owner": "o" * (size_limits.MAX_KEY + 1)},
+    "a request id too long": {"request_id": "r" * (size_limits.MAX_KEY + 1)},
+    "a unique key too long": {"unique_key": "k" * (size_limits.MAX_KEY + 1)},
+    "too many tags": {"tags": tuple(f"tag-{n}" for n in range(size_limits.MAX_TAGS + 1))},
     "an empty tag": {"tags": ("",)},
-    "headers too large": {"headers": {"note": "h" * limits.MAX_HEADERS}},
-    "a priority beyond 32 bits": {"priority": limits.MAX_PRIORITY + 1},
+    "headers too large": {"headers": {"note": "h" * size_limits.MAX_HEADERS}},
+    "a priority beyond 32 bits": {"priority": size_limits.MAX_PRIORITY + 1},
     "a negative delay": {"delay": -1.0},
     "an endless delay": {"delay": INFINITE},
     "a delay that is no number": {"delay": NAN},
@@ -255,10 +255,10 @@ class TestEnqueue:
         assert {job.id for job in await claim_all(store)} == {before.id, after_it.id}
 
     async def test_an_oversize_payload_is_refused_by_name(self, store: Store) -> None:
-        [answer] = await store.enqueue([make_job(payload=b"x" * (limits.MAX_BLOB + 1))])
+        [answer] = await store.enqueue([make_job(payload=b"x" * (size_limits.MAX_BLOB + 1))])
         assert isinstance(answer.error, TooLargeError)
 
-    @pytest.mark.parametrize("size", [0, 1, 1_000, 4_096, 65_536, limits.MAX_BLOB])
+    @pytest.mark.parametrize("size", [0, 1, 1_000, 4_096, 65_536, size_limits.MAX_BLOB])
     async def test_a_payload_of_any_size_up_to_the_limit_comes_back_whole(
         self, store: Store, size: int
     ) -> None:
@@ -278,14 +278,14 @@ class TestEnqueue:
         assert stored == {job.id: job.payload for job in new}
 
     async def test_names_and_keys_may_be_as_long_as_the_limits(self, store: Store) -> None:
-        name, key = "n" * limits.MAX_NAME, "k" * limits.MAX_KEY
-        tags = tuple(f"{n:0512d}" for n in range(limits.MAX_TAGS))
+        name, key = "n" * size_limits.MAX_NAME, "k" * size_limits.MAX_KEY
+        tags = tuple(f"{n:0512d}" for n in range(size_limits.MAX_TAGS))
         row = await enqueue_one(
             store, task=name, queue=name, owner=key, team=key, unique_key=key, tags=tags
         )
         assert await get_one(store, row.id) == row
 
-    @pytest.mark.parametrize("priority", [limits.MAX_PRIORITY, -limits.MAX_PRIORITY])
+    @pytest.mark.parametrize("priority", [size_limits.MAX_PRIORITY, -size_limits.MAX_PRIORITY])
     async def test_a_priority_may_be_any_number_of_32_bits(
         self, store: Store, priority: int
     ) -> None:

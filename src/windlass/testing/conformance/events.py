@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from windlass.core.decisions.outcome import Aborted, Failed, Succeeded
+from windlass.core.decisions.transition import CancelRequest
 from windlass.core.event import Event, EventType, Record, fold, snapshot
 from windlass.core.ids import uuid7
-from windlass.core.outcome import Aborted, Failed, Succeeded
-from windlass.core.state import State
-from windlass.core.transition import CancelRequest
+from windlass.core.job.state import State
 from windlass.store import DAY, Retention, Store
 from windlass.testing.clock import VirtualClock
-from windlass.testing.conformance.lives import ENDS, chatter, lived, rich_life
+from windlass.testing.conformance.job_histories import ENDS, chatter, lived, rich_life
 from windlass.testing.factories import (
     claim_one,
     enqueue_one,

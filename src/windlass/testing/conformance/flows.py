@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from windlass.core.dependency import Edges, FlowStats
+from windlass.core.decisions.outcome import Succeeded
 from windlass.core.ids import uuid7
-from windlass.core.outcome import Succeeded
-from windlass.core.state import State
+from windlass.core.job.dependency import Edges, FlowStats
+from windlass.core.job.state import State
 from windlass.store import FLOW_RANGE, Store
 from windlass.testing.clock import VirtualClock
-from windlass.testing.conformance.finding import enqueue_many
-from windlass.testing.conformance.lives import BROKEN
+from windlass.testing.conformance.find import enqueue_many
+from windlass.testing.conformance.job_histories import BROKEN
 from windlass.testing.factories import claim_all, claim_one, enqueue_one, settle_one, start_one
 
 

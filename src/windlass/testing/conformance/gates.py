@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from windlass.core.admission.gates import GateStats, gates_of
 from windlass.core.clock import after
-from windlass.core.gate import GateStats, gates_of
-from windlass.core.outcome import Released, Snoozed, Succeeded
+from windlass.core.decisions.outcome import Released, Snoozed, Succeeded
 from windlass.store import Store
 from windlass.testing.clock import VirtualClock
-from windlass.testing.conformance.limiting import KEYS, QUEUE, TASK, end_all, put_in, set_limit
+from windlass.testing.conformance.limits import KEYS, QUEUE, TASK, end_all, put_in, set_limit
 from windlass.testing.factories import (
     cancel_one,
     claim_all,

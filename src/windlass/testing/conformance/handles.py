@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from uuid import UUID
 
+from windlass.core.decisions.outcome import Succeeded
 from windlass.core.ids import uuid7
-from windlass.core.outcome import Succeeded
-from windlass.core.query import Query
+from windlass.core.job.state import State
+from windlass.core.query.job_query import Query
 from windlass.core.records import Put
-from windlass.core.state import State
 from windlass.store import Store
 from windlass.testing.clock import VirtualClock
 from windlass.testing.conformance.fixtures import OpenStore

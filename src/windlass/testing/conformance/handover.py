@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from windlass.core import limits
+from windlass.core import sizes
 from windlass.core.clock import after
-from windlass.core.ids import uuid7
-from windlass.core.outcome import (
+from windlass.core.decisions.outcome import (
     Aborted,
     Failed,
     Outcome,
@@ -19,8 +18,9 @@ from windlass.core.outcome import (
     Succeeded,
     settle,
 )
-from windlass.core.state import State
-from windlass.core.transition import Status
+from windlass.core.decisions.transition import Status
+from windlass.core.ids import uuid7
+from windlass.core.job.state import State
 from windlass.store import Store
 from windlass.testing.clock import VirtualClock
 from windlass.testing.factories import (
@@ -136,7 +136,7 @@ class TestHandover:
     @pytest.mark.parametrize(
         "wrong",
         [
-            {"payload": b"x" * (limits.MAX_BLOB + 1)},
+            {"payload": b"x" * (sizes.MAX_BLOB + 1)},
             {"task": ""},
             {"delay": -1.0},
             {"delay": float("nan")},

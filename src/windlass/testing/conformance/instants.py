@@ -5,12 +5,20 @@ from __future__ import annotations
 import pytest
 
 from windlass.core.clock import SECOND
-from windlass.core.outcome import Aborted, Failed, Outcome, Released, Snoozed, Succeeded, submit
-from windlass.core.state import State
-from windlass.core.transition import CancelRequest
+from windlass.core.decisions.outcome import (
+    Aborted,
+    Failed,
+    Outcome,
+    Released,
+    Snoozed,
+    Succeeded,
+    submit,
+)
+from windlass.core.decisions.transition import CancelRequest
+from windlass.core.job.state import State
 from windlass.store import Store
 from windlass.testing.clock import VirtualClock
-from windlass.testing.conformance.lives import ENDS, rich_life
+from windlass.testing.conformance.job_histories import ENDS, rich_life
 from windlass.testing.factories import (
     claim_one,
     enqueue_one,

@@ -7,12 +7,7 @@ from dataclasses import replace
 import pytest
 
 from windlass.core.clock import after
-from windlass.core.event import EventType, Record
-from windlass.core.failure import CRASHED
-from windlass.core.ids import uuid7
-from windlass.core.job import JobRow
-from windlass.core.lease import Lease
-from windlass.core.outcome import (
+from windlass.core.decisions.outcome import (
     Aborted,
     Failed,
     Outcome,
@@ -23,8 +18,13 @@ from windlass.core.outcome import (
     rescue,
     settle,
 )
-from windlass.core.state import State
-from windlass.core.transition import Status
+from windlass.core.decisions.transition import Status
+from windlass.core.event import EventType, Record
+from windlass.core.ids import uuid7
+from windlass.core.job.failure import CRASHED
+from windlass.core.job.lease import Lease
+from windlass.core.job.row import JobRow
+from windlass.core.job.state import State
 from windlass.store import Saying, Store
 from windlass.testing.clock import VirtualClock
 from windlass.testing.factories import (

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from windlass.core.dependency import OnParent
-from windlass.core.failure import PARENT_FAILED
-from windlass.core.outcome import Succeeded
-from windlass.core.state import State
-from windlass.core.transition import CancelRequest
+from windlass.core.decisions.outcome import Succeeded
+from windlass.core.decisions.transition import CancelRequest
+from windlass.core.job.dependency import OnParent
+from windlass.core.job.failure import PARENT_FAILED
+from windlass.core.job.state import State
 from windlass.store import Store
 from windlass.testing.clock import VirtualClock
-from windlass.testing.conformance.depending import BROKEN, child_of, states, store_all
+from windlass.testing.conformance.dependencies import BROKEN, child_of, states, store_all
 from windlass.testing.factories import (
     cancel_one,
     claim_all,

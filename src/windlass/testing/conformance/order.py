@@ -6,12 +6,12 @@ from uuid import UUID
 
 import pytest
 
-from windlass.core.dependency import OnParent
-from windlass.core.outcome import Failed, Released, Succeeded, promote, settle, submit
-from windlass.core.retry import Fixed, Policy
+from windlass.core.decisions.outcome import Failed, Released, Succeeded, promote, settle, submit
+from windlass.core.decisions.retry import Fixed, Policy
+from windlass.core.job.dependency import OnParent
 from windlass.store import Store
 from windlass.testing.clock import VirtualClock
-from windlass.testing.conformance.limiting import TASK, set_limit
+from windlass.testing.conformance.limits import TASK, set_limit
 from windlass.testing.factories import (
     apply_one,
     claim_all,

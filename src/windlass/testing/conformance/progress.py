@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from windlass.core.decisions.outcome import Failed, Released, Snoozed, Succeeded
+from windlass.core.decisions.transition import CancelRequest, Status
 from windlass.core.event import EventType, fold
-from windlass.core.outcome import Failed, Released, Snoozed, Succeeded
-from windlass.core.state import State
-from windlass.core.transition import CancelRequest, Status
+from windlass.core.job.state import State
 from windlass.store import Store
 from windlass.testing.clock import VirtualClock
 from windlass.testing.factories import (

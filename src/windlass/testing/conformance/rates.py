@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from windlass.core.clock import after
-from windlass.core.outcome import Released
+from windlass.core.decisions.outcome import Released
 from windlass.store import Store
 from windlass.testing.clock import VirtualClock
-from windlass.testing.conformance.limiting import QUEUE, TASK, end_all, put_in, set_limit
+from windlass.testing.conformance.limits import QUEUE, TASK, end_all, put_in, set_limit
 from windlass.testing.factories import cancel_one, claim_all, settle_one, sweep_all
 
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from windlass.core.enqueue import Enqueued
-from windlass.core.outcome import Released, Succeeded, settle
-from windlass.core.query import Query
-from windlass.core.state import State
-from windlass.core.transition import Answer, Status
+from windlass.core.decisions.enqueue import Enqueued
+from windlass.core.decisions.outcome import Released, Succeeded, settle
+from windlass.core.decisions.transition import Answer, Status
+from windlass.core.job.state import State
+from windlass.core.query.job_query import Query
 from windlass.store import DAY, Pruned, Retention, Saying, Store
 from windlass.testing.clock import START, VirtualClock
-from windlass.testing.conformance.lives import finished
+from windlass.testing.conformance.job_histories import finished
 from windlass.testing.conformance.writes import WRITES
 from windlass.testing.factories import (
     claim_one,

@@ -8,18 +8,18 @@ from uuid import UUID
 
 import pytest
 
-from windlass.core.enqueue import EnqueueStatus
+from windlass.core.decisions.enqueue import EnqueueStatus
+from windlass.core.decisions.outcome import Aborted, Outcome, Snoozed, Succeeded
+from windlass.core.decisions.transition import Status
 from windlass.core.errors import InvalidArgumentError
 from windlass.core.event import fold, snapshot
 from windlass.core.ids import uuid7
-from windlass.core.outcome import Aborted, Outcome, Snoozed, Succeeded
-from windlass.core.query import Query
+from windlass.core.job.state import State
+from windlass.core.query.job_query import Query
 from windlass.core.records import Put
-from windlass.core.state import State
-from windlass.core.transition import Status
 from windlass.store import DAY, Pruned, Retention, Store
 from windlass.testing.clock import VirtualClock
-from windlass.testing.conformance.lives import BROKEN, finished
+from windlass.testing.conformance.job_histories import BROKEN, finished
 from windlass.testing.factories import (
     claim_one,
     enqueue_one,

@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 
 from windlass.core.clock import after
-from windlass.core.failure import CRASHED, ErrorKind
-from windlass.core.job import JobRow
-from windlass.core.outcome import (
+from windlass.core.decisions.outcome import (
     Crashed,
     Failed,
     Outcome,
@@ -17,9 +15,11 @@ from windlass.core.outcome import (
     Suspended,
     promote,
 )
-from windlass.core.retry import Exponential, Fixed, Policy, Schedule
-from windlass.core.state import State, Trigger
-from windlass.core.transition import Status
+from windlass.core.decisions.retry import Exponential, Fixed, Policy, Schedule
+from windlass.core.decisions.transition import Status
+from windlass.core.job.failure import CRASHED, ErrorKind
+from windlass.core.job.row import JobRow
+from windlass.core.job.state import State, Trigger
 from windlass.store import Store
 from windlass.testing.clock import VirtualClock
 from windlass.testing.factories import (

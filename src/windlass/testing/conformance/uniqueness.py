@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from windlass.core.enqueue import EnqueueStatus
+from windlass.core.decisions.enqueue import EnqueueStatus
+from windlass.core.decisions.outcome import Aborted, Failed, Outcome, Released, Snoozed, Succeeded
 from windlass.core.errors import ConflictError
-from windlass.core.outcome import Aborted, Failed, Outcome, Released, Snoozed, Succeeded
-from windlass.core.state import State
+from windlass.core.job.state import State
 from windlass.store import Store
 from windlass.testing.clock import VirtualClock
 from windlass.testing.factories import (

@@ -6,11 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
-from windlass.core.dependency import OnParent
-from windlass.core.ids import uuid7
-from windlass.core.job import NewJob
-from windlass.core.lease import Claim
-from windlass.core.outcome import (
+from windlass.core.decisions.outcome import (
     Aborted,
     Failed,
     Outcome,
@@ -23,12 +19,16 @@ from windlass.core.outcome import (
     settle,
     submit,
 )
+from windlass.core.decisions.retry import Policy
+from windlass.core.decisions.transition import CancelRequest, Signal, Transition
+from windlass.core.ids import uuid7
+from windlass.core.job.dependency import OnParent
+from windlass.core.job.lease import Claim
+from windlass.core.job.row import NewJob
 from windlass.core.records import Put
-from windlass.core.retry import Policy
-from windlass.core.transition import CancelRequest, Signal, Transition
 from windlass.store import Saying, Store
 from windlass.testing.clock import VirtualClock
-from windlass.testing.conformance.lives import BROKEN, finished
+from windlass.testing.conformance.job_histories import BROKEN, finished
 from windlass.testing.factories import (
     enqueue_one,
     even,

@@ -19,8 +19,8 @@ import hypothesis
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from windlass.testing.conformance.model.crowds import CrowdModel
-from windlass.testing.conformance.model.pair import MakeStore
+from windlass.testing.conformance.model.limit_machine import CrowdModel
+from windlass.testing.conformance.model.store_pair import MakeStore
 
 __all__ = ["CrowdModel", "MakeStore", "run_model"]
 

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from uuid import UUID
 
-from windlass.core import upkeep
-from windlass.core.gate import LIMIT, Limit, Setting
-from windlass.core.job import JobRow
+from windlass.core.admission.gates import LIMIT, Limit, Setting
+from windlass.core.decisions import maintenance
+from windlass.core.decisions.transition import Answer
+from windlass.core.job.row import JobRow
+from windlass.core.job.state import WAITING
 from windlass.core.records import Put
-from windlass.core.state import WAITING
-from windlass.core.transition import Answer
 from windlass.store import Store
-from windlass.testing.conformance.model.pair import Call, Pair
+from windlass.testing.conformance.model.store_pair import Call, Pair
 
 
 class Limiting(Pair):
@@ -46,9 +46,9 @@ class Limiting(Pair):
         now = self.clock.now()
         assert len(first) == min(limit, len(due))
         # Ties may be broken as the store likes: the instants tell whether the order is right.
-        since = sorted(upkeep.due_since(row, now) or 0 for row in due if row.gate is None)
-        timed = [upkeep.due_since(row, now) for row in first if row.gate is None]
+        since = sorted(maintenance.due_since(row, now) or 0 for row in due if row.gate is None)
+        timed = [maintenance.due_since(row, now) for row in first if row.gate is None]
         assert timed == since[: len(timed)]
         # Whoever stands for a gate that is to be looked at comes before all whose time has come.
-        heads = {row.id for row in due if upkeep.due_since(row, now) is None}
+        heads = {row.id for row in due if maintenance.due_since(row, now) is None}
         assert not timed or heads <= {row.id for row in first}

@@ -11,20 +11,20 @@ from uuid import UUID
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
-from windlass.core import outcome
+from windlass.core.admission.gates import Limit
 from windlass.core.clock import after
+from windlass.core.decisions import outcome
+from windlass.core.decisions.transition import Answer, CancelRequest, Signal, Transition
 from windlass.core.event import EventType, Record
-from windlass.core.gate import Limit
-from windlass.core.job import JobRow, NewJob
-from windlass.core.lease import Claim, Lease
-from windlass.core.state import State, Trigger
-from windlass.core.transition import Answer, CancelRequest, Signal, Transition
+from windlass.core.job.lease import Claim, Lease
+from windlass.core.job.row import JobRow, NewJob
+from windlass.core.job.state import State, Trigger
 from windlass.store import Pruned, Retention, Saying, Store
-from windlass.testing.conformance.model import history, reading
-from windlass.testing.conformance.model.accidents import Accidents
-from windlass.testing.conformance.model.history import Options
-from windlass.testing.conformance.model.pair import MakeStore
-from windlass.testing.conformance.model.reading import ALL, recent
+from windlass.testing.conformance.model import store_dump, strategies
+from windlass.testing.conformance.model.faults import Accidents
+from windlass.testing.conformance.model.store_dump import ALL, recent
+from windlass.testing.conformance.model.store_pair import MakeStore
+from windlass.testing.conformance.model.strategies import Options
 
 
 class StoreModel(Accidents):
@@ -73,9 +73,9 @@ class StoreModel(Accidents):
         return NewJob(**values)
 
     @initialize(
-        limits=history.bounded,
+        limits=strategies.bounded,
         plain=st.integers(1, 4),
-        batch=st.lists(history.jobs, max_size=3),
+        batch=st.lists(strategies.jobs, max_size=3),
         limit=st.integers(1, 3),
     )
     def begin(
@@ -92,8 +92,8 @@ class StoreModel(Accidents):
         self.take([("default", limit)], "w1")
 
     @rule(
-        batch=st.lists(history.jobs, min_size=1, max_size=4),
-        shared=history.shared,
+        batch=st.lists(strategies.jobs, min_size=1, max_size=4),
+        shared=strategies.shared,
         together=st.sampled_from([False, False, True]),
     )
     def enqueue(self, batch: list[list[Options]], shared: list[Options], together: bool) -> None:
@@ -110,7 +110,7 @@ class StoreModel(Accidents):
         self.batches.append(jobs)
         self.both(lambda store: store.enqueue(jobs, together=together))
 
-    @rule(picks=history.picks, length=st.integers(1, 4), together=st.booleans())
+    @rule(picks=strategies.picks, length=st.integers(1, 4), together=st.booleans())
     def enqueue_a_flow(self, picks: list[int], length: int, together: bool) -> None:
         """A chain whose first job depends on what is there, and whose last on all of it."""
         known = [row for row in self.watch.rows.values() if not row.owner]
@@ -118,23 +118,23 @@ class StoreModel(Accidents):
         jobs: list[NewJob] = []
         for _ in range(length):
             ids = (*ids, *(job.id for job in jobs[-1:]))
-            jobs.append(self.new([{"depends_on": ids, "flow_id": history.FLOW}]))
+            jobs.append(self.new([{"depends_on": ids, "flow_id": strategies.FLOW}]))
         self.batches.append(jobs)
         self.both(lambda store: store.enqueue(jobs, together=together))
 
     @precondition(lambda self: self.batches)
-    @rule(pick=history.pick)
+    @rule(pick=strategies.pick)
     def enqueue_again(self, pick: int) -> None:
         self.both(lambda store: store.enqueue(recent(self.batches, pick)))
 
-    @rule(batch=st.lists(history.jobs, min_size=1, max_size=3), lease=history.leases)
+    @rule(batch=st.lists(strategies.jobs, min_size=1, max_size=3), lease=strategies.leases)
     def enqueue_and_claim(self, batch: list[list[Options]], lease: float | None) -> None:
         self.put_in(batch)
-        self.take([(queue, ALL) for queue in history.QUEUES], "w1", lease)
+        self.take([(queue, ALL) for queue in strategies.QUEUES], "w1", lease)
 
     # -- running
 
-    @rule(queues=history.lines, worker=st.sampled_from(["w1", "w2"]), lease=history.leases)
+    @rule(queues=strategies.lines, worker=st.sampled_from(["w1", "w2"]), lease=strategies.leases)
     def claim(self, queues: Sequence[tuple[str, int]], worker: str, lease: float | None) -> None:
         self.take(queues, worker, lease)
 
@@ -148,7 +148,7 @@ class StoreModel(Accidents):
         return self._claim(claim)
 
     @precondition(lambda self: self.claims)
-    @rule(pick=history.pick)
+    @rule(pick=strategies.pick)
     def claim_again(self, pick: int) -> None:
         self._claim(recent(self.claims, pick))
 
@@ -180,7 +180,11 @@ class StoreModel(Accidents):
         return row
 
     @precondition(lambda self: self.held)
-    @rule(picks=history.picks, forge=history.forgeries, seconds=st.sampled_from([1.0, 30.0, 90.0]))
+    @rule(
+        picks=strategies.picks,
+        forge=strategies.forgeries,
+        seconds=st.sampled_from([1.0, 30.0, 90.0]),
+    )
     def extend(self, picks: list[int], forge: str, seconds: float) -> None:
         leases: list[Lease] = [self.holder(pick, forge).lease for pick in picks]
         self.both(lambda store: store.extend(leases, seconds))
@@ -196,7 +200,10 @@ class StoreModel(Accidents):
 
     @precondition(lambda self: self.held)
     @rule(
-        picks=history.picks, forge=history.forgeries, said=history.sayings, percent=history.percents
+        picks=strategies.picks,
+        forge=strategies.forgeries,
+        said=strategies.sayings,
+        percent=strategies.percents,
     )
     def record(
         self, picks: list[int], forge: str, said: list[tuple[int, Options]], percent: float
@@ -208,17 +215,17 @@ class StoreModel(Accidents):
         self.both(lambda store: store.record(sayings))
 
     @precondition(lambda self: self.sayings)
-    @rule(pick=history.pick)
+    @rule(pick=strategies.pick)
     def record_again(self, pick: int) -> None:
         self.both(lambda store: store.record([recent(self.sayings, pick)]))
 
     @precondition(lambda self: self.held)
     @rule(
-        ends=st.lists(st.tuples(history.pick, history.outcomes), min_size=1, max_size=3),
-        forge=history.forgeries,
-        said=history.last_words,
-        children=st.lists(history.jobs, max_size=2),
-        luck=history.luck,
+        ends=st.lists(st.tuples(strategies.pick, strategies.outcomes), min_size=1, max_size=3),
+        forge=strategies.forgeries,
+        said=strategies.last_words,
+        children=st.lists(strategies.jobs, max_size=2),
+        luck=strategies.luck,
     )
     def settle(
         self,
@@ -250,7 +257,7 @@ class StoreModel(Accidents):
         """The children, and one that may be anybody's, or nobody's."""
         return (*(child.id for child in children), self.some_id(pick))
 
-    @rule(queues=history.lines, ends=st.lists(history.outcomes, min_size=1, max_size=4))
+    @rule(queues=strategies.lines, ends=st.lists(strategies.outcomes, min_size=1, max_size=4))
     def work(self, queues: Sequence[tuple[str, int]], ends: list[outcome.Outcome]) -> None:
         """A worker does what it should: claims, and settles what it got in one call."""
         rows = self.take(queues, "w2")
@@ -262,7 +269,7 @@ class StoreModel(Accidents):
             self.apply(wishes)
 
     @precondition(lambda self: self.wishes)
-    @rule(picks=history.picks)
+    @rule(picks=strategies.picks)
     def apply_again(self, picks: list[int]) -> None:
         self.apply([recent(self.wishes, pick) for pick in picks])
 
@@ -274,7 +281,7 @@ class StoreModel(Accidents):
     # -- operators
 
     @precondition(lambda self: self.ids)
-    @rule(picks=history.picks, owner=history.owners)
+    @rule(picks=strategies.picks, owner=strategies.owners)
     def cancel(self, picks: list[int], owner: str | None) -> None:
         requests = [
             CancelRequest(job_id=self.some_id(pick), by="op", reason="enough", owner=owner)
@@ -283,14 +290,14 @@ class StoreModel(Accidents):
         self.both(lambda store: store.cancel(requests))
 
     @precondition(lambda self: self.held)
-    @rule(pick=history.pick, end=history.outcomes)
+    @rule(pick=strategies.pick, end=strategies.outcomes)
     def cancel_just_before_the_end(self, pick: int, end: outcome.Outcome) -> None:
         row = self.running(pick)
         self.both(lambda store: store.cancel([CancelRequest(job_id=row.id)]))
         self.apply([outcome.settle(row, end, random=lambda: 0.5, children=[self.new([])])])
 
     @precondition(lambda self: self.ids)
-    @rule(picks=history.picks, names=history.signals, owner=history.owners)
+    @rule(picks=strategies.picks, names=strategies.signals, owner=strategies.owners)
     def signal(self, picks: list[int], names: list[str], owner: str | None) -> None:
         waiting = [row.id for row in self.watch.rows.values() if row.trigger is Trigger.SUSPEND]
         signals = [
@@ -306,26 +313,26 @@ class StoreModel(Accidents):
         self.moved([given.job_id for given in signals], lambda store: store.signal(signals))
 
     @precondition(lambda self: self.watch.waiting())
-    @rule(pick=history.pick, trigger=history.waiting_moves)
+    @rule(pick=strategies.pick, trigger=strategies.waiting_moves)
     def move_a_waiting_job(self, pick: int, trigger: Trigger) -> None:
         waiting = self.watch.waiting()
         held = [row for row in waiting if row.held and trigger is Trigger.SUBMIT]
         row = recent(held or waiting, pick)
         self.apply([Transition(job_id=row.id, fence=row.fence, trigger=trigger, reason="parent")])
 
-    @rule(queues=st.lists(st.sampled_from(history.QUEUES), max_size=2), paused=st.booleans())
+    @rule(queues=st.lists(st.sampled_from(strategies.QUEUES), max_size=2), paused=st.booleans())
     def pause(self, queues: list[str], paused: bool) -> None:
         self.both(lambda store: store.pause(queues, paused=paused))
 
     @precondition(lambda self: self.ids)
-    @rule(picks=history.picks, owner=history.owners)
+    @rule(picks=strategies.picks, owner=strategies.owners)
     def delete(self, picks: list[int], owner: str | None) -> None:
         ids = [self.some_id(pick) for pick in picks]
         self.both(lambda store: store.delete(ids, owner))
 
     # -- maintenance
 
-    @rule(limit=st.integers(1, 3), luck=history.luck)
+    @rule(limit=st.integers(1, 3), luck=strategies.luck)
     def sweep(self, limit: int, luck: float) -> None:
         """A sweeper acts at once on what it sees; another will act on the same sight later."""
         self.sweep_once(limit, luck)
@@ -337,13 +344,13 @@ class StoreModel(Accidents):
             self.apply([outcome.sweep(row, random=lambda: luck) for row in seen])
 
     @precondition(lambda self: self.sights)
-    @rule(picks=history.picks, luck=history.luck)
+    @rule(picks=strategies.picks, luck=strategies.luck)
     def sweep_late(self, picks: list[int], luck: float) -> None:
         seen = [recent(self.sights, pick) for pick in picks]
         self.apply([outcome.sweep(row, random=lambda: luck) for row in seen])
 
     @precondition(lambda self: self.held)
-    @rule(luck=history.luck, taken=st.booleans())
+    @rule(luck=strategies.luck, taken=st.booleans())
     def two_sweepers_see_the_same(self, luck: float, taken: bool) -> None:
         """The second comes when the first is done, and perhaps when the job runs again."""
         self.let_leases_run_out()
@@ -351,11 +358,11 @@ class StoreModel(Accidents):
         for _ in range(2):
             self.apply([outcome.sweep(row, random=lambda: luck) for row in seen])
             if taken:
-                self.take([(queue, ALL) for queue in history.QUEUES], "w3")
+                self.take([(queue, ALL) for queue in strategies.QUEUES], "w3")
 
     async def see(self, limit: int) -> list[JobRow]:
-        due = await self.both_of(lambda store: reading.by_id(store.due(ALL)))
-        lost = await self.both_of(lambda store: reading.by_id(store.expired(ALL)))
+        due = await self.both_of(lambda store: store_dump.by_id(store.due(ALL)))
+        lost = await self.both_of(lambda store: store_dump.by_id(store.expired(ALL)))
         first_due = await self.insist(lambda store: store.due(limit))
         first_lost = await self.insist(lambda store: store.expired(limit))
         self.check_due(first_due, due, limit)
@@ -363,7 +370,9 @@ class StoreModel(Accidents):
         assert [row.lease_until for row in first_lost] == until[:limit]
         return [*due[: limit + 1], *lost[: limit + 1]]
 
-    @rule(limit=st.sampled_from([1, 2, ALL]), retention=history.retentions, later=history.later)
+    @rule(
+        limit=st.sampled_from([1, 2, ALL]), retention=strategies.retentions, later=strategies.later
+    )
     def prune(self, limit: int, retention: Retention, later: float) -> None:
         self.clock.advance(later)
         pruned = self.run(self._prune(self.reference, retention, limit))

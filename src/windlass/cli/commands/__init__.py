@@ -1,0 +1,1 @@
+"""The commands of `windlass`, one file each."""

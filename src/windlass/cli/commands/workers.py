@@ -1,0 +1,102 @@
+"""`windlass workers list`: who is there to run jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+from rich.markup import escape
+
+from windlass.cli import terminal
+from windlass.cli.store_options import AppPath, AsJson, Url, opened, run
+from windlass.core.worker_presence import LiveWorker
+
+commands = typer.Typer(no_args_is_help=True, help="See the workers that live.")
+
+
+@commands.callback()
+def workers() -> None:
+    """See the workers that live."""
+
+
+@commands.command("list")
+def list_workers(url: Url = None, app: AppPath = None, as_json: AsJson = False) -> None:
+    """List the live workers: what they take, and when they last asked for work.
+
+    One that died is shown for up to half a minute more. One that is deaf
+    lives and has room, but has stopped asking for work: restart it.
+    """
+    found = run(_workers(url, app))
+    if as_json:
+        terminal.print_json([_facts(one) for one in found])
+    elif not found:
+        terminal.say("no worker is live: windlass worker module:app starts one")
+    elif terminal.out().width < terminal.NARROW:
+        _stack(found)
+    else:
+        _table(found)
+
+
+async def _workers(url: str | None, app: str | None) -> Sequence[LiveWorker]:
+    async with opened(url, app) as client:
+        return await client.workers()
+
+
+def _table(found: Sequence[LiveWorker]) -> None:
+    table = terminal.table("worker", "state", "up", "claimed", "running", "free", "tasks", "queues")
+    table.columns[0].min_width = max(len(one.name) for one in found)
+    table.columns[1].min_width = len("stopping")
+    for one in found:
+        table.add_row(
+            escape(one.name),
+            _state(one),
+            terminal.ago(one.started_at).removesuffix(" ago"),
+            _claimed(one),
+            str(one.running),
+            str(one.free),
+            str(len(one.tasks)),
+            escape(_queues(one)),
+        )
+    terminal.out().print(table)
+
+
+def _stack(found: Sequence[LiveWorker]) -> None:
+    console = terminal.out()
+    for one in found:
+        console.print(f"{escape(one.name)} {_state(one)}", soft_wrap=True)
+        up = terminal.ago(one.started_at).removesuffix(" ago")
+        console.print(f"  up {up}, claimed {_claimed(one)}, running {one.running}")
+        console.print(f"  {escape(_queues(one))}", soft_wrap=True)
+
+
+def _state(one: LiveWorker) -> str:
+    if one.deaf:
+        return "[red]deaf[/]"
+    return "[yellow]stopping[/]" if one.stopping else "[green]live[/]"
+
+
+def _claimed(one: LiveWorker) -> str:
+    return "never" if one.last_claim_at is None else terminal.ago(one.last_claim_at)
+
+
+def _queues(one: LiveWorker) -> str:
+    return ",".join(f"{name}={slots}" for name, slots in one.queues.items())
+
+
+def _facts(one: LiveWorker) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "host": one.host,
+        "pid": one.pid,
+        "version": one.version,
+        "queues": dict(one.queues),
+        "tasks": list(one.tasks),
+        "running": one.running,
+        "free": one.free,
+        "stopping": one.stopping,
+        "deaf": one.deaf,
+        "startedAt": terminal.iso(one.started_at),
+        "seenAt": terminal.iso(one.seen_at),
+        "lastClaimAt": terminal.iso(one.last_claim_at),
+    }

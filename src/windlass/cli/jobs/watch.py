@@ -1,0 +1,64 @@
+"""`windlass jobs watch` and `logs`: a job's events, live or as far as they go."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Annotated
+from uuid import UUID
+
+import typer
+
+from windlass.cli import job_format, terminal
+from windlass.cli.job_follow import follow
+from windlass.cli.store_options import AppPath, AsJson, JobId, Url, opened, run, which
+from windlass.client import Client
+from windlass.core.event import Event
+
+
+def watch(job: JobId, url: Url = None, app: AppPath = None, as_json: AsJson = False) -> None:
+    """Follow a job until it ends, with a live bar. Exit code 1 if it did not succeed."""
+    if not run(_watch(job, url, app, as_json=as_json)):
+        raise typer.Exit(terminal.FAILED)
+
+
+async def _watch(job: str, url: str | None, app: str | None, *, as_json: bool) -> bool:
+    async with opened(url, app) as client:
+        row = await client.get(await which(client, job))
+        return await follow(client, row, as_json=as_json)
+
+
+def logs(
+    job: JobId,
+    *,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with new lines until the job ends.")
+    ] = False,
+    after: Annotated[int, typer.Option(min=0, help="Only events numbered above this.")] = 0,
+    url: Url = None,
+    app: AppPath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print a job's log. With --json one event per line."""
+    run(_logs(job, after, (url, app), follow=follow, as_json=as_json))
+
+
+async def _logs(
+    job: str, after: int, place: tuple[str | None, str | None], *, follow: bool, as_json: bool
+) -> None:
+    async with opened(*place) as client:
+        row = await client.get(await which(client, job))
+        console = terminal.out()
+        lines = client.events(row.id, after) if follow else _so_far(client, row.id, after)
+        async for line in lines:
+            if as_json:
+                terminal.print_json(job_format.event(client, line), line=True)
+            else:
+                console.print(job_format.words(client, line), soft_wrap=True)
+
+
+async def _so_far(client: Client, job: UUID, after: int) -> AsyncIterator[Event]:
+    """What there is, however long, without waiting for more."""
+    while (page := await client.store.events(job, after)) is not None and page.events:
+        for line in page.events:
+            yield line
+        after = page.events[-1].seq

@@ -1,0 +1,1 @@
+"""Pure decisions about a job: transitions, outcomes, retries, enqueue rules."""

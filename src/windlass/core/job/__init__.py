@@ -1,0 +1,1 @@
+"""The job row and the values it is made of."""

@@ -1,0 +1,1 @@
+"""Authentication and permissions of the server's callers."""

@@ -1,0 +1,1 @@
+"""The Store contract and the worker protocol for clients over HTTP."""

@@ -1,0 +1,1 @@
+"""Event streams: live hub, replay, feeds, SSE."""

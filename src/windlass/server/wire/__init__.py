@@ -1,1 +1,0 @@
-"""What the server says: JSON in camelCase, made of core values here and nowhere else."""

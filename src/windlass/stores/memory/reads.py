@@ -1,0 +1,234 @@
+"""The verbs that read, and the small data."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
+from uuid import UUID
+
+from windlass.core import event, records
+from windlass.core.admission.gates import LIMIT, GateStats
+from windlass.core.clock import Instant
+from windlass.core.decisions.transition import (
+    Checkpoint,
+)
+from windlass.core.event import Event
+from windlass.core.job.attempt import Attempt, attempts_of
+from windlass.core.job.dependency import Edges, FlowPage, FlowStats
+from windlass.core.job.failure import FailedJob, Failures
+from windlass.core.job.row import JobRow
+from windlass.core.job.state import State
+from windlass.core.query import job_query
+from windlass.core.query.job_query import Count, Page, Query
+from windlass.core.records import PAUSED, Entry, Put, PutAnswer
+from windlass.store import (
+    COUNT_CAP,
+    FLOW_RANGE,
+    EventPage,
+    QueueStats,
+    Rollup,
+    Store,
+)
+from windlass.stores.memory import gates
+from windlass.stores.memory.data import Data
+from windlass.stores.tail import tail
+
+
+def flow_stats(flow_id: UUID, rows: Sequence[JobRow]) -> FlowStats | None:
+    each = [(row.state, 1, row.percent, row.created_at, row.ended_at) for row in rows]
+    return FlowStats.of(flow_id, each) if each else None
+
+
+def _stands(row: JobRow, owner: str | None, team: str | None) -> bool:
+    """Whether it is to be counted in its flow, for who sees these."""
+    return row.retried_as is None and owner in {None, row.owner} and team in {None, row.team}
+
+
+class MemoryReads(Store):
+    """The half of the store that decides nothing."""
+
+    _data: Data
+
+    def _now(self) -> Instant:
+        return self._data.clock.now()
+
+    # -- reading
+
+    def _visible(self, job_id: UUID, owner: str | None) -> JobRow | None:
+        row = self._data.jobs.get(job_id)
+        return row if row is not None and owner in {None, row.owner} else None
+
+    async def get(self, ids: Sequence[UUID], owner: str | None = None) -> list[JobRow | None]:
+        with self._data.lock:
+            return [self._visible(job_id, owner) for job_id in ids]
+
+    async def find(self, wanted: Query) -> Page:
+        before = job_query.decode_cursor(wanted)
+        with self._data.lock:
+            rows = [
+                row
+                for row in self._data.jobs.values()
+                if (before is None or row.serial < before) and job_query.matches(wanted, row)
+            ]
+        rows.sort(key=lambda row: -row.serial)
+        page = [job_query.shown(wanted, row) for row in rows[: wanted.limit]]
+        more = len(rows) > wanted.limit
+        return Page(page, job_query.encode_cursor(wanted, page[-1].serial) if more else None)
+
+    async def count(self, wanted: Query) -> Count:
+        with self._data.lock:
+            number = sum(job_query.matches(wanted, row) for row in self._data.jobs.values())
+        return Count(min(number, COUNT_CAP), capped=number > COUNT_CAP)
+
+    async def stats(self) -> Mapping[str, QueueStats]:
+        counts: dict[str, dict[State, int]] = defaultdict(lambda: defaultdict(int))
+        oldest: dict[str, Instant] = {}
+        with self._data.lock:
+            paused = {
+                key for kind, key in self._data.entries if kind == PAUSED and self._live(kind, key)
+            }
+            for row in self._data.jobs.values():
+                if not row.final:
+                    counts[row.queue][row.state] += 1
+                if row.state is State.QUEUED and row.queued_at is not None:
+                    oldest[row.queue] = min(row.queued_at, oldest.get(row.queue, row.queued_at))
+        return {
+            queue: QueueStats(
+                counts={s: min(n, COUNT_CAP) for s, n in counts[queue].items()},
+                capped=frozenset(s for s, n in counts[queue].items() if n > COUNT_CAP),
+                oldest_queued_at=oldest.get(queue),
+                paused=queue in paused,
+            )
+            for queue in sorted({*counts, *paused})
+        }
+
+    async def failures(
+        self, since: Instant, limit: int, owner: str | None = None, team: str | None = None
+    ) -> Failures:
+        with self._data.lock:
+            failed = [
+                (row.failed_at, row.serial, row)
+                for row in self._data.jobs.values()
+                if row.failed_at is not None and row.failed_at >= since
+            ]
+        failed.sort(reverse=True)
+        jobs = [
+            FailedJob(id=row.id, task=row.task, queue=row.queue, ended_at=at, error=row.error)
+            for at, _, row in failed[:limit]
+            if owner in {None, row.owner} and team in {None, row.team}
+        ]
+        return Failures(jobs, capped=len(failed) > limit)
+
+    async def gates(self, names: Sequence[str]) -> list[GateStats]:
+        with self._data.lock:
+            return [gates.stats(self._data, name) for name in names]
+
+    async def rollups(self, since: Instant, until: Instant) -> list[Rollup]:
+        with self._data.lock:
+            return [
+                Rollup(minute=minute, queue=queue, task=task, outcome=outcome,
+                       count=count, wait=wait, run=run)
+                for (minute, queue, task, outcome), (count, wait, run)
+                in sorted(self._data.rollups.items())
+                if since <= minute < until
+            ]  # fmt: skip
+
+    async def events(self, job_id: UUID, after: int = 0, limit: int = 1000) -> EventPage | None:
+        with self._data.lock:
+            row = self._data.jobs.get(job_id)
+            log = list(self._data.logs.get(job_id, ()))
+        if row is None:
+            return None
+        after = max(after, 0)
+        events = event.page(row, log, after, limit)
+        last = events[-1].seq if events else after
+        return EventPage(events, row.final and last >= row.seq)
+
+    def tail(self, job_id: UUID, after: int = 0) -> AsyncIterator[Event]:
+        return tail(self, self._data.news, job_id, after)
+
+    async def attempts(self, job_id: UUID) -> list[Attempt] | None:
+        with self._data.lock:
+            row = self._data.jobs.get(job_id)
+            return None if row is None else attempts_of(row, self._data.logs.get(job_id, ()))
+
+    async def checkpoints(self, ids: Sequence[UUID]) -> list[Mapping[str, Checkpoint]]:
+        with self._data.lock:
+            return [dict(self._data.steps.get(job_id, {})) for job_id in ids]
+
+    async def edges(self, ids: Sequence[UUID], most: int | None = None) -> list[Edges]:
+        with self._data.lock:
+            return [
+                Edges(
+                    tuple(self._data.edges.get(job_id, ()))[:most],
+                    tuple(sorted(self._data.dependents.get(job_id, ()), key=self._arrival))[:most],
+                )
+                for job_id in ids
+            ]
+
+    def _arrival(self, job_id: UUID) -> int:
+        return self._data.jobs[job_id].serial
+
+    async def flows(
+        self, ids: Sequence[UUID], owner: str | None = None, team: str | None = None
+    ) -> list[FlowStats | None]:
+        with self._data.lock:
+            rows = [row for row in self._data.jobs.values() if _stands(row, owner, team)]
+        return [flow_stats(id_, [row for row in rows if row.flow_id == id_]) for id_ in ids]
+
+    async def newest_flows(
+        self,
+        limit: int,
+        before: UUID | None = None,
+        owner: str | None = None,
+        team: str | None = None,
+    ) -> FlowPage:
+        with self._data.lock:
+            rows = sorted(self._data.jobs.values(), key=lambda row: -row.serial)
+        ids = {row.flow_id for row in rows if row.flow_id is not None}
+        page = sorted((id_ for id_ in ids if before is None or id_ < before), reverse=True)[:limit]
+        found = []
+        for id_ in page:
+            jobs = [row for row in rows if row.flow_id == id_]
+            seen = [row for row in jobs[:FLOW_RANGE] if _stands(row, owner, team)]
+            stats = flow_stats(id_, seen)
+            if stats is not None:
+                found.append(replace(stats, capped=len(jobs) > FLOW_RANGE))
+        return FlowPage(found, page[-1] if len(page) == limit else None)
+
+    # -- small data
+
+    def _live(self, kind: str, key: str) -> Entry | None:
+        return records.alive(self._data.entries.get((kind, key)), self._now())
+
+    async def put_records(self, puts: Sequence[Put]) -> list[PutAnswer]:
+        answers = []
+        with self._data.lock:
+            for put in puts:
+                answer = records.put(put, self._live(put.kind, put.key), self._now())
+                if answer.applied and answer.entry is not None:
+                    self._data.entries[put.kind, put.key] = answer.entry
+                    if put.kind == LIMIT:
+                        gates.look_again(self._data, put.key)
+                answers.append(answer)
+        return answers
+
+    async def get_records(self, kind: str, keys: Sequence[str]) -> list[Entry | None]:
+        records.check_keys(kind, keys)
+        with self._data.lock:
+            return [self._live(kind, key) for key in keys]
+
+    async def list_records(self, kind: str, after: str = "", limit: int = 1000) -> list[Entry]:
+        with self._data.lock:
+            keys = sorted(key for of, key in self._data.entries if of == kind and key > after)
+            found = [entry for key in keys if (entry := self._live(kind, key)) is not None]
+        return found[:limit]
+
+    async def delete_records(self, kind: str, keys: Sequence[str]) -> None:
+        records.check_keys(kind, keys)
+        with self._data.lock:
+            for key in keys:
+                self._data.entries.pop((kind, key), None)
+                if kind == LIMIT:
+                    gates.look_again(self._data, key)

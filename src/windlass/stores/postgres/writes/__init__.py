@@ -1,0 +1,1 @@
+"""The write operations of the PostgreSQL store."""

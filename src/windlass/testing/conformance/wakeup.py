@@ -1,0 +1,212 @@
+"""Whoever waits for work is woken by it, whatever made it claimable and whoever did."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from windlass.core.decisions.outcome import Released, Snoozed, Succeeded, settle, submit
+from windlass.store import Store
+from windlass.testing.clock import VirtualClock
+from windlass.testing.conformance.fixtures import OpenStore
+from windlass.testing.factories import (
+    claim_all,
+    claim_one,
+    enqueue_one,
+    even,
+    make_job,
+    settle_one,
+    start_one,
+    sweep_all,
+)
+
+LONG = 30.0  # seconds to wait for news; whoever is woken returns in a blink
+PATIENCE = 10.0  # only an upper bound: past it, nobody was woken
+SHORT = 0.05
+
+
+async def woken(store: Store) -> bool:
+    """Whether the wait returned by news."""
+    async with asyncio.timeout(PATIENCE):
+        return await store.wait(["default"], LONG)
+
+
+class TestWaiting:
+    @pytest.fixture(autouse=True)
+    def _news_is_pushed(self, store: Store) -> None:
+        if not store.capabilities.push_wakeups:
+            pytest.skip("without push_wakeups a wait may end by its timeout alone")
+
+    async def test_without_news_the_wait_ends_by_itself(self, store: Store) -> None:
+        """A hint may be given for nothing, but not again and again."""
+        for _ in range(3):
+            assert await claim_all(store) == []
+            began = time.monotonic()
+            if not await store.wait(["default"], SHORT):
+                assert time.monotonic() - began >= SHORT * 0.9
+                return
+        pytest.fail("woken three times, and never for a reason")
+
+    async def test_a_job_enqueued_through_a_twin_wakes(self, store: Store) -> None:
+        await claim_all(store)
+        async with store.twin() as other:
+            waiting = asyncio.ensure_future(woken(store))
+            await asyncio.sleep(0)
+            await enqueue_one(other)
+
+            assert await waiting
+        assert len(await claim_all(store)) == 1
+
+    async def test_a_job_enqueued_between_claim_and_wait_wakes(self, store: Store) -> None:
+        async with store.twin() as other:
+            assert await claim_all(store) == []
+            await enqueue_one(other)
+
+            assert await woken(store)
+
+    async def test_every_time_anew(self, store: Store) -> None:
+        async with store.twin() as other:
+            for _ in range(5):
+                assert await claim_all(store) == []
+                waiting = asyncio.ensure_future(woken(store))
+                await enqueue_one(other)
+                assert await waiting
+                await settle_one(store, await claim_one(store), Succeeded())
+
+    async def test_a_job_enqueued_by_another_process_wakes(
+        self, store: Store, open_store: OpenStore
+    ) -> None:
+        async with await open_store() as other:
+            await claim_all(store)
+            waiting = asyncio.ensure_future(woken(store))
+            await asyncio.sleep(SHORT)  # it sits and listens by now, or will look again
+            await enqueue_one(other)
+
+            assert await waiting
+        assert len(await claim_all(store)) == 1
+
+    async def test_a_job_enqueued_by_another_process_between_claim_and_wait_wakes(
+        self, store: Store, open_store: OpenStore
+    ) -> None:
+        async with await open_store() as other:
+            for _ in range(3):
+                assert await claim_all(store) == []
+                await enqueue_one(other)
+                assert await woken(store)
+                await settle_one(store, await claim_one(store), Succeeded())
+
+    async def test_a_job_enqueued_from_another_thread_wakes(self, store: Store) -> None:
+        await claim_all(store)
+        other = store.twin()
+        start = threading.Event()
+
+        async def work() -> None:
+            start.wait(PATIENCE)
+            async with other:
+                await enqueue_one(other)
+
+        thread = asyncio.ensure_future(asyncio.to_thread(lambda: asyncio.run(work())))
+        waiting = asyncio.ensure_future(woken(store))
+        await asyncio.sleep(0)
+        start.set()
+
+        assert await waiting
+        await thread
+
+    async def test_all_who_wait_are_woken(self, store: Store) -> None:
+        async with store.twin() as second, store.twin() as third:
+            handles = [store, second, third]
+            for handle in handles:
+                await claim_all(handle)
+            waiting = [asyncio.ensure_future(woken(handle)) for handle in [*handles, store]]
+            await asyncio.sleep(0)
+            await enqueue_one(third)
+
+            assert await asyncio.gather(*waiting) == [True] * 4
+
+    # -- whatever makes a job claimable
+
+    async def test_a_held_job_submitted_wakes(self, store: Store) -> None:
+        job = await enqueue_one(store, hold=True)
+        await claim_all(store)
+
+        await store.apply([submit(job.id)])
+
+        assert await woken(store)
+
+    async def test_a_job_given_back_wakes(self, store: Store) -> None:
+        job = await start_one(store)
+        async with store.twin() as other:
+            await claim_all(other)
+
+            await settle_one(store, job, Released())
+
+            assert await woken(other)
+
+    async def test_a_job_whose_time_came_wakes(self, store: Store, clock: VirtualClock) -> None:
+        await enqueue_one(store, delay=5)
+        snoozing = await start_one(store, queue="other")
+        await settle_one(store, snoozing, Snoozed(delay=5))
+        clock.advance(5)
+        await claim_all(store)
+
+        await sweep_all(store)
+
+        assert await woken(store)
+
+    async def test_a_dead_workers_job_rescued_wakes(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        await start_one(store)
+        clock.advance(31)
+        await claim_all(store)
+
+        await sweep_all(store)
+
+        assert await woken(store)
+
+    async def test_a_child_of_a_success_wakes(self, store: Store) -> None:
+        job = await start_one(store)
+        await claim_all(store)
+
+        await store.apply([settle(job, Succeeded(), random=even, children=[make_job()])])
+
+        assert await woken(store)
+
+    async def test_a_queue_that_goes_on_wakes(self, store: Store) -> None:
+        await store.pause(["default"], paused=True)
+        await enqueue_one(store)
+        assert await claim_all(store) == []
+
+        await store.pause(["default"], paused=False)
+
+        assert await woken(store)
+        assert len(await claim_all(store)) == 1
+
+    async def test_a_queue_that_goes_on_by_another_process_wakes(
+        self, store: Store, open_store: OpenStore
+    ) -> None:
+        await store.pause(["default"], paused=True)
+        await enqueue_one(store)
+        async with await open_store() as other:
+            assert await claim_all(store) == []
+            waiting = asyncio.ensure_future(woken(store))
+            await asyncio.sleep(SHORT)
+            await other.pause(["default"], paused=False)
+
+            assert await waiting
+
+    async def test_a_wait_may_be_given_up(self, store: Store) -> None:
+        await claim_all(store)
+        waiting = asyncio.ensure_future(store.wait(["default"], LONG))
+        await asyncio.sleep(SHORT)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+        await enqueue_one(store)
+
+        assert await woken(store)

@@ -1,0 +1,171 @@
+"""A store around a store: every verb passes through one hook."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import TypeVar
+from uuid import UUID
+
+from windlass.core.admission.gates import GateStats
+from windlass.core.clock import Instant
+from windlass.core.decisions.enqueue import Enqueued
+from windlass.core.decisions.transition import Answer, CancelRequest, Checkpoint, Signal, Transition
+from windlass.core.event import Event
+from windlass.core.job.attempt import Attempt
+from windlass.core.job.dependency import Edges, FlowPage, FlowStats
+from windlass.core.job.failure import Failures
+from windlass.core.job.lease import Claim, Extended, Lease
+from windlass.core.job.row import JobRow, NewJob
+from windlass.core.query.job_query import Count, Page, Query
+from windlass.core.records import Entry, Put, PutAnswer
+from windlass.store import (
+    Capabilities,
+    EventPage,
+    Pruned,
+    QueueStats,
+    Retention,
+    Rollup,
+    Saying,
+    Store,
+)
+
+T = TypeVar("T")
+
+
+class WrappedStore(Store):
+    """Passes every verb on, by way of `around`. Only `tail`, which is no call, goes straight."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    @abstractmethod
+    async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
+        """Make the call, or do something about it. It may be made more than once."""
+
+    @abstractmethod
+    def wrap(self, store: Store) -> Store:
+        """The same wrapping around another handle on the same data."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self.store.capabilities
+
+    async def migrate(self) -> Sequence[str]:
+        return await self.around("migrate", self.store.migrate)
+
+    async def ping(self) -> Instant:
+        return await self.around("ping", self.store.ping)
+
+    def twin(self) -> Store:
+        return self.wrap(self.store.twin())
+
+    async def close(self) -> None:
+        await self.around("close", self.store.close)
+
+    async def enqueue(self, jobs: Sequence[NewJob], *, together: bool = False) -> list[Enqueued]:
+        return await self.around("enqueue", lambda: self.store.enqueue(jobs, together=together))
+
+    async def claim(self, claim: Claim) -> list[JobRow]:
+        return await self.around("claim", lambda: self.store.claim(claim))
+
+    async def extend(self, leases: Sequence[Lease], seconds: float) -> list[Extended]:
+        return await self.around("extend", lambda: self.store.extend(leases, seconds))
+
+    async def apply(self, transitions: Sequence[Transition]) -> list[Answer]:
+        return await self.around("apply", lambda: self.store.apply(transitions))
+
+    async def record(self, sayings: Sequence[Saying]) -> list[Answer]:
+        return await self.around("record", lambda: self.store.record(sayings))
+
+    async def wait(self, queues: Sequence[str], timeout: float) -> bool:
+        return await self.around("wait", lambda: self.store.wait(queues, timeout))
+
+    async def due(self, limit: int) -> list[JobRow]:
+        return await self.around("due", lambda: self.store.due(limit))
+
+    async def expired(self, limit: int) -> list[JobRow]:
+        return await self.around("expired", lambda: self.store.expired(limit))
+
+    async def prune(self, retention: Retention, limit: int) -> Pruned:
+        return await self.around("prune", lambda: self.store.prune(retention, limit))
+
+    async def cancel(self, requests: Sequence[CancelRequest]) -> list[Answer]:
+        return await self.around("cancel", lambda: self.store.cancel(requests))
+
+    async def signal(self, signals: Sequence[Signal]) -> list[Answer]:
+        return await self.around("signal", lambda: self.store.signal(signals))
+
+    async def delete(self, ids: Sequence[UUID], owner: str | None = None) -> list[Answer]:
+        return await self.around("delete", lambda: self.store.delete(ids, owner))
+
+    async def pause(self, queues: Sequence[str], *, paused: bool) -> None:
+        await self.around("pause", lambda: self.store.pause(queues, paused=paused))
+
+    async def get(self, ids: Sequence[UUID], owner: str | None = None) -> list[JobRow | None]:
+        return await self.around("get", lambda: self.store.get(ids, owner))
+
+    async def find(self, query: Query) -> Page:
+        return await self.around("find", lambda: self.store.find(query))
+
+    async def count(self, query: Query) -> Count:
+        return await self.around("count", lambda: self.store.count(query))
+
+    async def stats(self) -> Mapping[str, QueueStats]:
+        return await self.around("stats", self.store.stats)
+
+    async def failures(
+        self, since: Instant, limit: int, owner: str | None = None, team: str | None = None
+    ) -> Failures:
+        return await self.around("failures", lambda: self.store.failures(since, limit, owner, team))
+
+    async def gates(self, names: Sequence[str]) -> list[GateStats]:
+        return await self.around("gates", lambda: self.store.gates(names))
+
+    async def rollups(self, since: Instant, until: Instant) -> list[Rollup]:
+        return await self.around("rollups", lambda: self.store.rollups(since, until))
+
+    async def events(self, job_id: UUID, after: int = 0, limit: int = 1000) -> EventPage | None:
+        return await self.around("events", lambda: self.store.events(job_id, after, limit))
+
+    def tail(self, job_id: UUID, after: int = 0) -> AsyncIterator[Event]:
+        return self.store.tail(job_id, after)
+
+    async def attempts(self, job_id: UUID) -> list[Attempt] | None:
+        return await self.around("attempts", lambda: self.store.attempts(job_id))
+
+    async def checkpoints(self, ids: Sequence[UUID]) -> list[Mapping[str, Checkpoint]]:
+        return await self.around("checkpoints", lambda: self.store.checkpoints(ids))
+
+    async def edges(self, ids: Sequence[UUID], most: int | None = None) -> list[Edges]:
+        return await self.around("edges", lambda: self.store.edges(ids, most))
+
+    async def flows(
+        self, ids: Sequence[UUID], owner: str | None = None, team: str | None = None
+    ) -> list[FlowStats | None]:
+        return await self.around("flows", lambda: self.store.flows(ids, owner, team))
+
+    async def newest_flows(
+        self,
+        limit: int,
+        before: UUID | None = None,
+        owner: str | None = None,
+        team: str | None = None,
+    ) -> FlowPage:
+        return await self.around(
+            "newest_flows", lambda: self.store.newest_flows(limit, before, owner, team)
+        )
+
+    async def put_records(self, puts: Sequence[Put]) -> list[PutAnswer]:
+        return await self.around("put_records", lambda: self.store.put_records(puts))
+
+    async def get_records(self, kind: str, keys: Sequence[str]) -> list[Entry | None]:
+        return await self.around("get_records", lambda: self.store.get_records(kind, keys))
+
+    async def list_records(self, kind: str, after: str = "", limit: int = 1000) -> list[Entry]:
+        return await self.around(
+            "list_records", lambda: self.store.list_records(kind, after, limit)
+        )
+
+    async def delete_records(self, kind: str, keys: Sequence[str]) -> None:
+        await self.around("delete_records", lambda: self.store.delete_records(kind, keys))

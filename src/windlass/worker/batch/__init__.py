@@ -1,0 +1,1 @@
+"""Batch tasks: many jobs in one call."""

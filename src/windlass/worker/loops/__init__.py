@@ -1,0 +1,1 @@
+"""The worker's background loops, one file each."""
