@@ -95,7 +95,7 @@ peers: $(PEERS)  ## speed beside other queues on PostgreSQL and Redis: an hour, 
 chaos: $(READY)  ## the long runs: the model, the power cuts, a million simulated jobs, the storms
 	@WINDLASS_EFFORT=50 $(BIN)/python -m pytest -q tests/stores/test_model.py tests/stores/sqlite --timeout=7200
 	@WINDLASS_EFFORT=5 $(BIN)/python -m pytest -q tests/stores/test_fairness.py --timeout=1800
-	@WINDLASS_EFFORT=30 $(BIN)/python -m pytest -q tests/server/test_schema.py --timeout=7200
+	@WINDLASS_EFFORT=30 $(BIN)/python -m pytest -q tests/server/test_openapi.py --timeout=7200
 	@WINDLASS_EFFORT=10 $(BIN)/python -m pytest -q tests/core/test_task_token.py --timeout=600
 	@$(BIN)/python -m benchmarks.chaos.simulation --jobs 1000000
 	@$(BIN)/python -m benchmarks.chaos --asked

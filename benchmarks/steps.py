@@ -21,9 +21,9 @@ import apsw
 
 from benchmarks.limits import KEYED, PLAIN, SETTINGS, put_in
 from windlass.core.admission.gates import LIMIT, Setting
+from windlass.core.decisions.outcome import Succeeded, settle
 from windlass.core.ids import uuid7
 from windlass.core.job.lease import Claim
-from windlass.core.decisions.outcome import Succeeded, settle
 from windlass.core.records import Put
 from windlass.stores.sqlite import SqliteStore
 from windlass.stores.sqlite.writes.transaction import Tx

@@ -29,13 +29,13 @@ import asyncpg
 
 from windlass.core.decisions import outcome
 from windlass.core.ids import uuid7
-from windlass.core.job.row import NewJob
 from windlass.core.job.lease import Claim
+from windlass.core.job.row import NewJob
 from windlass.stores.postgres import PostgresStore
 from windlass.stores.postgres.connection import PostgresConfig, connect
-from windlass.stores.postgres.writes.claim_cursor import whole
 from windlass.stores.postgres.queries import SQL
 from windlass.stores.postgres.rows import columns
+from windlass.stores.postgres.writes.claim_cursor import whole
 
 PAYLOAD = b'{"args":["' + b"x" * 88 + b'"]}'
 BULK = 1_000

@@ -10,8 +10,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-import machinery
-import reading
+import code_reader
+import reference_pages
 import windlass
 from windlass import Context, testing
 from windlass.client import Client, EnqueueOptions
@@ -139,22 +139,22 @@ def describe(thing: Any, level: int = 3) -> str:
     """One public name: what it is, how it is written, what it has."""
     parts = ["#" * level + f" {thing.__name__}"]
     if inspect.isfunction(thing):
-        parts += [_block([_written(thing, thing.__name__)]), reading.doc(thing)]
+        parts += [_block([_written(thing, thing.__name__)]), code_reader.doc(thing)]
     elif issubclass(thing, Enum):
-        beside = reading.comments(thing) | reading.meanings(thing)
+        beside = code_reader.comments(thing) | code_reader.meanings(thing)
         members = [(m.value, beside.get(m.name) or beside.get(m.value, "")) for m in thing]
-        parts += [reading.doc(thing), table(("value", "meaning"), rows(members))]
+        parts += [code_reader.doc(thing), table(("value", "meaning"), rows(members))]
     else:
-        parts += [reading.doc(thing), *_made(thing), *_parts(thing, level + 1)]
+        parts += [code_reader.doc(thing), *_made(thing), *_parts(thing, level + 1)]
     return "\n\n".join(part for part in parts if part)
 
 
 def _made(cls: Any) -> Iterator[str]:
     """How one comes by an object of the class, where one makes it oneself."""
     if dataclasses.is_dataclass(cls):
-        yield _trim(("field", "type", "default", "meaning"), rows(reading.fields(cls)))
+        yield _trim(("field", "type", "default", "meaning"), rows(code_reader.fields(cls)))
     elif "__init__" in vars(cls) and cls.__name__ not in GIVEN:
-        yield _block([reading.call(vars(cls)["__init__"], cls.__name__)])
+        yield _block([code_reader.call(vars(cls)["__init__"], cls.__name__)])
 
 
 def _parts(cls: Any, level: int) -> Iterator[str]:
@@ -165,12 +165,12 @@ def _parts(cls: Any, level: int) -> Iterator[str]:
     inner = INNER.get(cls.__name__, set())
     if cls is testing.LoneContext:
         yield "All that a [Context](#context) has, and:"
-        inner = {row[0] for row in reading.attributes(Context)}
-        inner |= {name for name, _ in reading.methods(Context)}
-    has = [row for row in reading.attributes(cls) if row[0] not in inner]
+        inner = {row[0] for row in code_reader.attributes(Context)}
+        inner |= {name for name, _ in code_reader.methods(Context)}
+    has = [row for row in code_reader.attributes(cls) if row[0] not in inner]
     if has:
         yield _trim(("attribute", "type", "meaning"), rows(has))
-    for name, halves in reading.methods(cls):
+    for name, halves in code_reader.methods(cls):
         if name not in inner:
             yield _method(cls, name, halves, level)
     if cls.__name__ in INNER:
@@ -188,7 +188,7 @@ def _trim(head: Sequence[str], found: list[list[str]]) -> str:
 def _written(function: Any, name: str) -> str:
     plain = inspect.unwrap(function)
     awaited = "await " if inspect.iscoroutinefunction(plain) else ""
-    return reading.call(function, awaited + name)
+    return code_reader.call(function, awaited + name)
 
 
 def _block(lines: list[str]) -> str:
@@ -201,10 +201,10 @@ def _method(cls: Any, name: str, halves: list[Any], level: int) -> str:
     lines = FORMS.get(f"{cls.__name__}.{name}") or [
         _written(half, f"{who}.{half.__name__}") for half in halves
     ]
-    said = [(half.__name__, reading.doc(half)) for half in halves if reading.doc(half)]
+    said = [(half.__name__, code_reader.doc(half)) for half in halves if code_reader.doc(half)]
     said.sort(key=lambda pair: pair[1].startswith("The same"))  # after what it is the same as
     if not said and cls is windlass.Job and (asked := getattr(Client, name, None)):
-        said = [(name, reading.doc(asked))]
+        said = [(name, code_reader.doc(asked))]
     texts = [text for _, text in said]
     if len(said) > 1:
         texts = [f"`{which}`: {text}" for which, text in said]
@@ -212,16 +212,21 @@ def _method(cls: Any, name: str, halves: list[Any], level: int) -> str:
 
 
 def _options() -> str:
-    said = reading.meanings(task_options)
+    said = code_reader.meanings(task_options)
     mine = [
-        (one.name, reading.kind(one.annotation, task_options), reading.shown(one.default), said)
+        (
+            one.name,
+            code_reader.kind(one.annotation, task_options),
+            code_reader.shown(one.default),
+            said,
+        )
         for one in inspect.signature(task_options).parameters.values()
     ]
     of_task = [*NAMING, *((*row[:3], row[3].get(row[0], "")) for row in mine)]
     exact = inspect.signature(windlass.Task.options).parameters
     of_job = []
-    for name, what, default, meaning in reading.fields(EnqueueOptions):
-        given = reading.kind(exact[name].annotation, windlass.Task) if name in exact else what
+    for name, what, default, meaning in code_reader.fields(EnqueueOptions):
+        given = code_reader.kind(exact[name].annotation, windlass.Task) if name in exact else what
         shown = "None" if name in exact else default
         of_job.append((name, given, shown, meaning))
     head = ("option", "type", "default", "meaning")
@@ -230,7 +235,7 @@ def _options() -> str:
         table(head, rows(of_task)),
         "### Options of a job",
         '`task.options(delay="5m", priority=5).enqueue(…)`:', table(head, rows(of_job)),
-        reading.doc(seconds).replace("A duration given as", "A `Duration` is"),
+        code_reader.doc(seconds).replace("A duration given as", "A `Duration` is"),
     ])  # fmt: skip
 
 
@@ -259,7 +264,7 @@ def python() -> str:
     answers += [Drain]
     parts += ["## What you are given", *(describe(thing) for thing in answers)]
     parts += ["## Errors", _errors(public[name] for name in errors)]
-    parts += ["## windlass.testing", reading.doc(testing)]
+    parts += ["## windlass.testing", code_reader.doc(testing)]
     parts += [describe(getattr(testing, name)) for name in testing.__all__]
     return "\n\n".join(parts)
 
@@ -273,8 +278,8 @@ def _is_error(thing: Any) -> bool:
 
 
 def _errors(found: Iterable[Any]) -> str:
-    said = machinery.tree()
-    lines = [[code(machinery.raised(cls)), said.get(cls.__name__, "")] for cls in found]
+    said = reference_pages.tree()
+    lines = [[code(reference_pages.raised(cls)), said.get(cls.__name__, "")] for cls in found]
     return "All of them, with codes: [errors.md](errors.md).\n\n" + table(
         ("to raise or to catch", "meaning"), lines
     )
@@ -301,7 +306,7 @@ def index() -> str:
 
 def pages() -> dict[str, str]:
     """Every page by its file's name."""
-    made = {"README": index(), "python": python(), **machinery.pages(describe, table)}
+    made = {"README": index(), "python": python(), **reference_pages.pages(describe, table)}
     return {
         f"{name}.md": NOTE + re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
         for name, text in made.items()

@@ -17,7 +17,7 @@ from uuid import UUID
 
 import apsw
 import pytest
-from tests.worker.build import PATIENCE, config, work_off
+from tests.worker.factories import PATIENCE, config, work_off
 
 from windlass import (
     ConflictError,

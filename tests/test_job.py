@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tests.worker.build import PATIENCE, config, events_of, work_off
+from tests.worker.factories import PATIENCE, config, events_of, work_off
 
 from windlass import (
     ConfigurationError,

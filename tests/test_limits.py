@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 import pytest
-from tests.worker.build import work_off, working
+from tests.worker.factories import work_off, working
 
 from windlass import (
     Batch,

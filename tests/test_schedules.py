@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.worker.build import PATIENCE, work_off
+from tests.worker.factories import PATIENCE, work_off
 
 from windlass import (
     ConfigurationError,

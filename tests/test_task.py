@@ -1,390 +1,137 @@
-"""Tasks: what their signatures accept, store and give back."""
+"""Groups of tasks, names of now and before, and names that are taken."""
 
 from __future__ import annotations
 
-import enum
-import json
-from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from decimal import Decimal
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-from uuid import UUID
+from collections.abc import AsyncIterator
 
-import pydantic
 import pytest
+from tests.worker.factories import work_off
 
-from windlass import Context, Windlass
-from windlass.core.codec import JsonCodec, Purpose
-from windlass.core.errors import (
-    CodecError,
-    ConfigurationError,
-    InvalidArgumentError,
-    InvalidInput,
-    InvalidResult,
-    TooLargeError,
-)
-from windlass.core.sizes import MAX_BLOB
-from windlass.task_spec import Registry, Signature, TaskOptions, TaskSpec
+from windlass import ConfigurationError, Tasks, Windlass
 
-if TYPE_CHECKING:
-    from fractions import Fraction
 
-ID = UUID("018f2f6e-0000-7000-8000-000000000001")
-NOON = datetime(2026, 1, 1, 12, 0, 0, 123456, tzinfo=UTC)
-
-
-class Colour(enum.Enum):
-    RED = "red"
-
-
-@dataclass(frozen=True)
-class Point:
-    x: int
-    y: float = 0.5
-
-
-class Order(pydantic.BaseModel):
-    number: int
-    at: datetime
-    lines: list[Point] = []
-
-
-class Camel(pydantic.BaseModel):
-    """As web models are: another name outside, nothing extra, something computed."""
-
-    model_config = pydantic.ConfigDict(extra="forbid")
-    first_name: str = pydantic.Field(alias="firstName")
-
-    @pydantic.computed_field  # type: ignore[prop-decorator]
-    @property
-    def shout(self) -> str:
-        return self.first_name.upper()
-
-
-class Early(pydantic.BaseModel):
-    later: Later
-
-
-def early(early: Early) -> Early:
-    return early
-
-
-# Made while its model is incomplete, as a decorated function is that stands before it.
-EARLY = Signature(early, "early")
-
-
-class Later(pydantic.BaseModel):
-    number: int
-
-
-class Strict(pydantic.BaseModel):
-    model_config = pydantic.ConfigDict(strict=True)
-    id: UUID
-    at: datetime
-    tags: tuple[str, ...]
-
-
-def stored_and_back(function: Callable[..., Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
-    """Through the codec's bytes, as a store would have it."""
-    signature = Signature(function, "a.task")
-    codec = JsonCodec()
-    data = codec.encode(signature.store(args, kwargs), Purpose.PAYLOAD)
-    return signature.restore(codec.decode(data, Purpose.PAYLOAD))
-
-
-# -- signatures
-
-
-def test_a_default_is_not_stored_so_that_the_code_that_runs_decides() -> None:
-    def task(a: int, b: int = 2) -> None: ...
-
-    assert Signature(task, "t").store((1,), {}) == {"a": 1}
-    assert stored_and_back(task, 1) == {"a": 1}
-    assert stored_and_back(task, 1, 5) == {"a": 1, "b": 5}
-
-
-def test_arguments_may_be_given_by_place_or_by_name() -> None:
-    def task(a: int, b: int, *, c: int) -> None: ...
-
-    assert stored_and_back(task, 1, b=2, c=3) == {"a": 1, "b": 2, "c": 3}
-
-
-def test_a_keyword_only_argument_is_not_taken_by_place() -> None:
-    def task(a: int, *, b: int) -> None: ...
-
-    with pytest.raises(InvalidArgumentError, match=r"task 't': too many positional"):
-        Signature(task, "t").store((1, 2), {})
-
-
-def test_a_task_without_arguments_stores_none() -> None:
-    def task() -> None: ...
-
-    assert stored_and_back(task) == {}
-
-
-def test_the_context_comes_first_or_not_at_all_and_is_no_argument() -> None:
-    def with_context(ctx: Context, a: int) -> None: ...
-    def without(a: int) -> None: ...
-
-    assert Signature(with_context, "t").takes_context
-    assert not Signature(without, "t").takes_context
-    assert stored_and_back(with_context, 1) == stored_and_back(without, 1) == {"a": 1}
-
-
-def test_a_context_elsewhere_is_refused_when_the_task_is_made() -> None:
-    def task(a: int, ctx: Context) -> None: ...
-
-    with pytest.raises(ConfigurationError, match=r"'ctx' of task 't' .*the context comes first"):
-        Signature(task, "t")
-
-
-def test_arguments_without_a_name_are_refused_when_the_task_is_made() -> None:
-    def many(*items: int) -> None: ...
-    def open_ended(**items: int) -> None: ...
-    def by_place(a: int, /) -> None: ...
-
-    for function in (many, open_ended, by_place):
-        with pytest.raises(ConfigurationError, match=r"task 't' has the parameter .* by name"):
-            Signature(function, "t")
-
-
-def test_an_annotation_that_exists_only_for_type_checkers_is_refused_with_advice() -> None:
-    def task(share: Fraction) -> None: ...
-
-    with pytest.raises(ConfigurationError, match=r"task 't' cannot be read: name 'Fraction'"):
-        Signature(task, "t")
-
-
-def test_a_type_that_cannot_be_stored_is_refused_when_the_task_is_made() -> None:
-    def takes(job: Windlass) -> None: ...
-    def returns() -> Windlass: ...  # type: ignore[empty-body]
-
-    with pytest.raises(ConfigurationError, match=r"parameter 'job' of task 't' cannot be stored"):
-        Signature(takes, "t")
-    with pytest.raises(ConfigurationError, match=r"the result of task 't' cannot be stored"):
-        Signature(returns, "t")
-
-
-# -- wrong arguments
-
-
-def test_the_wrong_argument_is_named_with_what_was_given() -> None:
-    def task(path: str, height: int) -> None: ...
-
-    with pytest.raises(InvalidArgumentError) as caught:
-        Signature(task, "t").store(("a.mov",), {"height": "tall"})
-    message = str(caught.value)
-    assert "task 't'" in message
-    assert "argument 'height'" in message
-    assert "integer" in message
-    assert "'tall'" in message
-    assert "path" not in message
-
-
-def test_the_wrong_part_of_an_argument_is_named() -> None:
-    def task(order: Order) -> None: ...
-
-    with pytest.raises(InvalidArgumentError, match=r"argument 'order\.lines\.0\.x'"):
-        Signature(task, "t").store(({"number": 1, "at": NOON, "lines": [{"x": "?"}]},), {})
-
-
-def test_a_missing_and_an_unknown_argument_are_named() -> None:
-    def task(path: str) -> None: ...
-
-    with pytest.raises(InvalidArgumentError, match="path"):
-        Signature(task, "t").store((), {})
-    with pytest.raises(InvalidArgumentError, match="colour"):
-        Signature(task, "t").store(("a",), {"colour": "red"})
-
-
-@pytest.mark.parametrize("value", [object(), b"\xff\xfe", {"deep": [object()]}])
-def test_an_argument_that_cannot_be_stored_is_named(value: Any) -> None:
-    def task(fine: Any, odd: Any) -> None: ...
-
-    with pytest.raises(InvalidArgumentError, match=r"argument 'odd' cannot be stored"):
-        Signature(task, "t").store((1, value), {})
-
-
-@pytest.mark.parametrize("value", [float("nan"), [float("inf")], {"deep": -float("inf")}])
-def test_a_number_that_json_does_not_have_is_refused_and_not_changed(value: Any) -> None:
-    def task(a: Any) -> Any: ...
-
-    signature = Signature(task, "t")
-    for stored in (signature.store((value,), {}), signature.result(value)):
-        with pytest.raises(CodecError, match="cannot be written as JSON"):
-            JsonCodec().encode(stored, Purpose.PAYLOAD)
-
-
-def test_what_was_stored_by_other_code_is_checked_again_and_never_retried() -> None:
-    def task(height: int) -> None: ...
-
-    with pytest.raises(InvalidInput, match="argument 'height'"):
-        Signature(task, "t").restore({"height": "tall"})
-    with pytest.raises(InvalidInput, match="argument 'height'"):
-        Signature(task, "t").restore({})
-
-
-def test_an_argument_that_the_task_no_longer_has_is_left_out() -> None:
-    def task(a: int) -> None: ...
-
-    assert Signature(task, "t").restore({"a": 1, "gone": 2}) == {"a": 1}
-
-
-# -- round trips
-
-
-@pytest.mark.parametrize(
-    ("kind", "value"),
-    [
-        (int, 2**60),
-        (float, 0.1),
-        (str, "ü 漢字 🎬 \n"),
-        (bool, True),
-        (UUID, ID),
-        (datetime, NOON),
-        (timedelta, timedelta(minutes=3, microseconds=5)),
-        (Decimal, Decimal("1.10")),
-        (Path, Path("/tmp/a.mov")),
-        (Colour, Colour.RED),
-        (Point, Point(1, 2.5)),
-        (Order, Order(number=1, at=NOON, lines=[Point(1)])),
-        (Camel, Camel(firstName="Ada")),
-        (Strict, Strict(id=ID, at=NOON, tags=("a", "b"))),
-        (tuple[int, str], (1, "a")),
-        (set[int], {1, 2}),
-        (dict[int, UUID], {7: ID}),
-        (list[Point | None], [Point(1), None]),
-        (bytes, b"plain text"),
-        (Annotated[int, pydantic.Field(ge=0)], 5),
-    ],
-    ids=str,
-)
-def test_a_value_comes_back_as_it_was_given(kind: Any, value: Any) -> None:
-    def task(a: Any) -> Any: ...
-
-    task.__annotations__ = {"a": kind, "return": kind}
-    assert stored_and_back(task, value) == {"a": value}
-    signature = Signature(task, "t")
-    result = json.loads(json.dumps(signature.result(value)))
-    assert signature.restore_result(result) == value
-
-
-def test_a_result_whose_type_has_changed_since_is_given_as_it_is() -> None:
-    def task() -> int: ...  # type: ignore[empty-body]
-
-    assert Signature(task, "t").restore_result({"was": "a dict"}) == {"was": "a dict"}
-
-
-def test_a_task_that_returns_nothing_gives_none() -> None:
-    def task() -> None: ...
-
-    signature = Signature(task, "t")
-    assert signature.result(None) is None
-    assert signature.restore_result(None) is None
-
-
-@pytest.mark.parametrize("value", [object(), b"\xff", {"deep": object()}])
-def test_a_result_that_cannot_be_stored_says_whose_it_is(value: Any) -> None:
-    def task() -> Any: ...
-
-    with pytest.raises(InvalidResult, match="the result of task 't' cannot be stored"):
-        Signature(task, "t").result(value)
-
-
-# -- the registry and the decorator
-
-
-def test_two_tasks_of_one_name_are_refused_with_both_places() -> None:
-    def first() -> None: ...
-    def second() -> None: ...
-
-    registry = Registry()
-    registry.add(TaskSpec("same", first, TaskOptions()))
-    registry.add(TaskSpec("same", first, TaskOptions()))  # a module that is imported twice
-    with pytest.raises(ConfigurationError, match=r"two tasks are named 'same'") as caught:
-        registry.add(TaskSpec("same", second, TaskOptions()))
-    assert str(caught.value).count(f"{__file__}:") == 2
-    assert [spec.function for spec in registry] == [first]
-
-
-def test_a_task_is_named_for_its_function_unless_it_is_given_a_name() -> None:
+@pytest.fixture
+async def app() -> AsyncIterator[Windlass]:
     app = Windlass("memory:")
-
-    @app.task
-    def plain() -> None: ...
-
-    @app.task(name="other")
-    def named() -> None: ...
-
-    assert plain.name.endswith("plain")
-    assert plain.name.startswith(__name__)
-    assert named.name == "other"
+    yield app
+    await app.aclose()
 
 
-def test_calling_a_task_stays_a_plain_call() -> None:
-    app = Windlass("memory:")
+async def test_a_group_that_an_app_includes_has_its_tasks_enqueued_and_run(app: Windlass) -> None:
+    tasks = Tasks()
 
-    @app.task
-    def double(a: int) -> int:
-        return 2 * a
+    @tasks.task(queue="media", max_retries=0)
+    async def double(number: int) -> int:
+        return 2 * number
 
-    assert double(4) == 8
-
-
-def test_an_unknown_setting_of_a_task_is_named_beside_the_known_ones() -> None:
-    app = Windlass("memory:")
-    with pytest.raises(ConfigurationError, match=r"unknown options: retries; known are .*max_ret"):
-        app.task(retries=3, queue="slow")
+    app.include(tasks)
+    job = await double.aenqueue(21)
+    await work_off(app, queues={"media": 1})
+    assert await job.aresult() == 42
+    assert job.row.policy.max_retries == 0
 
 
-def test_what_is_no_function_is_refused() -> None:
-    app = Windlass("memory:")
-    with pytest.raises(ConfigurationError, match="is not a function"):
-        app.task(Point(1))  # type: ignore[call-overload]
+async def test_a_task_made_after_the_group_was_included_belongs_to_the_app_too(
+    app: Windlass,
+) -> None:
+    tasks = Tasks()
+    app.include(tasks)
+
+    @tasks.task
+    def late() -> str:
+        return "here"
+
+    job = await late.aenqueue()
+    await work_off(app)
+    assert await job.aresult() == "here"
 
 
-def test_one_error_class_or_several_may_be_named() -> None:
-    app = Windlass("memory:")
+def test_a_task_of_a_group_without_an_app_can_be_called_but_not_enqueued() -> None:
+    tasks = Tasks()
 
-    @app.task(retry_on=ValueError, terminal_on=[KeyError, OSError])
-    def task() -> None: ...
+    @tasks.task(name="alone")
+    def alone() -> str:
+        return "called"
 
-    assert task.spec.options.retry_on == (ValueError,)
-    assert task.spec.options.terminal_on == (KeyError, OSError)
-    for wrong in ("ValueError", 5, [ValueError()]):
-        with pytest.raises(ConfigurationError, match=r"retry_on is .* classes of exceptions"):
-            app.task(retry_on=wrong)
-
-
-def test_wrong_settings_are_refused_when_the_task_is_made() -> None:
-    app = Windlass("memory:")
-    for settings in ({"timeout": "soon"}, {"timeout": 0}, {"lease": -1}, {"max_retries": -1}):
-        with pytest.raises(InvalidArgumentError, match=next(iter(settings))):
-            app.task(**settings)
+    assert alone() == "called"
+    with pytest.raises(ConfigurationError, match=r"'alone'.*app\.include\(tasks\)"):
+        alone.enqueue()
 
 
-async def test_a_payload_that_is_too_large_says_so_and_what_to_do() -> None:
-    app = Windlass("memory:")
+async def test_a_group_is_included_in_one_app_until_that_is_closed(app: Windlass) -> None:
+    tasks = Tasks()
 
-    @app.task
-    def task(text: str) -> None: ...
+    @tasks.task
+    def task() -> str:
+        return "done"
 
-    with pytest.raises(TooLargeError, match=r"payload is .* the limit is .* object store"):
-        await task.aenqueue("x" * MAX_BLOB)
+    first = Windlass("memory:")
+    first.include(tasks)
+    with pytest.raises(ConfigurationError, match="included in an app already"):
+        app.include(tasks)
+    await first.aclose()
+    app.include(tasks)
+    job = await task.aenqueue()
+    await work_off(app)
+    assert await job.aresult() == "done"
 
 
-def test_an_argument_that_the_task_does_not_have_is_named_with_those_it_has() -> None:
-    def task(path: str, size: int = 1) -> None: ...
+async def test_a_job_of_a_renamed_task_is_run_by_its_alias(app: Windlass) -> None:
+    @app.task(name="old")
+    def before() -> str:
+        return "before"
 
-    with pytest.raises(InvalidArgumentError, match=r"no argument 'pth'; it takes 'path', 'size'"):
-        Signature(task, "t").store((), {"pth": "x"})
+    job = await before.aenqueue()
+    newer = Windlass("memory:")
+
+    @newer.task(name="new", aliases=["old"])
+    def after() -> str:
+        return "after"
+
+    app.tasks = newer.tasks  # the next deploy, on the same store
+    await work_off(app)
+    assert await job.aresult() == "after"
+    assert [spec.name for spec in newer.tasks] == ["new"]
+    await newer.aclose()
 
 
-def test_a_model_may_be_completed_after_the_task_that_takes_it() -> None:
-    given = Early(later=Later(number=1))
-    stored = {"early": {"later": {"number": 1}}}
-    assert EARLY.store((given,), {}) == stored
-    assert EARLY.restore(stored) == {"early": given}
-    assert EARLY.result(given) == stored["early"]
+@pytest.mark.parametrize("aliases", [[], ["taken"]], ids=["name", "alias"])
+def test_two_tasks_of_one_name_are_refused_with_both_places(aliases: list[str]) -> None:
+    tasks = Tasks()
+
+    @tasks.task(name="taken")
+    def one() -> None: ...
+
+    with pytest.raises(ConfigurationError) as refused:
+
+        @tasks.task(name="other" if aliases else "taken", aliases=aliases)
+        def two() -> None: ...
+
+    message = str(refused.value)
+    assert "'taken'" in message
+    assert message.count(f"{__file__}:") == 2
+    assert "name=" in message
+
+
+async def test_a_group_with_a_name_that_is_taken_is_not_included_at_all(app: Windlass) -> None:
+    @app.task(name="taken")
+    def one() -> None: ...
+
+    tasks = Tasks()
+
+    @tasks.task(name="free")
+    def free() -> None: ...
+
+    @tasks.task(name="taken")
+    def two() -> None: ...
+
+    with pytest.raises(ConfigurationError, match="two tasks are named 'taken'"):
+        app.include(tasks)
+    assert app.tasks.get("free") is None
+    with pytest.raises(ConfigurationError, match="no app has included"):
+        await free.aenqueue()
+
+
+def test_aliases_that_are_no_names_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="aliases is"):
+        Tasks().task(aliases=[1])

@@ -30,7 +30,7 @@ _CONTEXT.set_forkserver_preload(  # all that a worker imports, but for what read
         "pydantic.types",
         "uvloop",
         "benchmarks.chaos.processes",
-        "benchmarks.chaos.line",
+        "benchmarks.chaos.recording_line",
     ]
 )
 PATIENCE = 60.0

@@ -102,12 +102,12 @@ def _die_with_driver() -> None:
 
 def _listen_in(orders: Orders, seed: int) -> None:
     """Stand between the app and its store; the environment must name it already."""
-    from benchmarks.chaos import line, tasks  # noqa: PLC0415 - reads the environment
+    from benchmarks.chaos import recording_line, tasks  # noqa: PLC0415 - reads the environment
 
     store = tasks.app._root  # noqa: SLF001 - nothing in between is meant for users
     if orders.lost_calls:
-        store = line.BadLine(store, Random(seed), orders.lost_calls)
-    tasks.app._root = line.Witness(store)  # noqa: SLF001
+        store = recording_line.BadLine(store, Random(seed), orders.lost_calls)
+    tasks.app._root = recording_line.Witness(store)  # noqa: SLF001
 
 
 def work(orders: Orders, seed: int) -> None:
@@ -138,8 +138,8 @@ def sweep(orders: Orders, seed: int) -> None:
 
 async def _sweep(interval: float) -> None:
     from benchmarks.chaos import tasks  # noqa: PLC0415 - reads the environment
-    from windlass.store import Retention  # noqa: PLC0415
-    from windlass.worker.loops.sweeper import Sweeper  # noqa: PLC0415
+    from windlass.store import Retention  # noqa: PLC0415 - reads the environment
+    from windlass.worker.loops.sweeper import Sweeper  # noqa: PLC0415 - reads the environment
 
     await Sweeper(tasks.app.client().store, interval, Retention()).run()
 
@@ -224,7 +224,7 @@ class _Producer:
 
     async def _insist(self, call: Callable[[], Awaitable[T]]) -> T:
         """What the store could not answer has happened or not; ids are ours, so ask again."""
-        from windlass.core.errors import StoreUnavailableError  # noqa: PLC0415
+        from windlass.core.errors import StoreUnavailableError  # noqa: PLC0415 - reads the environment
 
         while True:
             try:
@@ -235,7 +235,7 @@ class _Producer:
 
     async def _cancel(self, job: Job[Any]) -> None:
         """Aimed at the moment at which as many come too late as come in time."""
-        from windlass import ConflictError  # noqa: PLC0415
+        from windlass import ConflictError  # noqa: PLC0415 - reads the environment
 
         await asyncio.sleep(self.aim * self.random.uniform(0.5, 1.5))
         note("producer", cancels=str(job.id))

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
-from benchmarks.chaos.evidence import Evidence
-from benchmarks.chaos.gates import Gates, seen
-from benchmarks.chaos.rescues import SLACK, Waits, waits
+from benchmarks.chaos.checks.evidence import Evidence
+from benchmarks.chaos.checks.limit_checks import Gates, seen
+from benchmarks.chaos.checks.rescue_times import SLACK, Waits, waits
 from benchmarks.chaos.streams import transcripts
 from benchmarks.chaos.streams.transcripts import Streams
 

@@ -13,10 +13,11 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from benchmarks.chaos import checker, strikes
+from benchmarks.chaos import faults
 from benchmarks.chaos.bases import BASES
+from benchmarks.chaos.checks import checker
+from benchmarks.chaos.checks.evidence import gather, leftovers
 from benchmarks.chaos.disk.storms import DISK_ASKED, DISK_STORMS
-from benchmarks.chaos.evidence import gather, leftovers
 from benchmarks.chaos.fleet import Fleet
 from benchmarks.chaos.ledger import CALM
 from benchmarks.chaos.processes import Mix
@@ -42,7 +43,7 @@ STORMS = {
         Storm(
             name="kill",
             mix=Mix(tasks=_BOTH),
-            strike=strikes.kill,
+            strike=faults.kill,
             counts="SIGKILL",
             every=0.1,
             sweepers=1,
@@ -50,15 +51,15 @@ STORMS = {
         Storm(
             name="tree",
             mix=Mix(tasks=_BOTH, seconds=(0.0, 0.2)),
-            strike=strikes.kill_all,
-            counts=strikes.TREE,
+            strike=faults.kill_all,
+            counts=faults.TREE,
             every=0.5,
             sweepers=1,
         ),
         Storm(
             name="freeze",
             mix=Mix(tasks={"work": 2, "stepped": 1, "blunt": 1}, seconds=(0.05, 0.2)),
-            strike=strikes.freeze,
+            strike=faults.freeze,
             counts="SIGSTOP",
             hits=3,
             every=0.2,
@@ -68,7 +69,7 @@ STORMS = {
         Storm(
             name="term",
             mix=Mix(tasks=_BOTH, seconds=(0.0, 0.4)),
-            strike=strikes.replace,
+            strike=faults.replace,
             counts="SIGTERM",
             every=0.2,
             lease=30.0,  # so that a machine that is slow burns nothing, either
@@ -79,7 +80,7 @@ STORMS = {
         Storm(
             name="lost-answers",
             mix=Mix(tasks={"work": 1, "stepped": 2}, cancels=0.1),
-            strike=strikes.replace,
+            strike=faults.replace,
             counts="SIGTERM",
             every=0.2,
             lost_calls=0.05,
@@ -111,7 +112,7 @@ STORMS = {
         Storm(
             name="all",
             mix=Mix(tasks={"work": 3, "stepped": 3, "blunt": 1}, seconds=(0.0, 0.2), cancels=0.2),
-            strike=strikes.any_of_them,
+            strike=faults.any_of_them,
             every=0.2,
             sweepers=1,
             lost_calls=0.05,
@@ -119,8 +120,8 @@ STORMS = {
         Storm(
             name="restart",
             mix=_SERVED,
-            strike=strikes.crash_server,
-            counts=strikes.CRASH,
+            strike=faults.crash_server,
+            counts=faults.CRASH,
             every=3.0,
             lease=30.0,  # outlasts the recovery: then it may cost no attempt
             sweepers=1,
@@ -131,8 +132,8 @@ STORMS = {
         Storm(
             name="backends",
             mix=_SERVED,
-            strike=strikes.end_backends,
-            counts=strikes.BACKEND,
+            strike=faults.end_backends,
+            counts=faults.BACKEND,
             every=0.2,
             lease=30.0,
             sweepers=1,
@@ -142,7 +143,7 @@ STORMS = {
         Storm(
             name="clocks",
             mix=Mix(tasks=_BOTH),
-            strike=strikes.kill,
+            strike=faults.kill,
             counts="SIGKILL",
             every=0.1,
             sweepers=1,
@@ -152,7 +153,7 @@ STORMS = {
         Storm(
             name="flow",
             mix=Mix(tasks={}, flow=True),
-            strike=strikes.kill,
+            strike=faults.kill,
             counts="SIGKILL",
             every=0.1,
             producers=1,
@@ -166,7 +167,7 @@ STORMS = {
                 cancels=0.1,
                 limits=_LIMITS,
             ),
-            strike=strikes.kill_or_freeze,
+            strike=faults.kill_or_freeze,
             every=0.2,
             sweepers=1,
         ),

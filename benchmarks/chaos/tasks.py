@@ -13,7 +13,7 @@ import signal
 import time
 from typing import Any
 
-from benchmarks.chaos import register
+from benchmarks.chaos import fenced_register
 from benchmarks.chaos.ledger import CALM, note, place
 from windlass import Context, Snooze, Windlass, fixed
 
@@ -29,7 +29,7 @@ def say(ctx: Context, phase: str, **more: Any) -> None:
 
 
 def finish(ctx: Context, **more: Any) -> dict[str, Any]:
-    applied = register.put(place(), str(ctx.job.id), ctx.fence)
+    applied = fenced_register.put(place(), str(ctx.job.id), ctx.fence)
     say(ctx, "end", applied=applied, **more)
     return {"job": str(ctx.job.id), "fence": ctx.fence}
 

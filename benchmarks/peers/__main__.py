@@ -25,10 +25,10 @@ from benchmarks.peers import PEERS
 from benchmarks.peers.goals import GOALS
 from benchmarks.peers.servers import postgres, redis
 from benchmarks.peers.table import show
+from windlass.bench.bench_run import measure
+from windlass.bench.measured_process import BenchError
 from windlass.bench.peers import load
 from windlass.bench.plan import GROUPS, Plan
-from windlass.bench.measured_process import BenchError
-from windlass.bench.bench_run import measure
 from windlass.bench.server import Server
 from windlass.core.errors import WindlassError
 

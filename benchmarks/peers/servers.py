@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from windlass.bench.postgres import Postgres
 from windlass.bench.measured_process import BenchError
+from windlass.bench.postgres import Postgres
 from windlass.bench.server import Server
 
 UP = 30.0  # seconds

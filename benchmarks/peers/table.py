@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rich.table import Table
 
-from windlass.bench.results import FIGURES, Figure, Result
 from windlass.bench.peers import OURS
+from windlass.bench.results import FIGURES, Figure, Result
 from windlass.cli import terminal
 from windlass.cli.bench_table import show_notes
 

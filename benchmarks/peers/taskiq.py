@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib
 
-from windlass.bench.job_ledger import Ledger
 from windlass.bench.async_side import AsyncSide
+from windlass.bench.job_ledger import Ledger
 from windlass.bench.round_config import Place
 
 STREAM = GROUP = "taskiq"

@@ -16,8 +16,8 @@ from fastapi import Response
 
 from benchmarks.store_postgres import loop_factory
 from windlass import Windlass
-from windlass.server.config import Door, ServerConfig
 from windlass.server.auth.api_keys import Keys, Role
+from windlass.server.config import Door, ServerConfig
 from windlass.server.uvicorn_server import Server, settle_in
 
 ENOUGH = 10**9  # a pace is kept, and streams are counted; nobody reaches it

@@ -22,8 +22,8 @@ from windlass.client import EnqueueOptions
 from windlass.core.decisions import outcome
 from windlass.core.event import EventType, Record
 from windlass.core.ids import uuid7
-from windlass.core.job.row import JobRow
 from windlass.core.job.lease import Claim
+from windlass.core.job.row import JobRow
 from windlass.store import Saying, Store
 
 LEASE = 3600.0

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.browser.looking import LOST, PHONE, expect
-from tests.browser.watching import Killable, Watch, make, watching
+from tests.browser.job_page_helpers import Killable, Watch, make, watching
+from tests.browser.page_helpers import LOST, PHONE, expect
 from tests.js.conftest import log_of
 from tests.server.conftest import Served, enqueue, serving, until, wait_for
 

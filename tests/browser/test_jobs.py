@@ -9,8 +9,8 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.browser.listing import busy, fill, make
-from tests.browser.looking import PHONE, aside, expect, looking, sign_in
+from tests.browser.list_helpers import busy, fill, make
+from tests.browser.page_helpers import PHONE, aside, expect, looking, sign_in
 from tests.server.conftest import Served, enqueue, serving, until, wait_for
 
 from windlass.server.auth.api_keys import Role

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import pytest
 from fastapi import FastAPI
 from pydantic import BaseModel, Field
-from tests.browser.looking import PHONE, aside, expect, looking
+from tests.browser.page_helpers import PHONE, aside, expect, looking
 from tests.server.conftest import Served, enqueue, make_app, serving, until, wait_for
 
 from windlass import Windlass

@@ -21,9 +21,9 @@ from uuid import uuid4
 
 import pytest
 import typer
+from tests.cli.commands.test_flows import WAITING
+from tests.cli.commands.test_workers import show as show_worker
 from tests.cli.conftest import TASKS, Asked
-from tests.cli.test_flows import WAITING
-from tests.cli.test_workers import show as show_worker
 from tests.server.conftest import Served, serving
 
 from windlass import Limit, Windlass, WorkerConfig

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.core.build import (
+from tests.core.factories import (
     BEGINNINGS,
     JOB,
     NOW,

@@ -88,7 +88,7 @@ def test_without_a_sync_at_each_commit_a_power_cut_is_seen(
 
 
 def test_a_commit_that_failed_and_is_taken_for_done_is_seen(tmp_path: Path) -> None:
-    plant = "tests.crash.planted_disk:failed_commit_is_taken_for_done"
+    plant = "tests.crash.planted_disk_bug:failed_commit_is_taken_for_done"
     plan = Plan(jobs=120, faults=2, seconds=60, seed=11, workers=2, calm=1, plant=plant)
     violations = run(STORMS["eio"], plan, tmp_path / "storm").violations
     said = "was taken; that attempt ended by claim"

@@ -10,9 +10,9 @@ from random import SystemRandom
 import pytest
 from benchmarks.chaos.bases.server import NoServerError, own_server
 from benchmarks.chaos.clocks import OFF
+from benchmarks.chaos.faults import BACKEND, CRASH
 from benchmarks.chaos.report import Verdict
 from benchmarks.chaos.storms import STORMS, Plan, run
-from benchmarks.chaos.strikes import BACKEND, CRASH
 
 pytestmark = pytest.mark.slow
 Rage = Callable[..., Verdict]
@@ -41,9 +41,10 @@ def rage(tmp_path: Path) -> Rage:
 @pytest.mark.parametrize(
     ("storm", "mistake", "faults", "said"),
     [
-        ("restart", "crash.planted_server:commits_do_not_wait_for_the_disk", 1,
+        ("restart", "crash.planted_server_bug:commits_do_not_wait_for_the_disk", 1,
          "was acknowledged and is lost"),
-        ("clocks", "teeth.postgres:leases_go_by_the_workers_clock", 2, "no clock of the store"),
+        ("clocks", "planted_bugs.bugs.postgres:leases_go_by_the_workers_clock", 2,
+         "no clock of the store"),
     ],
 )  # fmt: skip
 def test_the_mistake_is_seen(

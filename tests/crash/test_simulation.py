@@ -15,14 +15,14 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from benchmarks.chaos.history import History, Recorded
-from benchmarks.chaos.linear import Call, Kind
+from benchmarks.chaos.call_history import History, Recorded
+from benchmarks.chaos.checks.linearizability import Call, Kind
 from benchmarks.chaos.simulation import __main__ as command
 from benchmarks.chaos.simulation.check import check
 from benchmarks.chaos.simulation.life import FAULTS, Life, Plan, live
 from benchmarks.chaos.simulation.loops import World
 from benchmarks.chaos.simulation.network import LATE, Line, Network, RemoteStore
-from tests.testing import broken
+from tests.testing import broken_stores
 
 from windlass.core.decisions.outcome import Failed, Outcome, Released, settle
 from windlass.core.decisions.transition import Answer, CancelRequest, Transition
@@ -104,7 +104,7 @@ def test_the_figures_of_all_lives_are_written_for_programs(
     assert (figures["jobs"], figures["lives"], figures["faults"]) == (40, 2, {"late": 6})
 
 
-# -- what only a few attempts meet: mistakes that these must show are in tests/teeth/simulated.py
+# -- rare schedules; the planted bugs that these must show: tests/planted_bugs/bugs/simulation.py
 
 
 @pytest.mark.slow
@@ -179,7 +179,7 @@ def test_a_late_request_arrives_after_its_sender_was_told_that_it_timed_out() ->
 # -- teeth
 
 
-class ForgetsWhatWasSaid(broken.Broken):
+class ForgetsWhatWasSaid(broken_stores.Broken):
     """What is said again, because the answer was lost, is written down again."""
 
     def _record(self, saying: Saying) -> Answer:
@@ -192,11 +192,11 @@ class ForgetsWhatWasSaid(broken.Broken):
 @pytest.mark.parametrize(
     "store",
     [
-        broken.SettlesByIdOnly,
-        broken.HandsOutTwice,
-        broken.SkipsNumbers,
-        broken.LetsSuccessWin,
-        broken.DisownsRepeats,
+        broken_stores.SettlesByIdOnly,
+        broken_stores.HandsOutTwice,
+        broken_stores.SkipsNumbers,
+        broken_stores.LetsSuccessWin,
+        broken_stores.DisownsRepeats,
         ForgetsWhatWasSaid,
     ],
 )

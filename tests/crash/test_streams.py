@@ -12,7 +12,7 @@ from random import SystemRandom
 from typing import Any
 
 import pytest
-from benchmarks.chaos.evidence import Evidence
+from benchmarks.chaos.checks.evidence import Evidence
 from benchmarks.chaos.storms import STORMS, Plan, run
 from benchmarks.chaos.streams import scene
 from benchmarks.chaos.streams.transcripts import CHECKS

@@ -10,13 +10,13 @@ import json
 import sys
 from pathlib import Path
 
-from tests.process.watching import wait_for
+from tests.process.process_table import wait_for
 
 from windlass.process import Pool
 
 
 async def main(what: str, mark: str) -> None:
-    pool = Pool("tests.process.speaker", limit=1)
+    pool = Pool("tests.process.child_commands", limit=1)
     async with pool.take() as process:
         process.channel.send({"do": "start"})
         grandchild = (await process.channel.receive())["said"]

@@ -17,7 +17,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from tests.process.watching import hold_the_interpreter
+from tests.process.process_table import hold_the_interpreter
 
 from windlass import (
     Cancel,

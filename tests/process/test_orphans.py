@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tests.process.watching import alive, kill, wait_until_gone
+from tests.process.process_table import alive, kill, wait_until_gone
 
 ROOT = Path(__file__).parents[2]
 

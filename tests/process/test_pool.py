@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from tests.process.watching import (
+from tests.process.process_table import (
     PATIENCE,
     alive,
     children,
@@ -24,7 +24,7 @@ from tests.process.watching import (
 from windlass.process import Pool, Process, ProcessDiedError
 from windlass.process.groups import Groups
 
-MODULE = "tests.process.speaker"
+MODULE = "tests.process.child_commands"
 
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.specs.build import add_probe
+from tests.specs.factories import add_probe
 
 from windlass import Windlass
 from windlass.testing import VirtualClock

@@ -10,7 +10,7 @@ from random import Random
 from uuid import UUID, uuid4
 
 import pytest
-from tests.specs.build import (
+from tests.specs.factories import (
     FOREVER,
     PATIENCE,
     SECOND,

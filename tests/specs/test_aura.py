@@ -8,7 +8,7 @@ from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
-from tests.specs.build import (
+from tests.specs.factories import (
     FOREVER,
     PATIENCE,
     end,

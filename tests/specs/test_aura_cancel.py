@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from tests.specs.build import (
+from tests.specs.factories import (
     FOREVER,
     PATIENCE,
     age,

@@ -6,7 +6,7 @@ import asyncio
 from uuid import UUID, uuid4
 
 import pytest
-from tests.specs.build import (
+from tests.specs.factories import (
     FOREVER,
     PATIENCE,
     SECOND,

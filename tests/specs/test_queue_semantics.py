@@ -9,7 +9,7 @@ from pathlib import Path
 from uuid import UUID, uuid4
 
 import pytest
-from tests.specs.build import (
+from tests.specs.factories import (
     FOREVER,
     PATIENCE,
     SECOND,

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.stores.fair import GO, STARTS, declare
+from tests.stores.fairness_app import GO, STARTS, declare
 
 from windlass import Limit, Task, Windlass
 from windlass.testing.conformance.limits import end_all
@@ -91,7 +91,7 @@ async def claimed_after_one_came(app: Windlass, turn: Task[[str], None], most: i
 @contextmanager
 def working(url: str, place: Path) -> Iterator[None]:
     """A real worker in a process of its own."""
-    words = ["worker", "tests.stores.fair:app", "-Q", f"default={SLOTS}", "--grace=1s"]
+    words = ["worker", "tests.stores.fairness_app:app", "-Q", f"default={SLOTS}", "--grace=1s"]
     environment = os.environ | {
         "WINDLASS_URL": url,
         "WINDLASS_DATA": str(place / "data"),

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 from tests.stores.postgres.server import CLEAN
-from tests.stores.postgres.warm import WarmConnections, warm_connections
+from tests.stores.postgres.warm_connections import WarmConnections, warm_connections
 
 from windlass.store import Store
 from windlass.stores.postgres import PostgresStore

@@ -11,7 +11,7 @@ from random import Random
 from typing import Any, NoReturn
 
 import pytest
-from tests.worker.build import PATIENCE, Spy, events_of, run_one, until, work_off, working
+from tests.worker.factories import PATIENCE, Spy, events_of, run_one, until, work_off, working
 
 from windlass import Context, InvalidArgumentError, Job, Windlass, fixed
 from windlass.core.codec import JsonCodec, Purpose

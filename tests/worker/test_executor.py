@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any, NoReturn
 
 import pytest
-from tests.worker.build import (
+from tests.worker.factories import (
     PATIENCE,
     Spy,
     config,

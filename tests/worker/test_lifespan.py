@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from tests.worker.build import PATIENCE, make_worker, work_off
+from tests.worker.factories import PATIENCE, make_worker, work_off
 
 from windlass import ConfigurationError, Context, State, Windlass
 

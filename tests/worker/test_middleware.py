@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.worker.build import work_off
+from tests.worker.factories import work_off
 
 from windlass import ConfigurationError, Context, JobFailedError, NewJob, State, Windlass
 from windlass.worker.middleware import CallNext

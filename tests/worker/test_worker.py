@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.worker.build import (
+from tests.worker.factories import (
     PATIENCE,
     Spy,
     make_worker,

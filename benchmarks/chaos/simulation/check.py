@@ -10,12 +10,12 @@ from uuid import UUID
 
 from benchmarks.chaos.simulation.life import Life
 from benchmarks.chaos.simulation.tasks import ERRORS, Line
-from windlass.core.job.attempt import Attempt
 from windlass.core.clock import SECOND
+from windlass.core.decisions.transition import Checkpoint
 from windlass.core.event import Event, EventType, fold, snapshot
+from windlass.core.job.attempt import Attempt
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State, Trigger
-from windlass.core.decisions.transition import Checkpoint
 from windlass.testing.clock import START
 from windlass.testing.factories import read_events
 

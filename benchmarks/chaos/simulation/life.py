@@ -14,19 +14,19 @@ from random import Random
 from unittest.mock import patch
 from uuid import UUID
 
-from benchmarks.chaos.history import History, Recorded
+from benchmarks.chaos.call_history import History, Recorded
 from benchmarks.chaos.simulation.loops import World
 from benchmarks.chaos.simulation.network import Line, Network, RemoteStore, Weather
 from benchmarks.chaos.simulation.process import Process
 from benchmarks.chaos.simulation.tasks import Script
 from windlass import Windlass, WorkerConfig
 from windlass.core.clock import SECOND, Instant
+from windlass.core.decisions.transition import CancelRequest
 from windlass.core.errors import StoreError
 from windlass.core.ids import uuid7
 from windlass.core.job.row import NewJob
-from windlass.core.query.job_query import Query
 from windlass.core.job.state import ACTIVE
-from windlass.core.decisions.transition import CancelRequest
+from windlass.core.query.job_query import Query
 from windlass.store import Store
 from windlass.stores.memory import MemoryStore
 from windlass.testing.clock import START
@@ -158,7 +158,7 @@ class _Director:
                 grace=self._random.choice([0.2, 3.0]),
                 release=1.0,
                 isolate=False,
-                schedules=False,  # there are none; tests/worker/month.py is about them
+                schedules=False,  # there are none; tests/worker/simulated_month.py is about them
             )
             parts = self._network, self._store, self._app, self.life.history, config
             self._workers.append(Process(*parts))

@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import Any
 
-from benchmarks.chaos.history import History, Recorded
+from benchmarks.chaos.call_history import History, Recorded
 from benchmarks.chaos.simulation.network import Line, Network, RemoteStore
 from windlass import Windlass, Worker, WorkerConfig
 from windlass.store import Store

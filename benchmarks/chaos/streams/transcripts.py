@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from benchmarks.chaos.bases import Row
-from benchmarks.chaos.evidence import Evidence
+from benchmarks.chaos.checks.evidence import Evidence
 from benchmarks.chaos.streams.readers import messages
 
 _LAST = {"succeeded": "job-completed", "failed": "job-failed", "canceled": "job-cancelled"}

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from random import Random
 
 import pytest
-from tests.stores.postgres.integrity import contradictions
+from tests.stores.postgres.consistency_checks import contradictions
 from tests.stores.postgres.server import CLEAN, execute
 
 from windlass.store import Store

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 import pytest
-from tests.worker.build import PATIENCE, work_off
+from tests.worker.factories import PATIENCE, work_off
 
 from windlass import Batch, Windlass
 from windlass.core.job.state import State

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import asyncpg
-from tests.stores.postgres.integrity import contradictions
+from tests.stores.postgres.consistency_checks import contradictions
 from tests.stores.postgres.server import execute
 
 from windlass.core.decisions.outcome import Succeeded, settle

@@ -14,7 +14,7 @@ from typing import TypeVar
 import apsw
 import pytest
 from tests.stores.sqlite import programs
-from tests.stores.sqlite.ledger import Ledger, sound
+from tests.stores.sqlite.ack_ledger import Ledger, sound
 
 from windlass.core.decisions.outcome import Succeeded
 from windlass.core.errors import StoreError, StoreUnavailableError

@@ -13,7 +13,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from tests.stores.sqlite.ledger import Ledger, broken_promises, standing
+from tests.stores.sqlite.ack_ledger import Ledger, broken_promises, standing
 from tests.stores.sqlite.workload import Workload
 
 from windlass.store import Store

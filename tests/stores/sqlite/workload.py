@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from uuid import UUID
 
-from tests.stores.sqlite.ledger import Ledger, standing
+from tests.stores.sqlite.ack_ledger import Ledger, standing
 
 from windlass.core.decisions.outcome import Failed, Released, Snoozed, Succeeded
 from windlass.core.job.row import JobRow, NewJob

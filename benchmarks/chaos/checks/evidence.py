@@ -1,0 +1,120 @@
+"""All that is known about a storm: the ledgers, the register and the raw tables.
+
+Imports no Windlass code.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from benchmarks.chaos import fenced_register, ledger
+from benchmarks.chaos.bases import BASES, Base, Row
+from benchmarks.chaos.ledger import Line
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Jobs are named as the ledgers name them; `log`, `steps` and `edges` are by their number."""
+
+    place: Path
+    plan: Row
+    produced: list[Line]
+    ran: list[Line]
+    settled: list[Line]
+    faults: list[Line]
+    register: dict[str, list[int]]
+    jobs: list[Row]
+    log: dict[int, list[Row]]
+    steps: dict[int, list[Row]]
+    outcomes: dict[str, int]  # how often an end was counted, by kind
+    leftovers: set[str]
+    now: int  # by the store's clock, when all was over
+    edges: dict[int, list[Row]] = field(default_factory=dict)
+
+    @cached_property
+    def asked(self) -> dict[str, str]:
+        """Every job that a producer meant to enqueue, or one that fans out, and its task."""
+        asked = {
+            job: task
+            for line in self.produced
+            if "asks" in line
+            for job, task in zip(line["asks"], line["tasks"], strict=True)
+        }
+        numbers = {row["id"]: row["n"] for row in self.jobs if row["id"] in self.fans}
+        made = [edge for n in numbers.values() for edge in self.edges.get(n, ())]
+        return asked | {edge["parent_id"]: "part" for edge in made}
+
+    @cached_property
+    def fans(self) -> dict[str, int]:
+        """How many jobs each of these must make, and wait for."""
+        return {line["fans"]: line["parts"] for line in self.produced if "fans" in line}
+
+    @cached_property
+    def acknowledged(self) -> list[str]:
+        return [job for line in self.produced for job in line.get("answered", ())]
+
+    @cached_property
+    def cancels(self) -> dict[str, str | None]:
+        """Every job whose cancel was asked for, and the answer if there was one."""
+        asked: dict[str, str | None] = {
+            line["cancels"]: None for line in self.produced if "cancels" in line
+        }
+        return asked | {
+            line["canceled"]: line["answer"] for line in self.produced if "canceled" in line
+        }
+
+    @cached_property
+    def settles(self) -> list[Row]:
+        """What workers said of attempts, each with the store's answer, in order of time."""
+        names = ("job", "fence", "trigger", "status", "state")
+        return [
+            {**dict(zip(names, answer, strict=True)), "pid": line["pid"], "at": line["at"]}
+            for line in self.settled
+            for answer in line["answers"]
+        ]
+
+    @cached_property
+    def runs(self) -> dict[str, list[Line]]:
+        """What the attempts of each job wrote, in order of time."""
+        found: dict[str, list[Line]] = {}
+        for line in self.ran:
+            found.setdefault(line["job"], []).append(line)
+        return found
+
+    def attempts(self, row: Row) -> list[Row]:
+        """The attempts that left the job unfinished, from the log, oldest first."""
+        return [line for line in self.log.get(row["n"], ()) if line["type"] == "attempt"]
+
+
+def gather(place: Path) -> Evidence:
+    plan = json.loads((place / "plan.json").read_text())
+    tables = _base(plan).read(place)
+    return Evidence(
+        place=place,
+        plan=plan,
+        produced=ledger.read(place, "producer"),
+        ran=ledger.read(place, "task"),
+        settled=ledger.read(place, "settle"),
+        faults=ledger.read(place, "driver"),
+        register=fenced_register.read(place),
+        jobs=tables.jobs,
+        log=tables.log,
+        steps=tables.steps,
+        outcomes=tables.outcomes,
+        leftovers=leftovers(place, _base(plan)),
+        now=_base(plan).now(place),
+        edges=tables.edges,
+    )
+
+
+def leftovers(place: Path, base: Base) -> set[str]:
+    """The jobs that succeeded or were canceled, and whose workspace is still there."""
+    there = {path.name for path in (place / "data").glob("*/*")}
+    return base.over(place, there) if there else there
+
+
+def _base(plan: Row) -> Base:
+    return BASES[plan["store"]]

@@ -1,0 +1,91 @@
+"""How long the jobs of a killed worker waited until they were claimable, and claimed, again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from benchmarks.chaos.bases import Row
+from benchmarks.chaos.checks.evidence import Evidence
+
+SECOND = 1e6
+SLACK = 2.0  # seconds after its lease in which a dead worker's job is promised to be claimable
+KILLED = {"SIGKILL"}
+DARK = "of everything"  # the fault that leaves nobody to rescue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rescue:
+    """Seconds after the kill. `watched`: nobody killed all that could rescue it in the meantime."""
+
+    taken: float
+    claimed: float | None
+    watched: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waits:
+    """Of the rescues that were watched. `late` counts those beyond the lease and the slack."""
+
+    number: int
+    median: float
+    most: float  # 99 % of them
+    longest: float
+    claimed: float  # the longest until another worker had it
+    late: int
+    unwatched: int
+    unwatched_longest: float
+
+
+def waits(it: Evidence) -> Waits | None:
+    """None if no worker was killed that held a job."""
+    found = list(rescues(it))
+    watched = [one for one in found if one.watched]
+    if not watched:
+        return None
+    taken = sorted(one.taken for one in watched)
+    return Waits(
+        number=len(taken),
+        median=_at(taken, 0.5),
+        most=_at(taken, 0.99),
+        longest=_at(taken, 1.0),
+        claimed=round(max(one.claimed or 0.0 for one in watched), 2),
+        late=sum(wait > it.plan["lease"] + SLACK for wait in taken),
+        unwatched=len(found) - len(taken),
+        unwatched_longest=round(max((one.taken for one in found if not one.watched), default=0), 2),
+    )
+
+
+def _at(sorted_values: Sequence[float], part: float) -> float:
+    return round(sorted_values[min(len(sorted_values) - 1, int(part * len(sorted_values)))], 2)
+
+
+def rescues(it: Evidence) -> Iterator[Rescue]:
+    """Each attempt that was lost by the kill of its worker, which the worker's name tells."""
+    killed: dict[int, list[int]] = {}
+    dark = [line["at"] for line in it.faults if line["fault"] == DARK]
+    for line in it.faults:
+        if line["fault"] in KILLED:
+            killed.setdefault(line["pid"], []).append(line["at"])
+    for row in it.jobs:
+        past = it.attempts(row)
+        for place, lost in enumerate(past):
+            at = _kill_of(lost, killed)
+            if at is not None:
+                after: Row = past[place + 1]["facts"] if place + 1 < len(past) else row
+                begun = after["started_at"]
+                # The kill of everything that killed this worker is noted after it.
+                others = [moment for moment in dark if at < moment < lost["at"]]
+                yield Rescue(
+                    taken=(lost["at"] - at) / SECOND,
+                    claimed=None if begun is None else (begun - at) / SECOND,
+                    watched=len(others) < 2,
+                )
+
+
+def _kill_of(lost: Row, killed: dict[int, list[int]]) -> int | None:
+    facts = lost["facts"]
+    if facts["outcome"] != "crash":
+        return None
+    moments = killed.get(int(facts["worker"].split("-")[-2]), [])
+    return next((at for at in moments if facts["started_at"] <= at <= lost["at"]), None)

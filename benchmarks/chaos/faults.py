@@ -1,0 +1,119 @@
+"""The faults: each strike hurts processes of a fleet, and writes down what it did."""
+
+from __future__ import annotations
+
+import time
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
+
+from benchmarks.chaos.bases import Postgres
+from benchmarks.chaos.fleet import SWEEP, Fleet
+from benchmarks.chaos.processes import AGAIN, allowed
+from benchmarks.chaos.recording_line import freeze_at_settle
+
+TREE = "of everything"
+SWEEPER = "SIGKILL of a sweeper"
+STUCK = "frozen with the write lock"
+CRASH = "crash of the server"
+BACKEND = "backend ended"
+_MOMENT = 5.0  # seconds in which a worker that is at work settles something
+_SWEEPER_TOO = 0.2
+_AT_SETTLE = 0.8
+_MOST_BACKENDS = 4  # ended at once
+
+
+def kill(fleet: Fleet, _: float) -> None:
+    """A worker, and now and then a process that only sweeps."""
+    fleet.hurt(fleet.any_worker(), SIGKILL)
+    if fleet.sweepers and fleet.random.random() < _SWEEPER_TOO:
+        fleet.hurt(fleet.random.choice(fleet.sweepers), SIGKILL, SWEEPER)
+
+
+def kill_all(fleet: Fleet, _: float) -> None:
+    everything = [process for process in fleet.everything if process.is_alive()]
+    for process in everything:
+        fleet.hurt(process, SIGKILL)
+    for process in everything:
+        process.join()
+    fleet.struck(TREE)
+
+
+def freeze(fleet: Fleet, lease: float) -> None:
+    """Some workers sleep until others have their jobs, and then go on as if nothing.
+
+    Most of them fall asleep between the end of a task and the write of how it ended: what they say
+    when they wake up is certainly late.
+    """
+    asleep = fleet.random.sample(fleet.workers, fleet.hits)
+    for number, worker in enumerate(asleep):
+        if number == 0 or fleet.random.random() < _AT_SETTLE:
+            _until_asleep(fleet.place, worker)
+        fleet.hurt(worker, SIGSTOP)
+    if fleet.base.stuck(fleet.place):
+        fleet.struck(STUCK)
+    time.sleep(lease + 1.5 * SWEEP)
+    for worker in asleep:
+        fleet.hurt(worker, SIGCONT)
+
+
+def _until_asleep(place: Path, worker: ForkServerProcess) -> None:
+    """Have it stop itself at its next settle; one that settles nothing is left to be stopped."""
+    assert worker.pid is not None
+    order = freeze_at_settle(place, worker.pid)
+    deadline = time.monotonic() + _MOMENT
+    while worker.is_alive() and not _stopped(worker.pid):
+        if time.monotonic() > deadline:
+            try:
+                order.unlink()
+            except FileNotFoundError:
+                continue  # it has read it, and is about to stop
+            return
+        time.sleep(0.005)
+
+
+def _stopped(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in {"T", "t"}
+    except FileNotFoundError:
+        return False
+
+
+def replace(fleet: Fleet, _: float) -> None:
+    worker = fleet.any_worker()
+    fleet.stop(worker)
+    fleet.struck(SIGTERM.name, worker.pid)
+
+
+def any_of_them(fleet: Fleet, lease: float) -> None:
+    one = fleet.random.choices((kill, replace, freeze, kill_all), (4, 4, 1, 1))[0]
+    one(fleet, lease)
+
+
+def kill_or_freeze(fleet: Fleet, lease: float) -> None:
+    one = fleet.random.choices((kill, freeze), (5, 1))[0]
+    one(fleet, lease)
+
+
+# -- of a server
+
+
+def crash_server(fleet: Fleet, _: float) -> None:
+    """All backends die in the middle of what they do, and the server recovers from its log.
+
+    The next share of the jobs is let out just before, so that it meets producers, too.
+    """
+    assert isinstance(fleet.base, Postgres)
+    shares = fleet.faults[CRASH] + 2  # that are out by now
+    fleet.allow(allowed(fleet.place) * (shares + 1) // shares)
+    time.sleep(fleet.random.uniform(0, 2 * AGAIN))
+    fleet.base.crash()
+    fleet.struck(CRASH)
+
+
+def end_backends(fleet: Fleet, _: float) -> None:
+    """A few connections are cut off by the server, whatever they are doing."""
+    assert isinstance(fleet.base, Postgres)
+    most, seed = fleet.random.randint(1, _MOST_BACKENDS), fleet.random.getrandbits(32)
+    for pid in fleet.base.end_backends(fleet.place, most, seed):
+        fleet.struck(BACKEND, pid)

@@ -1,0 +1,197 @@
+"""`windlass dev`: a worker with its jobs in view, and anew when the code changes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import httpx
+import pytest
+from tests.cli.commands.test_worker import PATIENCE, wait_for
+
+from windlass import WorkerConfig
+from windlass.cli.demo_app import demo_app, enqueue_demo
+from windlass.cli.reload import snapshot
+from windlass.core.query.job_query import Query
+
+
+class Dev:
+    """The command as a process, and what it has said on both streams."""
+
+    def __init__(self, place: Path, *words: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "windlass", "dev", *words],
+            cwd=place,
+            env=os.environ.copy(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.said: list[str] = []
+        # A test that waits for a line which never comes would wait for good.
+        self._watch = Thread(target=self._bound, daemon=True)
+        self._watch.start()
+
+    def _bound(self) -> None:
+        try:
+            self.process.wait(2 * PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+
+    def until(self, words: str) -> str:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.said.append(line)
+            if words in line:
+                return line
+        raise AssertionError(f"{words!r} never came: {''.join(self.said)}")
+
+    def end(self) -> str:
+        rest, _ = self.process.communicate(timeout=PATIENCE)
+        return "".join(self.said) + rest
+
+
+@pytest.fixture
+def dev(place: Path) -> Iterator[Callable[..., Dev]]:
+    started: list[Dev] = []
+
+    def start(*words: str) -> Dev:
+        started.append(Dev(place, *words))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.process.kill()
+        one.process.communicate()
+
+
+def test_without_an_app_a_demo_job_is_seen_running(dev: Any, place: Path) -> None:
+    one = dev()
+    one.until("This is a demo")
+    one.until("running demo.film")
+    one.process.send_signal(signal.SIGINT)
+    one.until("stopping: ")
+    one.process.send_signal(signal.SIGINT)
+    said = one.end()
+    assert one.process.returncode == 0, said
+    assert "Traceback" not in said
+    assert (place / "windlass-demo.db").exists()
+    assert not (place / "windlass.db").exists()
+
+
+@pytest.mark.slow
+def test_its_jobs_are_there_over_http_and_two_of_them_get_along(dev: Any) -> None:
+    first, second = dev(), dev()
+    places = [one.until("HTTP API at ").split()[-1] for one in (first, second)]
+
+    answers = [httpx.get(place, verify=False, timeout=PATIENCE) for place in places]
+
+    assert len(set(places)) == 2
+    assert [answer.json()["jobs"][0]["task"] for answer in answers] == ["demo.film"] * 2
+
+
+@pytest.mark.slow
+def test_a_port_that_was_asked_for_and_is_taken_is_told(dev: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        one = dev("--port", str(taken.getsockname()[1]))
+
+        said = one.end()
+
+    assert one.process.returncode == 2, said
+    assert "cannot be listened on" in said
+
+
+async def test_the_demo_job_runs_to_its_end_and_comes_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    app = demo_app(pace=0)
+    await enqueue_demo(app)
+    await enqueue_demo(app)
+    await app.worker(WorkerConfig(burst=True)).run()
+    [row] = (await app.client().store.find(Query())).rows
+    await app.aclose()
+    assert (row.state, row.stage, row.percent) == ("succeeded", "render", 100)
+
+
+@pytest.mark.slow
+def test_jobs_of_every_queue_of_the_app_are_seen_to_their_end(
+    dev: Any, ask: Any, place: Path
+) -> None:
+    (place / "mine.py").write_text(
+        "from windlass import Windlass\n"
+        "app = Windlass()\n"
+        "@app.task(queue='media', max_retries=0)\n"
+        "def cut() -> None: raise ValueError('no [film]')\n"
+    )
+    one = dev("mine:app")
+    assert "queues  default=10, media=10" in one.until("queues")
+    job = ask("enqueue", "cut", "-A", "mine:app").out.split()[0]
+    line = one.until("failed")
+    assert f"failed mine.cut {job} after" in line
+    assert "ValueError: no [film]" in line
+    one.process.send_signal(signal.SIGTERM)
+    assert "stopped" in one.end()
+
+
+@pytest.mark.parametrize("columns", [40, pytest.param(100, marks=pytest.mark.slow)])
+def test_a_terminal_shows_a_bar_that_fits(
+    open_terminal: Any, put: Any, place: Path, columns: int
+) -> None:
+    put("until_file", started="started", go="go", run=False)
+    terminal = open_terminal(columns, "dev", "tasks:app")
+    wait_for(place / "started")
+    terminal.read_until("running tasks.until_file")
+    terminal.read_until("━")
+    (place / "go").touch()
+    terminal.read_until("succeeded tasks.until_file")
+    terminal.process.send_signal(signal.SIGINT)
+    assert terminal.end() == 0
+    assert terminal.shown.rstrip().endswith("stopped")
+
+
+@pytest.mark.slow
+def test_a_change_of_the_code_gives_jobs_back_and_runs_them_anew(
+    dev: Any, put: Any, ask: Any, place: Path
+) -> None:
+    job = put("until_file", started="started", go="go", run=False)
+    code = (place / "tasks.py").read_text()
+    one = dev("tasks:app", "--reload")
+    one.until("running tasks.until_file")
+    (place / "tasks.py").write_text(code + "\nbroken = (\n")
+    one.until("importing 'tasks' failed: SyntaxError")
+    one.until("waiting for a change in the code")
+    facts = ask("jobs", "show", job, "--json").json
+    assert (facts["state"], facts["retryCount"], facts["crashCount"]) == ("queued", 0, 0)
+    (place / "tasks.py").write_text(code)
+    (place / "go").touch()
+    one.until("tasks.py changed: starting anew")
+    one.until("succeeded tasks.until_file")
+    one.process.send_signal(signal.SIGTERM)
+    assert "stopped" in one.end()
+    assert one.process.returncode == 0
+
+
+@pytest.mark.slow  # tests/worker/test_supervisor.py shows the same of a supervisor
+def test_no_worker_outlives_a_reloader_that_is_killed(dev: Any, put: Any, place: Path) -> None:
+    put("until_file", started="started", go="go", run=False)
+    one = dev("tasks:app", "--reload")
+    one.until("running tasks.until_file")
+    one.process.kill()
+    (place / "go").touch()
+    assert "stopped" in one.end()  # which reads until the last who could write has gone
+
+
+def test_what_is_watched_is_the_users_own_code(tmp_path: Path) -> None:
+    for name in ("a.py", "pack/b.py", ".git/c.py", "pack/__pycache__/d.py", "e.txt",
+                 "env/pyvenv.cfg", "env/lib/f.py"):  # fmt: skip
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    assert sorted(snapshot(tmp_path)) == ["a.py", "pack/b.py"]

@@ -1,0 +1,201 @@
+"""A worker that starts before its server waits for what may come, and ends for what will not."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import pytest_asyncio
+from tests.stores.postgres.server import database_url, execute, migrate
+from tests.stores.postgres.unstable_server import Breakable, as_user, breakable_server
+
+from windlass import Windlass
+from windlass.core.errors import StoreUnavailableError
+from windlass.stores import may_pass
+
+PATIENCE = 30.0
+NOWHERE = "postgresql://ann:s3cret@127.0.0.1:1/jobs"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Breakable]:
+    with breakable_server() as server:
+        server.rule("local all ann scram-sha-256")
+        asyncio.run(execute(server.url, "CREATE ROLE ann LOGIN PASSWORD 's3cret'"))
+        yield server
+
+
+@pytest_asyncio.fixture
+async def url(server: Breakable) -> AsyncIterator[str]:
+    """A database of its own without a schema."""
+    name = f"reach_{uuid4().hex[:12]}"
+    await execute(server.url, f"CREATE DATABASE {name} OWNER ann")
+    yield as_user(database_url(server.url, name), "ann", "s3cret")
+    await execute(server.url, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def start(place: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    started: list[subprocess.Popen[str]] = []
+
+    def run(url: str, *words: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "windlass", "worker", "tasks:app", *words],
+            cwd=place,
+            env=os.environ | {"WINDLASS_URL": url},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield run
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def line_of(worker: subprocess.Popen[str], words: str) -> str:
+    assert worker.stderr is not None
+    for line in worker.stderr:
+        if words in line:
+            return line
+    raise AssertionError(f"{words!r} never came")
+
+
+async def add(url: str) -> int:
+    """What the worker makes of a job."""
+    app = Windlass(url)
+
+    @app.task(name="tasks.add")
+    async def add(a: int, b: int) -> int:
+        raise NotImplementedError
+
+    try:
+        job = await add.aenqueue(1, 2)
+        await job.await_end(PATIENCE)
+        return await job.aresult()
+    finally:
+        await app.aclose()
+
+
+@pytest.mark.slow
+async def test_a_worker_waits_for_a_server_that_starts_late(
+    server: Breakable, url: str, start: Any
+) -> None:
+    await migrate(url)
+    await server.actl("-m", "immediate", "stop")
+    try:
+        worker = start(url)
+        said = await asyncio.to_thread(line_of, worker, "reaching the store failed, trying again")
+        assert "cannot be reached" in said
+        assert "s3cret" not in said
+    finally:
+        await server.actl("start")
+    # A server that is starting may be told of in between, in words of its own.
+    assert "reaching the store" in await asyncio.to_thread(line_of, worker, "works again")
+    assert await add(url) == 3
+    worker.send_signal(signal.SIGTERM)
+    assert await asyncio.to_thread(worker.wait, PATIENCE) == 0
+    assert "Traceback" not in worker.stderr.read()
+
+
+@pytest.mark.slow
+async def test_a_worker_waits_for_a_schema_that_is_made_later(url: str, start: Any) -> None:
+    worker = start(url)
+    said = await asyncio.to_thread(line_of, worker, "reaching the store failed, trying again")
+    assert "no Windlass schema: run windlass migrate" in said
+    await migrate(url)
+    assert await add(url) == 3
+    worker.send_signal(signal.SIGTERM)
+    assert await asyncio.to_thread(worker.wait, PATIENCE) == 0
+
+
+async def test_a_worker_that_is_too_old_for_the_schema_ends_with_that(url: str, start: Any) -> None:
+    await migrate(url)
+    await execute(url, "INSERT INTO windlass_schema VALUES (999, 'later', 'x', 1, 0)")
+    worker = start(url)
+    _, said = await asyncio.to_thread(worker.communicate, timeout=PATIENCE)
+    assert worker.returncode == 3
+    assert "upgrade Windlass here" in said
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param([], id="alone"),
+        pytest.param(["--processes", "2"], id="supervised", marks=pytest.mark.slow),
+    ],
+)
+async def test_a_worker_that_waits_is_stopped_at_once(start: Any, words: list[str]) -> None:
+    worker = start(NOWHERE, *words)
+    await asyncio.to_thread(line_of, worker, "reaching the store failed, trying again")
+    worker.send_signal(signal.SIGTERM)
+    said = await asyncio.to_thread(worker.stderr.read)
+    assert worker.wait(PATIENCE) == 0
+    assert "trying again" not in said.replace("reaching the store failed, trying again", "", 1)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        pytest.param(
+            lambda url: as_user(url, "ann", "hunter2"),
+            "refused the user or the password",
+            id="password",
+        ),
+        pytest.param(
+            lambda url: database_url(url, "nowhere"),
+            "has no such database",
+            id="database",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            lambda url: f"{url}&sslmode=perhaps", "is wrong", id="option", marks=pytest.mark.slow
+        ),
+        pytest.param(lambda url: url.replace("@", ":x@y@"), "%40 for @", id="url"),
+    ],
+)
+async def test_what_waiting_will_not_mend_ends_the_worker_with_a_message(
+    url: str, start: Any, wrong: Callable[[str], str], told: str
+) -> None:
+    worker = start(wrong(url))
+    _, said = await asyncio.to_thread(worker.communicate, timeout=PATIENCE)
+    assert worker.returncode in {2, 3}
+    assert told in said
+    assert "trying again" not in said
+    assert "Traceback" not in said
+    assert "s3cret" not in said
+    assert "hunter2" not in said
+
+
+async def test_a_burst_does_not_wait(start: Any) -> None:
+    worker = start(NOWHERE, "--burst")
+    _, said = await asyncio.to_thread(worker.communicate, timeout=PATIENCE)
+    assert worker.returncode == 3
+    assert "error: postgresql://ann@127.0.0.1:1/jobs cannot be reached" in said
+
+
+@pytest.mark.parametrize(
+    ("state", "passes"),
+    [("57P03", True), ("53300", True), ("08006", True), ("28P01", False), ("3D000", False),
+     ("42501", False), ("25006", False)],
+)  # fmt: skip
+def test_what_a_server_says_of_itself_passes_and_what_it_says_of_us_does_not(
+    state: str, passes: bool
+) -> None:
+    class SaidError(Exception):
+        sqlstate = state
+
+    error = StoreUnavailableError("no")
+    error.__cause__ = SaidError()
+    assert may_pass(error) is passes

@@ -1,0 +1,236 @@
+"""The contract's table of states, written out, against every pair of state and trigger."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from tests.core.factories import (
+    LEASE,
+    RETRYABLE,
+    TERMINAL,
+    Life,
+    assert_legal,
+    nothing_changed,
+    reach,
+)
+
+from windlass.core.decisions import outcome as ends
+from windlass.core.decisions.retry import Policy
+from windlass.core.decisions.transition import Status
+from windlass.core.job.state import ACTIVE, FINAL, MOVES, WAITING, State, Trigger, move
+
+TABLE = {
+    ("created", "submit"): "queued",
+    ("created", "promote"): "queued",
+    ("created", "cancel"): "canceled",
+    ("created", "parent-cancel"): "canceled",
+    ("created", "parent-fail"): "failed",
+    ("created", "expire"): "failed",
+    ("queued", "cancel"): "canceled",
+    ("queued", "parent-cancel"): "canceled",
+    ("queued", "parent-fail"): "failed",
+    ("queued", "expire"): "failed",
+    ("queued", "claim"): "running",
+    ("running", "succeed"): "succeeded",
+    ("running", "retry"): "retrying",
+    ("running", "crash"): "retrying",
+    ("running", "release"): "retrying",
+    ("running", "snooze"): "retrying",
+    ("running", "suspend"): "retrying",
+    ("running", "fail"): "failed",
+    ("running", "give-up"): "failed",
+    ("running", "abort"): "canceled",
+    ("running", "cancel"): "running",  # recorded; the attempt's end makes it final
+    ("retrying", "promote"): "queued",
+    ("retrying", "cancel"): "canceled",
+}
+PAIRS = list(product(State, Trigger))
+# These doors are not `decide`: enqueue makes rows, claim hands them out, cancel asks the running.
+OTHER_DOOR = {("queued", "claim"), ("running", "cancel")}
+# Here the row's last trigger can only be the one asked for, so the wish reads as a repeat.
+SAME_AGAIN = {("succeeded", "succeed"), ("running", "claim")}
+
+
+def created(trigger: Trigger) -> Life:
+    match trigger:
+        case Trigger.SUBMIT | Trigger.ENQUEUE:
+            life = Life.begin(hold=True)
+            if trigger is Trigger.ENQUEUE:  # so that the wish is no repeat of the last trigger
+                life = Life.begin(hold=True, delay=10)
+                life.wish(ends.submit(life.row.id))
+            return life
+        case Trigger.PROMOTE:
+            return Life.begin(delay=10).wait(11)
+        case Trigger.EXPIRE:
+            return Life.begin(delay=10, expires_in=5).wait(6)
+        case _:
+            return Life.begin(delay=10)
+
+
+def queued(trigger: Trigger) -> Life:
+    if trigger is Trigger.ENQUEUE:
+        life = Life.begin(hold=True)
+        life.wish(ends.submit(life.row.id))
+        return life
+    return Life.begin(expires_in=5).wait(6) if trigger is Trigger.EXPIRE else Life.begin()
+
+
+def running(trigger: Trigger) -> Life:
+    life = Life.begin().claim()
+    return life.wait(LEASE + 1) if trigger in {Trigger.CRASH, Trigger.GIVE_UP} else life
+
+
+def retrying(trigger: Trigger) -> Life:
+    life = Life.begin().claim()
+    snooze = trigger is Trigger.RETRY
+    life.settle(ends.Snoozed(delay=1) if snooze else ends.Failed(failure=RETRYABLE))
+    return life.wait(2)
+
+
+def failed(trigger: Trigger) -> Life:
+    life = Life.begin(policy=Policy(crash_cap=1)).claim()
+    if trigger is Trigger.FAIL:
+        life.crash()
+    else:
+        life.settle(ends.Failed(failure=TERMINAL))
+    return life
+
+
+def canceled(trigger: Trigger) -> Life:
+    life = Life.begin().claim()
+    if trigger is Trigger.ABORT:
+        life.cancel()
+        life.settle(ends.Released())
+    else:
+        life.settle(ends.Aborted())
+    return life
+
+
+WAYS = {
+    State.CREATED: created,
+    State.QUEUED: queued,
+    State.RUNNING: running,
+    State.RETRYING: retrying,
+    State.SUCCEEDED: lambda _: reach(State.SUCCEEDED),
+    State.FAILED: failed,
+    State.CANCELED: canceled,
+}
+
+
+def ready(state: State, trigger: Trigger) -> Life:
+    """A job in this state, the trigger's own condition met: only the state decides."""
+    life = WAYS[state](trigger)
+    assert life.row.state is state
+    return life
+
+
+def full(trigger: Trigger) -> dict[str, object]:
+    """What a wish of this kind carries."""
+    if trigger in {Trigger.RETRY, Trigger.CRASH, Trigger.SNOOZE}:
+        return {"delay": 5.0, "error": None if trigger is Trigger.SNOOZE else RETRYABLE}
+    if trigger in {Trigger.FAIL, Trigger.GIVE_UP, Trigger.PARENT_FAIL}:
+        return {"error": TERMINAL}
+    return {}
+
+
+def test_there_are_seven_states_and_the_last_three_are_final() -> None:
+    names = ["created", "queued", "running", "retrying", "succeeded", "failed", "canceled"]
+    assert [state.value for state in State] == names
+    assert [state.value for state in State if state.final] == ["succeeded", "failed", "canceled"]
+
+
+def test_active_waiting_and_final_split_the_states() -> None:
+    assert frozenset(State) == ACTIVE | FINAL
+    assert not ACTIVE & FINAL
+    assert frozenset({State.CREATED, State.QUEUED, State.RETRYING}) == WAITING
+
+
+def test_the_moves_are_exactly_the_contracts_table() -> None:
+    written = {(s.value, t.value): to.value for (s, t), to in MOVES.items()}
+    assert written == TABLE
+
+
+@pytest.mark.parametrize(("state", "trigger"), PAIRS)
+def test_a_move_leads_where_the_table_says_and_nowhere_else(state: State, trigger: Trigger) -> None:
+    to = TABLE.get((state.value, trigger.value))
+    assert move(state, trigger) == (None if to is None else State(to))
+
+
+def test_only_the_holder_of_a_lease_settles() -> None:
+    settling = {"succeed", "retry", "fail", "release", "snooze", "suspend", "abort"}
+    assert {trigger.value for trigger in Trigger if trigger.settles} == settling
+
+
+ALLOWED = [pair for pair in PAIRS if (pair[0].value, pair[1].value) in set(TABLE) - OTHER_DOOR]
+REFUSED = [pair for pair in PAIRS if (pair[0].value, pair[1].value) not in set(TABLE) | SAME_AGAIN]
+
+
+@pytest.mark.parametrize(("state", "trigger"), ALLOWED)
+def test_decide_makes_every_move_of_the_table(state: State, trigger: Trigger) -> None:
+    life = ready(state, trigger)
+    decision = life.ask(trigger, **full(trigger))
+    expected = State(TABLE[state.value, trigger.value])
+    assert decision.answer.status is Status.APPLIED
+    assert decision.answer.state is expected
+    assert life.row.state is expected
+    assert_legal(life.row)
+
+
+@pytest.mark.parametrize(("state", "trigger"), REFUSED)
+def test_decide_refuses_everything_else_and_changes_nothing(state: State, trigger: Trigger) -> None:
+    life = ready(state, trigger)
+    before = life.row
+    decision = life.ask(trigger, **full(trigger))
+    expected = Status.STALE if trigger.settles else Status.CONFLICT
+    assert decision.answer.status is expected
+    assert decision.answer.state is state
+    assert nothing_changed(decision)
+    assert life.row == before
+
+
+@pytest.mark.parametrize(("state", "trigger"), sorted(SAME_AGAIN))
+def test_a_wish_that_can_only_be_a_repeat_changes_nothing(state: str, trigger: str) -> None:
+    life = ready(State(state), Trigger(trigger))
+    assert nothing_changed(life.ask(Trigger(trigger)))
+
+
+def test_decide_does_not_claim() -> None:
+    life = Life.begin()
+    decision = life.ask(Trigger.CLAIM)
+    assert decision.answer.status is Status.CONFLICT
+    assert nothing_changed(decision)
+
+
+def test_decide_does_not_end_a_running_job_by_a_cancel() -> None:
+    life = Life.begin().claim()
+    life.ask(Trigger.CANCEL)
+    assert life.row.state is State.RUNNING
+    assert_legal(life.row)
+
+
+def test_a_queued_job_is_claimed() -> None:
+    life = Life.begin().claim()
+    assert life.row.state is State.RUNNING
+    assert_legal(life.row)
+
+
+@pytest.mark.parametrize("state", State)
+def test_cancel_is_answered_as_the_table_says(state: State) -> None:
+    life = reach(state)
+    before = life.row
+    decision = life.cancel()
+    match state:
+        case State.CREATED | State.QUEUED | State.RETRYING:
+            assert (decision.answer.status, life.row.state) == (Status.APPLIED, State.CANCELED)
+        case State.RUNNING:
+            assert (decision.answer.status, life.row.state) == (Status.APPLIED, State.RUNNING)
+            assert life.row.cancel_requested
+        case State.CANCELED:
+            assert decision.answer.status is Status.APPLIED
+            assert life.row == before
+        case State.SUCCEEDED | State.FAILED:
+            assert decision.answer.status is Status.CONFLICT
+            assert decision.answer.state is state
+            assert life.row == before
+    assert_legal(life.row)

@@ -1,0 +1,447 @@
+"""Limits and turns: what may pass, when to look again, and who stands where."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from tests.core.factories import JOB, NOW, Life, row
+
+from windlass.core.admission.gates import (
+    MOST,
+    UNLIMITED,
+    Limit,
+    Pass,
+    Setting,
+    check_name,
+    gates_of,
+    held,
+    holds,
+    in_order,
+    limit_name,
+    limit_of,
+    line_order,
+    next_pass,
+    place,
+    refreshed,
+    room,
+    shown,
+    touched,
+)
+from windlass.core.clock import SECOND, Instant
+from windlass.core.decisions.decide import let_in
+from windlass.core.decisions.outcome import Succeeded
+from windlass.core.duration import rate
+from windlass.core.errors import InvalidArgumentError
+from windlass.core.job.row import JobRow
+from windlass.core.job.state import State
+
+ALL = {"key:mail.send", "task:mail.send", "queue:default"}
+
+
+# -- what a limit is
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("10/s", (10, 1.0)), ("100/m", (100, 60.0)), ("1000/h", (1000, 3600.0)),
+        ("100/1m", (100, 60.0)), ("5/1h30m", (5, 5400.0)), (" 5 / 100 ms ", (5, 0.1)),
+        ("1/D", (1, 86_400.0)),
+    ],
+)  # fmt: skip
+def test_a_rate_is_so_many_in_a_time(text: str, wanted: tuple[int, float]) -> None:
+    assert rate(text) == wanted
+    assert Limit(rate=text) == Limit(starts=wanted[0], period=wanted[1])
+
+
+@pytest.mark.parametrize("text", ["", "10", "/s", "ten/s", "10/", "-1/s", "1.5/s", "²/s", 10, None])
+def test_what_is_no_rate_is_told(text: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match='"100/1m"'):
+        rate(text)
+
+
+def test_a_period_that_is_none_is_told() -> None:
+    with pytest.raises(InvalidArgumentError, match="the period of the rate '10/x'"):
+        rate("10/x")
+    with pytest.raises(InvalidArgumentError, match="the period of the rate '10/60'"):
+        rate("10/60")
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({}, "a concurrency, or a rate"),
+        ({"starts": 5}, "needs both"),
+        ({"period": 5.0}, "a concurrency, or a rate"),
+        ({"concurrency": 0}, "from 1 to 100,000"),
+        ({"concurrency": MOST + 1}, "from 1 to 100,000"),
+        ({"concurrency": True}, "whole number"),
+        ({"concurrency": "5"}, "whole number"),
+        ({"rate": "0/s"}, "starts is 0"),
+        ({"rate": "5/0s"}, "between 1 ms and 10 years"),
+        ({"rate": "5/s", "starts": 5, "period": 1.0}, "one rate"),
+    ],
+)
+def test_what_is_no_limit_is_told(given: dict[str, Any], why: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=why):
+        Limit(**given)
+
+
+def test_a_limit_speaks_for_itself() -> None:
+    assert str(Limit(concurrency=2)) == "2 at once"
+    assert str(Limit(concurrency=1000, rate="100/1m")) == "1,000 at once, 100 starts in 60 s"
+    assert replace(Limit(concurrency=2), concurrency=3) == Limit(concurrency=3)
+
+
+def test_what_a_person_set_holds_until_it_is_gone() -> None:
+    code, person = Limit(concurrency=5), Limit(rate="1/s")
+    assert Setting(declared=code).limit == code
+    assert Setting(declared=code, given=person).limit == person
+    assert Setting().limit is None
+    both = Setting(declared=code, given=person)
+    assert Setting.decode(both.encode()) == both
+    assert limit_of(both.encode()) == person
+    assert limit_of(None) is None
+
+
+# -- gates and their names
+
+
+def test_gates_come_the_narrowest_first_and_only_where_something_is_limited() -> None:
+    narrow, *others = gates_of("default", "mail.send", "ada", ALL)
+    assert others == ["task:mail.send", "queue:default"]
+    assert limit_name(narrow) == "key:mail.send"
+    assert shown(narrow) == "key 'ada' of task mail.send"
+    assert gates_of("default", "mail.send", None, ALL) == ("task:mail.send", "queue:default")
+    assert gates_of("other", "mail.send", "ada", {"queue:default"}) == ()
+    assert gates_of("other", "mail.send", "ada", {"queue:other"}) == ("queue:other",)
+
+
+def test_each_key_has_a_gate_of_its_own_and_one_limit() -> None:
+    [ada] = gates_of("q", "t", "ada", {"key:t"})
+    [bob] = gates_of("q", "t", "bob", {"key:t"})
+    assert ada != bob
+    assert limit_name(ada) == limit_name(bob) == "key:t"
+
+
+def test_gates_are_looked_at_from_narrow_to_wide() -> None:
+    gates = gates_of("default", "mail.send", "ada", ALL)
+    assert in_order(reversed(gates)) == list(gates)
+    assert (shown("queue:a"), shown("task:b")) == ("queue a", "task b")
+
+
+@pytest.mark.parametrize("name", ["", "render", "queue:", "task:", "key:", "Queue:x", "worker:x"])
+def test_a_name_of_nothing_is_refused(name: str) -> None:
+    with pytest.raises(InvalidArgumentError, match="queue:NAME"):
+        check_name(name)
+
+
+# -- passes
+
+
+def at_gate(**over: Any) -> JobRow:
+    asked: dict[str, Any] = {"state": State.CREATED, "gates": ("queue:default",)}
+    return replace(row(), **asked | over)
+
+
+def test_a_pass_counts_while_its_attempt_may_start_or_runs() -> None:
+    life = Life.begin()
+    it = next_pass(life.row, NOW)
+    assert (it.fence, it.at, it.started_at) == (1, NOW, None)
+    assert holds(it, life.row)  # in line
+    life.wait(3).claim()
+    assert holds(it, life.row)
+    assert refreshed(it, life.row) == Pass(1, NOW, life.row.started_at)
+    for state in (State.RETRYING, State.SUCCEEDED, State.FAILED, State.CANCELED):
+        assert not holds(it, replace(life.row, state=state))
+    assert not holds(it, replace(life.row, fence=2))  # another attempt
+    assert not holds(it, None)
+
+
+def test_a_pass_counts_while_its_job_waits_at_a_later_gate() -> None:
+    it = Pass(1, NOW)
+    assert holds(it, at_gate(gate="queue:default"))
+    assert not holds(it, at_gate(gate=None))  # as it was before it came to any
+
+
+def test_a_start_is_known_once_it_happened_and_then_stays() -> None:
+    it = Pass(1, NOW)
+    assert refreshed(it, row()) == it
+    assert refreshed(it, None) == Pass(1, NOW, NOW)  # deleted: at the earliest
+    known = Pass(1, NOW, NOW + 5)
+    assert refreshed(known, None) == known
+    later = replace(row(), fence=2, started_at=NOW + 9)  # of another attempt
+    assert refreshed(it, later) == it
+
+
+def test_an_end_touches_all_gates_of_a_job() -> None:
+    life = Life.begin().claim()
+    assert touched(life.row, life.settle(Succeeded())) == ()
+    limited = Life(replace(row(), gates=("task:t", "queue:q"))).claim()
+    before = limited.row
+    assert touched(before, limited.settle(Succeeded())) == ("task:t", "queue:q")
+
+
+def test_who_passes_a_gate_comes_to_the_next_one_and_then_into_the_line() -> None:
+    life = Life(at_gate(gates=("task:t", "queue:q"), gate="task:t", position=1))
+    before = life.row
+    assert touched(before, life.take(let_in(before, NOW))) == ("queue:q",)
+    assert (life.row.state, life.row.gate) == (State.CREATED, "queue:q")
+    before = life.row
+    assert touched(before, life.take(let_in(before, NOW))) == ()
+    assert (life.row.state, life.row.gate) == (State.QUEUED, None)
+
+
+def test_a_job_holds_slots_of_the_gates_behind_it_until_its_attempt_ends() -> None:
+    life = Life(at_gate(gates=("task:t", "queue:q"), gate="task:t", position=1))
+    seen = [held(life.row)]
+    for _ in range(2):
+        life.take(let_in(life.row, NOW))
+        seen.append(held(life.row))
+    seen.append(held(life.claim().row))
+    life.settle(Succeeded())
+    both = ("task:t", "queue:q")
+    assert [*seen, held(life.row)] == [(), ("task:t",), both, both, ()]
+
+
+# -- room
+
+
+def test_without_a_limit_all_may_pass_and_passes_are_kept_that_hold_a_slot() -> None:
+    free = room(None, [(Pass(1, NOW), True), (Pass(1, NOW, NOW), False)], NOW)
+    assert (free.free, free.look_at, list(free.kept)) == (UNLIMITED, None, [True, False])
+
+
+def test_a_start_counts_for_one_period_from_when_it_happened() -> None:
+    limit = Limit(starts=2, period=10)
+    passes = [(Pass(1, NOW, NOW), False), (Pass(1, NOW, NOW + 4 * SECOND), True)]
+    full = room(limit, passes, NOW + 5 * SECOND)
+    assert (full.free, full.look_at, list(full.kept)) == (0, NOW + 10 * SECOND, [True, True])
+    one = room(limit, passes, NOW + 10 * SECOND)
+    assert (one.free, one.look_at, list(one.kept)) == (1, None, [False, True])
+
+
+def test_one_that_has_not_started_counts_from_now_on() -> None:
+    limit = Limit(starts=1, period=10)
+    in_line = room(limit, [(Pass(1, NOW), True)], NOW + 60 * SECOND)
+    assert (in_line.free, in_line.look_at) == (0, NOW + 70 * SECOND)
+    assert room(limit, [(Pass(1, NOW), False)], NOW).free == 1  # it never will
+
+
+def test_after_a_limit_was_lowered_it_says_when_enough_have_gone() -> None:
+    passes = [(Pass(1, NOW, NOW + n * SECOND), False) for n in range(5)]
+    it = room(Limit(starts=2, period=10), passes, NOW + 5 * SECOND)
+    assert (it.free, it.look_at) == (0, NOW + 13 * SECOND)  # when only one is left that counts
+
+
+INSTANTS = st.integers(NOW - 30 * SECOND, NOW)
+PASSES = st.lists(
+    st.tuples(
+        st.builds(Pass, st.just(1), INSTANTS, st.none() | INSTANTS),
+        st.booleans(),
+    ),
+    max_size=12,
+)
+COUNTS = st.none() | st.integers(1, 6)
+
+
+class Gate:
+    """A gate as a store keeps it, and the jobs behind it: in line, running, ended or deleted."""
+
+    def __init__(self, limit: Limit) -> None:
+        self.limit = limit
+        self.now: Instant = NOW
+        self.waiting = 50
+        self.rows: list[JobRow | None] = []
+        self.passes: dict[int, Pass] = {}
+        self.starts: list[Instant] = []
+
+    def look(self) -> None:
+        self.passes = {n: refreshed(it, self.rows[n]) for n, it in self.passes.items()}
+        judged = [(it, holds(it, self.rows[n])) for n, it in self.passes.items()]
+        found = room(self.limit, judged, self.now)
+        kept = zip(list(self.passes.items()), found.kept, strict=True)
+        self.passes = dict(item for item, counts in kept if counts)
+        for _ in range(min(found.free, self.waiting)):
+            self.waiting -= 1
+            self.rows.append(row(self.now))
+            self.passes[len(self.rows) - 1] = next_pass(row(), self.now)
+
+    def start(self) -> None:
+        for n, its in enumerate(self.rows):
+            if its is not None and its.state is State.QUEUED:
+                self.rows[n] = Life(its, now=self.now).claim().row
+                self.starts.append(self.now)
+
+    def end(self) -> None:
+        """All that run, or are still in line, are over; their gates are looked at with that."""
+        for n, its in enumerate(self.rows):
+            if its is not None and not its.final:
+                self.rows[n] = replace(its, state=State.CANCELED)
+        self.look()
+
+    def delete(self) -> None:
+        self.rows = [None if its is not None and its.final else its for its in self.rows]
+
+    @property
+    def running(self) -> int:
+        return sum(its is not None and its.state is State.RUNNING for its in self.rows)
+
+
+STEPS = st.lists(
+    st.sampled_from(["look", "start", "end", "delete", "wait", "almost"]),
+    min_size=10,
+    max_size=30,
+)
+LIMITS = st.builds(
+    lambda concurrency, starts, period: Limit(
+        concurrency=concurrency, starts=starts, period=period
+    ),
+    st.none() | st.integers(1, 4),
+    st.integers(1, 3),
+    st.integers(1, 2),
+) | st.builds(lambda concurrency: Limit(concurrency=concurrency), st.integers(1, 4))
+ONE = Limit(starts=1, period=1)
+
+
+@settings(max_examples=150, deadline=None)
+@given(LIMITS, STEPS)
+@example(ONE, ["look", "wait", "look", "start"])  # one that stands in line counts for ever
+@example(ONE, ["look", "start", "end", "almost", "look", "start"])  # a microsecond too early
+def test_never_do_more_run_or_start_than_the_limit_says(limit: Limit, steps: list[str]) -> None:
+    gate = Gate(limit)
+    for step in steps:
+        if step in {"wait", "almost"}:
+            gate.now += SECOND if step == "wait" else SECOND - 1
+        else:
+            getattr(gate, step)()
+        assert limit.concurrency is None or gate.running <= limit.concurrency
+    if limit.starts is not None:
+        for last, nth in zip(gate.starts[limit.starts :], gate.starts, strict=False):
+            assert last - nth >= limit.length, "one start too many in a stretch of the period"
+
+
+@given(PASSES, COUNTS, st.integers(1, 6), st.integers(1, 40))
+def test_room_opens_exactly_when_it_says_and_not_before(
+    passes: list[tuple[Pass, bool]], concurrency: int | None, starts: int, period: int
+) -> None:
+    limit = Limit(concurrency=concurrency, starts=starts, period=period)
+    started = [(it, holding) for it, holding in passes if it.started_at is not None]
+    by_rate = replace(limit, concurrency=None)
+    found = room(by_rate, started, NOW)
+    if found.look_at is None:
+        assert found.free > 0
+    else:
+        assert room(by_rate, started, found.look_at - 1).free == 0
+        assert room(by_rate, started, found.look_at).free >= 1
+
+
+@given(PASSES, st.integers(1, 6), COUNTS)
+def test_no_more_hold_a_slot_than_the_limit(
+    passes: list[tuple[Pass, bool]], concurrency: int, starts: int | None
+) -> None:
+    limit = Limit(concurrency=concurrency, starts=starts, period=None if starts is None else 10)
+    found = room(limit, passes, NOW)
+    holding = sum(holding for _, holding in passes)
+    assert found.free + holding <= max(concurrency, holding)
+    assert all(kept for (_, held), kept in zip(passes, found.kept, strict=True) if held)
+
+
+# -- turns
+
+
+class Line:
+    """A queue, as a store keeps it: `place` gives positions, the first is served."""
+
+    def __init__(self) -> None:
+        self.jobs: list[tuple[int, int, str | None]] = []  # position, arrival, key
+        self.arrivals = 0
+
+    def put(self, key: str | None) -> None:
+        self.arrivals += 1
+        first = min((at for at, _, _ in self.jobs), default=None)
+        last = max((at for at, _, of in self.jobs if of == key), default=None)
+        self.jobs.append((place(key, self.arrivals, first, last), self.arrivals, key))
+        self.jobs.sort(key=lambda job: job[:2])
+
+    def serve(self) -> str | None:
+        return self.jobs.pop(0)[2]
+
+    def waiting(self) -> set[str | None]:
+        return {key for _, _, key in self.jobs}
+
+
+KEYS = st.sampled_from("abcd")
+
+
+@given(st.lists(KEYS, max_size=40))
+def test_no_key_is_more_than_one_job_ahead_of_another_that_still_waits(keys: list[str]) -> None:
+    line = Line()
+    for key in keys:
+        line.put(key)
+    served: Counter[str | None] = Counter()
+    while line.jobs:
+        served[line.serve()] += 1
+        behind = min((served[key] for key in line.waiting()), default=None)
+        assert behind is None or max(served.values()) <= behind + 1
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(KEYS, max_size=12), st.sets(KEYS))
+def test_no_key_is_served_more_than_twice_while_another_waits(
+    keys: list[str], returning: set[str]
+) -> None:
+    """Those who return do so after each of their turns."""
+    line = Line()
+    for key in keys:
+        line.put(key)
+    since: dict[str | None, Counter[str | None]] = {}  # who waits: how often others had a turn
+    for _ in range(40):
+        if not line.jobs:
+            return
+        served = line.serve()
+        if served in returning:
+            line.put(served)
+        since = {one: since.get(one, Counter()) for one in line.waiting() if one != served}
+        for others in since.values():
+            others[served] += 1
+            assert others[served] <= 2
+
+
+def test_two_who_come_back_after_each_turn_do_not_keep_a_third_waiting() -> None:
+    line = Line()
+    for key in ("ada", "ada", "ada", "ada", "bob", "eve"):
+        line.put(key)
+    order = []
+    for _ in range(9):
+        order.append(line.serve())
+        if order[-1] != "ada":
+            line.put(order[-1])
+    assert order.count("ada") >= 3
+
+
+@given(st.lists(KEYS, max_size=40))
+def test_jobs_of_one_key_and_jobs_without_any_stay_in_their_order(keys: list[str]) -> None:
+    line = Line()
+    for key in keys:
+        line.put(None if key == "d" else key)
+    for one in line.waiting():
+        own = [arrival for _, arrival, of in line.jobs if of == one]
+        assert own == sorted(own)
+
+
+def test_a_line_without_keys_is_in_the_order_of_arrival() -> None:
+    assert place(None, 7, 3, 5) == 7
+    assert place("ada", 7, None, None) == 7
+
+
+def test_the_order_of_a_line_is_priority_then_position() -> None:
+    low, high = replace(row(), position=1, priority=0), replace(row(), position=9, priority=1)
+    other = replace(low, id=UUID(int=JOB.int + 1))
+    assert sorted([other, low, high], key=line_order) == [high, low, other]

@@ -1,0 +1,352 @@
+"""The checker has teeth: a sound storm is spoiled in one place, and it must say so."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from benchmarks.chaos.checks.checker import check
+from benchmarks.chaos.checks.evidence import Evidence, gather
+from benchmarks.chaos.checks.rescue_times import waits
+from benchmarks.chaos.fleet import left_behind
+from benchmarks.chaos.ledger import PLACE, note
+from benchmarks.chaos.processes import Mix
+from benchmarks.chaos.report import markdown, verdict
+from benchmarks.chaos.storms import Plan, Storm, run
+
+pytestmark = pytest.mark.slow
+
+MIXED = Storm(
+    name="mixed",
+    mix=Mix(tasks={"innocent": 4, "stepped": 1}, cancels=0.2, once=("killer",)),
+    lease=1.0,
+    producers=1,
+)
+ONE = "(SELECT min(n) FROM windlass_job WHERE state = 'succeeded' AND cancel_by IS NULL)"
+CANCELED = "(SELECT min(n) FROM windlass_job WHERE state = 'canceled')"
+KILLER = "(SELECT n FROM windlass_job WHERE state = 'failed')"
+AGAIN = f"""
+    DROP INDEX windlass_job_id;
+    CREATE TEMP TABLE one AS SELECT * FROM windlass_job WHERE n = {ONE};
+    UPDATE one SET n = n + 100000, id = {{id}};
+    INSERT INTO windlass_job SELECT * FROM one;
+"""
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("storm") / "mixed"
+    assert run(MIXED, Plan(jobs=60, seconds=30, seed=7, workers=2), place).violations == []
+    return place
+
+
+@pytest.fixture
+def place(sound: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(sound, tmp_path / "storm"))
+
+
+def spoil(place: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(place / "jobs.db")) as base:
+        for statement in statements:
+            base.executescript(statement)
+
+
+def complaints(place: Path) -> str:
+    return "\n".join(check(gather(place)))
+
+
+def job_at(place: Path, n: str) -> str:
+    """The id of the job with that number."""
+    with closing(sqlite3.connect(place / "jobs.db")) as base:
+        number = base.execute(f"SELECT {n}").fetchone()[0]
+    return next(str(row["id"]) for row in gather(place).jobs if row["n"] == number)
+
+
+def set_job(what: str, n: str = ONE) -> str:
+    return f"UPDATE windlass_job SET {what} WHERE n = {n}"
+
+
+LOST_LEASE = "WHERE type = 'attempt' AND facts ->> 'outcome' = 'crash'"
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        (f"DELETE FROM windlass_job WHERE n = {ONE}", "was acknowledged and is lost"),
+        (AGAIN.format(id="id"), "is there 2 times"),
+        (AGAIN.format(id="randomblob(16)"), "was never asked for"),
+        (set_job("state = 'running'"), "is still running"),
+        (set_job("ended_at = NULL"), "without an end"),
+        (set_job("lease_until = 1"), "with a lease"),
+        (set_job("state = 'failed'"), r"\) ended failed"),
+        (set_job("state = 'canceled'"), "nobody asked for it"),
+        (set_job("state = 'succeeded'", KILLER), r"\(killer\) ended succeeded"),
+        ("UPDATE windlass_rollup SET count = count + 1", "ends were counted as succeeded"),
+        (set_job("result = CAST('{\"fence\": 9}' AS BLOB)"), "the result of job"),
+        (set_job("result = CAST('1' AS BLOB)", CANCELED), "is canceled and has a result"),
+        (set_job("fence = fence + 1"), "is at attempt"),
+        (set_job("attempt = attempt + 1"), "is at attempt"),
+        (f"UPDATE windlass_log SET at = at + 1000000000 {LOST_LEASE}", "was not over when"),
+        (
+            "UPDATE windlass_log SET facts = json_set(facts, '$.started_at', at) " + LOST_LEASE,
+            "before its lease ran out",
+        ),
+        (set_job("created_at = created_at - 60000000"), "created_at is off by -"),
+        (set_job("updated_at = updated_at + 3600000000"), "no clock of the store"),
+        ("UPDATE windlass_log SET at = at + 3600000000 WHERE type <> 'attempt'", "time of event"),
+        (set_job("seq = seq + 1"), "the log of job"),
+        ("DELETE FROM windlass_log WHERE type <> 'attempt'", "the log of job"),
+        ("DELETE FROM windlass_log WHERE type = 'attempt'", "ends were counted as retrying"),
+        (set_job("crash_count = 4", KILLER), "its cap is 3"),
+        (set_job("crash_count = 2", KILLER), "its cap is 3"),
+        (set_job("crash_count = crash_count + 1"), "its log tells of"),
+        (set_job("retry_count = 1"), "its task raises none"),
+        ("UPDATE windlass_step SET value = CAST('0' AS BLOB)", "is kept from fence 0"),
+        (set_job("state = 'succeeded'", CANCELED), "it ended succeeded"),
+        (set_job("cancel_at = 1"), "succeeded over an accepted cancel"),
+    ],
+)
+def test_it_sees_what_is_wrong_in_the_tables(place: Path, statement: str, said: str) -> None:
+    spoil(place, statement)
+    with pytest.raises(AssertionError, match=said):
+        assert complaints(place) == ""
+
+
+def say(place: Path, job: str, **facts: object) -> None:
+    note("task", place, job=job, pid=1, **facts)
+
+
+def start_with_a_lower_fence(place: Path, job: str) -> None:
+    say(place, job, fence=0, attempt=0, phase="start")
+
+
+def start_again(place: Path, job: str) -> None:
+    say(place, job, fence=1, attempt=1, phase="start")
+
+
+def start_with_an_unknown_fence(place: Path, job: str) -> None:
+    say(place, job, fence=9, attempt=9, phase="start")
+
+
+def end_again(place: Path, job: str) -> None:
+    say(place, job, fence=1, attempt=1, phase="end", applied=False)
+
+
+def tell_of_an_effect(place: Path, job: str) -> None:
+    say(place, job, fence=8, attempt=1, phase="end", applied=True)
+
+
+def take_an_effect_twice(place: Path, job: str) -> None:
+    file = place / "register" / job
+    file.write_bytes(file.read_bytes() * 2)
+
+
+def take_a_later_effect(place: Path, job: str) -> None:
+    (place / "register" / job).write_text("1\n7\n")
+
+
+def lose_an_effect(place: Path, job: str) -> None:
+    (place / "register" / job).unlink()
+
+
+def leave_a_workspace(place: Path, job: str) -> None:
+    (place / "data" / "temp" / job).mkdir(parents=True)
+
+
+def refuse_the_cancel(place: Path, job: str) -> None:
+    """Of a job that was canceled."""
+    note("producer", place, canceled=job_at(place, CANCELED), answer="conflict")
+
+
+def promise_a_cancel(place: Path, job: str) -> None:
+    note("producer", place, canceled=job, answer="running")
+
+
+def run_on(place: Path, job: str) -> None:
+    """After its process was seen to die, and the next attempt had begun."""
+    say(place, job_at(place, KILLER), fence=2, attempt=2, phase="step", step="late")
+
+
+def repeat_a_step(place: Path, job: str) -> None:
+    evidence = gather(place)
+    [kept, *_] = [row for row in evidence.jobs if evidence.steps.get(row["n"])]
+    say(place, kept["id"], fence=9, attempt=9, phase="step", step="first")
+
+
+def settle(place: Path, job: str, fence: int, trigger: str, status: str) -> None:
+    answers = [(job, fence, trigger, status, "succeeded")]
+    note("settle", place, answers=answers, pid=1)
+
+
+def take_a_late_settle(place: Path, job: str) -> None:
+    settle(place, crashed_job(place), 1, "succeed", "applied")
+
+
+def take_another_settle(place: Path, job: str) -> None:
+    settle(place, job, 1, "release", "applied")
+
+
+def take_a_settle_of_nobody(place: Path, job: str) -> None:
+    settle(place, job, 7, "succeed", "applied")
+
+
+def refuse_the_holder(place: Path, job: str) -> None:
+    settle(place, job, 1, "succeed", "stale")
+
+
+def answer_a_settle_with_a_conflict(place: Path, job: str) -> None:
+    settle(place, job, 1, "succeed", "conflict")
+
+
+def answer_a_settle_with_busy(place: Path, job: str) -> None:
+    settle(place, job, 1, "succeed", "busy")
+
+
+def crashed_job(place: Path) -> str:
+    """One whose first lease was lost."""
+    evidence = gather(place)
+    return next(
+        str(row["id"])
+        for row in evidence.jobs
+        if [past["facts"]["outcome"] for past in evidence.attempts(row)][:1] == ["crash"]
+    )
+
+
+def forbid_crashes(place: Path, job: str) -> None:
+    plan = json.loads((place / "plan.json").read_text())
+    (place / "plan.json").write_text(json.dumps(plan | {"burns": False}))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (start_with_a_lower_fence, "began with fence 0 after 1"),
+        (start_again, "began twice with"),
+        (start_with_an_unknown_fence, "with 9 over 1"),
+        (end_again, "did not end once in the ledger"),
+        (tell_of_an_effect, "was told of an effect"),
+        (take_an_effect_twice, "the register took"),
+        (take_a_later_effect, "the register has"),
+        (lose_an_effect, "the register has"),
+        (leave_a_workspace, "its workspace is still there"),
+        (refuse_the_cancel, "was refused, and it was canceled"),
+        (promise_a_cancel, "was answered running; it ended succeeded"),
+        (run_on, "ran on after retry"),
+        (repeat_a_step, "is kept from fence"),
+        (take_a_late_settle, "was taken; that attempt ended by crash"),
+        (take_another_settle, "was taken; that attempt ended by succeed"),
+        (take_a_settle_of_nobody, "was taken; that attempt ended by None"),
+        (refuse_the_holder, "was refused as stale; that attempt ended by succeed"),
+        (answer_a_settle_with_a_conflict, "was answered conflict"),
+        (answer_a_settle_with_busy, "was answered busy"),
+        (forbid_crashes, "where none may be lost"),
+    ],
+)
+def test_it_sees_what_does_not_fit_the_ledgers(
+    place: Path, change: Callable[[Path, str], None], said: str
+) -> None:
+    quiet = (
+        f"(SELECT min(n) FROM windlass_job WHERE n >= {ONE} AND attempt = 1 AND cancel_by IS NULL)"
+    )
+    change(place, job_at(place, quiet))
+    with pytest.raises(AssertionError, match=said):
+        assert complaints(place) == ""
+
+
+def test_a_settle_that_is_refused_for_its_lost_lease_is_as_it_must_be(place: Path) -> None:
+    settle(place, crashed_job(place), 1, "succeed", "stale")
+    assert complaints(place) == ""
+
+
+def test_where_rows_are_locked_a_settle_may_be_busy_and_is_then_made(place: Path) -> None:
+    def said_of(job: str, fence: int, trigger: str) -> list[str]:
+        settle(place, job, fence, trigger, "busy")
+        evidence = gather(place)
+        return check(replace(evidence, plan={**evidence.plan, "store": "postgresql"}))
+
+    ended = next(said for said in gather(place).settles if said["status"] == "applied")
+    assert said_of(ended["job"], ended["fence"], ended["trigger"]) == []
+    assert said_of(crashed_job(place), 1, "succeed") == []
+    [said] = said_of(ended["job"], ended["fence"], "release")
+    assert f"was answered busy; that attempt ended by {ended['trigger']}" in said
+
+
+def test_a_line_that_a_kill_cut_short_is_left_out(place: Path) -> None:
+    before = len(gather(place).ran)
+    (place / "ledger" / "task-1-1.jsonl").write_text('{"job": "half a li')
+    assert len(gather(place).ran) == before
+    assert complaints(place) == ""
+
+
+def test_a_process_that_is_left_behind_is_found(place: Path) -> None:
+    stray = subprocess.Popen(["sleep", "60"], env=os.environ | {PLACE: str(place)})
+    try:
+        deadline = time.monotonic() + 30
+        while left_behind(place, patience=0) != [stray.pid]:  # until it is a program of its own
+            assert time.monotonic() < deadline
+    finally:
+        stray.kill()
+        stray.wait()
+    assert left_behind(place) == []
+
+
+def test_the_report_names_what_is_broken_and_bounds_what_is_not(place: Path) -> None:
+    evidence: Evidence = gather(place)
+    well, ill = verdict(evidence, [], 1.0), verdict(evidence, ["job 7 is lost"], 1.0)
+    assert f"{3 / well.jobs:.1e}" in markdown([well])
+    assert json.loads(json.dumps(well.facts()))["bound"] == 3 / well.jobs
+    assert ill.facts()["bound"] is None
+    assert "0 violations" in markdown([well])
+    assert "- mixed: job 7 is lost" in markdown([well, ill])
+    assert "3/n, 95" not in markdown([well, ill])
+
+
+def lost(worker: int, at: float) -> dict[str, object]:
+    """An attempt that began at 0 and was taken back then, in seconds."""
+    facts = {"outcome": "crash", "worker": f"host-{worker}-f00", "started_at": 0}
+    return {"type": "attempt", "at": round(at * 1e6), "facts": facts}
+
+
+def test_the_report_tells_how_long_the_jobs_of_the_dead_waited(tmp_path: Path) -> None:
+    """With leases of 1.5 s: one in time, one late, and one that nobody was left to rescue."""
+    moments = [("SIGKILL", 1, 0.5), ("SIGKILL", 2, 0.5), ("SIGKILL", 3, 9.0)]
+    moments += [("of everything", 0, 9.1), ("of everything", 0, 10.0)]
+    evidence = Evidence(
+        place=tmp_path,
+        plan={"lease": 1.5},
+        faults=[{"fault": name, "pid": pid, "at": at * 1e6} for name, pid, at in moments],
+        jobs=[{"id": str(n), "n": n, "started_at": 20e6} for n in (1, 2, 3)],
+        log={n: [lost(n, at)] for n, at in ((1, 2.5), (2, 4.5), (3, 14.0))},
+        produced=[],
+        ran=[],
+        settled=[],
+        register={},
+        steps={},
+        outcomes={},
+        leftovers=set(),
+        now=0,
+    )
+    found = waits(evidence)
+    assert found is not None
+    assert (found.number, found.late, found.longest, found.claimed) == (2, 1, 4.0, 19.5)
+    assert (found.unwatched, found.unwatched_longest) == (1, 5.0)
+
+
+def test_the_checker_imports_no_windlass_code() -> None:
+    checker = "benchmarks.chaos.checks.checker"
+    code = f"import sys, {checker}; print([m for m in sys.modules if 'windl' in m])"
+    root = Path(__file__).parents[3]
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"

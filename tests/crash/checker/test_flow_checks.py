@@ -1,0 +1,114 @@
+"""The checker has teeth for flows: a sound one is spoiled in one place, and it must say so."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from benchmarks.chaos.checks.checker import check
+from benchmarks.chaos.checks.evidence import gather
+from benchmarks.chaos.processes import Mix
+from benchmarks.chaos.storms import Plan, Storm, run
+
+pytestmark = pytest.mark.slow
+
+CALM = Storm(name="flow", mix=Mix(tasks={}, flow=True), producers=1)
+JOBS = 36
+_OF = "(SELECT max(n) FROM windlass_job WHERE task = 'benchmarks.chaos.flows.{}')"
+MIDDLE, BOTTOM, PART, FAN = (_OF.format(task) for task in ("middle", "bottom", "part", "fan"))
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("storm") / "flow"
+    verdict = run(CALM, Plan(jobs=JOBS, seconds=60, seed=7, workers=2), place)
+    assert verdict.violations == []
+    assert verdict.jobs == JOBS
+    return place
+
+
+@pytest.fixture
+def place(sound: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(sound, tmp_path / "storm"))
+
+
+def complaints(place: Path) -> str:
+    return "\n".join(check(gather(place)))
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        (f"UPDATE windlass_edge SET open = 1 WHERE child = {BOTTOM}", "is over and waits for 0"),
+        (f"UPDATE windlass_job SET waiting_for = 1 WHERE n = {BOTTOM}", "is over and waits for 1"),
+        (
+            f"UPDATE windlass_job SET first_started_at = created_at WHERE n = {BOTTOM}",
+            "did not wait for",
+        ),
+        (f"UPDATE windlass_job SET started_at = created_at WHERE n = {FAN}", "did not wait for"),
+        (f"DELETE FROM windlass_job WHERE n = {MIDDLE}", "which is not there"),
+        (f"DELETE FROM windlass_job WHERE n = {PART}", "which is not there"),
+        (f"DELETE FROM windlass_edge WHERE parent = {MIDDLE}", "that are not its parents'"),
+        (f"DELETE FROM windlass_edge WHERE parent = {PART}", "29 were due"),
+        (f"DELETE FROM windlass_edge WHERE parent = {PART}", "was never asked for"),
+        (
+            f"UPDATE windlass_edge SET place = -1 WHERE parent = {PART}",
+            "results that are not its parents'",
+        ),
+    ],
+)
+def test_it_sees_what_is_wrong_in_the_tables(place: Path, statement: str, said: str) -> None:
+    with closing(sqlite3.connect(place / "jobs.db")) as base:
+        base.executescript(statement)
+    assert re.search(said, complaints(place))
+
+
+def rewrite(place: Path, change: Callable[[dict[str, object]], None]) -> None:
+    """Every line that a task wrote."""
+    for path in (place / "ledger").glob("task-*.jsonl"):
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        for line in lines:
+            change(line)
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def begin_early(line: dict[str, object]) -> None:
+    if line["phase"] == "start":
+        line["at"] = 1
+
+
+def lose_a_result(line: dict[str, object]) -> None:
+    if isinstance(got := line.get("got"), list) and len(got) > 1:
+        got.pop()
+
+
+def mix_up_results(line: dict[str, object]) -> None:
+    if isinstance(got := line.get("got"), list):
+        got.reverse()
+
+
+def make_a_part_twice(line: dict[str, object]) -> None:
+    if line.get("item") == 3:
+        line["item"] = 4
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (begin_early, "so says the ledger"),
+        (lose_a_result, "that are not its parents'"),
+        (mix_up_results, "that are not its parents'"),
+        (make_a_part_twice, "of 28 items; 29 were due"),
+    ],
+)
+def test_it_sees_what_is_wrong_in_the_ledgers(
+    place: Path, change: Callable[[dict[str, object]], None], said: str
+) -> None:
+    rewrite(place, change)
+    assert re.search(said, complaints(place))

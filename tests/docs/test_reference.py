@@ -1,0 +1,124 @@
+"""The reference pages: what the code says now, all of it, with links that lead somewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import windlass
+from windlass import Context, Windlass, WorkerConfig, testing
+from windlass.client import EnqueueOptions
+from windlass.core.event import EventType
+from windlass.options import task_options
+
+DOCS = Path(__file__).parents[2] / "docs"
+PLACE = DOCS / "reference"
+
+
+@pytest.fixture(scope="module")
+def generated() -> Iterator[dict[str, str]]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(DOCS)
+        yield importlib.import_module("generate").pages()
+
+
+def prose(page: str) -> str:
+    """The page without its blocks of code, in which # and ] mean other things."""
+    return re.sub(r"```.*?```", "", (PLACE / page).read_text("utf-8"), flags=re.DOTALL)
+
+
+def anchors(page: str) -> list[str]:
+    """As a code host makes them of headings; of two alike, the first has the plain one."""
+    headings = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
+    return [re.sub(r"[^\w -]", "", one.lower()).replace(" ", "-") for one in headings]
+
+
+def test_the_pages_say_what_the_code_says(generated: dict[str, str]) -> None:
+    there = {path.name: path.read_text("utf-8") for path in PLACE.glob("*.md")}
+    assert sorted(there) == sorted(generated), "run `make docs`, and remove what is not written"
+    old = [name for name, text in generated.items() if there[name] != text]
+    assert not old, f"{', '.join(old)} no longer say what the code says: run `make docs`"
+
+
+def test_every_public_name_is_there(generated: dict[str, str]) -> None:
+    page = generated["python.md"]
+    for name in [*windlass.__all__, *testing.__all__]:
+        assert re.search(rf"^### {name}$|^\| `{name}\b", page, re.MULTILINE), name
+
+
+@pytest.mark.parametrize(
+    ("title", "options"),
+    [
+        ("Options of a task", [*inspect.signature(task_options).parameters]),
+        ("Options of a job", [*EnqueueOptions.__slots__]),
+    ],
+)
+def test_every_option_has_a_meaning(
+    generated: dict[str, str], title: str, options: list[str]
+) -> None:
+    section = generated["python.md"].partition(f"### {title}\n")[2].partition("\n#")[0]
+    rows = [re.split(r" (?<!\\)\| ", row.strip("| ")) for row in section.splitlines()]
+    told = {row[0].strip("`") for row in rows if len(row) == 4 and row[3]}
+    for name in options:
+        assert name in told, f"say in the docstring, as `{name}: …`, what this option means"
+
+
+def test_no_page_is_empty(generated: dict[str, str]) -> None:
+    for name, text in generated.items():
+        assert len(text.splitlines()) > 20, name
+
+
+@pytest.mark.parametrize("page", sorted(path.name for path in PLACE.glob("*.md")))
+def test_every_link_leads_to_a_heading(page: str) -> None:
+    for target, _, anchor in re.findall(r"\]\(([\w./-]*)(#([\w-]+))?\)", prose(page)):
+        assert not target or (PLACE / target).exists(), target
+        if anchor:
+            assert anchor in anchors(target or page), f"{target}#{anchor}"
+
+
+def test_events_carry_the_keys_that_the_page_names(
+    generated: dict[str, str], tmp_path: Path
+) -> None:
+    app = Windlass("memory:", data=tmp_path)
+
+    async def voice(ctx: Context) -> None:
+        ctx.progress(70, "speaking")
+
+    @app.task(max_retries=0)
+    async def speak(ctx: Context, how: str) -> str:
+        ctx.stage("plan")
+        ctx.progress(50, "half")
+        ctx.log("a line")
+        ctx.warn("careful")
+        ctx.artifact("film", "file:///film")
+        await ctx.astep("voice", voice, ctx)
+        if how == "fail":
+            raise windlass.InvalidInput("no")
+        if how == "cancel":
+            raise windlass.Cancel("enough")
+        return how
+
+    async def seen() -> dict[EventType, dict[str, Any]]:
+        jobs = [await speak.aenqueue(how) for how in ("succeed", "fail", "cancel")]
+        await app.worker(WorkerConfig(burst=True)).run()
+        events = [event for job in jobs for event in [one async for one in job.aevents()]]
+        await app.aclose()
+        told: dict[EventType, dict[str, Any]] = {}
+        for event in events:
+            told.setdefault(event.type, {}).update(event.data)
+        return told
+
+    told = asyncio.run(seen())
+    assert len(told) == 9
+    for kind, data in told.items():
+        [row] = re.findall(rf"^\| `{kind.value}` \|.*$", generated["events.md"], re.MULTILINE)
+        keys = re.findall(r"`(\w+)`", row.split("|")[3])
+        assert keys, kind
+        assert set(keys) <= set(data), kind

@@ -1,0 +1,168 @@
+"""The tutorial, followed to the letter: every file is written, every command is typed, in order.
+
+What a page shows of a command's output must come, line by line and in this order; more may come in
+between. Instants, durations, sizes, percentages and names of workers may differ, and an id stands
+for the real one wherever it is used again. Whoever looks at a job looks again until they see what
+the page shows, as a reader would.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+PAGE = Path(__file__).parents[2] / "docs/tutorial.md"
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+FILE = re.compile(r"# ([\w.]+)(, continued)?\n")
+ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+END = "@end@"
+PAUSE = 0.1  # seconds between two looks
+PATIENCE = 30.0  # seconds for what a reader would wait for
+LOOKING = ("windlass jobs ", "windlass workers ", "windlass queues ", "ls ", "cat ", "tail ")
+ACTING = ("submit", "cancel", "retry", "resume", "delete")
+INSTALLING = ("python3 -m venv", "pip install", ". .venv")  # done, or this test would not run
+LOOSE = {
+    r"laptop\\-\d+\\-[0-9a-f]+": r"\\S+-\\d+-\\w+",
+    r"\d\d:\d\d:\d\d\\\.\d+": r"[\\d:.]+",
+    r"step\\-progress\\ \d+%.*": r"step-progress \\d+% .*",  # how much of it is stored differs
+    r"\b\d+%": r"\\d+%",
+    r"\b\d+(\\\.\d+)?(s|m|ms)\b": r"[\\d.]+(?:s|m|ms)",
+    r"[\d,]+(\\\.\d+)?(\\ )MiB": r"[\\d,.]+ MiB",
+    r"\[\d+\]\\ \d+": r"\\[\\d+\\] \\d+",
+    "…": ".*",
+    r"(\\ )+": r"\\s+",
+}
+
+
+@dataclass(frozen=True)
+class Command:
+    text: str
+    shown: tuple[str, ...]
+
+    @property
+    def code(self) -> int:
+        found = re.search(r"# exit code (\d+)$", self.text)
+        return int(found[1]) if found else 0
+
+    @property
+    def looks(self) -> bool:
+        words = shlex.split(self.text, comments=True)
+        return self.text.startswith(LOOKING) and not any(word in ACTING for word in words[:3])
+
+
+@dataclass
+class Reader:
+    """A terminal with one shell in it, and somebody who follows the page."""
+
+    place: Path
+    ids: dict[str, str] = field(default_factory=dict)  # as shown: as they really are
+
+    def __post_init__(self) -> None:
+        own = {k: v for k, v in os.environ.items() if not k.startswith("WINDLASS_")}
+        path = f"{Path(sys.executable).parent}{os.pathsep}{own.get('PATH', '')}"
+        self._shell = subprocess.Popen(
+            ["bash", "--norc"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            cwd=self.place,
+            env={**own, "PATH": path, "COLUMNS": "100"},
+            start_new_session=True,
+        )
+
+    def close(self) -> None:
+        os.killpg(self._shell.pid, signal.SIGTERM)  # a worker then gives back what it runs
+        self._shell.kill()
+        self._shell.communicate()
+
+    def write(self, name: str, text: str, *, more: bool) -> None:
+        with (self.place / name).open("a" if more else "w") as file:
+            file.write(f"\n\n{text}" if more else text)
+
+    def type(self, command: Command) -> None:
+        """Run it, and compare; look again if it only looks."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            said, code = self._run(self._real(command.text))
+            missing = self._missing(command.shown, said)
+            if missing is None and code == command.code:
+                return
+            if not command.looks or time.monotonic() > deadline:
+                wrong = f"exit code {code}" if missing is None else f"no line like {missing!r}"
+                pytest.fail(f"$ {command.text}\n{''.join(said)}\n{wrong}", pytrace=False)
+            time.sleep(PAUSE)
+
+    def _real(self, text: str) -> str:
+        for shown, real in self.ids.items():
+            text = re.sub(rf"\b{shown[-6:]}\b", real[-6:], text.replace(shown, real))
+        return text
+
+    def _run(self, text: str) -> tuple[list[str], int]:
+        assert self._shell.stdin is not None
+        assert self._shell.stdout is not None
+        self._shell.stdin.write(f"{{ {text}\n}} < /dev/null\nprintf '\\n%s %s\\n' {END} $?\n")
+        self._shell.stdin.flush()
+        said: list[str] = []
+        for line in self._shell.stdout:
+            if line.startswith(END):
+                return said, int(line.split()[1])
+            said.append(line)
+        pytest.fail(f"$ {text}\n{''.join(said)}\nthe shell ended", pytrace=False)
+
+    def _missing(self, shown: tuple[str, ...], said: list[str]) -> str | None:
+        """The first line of the page that did not come; ids are learnt on the way."""
+        lines = iter(said)
+        for line in shown:
+            pattern, new = self._pattern(line)
+            found = next((hit for text in lines if (hit := pattern.fullmatch(text.rstrip()))), None)
+            if found is None:
+                return line
+            self.ids.update(zip(new, found.groups(), strict=True))
+        return None
+
+    def _pattern(self, line: str) -> tuple[re.Pattern[str], list[str]]:
+        line = self._real(line)
+        new = [one for one in ID.findall(line) if one not in self.ids.values()]
+        pattern = re.escape(line.rstrip())
+        for one in new:
+            pattern = pattern.replace(re.escape(one), f"@{new.index(one)}@")
+        for shown, real in LOOSE.items():
+            pattern = re.sub(shown, real, pattern)
+        return re.compile(re.sub(r"@\d+@", f"({ID.pattern})", pattern)), new
+
+
+def commands(text: str) -> Iterator[Command]:
+    for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+        first, *shown = part.splitlines()
+        yield Command(first, tuple(line for line in shown if line.strip() not in {"", "…"}))
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Iterator[Reader]:
+    somebody = Reader(tmp_path)
+    yield somebody
+    somebody.close()
+
+
+@pytest.mark.slow
+def test_the_tutorial_can_be_followed_from_its_first_line_to_its_last(reader: Reader) -> None:
+    for language, text in BLOCK.findall(PAGE.read_text()):
+        if language == "console":
+            for command in commands(text):
+                if not command.text.startswith(INSTALLING):
+                    reader.type(command)
+        elif file := FILE.match(text):
+            reader.write(file[1], text, more=file[2] is not None)
+        else:
+            assert language in {"ini", "text"}, f"nobody runs this block:\n{text}"

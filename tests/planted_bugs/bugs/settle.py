@@ -1,0 +1,95 @@
+"""Mistakes in how the ends of attempts are stored."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+from tests.planted_bugs.bug import caught_by, swap
+
+from windlass.core.decisions import outcome
+from windlass.core.decisions.outcome import Outcome, Succeeded
+from windlass.core.job.row import JobRow
+from windlass.worker.attempt import Attempt
+from windlass.worker.executor import TaskRunner
+from windlass.worker.loops import settler
+from windlass.worker.loops.settler import Settler
+
+SETTLER = "tests/worker/loops/test_settler.py::"
+
+
+@caught_by("tests/testing/test_crash_at.py::test_a_worker_dies_at_the_point_and_another_goes_on"
+           "[async-before-step:voice-running-voice voice render]")  # fmt: skip
+def a_job_is_settled_before_its_task_has_run() -> None:
+    """The job is taken off the queue when it is fetched, not when it is done."""
+    run = TaskRunner.run
+
+    async def planted(self: TaskRunner, job: JobRow, *more: Any) -> Outcome:
+        await self._store.apply([outcome.succeed(job, Succeeded())])
+        return await run(self, job, *more)
+
+    swap(TaskRunner, "run", planted)
+
+
+@caught_by(SETTLER + "test_an_end_is_stored_while_its_neighbours_still_run", waits=True)
+def a_batch_of_settles_waits_until_it_is_full() -> None:
+    """Ends are gathered for a batch, and there is no timer to write one that is not full."""
+
+    async def planted(self: Settler, lull: asyncio.Event) -> None:
+        while True:
+            await self._some.wait()
+            self._some.clear()
+            if len(self._pending) >= settler.MAX_BATCH:
+                batch, self._pending = self._pending, []
+                await self._write(batch)
+
+    swap(Settler, "run", planted)
+
+
+@caught_by(SETTLER + "test_an_end_is_stored_while_its_neighbours_still_run", waits=True)
+def a_batch_of_settles_waits_for_a_lull() -> None:
+    """Ends are gathered until nothing is about to begin; beside a long task that may take hours."""
+    swap(settler, "WINDOW", 3600.0)
+
+
+@caught_by(
+    "tests/worker/test_worker.py::test_a_settle_whose_answer_was_lost_is_repeated_and_counts_once"
+)
+def a_settle_that_failed_is_not_repeated() -> None:
+    """If the store is away for a moment when a job ends, its result is dropped; it runs again."""
+
+    async def planted(self: Settler, batch: Sequence[Attempt]) -> None:
+        with contextlib.suppress(Exception):
+            await self._store.apply([attempt.wish for attempt in batch if attempt.wish])
+        self._on_settled(batch)
+
+    swap(Settler, "_write", planted)
+
+
+@caught_by(
+    "tests/worker/test_shutdown.py::test_one_job_that_cannot_be_settled_keeps_no_other_from_it",
+    waits=True,
+)
+def one_bad_settle_fails_its_whole_batch() -> None:
+    """A batch in which one end cannot be stored is given up as a whole."""
+
+    async def planted(self: Settler, batch: Sequence[Attempt]) -> None:
+        self._on_settled(batch)
+
+    swap(Settler, "_one_by_one", planted)
+
+
+@caught_by("tests/worker/loops/test_cleaner.py::test_a_workspace_stays_until_the_success_is_stored")
+def the_workspace_goes_before_the_success_is_stored() -> None:
+    """Files are removed when the task returns: after a lost settle, the next attempt lacks them."""
+    settle = Settler.settle
+
+    def planted(self: Settler, attempt: Attempt, ended: Outcome) -> None:
+        workspaces = self._cleaner._workspaces
+        if isinstance(ended, Succeeded) and workspaces is not None:
+            workspaces.remove(attempt.job.lineage)
+        settle(self, attempt, ended)
+
+    swap(Settler, "settle", planted)

@@ -1,0 +1,395 @@
+"""Every route, asked by everybody, about everybody's jobs: role by tenant by operation.
+
+What is expected stands in the table below, written by hand. Routes come from the server itself, so
+that a new one without a line here fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import httpx
+import pytest
+from tests.server.conftest import Served, make_app, serving
+
+from windlass.client import EnqueueOptions
+from windlass.core.job.row import JobRow
+from windlass.server import dashboard
+from windlass.server.auth.api_keys import Keys, Role
+from windlass.server.auth.sessions import COOKIE
+from windlass.server.auth.tickets import TICKET, Tickets
+from windlass.server.config import Door, ServerConfig
+from windlass.server.routes.route_table import TABLE
+from windlass.store import Store
+from windlass.testing.wrapped_store import WrappedStore
+
+# Who may: v(iewer) p(roducer) w(orker) o(perator) a(dmin), * anybody.
+# About: job (named in the request: another's is as good as none), part (what one sees), all (of all
+# jobs: nothing for keys of an owner or a team), self.
+# Good: the answer to who may. Also: what lets one in beside a key or a session.
+RULES = """
+POST   /api/jobs                          p.o.a      job   201
+POST   /api/jobs/batch                    p.o.a      part  200
+POST   /api/jobs/actions                  p.o.a      part  200
+GET    /api/jobs                          v.p.w.o.a  part  200
+GET    /api/jobs/count                    v.p.w.o.a  part  200
+GET    /api/jobs/{id}                     v.p.w.o.a  job   200
+DELETE /api/jobs/{id}                     o.a        job   409
+GET    /api/jobs/{id}/attempts            v.p.w.o.a  job   200
+GET    /api/jobs/{id}/graph               v.p.w.o.a  job   200
+GET    /api/jobs/{id}/why                 v.p.w.o.a  job   200
+GET    /api/jobs/{id}/events              v.p.w.o.a  job   200  ticket
+POST   /api/jobs/{id}/submit              p.o.a      job   200
+POST   /api/jobs/{id}/cancel              p.o.a      job   200
+POST   /api/jobs/{id}/retry               p.o.a      job   409
+POST   /api/jobs/{id}/resume              p.o.a      job   409
+GET    /api/events                        v.p.w.o.a  job   200  ticket
+POST   /api/worker/claim                  w.a        all   200
+POST   /api/worker/extend                 w.a        all   200  token
+POST   /api/worker/settle                 w.a        all   200  token
+POST   /api/worker/record                 w.a        all   200  token
+GET    /api/queues                        v.p.w.o.a  all   200
+POST   /api/queues/{queue:path}/pause     o.a        all   200
+POST   /api/queues/{queue:path}/resume    o.a        all   200
+GET    /api/workers                       v.p.w.o.a  all   200
+GET    /api/tasks                         v.p.w.o.a  part  200
+GET    /api/failures                      v.p.w.o.a  part  200
+GET    /api/flows                         v.p.w.o.a  part  200
+GET    /api/flows/{id}                    v.p.w.o.a  part  404
+POST   /api/flows/{id}/cancel             p.o.a      part  404
+POST   /api/flows/{id}/retry              p.o.a      part  404
+POST   /api/flows/{id}/resume             p.o.a      part  404
+GET    /api/limits                        v.p.w.o.a  all   200
+GET    /api/stats                         v.p.w.o.a  all   200
+GET    /api/schedules                     v.p.w.o.a  all   200
+POST   /api/schedules                     o.a        all   201
+POST   /api/schedules/{name:path}/pause   o.a        all   404
+POST   /api/schedules/{name:path}/resume  o.a        all   404
+POST   /api/schedules/{name:path}/run     o.a        all   404
+GET    /api/schedules/{name:path}         v.p.w.o.a  all   404
+DELETE /api/schedules/{name:path}         o.a        all   404
+POST   /api/session                       *          self  201
+GET    /api/session                       v.p.w.o.a  part  200
+DELETE /api/session                       *          part  204
+POST   /api/tickets                       v.p.w.o.a  part  201
+POST   /api/keys                          a          all   201
+GET    /api/keys                          a          all   200
+DELETE /api/keys/{id}                     a          all   404
+GET    /api/audit                         a          all   200
+GET    /api/openapi.json                  v.p.w.o.a  part  200
+GET    /healthz                           *          part  200
+GET    /readyz                            *          part  200
+GET    /metrics                           v.p.w.o.a  all   200
+"""
+JOB = {"task": "add", "arguments": {"a": 1}, "hold": True}
+BODIES: dict[str, Any] = {
+    "POST /api/jobs/batch": {"jobs": [JOB]},
+    "POST /api/jobs/actions": {"action": "cancel", "filter": {"tag": ["none"]}},
+    "POST /api/worker/claim": {"worker": "w", "queues": {"none": 1}, "tasks": ["add"]},
+    "POST /api/worker/extend": {"tasks": [{}]},
+    "POST /api/worker/settle": {"tasks": [{"outcome": "released"}]},
+    "POST /api/worker/record": {"tasks": [{"records": [{"n": 1, "type": "log"}]}]},
+    "POST /api/keys": {"name": "new", "roles": ["viewer"]},
+}
+READS = {"ping", "get", "find", "count", "failures", "stats", "gates", "rollups", "events",
+         "attempts", "checkpoints", "edges", "flows", "newest_flows", "get_records",
+         "list_records", "wait", "due", "expired", "migrate", "close"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Rule:
+    name: str
+    roles: str
+    about: str
+    good: int
+    also: str = ""
+
+    @property
+    def method(self) -> str:
+        return self.name.split()[0]
+
+    @property
+    def path(self) -> str:
+        return self.name.split()[1]
+
+
+def rules() -> list[Rule]:
+    lines = (line.split() for line in RULES.strip().splitlines())
+    return [
+        Rule(f"{method} {path}", who, about, int(good), "".join(also))
+        for method, path, who, about, good, *also in lines
+    ]
+
+
+@dataclass(frozen=True)
+class Asker:
+    """Somebody, and what they show. `role` is None for who may do nothing at all."""
+
+    name: str
+    role: Role | None = None
+    owner: str | None = None
+    team: str | None = None
+    show: dict[str, str] = field(default_factory=dict)
+    key_id: str | None = None
+
+    def sees(self, owner: str, team: str) -> bool:
+        return self.owner in {None, owner} and self.team in {None, team}
+
+
+class Watched(WrappedStore):
+    """Notes down what is written; what the doorkeeper itself writes to use a ticket up is none."""
+
+    writes: list[str]
+
+    def __init__(self, store: Store, writes: list[str]) -> None:
+        super().__init__(store)
+        self.writes = writes
+
+    def wrap(self, store: Store) -> Watched:
+        return Watched(store, self.writes)
+
+    async def around(self, verb: str, call: Any) -> Any:
+        answer = await call()
+        if verb in READS:
+            return answer
+        # Of a batch nothing may be taken; and a claim that takes nothing writes nothing.
+        told = answer if verb in {"enqueue", "claim"} else [None]
+        if any(getattr(one, "accepted", True) for one in told):
+            self.writes.append(verb)
+        return answer
+
+    async def put_records(self, puts: Any) -> Any:
+        if [put for put in puts if put.kind != TICKET]:
+            self.writes.append("put_records")
+        return await self.store.put_records(puts)
+
+
+@dataclass
+class Place:
+    """One server, one store; its jobs by whose they are."""
+
+    served: Served
+    writes: list[str]
+
+    def call(self, work: Any) -> Any:
+        return self.served.app.sync.call(work)
+
+    def jobs(self) -> dict[tuple[str, str], str]:
+        """A fresh one of each sort: own, another owner's, another team's; and one that is not."""
+        app = self.served.app
+        tenants = [("alice", "red"), ("bob", "red"), ("alice", "blue")]
+        spec = app.tasks.get("add")
+        assert spec is not None
+        made = [
+            app.prepare(spec, (1,), {}, EnqueueOptions(owner=owner, team=team, hold=True))
+            for owner, team in tenants
+        ]
+        self.call(app.aenqueue_each(made))
+        ids = [str(job.id) for job in made]
+        return dict(zip([*tenants, ("", "")], [*ids, str(uuid4())], strict=True))
+
+    def key(self, role: Role, owner: str | None, team: str | None) -> tuple[str, str]:
+        return self.served.key_and_id(role, owner=owner, team=team)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    writes: list[str] = []
+    app = make_app(tmp_path_factory.mktemp("matrix"), "memory:")
+    app._root = Watched(app._root, writes)
+    config = ServerConfig(door=Door.KEYS, failure_burst=1e9, rate=0)
+    with serving(Path(), config, app=app) as served:
+        yield Place(served, writes)
+
+
+def askers(place: Place) -> list[Asker]:
+    found = [
+        Asker("none"),
+        Asker("garbage", show={"Authorization": "Bearer wl_000000000000_" + "A" * 43}),
+        Asker("a session that never was", show={"Cookie": f"{COOKIE}={'A' * 43}"}),
+    ]
+    tenants = [(None, None), ("alice", "red")]
+    for role in Role:
+        for owner, team in [*tenants, *([("alice", None), (None, "red")] * (role == "operator"))]:
+            token, key_id = place.key(role, owner, team)
+            name = f"{role} of {owner}/{team}"
+            show = {"Authorization": f"Bearer {token}"}
+            found.append(Asker(name, role, owner, team, show, key_id))
+            if owner and team:
+                show = {"Cookie": session(place, token), "Sec-Fetch-Site": "same-origin"}
+                found.append(Asker(f"{name} by session", role, owner, team, show, key_id))
+    return [*found, *ended(place), with_token(place), with_ticket(place)]
+
+
+def session(place: Place, key: str) -> str:
+    with place.served.client(key) as web:
+        assert web.post("/api/session").status_code == 201
+        return f"{COOKIE}={web.cookies[COOKIE]}"
+
+
+def ended(place: Place) -> list[Asker]:
+    """An admin's key that was revoked, a session of it, and one that has expired."""
+    token, key_id = place.key(Role.ADMIN, None, None)
+    cookie = session(place, token)
+    place.served.site.door._keys.forget(key_id)
+
+    async def end() -> str:
+        keys = Keys(place.served.app.client().store)
+        await keys.revoke(key_id)
+        return (await keys.create("old", [Role.ADMIN], expires_in=0.000001))[1]
+
+    old = place.call(end())
+    return [
+        Asker("revoked", show={"Authorization": f"Bearer {token}"}),
+        Asker("session of a revoked key", show={"Cookie": cookie}),
+        Asker("expired", show={"Authorization": f"Bearer {old}"}),
+    ]
+
+
+def with_token(place: Place) -> Asker:
+    """An attempt, by its task token."""
+    with place.served.client(place.key(Role.ADMIN, None, None)[0]) as web:
+        body = {"task": "add", "arguments": {"a": 1}, "queue": "tokens"}
+        assert web.post("/api/jobs", json=body).status_code == 201
+        claim = {"worker": "w", "queues": {"tokens": 1}, "tasks": ["add"], "lease": "1h"}
+        [job] = web.post("/api/worker/claim", json=claim).json()["jobs"]
+    return Asker("task token", show={"Authorization": f"Bearer {job['taskToken']}"})
+
+
+def with_ticket(place: Place) -> Asker:
+    """A ticket of somebody who may look at all."""
+    return Asker("ticket", Role.VIEWER, key_id=place.key(Role.VIEWER, None, None)[1])
+
+
+def expected(rule: Rule, asker: Asker, target: tuple[str, str]) -> int:
+    if asker.name in {"ticket", "task token"}:
+        if rule.also not in asker.name or not rule.also:
+            open_to_all = asker.name == "ticket" and rule.roles == "*"
+            return rule.good if open_to_all and rule.about == "part" else 401
+        return 404 if rule.about == "job" and target == ("", "") else rule.good
+    by_key = "Authorization" in asker.show
+    if rule.about == "self":
+        return rule.good if by_key and asker.role else 401
+    if rule.roles == "*":
+        return rule.good if asker.role or not by_key else 401
+    if asker.role is None:
+        return 401
+    if asker.role[0] not in rule.roles.split("."):
+        return 403
+    if rule.about == "all" and (asker.owner or asker.team):
+        return 403
+    if rule.about == "job" and (target == ("", "") or not asker.sees(*target)):
+        return 404
+    return rule.good
+
+
+def ask(
+    web: httpx.Client, place: Place, rule: Rule, asker: Asker, named: tuple[tuple[str, str], str]
+) -> tuple[int, str]:
+    target, job = named
+    path = rule.path.replace("{id}", job).replace("{queue:path}", "q")
+    path = path.replace("{name:path}", "none")
+    body = BODIES.get(rule.name)
+    params = {}
+    owner = {"owner": target[0]} if asker.owner is None else {}  # jobs depend on their owner's
+    new = str(uuid4())
+    if rule.name == "POST /api/jobs":
+        body = JOB | {"dependsOn": [job], "id": new} | owner
+    elif rule.name == "POST /api/schedules":
+        body = {"task": "add", "arguments": {"a": 1}, "name": str(uuid4()), "every": "1h"}
+    elif rule.path == "/api/events":
+        params = {"after": f"{job}:0"}
+    if asker.name == "ticket" and asker.key_id is not None:
+        params["ticket"] = place.call(ticket(place, asker.key_id))
+    headers = asker.show | ({"Accept": "text/event-stream"} if "events" in path else {})
+    place.writes.clear()
+    with web.stream(rule.method, path, json=body, params=params, headers=headers) as answer:
+        if answer.status_code < 300 and "events" in path:
+            return answer.status_code, ""  # a stream of a job that waits has no end
+        answer.read()
+        return answer.status_code, answer.text.replace(job, "…").replace(new, "…")
+
+
+async def ticket(place: Place, key_id: str) -> str:
+    return (await Tickets(place.served.app.client().store).issue(key_id))[0]
+
+
+def faults_of(web: httpx.Client, place: Place, rule: Rule, asker: Asker) -> Iterator[str]:
+    jobs = place.jobs() if rule.about == "job" else {("", ""): str(uuid4())}
+    unknown: dict[int, str] = {}
+    for target in reversed(jobs):  # the one that is not there comes first
+        web.cookies.clear()
+        found, said = ask(web, place, rule, asker, (target, jobs[target]))
+        wanted = expected(rule, asker, target)
+        line = f"{asker.name}: {rule.name} of {'/'.join(target)}"
+        if found != wanted:
+            yield f"{line}: {found}, not {wanted}: {said:.200}"
+        if found in {401, 403} or (found == 404 and rule.about == "job"):
+            if place.writes:
+                yield f"{line}: refused, and yet {place.writes}"
+            if unknown.setdefault(found, said) != said:
+                yield f"{line}: it tells more than of an unknown one: {said}"
+
+
+def test_every_route_has_a_rule(place: Place) -> None:
+    api = place.served.server.config.app
+    answered = {f"{m} {r.path}" for r in api.routes if hasattr(r, "path")  # type: ignore[union-attr]
+                for m in r.methods if m != "HEAD"}  # fmt: skip
+    named = sorted(rule.name for rule in rules())
+    # The store protocol has its own table: remote/test_store_access.py covers each of its verbs.
+    protocol = {f"{route.method} {route.path}" for route in TABLE if route.internal}
+    # The pages are for everybody, and hold nothing: test_dashboard.py looks at them.
+    pages = {f"GET /{path}" for path in dashboard.PAGES} | {f"GET {dashboard.ASSET}"}
+    assert named == sorted(answered - protocol - pages)
+
+
+def test_everybody_may_do_what_they_are_for_and_no_more(place: Place) -> None:
+    faults: list[str] = []
+    with place.served.client() as web:
+        for asker in askers(place):
+            for rule in rules():
+                if rule.name == "DELETE /api/session" and asker.name.endswith("by session"):
+                    continue  # it would be its last; tests of sessions do that
+                faults += faults_of(web, place, rule, asker)
+    assert not faults, "\n" + "\n".join(faults)
+
+
+def test_lists_and_actions_reach_no_further_than_one_sees(place: Place) -> None:
+    jobs = place.jobs()
+    for owner, team in [("alice", "red"), ("alice", None), (None, "red"), (None, None)]:
+        asker = Asker("", owner=owner, team=team)
+        token, _ = place.key(Role.OPERATOR, owner, team)
+        with place.served.client(token) as web:
+            seen = {
+                job["id"] for job in web.get("/api/jobs", params={"limit": 1000}).json()["jobs"]
+            }
+            for tenant, job in jobs.items():
+                assert (job in seen) is (tenant != ("", "") and asker.sees(*tenant)), tenant
+            body = {"action": "cancel", "filter": {"tag": ["none"]}}
+            assert web.post("/api/jobs/actions", json=body).json()["matched"] == 0
+    token, _ = place.key(Role.OPERATOR, "alice", "red")
+    with place.served.client(token) as web:
+        everything = {"createdFrom": "2000-01-01T00:00:00Z", "limit": 1000}
+        web.post("/api/jobs/actions", json={"action": "cancel", "filter": everything})
+    rows = place.call(rows_of(place, [*jobs.values()]))
+    states = [None if row is None else row.state.value for row in rows]
+    assert states == ["canceled", "created", "created", None]
+
+
+async def rows_of(place: Place, ids: list[str]) -> list[JobRow | None]:
+    return await place.served.app.client().store.get([UUID(one) for one in ids])
+
+
+def test_a_store_of_the_matrix_notices_writes(place: Place) -> None:
+    """Else nothing above would show that nothing was written."""
+    with place.served.client(place.key(Role.ADMIN, None, None)[0]) as web:
+        place.writes.clear()
+        web.post("/api/queues/q/pause")
+        assert place.writes
+        place.writes.clear()
+        web.get("/api/jobs")
+        assert not place.writes

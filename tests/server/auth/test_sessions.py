@@ -1,0 +1,313 @@
+"""Signing in with a browser: what the cookie is, what it is good for, and when it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from http.cookies import Morsel, SimpleCookie
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.server.conftest import STREAM, Served, enqueue, make_app, said, serving, until
+from tests.server.test_mount import own, running
+
+from windlass.server.auth.api_keys import Keys, Role
+from windlass.server.auth.origin import address_of
+from windlass.server.auth.sessions import COOKIE, SESSION, Sessions
+from windlass.server.config import Door, ServerConfig
+
+OWN = {"Sec-Fetch-Site": "same-origin"}
+JOB = {"task": "add", "arguments": {"a": 1}}
+
+
+@pytest.fixture(scope="module")
+def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    place = tmp_path_factory.mktemp("locked")
+    with serving(place, ServerConfig(door=Door.KEYS, trust=0.05)) as one:
+        yield one
+
+
+@pytest.fixture
+def key(locked: Served) -> str:
+    return locked.key(Role.PRODUCER)
+
+
+def cookie_of(answer: httpx.Response) -> Morsel[str]:
+    return SimpleCookie(answer.headers["set-cookie"])[COOKIE]
+
+
+@contextmanager
+def signed_in(served: Served, key: str) -> Iterator[httpx.Client]:
+    """A browser at a page of the server, with the cookie and nothing else."""
+    with served.client(headers=OWN) as web:
+        assert web.post("/api/session", json={"key": key}).status_code == 201
+        yield web
+
+
+def test_a_key_signs_a_browser_in(locked: Served, key: str) -> None:
+    with locked.client() as web:
+        answer = web.post("/api/session", json={"key": key})
+        assert answer.status_code == 201
+        told = answer.json()
+        assert (told["roles"], told["by"], told["owner"]) == (["producer"], "session", None)
+        cookie = cookie_of(answer)
+        assert len(cookie.value) == 43
+        assert cookie.value not in answer.text
+        assert cookie["httponly"]
+        assert cookie["samesite"].lower() == "strict"
+        assert cookie["path"] == "/"
+        assert int(cookie["max-age"]) == 12 * 3600
+        assert not cookie["secure"]  # it came by http, and would not come back
+        assert web.get("/api/jobs").status_code == 200  # with the cookie alone
+
+
+def test_a_bearer_key_signs_in_as_well(locked: Served, key: str) -> None:
+    with locked.client(key) as web:
+        answer = web.post("/api/session")
+        assert answer.status_code == 201
+        cookies = {COOKIE: cookie_of(answer).value}
+    with locked.client(cookies=cookies) as web:
+        assert web.get("/api/session").json()["by"] == "session"
+
+
+def test_by_https_the_cookie_goes_by_https_only(locked: Served, key: str) -> None:
+    with locked.client(key, headers={"X-Forwarded-Proto": "https"}) as web:
+        assert cookie_of(web.post("/api/session"))["secure"]
+
+
+def test_what_is_kept_is_not_what_the_browser_has(locked: Served, key: str) -> None:
+    with signed_in(locked, key) as web:
+        secret = web.cookies[COOKIE]
+
+        async def stored() -> bytes:
+            entries = await locked.app.client().store.list_records(SESSION)
+            assert all(entry.expires_at is not None for entry in entries)
+            return b"".join(entry.key.encode() + entry.value for entry in entries)
+
+        assert secret.encode() not in locked.app.sync.call(stored())
+
+
+@pytest.mark.parametrize("wrong", ["", "wl_000000000000_" + "A" * 43, "x" * 200])
+def test_a_wrong_key_signs_nobody_in(locked: Served, wrong: str) -> None:
+    with locked.client() as web:
+        answer = web.post("/api/session", json={"key": wrong})
+        assert answer.status_code == 401
+        assert "set-cookie" not in answer.headers
+        assert "wl_0" not in answer.text
+
+
+def test_a_session_makes_no_further_session(locked: Served, key: str) -> None:
+    with signed_in(locked, key) as web:
+        answer = web.post("/api/session")
+        assert (answer.status_code, answer.headers.get("set-cookie")) == (401, None)
+
+
+def test_it_is_told_who_one_is(locked: Served) -> None:
+    token = locked.key(Role.OPERATOR, Role.VIEWER, owner="alice", team="red")
+    expected = {"name": "test", "roles": ["operator", "viewer"], "owner": "alice", "team": "red",
+                "rights": ["produce", "read", "remove"]}  # fmt: skip
+    with locked.client(token) as by_key, signed_in(locked, token) as by_session:
+        for web, by in ((by_key, "key"), (by_session, "session")):
+            told = web.get("/api/session").json()
+            assert told == expected | {"by": by, "keyId": token.split("_")[1]}
+    with locked.client() as web:
+        assert web.get("/api/session").status_code == 401
+
+
+def test_where_no_key_is_asked_for_one_is_nobody_and_may_do_all(served: Served) -> None:
+    with served.client() as web:
+        told = web.get("/api/session").json()
+        assert (told["name"], told["roles"], told["by"]) == ("anybody", ["admin"], "open")
+
+
+def test_signing_out_ends_the_session_and_its_streams(locked: Served, key: str) -> None:
+    with signed_in(locked, key) as web, ThreadPoolExecutor(2) as pool:
+        job = enqueue(web, "add", {"hold": True}, a=1)
+        secret = web.cookies[COOKIE]
+        ticket = web.post("/api/tickets").json()["ticket"]
+
+        def read(params: dict[str, str]) -> int:
+            cookies = {} if params else {COOKIE: secret}
+            with (
+                locked.client(cookies=cookies) as other,
+                other.stream(
+                    "GET", f"/api/jobs/{job['id']}/events", params=params, headers=STREAM
+                ) as response,
+            ):
+                return len(said(response))
+
+        reading = [pool.submit(read, params) for params in ({}, {"ticket": ticket})]
+        until(lambda: locked.site.hub.open == 2, "both are open")
+        answer = web.delete("/api/session")
+        assert answer.status_code == 204
+        assert cookie_of(answer)["max-age"] == "0"
+        assert [one.result(20) for one in reading] == [1, 1]
+        assert COOKIE not in web.cookies
+    with locked.client(cookies={COOKIE: secret}, headers=OWN) as web:
+        answer = web.get("/api/jobs")
+        assert (answer.status_code, "sign in" in answer.json()["detail"]) == (401, True)
+        assert web.delete("/api/session").status_code == 204  # to repeat it is harmless
+
+
+def test_a_revoked_key_ends_its_sessions_and_their_streams(locked: Served) -> None:
+    token, key_id = locked.key_and_id(Role.PRODUCER)
+    with signed_in(locked, token) as web, ThreadPoolExecutor(1) as pool:
+        job = enqueue(web, "add", {"hold": True}, a=1)
+
+        def read() -> int:
+            with web.stream("GET", f"/api/jobs/{job['id']}/events", headers=STREAM) as response:
+                return len(said(response))
+
+        reading = pool.submit(read)
+        until(lambda: locked.site.hub.followed, "it is followed")
+
+        async def revoke() -> None:
+            await Keys(locked.app.client().store).revoke(key_id)
+
+        locked.app.sync.call(revoke())
+        assert reading.result(20) == 1
+        assert web.get("/api/jobs").status_code == 401
+
+
+def test_a_session_is_worth_what_its_key_is_worth(locked: Served) -> None:
+    with signed_in(locked, locked.key(Role.VIEWER, owner="alice")) as web:
+        assert web.get("/api/jobs").status_code == 200
+        assert web.post("/api/jobs", json=JOB).status_code == 403
+        assert web.get("/api/queues").status_code == 403  # it speaks of all owners' jobs
+        assert web.post("/api/keys", json={"name": "x", "roles": ["admin"]}).status_code == 403
+
+
+# What a browser says of the page that made it ask, and whether the cookie counts then.
+PAGES: list[tuple[dict[str, str], bool, bool]] = [  # headers, for looking, for changing
+    ({"Sec-Fetch-Site": "same-origin"}, True, True),
+    ({"Sec-Fetch-Site": "none"}, True, True),
+    ({"Sec-Fetch-Site": "same-site"}, False, False),
+    ({"Sec-Fetch-Site": "cross-site"}, False, False),
+    ({"Sec-Fetch-Site": "cross-site", "Origin": "{own}"}, False, False),
+    ({"Origin": "{own}"}, True, True),
+    ({"Origin": "https://evil.example"}, False, False),
+    ({"Origin": "null"}, False, False),
+    ({}, True, False),
+]
+
+
+@pytest.mark.parametrize(("headers", "looks", "changes"), PAGES)
+def test_the_cookie_counts_for_pages_of_the_server_only(
+    locked: Served, key: str, headers: dict[str, str], *, looks: bool, changes: bool
+) -> None:
+    with signed_in(locked, key) as web:
+        secret = web.cookies[COOKIE]
+    said_ = {name: value.replace("{own}", locked.url) for name, value in headers.items()}
+    with locked.client(cookies={COOKIE: secret}, headers=said_) as web:
+        assert web.get("/api/jobs").status_code == (200 if looks else 401)
+        assert (web.post("/api/jobs", json=JOB).status_code == 201) is changes
+        web.headers["Authorization"] = f"Bearer {key}"  # which no browser sends by itself
+        assert web.get("/api/jobs").status_code == 200
+
+
+def test_a_page_of_another_site_can_neither_sign_in_nor_out(locked: Served, key: str) -> None:
+    with signed_in(locked, key) as web:
+        evil = {"Sec-Fetch-Site": "cross-site"}
+        answer = web.post("/api/session", json={"key": key}, headers=evil)
+        assert (answer.status_code, answer.headers.get("set-cookie")) == (403, None)
+        assert web.delete("/api/session", headers=evil).status_code == 403
+        assert web.get("/api/session").status_code == 200
+
+
+def test_a_key_wins_over_a_cookie(locked: Served, key: str) -> None:
+    with signed_in(locked, key) as web:
+        admin = {"Authorization": f"Bearer {locked.key(Role.ADMIN)}"}
+        assert web.get("/api/session", headers=admin).json()["roles"] == ["admin"]
+        wrong = {"Authorization": "Bearer nonsense"}
+        assert web.get("/api/session", headers=wrong).status_code == 401
+
+
+def test_a_session_that_is_past_its_time_is_none(
+    locked: Served, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("windlass.server.auth.sessions.SECONDS", 0.000001)
+    with signed_in(locked, key) as web:
+        assert web.get("/api/session").status_code == 401
+
+
+def test_a_mounted_server_keeps_its_cookie_to_itself(tmp_path: Path) -> None:
+    app = make_app(tmp_path)
+    api = own()
+    api.mount("/windlass", app.asgi())
+    api.include_router(app.router(), prefix="/other")
+
+    async def make() -> str:
+        return (await Keys(app.client().store).create("k", [Role.ADMIN]))[1]
+
+    body = {"key": app.sync.call(make())}
+    with running(api) as web:
+        for prefix in ("/windlass", "/other"):
+            answer = web.post(f"{prefix}/api/session", json=body)
+            assert cookie_of(answer)["path"] == prefix
+        assert web.get("/windlass/api/session").json()["by"] == "session"
+        assert not web.get("/mine").request.headers.get("cookie")
+    app.close()
+
+
+def test_signing_in_is_on_record(locked: Served) -> None:
+    token, key_id = locked.key_and_id(Role.ADMIN)
+    with signed_in(locked, token) as web:
+        [note] = web.get("/api/audit", params={"limit": 1}).json()["notes"]
+        assert (note["action"], note["keyId"]) == ("sign in", key_id)
+        assert token not in str(note)
+
+
+def test_who_has_shown_no_key_may_not_send_much(locked: Served) -> None:
+    with locked.client() as web:
+        answer = web.post("/api/session", json={"key": "x" * 5000})
+        assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
+
+
+def test_who_tries_keys_is_told_to_wait_and_good_keys_are_let_in(tmp_path: Path) -> None:
+    config = ServerConfig(door=Door.KEYS, failure_rate=0.001, failure_burst=5)
+    with serving(tmp_path, config) as served:
+        good = served.key(Role.VIEWER)
+        with served.client() as web:
+            for _ in range(9):  # who shows nothing tries nothing
+                assert web.get("/api/jobs").status_code == 401
+        with served.client("wl_000000000000_" + "A" * 43) as web:
+            found = [web.get("/api/jobs") for _ in range(3)]
+            found += [web.post("/api/session", json={"key": "x"}) for _ in range(3)]
+            assert [one.status_code for one in found] == [401] * 5 + [429]
+            assert 0 < int(found[-1].headers["retry-after"]) <= 1000
+            assert found[-1].json()["code"] == "too_often"
+        with served.client() as web:
+            ticket = web.get("/api/events", params={"ticket": "x" * 43})
+            assert ticket.status_code == 429
+            stale = {"Cookie": f"{COOKIE}={'x' * 43}"}
+            assert web.get("/api/jobs", headers=stale).status_code == 429
+        with served.client(good) as web:  # from the same address
+            assert web.get("/api/jobs").status_code == 200
+            assert web.post("/api/session").status_code == 201
+        with served.client("nonsense", headers={"X-Forwarded-For": "203.0.113.7"}) as web:
+            assert web.get("/api/jobs").status_code == 401  # another address
+
+
+def test_neighbours_in_one_ipv6_network_are_one_caller() -> None:
+    from fastapi import Request  # noqa: PLC0415
+
+    def name(host: str) -> str:
+        return address_of(Request({"type": "http", "client": (host, 1), "headers": []}))
+
+    assert name("2001:db8::1") == name("2001:db8::ffff:1")
+    assert name("2001:db8::1") != name("2001:db8:0:1::1")
+    assert name("192.0.2.1") != name("192.0.2.2")
+
+
+async def test_two_sessions_of_one_key_end_one_by_one() -> None:
+    from windlass.server.auth.sessions import hashed  # noqa: PLC0415
+    from windlass.stores.memory import MemoryStore  # noqa: PLC0415
+
+    sessions = Sessions(MemoryStore())
+    first, _ = await sessions.start("k")
+    second, _ = await sessions.start("k")
+    await sessions.end(hashed(first))
+    assert await sessions.key_of(hashed(first)) is None
+    assert await sessions.key_of(hashed(second)) == "k"

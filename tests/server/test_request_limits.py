@@ -1,0 +1,257 @@
+"""Too much, too deep, too long, too slow: each is refused as such, and the server stays well."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from tests.server.conftest import PATIENCE, STREAM, Served, enqueue, make_app, serving
+from tests.server.test_mount import own, running
+
+from windlass.server.config import Door, ServerConfig
+from windlass.server.uvicorn_server import MAX_HEAD
+
+JSON = {"Content-Type": "application/json"}
+SMALL = ServerConfig(door=Door.OPEN, max_body=100_000, max_depth=10, max_batch=20)
+HASTY = ServerConfig(door=Door.LOCAL, patience=0.3, keepalive=0.2)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with serving(tmp_path_factory.mktemp("small"), SMALL) as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with serving(tmp_path_factory.mktemp("hasty"), HASTY) as one:
+        yield one
+        with one.client() as client:
+            assert client.get("/healthz").status_code == 200
+
+
+@pytest.fixture
+def web(small: Served) -> Iterator[httpx.Client]:
+    """Which finds the server well after each test."""
+    with small.client() as client:
+        yield client
+        assert enqueue(client, "add", a=1)["state"] == "queued"
+
+
+@contextmanager
+def wire(small: Served) -> Iterator[socket.socket]:
+    place = httpx.URL(small.url)
+    with closing(socket.create_connection((place.host, place.port), PATIENCE)) as sock:
+        yield sock
+
+
+def told(answer: httpx.Response) -> tuple[int, str]:
+    return answer.status_code, answer.json()["code"]
+
+
+def all_of(sock: socket.socket) -> bytes:
+    """What the server says before it ends the connection, in whatever way."""
+    found = b""
+    try:
+        while piece := sock.recv(65536):
+            found += piece
+    except ConnectionResetError:
+        pass
+    return found
+
+
+@pytest.mark.parametrize("path", ["/api/jobs", "/api/jobs/batch", "/api/schedules", "/api/keys",
+                                  "/api/worker/claim", "/api/jobs/actions"])  # fmt: skip
+def test_a_body_that_is_too_large_is_refused_on_every_route(web: httpx.Client, path: str) -> None:
+    body = json.dumps({"task": "x" * 200_000}).encode()
+    assert told(web.post(path, content=body, headers=JSON)) == (413, "too_large")
+    pieces = (b"[" * 10_000 for _ in range(20))  # whose length nobody knows before
+    assert told(web.post(path, content=pieces, headers=JSON)) == (413, "too_large")
+
+
+@pytest.mark.parametrize(("header", "status"), [("X: y", 413), ("Authorization: Bearer z", 401)])
+def test_who_is_refused_in_the_middle_is_heard_out_and_gets_the_answer(
+    small: Served, web: httpx.Client, header: str, status: int
+) -> None:
+    """The connection of HTTP/1.0, as of nginx, ends with the answer: too early is a reset."""
+    much = 16 * 1024 * 1024
+    with wire(small) as sock:
+        sock.sendall(
+            f"POST /api/jobs HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            f"{header}\r\nContent-Length: {much}\r\n\r\n".encode()
+        )
+        for _ in range(16):
+            sock.sendall(b" " * (much // 16))
+        assert all_of(sock).startswith(f"HTTP/1.1 {status}".encode())
+
+
+def test_a_length_that_is_said_is_enough_to_be_refused(small: Served, web: httpx.Client) -> None:
+    with wire(small) as sock:
+        sock.sendall(
+            b"POST /api/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            b"Content-Length: 99999999999\r\n\r\n"
+        )
+        assert sock.recv(100).startswith(b"HTTP/1.1 413")
+
+
+@pytest.mark.parametrize(("opening", "closing_"), [("[", "]"), ('{"a":', "}")])
+def test_json_that_is_too_deep_is_refused(web: httpx.Client, opening: str, closing_: str) -> None:
+    for depth in (11, 15_000):
+        deep = opening * depth + "1" + closing_ * depth
+        body = f'{{"task": "add", "arguments": {{"a": {deep}}}}}'
+        assert told(web.post("/api/jobs", content=body, headers=JSON)) == (400, "bad_request")
+
+
+BATCHES: list[tuple[str, dict[str, Any]]] = [
+    ("/api/jobs/batch", {"jobs": [{}] * 21}),
+    ("/api/worker/claim", {"worker": "w", "queues": {"q": 21}, "tasks": ["add"]}),
+    ("/api/worker/extend", {"tasks": [{}] * 21}),
+    ("/api/worker/settle", {"tasks": [{"outcome": "released"}] * 21}),
+    ("/api/worker/record", {"tasks": [{"records": [{"n": 1, "type": "log"}]}] * 21}),
+    ("/api/jobs/actions", {"action": "cancel", "filter": {"tag": [str(n) for n in range(101)]}}),
+    ("/api/jobs/actions", {"action": "cancel", "filter": {"queue": ["q"], "limit": 100_000}}),
+]
+
+
+@pytest.mark.parametrize(("path", "body"), BATCHES)
+def test_a_batch_that_is_too_long_is_refused(
+    web: httpx.Client, path: str, body: dict[str, Any]
+) -> None:
+    assert told(web.post(path, json=body)) == (422, "invalid_argument")
+
+
+def test_a_list_by_too_many_names_is_refused(web: httpx.Client) -> None:
+    names: list[tuple[str, Any]] = [("queue", f"q{n}") for n in range(101)]
+    assert told(web.get("/api/jobs", params=names)) == (422, "invalid_argument")
+    jobs = ",".join(f"01890a5d-ac96-774b-bcce-b3020{n:07d}:0" for n in range(101))
+    answer = web.get("/api/events", params={"after": jobs}, headers=STREAM)
+    assert told(answer) == (422, "invalid_argument")
+
+
+def test_to_name_something_twice_is_no_mistake(web: httpx.Client) -> None:
+    twice = {"state": ["queued", "queued"], "queue": ["q", "q"]}
+    assert web.get("/api/jobs", params=twice).status_code == 200
+    key = {"name": "k", "roles": ["viewer", "viewer"], "expiresIn": "-"}
+    assert told(web.post("/api/keys", json=key)) == (422, "invalid_argument")
+    same = {"task": ["t"] * 101}
+    assert told(web.get("/api/jobs", params=same)) == (422, "invalid_argument")
+
+
+def test_thousands_of_parameters_are_told_as_one_mistake(web: httpx.Client) -> None:
+    names = "&".join(f"x{n}" for n in range(5000))
+    assert told(web.get(f"/api/jobs?{names}")) == (400, "bad_request")
+    assert told(web.get("/api/jobs?x&y")) == (422, "invalid_argument")
+
+
+@pytest.mark.parametrize("where", ["address", "query", "header", "headers", "line"])
+def test_a_head_that_is_too_large_is_refused(small: Served, web: httpx.Client, where: str) -> None:
+    much = b"x" * (2 * MAX_HEAD)
+    head = {
+        "address": b"GET /" + much + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        "query": b"GET /api/jobs?" + much + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        "header": b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + much + b"\r\n\r\n",
+        "headers": b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"X: y\r\n" * MAX_HEAD + b"\r\n",
+        "line": much,
+    }[where]
+    with wire(small) as sock:
+        try:
+            sock.sendall(head)
+        except (BrokenPipeError, ConnectionResetError):
+            return  # it was cut off while it was being told
+        answer = all_of(sock)
+        assert answer.startswith(b"HTTP/1.1 400") or answer == b""
+
+
+@pytest.mark.parametrize("said", [b"", b"GET /api/jobs HTTP/1.1\r\nHost: loc"])
+def test_a_head_that_does_not_come_is_not_waited_for(hasty: Served, said: bytes) -> None:
+    with wire(hasty) as sock:
+        sock.sendall(said)
+        assert all_of(sock) == b""
+
+
+def test_a_second_head_that_does_not_come_is_not_waited_for_either(hasty: Served) -> None:
+    with wire(hasty) as sock:
+        sock.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert sock.recv(65536).startswith(b"HTTP/1.1 200")
+        sock.sendall(b"GET /api/jobs HT")
+        assert b"HTTP" not in all_of(sock)
+
+
+def trickle(sock: socket.socket) -> bytes:
+    """One byte after another, until the server has enough of it; what it said meanwhile."""
+    sock.settimeout(0.02)
+    found = b""
+    for _ in range(round(PATIENCE / 0.02)):
+        try:
+            sock.sendall(b" ")
+            piece = sock.recv(65536)
+            if not piece:
+                return found
+            found += piece
+        except TimeoutError:
+            continue
+        except (BrokenPipeError, ConnectionResetError):
+            return found
+    raise AssertionError("it was listened to for ever")
+
+
+def test_a_body_that_trickles_is_cut(hasty: Served) -> None:
+    with wire(hasty) as sock:
+        sock.sendall(
+            b"POST /api/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            b"Content-Length: 90000\r\n\r\n"
+        )
+        answer = trickle(sock)
+        assert answer.startswith(b"HTTP/1.1 408")
+        assert b'"code":"too_slow"' in answer
+
+
+def test_who_goes_on_after_the_answer_is_cut(hasty: Served) -> None:
+    """The address takes no body: the answer comes at once, and the rest is nobody's business."""
+    with wire(hasty) as sock:
+        sock.sendall(
+            b"POST /api/nothing HTTP/1.1\r\nHost: localhost\r\nContent-Length: 90000\r\n\r\n"
+        )
+        assert trickle(sock).startswith(b"HTTP/1.1 404")
+
+
+def test_who_is_well_is_not_cut(hasty: Served) -> None:
+    """A stream lasts longer than anybody's patience with a request."""
+    with hasty.client() as web:
+        job = enqueue(web, "add", {"hold": True}, a=1)
+        with web.stream("GET", f"/api/jobs/{job['id']}/events", headers=STREAM) as response:
+            beats = (line for line in response.iter_lines() if line.startswith(": keepalive"))
+            for _ in range(4):
+                next(beats)
+
+
+def test_a_crowd_that_says_nothing_keeps_nobody_out(hasty: Served) -> None:
+    place = httpx.URL(hasty.url)
+    with ExitStack() as stack, hasty.client() as web:
+        crowd = [
+            stack.enter_context(socket.create_connection((place.host, place.port), PATIENCE))
+            for _ in range(200)
+        ]
+        assert web.get("/healthz").status_code == 200
+        assert all(all_of(sock) == b"" for sock in crowd)
+
+
+def test_there_is_no_websocket(web: httpx.Client) -> None:
+    upgrade = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13"}
+    assert web.get("/healthz", headers=upgrade).status_code == 200
+
+
+def test_a_mounted_server_has_the_same_limits(tmp_path: Path) -> None:
+    app = make_app(tmp_path)
+    api = own()
+    api.mount("/windlass", app.asgi(ServerConfig(door=Door.OPEN, max_body=1000)))
+    with running(api) as web:
+        answer = web.post("/windlass/api/jobs", json={"task": "x" * 2000})
+        assert told(answer) == (413, "too_large")
+    app.close()

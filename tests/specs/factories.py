@@ -1,0 +1,172 @@
+"""What the tests of all specifications share: workers, virtual time, and a job's story."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from tests.worker.factories import PATIENCE, Spy, events_of, make_worker, until
+
+from windlass import Context, Job, NewJob, State, Windlass, Worker
+from windlass.core.event import LIFECYCLE, Event, EventType
+from windlass.core.job.row import JobRow
+from windlass.store import Store
+from windlass.testing import VirtualClock
+
+__all__ = ["PATIENCE", "Spy", "events_of", "make_worker", "until"]
+FOREVER = 3600.0
+HOUR = 3600.0
+SECOND = 1_000_000  # instants are microseconds
+PROBE = "probe"
+MOMENT = 1e-6
+
+
+# -- workers
+
+
+@asynccontextmanager
+async def working(
+    app: Windlass, slots: int = 10, store: Store | None = None, **values: Any
+) -> AsyncIterator[Worker]:
+    """A worker during the block. What still runs at its end is released, uncounted."""
+    queues = {"default": slots, PROBE: 1, **values.pop("queues", {})}
+    worker = make_worker(app, store, queues=queues, **{"follow": 0.01, "grace": 0.01, **values})
+    running = asyncio.create_task(worker.run())
+    try:
+        yield worker
+    finally:
+        worker.stop()
+        await asyncio.wait_for(running, PATIENCE)
+
+
+async def ended(app: Windlass, *jobs: Job[Any], **values: Any) -> list[JobRow]:
+    """The rows of these jobs once a worker has brought them to their ends."""
+    async with working(app, **values):
+        return [(await job.await_end(PATIENCE)).row for job in jobs]
+
+
+async def end(app: Windlass, job: Job[Any], **values: Any) -> JobRow:
+    [row] = await ended(app, job, **values)
+    return row
+
+
+def status(wanted: State, attempt: int | None = None) -> Callable[[Event], bool]:
+    """For `until`: the job is in this state (in this attempt)."""
+
+    def told(event: Event) -> bool:
+        data = event.data
+        return data.get("status") == wanted and attempt in {None, data.get("attempt")}
+
+    return told
+
+
+async def reach(job: Job[Any], wanted: State, attempt: int | None = None) -> JobRow:
+    """Follow the job into this state; its row there."""
+    await until(job, status(wanted, attempt))
+    return (await job.arefresh()).row
+
+
+async def eventually(what: Callable[[], Any], patience: float = PATIENCE) -> None:
+    """Wait for something that tells nobody: a directory, a lease."""
+    async with asyncio.timeout(patience):
+        while True:
+            found = what()
+            if await found if asyncio.iscoroutine(found) else found:
+                return
+            await asyncio.sleep(0.01)
+
+
+# -- virtual time
+
+
+def add_probe(app: Windlass) -> None:
+    @app.task(name=PROBE, queue=PROBE)
+    async def probe() -> None: ...
+
+
+async def pass_time(app: Windlass, clock: VirtualClock, seconds: float) -> None:
+    """Move time on; return when a worker has seen to all that is due then, and to lost leases.
+
+    A job whose time comes a moment from now is promoted by a sweep that began after the move; by
+    the time that a second such job runs, that sweep is over.
+    """
+    clock.advance(seconds)
+    for _ in range(2):
+        new = NewJob(id=uuid4(), task=PROBE, queue=PROBE, payload=b"{}", delay=MOMENT)
+        [probe] = await app.aenqueue_many([new])
+        clock.advance(MOMENT)
+        await probe.await_end(PATIENCE)
+
+
+# -- a job's story
+
+
+async def story(job: Job[Any]) -> list[str]:
+    """The states that an ended job went through."""
+    return [e.data["status"] for e in await events_of(job) if e.type in LIFECYCLE - _ASIDE]
+
+
+_ASIDE = {EventType.CANCEL_REQUESTED, EventType.RESYNC}
+
+
+async def retries(job: Job[Any]) -> list[Event]:
+    """The end of each attempt of an ended job that did not end the job."""
+    return [e for e in await events_of(job) if e.data.get("status") == State.RETRYING]
+
+
+async def percents(job: Job[Any]) -> list[int]:
+    return [e.data["progressPct"] for e in await events_of(job, EventType.STEP_PROGRESS)]
+
+
+# -- workspaces
+
+
+def fill(ctx: Context) -> None:
+    (ctx.workspace / "part").write_text("half")
+    (ctx.proxy / "small").write_text("film")
+
+
+def places(data: Path) -> list[str]:
+    """Which of the two kinds of workspace there are."""
+    return sorted(place.parent.name for place in data.glob("*/*"))
+
+
+def age(place: Path, hours: float) -> Path:
+    """Make a workspace that looks as if nobody had written there for so long."""
+    place.mkdir(parents=True, exist_ok=True)
+    then = time.time() - hours * HOUR
+    os.utime(place, (then, then))
+    return place
+
+
+# -- processes
+
+
+@contextmanager
+def process(code: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A Python process; it is gone when the block is."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code), *arguments], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        yield child
+    finally:
+        kill(child)
+        child.communicate()
+
+
+def kill(child: subprocess.Popen[str]) -> None:
+    """As the kernel does when memory runs out: no handler, no cleanup."""
+    if child.poll() is None:
+        child.send_signal(signal.SIGKILL)
+    child.wait(PATIENCE)

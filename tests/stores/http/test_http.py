@@ -1,0 +1,42 @@
+"""A server is a store: over real sockets it keeps the contract."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.server.conftest import Served
+from tests.stores.server_fixture import server, standing_in
+
+from windlass.store import Store
+from windlass.stores.memory import MemoryStore
+from windlass.testing.clock import VirtualClock
+from windlass.testing.conformance.fixtures import OpenStore
+from windlass.testing.conformance.suite import *  # noqa: F403
+
+# Each verb's way through the server and back; `make test-all` runs the whole suite.
+SAMPLE = (
+    TestBatches,  # noqa: F405
+    TestClaiming,  # noqa: F405
+    TestHandles,  # noqa: F405
+    TestLeases,  # noqa: F405
+    TestRecords,  # noqa: F405
+    TestTailing,  # noqa: F405
+)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with server(tmp_path_factory.mktemp("served")) as one:
+        yield one
+
+
+@pytest.fixture
+def open_store(clock: VirtualClock, served: Served, tmp_path: Path) -> Iterator[OpenStore]:
+    with standing_in(served, MemoryStore(clock=clock), tmp_path) as opened:
+
+        async def open_it() -> Store:
+            return opened()
+
+        yield open_it

@@ -1,0 +1,37 @@
+"""The model over HTTP: histories that nobody thought of, on a memory store behind a server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from tests.server.conftest import Served
+from tests.stores.server_fixture import server, standing_in
+
+from windlass.store import Store
+from windlass.stores.memory import MemoryStore
+from windlass.testing import VirtualClock
+from windlass.testing.conformance.model import run_model
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    with server(tmp_path) as one:
+        yield one
+
+
+@pytest.mark.parametrize("examples", [1, pytest.param(8, marks=pytest.mark.slow)])
+def test_a_server_is_the_same_as_the_memory_store(
+    served: Served, tmp_path: Path, examples: int
+) -> None:
+    with ExitStack() as stack:
+        now = ExitStack()
+
+        def make(clock: VirtualClock) -> Callable[[], Store]:
+            now.close()
+            return now.enter_context(standing_in(served, MemoryStore(clock=clock), tmp_path))
+
+        stack.callback(now.close)
+        run_model(make, steps=20, examples=examples, seed=6, shrink=False)

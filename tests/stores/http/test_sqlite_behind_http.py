@@ -1,0 +1,40 @@
+"""A server on a SQLite file, another store's answers: the promises that depend on it most."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.server.conftest import Served
+from tests.stores.server_fixture import server, standing_in
+
+from windlass.store import Store
+from windlass.stores.sqlite import SqliteStore
+from windlass.testing.clock import VirtualClock
+from windlass.testing.conformance.enqueue import TestEnqueue
+from windlass.testing.conformance.fixtures import OpenStore, clock, store
+from windlass.testing.conformance.handles import TestHandles
+from windlass.testing.conformance.repetition import TestRepetition
+from windlass.testing.conformance.wakeup import TestWaiting
+
+__all__ = ["TestEnqueue", "TestHandles", "TestRepetition", "TestWaiting", "clock", "store"]
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with server(tmp_path_factory.mktemp("served")) as one:
+        yield one
+
+
+@pytest.fixture
+def open_store(clock: VirtualClock, served: Served, tmp_path: Path) -> Iterator[OpenStore]:
+    behind = SqliteStore(tmp_path / "jobs.db", durability="off", clock=clock)
+    with standing_in(served, behind, tmp_path) as opened:
+
+        async def open_it() -> Store:
+            return opened()
+
+        yield open_it

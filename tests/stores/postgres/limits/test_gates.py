@@ -1,0 +1,254 @@
+"""Gates that nobody may keep shut: what sweeps look at first, and who is locked."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import asyncpg
+import pytest
+from tests.stores.postgres.consistency_checks import contradictions
+from tests.stores.postgres.limits.test_limit_transactions import ENQUEUE, item
+from tests.stores.postgres.server import execute
+from tests.stores.postgres.transactions.test_open_transactions import LOCK, left_open
+from tests.worker.factories import eventually
+
+from windlass.core.admission.gates import LIMIT, Limit, Setting
+from windlass.core.records import Put
+from windlass.store import Retention
+from windlass.stores.postgres import PostgresStore
+from windlass.stores.postgres.queries import SQL
+from windlass.testing.clock import VirtualClock
+from windlass.testing.conformance.limits import KEYS, QUEUE, TASK, end_all, put_in, set_limit
+from windlass.testing.factories import claim_all, make_job, sweep_all
+
+MEETING = 4242  # where whoever opens a gate has to wait
+PAUSE = f"""CREATE FUNCTION windlass_pause() RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
+    PERFORM pg_advisory_xact_lock({MEETING}); RETURN true; END $$"""
+
+
+async def slow_down(url: str) -> None:
+    """Have `windlass_let_in` wait between its look at a gate and its first lock."""
+    await execute(url, PAUSE)
+    [[made]] = await execute(url, "SELECT pg_get_functiondef('windlass_let_in'::regproc)")
+    slow = made.replace("WHERE job.n = parked.n", "WHERE windlass_pause() AND job.n = parked.n")
+    assert slow != made
+    await execute(url, slow)
+
+
+@pytest.fixture
+async def store(postgres_url: str) -> AsyncIterator[PostgresStore]:
+    async with PostgresStore(postgres_url) as made:
+        yield made
+
+
+async def test_gates_where_nobody_waits_keep_no_sweep_from_others(store: PostgresStore) -> None:
+    """Else a limit that is changed for ten thousand keys stops all the rest for minutes."""
+    await set_limit(store, KEYS, concurrency=1)
+    for key in "abc":
+        await put_in(store, 1, limit_key=key)
+    await end_all(store, await claim_all(store))
+    _, waiting = await put_in(store, 2, limit_key="d")
+    await set_limit(store, KEYS, concurrency=2)
+    assert [row.id for row in await store.due(1)] == [waiting.id]
+
+
+async def test_knocks_where_nobody_waits_keep_no_sweep_from_others(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    await set_limit(store, KEYS, concurrency=1)
+    await set_limit(store, QUEUE, concurrency=5)
+    for key in "abc":
+        await put_in(store, 1, limit_key=key)
+    for row in await claim_all(store):
+        wish = {"id": str(row.id), "fence": row.fence, "token": str(row.token)}
+        await execute(postgres_url, f"SELECT windlass_succeed('{json.dumps(wish)}')")
+    new = item()
+    await execute(postgres_url, f"SELECT windlass_enqueue('{new}')")
+    assert [str(row.id) for row in await store.due(1)] == [json.loads(new)["id"]]
+
+
+async def test_a_rate_that_is_not_in_the_way_is_not_waited_for(postgres_url: str) -> None:
+    """Sweeps would look at the gate again and again, for as long as its jobs run."""
+    clock = VirtualClock()
+    async with PostgresStore(postgres_url, clock=clock) as store:
+        await set_limit(store, QUEUE, concurrency=2, rate="1/s")
+        for _ in range(2):
+            await put_in(store, 1)
+            assert len(await claim_all(store)) == 1
+            clock.advance(2)
+        await put_in(store, 1)
+        [gate] = await store.gates([QUEUE])
+        assert (gate.holding, gate.waiting, gate.look_at) == (2, 1, None)
+        assert await store.due(10) == []
+
+
+async def test_who_is_held_at_a_gate_lets_others_pass(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    await set_limit(store, QUEUE, concurrency=1)
+    _, held, other, last = await put_in(store, 4)
+    [row] = await claim_all(store)
+    async with left_open(postgres_url, LOCK, held.id):
+        await end_all(store, [row])
+        [row] = await claim_all(store)
+        assert row.id == other.id
+        await set_limit(store, QUEUE, concurrency=2)
+        await sweep_all(store)
+        assert [row.id for row in await claim_all(store)] == [last.id]
+    await end_all(store, [row])
+    await sweep_all(store)
+    assert [row.id for row in await claim_all(store)] == [held.id]
+    assert await contradictions(postgres_url) == {}
+
+
+async def test_who_is_changed_while_a_gate_is_opened_is_let_in_by_the_next_sweep(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    """It is locked as it is by then, and cannot be found as it was when the gate was looked at."""
+    await set_limit(store, QUEUE, concurrency=2)
+    *_, changed, other = await put_in(store, 4)
+    rows = await claim_all(store)
+    await slow_down(postgres_url)
+    async with left_open(postgres_url, "SELECT pg_advisory_xact_lock($1)", MEETING) as mine:
+        ends = asyncio.create_task(end_all(store, rows))
+        await somebody_waits(postgres_url)
+        await execute(
+            postgres_url, f"UPDATE windlass_job SET signals = 1 WHERE id = '{changed.id}'"
+        )
+        await mine.rollback()
+        await ends
+    assert [row.id for row in await claim_all(store)] == [other.id]
+    assert await contradictions(postgres_url) == {}
+    await sweep_all(store)
+    assert [row.id for row in await claim_all(store)] == [changed.id]
+    assert await contradictions(postgres_url) == {}
+
+
+async def test_who_changes_limits_locks_gates_in_the_order_of_all_others(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    for name in (TASK, QUEUE):
+        await set_limit(store, name, concurrency=1)
+    await put_in(store, 1)
+    lock = "SELECT FROM windlass_gate WHERE gate = $1 FOR UPDATE"
+    value = Setting(given=Limit(concurrency=2)).encode()
+    async with left_open(postgres_url, lock, TASK) as mine:
+        puts = [Put(kind=LIMIT, key=name, value=value) for name in (QUEUE, TASK)]
+        change = asyncio.create_task(store.put_records(puts))
+        await somebody_waits(postgres_url)
+        await execute(postgres_url, f"{lock} NOWAIT".replace("$1", f"'{QUEUE}'"))
+        await mine.rollback()
+        assert all(answer.applied for answer in await change)
+
+
+async def test_a_limit_that_is_raised_reaches_a_gate_that_is_just_being_made(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    await set_limit(store, QUEUE, concurrency=1)
+    connection: Any = await asyncpg.connect(postgres_url)
+    try:
+        async with connection.transaction():
+            for _ in range(2):
+                await connection.fetch(ENQUEUE, item())
+            await connection.fetch(
+                "SELECT windlass_admit($1, NULL, NULL, windlass_now(NULL), true)", [QUEUE]
+            )
+            change = asyncio.create_task(set_limit(store, QUEUE, concurrency=2))
+            done, _ = await asyncio.wait(
+                [change, asyncio.create_task(somebody_waits(postgres_url))],
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            assert done
+    finally:
+        await connection.close()
+    await change
+    await sweep_all(store)
+    assert len(await claim_all(store)) == 2
+
+
+@pytest.mark.parametrize("change", ["put", "delete"])
+async def test_who_changes_several_limits_never_waits_in_a_circle_with_whoever_lets_in(
+    store: PostgresStore, postgres_url: str, change: str
+) -> None:
+    """One has the gate of a task and makes that of a queue, the other is about to change both."""
+    await set_limit(store, TASK, concurrency=1)
+    await put_in(store, 1)
+    await set_limit(store, QUEUE, concurrency=1)
+    value = Setting(given=Limit(concurrency=2)).encode()
+    puts = [Put(kind=LIMIT, key=name, value=value) for name in (QUEUE, TASK)]
+    connection: Any = await asyncpg.connect(postgres_url)
+    try:
+        async with connection.transaction():
+            # Sooner than the server sees a circle: then it would be broken, and tried again.
+            await connection.execute("SET LOCAL lock_timeout = '500ms'")
+            await connection.fetch(SQL.admit, [TASK], [], [], 1)
+            changing = asyncio.create_task(
+                store.put_records(puts)
+                if change == "put"
+                else store.delete_records(LIMIT, [QUEUE, TASK])
+            )
+            await somebody_waits(postgres_url)
+            await connection.fetch(SQL.admit, [QUEUE], [], [], 1)
+    finally:
+        await connection.close()
+    await changing
+
+
+async def test_gates_of_many_keys_are_dropped_sooner_than_they_are_made(postgres_url: str) -> None:
+    """A sweeper deletes five hundred jobs in a minute, and more only if there are more of them."""
+    clock = VirtualClock()
+    async with PostgresStore(postgres_url, clock=clock) as store:
+        await set_limit(store, KEYS, concurrency=1)
+        await store.enqueue([make_job(limit_key=f"key-{number}") for number in range(20)])
+        await end_all(store, await claim_all(store, limit=20))
+        clock.advance(120)
+        await store.prune(Retention(), 2)
+    assert await execute(postgres_url, "SELECT gate FROM windlass_gate") == []
+
+
+async def test_gates_that_are_full_keep_no_idle_one_from_being_dropped(postgres_url: str) -> None:
+    """They were idle for a while, and then somebody came who runs for long."""
+    clock = VirtualClock()
+    async with PostgresStore(postgres_url, clock=clock) as store:
+        await set_limit(store, KEYS, concurrency=1)
+        busy = [make_job(limit_key=f"key-{number}") for number in range(20)]
+        await store.enqueue(busy)
+        await end_all(store, await claim_all(store))
+        await store.enqueue([make_job(limit_key=job.limit_key) for job in busy])
+        assert len(await claim_all(store)) == len(busy)
+        clock.advance(1)
+        await store.enqueue([make_job(limit_key="idle")])
+        await end_all(store, await claim_all(store))
+        clock.advance(120)
+        for _ in range(3):
+            await store.prune(Retention(), 1)
+    gates = await execute(postgres_url, "SELECT gate FROM windlass_gate WHERE gate ~ 'idle'")
+    assert gates == []
+
+
+async def test_who_freezes_while_a_limit_is_changed_keeps_no_gate(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    """Behind a pooler, no session has settings of ours."""
+    await set_limit(store, QUEUE, concurrency=1)
+    connection: Any = await asyncpg.connect(postgres_url)
+    try:
+        async with connection.transaction():
+            await connection.fetch(SQL.lock_gates, QUEUE)
+            asked = "SHOW idle_in_transaction_session_timeout"
+            assert await connection.fetchval(asked) == "5s"
+    finally:
+        await connection.close()
+
+
+async def somebody_waits(url: str) -> None:
+    waits = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    ours = " AND datname = current_database()"
+
+    async def look() -> bool:
+        return bool(await execute(url, waits + ours))
+
+    await eventually(look)

@@ -1,0 +1,252 @@
+"""What a server can refuse: said plainly, with what to do; and gone on with once it is mended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+from uuid import uuid4
+
+import asyncpg
+import pytest
+from tests.stores.postgres.server import database_url, execute, migrate
+from tests.worker.factories import eventually
+
+from windlass.core.errors import InvalidArgumentError, SchemaError, StoreUnavailableError
+from windlass.stores import open_store, public_url
+from windlass.stores.postgres import PostgresConfig, PostgresStore
+from windlass.testing.factories import claim_all, enqueue_one, make_job
+
+
+@asynccontextmanager
+async def refusing_server(code: str, message: str) -> AsyncIterator[str]:
+    """The URL of what speaks the protocol just well enough to refuse every connection."""
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        length = int.from_bytes(await reader.readexactly(4), "big")
+        await reader.readexactly(length - 4)
+        fields = f"SFATAL\0VFATAL\0C{code}\0M{message}\0\0".encode()
+        writer.write(b"E" + (len(fields) + 4).to_bytes(4, "big") + fields)
+        writer.close()
+        await writer.wait_closed()
+
+    server = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    try:
+        yield f"postgresql://ann:s3cret@127.0.0.1:{port}/jobs?sslmode=disable"
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        ("28P01", "refused the user or the password"),
+        ("28000", "refused the user or the password"),
+        ("53300", "has no connection left"),
+        ("57P03", "is starting or stopping"),
+        ("42501", "grant what is missing"),
+    ],
+)
+async def test_a_refused_connection_says_why_and_what_to_do(code: str, says: str) -> None:
+    async with refusing_server(code, "no entry") as url, PostgresStore(url) as store:
+        with pytest.raises(StoreUnavailableError) as raised:
+            await store.enqueue([make_job()])
+
+    assert says in str(raised.value)
+    assert "postgresql://ann@127.0.0.1" in str(raised.value)
+    assert "s3cret" not in str(raised.value)
+
+
+@pytest.mark.parametrize("url", ["postgresql://127.0.0.1:1/jobs", "postgresql:///jobs?host=/none"])
+async def test_a_server_that_is_not_there_is_unavailable(url: str) -> None:
+    async with PostgresStore(url) as store:
+        with pytest.raises(StoreUnavailableError, match="cannot be reached"):
+            await claim_all(store)
+
+
+async def test_a_database_that_is_not_there_is_named(postgres_server: str) -> None:
+    async with PostgresStore(database_url(postgres_server, "windlass_nowhere")) as store:
+        with pytest.raises(StoreUnavailableError, match=r"no such database.*createdb"):
+            await store.ping()
+
+
+@pytest.mark.parametrize(
+    "option", ["pool=many", "migrate=perhaps", "timeout=soon", "pool=0", "timeout=nan"]
+)
+def test_an_option_that_cannot_be_is_refused(option: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=option) as raised:
+        open_store(f"postgresql://ann:s3cret@host/jobs?{option}")
+
+    assert "s3cret" not in str(raised.value)
+
+
+# -- a database of its own
+
+
+async def test_without_a_schema_it_says_so_and_goes_on_once_it_is_made(new_database: str) -> None:
+    async with PostgresStore(new_database) as store:
+        with pytest.raises(SchemaError, match="no Windlass schema: run windlass migrate"):
+            await store.enqueue([make_job()])
+        assert await execute(new_database, "SELECT FROM pg_class WHERE relname ~ 'windlass'") == []
+
+        await migrate(new_database)
+
+        await enqueue_one(store)
+
+
+async def test_in_development_the_schema_makes_itself(new_database: str) -> None:
+    mark = "&" if "?" in new_database else "?"
+    async with open_store(f"{new_database}{mark}migrate=true") as store:
+        await enqueue_one(store)
+
+
+async def test_a_newer_schema_that_breaks_with_this_version_is_refused(new_database: str) -> None:
+    await migrate(new_database)
+    newer = "INSERT INTO windlass_schema VALUES (999, 'later', 'x', {}, 0)"
+    await execute(new_database, newer.format(0))
+    async with PostgresStore(new_database) as store:
+        await enqueue_one(store)  # one that does not break is worked with
+    await execute(new_database, "UPDATE windlass_schema SET breaking = 1 WHERE version = 999")
+
+    async with PostgresStore(new_database) as store:
+        with pytest.raises(SchemaError, match="upgrade Windlass"):
+            await store.enqueue([make_job()])
+
+
+async def test_a_server_that_takes_no_writes_is_unavailable_until_it_does(
+    new_database: str,
+) -> None:
+    await migrate(new_database)
+    name = urlsplit(new_database).path[1:]
+    read_only = f"ALTER DATABASE {name} SET default_transaction_read_only = "
+    await execute(new_database, read_only + "on")
+    async with PostgresStore(new_database) as store:
+        with pytest.raises(StoreUnavailableError, match="takes no writes"):
+            await store.enqueue([make_job()])
+        assert await store.stats() == {}
+    await execute(new_database, f"BEGIN READ WRITE; {read_only}off; COMMIT")
+
+    async with PostgresStore(new_database) as store:
+        await enqueue_one(store)
+
+
+async def test_a_missing_privilege_is_said(new_database: str) -> None:
+    await migrate(new_database)
+    role = f"windlass_test_{uuid4().hex[:12]}"
+    await execute(new_database, f"CREATE ROLE {role} LOGIN")
+    parts = urlsplit(new_database)
+    url = urlunsplit(parts._replace(netloc=f"{role}@{parts.netloc.rpartition('@')[2]}"))
+    try:
+        async with PostgresStore(url) as store:
+            with pytest.raises(StoreUnavailableError, match="grant what is missing"):
+                await store.enqueue([make_job()])
+    finally:
+        await execute(new_database, f"DROP ROLE {role}")
+
+
+# -- while it runs
+
+
+async def test_killed_connections_are_made_anew(postgres_url: str) -> None:
+    async with PostgresStore(postgres_url) as store:
+        for _ in range(3):
+            await asyncio.gather(*(store.stats() for _ in range(5)))
+            await execute(
+                postgres_url,
+                "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+                "WHERE application_name = 'windlass' AND datname = current_database()",
+            )
+            try:
+                await enqueue_one(store)
+            except StoreUnavailableError:  # it was noticed only now: whoever asks again is served
+                await enqueue_one(store)
+
+
+async def test_closing_during_a_claim_leaves_no_connection_behind(postgres_url: str) -> None:
+    others = (
+        "SELECT pid FROM pg_stat_activity WHERE application_name = 'windlass' "
+        "AND datname = current_database()"
+    )
+    store = PostgresStore(postgres_url)
+    await store.enqueue([make_job()])
+    claiming = asyncio.ensure_future(claim_all(store))
+    await asyncio.sleep(0)
+    await store.close()
+    assert len(await claiming) == 1, "a call that is under way is finished"
+    await asyncio.sleep(0.2)  # in which a connection would be made for what it has to tell
+
+    async def gone() -> bool:
+        return not await execute(postgres_url, others)
+
+    await eventually(gone)
+
+
+@contextmanager
+def hasty(store: PostgresStore, seconds: float) -> Iterator[None]:
+    """In the block, what waits for the server or for a connection has so little time."""
+    pool = store._shared._pool
+    usual = pool._config
+    pool._drop_idle()  # they were made with the usual time
+    pool._config = replace(usual, timeout=seconds)
+    try:
+        yield
+    finally:
+        pool._config = usual
+
+
+async def test_a_statement_that_waits_too_long_is_given_up_and_the_store_goes_on(
+    postgres_url: str,
+) -> None:
+    connection: Any = await asyncpg.connect(postgres_url)
+    async with PostgresStore(postgres_url) as store:
+        await store.ping()
+        async with connection.transaction():
+            await connection.execute("LOCK TABLE windlass_line")
+            with (
+                hasty(store, 0.3),
+                pytest.raises(StoreUnavailableError, match="did not answer in time"),
+            ):
+                await store.enqueue([make_job()])
+
+        await enqueue_one(store)
+    await connection.close()
+
+
+async def test_when_every_connection_is_busy_for_too_long_it_says_so(postgres_url: str) -> None:
+    config = replace(PostgresConfig.of(postgres_url), pool=1)
+    async with PostgresStore(config) as store:
+        await store.ping()
+        async with store._shared._pool.connection():
+            with (
+                hasty(store, 0.1),
+                pytest.raises(StoreUnavailableError, match=r"all 1 connections .* were busy"),
+            ):
+                await store.ping()
+
+        await store.ping()
+
+
+# -- secrets
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://ann:s3cret@host:5432/jobs", "postgresql://ann:***@host:5432/jobs"),
+        ("postgresql://ann@host/jobs?pool=3", "postgresql://ann@host/jobs?pool=3"),
+        (
+            "postgresql:///jobs?user=ann&password=s3cret&host=/tmp",
+            "postgresql:///jobs?user=ann&password=***&host=/tmp",
+        ),
+        ("postgresql://ann:s3/c#r?e@t@host/jobs", "postgresql://ann:***@host/jobs"),
+        ("postgresql://host:5432/jobs", "postgresql://host:5432/jobs"),
+        ("sqlite:///jobs.db", "sqlite:///jobs.db"),
+        ("memory:", "memory:"),
+    ],
+)
+def test_a_url_is_shown_without_its_password(url: str, shown: str) -> None:
+    assert public_url(url) == shown

@@ -1,0 +1,87 @@
+"""The schema is made once, by whoever comes first, and its script may be run by hand."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.stores.postgres.consistency_checks import contradictions
+from tests.stores.postgres.server import execute
+
+from windlass.core.decisions.outcome import Released, Succeeded
+from windlass.core.query.job_query import Query
+from windlass.store import Saying
+from windlass.stores import migration_script
+from windlass.stores.postgres import PostgresStore
+from windlass.stores.postgres.schema import migrator
+from windlass.testing.factories import (
+    claim_all,
+    enqueue_one,
+    make_job,
+    note,
+    settle_one,
+    sweep_all,
+)
+
+LAST_OF_32_BITS = 2**31 - 1
+NAMES = [f"{each.version:04d}_{each.name}" for each in migrator.MIGRATIONS]
+
+
+async def test_to_migrate_tells_what_was_done_and_again_nothing(new_database: str) -> None:
+    async with PostgresStore(new_database) as store:
+        assert await store.migrate() == NAMES
+        assert await store.migrate() == []
+
+
+async def test_several_who_migrate_at_once_do_it_once(new_database: str) -> None:
+    stores = [PostgresStore(new_database) for _ in range(5)]
+
+    done = await asyncio.gather(*(store.migrate() for store in stores))
+
+    assert sorted(done, key=len) == [[], [], [], [], NAMES]
+    for store in stores:
+        await enqueue_one(store)
+        await store.close()
+
+
+async def test_the_printed_script_run_by_hand_leaves_nothing_to_do(new_database: str) -> None:
+    script = await asyncio.to_thread(migration_script, new_database)
+    assert script.startswith("BEGIN;")
+    assert script.endswith("COMMIT;\n")
+    await execute(new_database, script)
+
+    assert await asyncio.to_thread(migration_script, new_database) == ""
+    async with PostgresStore(new_database) as store:
+        assert await store.migrate() == []
+        await enqueue_one(store)
+
+
+async def test_numbers_go_on_beyond_32_bits(new_database: str) -> None:
+    """A busy server gives as many places in line within months; attempts and events count, too."""
+    async with PostgresStore(new_database) as store:
+        await store.migrate()
+        await execute(new_database, f"SELECT setval('windlass_serial', {LAST_OF_32_BITS - 1})")
+        await store.enqueue([make_job(), make_job(), make_job(unique_key="u", delay=0.001)])
+        numbers = "attempt = {0}, fence = {0}, seq = {0}, queued_seq = {0}, said = {0}"
+        counts = "retry_count = {0}, crash_count = {0}"
+        await execute(
+            new_database,
+            f"UPDATE windlass_job SET {numbers}, {counts}".format(LAST_OF_32_BITS),
+        )
+        first, second = await claim_all(store)
+        [said] = await store.record([Saying(first.lease, [note(LAST_OF_32_BITS + 1, "here")])])
+        assert said.applied
+        assert (await settle_one(store, first, Succeeded())).applied
+        assert (await settle_one(store, second, Released())).applied
+        assert len(await sweep_all(store)) == 1
+        rows = (await store.find(Query())).rows
+
+        assert [row.serial for row in rows] == [LAST_OF_32_BITS + n for n in (2, 1, 0)]
+        assert {row.fence for row in rows[1:]} == {LAST_OF_32_BITS + 1}
+        assert all((row.position or 0) > LAST_OF_32_BITS + 2 for row in rows[:2])
+        again = await claim_all(store)
+        assert len(await store.extend([row.lease for row in again], 60)) == 2
+        attempts = await store.attempts(second.id)
+        assert attempts is not None
+        assert [past.fence for past in attempts] == [LAST_OF_32_BITS + 1, LAST_OF_32_BITS + 2]
+        assert [answer.applied for answer in await store.delete([first.id])] == [True]
+    assert await contradictions(new_database) == {}

@@ -1,0 +1,394 @@
+"""Least-privilege roles: each does all that it must, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+import asyncpg
+import pytest
+import pytest_asyncio
+from tests.stores.postgres.server import CLEAN, database_url, execute, migrate
+from tests.stores.postgres.unstable_server import as_user
+from typer.testing import CliRunner
+
+from windlass import Limit, StoreDeniedError, Windlass, WorkerConfig
+from windlass.cli import cli
+from windlass.core.admission.gates import Setting, limit_of
+from windlass.core.decisions.outcome import Failed, Outcome, Released, Snoozed, Succeeded, settle
+from windlass.core.decisions.retry import Fixed, Policy
+from windlass.core.decisions.transition import CancelRequest
+from windlass.core.errors import StoreUnavailableError
+from windlass.core.job.state import State
+from windlass.core.query.job_query import Query
+from windlass.core.records import Put
+from windlass.store import Retention, Saying
+from windlass.stores import roles_script
+from windlass.stores.postgres import PostgresStore
+from windlass.stores.postgres.schema.privileges import ROLES, grants
+from windlass.task import Task
+from windlass.testing.factories import (
+    claim_all,
+    enqueue_one,
+    even,
+    make_failure,
+    make_job,
+    note,
+    start_one,
+    step_done,
+)
+
+Verb = Callable[[PostgresStore, PostgresStore], Awaitable[object]]
+SETTING = Setting(declared=Limit(concurrency=2)).encode().decode()
+LOCK = "SELECT pg_advisory_lock(7305)"  # roles are the server's, not the database's
+
+
+async def make_roles(server: str, url: str) -> None:
+    """One at a time: whoever does so in another process waits."""
+    connection: Any = await asyncpg.connect(server)
+    try:
+        await connection.execute(LOCK)
+        await execute(url, roles_script(url))
+    finally:
+        await connection.close()
+
+
+@pytest.fixture(scope="module")
+def place(postgres_server: str) -> Iterator[str]:
+    """A database with our schema and the roles, and a user for each: <database>_worker …"""
+    name = f"windlass_roles_{uuid4().hex[:8]}"
+    url = database_url(postgres_server, name)
+    asyncio.run(execute(postgres_server, f"CREATE DATABASE {name}"))
+    asyncio.run(migrate(url))
+    asyncio.run(make_roles(postgres_server, url))
+    asyncio.run(execute(url, "CREATE TABLE private (x int); INSERT INTO private VALUES (1)"))
+    users = [f"{name}_{kind}" for kind in ("viewer", "producer", "worker", "owner")]
+    for user in users:
+        role = f"windlass_{user.rpartition('_')[2]}"
+        asyncio.run(execute(url, f"CREATE ROLE {user} LOGIN IN ROLE {role}; SELECT 1"))
+    yield url
+    asyncio.run(execute(postgres_server, f"DROP DATABASE {name} WITH (FORCE)"))
+    for user in users:
+        asyncio.run(execute(postgres_server, f"DROP ROLE {user}"))
+
+
+def of(place: str, kind: str) -> str:
+    return as_user(place, f"{urlsplit(place).path[1:]}_{kind}")
+
+
+@pytest_asyncio.fixture
+async def root(place: str) -> AsyncIterator[PostgresStore]:
+    await execute(place, CLEAN)
+    async with PostgresStore(place) as store:
+        yield store
+
+
+# Each verb gets the store of the role, and one that may do everything to prepare it.
+
+
+async def enqueue_with_keys(store: PostgresStore, _: PostgresStore) -> None:
+    key = uuid4().hex
+    await store.enqueue([make_job(request_id=key), make_job(unique_key=key), make_job(delay=9)])
+    [answer] = await store.enqueue([make_job(unique_key=key, debounce=True)])
+    assert answer.accepted
+
+
+async def cancel(store: PostgresStore, root: PostgresStore) -> None:
+    waiting, running = await enqueue_one(root, queue="later"), await start_one(root)
+    ids = [waiting.id, running.id, (await enqueue_one(root, delay=60)).id]
+    answers = await store.cancel([CancelRequest(job_id=job_id) for job_id in ids])
+    assert all(answer.applied for answer in answers)
+
+
+async def retry(store: PostgresStore, root: PostgresStore) -> None:
+    job = await start_one(root)
+    await root.record([Saying(job.lease, [step_done(1, "voice", b"1")])])
+    await root.apply([settle(job, Failed(failure=make_failure(terminal=True)), random=even)])
+    new = make_job(retry_of=job.id, resume=True)
+    [answer] = await store.enqueue([new])
+    assert answer.accepted
+
+
+async def run(store: PostgresStore, root: PostgresStore) -> None:
+    """Claim, extend, speak, and settle in every way."""
+    policy = Policy(backoff=Fixed(seconds=0))
+    await root.enqueue([make_job(policy=policy) for _ in range(5)])
+    jobs = await claim_all(store)
+    assert len(jobs) == 5
+    leases = [job.lease for job in jobs]
+    assert not any(answer.stale for answer in await store.extend(leases, 30))
+    said = [note(1, "x"), step_done(2, "voice", b"1")]
+    await store.record([Saying(lease, said) for lease in leases])
+    outcomes: list[Outcome] = [
+        Succeeded(), Succeeded(result=b"1"), Failed(failure=make_failure()), Released(),
+        Snoozed(delay=0),
+    ]  # fmt: skip
+    wishes = [settle(job, end, random=even) for job, end in zip(jobs, outcomes, strict=True)]
+    assert all(answer.applied for answer in await store.apply(wishes))
+
+
+async def claim(store: PostgresStore, root: PostgresStore) -> None:
+    await enqueue_one(root)
+    assert await claim_all(store)
+
+
+async def prune(store: PostgresStore, root: PostgresStore) -> None:
+    await root.apply([settle(await start_one(root), Succeeded(), random=even)])
+    gone = await store.prune(Retention(succeeded=1e-6, canceled=1e-6, failed=1e-6, log=1e-6), 9)
+    assert gone.jobs
+
+
+async def delete(store: PostgresStore, root: PostgresStore) -> None:
+    job = await start_one(root)
+    await root.apply([settle(job, Succeeded(), random=even)])
+    assert [answer.applied for answer in await store.delete([job.id])] == [True]
+
+
+async def read(store: PostgresStore, root: PostgresStore) -> None:
+    job = await start_one(root)
+    await store.ping()
+    assert (await store.get([job.id]))[0] is not None
+    assert (await store.find(Query())).rows
+    await store.find(Query(states=frozenset({State.FAILED})))
+    assert await store.events(job.id)
+    assert await store.attempts(job.id)
+    await store.checkpoints([job.id])
+    assert await store.stats()
+    await store.rollups(0, 1)
+    await store.list_records("worker")
+    await store.wait(["nothing"], 0.01)
+    async for event in store.tail(job.id):
+        if event.seq == 3:
+            break
+
+
+async def put_records(store: PostgresStore, _: PostgresStore) -> None:
+    await store.put_records(
+        [Put(kind="k", key="a", value=b"1"), Put(kind="k", key="a", value=b"2")]
+    )
+
+
+VERBS: dict[str, tuple[str, Verb]] = {  # and the least of the roles that may
+    "read": ("viewer", read),
+    "enqueue": ("producer", lambda store, _: store.enqueue([make_job()])),
+    "enqueue_with_keys": ("producer", enqueue_with_keys),
+    "cancel": ("producer", cancel),
+    "retry": ("producer", retry),
+    "claim": ("worker", claim),
+    "run": ("worker", run),
+    "prune": ("worker", prune),
+    "delete": ("worker", delete),
+    "pause": ("worker", lambda store, _: store.pause(["media"], paused=True)),
+    "put_records": ("worker", put_records),
+    "delete_records": ("worker", lambda store, _: store.delete_records("k", ["a"])),
+}
+KINDS = ("viewer", "producer", "worker", "owner")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("verb", VERBS)
+async def test_a_role_can_do_its_part_and_no_more(
+    place: str, root: PostgresStore, kind: str, verb: str
+) -> None:
+    least, do = VERBS[verb]
+    async with PostgresStore(of(place, kind)) as store:
+        if KINDS.index(kind) >= KINDS.index(least):
+            await do(store, root)
+        else:
+            with pytest.raises(StoreUnavailableError, match="grant what is missing"):
+                await do(store, root)
+
+
+ENQUEUE = (
+    "SELECT status FROM windlass_enqueue("
+    '\'[{"task": "a", "payload": {}}, {"task": "b", "payload": {}, "unique_key": "k"}]\')'
+)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_the_sql_function_enqueues_for_producers_only(
+    place: str, root: PostgresStore, kind: str
+) -> None:
+    if kind == "viewer":
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await execute(of(place, kind), ENQUEUE)
+    else:
+        await execute(of(place, kind), ENQUEUE)
+        assert len(await claim_all(root)) == 2
+
+
+DEEDS = {
+    "alter": "ALTER TABLE windlass_job ADD COLUMN more int",
+    "drop": "DROP TABLE windlass_log",
+    "truncate": "TRUNCATE windlass_log",
+    "create": "CREATE TABLE mine (x int)",
+    "look elsewhere": "SELECT * FROM private",
+    "lie about the schema": "DELETE FROM windlass_schema",
+}
+
+
+@pytest.mark.parametrize("deed", DEEDS)
+@pytest.mark.parametrize("kind", ["viewer", "producer", "worker"])
+async def test_only_the_owner_changes_tables_and_nobody_sees_other_ones(
+    place: str, kind: str, deed: str
+) -> None:
+    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+        await execute(of(place, kind), DEEDS[deed])
+
+
+async def test_the_owner_migrates_from_the_beginning_and_later(postgres_server: str) -> None:
+    name = f"windlass_roles_{uuid4().hex[:8]}"
+    url = database_url(postgres_server, name)
+    await execute(postgres_server, f"CREATE DATABASE {name}")
+    await execute(postgres_server, f"CREATE ROLE {name}_owner LOGIN")
+    try:
+        await migrate(url)
+        await make_roles(postgres_server, url)
+        await execute(url, f"GRANT windlass_owner TO {name}_owner")
+        await execute(of(url, "owner"), "ALTER TABLE windlass_record ADD COLUMN later int")
+        await execute(of(url, "owner"), "CREATE TABLE windlass_later (x int)")
+        await make_roles(postgres_server, url)  # harmless to repeat, and takes what is new
+        owners = "SELECT DISTINCT tableowner FROM pg_tables WHERE tablename LIKE 'windlass%'"
+        assert [tuple(row) for row in await execute(url, owners)] == [("windlass_owner",)]
+    finally:
+        await execute(postgres_server, f"DROP DATABASE {name} WITH (FORCE)")
+        await execute(postgres_server, f"DROP ROLE {name}_owner")
+
+
+async def test_every_table_is_in_the_script(place: str) -> None:
+    tables = (
+        "SELECT relname FROM pg_class WHERE relname LIKE 'windlass\\_%' AND relkind IN ('r', 'S')"
+    )
+    there = {name for [name] in await execute(place, tables)}
+    assert {name for _, _, name in grants()} == there
+    assert {role for role, _, _ in grants()} == set(ROLES)
+
+
+async def test_a_whole_worker_runs_as_one_and_an_application_as_a_producer(place: str) -> None:
+    producer, app = Windlass(of(place, "producer")), Windlass(of(place, "worker"))
+
+    async def double(number: int) -> int:
+        return 2 * number
+
+    app.task(name="double", queue="whole")(double)
+    job = await producer.task(name="double", queue="whole")(double).aenqueue(4)
+    worker = app.worker(WorkerConfig(queues={"whole": 2}))
+    running = asyncio.create_task(worker.run())
+    assert await job.aresult(30) == 8
+    worker.stop()
+    await running
+    await producer.aclose()
+    await app.aclose()
+
+
+async def _limits(place: str) -> dict[str, Limit | None]:
+    found = await execute(place, "SELECT key, value FROM windlass_record WHERE kind = 'limit'")
+    return {name: limit_of(value) for name, value in found}
+
+
+async def test_an_application_as_a_producer_declares_limits_and_changes_none(
+    place: str, root: PostgresStore
+) -> None:
+    async def cut(user: str) -> None: ...
+
+    def made(kind: str, most: int, **limits: Limit) -> tuple[Windlass, Task[[str], None]]:
+        app = Windlass(of(place, kind), limits={"queue:cuts": Limit(concurrency=most), **limits})
+        return app, app.task(
+            name="cut", queue="cuts", key_limit=Limit(rate="5/1m", concurrency=2), limit_key="user"
+        )(cut)
+
+    for most in (1, 7):  # of which the first is stored, and stays
+        app, task = made(
+            "producer", most, **({"task:cut": Limit(concurrency=3)} if most > 1 else {})
+        )
+        for _ in range(2):
+            await task.aenqueue("ann")
+        await app.aclose()
+    assert await _limits(place) == {
+        "queue:cuts": Limit(concurrency=1),
+        "key:cut": Limit(rate="5/1m", concurrency=2),
+        "task:cut": Limit(concurrency=3),  # though what came with it was refused
+    }
+    assert len(await claim_all(root, "cuts")) == 1
+    app, _ = made("producer", 1)
+    with pytest.raises(StoreDeniedError, match="leave queue:cuts to a worker"):
+        await app.limits.aset("queue:cuts", Limit(concurrency=9))
+    with pytest.raises(StoreDeniedError, match="leave queue:other to a worker"):
+        await app.limits.aset("queue:other", Limit(concurrency=9))
+    await app.aclose()
+    app, task = made("worker", 7)
+    await task.aenqueue("ann")
+    await app.aclose()
+    assert (await _limits(place))["queue:cuts"] == Limit(concurrency=7)
+
+
+NO_LIMITS = {
+    "another kind": ("api_key", SETTING),
+    "no JSON": ("queue:a", "1"),
+    "more than that": ("queue:a", SETTING.replace('"given":null', '"given":null,"x":1')),
+    "as if given": ("queue:a", SETTING.replace('"given":null', '"given":{}')),
+    "a float": ("queue:a", SETTING.replace(":2,", ":2e0,")),
+    "a text": ("queue:a", SETTING.replace(":2,", ':"2",')),
+    "none": ("queue:a", SETTING.replace(":2,", ":0,")),
+    "too many": ("queue:a", SETTING.replace(":2,", ":100001,")),
+    "half a rate": ("queue:a", SETTING.replace('"starts":null', '"starts":1')),
+}
+
+
+@pytest.mark.parametrize("sort", NO_LIMITS)
+async def test_nothing_but_a_limit_is_stored_by_a_declaration(
+    place: str, root: PostgresStore, sort: str
+) -> None:
+    name, value = NO_LIMITS[sort]
+    with pytest.raises(asyncpg.PostgresError):
+        await execute(
+            of(place, "producer"), f"SELECT windlass_declare('{name}', '{value}'::text::bytea)"
+        )
+    assert await execute(place, "SELECT FROM windlass_record") == []
+
+
+async def test_only_who_may_enqueue_declares_and_by_our_own_table(
+    place: str, root: PostgresStore
+) -> None:
+    asked = f"SELECT windlass_declare('queue:a', '{SETTING}'::text::bytea)"
+    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+        await execute(of(place, "viewer"), asked)
+    connection = await asyncpg.connect(of(place, "producer"))
+    await connection.execute("CREATE TEMP TABLE windlass_record (kind text, key text PRIMARY KEY)")
+    await connection.execute(asked)
+    await connection.close()
+    assert await _limits(place) == {"queue:a": Limit(concurrency=2)}
+
+
+@pytest.mark.parametrize(
+    ("name", "answers"),
+    [
+        ("num_nonnulls(text, text)", "integer"),
+        ("format(text, text, text)", "text"),
+        ("windlass_number(text, text, text)", "bigint"),
+    ],
+)
+async def test_a_declaration_calls_nobody_elses_function(
+    place: str, root: PostgresStore, name: str, answers: str
+) -> None:
+    """Not even one that fits better: who may make one in the schema would run it as its owner."""
+    theirs = f"CREATE FUNCTION {name} RETURNS {answers} LANGUAGE plpgsql AS "
+    await execute(place, theirs + "$$ BEGIN RAISE 'taken'; END $$")
+    try:
+        asked = f"SELECT windlass_declare('queue:a', '{SETTING}'::text::bytea)"
+        await execute(of(place, "producer"), asked)
+    finally:
+        await execute(place, f"DROP FUNCTION public.{name}")
+    assert await _limits(place) == {"queue:a": Limit(concurrency=2)}
+
+
+def test_the_script_is_printed_and_other_stores_have_none() -> None:
+    printed = CliRunner().invoke(cli, ["migrate", "--roles", "--url", "postgresql://host/jobs"])
+    assert printed.exit_code == 0
+    assert printed.stdout == roles_script("postgresql://host/jobs")
+    refused = CliRunner().invoke(cli, ["migrate", "--roles", "--url", "sqlite:///jobs.db"])
+    assert refused.exit_code == 2
+    assert "roles on PostgreSQL only" in refused.stderr

@@ -1,0 +1,265 @@
+"""Flows in the caller's own PostgreSQL transaction: by each driver, and as the store decides."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+from uuid import uuid4
+
+import asyncpg
+import psycopg
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from tests.stores.postgres.server import execute
+from tests.stores.postgres.transactions.test_enqueue import ASYNC, SYNC
+from tests.stores.postgres.transactions.test_sql_enqueue import IDS, new_jobs, story
+
+from windlass import ConflictError, InvalidArgumentError, Windlass
+from windlass.core.job.row import NewJob
+from windlass.flow import Flow
+from windlass.stores.postgres import PostgresStore, rows, user_transaction
+from windlass.task import Task
+from windlass.testing.factories import make_job
+
+SOON = 20.0  # seconds within which nothing here may hang
+
+
+@pytest.fixture
+def app(postgres_url: str) -> Iterator[Windlass]:
+    made = Windlass(postgres_url)
+    orders = "DROP TABLE IF EXISTS orders;CREATE TABLE orders (what text)"
+    asyncio.run(execute(postgres_url, orders))
+    yield made
+    made.close()
+    asyncio.run(execute(postgres_url, "DROP TABLE orders;"))
+
+
+@pytest.fixture
+def ship(app: Windlass) -> Task[[str], str]:
+    @app.task
+    def ship(order: str) -> str:
+        return order
+
+    return ship
+
+
+def _flow(app: Windlass, ship: Task[[str], str], **options: Any) -> Flow:
+    """The last of three is the one with options: the others are written before it."""
+    flow = app.flow()
+    first = flow.add(ship, "a rope")
+    second = flow.put(ship.options(**options).call("a sail")).after(first)
+    flow.add(ship, second.result)
+    return flow
+
+
+async def _stored(url: str) -> tuple[list[str], list[str]]:
+    """The orders, and the states of the jobs."""
+    orders = await execute(url, "SELECT what FROM orders ORDER BY 1")
+    jobs = await execute(url, "SELECT state FROM windlass_job ORDER BY n")
+    return [row[0] for row in orders], [row[0] for row in jobs]
+
+
+@pytest.mark.parametrize("opened", SYNC)
+def test_sync_a_flow_is_all_there_or_refused_and_the_transaction_goes_on(
+    app: Windlass, ship: Task[[str], str], postgres_url: str, opened: Any
+) -> None:
+    ship.options(unique_key="k").enqueue("an anchor")
+    with opened(postgres_url) as (connection, insert):
+        with app.within(connection):
+            with pytest.raises(ConflictError, match="has the unique key 'k'"):
+                _flow(app, ship, unique_key="k").enqueue()
+            insert("a boat")
+            run = _flow(app, ship).enqueue()
+        assert asyncio.run(_stored(postgres_url)) == ([], ["queued"])
+    assert asyncio.run(_stored(postgres_url)) == (
+        ["a boat"],
+        ["queued", "queued", "created", "created"],
+    )
+    assert run.refresh().jobs == 3
+
+
+@pytest.mark.parametrize("opened", ASYNC)
+async def test_async_a_flow_is_all_there_or_refused_and_the_transaction_goes_on(
+    app: Windlass, ship: Task[[str], str], postgres_url: str, opened: Any
+) -> None:
+    await ship.options(unique_key="k").aenqueue("an anchor")
+    async with opened(postgres_url) as (connection, insert):
+        with app.within(connection):
+            with pytest.raises(ConflictError, match="has the unique key 'k'"):
+                await _flow(app, ship, unique_key="k").aenqueue()
+            await insert("a boat")
+            run = await _flow(app, ship).aenqueue()
+        assert await _stored(postgres_url) == ([], ["queued"])
+    assert await _stored(postgres_url) == (
+        ["a boat"],
+        ["queued", "queued", "created", "created"],
+    )
+    assert (await run.arefresh()).jobs == 3
+
+
+@st.composite
+def flows(draw: st.DrawFn) -> list[NewJob]:
+    """Most depend on those before them, some on any other, that may be there or not."""
+    jobs = draw(st.lists(new_jobs, max_size=5))
+    seen: list[Any] = []
+    linked = []
+    for new in jobs:
+        near = st.sampled_from(seen) if seen else st.nothing()
+        some = st.lists(st.one_of(near, near, near, st.sampled_from(IDS)), max_size=2, unique=True)
+        parents = draw(st.one_of(st.just([]), some)) if seen else []
+        linked.append(replace(new, depends_on=tuple(id_ for id_ in parents if id_ != new.id)))
+        seen.append(new.id)
+    return linked
+
+
+def _words(told: Any) -> Any:
+    """How one stands that others of the flow displace, each tells as it sees it."""
+    said: tuple[type[Exception], str] | None = told[2]
+    if said is None:
+        return told
+    plain = re.sub("which (is [a-z]+|gives way to one of these) and", "which … and", said[1])
+    return (*told[:2], (said[0], plain))
+
+
+@pytest.mark.slow
+@settings(max_examples=25, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@given(first=flows(), second=flows())
+def test_what_comes_together_leaves_what_the_store_leaves_and_is_refused_in_its_words(
+    postgres_database: str, first: list[NewJob], second: list[NewJob]
+) -> None:
+    (told, *stored), (told_too, *stored_too) = (
+        asyncio.run(story(postgres_database, first, second, by_function=way, together=True))
+        for way in (False, True)
+    )
+    assert stored_too == stored
+    assert list(map(_words, told_too)) == list(map(_words, told))
+
+
+async def _began(url: str) -> tuple[Any, Any]:
+    connection = await asyncpg.connect(url)
+    transaction = connection.transaction()
+    await transaction.start()
+    return connection, transaction
+
+
+async def test_a_flow_waits_for_whoever_has_its_key_and_then_decides(postgres_url: str) -> None:
+    first, second = (make_job(unique_key="k"), make_job(unique_key="k"))
+    child = make_job(depends_on=(second.id,))
+    async with PostgresStore(postgres_url) as store:
+        one, ones = await _began(postgres_url)
+        other, others = await _began(postgres_url)
+        await store.within(one).aenqueue([first], together=True)
+        asked = store.within(other).aenqueue([second, child], together=True)
+        waiting = asyncio.create_task(asked)
+        await asyncio.sleep(0.2)
+        assert not waiting.done()
+        await ones.commit()
+        answers = await asyncio.wait_for(waiting, SOON)
+        await others.commit()
+        why = (
+            f"job {second.id} of task 'test.noop' has the unique key 'k' of job {first.id}, which "
+        )
+        why += "is queued and stands for it; "
+        assert all(str(answer.error).startswith(why) for answer in answers)
+        assert None not in await store.get([first.id])
+        assert await store.get([second.id, child.id]) == [None, None]
+        for connection in (one, other):
+            await connection.close()
+
+
+async def test_whoever_waits_for_a_key_of_a_refused_flow_waits_no_longer(
+    postgres_url: str,
+) -> None:
+    async with PostgresStore(postgres_url) as store:
+        connection, transaction = await _began(postgres_url)
+        wrong = [make_job(request_id="r"), make_job(depends_on=(uuid4(),))]
+        answers = await store.within(connection).aenqueue(wrong, together=True)
+        assert not any(answer.accepted for answer in answers)
+        [answer] = await asyncio.wait_for(store.enqueue([make_job(request_id="r")]), SOON)
+        assert answer.accepted
+        await transaction.rollback()
+        await connection.close()
+
+
+async def test_a_refused_flow_wakes_nobody(postgres_url: str) -> None:
+    connection, transaction = await _began(postgres_url)
+    heard: list[object] = []
+    listener = await asyncpg.connect(postgres_url)
+    await listener.add_listener("windlass", lambda *told: heard.append(told))
+    async with PostgresStore(postgres_url) as store:
+        wrong = [make_job(), make_job(depends_on=(uuid4(),))]
+        await store.within(connection).aenqueue(wrong, together=True)
+        await transaction.commit()
+        await listener.execute("SELECT")  # what was told by then is heard before the answer
+        assert heard == []
+    await listener.close()
+    await connection.close()
+
+
+async def test_a_flow_of_many_jobs_is_refused_as_a_whole(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rows, "MOST_ROWS", 5)  # beyond which others come in several statements
+    parts = [make_job() for _ in range(12)]
+    end = make_job(depends_on=tuple(part.id for part in parts))
+    lost = make_job(depends_on=(uuid4(),))
+    async with PostgresStore(postgres_url) as store:
+        connection, transaction = await _began(postgres_url)
+        for flow, stands in (([*parts, end, lost], False), ([*parts, end], True)):
+            answers = await store.within(connection).aenqueue(flow, together=True)
+            assert {answer.accepted for answer in answers} == {stands}
+            found = await connection.fetch("SELECT FROM windlass_job")
+            assert len(found) == (len(flow) if stands else 0)
+        await transaction.commit()
+        await connection.close()
+        [row] = await store.get([end.id])
+    assert row is not None
+    assert row.waiting_for == len(parts)
+
+
+async def test_a_flow_that_no_statement_can_carry_is_refused_before_it(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(user_transaction, "MOST_TOGETHER", 3 * 2**20)
+    large = [make_job(payload=b"x" * 2**20) for _ in range(3)]
+    async with PostgresStore(postgres_url) as store:
+        connection, transaction = await _began(postgres_url)
+        with pytest.raises(InvalidArgumentError, match="3 jobs take 4 MiB, and in a transaction"):
+            await store.within(connection).aenqueue(large, together=True)
+        [answer] = await store.within(connection).aenqueue(large[:1])
+        assert answer.accepted
+        await transaction.rollback()
+        await connection.close()
+
+
+# -- for any language
+
+
+def _call(url: str, jobs: Sequence[dict[str, Any]]) -> list[Any]:
+    with psycopg.connect(url) as connection:
+        sql = "SELECT status FROM windlass_enqueue(%s, together => true)"
+        return [row[0] for row in connection.execute(sql, [json.dumps(jobs)])]
+
+
+def test_the_function_stores_all_or_raises_and_says_why(postgres_url: str) -> None:
+    first, second, third = (str(uuid4()) for _ in range(3))
+    plain: dict[str, Any] = {"task": "t"}
+    keyed = {**plain, "unique_key": "k"}
+    assert _call(postgres_url, [keyed]) == ["created"]
+    with pytest.raises(psycopg.Error, match="has the unique key 'k' of job") as conflict:
+        _call(
+            postgres_url, [plain, {**keyed, "id": first}, {**plain, "depends_on": [first.upper()]}]
+        )
+    assert conflict.value.sqlstate == "WL003"
+    with pytest.raises(psycopg.Error, match="there is no such job") as missing:
+        _call(postgres_url, [plain, {**plain, "depends_on": [second]}])
+    assert missing.value.sqlstate == "WL005"
+    assert len(asyncio.run(execute(postgres_url, "SELECT FROM windlass_job"))) == 1
+
+    sound = [keyed, {**plain, "id": third}, {**plain, "depends_on": [third]}]
+    assert _call(postgres_url, sound) == ["duplicate", "created", "created"]

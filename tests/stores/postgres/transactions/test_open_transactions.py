@@ -1,0 +1,486 @@
+"""A transaction that somebody leaves open holds up its own jobs and keys, and nobody else's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+from tests.stores.postgres.consistency_checks import contradictions
+from tests.stores.postgres.server import execute
+from tests.worker.factories import eventually, working
+
+from windlass import Context, Windlass
+from windlass.core.decisions.enqueue import EnqueueStatus
+from windlass.core.decisions.outcome import Failed, Succeeded, settle, succeed
+from windlass.core.decisions.transition import CancelRequest, Status, Transition
+from windlass.core.errors import StoreUnavailableError
+from windlass.core.ids import uuid7
+from windlass.core.job.lease import Extended
+from windlass.core.job.row import JobRow
+from windlass.core.job.state import State
+from windlass.core.query.job_query import Query
+from windlass.store import Retention, Saying
+from windlass.stores.postgres import PostgresConfig, PostgresStore
+from windlass.stores.postgres.writes import handle
+from windlass.testing.clock import VirtualClock
+from windlass.testing.factories import (
+    claim_all,
+    even,
+    get_one,
+    make_failure,
+    make_job,
+    note,
+    start_one,
+    sweep_all,
+)
+
+SOON = 10.0  # nobody waits so long who does not wait for the open transaction
+LOCK = "SELECT FROM windlass_job WHERE id = $1 FOR UPDATE"
+HOLD = "SELECT windlass_enqueue($1::jsonb)"
+BY_KEY = '{{"id": "{id}", "task": "default", "unique_key": "{key}", "debounce": {debounce}}}'
+
+
+@asynccontextmanager
+async def left_open(url: str, sql: str, *given: object) -> AsyncIterator[Any]:
+    """Somebody's own transaction that did this; it is rolled back at the end of the block."""
+    connection: Any = await asyncpg.connect(url)
+    transaction = connection.transaction()
+    await transaction.start()
+    try:
+        await connection.fetch(sql, *given)
+        yield transaction
+    finally:
+        await connection.close()
+
+
+@pytest.fixture
+async def store(postgres_url: str) -> AsyncIterator[PostgresStore]:
+    async with PostgresStore(PostgresConfig(url=postgres_url, timeout=2 * SOON)) as made:
+        yield made
+
+
+async def two_running(store: PostgresStore) -> tuple[JobRow, JobRow]:
+    await store.enqueue([make_job(), make_job()])
+    held, free = await claim_all(store)
+    return held, free
+
+
+def held_by_its_success(store: PostgresStore, row: JobRow) -> tuple[str, str]:
+    """`settle_within`, as a statement."""
+    sql, text = store.settlement(succeed(row, Succeeded(result=b"1")))
+    return sql.replace(":given", "$1"), text
+
+
+# -- extending
+
+
+async def test_one_held_job_costs_no_other_its_lease(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    held, free = await two_running(store)
+    async with left_open(postgres_url, *held_by_its_success(store, held)):
+        async with asyncio.timeout(SOON):
+            first, second = await store.extend([held.lease, free.lease], 3600)
+
+        assert free.lease_until is not None
+        assert second.lease_until is not None
+        assert second.lease_until > free.lease_until
+        assert first == Extended(lease_until=held.lease_until), "it is neither lost nor longer"
+
+
+async def test_a_lease_is_extended_as_soon_as_its_job_is_let_go_of(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    held = await start_one(store)
+    async with left_open(postgres_url, *held_by_its_success(store, held)) as transaction:
+        await store.extend([held.lease], 3600)
+        await transaction.rollback()
+
+        async def longer() -> bool:
+            now = (await get_one(store, held.id)).lease_until
+            return now is not None and held.lease_until is not None and now > held.lease_until
+
+        await eventually(longer)
+
+
+async def test_a_lease_whose_job_succeeded_meanwhile_is_gone(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    held = await start_one(store)
+    async with left_open(postgres_url, *held_by_its_success(store, held)) as transaction:
+        await store.extend([held.lease], 3600)
+        await transaction.commit()
+    [answer] = await store.extend([held.lease], 3600)
+    assert answer.stale
+    await eventually(lambda: asyncio.sleep(0, store._leases._task is None))
+
+
+# -- settling, saying, canceling
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["success", "failure"])
+async def test_one_held_job_holds_up_no_other_settle(
+    store: PostgresStore, postgres_url: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ending(row: JobRow) -> Transition:
+        outcome = Succeeded() if kind == "success" else Failed(failure=make_failure(terminal=True))
+        return settle(row, outcome, random=even)
+
+    held, free = await two_running(store)
+    async with left_open(postgres_url, LOCK, held.id) as transaction:
+        async with asyncio.timeout(SOON):
+            first, second = await store.apply([ending(held), ending(free)])
+        assert (first.status, second.status) == (Status.BUSY, Status.APPLIED)
+        assert (await get_one(store, held.id)).state is State.RUNNING
+        monkeypatch.setattr(handle, "PATIENCE", SOON)
+        waiting = asyncio.ensure_future(store.apply([ending(held)]))
+        await transaction.rollback()
+
+        [answer] = await waiting
+        assert answer.status is Status.APPLIED
+    assert await contradictions(postgres_url) == {}
+
+
+@pytest.mark.slow
+async def test_a_worker_settles_all_others_while_one_is_held(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    app = Windlass(postgres_url, data=tmp_path)
+    connection: Any = await asyncpg.connect(postgres_url)
+    transaction = connection.transaction()
+
+    @app.task
+    async def forgetful(ctx: Context) -> str:
+        await transaction.start()
+        await ctx.asettle_within(connection, "paid")
+        return "paid"  # and the commit is still to come
+
+    @app.task
+    async def quick() -> str:
+        return "done"
+
+    async with working(app), asyncio.timeout(2 * SOON):
+        left = await forgetful.aenqueue()
+        await eventually(lambda: asyncio.sleep(0, connection.is_in_transaction()))
+        for _ in range(20):
+            assert await (await quick.aenqueue()).aresult() == "done"
+        await transaction.rollback()
+        assert await left.aresult() == "paid"
+        row = (await left.arefresh()).row
+    assert (row.attempt, row.crash_count) == (1, 0)
+    await connection.close()
+    await app.aclose()
+
+
+@pytest.mark.slow
+async def test_one_held_job_keeps_no_other_from_speaking(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    held, free = await two_running(store)
+    async with left_open(postgres_url, LOCK, held.id):
+        stuck = asyncio.ensure_future(store.record([Saying(held.lease, [note(1, "x")])]))
+        async with asyncio.timeout(SOON):
+            [answer] = await store.record([Saying(free.lease, [note(1, "x")])])
+            assert answer.applied
+            with pytest.raises(StoreUnavailableError, match=r"left open .* pg_stat_activity"):
+                await stuck
+
+
+async def test_one_held_job_holds_up_no_other_cancel(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    held, free = await two_running(store)
+    async with left_open(postgres_url, LOCK, held.id) as transaction:
+        stuck = asyncio.ensure_future(store.cancel([CancelRequest(job_id=held.id)]))
+        async with asyncio.timeout(SOON):
+            [answer] = await store.cancel([CancelRequest(job_id=free.id)])
+        assert answer.applied
+        assert not stuck.done()
+        await transaction.rollback()
+        assert (await stuck)[0].applied
+
+
+# -- maintenance
+
+
+async def test_one_held_job_keeps_no_other_from_being_rescued(postgres_url: str) -> None:
+    clock = VirtualClock()
+    async with PostgresStore(postgres_url, clock=clock) as store:
+        held, free = await two_running(store)
+        clock.advance(31)
+        async with left_open(postgres_url, LOCK, held.id) as transaction, asyncio.timeout(SOON):
+            answers = await sweep_all(store)
+            assert sorted(answer.status for answer in answers) == ["applied", "busy"]
+            assert (await get_one(store, free.id)).crash_count == 1
+            await transaction.rollback()
+        await sweep_all(store)
+        assert (await get_one(store, held.id)).crash_count == 1
+
+
+async def test_one_held_job_keeps_no_other_from_being_promoted(postgres_url: str) -> None:
+    clock = VirtualClock()
+    async with PostgresStore(postgres_url, clock=clock) as store:
+        held, free = make_job(delay=5), make_job(delay=5)
+        await store.enqueue([held, free])
+        clock.advance(6)
+        async with left_open(postgres_url, LOCK, held.id), asyncio.timeout(SOON):
+            await sweep_all(store)
+            assert (await get_one(store, free.id)).state is State.QUEUED
+
+
+async def test_one_held_job_keeps_no_other_from_being_pruned(postgres_url: str) -> None:
+    clock = VirtualClock()
+    retention = Retention(succeeded=10, log=5)
+    async with PostgresStore(postgres_url, clock=clock) as store:
+        rows = held, free = await two_running(store)
+        await store.record([Saying(row.lease, [note(1, "x")]) for row in rows])
+        await store.apply([settle(row, Succeeded(), random=even) for row in rows])
+        async with left_open(postgres_url, LOCK, held.id), asyncio.timeout(SOON):
+            clock.advance(6)
+            assert (await store.prune(retention, 100)).logs == 1
+            clock.advance(5)
+            assert (await store.prune(retention, 100)).jobs == 1
+        assert await store.get([free.id]) == [None]
+        assert (await store.prune(retention, 100)).jobs == 1
+        assert await store.get([held.id]) == [None]
+    assert await contradictions(postgres_url) == {}
+
+
+# -- keys
+
+
+def by_key(key: str, *, debounce: bool = False) -> str:
+    return BY_KEY.format(id=make_job().id, key=key, debounce=str(debounce).lower())
+
+
+async def test_a_debounced_enqueue_that_is_left_open_leaves_a_running_job_alone(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    row = await start_one(store, task="default", unique_key="k")
+    async with left_open(postgres_url, HOLD, by_key("k", debounce=True)), asyncio.timeout(SOON):
+        [longer] = await store.extend([row.lease], 3600)
+        assert longer.lease_until is not None
+        assert row.lease_until is not None
+        assert longer.lease_until > row.lease_until
+        [answer] = await store.apply([settle(row, Succeeded(), random=even)])
+        assert answer.applied
+
+
+async def test_a_key_that_is_taken_holds_up_no_other_key(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    async with left_open(postgres_url, HOLD, by_key("taken")) as transaction:
+        stuck = [
+            asyncio.ensure_future(store.enqueue([make_job(task="default", unique_key="taken")]))
+            for _ in range(20)  # more than there are connections
+        ]
+        async with asyncio.timeout(SOON):
+            for key in ("a", "b"):
+                others = [make_job(unique_key=key, request_id=key), make_job()]
+                answers = await store.enqueue(others)
+                assert [answer.status for answer in answers] == [EnqueueStatus.CREATED] * 2
+            assert len(await claim_all(store)) == 4
+        assert not any(call.done() for call in stuck)
+        await transaction.rollback()
+        statuses = [answer.status for [answer] in await asyncio.gather(*stuck)]
+    assert sorted(statuses) == [EnqueueStatus.CREATED] + [EnqueueStatus.DUPLICATE] * 19
+
+
+async def test_jobs_of_one_call_keep_their_order_though_a_key_is_taken(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    """The second needs the first's key, the third the second's request id."""
+    jobs = [
+        make_job(task="default", unique_key="taken"),
+        make_job(task="default", unique_key="taken", request_id="r"),
+        make_job(task="default", unique_key="other", request_id="r"),
+        make_job(task="default"),
+    ]
+    async with left_open(postgres_url, HOLD, by_key("taken")) as transaction:
+        call = asyncio.ensure_future(store.enqueue(jobs))
+
+        async def came() -> bool:
+            return bool((await store.get([jobs[3].id]))[0])
+
+        await eventually(came)
+        assert await store.get([job.id for job in jobs[:3]]) == [None] * 3
+        await transaction.rollback()
+        answers = await call
+    made = [answer.status is EnqueueStatus.CREATED for answer in answers]
+    assert made == [True, False, True, True]
+
+
+@pytest.mark.slow
+async def test_a_child_whose_key_is_taken_holds_up_no_other_settle(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    held, free = await two_running(store)
+    child = make_job(task="default", unique_key="taken")
+    wishes = [
+        settle(held, Succeeded(), random=even, children=[child]),
+        settle(free, Succeeded(), random=even, children=[make_job(unique_key="other")]),
+    ]
+    async with left_open(postgres_url, HOLD, by_key("taken")) as transaction:
+        async with asyncio.timeout(SOON):
+            first, second = await store.apply(wishes)
+        assert (first.status, second.status) == (Status.BUSY, Status.APPLIED)
+        await transaction.rollback()
+    [answer] = await store.apply(wishes[:1])
+    assert answer.applied
+    assert (await get_one(store, child.id)).state is State.QUEUED
+
+
+async def test_whoever_waits_for_a_key_too_long_is_told(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    engine = store._shared
+    engine.config = replace(engine.config, timeout=0.3)  # of waits, and not of statements
+    async with left_open(postgres_url, HOLD, by_key("taken")):
+        with pytest.raises(StoreUnavailableError, match=r"left open .* or its key"):
+            await store.enqueue([make_job(task="default", unique_key="taken")])
+
+
+async def test_closing_ends_the_wait_for_what_is_held(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    held = await start_one(store)
+    async with left_open(postgres_url, LOCK, held.id):
+        await store.extend([held.lease], 3600)
+        stuck = asyncio.ensure_future(store.cancel([CancelRequest(job_id=held.id)]))
+        await asyncio.sleep(0)
+        async with asyncio.timeout(SOON):
+            await store.close()
+            with pytest.raises(StoreUnavailableError):
+                await stuck
+
+
+# -- a place in line that nobody left
+
+
+async def test_a_claim_that_fails_leaves_no_expired_job_in_line(postgres_url: str) -> None:
+    """It had the place locked when the job expired, and was then torn."""
+    clock = VirtualClock()
+    async with PostgresStore(postgres_url, clock=clock) as store:
+        await store.enqueue([make_job(expires_in=5), make_job(expires_in=5), make_job()])
+        first = "SELECT FROM windlass_line ORDER BY position LIMIT 1 FOR UPDATE"
+        clock.advance(6)
+        async with left_open(postgres_url, first):
+            await sweep_all(store)
+        assert len(await execute(postgres_url, "SELECT FROM windlass_line")) == 2
+        await claim_all(store)
+        assert len(await execute(postgres_url, "SELECT FROM windlass_line")) == 1
+
+        await store.prune(Retention(), 100)
+
+        assert await execute(postgres_url, "SELECT FROM windlass_line") == []
+        states = sorted(row.state for row in (await store.find(Query())).rows)
+        assert states == ["failed", "failed", "running"]
+        assert await contradictions(postgres_url) == {}
+
+
+async def test_an_expired_job_that_is_still_in_line_stays_there(postgres_url: str) -> None:
+    clock = VirtualClock()
+    async with PostgresStore(postgres_url, clock=clock) as store:
+        await store.enqueue([make_job(expires_in=5)])
+        clock.advance(6)
+        await store.prune(Retention(), 100)
+        assert await contradictions(postgres_url) == {}
+
+
+# -- jobs that depend on jobs
+
+
+async def test_a_parent_that_is_held_keeps_no_other_job_from_being_claimed(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    parent, *others = jobs = [make_job() for _ in range(3)]
+    await store.enqueue(jobs)
+    child = f'{{"task": "t", "queue": "children", "depends_on": ["{parent.id}"]}}'
+    async with left_open(postgres_url, HOLD, child) as transaction:
+        async with asyncio.timeout(2 * SOON):
+            assert [row.id for row in await claim_all(store)] == [job.id for job in others]
+        await transaction.commit()
+    [row] = await claim_all(store)
+    assert row.id == parent.id
+    assert (await store.apply([succeed(row, Succeeded())]))[0].applied
+    assert len(await claim_all(store, "children")) == 1
+    assert await contradictions(postgres_url) == {}
+
+
+async def test_who_depends_on_a_job_whose_key_is_held_waits_with_it(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    parent = make_job(task="default", unique_key="k")
+    child = make_job(depends_on=(parent.id,))
+    other = BY_KEY.format(id=uuid7(), key="k", debounce="false")
+    async with left_open(postgres_url, HOLD, other) as transaction:
+        storing = asyncio.create_task(store.enqueue([parent, child]))
+        await asyncio.sleep(0.3)
+        await transaction.rollback()
+        answers = await storing
+    assert [answer.status for answer in answers] == [EnqueueStatus.CREATED] * 2
+
+
+async def test_a_success_sees_the_child_that_it_had_to_wait_for(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    """The shortest statement found its job unawaited, waited for its lock, and looks again."""
+    parent = await start_one(store)
+    child = f'{{"task": "t", "queue": "children", "depends_on": ["{parent.id}"]}}'
+    async with left_open(postgres_url, HOLD, child) as transaction:
+        settling = asyncio.create_task(store.apply([succeed(parent, Succeeded())]))
+        await eventually(lambda: _waits_for_a_lock(postgres_url))
+        await transaction.commit()
+        [answer] = await settling
+    assert answer.applied
+    assert len(await claim_all(store, "children")) == 1
+    assert await contradictions(postgres_url) == {}
+
+
+async def _waits_for_a_lock(url: str) -> bool:
+    waits = "wait_event_type = 'Lock' AND datname = current_database()"
+    return bool(await execute(url, f"SELECT FROM pg_stat_activity WHERE {waits}"))
+
+
+# -- jobs that depend on jobs
+
+
+@pytest.mark.slow
+async def test_who_waits_for_a_job_holds_up_its_end_and_not_its_retry(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    """A retry, a release or a rescue changes nothing for those who wait."""
+    retried, ended = await two_running(store)
+    waiting = make_job(depends_on=(retried.id, ended.id))
+    await store.enqueue([waiting])
+    async with left_open(postgres_url, LOCK, waiting.id):
+        again = settle(retried, Failed(failure=make_failure()), random=even)
+        async with asyncio.timeout(SOON):
+            [answer] = await store.apply([again])
+            [busy] = await store.apply([succeed(ended, Succeeded())])
+        assert (answer.status, answer.state) == (Status.APPLIED, State.RETRYING)
+        assert busy.status is Status.BUSY
+    [answer] = await store.apply([succeed(ended, Succeeded())])
+    assert answer.status is Status.APPLIED
+    assert (await get_one(store, waiting.id)).waiting_for == 1
+    assert await contradictions(postgres_url) == {}
+
+
+async def test_a_success_is_held_up_by_who_waits_for_it_and_no_further(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    parent = await start_one(store)
+    child = make_job(depends_on=(parent.id,))
+    grandchild = make_job(depends_on=(child.id,))
+    await store.enqueue([child, grandchild])
+    async with left_open(postgres_url, LOCK, grandchild.id), asyncio.timeout(SOON):
+        [answer] = await store.apply([succeed(parent, Succeeded())])
+    assert (answer.status, answer.state) == (Status.APPLIED, State.SUCCEEDED)
+    assert (await get_one(store, child.id)).state is State.QUEUED

@@ -1,0 +1,407 @@
+"""`ctx.settle_within(connection)`: what a task writes and its success, both or none."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import asyncpg
+import psycopg
+import pytest
+from tests.stores.postgres import payment_tasks
+from tests.stores.postgres.server import CLEAN, execute, migrate
+from tests.stores.postgres.transactions.test_enqueue import ASYNC, SYNC
+from tests.stores.postgres.transactions.test_sql_enqueue import IDS, LISTS
+from tests.worker.factories import PATIENCE, events_of, eventually, run_one, work_off, working
+
+from windlass import ConfigurationError, Context, StaleLeaseError, Windlass, fixed
+from windlass.core.codec import JsonCodec
+from windlass.core.decisions.outcome import Succeeded, rescue, succeed
+from windlass.core.decisions.transition import CancelRequest, Status
+from windlass.core.errors import ConflictError
+from windlass.core.event import EventType
+from windlass.core.job.lease import Claim
+from windlass.core.job.row import JobRow, NewJob
+from windlass.core.job.state import State
+from windlass.stores.borrowed_connection import borrow
+from windlass.stores.postgres import PostgresStore, rows
+from windlass.testing.clock import VirtualClock
+from windlass.testing.factories import enqueue_one
+
+ROOT = Path(__file__).parents[4]
+PAY = payment_tasks.PAY
+
+
+@pytest.fixture
+async def app(postgres_url: str, tmp_path: Path) -> AsyncIterator[Windlass]:
+    await execute(
+        postgres_url, "DROP TABLE IF EXISTS payments;CREATE TABLE payments (attempt bigint)"
+    )
+    made = Windlass(postgres_url, data=tmp_path)
+    made.include(payment_tasks.tasks)
+    yield made
+    await made.aclose()
+    await execute(postgres_url, "DROP TABLE IF EXISTS orders;DROP TABLE payments")
+
+
+async def _payments(url: str) -> list[int]:
+    return [row[0] for row in await execute(url, "SELECT attempt FROM payments ORDER BY 1")]
+
+
+async def _states(url: str, task: str) -> list[str]:
+    found = await execute(url, f"SELECT state FROM windlass_job WHERE task = '{task}' ORDER BY n")
+    return [row[0] for row in found]
+
+
+async def test_the_write_the_success_what_was_said_and_the_children_come_together(
+    app: Windlass, postgres_url: str
+) -> None:
+    seen: list[Any] = []
+
+    @app.task
+    async def pay(ctx: Context) -> list[int]:
+        ctx.log("paying")
+        child = ctx.then(payment_tasks.receipt.options(delay="1h"))
+        connection = await asyncpg.connect(postgres_url)
+        async with connection.transaction():
+            await connection.execute(PAY.format(ctx.attempt))
+            await ctx.asettle_within(connection, [1])
+            seen.append((await _payments(postgres_url), await app.client().store.get([child])))
+        seen.append((await _payments(postgres_url), await _states(postgres_url, ctx.job.task)))
+        await connection.close()
+        return [1]
+
+    job = await pay.aenqueue()
+    row = await run_one(app, job)
+
+    assert seen == [([], [None]), ([1], ["succeeded"])]
+    assert (row.state, row.percent, await job.aresult()) == (State.SUCCEEDED, 100, [1])
+    assert await _states(postgres_url, payment_tasks.receipt.name) == ["created"]
+    assert [event.data["message"] for event in await events_of(job, EventType.LOG)] == ["paying"]
+
+
+async def test_rolled_back_the_attempt_goes_on_as_if_nothing_was(
+    app: Windlass, postgres_url: str
+) -> None:
+    @app.task(backoff=fixed(0))
+    async def pay(ctx: Context) -> str:
+        ctx.then(payment_tasks.receipt.options(delay="1h"))
+        connection = await asyncpg.connect(postgres_url)
+        transaction = connection.transaction()
+        await transaction.start()
+        await connection.execute(PAY.format(ctx.attempt))
+        await ctx.asettle_within(connection, "paid")
+        await transaction.rollback()
+        await connection.close()
+        if ctx.attempt == 1:
+            raise ValueError("try again")
+        return "in vain"
+
+    job = await pay.aenqueue()
+    row = await run_one(app, job)
+
+    assert (row.state, row.attempt, await job.aresult()) == (State.SUCCEEDED, 2, "in vain")
+    assert await _payments(postgres_url) == []
+    assert await _states(postgres_url, payment_tasks.receipt.name) == ["created"]
+
+
+async def test_a_task_on_a_thread_settles_by_its_sync_connection(
+    app: Windlass, postgres_url: str
+) -> None:
+    @app.task
+    def pay(ctx: Context) -> str:
+        with psycopg.connect(postgres_url) as connection:
+            connection.execute(PAY.format(ctx.attempt).encode())
+            ctx.settle_within(connection, "paid")
+        return "paid"
+
+    job = await pay.aenqueue()
+    row = await run_one(app, job)
+
+    assert (row.state, await job.aresult()) == (State.SUCCEEDED, "paid")
+    assert await _payments(postgres_url) == [1]
+
+
+@pytest.mark.parametrize("fail", [False, pytest.param(True, marks=pytest.mark.slow)])
+async def test_a_task_in_a_child_process_does_too(
+    app: Windlass, postgres_url: str, fail: bool
+) -> None:
+    job = await payment_tasks.pay_apart.aenqueue(postgres_url, fail=fail)
+    async with working(app):
+        row = (await job.await_end(3 * PATIENCE)).row
+
+    assert (row.state, row.attempt, await job.aresult()) == (State.SUCCEEDED, 1 + fail, "paid")
+    assert await _payments(postgres_url) == [1 + fail]
+    assert len(await _states(postgres_url, payment_tasks.receipt.name)) == 1
+    assert len(await events_of(job, EventType.LOG)) == 1 + fail
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", ["before the commit", "after the commit"])
+async def test_a_worker_killed_around_the_commit_pays_once(
+    app: Windlass, postgres_url: str, moment: str
+) -> None:
+    job = await payment_tasks.pay.aenqueue(postgres_url, moment)
+    worker = [sys.executable, "-m", "tests.stores.postgres.payment_tasks", postgres_url]
+    killed = await asyncio.create_subprocess_exec(*worker, cwd=ROOT, stderr=subprocess.DEVNULL)
+    async with asyncio.timeout(3 * PATIENCE):
+        assert await killed.wait() == -signal.SIGKILL
+
+    committed = moment == "after the commit"
+    assert await _payments(postgres_url) == ([1] if committed else [])
+    assert (await job.arefresh()).state is (State.SUCCEEDED if committed else State.RUNNING)
+    async with working(app):
+        row = (await job.await_end(3 * PATIENCE)).row
+    assert (row.state, await job.aresult()) == (State.SUCCEEDED, "paid")
+    assert await _payments(postgres_url) == [row.attempt] == [1 if committed else 2]
+    await work_off(app)
+    assert await _states(postgres_url, payment_tasks.receipt.name) == ["succeeded"]
+
+
+async def test_a_task_that_goes_on_after_its_commit_is_not_taken_for_lost(
+    app: Windlass, postgres_url: str
+) -> None:
+    ended: list[str] = []
+
+    @app.task(lease=0.3)
+    async def pay(ctx: Context) -> str:
+        connection = await asyncpg.connect(postgres_url)
+        async with connection.transaction():
+            await ctx.asettle_within(connection, "paid")
+        await connection.close()
+
+        async def let_go() -> bool:
+            return not worker._keeper._held
+
+        await eventually(let_go)  # the store told that the lease is gone
+        await asyncio.sleep(0.1)  # and if it were lost, this would be cancelled
+        ended.append("well")
+        return "paid"
+
+    async with working(app) as worker:
+        job = await pay.aenqueue()
+        await eventually(lambda: asyncio.sleep(0, bool(worker.settled)))
+
+    assert ended == ["well"]
+    assert worker.settled == {State.SUCCEEDED: 1}
+    assert await job.aresult() == "paid"
+
+
+# -- by the store's own verbs
+
+
+async def _claimed(store: PostgresStore) -> JobRow:
+    [row] = await store.claim(Claim(token=uuid4(), worker="w", queues=[("default", 1)]))
+    return row
+
+
+def _context(row: JobRow, store: PostgresStore) -> Context:
+    return Context(row, store, JsonCodec(), asyncio.get_running_loop())
+
+
+async def _pay(url: str, context: Context) -> None:
+    connection = await asyncpg.connect(url)
+    try:
+        async with connection.transaction():
+            await connection.execute(PAY.format(context.attempt))
+            await context.asettle_within(connection, "paid")
+    finally:
+        await connection.close()
+
+
+async def test_a_ghost_changes_nothing_after_its_lease_is_lost(
+    app: Windlass, postgres_url: str
+) -> None:
+    clock = VirtualClock()
+    async with PostgresStore(postgres_url, clock=clock) as store:
+        await enqueue_one(store)
+        ghost = await _claimed(store)
+        clock.advance(31)
+        await store.apply([rescue(ghost, random=lambda: 0.0)])
+        with pytest.raises(StaleLeaseError, match="no longer held"):
+            await _pay(postgres_url, _context(ghost, store))
+        heir = await _claimed(store)
+        with pytest.raises(StaleLeaseError, match="no longer held"):
+            await _pay(postgres_url, _context(ghost, store))
+        assert await _payments(postgres_url) == []
+
+        await _pay(postgres_url, _context(heir, store))
+        await _pay(postgres_url, _context(heir, store))  # a repeat of one's own is no fault
+        with pytest.raises(StaleLeaseError):
+            await _pay(postgres_url, _context(ghost, store))
+        [row] = await store.get([heir.id])
+        assert row is not None
+        assert (row.state, row.result) == (State.SUCCEEDED, b'"paid"')
+
+
+@pytest.mark.parametrize("opened", [*SYNC, *ASYNC])
+async def test_every_driver_tells_of_a_lost_lease_and_rolls_back(
+    app: Windlass, postgres_url: str, opened: Any
+) -> None:
+    await execute(postgres_url, "DROP TABLE IF EXISTS orders;CREATE TABLE orders (what text)")
+    async with PostgresStore(postgres_url) as store:
+        await enqueue_one(store)
+        lost = replace(await _claimed(store), token=uuid4())
+        statement = store.settlement(succeed(lost, Succeeded(result=b"1")))
+
+    def in_sync_code() -> None:
+        with opened(postgres_url) as (connection, insert):
+            insert("a rope")
+            borrow(connection).call(*statement)
+
+    async def in_async_code() -> None:
+        async with opened(postgres_url) as (connection, insert):
+            await insert("a rope")
+            await borrow(connection).acall(*statement)
+
+    with pytest.raises(StaleLeaseError, match="no longer held by this attempt"):
+        await (asyncio.to_thread(in_sync_code) if opened in SYNC else in_async_code())
+    assert await execute(postgres_url, "SELECT FROM orders") == []
+
+
+async def test_an_accepted_cancel_wins(app: Windlass, postgres_url: str) -> None:
+    async with PostgresStore(postgres_url) as store:
+        await enqueue_one(store)
+        row = await _claimed(store)
+        await store.cancel([CancelRequest(job_id=row.id)])
+
+        with pytest.raises(StaleLeaseError, match="asked to cancel"):
+            await _pay(postgres_url, _context(row, store))
+        assert await _payments(postgres_url) == []
+        [answer] = await store.apply([succeed(row, Succeeded(result=b"1"))])
+        assert answer.state is State.CANCELED
+
+
+async def test_a_connection_to_other_jobs_is_refused(
+    app: Windlass, postgres_url: str, new_database: str
+) -> None:
+    """A copy of the database has the same job, with the same lease."""
+    await migrate(new_database)
+    async with PostgresStore(postgres_url) as store, PostgresStore(new_database) as copy:
+        row = await enqueue_one(store)
+        await copy.enqueue([NewJob(id=row.id, task=row.task)])
+        claim = Claim(token=uuid4(), worker="w", queues=[("default", 1)])
+        [row], [same] = await store.claim(claim), await copy.claim(claim)
+        assert row.lease == same.lease
+
+        connection = await asyncpg.connect(new_database)
+        async with connection.transaction():
+            with pytest.raises(ConfigurationError, match="other jobs than those of the app"):
+                await _context(row, store).asettle_within(connection, "paid")
+        await connection.close()
+
+        assert {(await it.get([row.id]))[0].state for it in (store, copy)} == {State.RUNNING}  # type: ignore[union-attr]
+
+
+async def test_the_workers_own_settle_is_then_a_repeat(app: Windlass, postgres_url: str) -> None:
+    async with PostgresStore(postgres_url) as store:
+        await enqueue_one(store)
+        row = await _claimed(store)
+        await _pay(postgres_url, _context(row, store))
+
+        [answer] = await store.apply([succeed(row, Succeeded(result=b"other"))])
+
+        assert (answer.status, answer.state) == (Status.APPLIED, State.SUCCEEDED)
+        [after] = await store.get([row.id])
+        assert after is not None
+        assert after.result == b'"paid"'
+
+
+async def test_a_child_that_cannot_be_takes_the_whole_back(
+    app: Windlass, postgres_url: str
+) -> None:
+    async with PostgresStore(postgres_url) as store:
+        old = NewJob(id=uuid4(), task="t", queue="else", request_id="r", digest=b"1" * 16)
+        await store.enqueue([old, NewJob(id=uuid4(), task="parent")])
+        row = await _claimed(store)
+        context = _context(row, store)
+        context._children.append(replace(old, id=uuid4(), digest=b"2" * 16))
+
+        with pytest.raises(ConflictError, match="with different arguments"):
+            await _pay(postgres_url, context)
+
+        assert await _payments(postgres_url) == []
+        assert await _states(postgres_url, "parent") == ["running"]
+
+
+async def test_children_that_would_wait_for_nobody_take_the_whole_back(
+    app: Windlass, postgres_url: str
+) -> None:
+    async with PostgresStore(postgres_url) as store:
+        old = NewJob(id=uuid4(), task="t", queue="else", unique_key="k")
+        await store.enqueue([old, NewJob(id=uuid4(), task="parent")])
+        context = _context(await _claimed(store), store)
+        first = replace(old, id=uuid4())
+        second = NewJob(id=uuid4(), task="t", unique_key="k", depends_on=(first.id,))
+        context._children += [first, second]
+
+        with pytest.raises(ConflictError, match=f"has the unique key 'k' of job {old.id}"):
+            await _pay(postgres_url, context)
+
+        assert await _payments(postgres_url) == []
+        assert await _states(postgres_url, "parent") == ["running"]
+        assert await store.get([first.id, second.id]) == [None, None]
+
+
+async def test_elsewhere_it_says_that_it_is_for_postgresql() -> None:
+    app = Windlass("memory:")
+
+    @app.task(max_retries=0)
+    async def pay(ctx: Context) -> None:
+        with pytest.raises(ConfigurationError, match="for jobs in PostgreSQL"):
+            await ctx.asettle_within(psycopg.Connection.__new__(psycopg.Connection))
+
+    job = await pay.aenqueue()
+    assert (await run_one(app, job)).state is State.SUCCEEDED
+    await app.aclose()
+
+
+async def _story(url: str, *, by_function: bool) -> dict[str, Any]:
+    """A job with everything, run with a child to its success."""
+    await execute(url, "ALTER SEQUENCE windlass_serial RESTART")
+    clock = VirtualClock()
+    new = NewJob(id=uuid4(), task="t", unique_key="k", expires_in=60.0, request_id="r")
+    child = NewJob(id=uuid4(), task="t", unique_key="k", delay=5.0, tags=("x",))
+    async with PostgresStore(url, clock=clock) as store:
+        await store.enqueue([new])
+        clock.advance(2)
+        row = await _claimed(store)
+        context = _context(row, store)
+        context.log("said")
+        context.progress(40)
+        await context.flush()
+        clock.advance(1.5)
+        wish = succeed(row, Succeeded(result=b'"paid"'), children=[child])
+        if by_function:
+            context._children.append(child)
+            await _pay(url, context)
+        else:
+            await store.apply([wish])
+        assert await store.expired(9) == []  # the sweep, which forgets what is held no more
+        found = [rows.job_row(it) for it in await execute(url, "SELECT * FROM windlass_job")]
+        tables: dict[str, Any] = {
+            "job": sorted(
+                (replace(it, id=IDS[0], token=None) for it in found), key=lambda it: it.serial
+            )
+        }
+        for table in (*LISTS, "lease", "log"):
+            tables[table] = sorted(map(repr, await execute(url, f"SELECT * FROM windlass_{table}")))
+        counted = await execute(
+            url, "SELECT minute, queue, task, outcome, count, wait, run FROM windlass_rollup"
+        )
+        return tables | {"rollup": sorted(map(tuple, counted))}
+
+
+async def test_the_function_leaves_what_the_store_leaves(app: Windlass, postgres_url: str) -> None:
+    by_store = await _story(postgres_url, by_function=False)
+    await execute(postgres_url, CLEAN)
+    by_function = await _story(postgres_url, by_function=True)
+
+    assert by_function == by_store

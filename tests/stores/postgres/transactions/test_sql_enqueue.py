@@ -1,0 +1,364 @@
+"""`windlass_enqueue`, for any language: the same rows as the store's own enqueue leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+from uuid import UUID, uuid4
+
+import asyncpg
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from tests.stores.postgres.outages.test_notify import PATIENCE, listening, messages
+from tests.stores.postgres.server import CLEAN, execute
+
+from windlass.core.clock import SECOND
+from windlass.core.decisions.enqueue import Enqueued
+from windlass.core.decisions.retry import Policy, exponential, fixed, schedule
+from windlass.core.job.lease import Claim
+from windlass.core.job.row import DEFAULT_POLICY, JobRow, NewJob
+from windlass.core.job.state import State
+from windlass.stores.postgres import PostgresStore, rows
+from windlass.stores.postgres import notify as pg_notify
+from windlass.stores.postgres.writes import enqueue_jobs
+from windlass.testing.clock import VirtualClock
+
+START = VirtualClock().now()
+IDS = [uuid4() for _ in range(12)]
+POLICIES = [
+    DEFAULT_POLICY,
+    Policy(backoff=fixed(2.5), max_retries=0, crash_cap=1, timeout=0.5),
+    Policy(backoff=schedule([60, 300.5], jitter=0.1), timeout=3600),
+    Policy(backoff=exponential(1, 5, "none")),
+]
+LISTS = ("line", "waiting", "key", "ended", "trouble", "edge")
+
+
+def _now_and_then(*values: Any) -> st.SearchStrategy[Any]:
+    return st.one_of(st.none(), st.none(), st.sampled_from(values))
+
+
+new_jobs = st.builds(
+    NewJob,
+    id=st.sampled_from(IDS),
+    task=st.sampled_from(["film", "Büro"]),
+    queue=st.sampled_from(["default", "media"]),
+    payload=st.binary(max_size=8),
+    priority=st.sampled_from([0, 0, 5, -(2**31) + 1]),
+    delay=st.sampled_from([0.0, 0.0, 2.0000005, 90.25]),
+    run_at=_now_and_then(START - SECOND, START + 5 * SECOND),
+    hold=st.booleans(),
+    expires_in=_now_and_then(0.25, 1e6),
+    expires_at=_now_and_then(START + 7 * SECOND),
+    policy=st.sampled_from(POLICIES),
+    lease=_now_and_then(0.5, 90.0),
+    owner=st.sampled_from(["", "", "ada"]),
+    team=_now_and_then("a\\b"),
+    tags=st.sampled_from([(), ('a "b"', "c,{}")]),
+    headers=st.sampled_from([{}, {"correlation-id": "é\n"}]),
+    request_id=_now_and_then("r1", "r2"),
+    digest=_now_and_then(b"\0" * 16, b"\xff" * 16),
+    unique_key=_now_and_then("k1", "k2"),
+    debounce=st.booleans(),
+)
+
+
+@asynccontextmanager
+async def _empty(url: str, clock: VirtualClock) -> AsyncIterator[tuple[PostgresStore, Any]]:
+    connection = await asyncpg.connect(url)
+    await connection.execute(f"{CLEAN};ALTER SEQUENCE windlass_serial RESTART")
+    try:
+        async with PostgresStore(url, clock=clock) as store:
+            yield store, connection
+    finally:
+        await connection.close()
+
+
+async def _enqueue(
+    store: PostgresStore,
+    connection: Any,
+    jobs: Sequence[NewJob],
+    *,
+    by_function: bool,
+    together: bool = False,
+) -> list[Enqueued]:
+    if not by_function:
+        return await store.enqueue(jobs, together=together)
+    async with connection.transaction():
+        return await store.within(connection).aenqueue(jobs, together=together)
+
+
+async def _told(connection: Any, answers: Sequence[Enqueued]) -> list[tuple[Any, ...]]:
+    """The answers of one call. A job that a later one of it took the place of goes by its name.
+
+    The function's callers read the rows when all is done, the store gives each as it was met.
+    """
+    canceled = await connection.fetch("SELECT id FROM windlass_job WHERE state = 'canceled'")
+    gone = {row["id"] for row in canceled}
+
+    def told(row: JobRow) -> Any:
+        return row.id if row.id in gone else replace(row, serial=0, position=None)
+
+    return [
+        (
+            answer.status,
+            None if answer.row is None else told(answer.row),
+            None if answer.error is None else (type(answer.error), str(answer.error)),
+        )
+        for answer in answers
+    ]
+
+
+async def _tables(connection: Any) -> dict[str, Any]:
+    """All that is stored; the numbers of jobs by their rank, for some are given and not used."""
+    jobs = await connection.fetch("SELECT * FROM windlass_job ORDER BY n")
+    rank = {row["n"]: place for place, row in enumerate(jobs)}
+    found: dict[str, Any] = {
+        "job": [
+            replace(
+                rows.job_row(row),
+                serial=rank[row["n"]],
+                position=rank.get(row["position"]),
+            )
+            for row in jobs
+        ]
+    }
+    for table in LISTS:
+        stored = await connection.fetch(f"SELECT * FROM windlass_{table}")
+        lines = [dict(row) for row in stored]
+        for line in lines:
+            for name in ("n", "position", "child", "parent"):
+                if name in line:
+                    line[name] = rank[line[name]]
+            if "jobs" in line:
+                line["jobs"] = [rank[n] for n in line["jobs"]]
+        found[table] = sorted(map(repr, lines))
+    sums = "SELECT minute, queue, task, outcome, sum(count), sum(wait), sum(run)"
+    counted = await connection.fetch(f"{sums} FROM windlass_rollup GROUP BY 1, 2, 3, 4")
+    found["rollup"] = sorted(map(tuple, counted))
+    return found
+
+
+async def story(
+    url: str,
+    first: Sequence[NewJob],
+    second: Sequence[NewJob],
+    *,
+    by_function: bool,
+    together: bool = False,
+) -> tuple[Any, ...]:
+    """Some are enqueued, one is claimed, time passes, and more are enqueued."""
+    clock = VirtualClock()
+    async with _empty(url, clock) as (store, connection):
+        answers = await _enqueue(
+            store, connection, first, by_function=by_function, together=together
+        )
+        told = await _told(connection, answers)
+        claim = Claim(token=IDS[0], worker="w", queues=[("default", 1)])
+        taken = [row.id for row in await store.claim(claim)]
+        clock.advance(3)
+        answers = await _enqueue(
+            store, connection, second, by_function=by_function, together=together
+        )
+        told += await _told(connection, answers)
+        return told, taken, await _tables(connection)
+
+
+@pytest.mark.slow
+@settings(max_examples=25, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@given(first=st.lists(new_jobs, max_size=5), second=st.lists(new_jobs, max_size=5))
+def test_the_function_leaves_what_the_store_leaves(
+    postgres_database: str, first: list[NewJob], second: list[NewJob]
+) -> None:
+    by_store = asyncio.run(story(postgres_database, first, second, by_function=False))
+    by_function = asyncio.run(story(postgres_database, first, second, by_function=True))
+
+    assert by_function == by_store
+
+
+async def _call(url: str, jobs: Any) -> list[Any]:
+    connection = await asyncpg.connect(url)
+    try:
+        return list(await connection.fetch("SELECT * FROM windlass_enqueue($1)", json.dumps(jobs)))
+    finally:
+        await connection.close()
+
+
+async def test_plain_json_becomes_a_job_that_a_worker_can_run(postgres_url: str) -> None:
+    [answer] = await _call(postgres_url, [{"task": "mail.send", "payload": {"to": "ada"}}])
+
+    async with PostgresStore(postgres_url) as store:
+        [row] = await store.claim(Claim(token=uuid4(), worker="w", queues=[("default", 9)]))
+    assert answer["status"] == "created"
+    assert answer["id"] == answer["job_id"] == row.id
+    assert json.loads(row.payload) == {"to": "ada"}
+    assert row.id.version == 7
+
+
+async def test_one_job_needs_no_array_and_times_may_be_timestamps(postgres_url: str) -> None:
+    [answer] = await _call(postgres_url, {"task": "t", "run_at": "2100-01-01T00:00:00+01:00"})
+
+    async with PostgresStore(postgres_url) as store:
+        [row] = await store.get([answer["job_id"]])
+    assert row is not None
+    assert (row.state, row.due_at) == (State.CREATED, 4_102_441_200 * SECOND)
+    assert row.payload == b"{}"  # no arguments
+
+
+async def test_the_same_request_with_other_json_is_a_conflict(postgres_url: str) -> None:
+    asked = {"task": "t", "request_id": "r", "payload": {"a": 1, "b": [True]}}
+    same = {"payload": {"b": [True], "a": 1}, "request_id": "r", "task": "t"}
+    [first, second, third] = await _call(postgres_url, [asked, same, {**asked, "payload": 2}])
+
+    assert (second["status"], second["job_id"]) == ("duplicate", first["id"])
+    assert third["status"] == "conflict"
+    assert "different arguments" in third["error"]
+
+
+WRONG = [
+    ({"task": "t", "depends_on": ["abc"]}, 'depends_on has "abc"; it takes the ids of jobs'),
+    ({"task": "t", "depends_on": [None]}, "depends_on has null; it takes the ids of jobs"),
+    ({"task": "t", "depends_on": [f"{'a' * 8}{'-aaaa' * 3}-{a * 12}" for a in "aA"]}, "twice"),
+    ({"task": "t", "delya": 1}, "there is no field delya"),
+    ({"queue": "q"}, "task and queue must have at least one character"),
+    ({"task": "t" * 129}, "task has 129 characters, the limit is 128"),
+    ({"task": 5}, "task is 5; it must be string"),
+    ({"task": "t", "id": "no"}, "invalid input syntax for type uuid"),
+    ({"task": "t", "delay": -1}, "delay is -1 s; it must lie between 0 and 10 years"),
+    ({"task": "t", "lease": 0}, "lease is 0 s; it must be positive"),
+    ({"task": "t", "expires_in": 10**12}, "expires_in is 1000000000000 s"),
+    ({"task": "t", "priority": 2**31}, "out of range for type integer"),
+    ({"task": "t", "priority": -(2**31)}, "priority must lie between"),
+    ({"task": "t", "run_at": "2100-01-01"}, "must be a timestamp with a time zone"),
+    ({"task": "t", "run_at": "soon +01"}, "must be a timestamp with a time zone"),
+    ({"task": "t", "run_at": "2100-13-01T00:00Z"}, "out of range"),
+    ({"task": "t", "run_at": -1}, "run_at is -1; it must lie between 1970 and 9999"),
+    ({"task": "t", "tags": ["a", ""]}, "tags must be at most 32 texts"),
+    ({"task": "t", "tags": [1]}, "tags must be at most 32 texts"),
+    ({"task": "t", "headers": {"a": 1}}, "headers must be texts"),
+    ({"task": "t", "payload_base64": "%"}, "base64"),
+    ({"task": "t", "payload": "x" * 2**20}, "the limit is 1,048,576"),
+    ({"task": "t", "payload": 1, "payload_base64": "MQ=="}, "both given"),
+    ({"task": "t", "retry_of": str(UUID(int=7))}, "retry a job by job.retry()"),
+    ({"task": "t", "policy": {"retries": 3}}, "policy may have backoff"),
+    ({"task": "t", "policy": {"max_retries": -1}}, "max_retries cannot be negative"),
+    ({"task": "t", "policy": {"timeout": 0}}, "timeout must be positive"),
+    ({"task": "t", "policy": {"backoff": {"kind": "never"}}}, "its kind must be"),
+    ({"task": "t", "policy": {"backoff": 7}}, "its kind must be"),
+    ({"task": "t", "policy": {"backoff": {"kind": "schedule", "delays": []}}}, "its kind must be"),
+    ({"task": "t", "policy": {"backoff": {"kind": "fixed", "seconds": "NaN"}}}, "a delay of the"),
+    ("t", "it must be an object"),
+]
+
+
+@pytest.mark.parametrize(("item", "why"), WRONG, ids=lambda value: str(value)[:40])
+async def test_a_wrong_item_says_which_and_why_and_nothing_is_stored(
+    postgres_url: str, item: Any, why: str
+) -> None:
+    with pytest.raises(asyncpg.InvalidParameterValueError) as raised:
+        await _call(postgres_url, [{"task": "sound"}, item])
+
+    assert str(raised.value).startswith("job 2 of windlass_enqueue: ")
+    assert why in str(raised.value)
+    assert await execute(postgres_url, "SELECT FROM windlass_job") == []
+
+
+async def test_rolled_back_means_never_there(postgres_url: str) -> None:
+    connection = await asyncpg.connect(postgres_url)
+    async with PostgresStore(postgres_url) as store:
+        transaction = connection.transaction()
+        await transaction.start()
+        call = 'SELECT * FROM windlass_enqueue(\'{"task": "t", "unique_key": "k"}\')'
+        await connection.fetch(call)
+        await transaction.rollback()
+        assert await store.stats() == {}
+
+        [answer] = await connection.fetch(call)
+        assert answer["status"] == "created"
+    await connection.close()
+
+
+@pytest.mark.parametrize("notify", ["on", "off"])
+async def test_a_commit_wakes_whoever_waits_unless_that_is_off(
+    postgres_url: str, notify: str
+) -> None:
+    connection = await asyncpg.connect(postgres_url)
+    async with PostgresStore(postgres_url) as store, messages(postgres_url) as heard:
+        await listening(store)
+        await store.claim(Claim(token=uuid4(), worker="w", queues=[("default", 1)]))
+        waiting = asyncio.create_task(store.wait(["default"], 4 * PATIENCE))
+        async with connection.transaction():
+            await connection.execute(f"SET LOCAL windlass.notify = {notify}")
+            await connection.execute('SELECT windlass_enqueue(\'{"task": "t"}\')')
+            await asyncio.sleep(0.05)
+            assert not waiting.done()
+        await execute(postgres_url, f"SELECT pg_notify('{pg_notify.CHANNEL}', 'last')")
+        told = []
+        async with asyncio.timeout(PATIENCE):
+            while (message := await heard.get()) != "last":
+                told.append(message)
+        assert any(message.startswith("sql 1 ") for message in told) is (notify == "on")
+        if notify == "on":
+            assert await asyncio.wait_for(waiting, PATIENCE)
+        else:
+            await asyncio.wait([waiting], timeout=0.3)
+            assert not waiting.done()
+            waiting.cancel()
+    await connection.close()
+
+
+async def test_both_ways_to_enqueue_meet_at_the_same_lock(postgres_url: str) -> None:
+    for parts in (("request", "", "é"), ("unique", "o", "t", "k\n")):
+        connection = await asyncpg.connect(postgres_url)
+        number = await connection.fetchval("SELECT windlass_number(VARIADIC $1)", list(parts))
+        await connection.close()
+        assert number == enqueue_jobs.number_of(*parts)
+
+
+async def test_many_at_once_with_one_key_make_one_job_whichever_way_they_come(
+    postgres_url: str,
+) -> None:
+    asked = [NewJob(id=UUID(int=n + 1), task="t", unique_key=f"k{n % 3}") for n in range(30)]
+    back = list(reversed(asked))
+
+    async def by_function() -> None:
+        async with PostgresStore(postgres_url) as store:
+            connection = await asyncpg.connect(postgres_url)
+            for some in (asked[:10], back[:10], back[10:]):
+                await _enqueue(store, connection, some, by_function=True)
+            await connection.close()
+
+    async def by_store() -> None:
+        async with PostgresStore(postgres_url) as store:
+            for some in (back[5:25], asked[:20], asked[20:]):
+                await store.enqueue(some)
+
+    await asyncio.gather(*(way() for _ in range(3) for way in (by_function, by_store)))
+
+    found = await execute(postgres_url, "SELECT unique_key FROM windlass_job ORDER BY 1")
+    assert [row[0] for row in found] == ["k0", "k1", "k2"]
+
+
+@pytest.mark.parametrize("key", ["request_id", "unique_key"])
+async def test_a_snapshot_that_is_too_old_to_see_its_rival_fails_and_never_hangs(
+    postgres_url: str, key: str
+) -> None:
+    connection = await asyncpg.connect(postgres_url)
+    asked = {"task": "t", key: "k"}
+    transaction = connection.transaction(isolation="repeatable_read")
+    await transaction.start()
+    await connection.fetch("SELECT FROM windlass_job")
+    await _call(postgres_url, asked)
+
+    with pytest.raises(asyncpg.SerializationError):
+        await connection.fetch("SELECT windlass_enqueue($1)", json.dumps(asked), timeout=20)
+
+    await transaction.rollback()
+    [again] = await connection.fetch("SELECT * FROM windlass_enqueue($1)", json.dumps(asked))
+    assert again["status"] == "duplicate"
+    await connection.close()

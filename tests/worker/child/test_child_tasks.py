@@ -1,0 +1,534 @@
+"""Tasks in child processes: the same to the task and to the log, and nobody else's trouble."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import os
+import sys
+import uuid
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from tests.process import sample
+from tests.process.process_table import PATIENCE, alive, until_gone, wait_for
+
+from windlass import Cancel, ConfigurationError, Context, Snooze, Windlass
+from windlass.core.codec import JsonCodec, Purpose
+from windlass.core.decisions.outcome import Succeeded
+from windlass.core.decisions.transition import Signal
+from windlass.core.event import Event, EventType
+from windlass.core.job.row import CORRELATION_ID, JobRow, NewJob
+from windlass.core.job.state import State
+from windlass.process import ProcessDiedError
+from windlass.stores.memory import MemoryStore
+from windlass.task_spec import TaskSpec
+from windlass.testing.clock import VirtualClock
+from windlass.testing.factories import claim_all, read_events, settle_one, start_one
+from windlass.worker import Kit
+from windlass.worker.child import messages
+from windlass.worker.child.executor import Children
+from windlass.worker.error_info import RemoteError
+from windlass.worker.suspension import Suspend
+from windlass.workspace import Workspaces
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def children() -> AsyncIterator[Children]:
+    """Shared, so that most tests find a warm child."""
+    children = Children(limit=4, app=sample.app, lifespan=True, grace=PATIENCE)
+    yield children
+    await children.aclose()
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore(clock=VirtualClock())
+
+
+def context_of(row: JobRow, store: MemoryStore, kit: Kit | None = None) -> Context:
+    return Context(row, store, JsonCodec(), asyncio.get_running_loop(), kit=kit)
+
+
+async def begin(store: MemoryStore, kit: Kit | None = None) -> Context:
+    return context_of(await start_one(store), store, kit)
+
+
+async def run(children: Children, task: Any, context: Context, **arguments: Any) -> Any:
+    return await asyncio.wait_for(children.run(task.spec, context, arguments), 2 * PATIENCE)
+
+
+def said(context: Context) -> list[str]:
+    """The lines of its log since this was last asked."""
+    lines = [record.body for record in context.take() if record.type is EventType.LOG]
+    return [JsonCodec().decode(body or b"", Purpose.EVENT)["message"] for body in lines]
+
+
+# -- arguments, results, errors
+
+
+async def test_arguments_and_results_are_what_the_signature_says(
+    children: Children, store: MemoryStore
+) -> None:
+    order = {"day": "2026-01-02", "items": ["a", "é"]}
+    result = await run(children, sample.double, await begin(store), order=order, times=3)
+    assert result == {"day": "2026-01-02", "items": ["a", "é"] * 3}
+
+
+async def test_children_are_warm_and_each_runs_one_job_at_a_time(
+    children: Children, store: MemoryStore
+) -> None:
+    one = await run(children, sample.pid, await begin(store))
+    assert one == await run(children, sample.pid, await begin(store))
+    contexts = [await begin(store) for _ in range(3)]
+    several = await asyncio.gather(*(run(children, sample.pid, ctx) for ctx in contexts))
+    assert len(set(several)) == 3
+    assert one in several
+    assert os.getpid() not in several
+
+
+async def test_the_job_is_the_same_in_the_child(children: Children, store: MemoryStore) -> None:
+    context = await begin(store)
+    result = await run(children, sample.same, context)
+    spec: TaskSpec = sample.same.spec
+    assert spec.signature.restore_result(result) == context.job
+
+
+@pytest.mark.parametrize(
+    ("how", "kind", "code", "retryable", "message"),
+    [
+        ("key", "KeyError", "KeyError", True, "'the key'"),
+        ("value", "ValueError", "ValueError", False, "not in retry_on"),
+        ("permission", "PermissionError", "PermissionError", False, "terminal_on wins"),
+        ("input", "InvalidInput", "invalid_input", False, "cannot be worked with"),
+        ("after", "RetryAfter", "retry_after", True, "busy"),
+        ("exit", "SystemExit", "SystemExit", False, "3"),
+        ("odd", "OddError", "OddError", False, "OddError"),
+    ],
+)
+async def test_what_a_task_raises_is_judged_where_its_class_is_known(  # noqa: PLR0917
+    children: Children,
+    store: MemoryStore,
+    how: str,
+    kind: str,
+    code: str,
+    retryable: bool,
+    message: str,
+) -> None:
+    with pytest.raises(RemoteError, match=kind) as caught:
+        await run(children, sample.fail, await begin(store), how=how)
+    raised = caught.value.raised
+    assert (raised.type, raised.code, raised.retryable) == (kind, code, retryable)
+    assert raised.message == message
+    assert raised.delay == (300 if how == "after" else None)
+    assert "raise errors[how]" in raised.traceback
+    assert raised.traceback.splitlines()[1].startswith(f'  File "{sample.__file__}"')
+
+
+async def test_snooze_and_cancel_are_raised_as_themselves(
+    children: Children, store: MemoryStore
+) -> None:
+    with pytest.raises(Snooze, match="zzz") as snoozed:
+        await run(children, sample.fail, await begin(store), how="snooze")
+    assert snoozed.value.delay == 7
+    with pytest.raises(Cancel) as canceled:
+        await run(children, sample.fail, await begin(store), how="cancel")
+    assert canceled.value.reason == "not wanted"
+
+
+async def test_bad_arguments_and_results_say_what_is_wrong(
+    children: Children, store: MemoryStore
+) -> None:
+    for task, code, message in (
+        (sample.double, "invalid_input", "argument 'order': missing"),
+        (sample.unfit_result, "invalid_result", "unfit_result"),
+        (sample.large_result, "invalid_result", "the limit is 1,048,576"),
+    ):
+        with pytest.raises(RemoteError, match=message) as caught:
+            await run(children, task, await begin(store))
+        assert code in {caught.value.raised.code, caught.value.raised.type}
+
+
+# -- ctx
+
+
+async def test_a_task_says_the_same_in_a_child_as_in_the_worker(
+    children: Children, store: MemoryStore
+) -> None:
+    here, there = await begin(store), await begin(store)
+    result = await asyncio.to_thread(sample.says, here)
+    assert result == await run(children, sample.speaks, there) == "2 1 1 False"
+    told, kept = [], []
+    for context in (here, there):
+        await context.flush()
+        told.append([_told(event) for event in await read_events(store, context.job.id)])
+        [points] = await store.checkpoints([context.job.id])
+        kept.append({name: point.value for name, point in points.items()})
+    assert told[0] == told[1]
+    assert kept[0] == kept[1]
+    assert len(told[0]) > 15
+    assert set(kept[0]) == {"first", "outer", "inner", "broken"}
+
+
+def _told(event: Event) -> Any:
+    return event.seq, event.type, event.body, {**event.data, "jobId": None, "correlationId": None}
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("stage", "InvalidArgumentError: the stage"),
+        ("kind", "InvalidArgumentError: 'nonsense' is no kind of event"),
+        ("json", "CodecError: the checkpoint cannot be written as JSON: a is"),
+        ("large", "TooLargeError: "),
+        ("enqueue", "ConfigurationError: ctx.enqueue in a child process would store"),
+    ],
+)
+async def test_what_can_never_be_stored_is_refused_where_it_is_said(
+    children: Children, store: MemoryStore, how: str, message: str
+) -> None:
+    result = await run(children, sample.refused, await begin(store), how=how)
+    assert result.startswith(message)
+
+
+async def test_finished_steps_are_not_run_again(
+    children: Children, store: MemoryStore, tmp_path: Path
+) -> None:
+    first = await begin(store)
+    mark = tmp_path / "mark"
+    with pytest.raises(RemoteError, match="after four steps"):
+        await run(children, sample.steps, first, mark=str(mark))
+    again = context_of(first.job, store)  # as the next attempt would begin
+    again.job = messages.from_json(JobRow, {**messages.to_json(first.job), "attempt": 2})
+    assert await run(children, sample.steps, again, mark=str(mark)) == ["a", "b"]
+    assert sorted(mark.read_text()) == list("abcd")
+
+
+async def test_children_of_a_job_come_with_its_success_or_not_at_all(
+    children: Children, store: MemoryStore
+) -> None:
+    context = await begin(store)
+    made = await run(children, sample.hands_over, context, fails=False)
+    [child] = context.children
+    assert (str(child.id), child.task, child.priority) == (made, sample.double.name, 3)
+    assert json.loads(child.payload) == {"order": {"day": "2026-01-02", "items": ["a"]}}
+    assert child.headers[CORRELATION_ID] == (context.job.correlation_id or str(child.id))
+    context = await begin(store)
+    with pytest.raises(RemoteError):
+        await run(children, sample.hands_over, context, fails=True)
+    assert context.children == ()
+
+
+async def test_a_task_waits_for_a_signal_and_for_jobs(
+    children: Children, store: MemoryStore
+) -> None:
+    class Stamp:
+        def enqueue(self, new: NewJob) -> NewJob:
+            return replace(new, team="ours")
+
+    async def suspended(context: Context) -> Suspend:
+        with pytest.raises(Suspend) as raised:
+            await run(children, sample.spreads, context, days=["2026-01-02", "2026-01-03"])
+        return raised.value
+
+    kit = Kit()
+    kit.middleware.add(Stamp())
+    context = await begin(store, kit)
+    waits = await suspended(context)
+    assert (waits.awaits, waits.children, waits.signals) == ((), (), 0)
+    assert waits.timeout is not None
+    await store.signal([Signal(job_id=context.job.id, name="go", value=b'"went"')])
+
+    context = context_of(context.job, store, kit)
+    waits = await suspended(context)
+    assert waits.awaits == tuple(child.id for child in waits.children)
+    assert [json.loads(child.payload)["order"]["day"] for child in waits.children] == [
+        "2026-01-02", "2026-01-03",
+    ]  # fmt: skip
+    assert {(child.team, child.tags) for child in waits.children} == {("ours", ("part",))}
+
+    await store.enqueue(waits.children)
+    for row in await claim_all(store, "default"):
+        await settle_one(store, row, Succeeded(result=b'{"items": ["done"]}'))
+    context = context_of(context.job, store)
+    told = await run(children, sample.spreads, context, days=["2026-01-02", "2026-01-03"])
+    assert told == [["done"], ["done"]]
+
+
+async def test_the_workspace_is_the_one_of_the_job(
+    children: Children, store: MemoryStore, tmp_path: Path
+) -> None:
+    context = await begin(store, Kit(workspaces=Workspaces(tmp_path)))
+    paths = await run(children, sample.writes, context)
+    assert paths == [str(context.workspace), str(context.proxy)]
+    assert (context.workspace / "file").read_text() == "kept"
+    context = await begin(store)
+    with pytest.raises(RemoteError, match="no data directory"):
+        await run(children, sample.writes, context)
+
+
+async def test_a_thread_that_a_task_left_behind_speaks_for_nobody(
+    children: Children, store: MemoryStore
+) -> None:
+    left = await run(children, sample.leaves_a_thread, await begin(store))
+    context = await begin(store)
+    assert await run(children, sample.hears_the_ghost, context) == [left, True]
+    assert context.take() == ()
+    with pytest.raises(ProcessDiedError):
+        await run(children, sample.dies, context, how="exit")
+
+
+async def test_a_message_on_its_way_at_the_end_of_an_attempt_belongs_to_that_attempt(
+    children: Children, store: MemoryStore
+) -> None:
+    first, second = await begin(store), await begin(store)
+    await run(children, sample.leaves_a_thread_that_is_sending, first)
+    assert await run(children, sample.hears_the_message, second)
+    assert [len(first.take()), len(second.take())] == [1, 0]
+
+
+# -- the lifespan
+
+
+async def test_each_child_enters_the_lifespan_once_and_leaves_it_in_order(
+    store: MemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = Children(limit=1, app=sample.app, lifespan=True, grace=PATIENCE)
+    monkeypatch.setenv("SAMPLE_LIFE", str(tmp_path / "broken"))
+    pid = await run(own, sample.pid, await begin(store))  # no task that could see it
+    with pytest.raises(RemoteError, match="failed to start in a child process: OSError: no such"):
+        await run(own, sample.pid_of, await begin(store))
+    assert not alive(pid)  # the next one gets a child that never failed
+    mark = tmp_path / "mark"
+    monkeypatch.setenv("SAMPLE_LIFE", str(mark))
+    for _ in range(2):
+        pid, state = await run(own, sample.pid_of, await begin(store))
+        assert pid == state
+    assert mark.read_text() == "up "
+    await own.aclose()
+    assert mark.read_text() == "up down"
+
+
+# -- the end of a child
+
+
+async def test_a_child_that_dies_takes_nobody_along(children: Children, store: MemoryStore) -> None:
+    waiting = await begin(store)
+    neighbour = asyncio.ensure_future(run(children, sample.stuck, waiting))
+    await _pids(waiting)
+    for how, message in (
+        ("segfault", "died of SIGSEGV"),
+        ("exit", "exited with code 3"),
+        ("kill", "died of SIGKILL"),
+        ("close", "died of SIGKILL"),
+    ):
+        context = await begin(store)
+        with pytest.raises(ProcessDiedError, match=message):
+            await run(children, sample.dies, context, how=how)
+        assert said(context)[-1] == "100 last words"
+    assert not neighbour.done()
+    neighbour.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await neighbour
+
+
+async def _pids(context: Context) -> list[int]:
+    """What a task that hangs has said first: its pid, and those it started."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            if lines := said(context):
+                return [int(pid) for pid in lines[0].split()]
+            await asyncio.sleep(0.005)  # until words come from the other process
+
+
+async def test_a_stopped_task_cleans_up_and_is_gone_with_all_it_started(
+    children: Children, store: MemoryStore
+) -> None:
+    for task in (sample.stuck, sample.stuck_async):
+        context = await begin(store)
+        running = asyncio.ensure_future(children.run(task.spec, context, {}))
+        pids = await _pids(context)
+        for _ in range(5):  # whoever is in a hurry must wait, too
+            running.cancel()
+            await asyncio.sleep(0)
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert not alive(pids[0])
+        assert said(context) == ["cleaned up, cancelled: True"]
+        await until_gone(*pids)
+
+
+async def test_a_task_that_cannot_be_interrupted_is_killed_after_the_grace(
+    store: MemoryStore, tmp_path: Path
+) -> None:
+    """In a C call that keeps the interpreter's lock."""
+    mark = tmp_path / "mark"
+    own = Children(limit=1, app=sample.app, grace=0.1)
+    context = await begin(store)
+    running = asyncio.ensure_future(own.run(sample.stuck.spec, context, {"held": str(mark)}))
+    pids = await _pids(context)
+    await asyncio.to_thread(wait_for, mark)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0):
+            await running
+    assert not alive(pids[0])
+    await until_gone(*pids)
+    await own.aclose()
+
+
+# -- finding the task
+
+
+async def test_a_function_that_a_child_cannot_find_is_refused(
+    children: Children, store: MemoryStore
+) -> None:
+    app = Windlass("memory:")
+
+    @app.task
+    def local() -> None: ...
+
+    with pytest.raises(ConfigurationError, match=r"local' cannot run in a child.*defined inside"):
+        await run(children, local, await begin(store))
+    await app.aclose()
+
+
+SHOP = """
+from pathlib import Path
+from windlass import Context, Windlass
+
+if Path("{flag}").exists():
+    raise ImportError("the shop is closed")
+app = Windlass("sqlite:///{jobs}")
+
+@app.task
+def order(ctx: Context, item: str) -> str:
+    return str(ctx.enqueue(order, item="more").id)
+
+@app.task
+async def aorder(ctx: Context, item: str) -> str:
+    return str((await ctx.aenqueue(order, item="more")).id)
+
+def plain() -> str:
+    return "plain"
+
+renamed = app.task(plain)
+del plain
+"""
+
+
+@pytest.mark.slow
+async def test_a_child_enqueues_by_its_own_app_and_says_when_it_cannot_load_it(
+    store: MemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flag = tmp_path / "closed"
+    (tmp_path / "shop.py").write_text(SHOP.format(flag=flag, jobs=tmp_path / "jobs.db"))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    shop = importlib.import_module("shop")
+    own = Children(limit=1, app=shop.app, grace=PATIENCE)
+    flag.touch()
+    with pytest.raises(RemoteError, match=r"cannot start in a child.*the shop is closed") as caught:
+        await run(own, shop.order, await begin(store), item="a")
+    assert caught.value.raised.retryable
+    assert "shop.py" in caught.value.raised.traceback
+    flag.unlink()
+    with pytest.raises(RemoteError, match="cannot find plain of shop"):
+        await run(own, shop.renamed, await begin(store))
+    context = await begin(store)
+    for task in (shop.order, shop.aorder):
+        made = await run(own, task, context, item="a")
+        job = await shop.app.ajob(made)
+        assert (job.row.state, job.row.task) == (State.QUEUED, "shop.order")
+        assert job.row.correlation_id == (context.job.correlation_id or made)
+    await own.aclose()
+    await shop.app.aclose()
+    del sys.modules["shop"]
+
+
+SCRIPT = """
+import asyncio
+from windlass import Context, Windlass
+from windlass.core.codec import JsonCodec
+from windlass.stores.memory import MemoryStore
+from windlass.testing.factories import start_one
+from windlass.worker.child.executor import Children
+
+app = Windlass("memory:")
+
+@app.lifespan
+async def life():
+    yield "state"
+
+@app.task
+def task(ctx: Context, number: int) -> str:
+    return f"{{__name__}} {{ctx.state}} {{number}}"
+
+async def main():
+    children = Children(limit=1, app=app, lifespan=True)
+    store = MemoryStore()
+    context = Context(await start_one(store), store, JsonCodec(), asyncio.get_running_loop())
+    try:
+        print(await children.run(task.spec, context, {{"number": 7}}))
+    except Exception as error:
+        print(error)
+    await children.aclose()
+    await app.aclose()
+
+{guard}asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize(
+    ("guard", "answer"),
+    [
+        ('if __name__ == "__main__": ', "__mp_main__ state 7"),
+        ("", "put that line under"),
+    ],
+)
+async def test_a_task_of_the_main_script_runs_in_a_child(
+    tmp_path: Path, guard: str, answer: str
+) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT.format(guard=guard))
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        tmp_path / "script.py",
+        stdout=asyncio.subprocess.PIPE,
+    )
+    out, _ = await asyncio.wait_for(process.communicate(), 2 * PATIENCE)
+    assert answer in out.decode()
+    assert process.returncode == 0
+
+
+# -- other
+
+
+async def test_it_works_on_uvloop_too(store: MemoryStore) -> None:
+    uvloop = pytest.importorskip("uvloop")
+
+    async def work() -> Any:
+        own = Children(limit=1, app=sample.app, lifespan=True, grace=PATIENCE)
+        result = await run(own, sample.speaks, context := await begin(store))
+        with pytest.raises(ProcessDiedError):
+            await run(own, sample.dies, context, how="exit")
+        await own.aclose()
+        return result
+
+    def there() -> Any:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(work())
+
+    assert await asyncio.to_thread(there) == "2 1 1 False"
+
+
+async def test_jobs_go_through_json_unchanged() -> None:
+    new = NewJob(
+        id=uuid.uuid4(), task="t", payload=b"\x00\xff", tags=("a",), headers={"k": "v"},
+        run_at=5, retry_of=uuid.uuid4(), policy=sample.fail.spec.options.policy,
+    )  # fmt: skip
+    assert messages.from_json(NewJob, json.loads(json.dumps(messages.to_json(new)))) == new

@@ -1,0 +1,142 @@
+"""Tasks of the executor "process" in a real worker, and what becomes of jobs that kill."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.worker import killer_tasks
+from tests.worker.factories import PATIENCE, events_of, until, working
+from tests.worker.factories import running as is_running
+
+from windlass import ConfigurationError, Job, Windlass
+from windlass.core.event import EventType
+from windlass.core.ids import uuid7
+from windlass.core.job.lease import Claim
+from windlass.core.job.row import JobRow
+from windlass.core.job.state import State
+
+LONG = 3 * PATIENCE  # a cold child imports everything anew
+
+
+@pytest.fixture
+async def app(tmp_path: Path) -> AsyncIterator[Windlass]:
+    async with killer_tasks.fresh(tmp_path) as app:
+        yield app
+
+
+@pytest.fixture(autouse=True)
+def no_child_left() -> Iterator[None]:
+    before = killer_tasks.descendants(os.getpid())
+    yield
+    assert killer_tasks.descendants(os.getpid()) <= before
+
+
+async def run_one(app: Windlass, job: Job[Any]) -> JobRow:
+    """The job's row after a worker has run it to its end, in as many cold children as it takes."""
+    async with working(app):
+        return (await job.await_end(LONG)).row
+
+
+async def test_a_process_task_runs_elsewhere_and_is_as_visible_as_any(app: Windlass) -> None:
+    job = await killer_tasks.count.aenqueue(3)
+    row = await run_one(app, job)
+    assert row.state is State.SUCCEEDED
+    pid, total = await job.aresult(PATIENCE)
+    assert (pid != os.getpid(), total) == (True, 3)
+    said = await events_of(job, EventType.LOG)
+    assert [event.data["message"] for event in said] == ["counted 1", "counted 2", "counted 3"]
+
+
+@pytest.mark.parametrize(
+    "how", ["segfault", *(pytest.param(how, marks=pytest.mark.slow) for how in ("exit", "killed"))]
+)
+async def test_a_child_that_dies_is_a_crash_and_ends_at_the_cap(app: Windlass, how: str) -> None:
+    job = await killer_tasks.die.aenqueue(how)
+    row = await run_one(app, job)
+    assert row.state is State.FAILED
+    assert (row.crash_count, row.retry_count, row.attempt) == (2, 0, 2)
+    assert row.error is not None
+    assert row.error.code == "crashed"
+    assert job.last_error is not None
+    assert "died of" in job.last_error["message"] or "code 3" in job.last_error["message"]
+
+
+async def test_a_child_held_in_a_c_call_is_killed_at_its_timeout(app: Windlass) -> None:
+    job = await killer_tasks.hang.aenqueue()
+    row = await run_one(app, job)
+    assert row.state is State.FAILED
+    assert row.error is not None
+    assert row.error.code == "timeout"
+
+
+async def test_a_cancel_reaches_a_child_that_holds_the_interpreter(app: Windlass) -> None:
+    job = await killer_tasks.stuck.aenqueue()
+    async with working(app):
+        await until(job, is_running)
+        await job.acancel("enough")
+        row = (await job.await_end(LONG)).row
+    assert row.state is State.CANCELED
+
+
+async def test_a_job_that_was_running_when_a_worker_died_runs_in_a_process_of_its_own(
+    app: Windlass,
+) -> None:
+    job = await killer_tasks.where.aenqueue()
+    store = app.client().store
+    await store.claim(Claim(token=uuid7(), worker="dead", queues=[("default", 1)], lease=0.01))
+    row = await run_one(app, job)
+    assert (row.state, row.crash_count, row.attempt) == (State.SUCCEEDED, 1, 2)
+    assert await job.aresult(PATIENCE) != os.getpid()
+
+
+async def test_a_killer_ends_at_its_cap_and_its_neighbours_succeed(app: Windlass) -> None:
+    """All of them were claimed by a worker that the killer then took down."""
+    killer = await killer_tasks.kill_my_process.aenqueue()
+    innocent = [await killer_tasks.where.aenqueue() for _ in range(5)]
+    store = app.client().store
+    await store.claim(Claim(token=uuid7(), worker="dead", queues=[("default", 6)], lease=0.01))
+    async with working(app, queues={"default": 2}):
+        row = (await killer.await_end(LONG)).row
+        states = [(await job.await_end(LONG)).state for job in innocent]
+    assert states == [State.SUCCEEDED] * 5
+    assert (row.state, row.crash_count) == (State.FAILED, 3)
+
+
+async def test_an_innocent_whose_child_cannot_begin_runs_in_the_worker(
+    app: Windlass, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No module holds this app, so that no child can find the lifespan that its tasks expect."""
+
+    @app.lifespan
+    async def life() -> AsyncIterator[str]:
+        yield "state"
+
+    job = await killer_tasks.where_by_context.aenqueue()
+    store = app.client().store
+    await store.claim(Claim(token=uuid7(), worker="dead", queues=[("default", 1)], lease=0.01))
+    row = await run_one(app, job)
+    assert (row.state, row.retry_count) == (State.SUCCEEDED, 0)
+    assert await job.aresult(PATIENCE) == os.getpid()
+    assert "cannot run in a process of its own" in caplog.text
+
+
+async def test_a_process_task_must_be_one_that_a_child_can_find(app: Windlass) -> None:
+    with pytest.raises(ConfigurationError, match="move it to the top of its module"):
+
+        @app.task(executor="process")
+        def hidden() -> None: ...
+
+    with pytest.raises(ConfigurationError, match='"process", or None'):
+        app.task(executor="thread")
+
+
+async def test_a_worker_that_stops_gives_back_what_its_children_do(app: Windlass) -> None:
+    job = await killer_tasks.stuck.aenqueue()
+    async with working(app, grace=0.0):
+        await until(job, is_running)
+    await job.arefresh()
+    assert (job.state, job.row.retry_count, job.row.crash_count) == (State.QUEUED, 0, 0)

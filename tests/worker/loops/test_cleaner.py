@@ -1,0 +1,325 @@
+"""Workspaces: there while a job may need them, gone when it cannot."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import pytest
+from tests.worker.factories import (
+    PATIENCE,
+    Spy,
+    events_of,
+    run_one,
+    running,
+    until,
+    work_off,
+    working,
+)
+
+from windlass import Cancel, Context, Job, Snooze, State, Windlass, fixed
+from windlass.core.decisions.transition import Answer, CancelRequest, Transition
+from windlass.core.event import EventType
+from windlass.core.ids import uuid7
+from windlass.core.job.lease import Claim
+from windlass.core.job.state import Trigger
+from windlass.store import Retention
+from windlass.stores.memory import MemoryStore
+from windlass.testing.clock import VirtualClock
+from windlass.testing.conformance.job_histories import finished
+from windlass.testing.factories import enqueue_one
+from windlass.worker.loops.cleaner import Cleaner
+from windlass.worker.loops.sweeper import Sweeper
+from windlass.workspace import Kind, Workspaces
+
+HOUR = 3600.0
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+@pytest.fixture
+async def app(data: Path) -> AsyncIterator[Windlass]:
+    app = Windlass("memory:", data=data)
+    yield app
+    await app.aclose()
+
+
+def places(data: Path) -> list[str]:
+    return sorted(str(place.relative_to(data).parent) for place in data.glob("*/*"))
+
+
+def age(data: Path, hours: float) -> None:
+    """Make every workspace look as if nobody had written there for so long."""
+    then = time.time() - hours * HOUR
+    for place in data.glob("*/*"):
+        os.utime(place, (then, then))
+
+
+def fill(ctx: Context) -> None:
+    (ctx.workspace / "part").write_text("half")
+    (ctx.proxy / "small").write_text("film")
+
+
+# -- the end of a job
+
+
+async def test_a_workspace_is_kept_between_attempts_and_removed_with_the_success(
+    app: Windlass, data: Path
+) -> None:
+    @app.task(max_retries=1, backoff=fixed(0))
+    def task(ctx: Context) -> str:
+        if ctx.attempt == 1:
+            fill(ctx)
+            raise Snooze(0)
+        if ctx.attempt == 2:
+            raise OSError("again")
+        return (Path(data, "temp", str(ctx.job.id)) / "part").read_text()
+
+    job = await task.aenqueue()
+    await work_off(app)
+    assert await job.aresult() == "half"
+    assert places(data) == []
+
+
+async def test_a_workspace_stays_until_the_success_is_stored(app: Windlass, data: Path) -> None:
+    """If the worker dies before that, the next attempt needs what is there."""
+    seen: list[list[str]] = []
+
+    class Watching(Spy):
+        async def apply(self, transitions: Sequence[Transition]) -> list[Answer]:
+            if any(wish.trigger is Trigger.SUCCEED for wish in transitions):
+                seen.append(places(data))
+            return await super().apply(transitions)
+
+    @app.task
+    async def task(ctx: Context) -> None:
+        fill(ctx)
+
+    await task.aenqueue()
+    await work_off(app, Watching(app.client().store.twin(), lambda _: None))
+    assert seen == [["proxy", "temp"]]
+    assert places(data) == []
+
+
+async def test_a_workspace_is_kept_after_failure_and_is_the_resumed_jobs_own(
+    app: Windlass, data: Path
+) -> None:
+    @app.task(max_retries=0)
+    async def task(ctx: Context) -> str:
+        if ctx.job.retry_of is None:
+            fill(ctx)
+            raise OSError("no")
+        return (ctx.workspace / "part").read_text()
+
+    job = await task.aenqueue()
+    await work_off(app)
+    assert places(data) == ["proxy", "temp"]
+    again = await job.aretry()
+    await work_off(app)
+    assert await again.aresult() == "half"
+    assert places(data) == []
+
+
+async def test_a_retry_that_succeeds_removes_what_the_first_job_left(
+    app: Windlass, data: Path
+) -> None:
+    @app.task(max_retries=0)
+    async def task(ctx: Context) -> None:
+        if ctx.job.retry_of is None:
+            fill(ctx)
+            raise OSError("no")
+
+    job = await task.aenqueue()
+    await work_off(app)
+    await job.aretry()
+    await work_off(app)
+    assert places(data) == []
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["the task's own", "from outside"])
+async def test_a_canceled_job_is_cleaned_before_it_is_canceled(
+    app: Windlass, data: Path, own: bool
+) -> None:
+    @app.task
+    async def task(ctx: Context) -> None:
+        fill(ctx)
+        if own:
+            raise Cancel("enough")
+        await asyncio.Event().wait()
+
+    job = await task.aenqueue()
+    async with working(app, follow=0.01):
+        async for event in job.aevents():
+            if running(event) and not own:
+                await job.acancel()
+            if event.final:
+                assert places(data) == []
+    assert (await job.arefresh()).state is State.CANCELED
+
+
+async def test_what_cannot_be_removed_is_a_warning_and_no_failure(
+    app: Windlass, data: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    @app.task
+    async def task(ctx: Context, cancel: bool) -> None:
+        fill(ctx)
+        (data / "temp").rename(data / f"elsewhere-{ctx.job.id}")
+        (data / "temp").symlink_to(data / f"elsewhere-{ctx.job.id}")
+        if cancel:
+            raise Cancel("enough")
+
+    job = await task.aenqueue(cancel=True)
+    assert (await run_one(app, job)).state is State.CANCELED
+    [warning] = await events_of(job, EventType.WARNING)
+    assert "was not removed" in warning.data["message"]
+    (data / "temp").unlink()
+    with caplog.at_level(logging.WARNING, "windlass.worker"):
+        succeeded = await task.aenqueue(cancel=False)
+        await work_off(app)  # it ends when the attempt is over, with what comes after the settle
+    assert (await succeeded.arefresh()).state is State.SUCCEEDED
+    assert f"the workspace of job {succeeded.id} was not removed" in caplog.text
+
+
+async def test_a_job_that_touches_no_workspace_makes_no_directory(
+    app: Windlass, data: Path
+) -> None:
+    @app.task
+    async def task(ctx: Context) -> None: ...
+
+    await task.aenqueue()
+    await work_off(app)
+    assert not list(data.parent.iterdir())
+
+
+# -- orphans
+
+
+async def job_with_files(app: Windlass, data: Path) -> Job[None]:
+    """A job that waits for its next attempt, with both its directories."""
+
+    @app.task(name="waits")
+    async def waits(ctx: Context) -> None:
+        fill(ctx)
+        raise Snooze(HOUR)
+
+    job = await waits.aenqueue()
+    async with working(app):
+        await until(job, lambda event: event.data["status"] == "retrying")
+    assert places(data) == ["proxy", "temp"]
+    return job
+
+
+async def test_old_orphans_go_each_in_its_own_time(app: Windlass, data: Path) -> None:
+    job = await job_with_files(app, data)
+    await job.acancel()
+    await app.client().store.delete([job.id])
+    cleaner = Cleaner(app.client().store, Workspaces(data))
+    age(data, 23)
+    assert (await cleaner.orphans(), places(data)) == (0, ["proxy", "temp"])
+    age(data, 25)
+    assert (await cleaner.orphans(), places(data)) == (1, ["proxy"])
+    age(data, 49)
+    assert (await cleaner.orphans(), places(data)) == (1, [])
+
+
+async def test_what_a_job_left_that_was_canceled_between_two_attempts_goes_at_the_next_look(
+    app: Windlass, data: Path
+) -> None:
+    job = await job_with_files(app, data)
+    cleaner = Cleaner(app.client().store, Workspaces(data))
+    assert await cleaner.orphans() == 0
+    await job.acancel()
+    again = await job.aretry()
+    assert await cleaner.orphans() == 0  # its retry goes on with what is there
+    await again.acancel()
+    assert (await cleaner.orphans(), places(data)) == (2, [])
+
+
+async def test_the_workspace_of_an_active_job_is_never_an_orphan(app: Windlass, data: Path) -> None:
+    await job_with_files(app, data)
+    age(data, 1000)
+    assert await Cleaner(app.client().store, Workspaces(data)).orphans() == 0
+    assert places(data) == ["proxy", "temp"]
+
+
+async def test_a_retry_under_way_keeps_the_workspace_of_the_first_job(
+    app: Windlass, data: Path
+) -> None:
+    job = await job_with_files(app, data)
+    await job.acancel()
+    store = app.client().store
+    first = await job.aretry()
+    await first.acancel()
+    second = await first.aretry()
+    cleaner = Cleaner(store, Workspaces(data))
+    age(data, 1000)
+    assert await cleaner.orphans() == 0
+    await store.delete([job.id])  # and when the first job is gone, too
+    assert await cleaner.orphans() == 0
+    await second.acancel()
+    assert await cleaner.orphans() == 2
+
+
+async def test_a_worker_removes_the_orphans_of_jobs_that_are_gone(
+    app: Windlass, data: Path
+) -> None:
+    Workspaces(data).path(Kind.TEMP, uuid7())
+    age(data, 25)
+    (data / "temp" / "not-ours").mkdir()
+    async with working(app):
+        async with asyncio.timeout(20):
+            while len(places(data)) > 1:  # noqa: ASYNC110 - a directory tells nobody
+                await asyncio.sleep(0.01)
+    assert [place.name for place in (data / "temp").iterdir()] == ["not-ours"]
+
+
+async def test_a_canceled_job_of_a_dead_worker_is_cleaned_by_the_one_that_rescues_it(
+    data: Path,
+) -> None:
+    clock = VirtualClock()
+    app = Windlass("memory:", clock=clock)
+
+    @app.task
+    async def task(ctx: Context) -> None: ...
+
+    job = await task.aenqueue()
+    store = app.client().store
+    [row] = await store.claim(
+        Claim(token=uuid7(), worker="dead", queues=[("default", 1)], lease=30)
+    )
+    Workspaces(data).path(Kind.TEMP, row.lineage)
+    await job.acancel()
+    clock.advance(31)
+    cleaner = Cleaner(store, Workspaces(data))
+    assert await Sweeper(store, 1, Retention(), cleaner).once() == 1
+    assert (await job.arefresh()).state is State.CANCELED
+    await cleaner.next(PATIENCE)
+    assert places(data) == []
+    await app.aclose()
+
+
+async def test_an_active_retry_keeps_the_workspace_though_the_jobs_between_are_gone(
+    tmp_path: Path,
+) -> None:
+    store = MemoryStore()
+    first = await finished(store)
+    second = await finished(store, retry_of=first.id)
+    third = await enqueue_one(store, retry_of=second.id)
+    await store.delete([second.id])
+    spaces = Workspaces(tmp_path / "data")
+    place = spaces.path(Kind.TEMP, first.id)
+    os.utime(place, (0, 0))
+
+    assert await Cleaner(store, spaces).orphans() == 0
+    assert place.exists()
+
+    await store.cancel([CancelRequest(job_id=third.id)])
+    assert await Cleaner(store, spaces).orphans() == 1
+    assert not place.exists()

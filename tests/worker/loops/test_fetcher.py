@@ -1,0 +1,506 @@
+"""How a worker claims: as many as it can run, and ahead only of what runs quickly."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TypeVar
+
+import pytest
+from tests.worker.factories import (
+    PATIENCE,
+    Spy,
+    config,
+    eventually,
+    make_worker,
+    until,
+    work_off,
+    working,
+)
+from tests.worker.factories import running as is_running
+
+from windlass import Context, Job, Windlass
+from windlass.core.errors import StoreUnavailableError
+from windlass.core.ids import uuid7
+from windlass.core.job.lease import Claim
+from windlass.core.job.row import JobRow
+from windlass.core.job.state import State
+from windlass.task_spec import Registry
+from windlass.testing.factories import make_job
+from windlass.worker.attempt import Attempt
+from windlass.worker.loops import fetcher
+from windlass.worker.loops import queue_slots as lanes
+
+T = TypeVar("T")
+HOUR = 3600.0
+
+
+@pytest.fixture
+async def app() -> AsyncIterator[Windlass]:
+    app = Windlass("memory:")
+    yield app
+    await app.aclose()
+
+
+async def states(jobs: list[Job[None]]) -> list[State]:
+    return [(await job.arefresh()).state for job in jobs]
+
+
+async def calls_of(app: Windlass, verb: str, number: int) -> int:
+    """How often a worker of ten slots calls a verb of the store to work off quick jobs."""
+
+    @app.task(name="quick")
+    async def quick() -> None: ...
+
+    await app.aenqueue_many([quick.new_job() for _ in range(number)])
+    count = 0
+
+    def look(called: str) -> None:
+        nonlocal count
+        count += called == verb
+
+    await work_off(app, Spy(app.client().store.twin(), look), queues={"default": 10})
+    return count
+
+
+async def test_quick_jobs_are_claimed_many_at_a_time(app: Windlass) -> None:
+    assert await calls_of(app, "claim", 1000) < 1000 / 10 / 2
+
+
+async def test_what_ended_together_is_settled_together(app: Windlass) -> None:
+    assert await calls_of(app, "apply", 1000) < 1000 / 10
+
+
+async def test_jobs_that_take_their_time_are_left_to_others_until_a_slot_is_free(
+    app: Windlass,
+) -> None:
+    go = asyncio.Event()
+
+    @app.task
+    async def slow() -> None:
+        await go.wait()
+
+    jobs = [await slow.aenqueue() for _ in range(6)]
+    async with working(app, queues={"default": 2}):
+        await until(jobs[1], is_running)
+        assert await states(jobs) == [State.RUNNING] * 2 + [State.QUEUED] * 4
+        go.set()
+        for job in jobs:
+            await job.await_end(PATIENCE)
+
+
+async def test_what_was_claimed_ahead_of_slow_neighbours_is_given_back_uncounted(
+    app: Windlass, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetcher, "PATIENCE", 0.1)
+    monkeypatch.setattr(lanes, "AHEAD", 1000.0)  # however slow this machine is, claim all of them
+    go = asyncio.Event()
+
+    @app.task
+    async def task(slow: bool) -> None:
+        if slow:
+            await go.wait()
+
+    await app.aenqueue_many([task.new_job(slow=False) for _ in range(500)])
+    jobs = await app.aenqueue_many([task.new_job(slow=True) for _ in range(20)])
+
+    async def given_back() -> bool:
+        now = await states(jobs)
+        return (now.count(State.RUNNING), now.count(State.QUEUED)) == (2, 18)
+
+    async with working(app, queues={"default": 2}):
+        await eventually(given_back)
+        assert max(job.row.attempt for job in jobs if job.state is State.QUEUED) >= 1
+        assert {(job.row.retry_count, job.row.crash_count) for job in jobs} == {(0, 0)}
+        go.set()
+        for job in jobs:
+            assert (await job.await_end(PATIENCE)).state is State.SUCCEEDED
+
+
+async def test_a_stop_gives_back_what_was_claimed_and_never_begun(
+    app: Windlass, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetcher, "PATIENCE", HOUR)
+    monkeypatch.setattr(lanes, "AHEAD", 1000.0)
+    begun = asyncio.Event()
+    ran = 0
+
+    @app.task
+    async def task(slow: bool) -> None:
+        nonlocal ran
+        if slow:
+            ran += 1
+            begun.set()
+            await asyncio.Event().wait()
+
+    await app.aenqueue_many([task.new_job(slow=False) for _ in range(500)])
+    jobs = await app.aenqueue_many([task.new_job(slow=True) for _ in range(20)])
+    worker = make_worker(app, queues={"default": 1}, grace=0.0)
+    working = asyncio.create_task(worker.run())
+    await asyncio.wait_for(begun.wait(), PATIENCE)
+    worker.stop()
+    await asyncio.wait_for(working, PATIENCE)
+    assert ran == 1
+    assert await states(jobs) == [State.QUEUED] * 20
+    assert max(job.row.attempt for job in jobs[1:]) == 1  # they were claimed
+    assert {(job.row.retry_count, job.row.crash_count) for job in jobs} == {(0, 0)}
+
+
+async def test_a_job_canceled_while_it_waits_for_a_slot_never_begins(
+    app: Windlass, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetcher, "PATIENCE", HOUR)
+    monkeypatch.setattr(lanes, "AHEAD", 1000.0)  # however slow this machine is, claim all of them
+    go = asyncio.Event()
+    ran: list[int] = []
+
+    @app.task
+    async def task(ctx: Context, number: int, slow: bool) -> None:
+        ran.append(number)
+        if slow:
+            await go.wait()
+
+    await app.aenqueue_many([task.new_job(0, slow=False) for _ in range(50)])
+    jobs = await app.aenqueue_many([task.new_job(n, slow=True) for n in range(1, 5)])
+    looks = 0
+
+    def look(verb: str) -> None:
+        nonlocal looks
+        looks += verb == "get"
+
+    async def claimed() -> bool:
+        return await states(jobs) == [State.RUNNING] * 4
+
+    async def told() -> bool:
+        return looks > asked + 1  # the first may have begun before
+
+    store = Spy(app.client().store.twin(), look)
+    async with working(app, store, queues={"default": 1}, follow=0.01):
+        await eventually(claimed)
+        assert await jobs[2].acancel() is State.RUNNING
+        asked = looks
+        await eventually(told)
+        go.set()
+        ended = [(await job.await_end(PATIENCE)).state for job in jobs]
+    assert ended == [State.SUCCEEDED, State.SUCCEEDED, State.CANCELED, State.SUCCEEDED]
+    assert 3 not in ran
+
+
+async def test_a_full_queue_goes_on_when_a_slot_is_free_while_another_queue_is_idle(
+    app: Windlass,
+) -> None:
+    @app.task(queue="busy")
+    async def task() -> None: ...
+
+    jobs = [await task.aenqueue() for _ in range(3)]
+    async with working(app, queues={"busy": 1, "idle": 1}, poll=HOUR):
+        for job in jobs:
+            assert (await job.await_end(PATIENCE)).state is State.SUCCEEDED
+
+
+async def test_a_claim_whose_answer_was_lost_is_repeated_with_its_token(app: Windlass) -> None:
+    @app.task
+    async def task() -> None: ...
+
+    job = await task.aenqueue()
+    store = app.client().store.twin()
+    lost = 1
+
+    class Deaf(Spy):
+        async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
+            nonlocal lost
+            answer = await call()
+            if verb == "claim" and answer and lost:
+                lost -= 1
+                raise StoreUnavailableError("the answer was lost")
+            return answer
+
+    async with working(app, Deaf(store, lambda _: None)):
+        row = (await job.await_end(PATIENCE)).row
+    assert (row.state, row.attempt, lost) == (State.SUCCEEDED, 1, 0)
+
+
+@pytest.mark.parametrize("cancelled", [False, True], ids=["stopped", "cancelled"])
+@pytest.mark.parametrize("executed", [True, False], ids=["executed", "never-arrived"])
+async def test_a_claim_that_was_never_answered_leaves_no_job_behind(
+    app: Windlass, executed: bool, cancelled: bool
+) -> None:
+    """Whether the worker is stopped or cut off before it could ask again."""
+
+    @app.task
+    async def task() -> None: ...
+
+    job = await task.aenqueue()
+    asked = 0
+
+    class Deaf(Spy):
+        async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
+            nonlocal asked
+            if verb != "claim":
+                return await call()
+            asked += 1
+            if asked > 2:
+                return await call()
+            if executed:
+                await call()
+            if asked == 1:
+                running.cancel() if cancelled else worker.stop()
+            raise StoreUnavailableError("no answer came")
+
+    worker = make_worker(app, Deaf(app.client().store.twin(), lambda _: None))
+    running = asyncio.create_task(worker.run())
+    await asyncio.wait({running}, timeout=PATIENCE)
+    assert running.cancelled() is cancelled
+    assert (await job.arefresh()).state is State.QUEUED
+    assert (job.row.retry_count, job.row.crash_count) == (0, 0)
+
+
+async def test_the_question_that_a_stop_asks_of_a_lost_claim_takes_no_job(app: Windlass) -> None:
+    """Even if it is carried out, and never answered."""
+
+    @app.task
+    async def task() -> None: ...
+
+    job = await task.aenqueue()
+    asked, go = 0, asyncio.Event()
+
+    class Mute(Spy):
+        async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
+            nonlocal asked
+            if verb != "claim":
+                return await call()
+            asked += 1
+            if asked == 1:
+                worker.stop()
+                raise StoreUnavailableError("it never arrived")
+            answer = await call()
+            await go.wait()
+            return answer
+
+    worker = make_worker(app, Mute(app.client().store.twin(), lambda _: None), release=0.1)
+    await asyncio.wait_for(worker.run(), PATIENCE)
+    go.set()
+    assert asked == 2
+    assert ((await job.arefresh()).state, job.row.attempt) == (State.QUEUED, 0)
+
+
+async def test_an_answer_that_comes_while_others_still_run_is_given_back(app: Windlass) -> None:
+    begun, asked, go, gate = (asyncio.Event() for _ in range(4))
+
+    @app.task(queue="slow")
+    async def slow() -> None:
+        begun.set()
+        await gate.wait()
+
+    @app.task
+    async def task() -> None: ...
+
+    running = await slow.aenqueue()
+    lose = False
+
+    class Late(Spy):
+        async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
+            nonlocal lose
+            answer = await call()
+            if verb == "claim" and lose and not asked.is_set():
+                if not answer:
+                    return answer
+                asked.set()
+                worker.stop()
+                raise StoreUnavailableError("the answer was lost")
+            if verb == "claim" and asked.is_set():
+                await go.wait()
+            return answer
+
+    store = Late(app.client().store.twin(), lambda _: None)
+    worker = make_worker(app, store, queues={"slow": 1, "default": 1}, release=0.05, grace=HOUR)
+    working = asyncio.create_task(worker.run())
+    await asyncio.wait_for(begun.wait(), PATIENCE)
+    lose = True
+    job = await task.aenqueue()
+    await asyncio.wait_for(asked.wait(), PATIENCE)
+    done, _ = await asyncio.wait({working}, timeout=0.5)  # much longer than the patience at the end
+    assert not done
+    go.set()
+
+    async def given_back() -> bool:
+        return (await job.arefresh()).state is State.QUEUED
+
+    await eventually(given_back)
+    gate.set()
+    await asyncio.wait_for(working, PATIENCE)
+    assert (job.row.attempt, job.row.retry_count, job.row.crash_count) == (1, 0, 0)
+    assert (await running.arefresh()).state is State.SUCCEEDED
+
+
+async def test_a_slot_that_comes_free_during_a_claim_is_not_overlooked(app: Windlass) -> None:
+    go = asyncio.Event()
+
+    @app.task(queue="mixed")
+    async def task(slow: bool) -> None:
+        if slow:
+            await go.wait()
+
+    long = await task.aenqueue(slow=True)
+    quick = [await task.aenqueue(slow=False) for _ in range(8)]
+    async with working(app, queues={"idle": 1, "mixed": 2}, poll=HOUR):
+        for job in quick:
+            assert (await job.await_end(PATIENCE)).state is State.SUCCEEDED
+        go.set()
+        await long.await_end(PATIENCE)
+
+
+async def test_any_number_of_jobs_may_end_as_soon_as_they_begin(app: Windlass) -> None:
+    """As those do that were canceled, or lost, while they waited for a slot."""
+
+    @app.task
+    async def task() -> None: ...
+
+    await app.aenqueue_many([task.new_job() for _ in range(3000)])
+    begun = 0
+
+    def begin(attempt: Attempt) -> None:
+        nonlocal begun
+        begun += 1
+        fetching.freed(attempt.job.queue)
+
+    fetching = fetcher.Fetcher(
+        app.client().store,
+        config(queues={"default": 3000}, burst=True),
+        claimed=lambda rows, asked: [Attempt(row, row.lease, asked) for row in rows],
+        begin=begin,
+        give_back=lambda _: None,
+        busy=asyncio.Event(),
+        tasks=Registry(),
+    )
+    await asyncio.wait_for(fetching.run(), PATIENCE)
+    assert begun == 3000
+
+
+async def test_a_repeated_claim_counts_its_leases_from_the_first_call(app: Windlass) -> None:
+    @app.task
+    async def task() -> None: ...
+
+    await task.aenqueue()
+    first: list[float] = []
+    told: list[float] = []
+    loop = asyncio.get_running_loop()
+
+    def look(verb: str) -> None:
+        if verb == "claim" and not first:
+            first.append(loop.time())
+            raise StoreUnavailableError("the answer was lost")
+
+    def claimed(rows: list[JobRow], asked: float) -> list[Attempt]:
+        told.append(asked)
+        return [Attempt(row, row.lease, asked) for row in rows]
+
+    fetching = fetcher.Fetcher(
+        Spy(app.client().store, look),
+        config(burst=True),
+        claimed=claimed,
+        begin=lambda attempt: fetching.freed(attempt.job.queue),
+        give_back=lambda _: None,
+        busy=asyncio.Event(),
+        tasks=Registry(),
+    )
+    await asyncio.wait_for(fetching.run(), PATIENCE)
+    assert told[0] <= first[0]
+
+
+async def test_what_a_claim_brings_while_the_worker_is_cancelled_is_given_back(
+    app: Windlass,
+) -> None:
+    @app.task
+    async def task() -> None: ...
+
+    job = await task.aenqueue()
+    asked, go = asyncio.Event(), asyncio.Event()
+
+    class Slow(Spy):
+        async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
+            answer = await call()
+            if verb == "claim":
+                asked.set()
+                await go.wait()
+            return answer
+
+    worker = make_worker(app, Slow(app.client().store.twin(), lambda _: None))
+    running = asyncio.create_task(worker.run())
+    await asyncio.wait_for(asked.wait(), PATIENCE)
+    running.cancel()
+    await asyncio.sleep(0)
+    go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(asyncio.shield(running), PATIENCE)
+    assert (await job.arefresh()).state is State.QUEUED
+    assert job.row.crash_count == 0
+
+
+async def test_a_burst_waits_for_the_jobs_of_a_worker_that_may_be_dead(app: Windlass) -> None:
+    @app.task
+    async def task() -> None: ...
+
+    job = await task.aenqueue()
+    dead = Claim(token=uuid7(), worker="dead", queues=[("default", 1)], lease=0.2)
+    await app.client().store.claim(dead)
+    await work_off(app)
+    assert (await job.arefresh()).state is State.SUCCEEDED
+
+
+async def test_a_burst_does_not_wait_for_tasks_that_it_does_not_know(app: Windlass) -> None:
+    @app.task
+    async def known() -> None: ...
+
+    store = app.client().store
+    await store.enqueue([make_job(task="of another deploy")])
+    job = await known.aenqueue()
+    await work_off(app)
+    assert (await job.arefresh()).state is State.SUCCEEDED
+
+
+async def test_a_job_that_was_running_when_a_worker_died_is_never_held_in_waiting(
+    app: Windlass, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetcher, "PATIENCE", HOUR)
+    go = asyncio.Event()
+
+    @app.task
+    async def task() -> None:
+        await go.wait()
+
+    jobs = [await task.aenqueue() for _ in range(6)]
+    dead = Claim(token=uuid7(), worker="dead", queues=[("default", 6)], lease=0.01)
+    await app.client().store.claim(dead)
+
+    def look_far_ahead(lane: lanes.Lane, now: float) -> None:
+        lane.target = 100
+
+    monkeypatch.setattr(lanes.Lane, "pace", look_far_ahead)
+
+    async def begun() -> bool:
+        now = await states(jobs)
+        given_back = [job.row.attempt > 1 for job in jobs if job.state is State.QUEUED]
+        return now.count(State.RUNNING) == 1 and any(given_back)
+
+    async with working(app, queues={"default": 1}):
+        await eventually(begun)
+        go.set()
+        for job in jobs:
+            ended = await job.await_end(PATIENCE)
+            assert (ended.state, ended.row.crash_count) == (State.SUCCEEDED, 1)
+
+
+def test_a_look_that_is_too_short_does_not_forget_the_pace() -> None:
+    lane = lanes.Lane("default", 10)
+    lane.pace(1.0)
+    lane.ended = 2000
+    lane.pace(1.1)
+    assert lane.target == lanes.MAX_AHEAD
+
+    lane.ended = 10  # a few milliseconds after a claim that came when all slots were empty
+    lane.pace(1.105)
+    assert lane.target == lanes.MAX_AHEAD
+
+    lane.pace(1.3)  # but jobs that have become slow are seen
+    assert lane.target == 5

@@ -1,0 +1,267 @@
+"""Leases are kept apart from the tasks: on another thread, with another handle."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from tests.worker.factories import PATIENCE, Spy, run_one, running, until, working
+
+from windlass import Context, Windlass
+from windlass.core.clock import SECOND
+from windlass.core.errors import StoreUnavailableError
+from windlass.core.job.lease import Lease
+from windlass.core.job.state import State
+from windlass.store import Store
+from windlass.stores.memory import MemoryStore
+from windlass.testing.clock import VirtualClock
+from windlass.testing.factories import cancel_one, get_one, start_one, sweep_all
+from windlass.worker.loops.keeper import Keeper
+
+LEASE = 0.3
+SHORT = 0.02
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+async def app(tmp_path: Path, clock: VirtualClock) -> AsyncIterator[Windlass]:
+    app = Windlass(f"sqlite:///{tmp_path}/jobs.db?durability=off", clock=clock)
+    yield app
+    await app.aclose()
+
+
+class Ticking(VirtualClock):
+    """Time that passes only when the keeper asks for it: a keeper that stalls is not late.
+
+    Each time it asks, a hundredth of `SHORT` passes; `over` is set after three of those leases.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.over = threading.Event()
+        self._end = self.now() + 3 * SHORT * SECOND
+
+    def monotonic(self) -> float:
+        now = self.advance(SHORT / 100)
+        if now >= self._end:
+            self.over.set()
+        return now / SECOND
+
+
+class Aging:
+    """For a Spy: from `begun` on, nine tenths of a lease pass before each of four extensions.
+
+    `kept` is set at the fourth: had one of them not been made, the lease would have run out.
+    """
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self._clock = clock
+        self._extensions = 0
+        self.begun = threading.Event()
+        self.kept = threading.Event()
+
+    def __call__(self, verb: str) -> None:
+        if verb == "extend" and self.begun.is_set() and not self.kept.is_set():
+            self._clock.advance(0.9 * LEASE)
+            self._extensions += 1
+            if self._extensions == 4:
+                self.kept.set()
+
+
+class Heard:
+    """What a keeper told, and when there is something to hear."""
+
+    def __init__(self) -> None:
+        self.lost: list[Lease] = []
+        self.cancels: list[Lease] = []
+        self.something = threading.Event()
+
+    def on_lost(self, lease: Lease) -> None:
+        self.lost.append(lease)
+        self.something.set()
+
+    def on_cancel(self, lease: Lease) -> None:
+        self.cancels.append(lease)
+        self.something.set()
+
+
+@asynccontextmanager
+async def keeping(
+    store: Store, clock: Callable[[], float] = time.monotonic
+) -> AsyncIterator[tuple[Keeper, Heard]]:
+    heard = Heard()
+    keeper = Keeper(store, on_lost=heard.on_lost, on_cancel=heard.on_cancel, clock=clock)
+    keeper.start()
+    try:
+        yield keeper, heard
+    finally:
+        await keeper.stop()
+
+
+async def test_a_lease_is_kept_for_as_long_as_it_is_held() -> None:
+    clock = Ticking()
+    store = MemoryStore(clock=clock)
+    row = await start_one(store, lease=SHORT)
+    async with keeping(store.twin(), clock.monotonic) as (keeper, heard):
+        keeper.hold(row.lease, SHORT)
+        assert await asyncio.to_thread(clock.over.wait, PATIENCE)
+        assert await store.expired(10) == []
+        keeper.let_go(row.lease)
+    assert heard.lost == []
+
+
+async def test_a_short_lease_that_joins_a_long_one_is_kept_as_well() -> None:
+    store = MemoryStore()
+    calls: list[float] = []
+    done = threading.Event()
+
+    def look(verb: str) -> None:
+        if verb == "extend":
+            calls.append(time.monotonic())
+            if len(calls) == 3:
+                done.set()
+
+    long, short = await start_one(store), await start_one(store)
+    async with keeping(Spy(store.twin(), look)) as (keeper, _):
+        keeper.hold(long.lease, 3600)
+        keeper.hold(short.lease, 0.1)
+        assert await asyncio.to_thread(done.wait, PATIENCE)
+    until_when = (await get_one(store, long.id)).lease_until or 0
+    assert until_when < (await store.ping()) + 60_000_000  # the long one was left in peace
+
+
+async def test_a_lost_lease_is_told_once_and_let_go() -> None:
+    clock = VirtualClock()
+    store = MemoryStore(clock=clock)
+    row = await start_one(store)
+    clock.advance(3600)
+    await sweep_all(store)
+    async with keeping(store.twin()) as (keeper, heard):
+        keeper.hold(row.lease, 0.05)
+        assert await asyncio.to_thread(heard.something.wait, PATIENCE)
+        await asyncio.sleep(0.1)
+    assert heard.lost == [row.lease]
+
+
+async def test_a_cancel_is_told_with_the_extension() -> None:
+    store = MemoryStore()
+    row = await start_one(store)
+    await cancel_one(store, row.id)
+    async with keeping(store.twin()) as (keeper, heard):
+        keeper.hold(row.lease, 0.05)
+        assert await asyncio.to_thread(heard.something.wait, PATIENCE)
+    assert heard.cancels[0] == row.lease
+    assert heard.lost == []
+
+
+@pytest.mark.parametrize("error", [StoreUnavailableError("away"), RuntimeError("a bug")])
+async def test_a_store_that_fails_is_asked_again_before_the_lease_is_lost(
+    error: Exception,
+) -> None:
+    clock = Ticking()
+    store = MemoryStore(clock=clock)
+    failures = 3
+
+    def look(verb: str) -> None:
+        nonlocal failures
+        if verb == "extend" and failures:
+            failures -= 1
+            raise error
+
+    row = await start_one(store, lease=SHORT)
+    async with keeping(Spy(store.twin(), look), clock.monotonic) as (keeper, heard):
+        keeper.hold(row.lease, SHORT)
+        assert await asyncio.to_thread(clock.over.wait, PATIENCE)
+        assert await store.expired(10) == []
+    assert (heard.lost, failures) == ([], 0)
+
+
+async def test_it_stops_at_once_however_long_the_leases_are() -> None:
+    store = MemoryStore()
+    row = await start_one(store)
+    began = time.monotonic()
+    async with keeping(store.twin()) as (keeper, _):
+        keeper.hold(row.lease, 3600)
+    assert time.monotonic() - began < PATIENCE
+
+
+async def test_a_blocked_event_loop_loses_no_lease(app: Windlass, clock: VirtualClock) -> None:
+    aging = Aging(clock)
+    swept, over = threading.Event(), threading.Event()
+
+    @app.task
+    async def blocks() -> bool:
+        aging.begun.set()
+        return swept.wait(PATIENCE / 2)  # the event loop stands still: the point
+
+    job = await blocks.aenqueue()
+
+    def other_process() -> None:
+        """Rescues whatever it can, as the sweeper of another process would, on its own loop."""
+
+        async def sweep() -> None:
+            async with rescuer:
+                while not over.is_set():
+                    kept = aging.kept.is_set()
+                    await sweep_all(rescuer)
+                    if kept:
+                        swept.set()
+                    await asyncio.sleep(LEASE / 10)
+
+        asyncio.run(sweep())
+
+    rescuer = app.client().store.twin()
+    other = asyncio.create_task(asyncio.to_thread(other_process))
+    try:
+        spy = Spy(app.client().store.twin(), aging)
+        row = await run_one(app, job, store=spy, lease=LEASE)
+    finally:
+        over.set()
+        await other
+    assert (row.state, row.attempt, row.crash_count) == (State.SUCCEEDED, 1, 0)
+    assert await job.aresult(PATIENCE) is True
+
+
+async def test_a_tasks_own_lease_holds_unless_the_worker_says_otherwise(app: Windlass) -> None:
+    go = threading.Event()
+
+    @app.task(lease="2h")
+    def long_leased() -> None:
+        go.wait(PATIENCE)
+
+    for own, expected in ((None, 7200), (60.0, 60)):
+        go.clear()
+        job = await long_leased.aenqueue()
+        async with working(app, lease=own):
+            await until(job, running)
+            row = (await job.arefresh()).row
+            assert row.lease_until is not None
+            assert row.started_at is not None
+            assert row.lease_until - row.started_at == expected * 1_000_000
+            go.set()
+            await job.await_end(PATIENCE)
+
+
+async def test_a_tasks_own_short_lease_is_kept_by_a_worker_with_long_ones(
+    app: Windlass, clock: VirtualClock
+) -> None:
+    aging = Aging(clock)
+
+    @app.task(lease=LEASE)
+    def short_leased(ctx: Context) -> int:
+        aging.begun.set()
+        assert aging.kept.wait(PATIENCE)
+        return ctx.attempt
+
+    job = await short_leased.aenqueue()
+    row = await run_one(app, job, store=Spy(app.client().store.twin(), aging))
+    assert (row.state, row.attempt) == (State.SUCCEEDED, 1)

@@ -1,0 +1,315 @@
+"""A worker shows itself to others while it lives, and `why` looks there."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import TypeVar
+from uuid import UUID
+
+import pytest
+from tests.worker.factories import PATIENCE, Spy, eventually, until, working
+from tests.worker.factories import running as is_running
+
+from windlass import Windlass, WorkerConfig
+from windlass.client import Client
+from windlass.core.clock import SECOND
+from windlass.core.errors import NotFoundError, StoreUnavailableError
+from windlass.core.ids import uuid7
+from windlass.core.job.lease import Claim
+from windlass.core.job.row import JobRow
+from windlass.core.query.diagnosis import Because
+from windlass.core.records import Put, PutAnswer
+from windlass.insights.diagnosis import COUNT_AHEAD
+from windlass.store import Store
+from windlass.stores.memory import MemoryStore
+from windlass.testing import VirtualClock
+from windlass.testing.factories import enqueue_one, make_job, start_one
+from windlass.worker.loops.presence import Registrar
+
+T = TypeVar("T")
+CONFIG = WorkerConfig(name="w-1", queues={"default": 2, "media": 1})
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+async def store(clock: VirtualClock) -> AsyncIterator[MemoryStore]:
+    async with MemoryStore(clock=clock) as store:
+        yield store
+
+
+def registrar(
+    store: Store, heartbeat: float = 10.0, last_claim: Callable[[], float | None] = lambda: None
+) -> Registrar:
+    app = Windlass("memory:")
+
+    @app.task(name="new", aliases=("old",))
+    def task() -> None: ...
+
+    config = replace(CONFIG, heartbeat=heartbeat)
+    return Registrar(store, app.tasks, config, running=lambda: 3, last_claim=last_claim)
+
+
+async def test_a_live_worker_is_seen_with_all_it_says(
+    store: MemoryStore, clock: VirtualClock
+) -> None:
+    one = registrar(store)
+    await one.once()
+    started = clock.now()
+    clock.advance(5)
+    await one.once()
+    [worker] = await Client(store).workers()
+    assert (worker.name, worker.pid, worker.running) == ("w-1", os.getpid(), 3)
+    assert (worker.started_at, worker.seen_at) == (started, clock.now())
+    assert (dict(worker.queues), worker.tasks) == ({"default": 2, "media": 1}, ("new", "old"))
+    assert worker.last_claim_at is None
+    assert worker.version
+
+
+async def test_the_last_claim_is_told_in_the_time_of_the_store(
+    store: MemoryStore, clock: VirtualClock
+) -> None:
+    claimed = asyncio.get_running_loop().time() - 60
+    card = await registrar(store, last_claim=lambda: claimed).once()
+    assert card.last_claim_at is not None
+    age = (clock.now() - card.last_claim_at) / SECOND
+    assert 60 <= age < 60 + PATIENCE
+
+
+async def test_a_worker_that_died_is_gone_after_three_intervals(
+    store: MemoryStore, clock: VirtualClock
+) -> None:
+    await registrar(store).once()
+    clock.advance(29)
+    assert len(await Client(store).workers()) == 1
+    clock.advance(2)
+    assert await Client(store).workers() == []
+
+
+async def test_a_worker_that_stops_takes_its_record_along(store: MemoryStore) -> None:
+    shown = asyncio.Event()
+
+    class Told(Spy):
+        async def put_records(self, puts: Sequence[Put]) -> list[PutAnswer]:
+            answers = await super().put_records(puts)
+            shown.set()
+            return answers
+
+    running = asyncio.create_task(registrar(Told(store, lambda _: None)).run())
+    await asyncio.wait_for(shown.wait(), PATIENCE)
+    assert len(await Client(store).workers()) == 1
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert await Client(store).workers() == []
+
+
+async def test_a_store_that_is_away_costs_one_warning_and_not_the_loop(
+    store: MemoryStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls = 0
+    back = asyncio.Event()
+
+    def look(verb: str) -> None:
+        nonlocal calls
+        if verb == "ping":
+            calls += 1
+            if calls <= 3:
+                raise StoreUnavailableError("gone fishing")
+        if verb == "put_records":
+            back.set()
+
+    running = asyncio.create_task(registrar(Spy(store, look), heartbeat=0.001).run())
+    with caplog.at_level(logging.WARNING):
+        await asyncio.wait_for(back.wait(), PATIENCE)
+    running.cancel()
+    await asyncio.wait({running})
+    assert [record.message for record in caplog.records] == [
+        "this worker cannot be shown to others for now: gone fishing"
+    ]
+
+
+async def test_a_store_that_hangs_does_not_hold_up_the_stop(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("windlass.worker.loops.presence.FAREWELL", 0.01)
+
+    class Stuck(Spy):
+        async def delete_records(self, kind: str, keys: Sequence[str]) -> None:
+            await asyncio.Event().wait()
+
+    one = registrar(Stuck(store, lambda _: None))
+    running = asyncio.create_task(one.run())
+    await asyncio.sleep(0)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(running, PATIENCE)
+
+
+# -- what a client makes of it
+
+
+async def reasons(store: Store, job_id: UUID) -> list[Because]:
+    return [one.because for one in (await Client(store).why(job_id)).reasons]
+
+
+async def test_why_reads_workers_pauses_and_places(store: MemoryStore) -> None:
+    job = await enqueue_one(store, task="new")
+    assert await reasons(store, job.id) == [Because.NO_WORKER]
+    await registrar(store).once()
+    assert await reasons(store, job.id) == [Because.READY]
+    await enqueue_one(store, task="new", priority=1)
+    await enqueue_one(store, task="new", priority=-1)
+    await enqueue_one(store, task="new", queue="media")
+    assert await reasons(store, job.id) == [Because.BEHIND]
+    assert "1 job is before it" in str(await Client(store).why(job.id))
+    await store.pause(["default"], paused=True)
+    assert await reasons(store, job.id) == [Because.PAUSED, Because.BEHIND]
+
+
+async def test_why_counts_those_ahead_through_all_pages_up_to_a_limit(store: MemoryStore) -> None:
+    await registrar(store).once()
+    await store.enqueue([make_job(task="new") for _ in range(COUNT_AHEAD - 1)])
+    last = await enqueue_one(store, task="new")
+    assert f"{COUNT_AHEAD - 1} jobs are before it" in str(await Client(store).why(last.id))
+    await enqueue_one(store, task="new")
+    assert f"{COUNT_AHEAD + 1} or more jobs wait" in str(await Client(store).why(last.id))
+
+
+async def test_why_sees_taken_slots_and_a_running_job(store: MemoryStore) -> None:
+    await registrar(store).once()
+    running = await start_one(store, task="new", queue="media")
+    job = await enqueue_one(store, task="new", queue="media")
+    assert await reasons(store, running.id) == [Because.RUNNING]
+    assert await reasons(store, job.id) == [Because.BUSY]
+
+
+async def test_why_of_an_unknown_job_says_that_there_is_none(store: MemoryStore) -> None:
+    with pytest.raises(NotFoundError):
+        await Client(store).why(uuid7())
+
+
+def test_a_job_in_hand_tells_why_without_an_event_loop() -> None:
+    app = Windlass("memory:")
+
+    @app.task
+    def task() -> None: ...
+
+    try:
+        assert task.options(hold=True).enqueue().why().reasons[0].because is Because.HELD
+    finally:
+        app.close()
+
+
+class Stuck(Spy):
+    """Its claims are answered only while they may be; all the rest goes on."""
+
+    def __init__(self, store: Store, may_claim: asyncio.Event) -> None:
+        super().__init__(store, lambda _: None)
+        self._may_claim = may_claim
+
+    def wrap(self, store: Store) -> Stuck:
+        return Stuck(store, self._may_claim)
+
+    async def claim(self, claim: Claim) -> list[JobRow]:
+        await self._may_claim.wait()
+        return await super().claim(claim)
+
+
+async def test_a_worker_that_lives_and_has_stopped_claiming_is_deaf_and_not_ready() -> None:
+    app = Windlass("memory:")
+
+    @app.task
+    async def send() -> None: ...
+
+    may_claim = asyncio.Event()
+    may_claim.set()
+    client = app.client()
+    store = Stuck(client.store.twin(), may_claim)
+    async with working(app, store, heartbeat=0.05, name="w-1") as worker:
+        await (await send.aenqueue()).await_end(PATIENCE)
+        assert (await worker.ready()).ready
+        assert (await client.readiness()).ready
+        may_claim.clear()
+        job = await send.aenqueue()
+
+        async def deaf() -> bool:
+            return [one.deaf for one in await client.workers()] == [True]
+
+        await eventually(deaf)
+        [problem] = (await worker.ready()).problems
+        assert "worker w-1 (pid" in problem
+        assert "is deaf: it has 10 free slots, and no claim of it was answered for" in problem
+        assert (await client.readiness()).problems[0].startswith("worker w-1")
+        assert (await client.readiness(host="elsewhere")).ready
+        why = await job.awhy()
+        assert [reason.because for reason in why.reasons] == [Because.DEAF]
+        may_claim.set()
+        await job.await_end(PATIENCE)
+        assert (await worker.ready()).ready
+    await app.aclose()
+
+
+async def test_a_worker_whose_slots_are_taken_for_long_is_not_deaf(
+    store: MemoryStore, clock: VirtualClock
+) -> None:
+    free = 0
+    long_ago = asyncio.get_running_loop().time() - 3600
+    app = Windlass("memory:")
+    one = Registrar(
+        store, app.tasks, CONFIG, running=lambda: 3, last_claim=lambda: long_ago, free=lambda: free
+    )
+    assert not (await one.look()).deaf
+    clock.advance(60)
+    free = 1  # and its next claim is on its way
+    assert not (await one.look()).deaf
+    clock.advance(60)
+    assert (await one.look()).deaf
+    await app.aclose()
+
+
+async def test_a_worker_that_stops_or_cannot_reach_its_store_is_not_ready() -> None:
+    app = Windlass("memory:")
+    go = asyncio.Event()
+
+    @app.task
+    async def hold() -> None:
+        await go.wait()
+
+    away = False
+
+    def look(verb: str) -> None:
+        if away and verb == "ping":
+            raise StoreUnavailableError("gone fishing")
+
+    job = await hold.aenqueue()
+    async with working(app, Spy(app.client().store.twin(), look)) as worker:
+        await until(job, is_running)
+        away = True
+        assert (await worker.ready()).problems == ("the store cannot be reached: gone fishing",)
+        away = False
+        worker.stop()
+        [problem] = (await worker.ready()).problems
+        assert problem.endswith("is stopping: it takes no more jobs")
+        go.set()
+    await app.aclose()
+
+
+async def test_a_store_that_does_not_answer_in_time_is_not_ready() -> None:
+    class Silent(Spy):
+        async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
+            if verb == "ping":
+                await asyncio.Event().wait()
+            return await call()
+
+    client = Client(Silent(MemoryStore(), lambda _: None))
+    ready = await client.readiness(timeout=0.01)
+    assert ready.problems == ("the store cannot be reached: no answer within 0.01 s",)
+    await client.store.close()

@@ -1,0 +1,49 @@
+"""Ends are stored together where that costs nobody any time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from tests.worker.factories import PATIENCE, working
+
+from windlass import Windlass
+from windlass.core.job.state import State
+from windlass.worker.loops import fetcher, queue_slots
+
+HOUR = 3600.0
+
+
+@pytest.fixture
+async def app() -> AsyncIterator[Windlass]:
+    app = Windlass("memory:")
+    yield app
+    await app.aclose()
+
+
+async def test_an_end_is_stored_while_its_neighbours_still_run(
+    app: Windlass, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also while jobs wait for a slot: they may wait for as long as a task takes."""
+    monkeypatch.setattr(fetcher, "PATIENCE", HOUR)
+    monkeypatch.setattr(
+        queue_slots, "AHEAD", 1000.0
+    )  # however slow this machine is, claim all of them
+    go = asyncio.Event()
+
+    @app.task
+    async def task(slow: bool) -> None:
+        if slow:
+            await go.wait()
+
+    quick = await app.aenqueue_many([task.new_job(slow=False) for _ in range(50)])
+    slow = await app.aenqueue_many([task.new_job(slow=True) for _ in range(5)])
+    async with working(app, queues={"default": 2}):
+        for job in quick:
+            assert (await job.await_end(PATIENCE)).state is State.SUCCEEDED
+        held = [(await job.arefresh()).state for job in slow]
+        assert held.count(State.RUNNING) > 2  # more than there are slots
+        go.set()
+        for job in slow:
+            assert (await job.await_end(PATIENCE)).state is State.SUCCEEDED

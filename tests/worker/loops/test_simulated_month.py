@@ -1,0 +1,81 @@
+"""Eight tickers for a simulated month, with restarts and clock changes: each tick exactly once."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from tests.worker import simulated_month
+from tests.worker.simulated_month import Month, expected, schedules
+
+from windlass.core.clock import SECOND, from_datetime
+from windlass.store import DAY, Store
+from windlass.stores import open_store
+from windlass.testing import VirtualClock
+
+# New York's clocks go forward on 8 March and Berlin's on 29 March; back on 1 November, 25 October.
+SPRING = from_datetime(datetime(2026, 3, 3, 12, tzinfo=UTC))
+AUTUMN = from_datetime(datetime(2026, 10, 5, 12, tzinfo=UTC))
+MONTH = round(30 * DAY) * SECOND
+
+
+async def a_month(
+    store: Store, clock: VirtualClock, missed: str, *, outages: bool, time: int = MONTH
+) -> tuple[Month, int]:
+    begin = clock.now()
+    planned = schedules(missed)
+    life = Month(store, clock, seed=7, outages=outages)
+    await life.live(planned, begin + time)
+    wanted = expected(planned, begin, clock.now())
+    lost, repeated = wanted - life.ran, life.ran - wanted
+    assert (lost, repeated) == ({}, {})
+    return life, sum(wanted.values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("begin", "missed"), [(SPRING, "last"), (AUTUMN, "last"), (AUTUMN, "skip")]
+)
+async def test_each_tick_of_a_month_becomes_one_job(begin: int, missed: str) -> None:
+    clock = VirtualClock(begin)
+    async with open_store("memory:", clock=clock) as store:
+        life, number = await a_month(store, clock, missed, outages=False)
+    assert life.restarts > 100
+    assert number > 500
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("begin", [SPRING, AUTUMN], ids=["spring", "autumn"])
+async def test_with_all_no_tick_is_lost_though_nobody_ticks_for_hours(begin: int) -> None:
+    clock = VirtualClock(begin)
+    async with open_store("memory:", clock=clock) as store:
+        await a_month(store, clock, "all", outages=True)
+
+
+async def test_a_week_shows_a_tick_that_is_lost_or_repeated() -> None:
+    """The quick one, also for planted bugs (tests/planted_bugs/bugs/schedules.py)."""
+    clock = VirtualClock(SPRING)
+    async with open_store("memory:", clock=clock) as store:
+        await a_month(store, clock, "all", outages=True, time=MONTH // 4)
+
+
+@pytest.mark.slow
+async def test_each_tick_of_a_month_becomes_one_job_on_a_file(tmp_path: Path) -> None:
+    clock = VirtualClock(AUTUMN)
+    url = f"sqlite:///{tmp_path}/jobs.db?durability=off"
+    async with open_store(url, clock=clock) as store:
+        await a_month(store, clock, "all", outages=True)
+
+
+def test_the_month_has_all_that_it_is_about() -> None:
+    """Days when clocks change, ticks in the hour that is missing and in the one that is doubled."""
+    assert simulated_month.TICKERS == 8
+    spring = expected(schedules("all"), SPRING, SPRING + MONTH)
+    autumn = expected(schedules("all"), AUTUMN, AUTUMN + MONTH)
+    assert spring["berlin", "2026-03-29T01:00:00Z"] == 1  # 02:30 is not there: at 03:00 instead
+    assert spring["new-york-early", "2026-03-08T07:00:00Z"] == 1
+    assert autumn["berlin", "2026-10-25T00:30:00Z"] == 1  # the first 02:30
+    assert autumn["berlin", "2026-10-25T01:30:00Z"] == 0
+    assert autumn["new-york", "2026-11-01T05:30:00Z"] == 1  # 01:30, twice
+    assert autumn["new-york", "2026-11-01T06:30:00Z"] == 1

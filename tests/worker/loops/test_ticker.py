@@ -1,0 +1,564 @@
+"""Ticks become jobs: one each, in time, whatever the others do and however often one dies."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from tests.worker.factories import PATIENCE, Spy, eventually, working
+
+from windlass import NewJob, Windlass
+from windlass.core.clock import SECOND, to_datetime
+from windlass.core.decisions.outcome import Succeeded
+from windlass.core.errors import StoreUnavailableError
+from windlass.core.job.row import JobRow
+from windlass.core.query.job_query import Query
+from windlass.core.records import Entry, Put, PutAnswer
+from windlass.core.schedule import MARK, SCHEDULE, Schedule, begun
+from windlass.schedule_records import Timetable, plan
+from windlass.store import Store
+from windlass.stores.memory import MemoryStore
+from windlass.testing import VirtualClock, make_job
+from windlass.testing.factories import claim_one, get_one, settle_one
+from windlass.worker.loops import ticker as module
+from windlass.worker.loops.ticker import LOOK, Ticker
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()  # 2026-01-01T00:00:00Z
+
+
+@pytest.fixture
+async def store(clock: VirtualClock) -> AsyncIterator[MemoryStore]:
+    async with MemoryStore(clock=clock) as store:
+        yield store
+
+
+async def add(store: Store, name: str = "often", **values: Any) -> Schedule:
+    timing = {"every": "1m"} if "cron" not in values and "every" not in values else {}
+    made = plan(name, values.pop("job", make_job(task="report")), **{**timing, **values})
+    await Timetable(store).add(made)
+    return made
+
+
+async def jobs(store: Store) -> list[JobRow]:
+    """Oldest first."""
+    return [*(await store.find(Query(limit=1000))).rows][::-1]
+
+
+async def ticks(store: Store) -> list[str]:
+    return [row.headers["schedule-tick"] for row in await jobs(store)]
+
+
+# -- what it costs, and how long it waits
+
+
+async def test_without_schedules_it_costs_one_read(store: MemoryStore) -> None:
+    asked: list[str] = []
+    assert await Ticker(Spy(store, asked.append)).once() == LOOK
+    assert asked == ["list_records"]
+
+
+async def test_between_ticks_it_reads_and_writes_nothing(
+    store: MemoryStore, clock: VirtualClock
+) -> None:
+    await add(store)
+    asked: list[str] = []
+    ticker = Ticker(Spy(store, asked.append))
+    await ticker.once()
+    asked.clear()
+    clock.advance(30)
+    assert await ticker.once() == LOOK
+    assert set(asked) == {"list_records", "ping"}
+
+
+async def test_it_waits_for_the_next_tick_or_a_few_seconds(
+    store: MemoryStore, clock: VirtualClock
+) -> None:
+    await add(store)
+    ticker = Ticker(store)
+    assert await ticker.once() == LOOK
+    clock.advance(58)
+    assert await ticker.once() == 2.0
+    clock.advance(2)
+    assert await ticker.once() == LOOK
+    assert await ticks(store) == ["2026-01-01T00:01:00Z"]
+
+
+async def test_a_wait_is_never_so_short_that_it_spins(
+    store: MemoryStore, clock: VirtualClock
+) -> None:
+    await add(store)
+    clock.advance(timedelta(seconds=59, microseconds=999_999))
+    assert await Ticker(store).once() == module.SHORT
+
+
+# -- one job for each tick
+
+
+async def test_a_tick_becomes_a_job_that_says_which_it_is(
+    store: MemoryStore, clock: VirtualClock
+) -> None:
+    await add(store, job=make_job(task="report", payload=b'{"a":1}', queue="q", priority=3))
+    clock.advance(61)
+    await Ticker(store).once()
+    [row] = await jobs(store)
+    assert (row.task, row.payload, row.queue, row.priority) == ("report", b'{"a":1}', "q", 3)
+    assert row.headers == {"schedule": "often", "schedule-tick": "2026-01-01T00:01:00Z"}
+
+
+async def test_many_tickers_at_once_make_one_job(store: MemoryStore, clock: VirtualClock) -> None:
+    await add(store)
+    tickers = [Ticker(store.twin()) for _ in range(8)]
+    for _ in range(3):
+        clock.advance(60)
+        await asyncio.gather(*(ticker.once() for ticker in tickers))
+    assert len(await ticks(store)) == 3
+
+
+async def test_a_crash_between_the_enqueue_and_the_mark_repeats_nothing(
+    store: MemoryStore, clock: VirtualClock
+) -> None:
+    def dies(verb: str) -> None:
+        if verb == "put_records":
+            raise StoreUnavailableError("killed")
+
+    await add(store)
+    clock.advance(60)
+    with pytest.raises(StoreUnavailableError):
+        await Ticker(Spy(store, dies)).once()
+    assert len(await ticks(store)) == 1
+    await Ticker(store).once()
+    assert len(await ticks(store)) == 1
+    [entry] = await store.list_records(MARK)
+    assert entry.version == 1
+
+
+async def test_a_tick_whose_job_ran_and_was_deleted_is_not_made_again(
+    store: MemoryStore, clock: VirtualClock
+) -> None:
+    await add(store)
+    clock.advance(60)
+    await Ticker(store).once()
+    row = await claim_one(store)
+    await settle_one(store, row, Succeeded())
+    await store.delete([row.id])
+    await Ticker(store).once()
+    assert await jobs(store) == []
+
+
+async def test_who_is_beaten_to_a_mark_looks_again_at_once(
+    store: MemoryStore, clock: VirtualClock
+) -> None:
+    class Beaten(Spy):
+        async def put_records(self, puts: Sequence[Put]) -> list[PutAnswer]:
+            await Ticker(store).once()
+            clock.advance(120)
+            return await super().put_records([replace(put, value=b"{}") for put in puts])
+
+    await add(store, missed="all")
+    clock.advance(60)
+    slow = Ticker(Beaten(store, lambda _: None))
+    assert await slow.once() == 0.0
+    assert len(await ticks(store)) == 1
+    await Ticker(store).once()
+    assert len(await ticks(store)) == 3
+
+
+async def test_a_mark_that_was_read_too_long_ago_is_read_again(
+    store: MemoryStore, clock: VirtualClock
+) -> None:
+    now = 0.0
+
+    class Held(Spy):
+        async def get_records(self, kind: str, keys: Sequence[str]) -> list[Entry | None]:
+            nonlocal now
+            found = await super().get_records(kind, keys)
+            if now == 0.0:
+                now += module.STALE + 1  # while others made the job, ran it and deleted it
+                await Ticker(store).once()
+                row = await claim_one(store)
+                await settle_one(store, row, Succeeded())
+                await store.delete([row.id])
+            return found
+
+    await add(store)
+    clock.advance(60)
+    ticker = Ticker(Held(store, lambda _: None), clock=lambda: now)
+    assert await ticker.once() == 0.0
+    assert await ticker.once() == LOOK
+    assert await jobs(store) == []
+
+
+async def test_a_clock_that_was_set_back_repeats_nothing_and_stops_nothing(
+    store: MemoryStore, clock: VirtualClock
+) -> None:
+    await add(store, missed="skip")
+    ticker = Ticker(store)
+    clock.advance("10h")
+    await ticker.once()  # by the wrong time, the next tick is ten hours away
+    clock.advance(-36_000.0 + 60)
+    await ticker.once()
+    clock.advance(-30)
+    await ticker.once()
+    clock.advance(90)
+    await ticker.once()
+    assert await ticks(store) == ["2026-01-01T10:00:00Z"], (
+        "the mark is at ten o'clock: until then each tick has been seen to"
+    )
+
+
+async def test_before_anything_ticked_a_clock_that_was_set_back_is_followed(
+    store: MemoryStore, clock: VirtualClock
+) -> None:
+    await add(store, cron="30 * * * *", missed="skip")
+    ticker = Ticker(store)
+    clock.advance("10h")
+    await ticker.once()
+    clock.advance(-36_000.0 + 1800)
+    await ticker.once()
+    assert await ticks(store) == ["2026-01-01T00:30:00Z"]
+
+
+# -- what was missed
+
+
+@pytest.mark.parametrize(
+    ("missed", "made"),
+    [("skip", []), ("last", ["03"]), ("all", ["01", "02", "03"])],
+)
+async def test_what_nobody_saw_is_made_up_for_by_policy(
+    store: MemoryStore, clock: VirtualClock, missed: str, made: list[str]
+) -> None:
+    await add(store, every="1h", missed=missed)
+    clock.advance("3h30m")
+    await Ticker(store).once()
+    assert await ticks(store) == [f"2026-01-01T{hour}:00:00Z" for hour in made]
+
+
+async def test_a_short_restart_misses_nothing_whatever_the_policy(
+    store: MemoryStore, clock: VirtualClock
+) -> None:
+    await add(store, every="10s", missed="skip")
+    clock.advance(45)
+    await Ticker(store).once()
+    assert len(await ticks(store)) == 4
+
+
+async def test_many_missed_ticks_come_in_batches_without_a_wait(
+    store: MemoryStore, clock: VirtualClock
+) -> None:
+    await add(store, every="1s", missed="all")
+    clock.advance(250)
+    ticker = Ticker(store)
+    assert [await ticker.once() for _ in range(3)] == [0.0, 0.0, 1.0]
+    assert len(await ticks(store)) == 250
+
+
+async def test_the_ticks_of_a_pause_do_not_come_back(
+    store: MemoryStore, clock: VirtualClock
+) -> None:
+    await add(store, every="1h", missed="all")
+    ticker, table = Ticker(store), Timetable(store)
+    await ticker.once()
+    await table.pause("often")
+    clock.advance("5h30m")
+    assert await ticker.once() == LOOK
+    await table.pause("often", paused=False)
+    await ticker.once()
+    assert await ticks(store) == []
+    clock.advance("30m")
+    await ticker.once()
+    assert await ticks(store) == ["2026-01-01T06:00:00Z"]
+
+
+# -- one bad schedule among others
+
+
+async def test_a_schedule_that_is_not_understood_holds_up_no_other(
+    store: MemoryStore, clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = await add(store)
+    strange = replace(begun(made, clock.now()), cron="* * * * *", every=None, tz="Mars/Olympus")
+    await store.put_records(
+        [
+            Put(kind=SCHEDULE, key="a", value=b'{"from":"the future"}'),
+            Put(kind=SCHEDULE, key="z", value=strange.encode()),
+        ]
+    )
+    ticker = Ticker(store)
+    clock.advance(60)
+    await ticker.once()
+    await ticker.once()
+    assert len(await ticks(store)) == 1
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == 2, "each once, not at every look"
+    assert told[1] == (
+        "schedule 'z' is left to other workers: there is no time zone 'Mars/Olympus'; "
+        'write one such as "Europe/Berlin"'
+    )
+
+
+async def test_a_mark_that_is_not_understood_holds_up_no_other(
+    store: MemoryStore, clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = await add(store, "bad")
+    await add(store, "good")
+    await store.put_records([Put(kind=MARK, key=str(made.id), value=b"?")])
+    ticker = Ticker(store)
+    clock.advance(60)
+    await ticker.once()
+    await ticker.once()
+    assert [row.headers["schedule"] for row in await jobs(store)] == ["good"]
+    assert caplog.text.count("schedule 'bad' cannot tick, until it is changed") == 1
+
+
+async def test_a_list_shows_all_that_is_understood(store: MemoryStore, clock: VirtualClock) -> None:
+    made = await add(store)
+    far = replace(begun(made, clock.now()), cron="* * * * *", every=None, tz="Mars/Olympus")
+    await store.put_records(
+        [
+            Put(kind=SCHEDULE, key="a", value=b'{"from":"the future"}'),
+            Put(kind=SCHEDULE, key="z", value=replace(far, name="z").encode()),
+        ]
+    )
+    often, elsewhere = await Timetable(store).list()
+    assert (often.name, elsewhere.name, elsewhere.next_tick) == ("often", "z", None)
+
+
+async def test_a_job_that_is_refused_is_told_and_ends_nothing(
+    store: MemoryStore, clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = await add(store)
+    bad = begun(replace(made, name="bad", job=replace(made.job, queue="q" * 500)), clock.now())
+    await store.put_records([Put(kind=SCHEDULE, key="bad", value=bad.encode())])
+    ticker = Ticker(store)
+    clock.advance(60)
+    assert await ticker.once() == LOOK
+    assert len(await ticks(store)) == 1
+    [told] = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    assert "of schedule 'bad' is refused: queue has 500 characters" in told
+
+
+async def test_middleware_sees_each_job_and_cannot_make_it_another(
+    store: MemoryStore, clock: VirtualClock
+) -> None:
+    def tagging(new: NewJob) -> NewJob:
+        return replace(new, tags=("seen",), id=make_job().id)
+
+    await add(store)
+    clock.advance(60)
+    await asyncio.gather(*(Ticker(store, prepare=tagging).once() for _ in range(3)))
+    [row] = await jobs(store)
+    assert row.tags == ("seen",)
+
+
+async def test_middleware_that_raises_costs_one_tick(
+    store: MemoryStore, clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    def picky(new: NewJob) -> NewJob:
+        if new.headers["schedule"] == "bad":
+            raise ValueError("not this one")
+        return new
+
+    await add(store, "bad")
+    await add(store, "good")
+    clock.advance(60)
+    ticker = Ticker(store, prepare=picky)
+    assert await ticker.once() == LOOK
+    assert [row.headers["schedule"] for row in await jobs(store)] == ["good"]
+    assert "a tick of schedule 'bad' makes no job" in caplog.text
+
+
+async def test_a_store_that_is_away_ends_nothing(
+    store: MemoryStore, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(module, "AGAIN", 0.001)
+    failures: list[Exception] = [StoreUnavailableError("away"), RuntimeError("odd")] * 2
+
+    def look(verb: str) -> None:
+        if verb == "enqueue" and failures:
+            raise failures.pop(0)
+
+    await add(store)
+    clock.advance(60)
+    ticking = asyncio.create_task(Ticker(Spy(store, look)).run())
+    await eventually(lambda: _some(store))
+    ticking.cancel()
+    await asyncio.wait({ticking})
+    told = [record.getMessage() for record in caplog.records]
+    assert told.count("ticking failed, trying again: away") == 1
+    assert told.count("ticking failed, trying again") == 2
+
+
+async def _some(store: Store) -> bool:
+    return bool(await jobs(store))
+
+
+# -- changes at run time
+
+
+async def test_what_is_added_changed_or_deleted_is_seen_at_the_next_look(
+    store: MemoryStore, clock: VirtualClock
+) -> None:
+    ticker, table = Ticker(store), Timetable(store)
+    await ticker.once()
+    await add(store)
+    clock.advance(60)
+    await ticker.once()
+    assert len(await ticks(store)) == 1
+    await table.delete("often")
+    assert await store.list_records(MARK) == []
+    await add(store, every="1h")
+    clock.advance("1m")
+    await ticker.once()
+    assert len(await ticks(store)) == 1
+    clock.advance("59m")
+    await ticker.once()
+    assert (await ticks(store))[1:] == ["2026-01-01T01:01:00Z"]
+
+
+async def test_more_schedules_than_a_page_has_are_all_seen(
+    store: MemoryStore, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Paged(Spy):
+        async def list_records(self, kind: str, after: str = "", limit: int = 2) -> list[Entry]:
+            return await super().list_records(kind, after, 2)
+
+    monkeypatch.setattr(module, "BATCH", 2)
+    for number in range(5):
+        await add(store, f"s{number}")
+    clock.advance(60)
+    asked: list[str] = []
+    await Ticker(Paged(store, asked.append)).once()
+    assert len(await ticks(store)) == 5
+    assert asked.count("enqueue") == 3
+
+
+# -- what code declares
+
+
+def declared(*made: Schedule) -> Iterable[Schedule]:
+    return [replace(one, declared=f"{one.timing}{one.job.payload!r}") for one in made]
+
+
+async def test_a_tick_comes_though_workers_restart_more_often_than_it(
+    store: MemoryStore, clock: VirtualClock
+) -> None:
+    weekly = plan("weekly", make_job(task="report"), every="7d")
+    for _ in range(8):
+        worker = Ticker(store, declared=lambda: declared(weekly))
+        await worker.declare()
+        await worker.once()
+        clock.advance("1d")
+    assert await ticks(store) == ["2026-01-08T00:00:00Z"]
+
+
+async def test_what_is_declared_as_before_is_not_written(store: MemoryStore) -> None:
+    one = plan("one", make_job(task="report"), every="1h")
+    await Ticker(store, declared=lambda: declared(one)).declare()
+    asked: list[str] = []
+    await Ticker(Spy(store, asked.append), declared=lambda: declared(one)).declare()
+    assert "put_records" not in asked
+
+
+async def test_what_cannot_be_stored_holds_up_nothing_else(
+    store: MemoryStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    large = plan("large", make_job(payload=b"x" * 1_000_000), every="1h")
+    small = plan("small", make_job(), every="1h")
+    await Ticker(store, declared=lambda: declared(large, small)).declare()
+    assert [one.name for one in await Timetable(store).list()] == ["small"]
+    assert "schedule 'large' of the code cannot be stored" in caplog.text
+
+
+async def test_two_workers_that_start_at_once_declare_one_schedule(
+    store: MemoryStore, clock: VirtualClock
+) -> None:
+    class Slow(Spy):
+        async def put_records(self, puts: Sequence[Put]) -> list[PutAnswer]:
+            await asyncio.sleep(0)
+            return await super().put_records(puts)
+
+    def one() -> Iterable[Schedule]:  # each process makes an id of its own
+        return declared(plan("one", make_job(task="report"), every="1m"))
+
+    tickers = [Ticker(Slow(store, lambda _: None), declared=one) for _ in range(4)]
+    await asyncio.gather(*(ticker.declare() for ticker in tickers))
+    clock.advance(60)
+    await asyncio.gather(*(ticker.once() for ticker in tickers))
+    assert len(await ticks(store)) == 1
+
+
+# -- in a worker
+
+
+async def test_a_worker_stores_what_code_declares_and_makes_and_runs_its_jobs() -> None:
+    app = Windlass("memory:")
+    ran: list[str] = []
+
+    @app.schedule(every="1s", kwargs={"name": "ada"})
+    @app.task
+    async def greet(name: str) -> None:
+        ran.append(name)
+
+    async with working(app):
+        await eventually(lambda: asyncio.sleep(0, len(ran) >= 2))
+    assert set(ran) == {"ada"}
+    [found] = await app.schedules.alist()
+    assert found.declared
+    await app.aclose()
+
+
+async def test_a_worker_without_schedules_leaves_them_alone() -> None:
+    app = Windlass("memory:")
+
+    @app.schedule(every="1s")
+    @app.task
+    async def greet() -> None: ...
+
+    @app.task
+    async def other() -> None: ...
+
+    job = await other.aenqueue()
+    async with working(app, schedules=False):
+        await job.await_end(PATIENCE)
+    assert await app.schedules.alist() == []
+    await app.aclose()
+
+
+async def test_the_next_tick_does_not_wait_for_the_last_ones_job(
+    store: MemoryStore, clock: VirtualClock
+) -> None:
+    await add(store)
+    ticker = Ticker(store)
+    for _ in range(2):
+        clock.advance(60)
+        await ticker.once()
+    assert len(await jobs(store)) == 2
+
+
+async def test_with_a_unique_key_a_tick_makes_no_job_beside_one_that_is_active(
+    store: MemoryStore, clock: VirtualClock
+) -> None:
+    await add(store, job=make_job(task="report", unique_key="one at a time"))
+    ticker = Ticker(store)
+    clock.advance(60)
+    await ticker.once()
+    first = await claim_one(store)
+    clock.advance(60)
+    await ticker.once()
+    assert len(await jobs(store)) == 1
+    await settle_one(store, await get_one(store, first.id), Succeeded())
+    clock.advance(60)
+    await ticker.once()
+    assert (await ticks(store))[1:] == ["2026-01-01T00:03:00Z"]
+    [found] = await Timetable(store).list()
+    assert found.last_tick == to_datetime(clock.now() // SECOND * SECOND)

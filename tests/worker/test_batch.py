@@ -1,0 +1,889 @@
+"""Batch tasks: one call for many jobs, each of which is settled by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import pytest
+from pydantic import BaseModel, Field
+from tests.worker import batch_sample
+from tests.worker.factories import (
+    PATIENCE,
+    Spy,
+    events_of,
+    eventually,
+    running,
+    until,
+    work_off,
+    working,
+)
+
+from windlass import (
+    Batch,
+    Cancel,
+    ConfigurationError,
+    ConflictError,
+    Context,
+    InvalidArgumentError,
+    Item,
+    Job,
+    JobFailedError,
+    RetryAfter,
+    Snooze,
+    TerminalError,
+    Windlass,
+    fixed,
+)
+from windlass.core.decisions.outcome import Released, settle
+from windlass.core.event import EventType
+from windlass.core.ids import uuid7
+from windlass.core.job.lease import Claim
+from windlass.core.job.state import State, Trigger
+from windlass.core.query.job_query import Query
+from windlass.testing import VirtualClock, twin
+from windlass.testing import batch as make_batch
+from windlass.testing.factories import claim_one, even
+from windlass.worker.attempt import Attempt
+from windlass.worker.batch.collector import Call, Gatherer
+
+LONG = 3 * PATIENCE
+
+
+@dataclass
+class Page:
+    number: int
+    title: str = "untitled"
+
+
+class Before(NamedTuple):
+    """A page, as an older version of the app had it."""
+
+    number: str
+
+
+@pytest.fixture
+async def app() -> AsyncIterator[Windlass]:
+    app = Windlass("memory:")
+    yield app
+    await app.aclose()
+
+
+async def enqueue(app: Windlass, task: Any, *numbers: int) -> list[Job[Any]]:
+    """In one write, so that they are there together."""
+    return await app.aenqueue_many([task.new_job(number) for number in numbers])
+
+
+async def states(jobs: Sequence[Job[Any]]) -> list[State]:
+    return [(await job.arefresh()).state for job in jobs]
+
+
+# -- what a batch task is
+
+
+async def test_one_call_gets_many_jobs_each_with_its_arguments_and_its_result(
+    app: Windlass,
+) -> None:
+    calls: list[list[Page]] = []
+
+    @app.task(batch=10, args=Page)
+    async def index(batch: Batch[Page, str]) -> None:
+        calls.append(batch.args)
+        for page in batch:
+            page.succeed(f"{page.args.number}: {page.args.title}")
+
+    await index.aenqueue(1)
+    await index.aenqueue(number=2, title="two")
+    job = await index.aenqueue(3, title="three")
+    await work_off(app)
+    assert calls == [[Page(1), Page(2, "two"), Page(3, "three")]]
+    result: str = await job.aresult(PATIENCE)
+    assert result == "3: three"
+    with pytest.raises(InvalidArgumentError, match="integer"):
+        index.new_job(number="x")  # type: ignore[arg-type]
+
+
+async def test_a_job_is_checked_against_one_jobs_arguments_when_it_is_enqueued(
+    app: Windlass,
+) -> None:
+    class Model(BaseModel):
+        number: int = Field(gt=0)
+
+    class Pair(NamedTuple):
+        number: Annotated[int, Field(gt=0)]
+
+    def make(number: int) -> int:
+        if number < 1:
+            raise ValueError("it must be greater than 0")
+        return number
+
+    for nth, args in enumerate((Model, Pair, make)):
+
+        @app.task(batch=2, args=args, name=f"task-{nth}")
+        async def task(batch: Batch[Any]) -> None: ...
+
+        with pytest.raises(InvalidArgumentError, match=r"greater than 0"):
+            task.new_job(number=0)
+        with pytest.raises(InvalidArgumentError, match="no argument 'wrong'"):
+            task.new_job(number=1, wrong=2)
+        with pytest.raises(InvalidArgumentError, match=r"argument 'number': .*integer"):
+            task.new_job(number="x")
+
+
+async def test_a_plain_call_stays_a_plain_call(app: Windlass) -> None:
+    @app.task(batch=10, args=Page)
+    def index(batch: Batch[Page, int]) -> None:
+        for page in batch:
+            page.succeed(page.args.number)
+
+    made = make_batch(index, Page(1), Page(2))
+    index(made)
+    assert [(page.settled, page.result) for page in made] == [(True, 1), (True, 2)]
+
+
+def test_a_wrong_declaration_is_refused_with_what_to_write() -> None:
+    app = Windlass("memory:")
+    with pytest.raises(ConfigurationError, match=r"@app.task\(batch=100, args=Page\)"):
+        app.task(batch=10)
+    with pytest.raises(ConfigurationError, match=r"@app.task\(batch=100, args=Page\)"):
+        app.task(wait="1s")
+    with pytest.raises(ConfigurationError, match="from 1 to 10,000"):
+
+        @app.task(batch=0, args=Page)
+        async def none(batch: Batch[Page]) -> None: ...
+
+    with pytest.raises(ConfigurationError, match="takes one parameter"):
+
+        @app.task(batch=2, args=Page)  # type: ignore[arg-type]
+        async def two(ctx: Context, batch: Batch[Page]) -> None: ...
+
+    with pytest.raises(ConfigurationError, match="leave one of them out"):
+        app.task(batch=2, args=Page, executor="process")(batch_sample.index.spec.function)
+
+    with pytest.raises(ConfigurationError, match="a dataclass, a model, or a function"):
+
+        @app.task(batch=2, args=int)
+        async def scalar(batch: Batch[int]) -> None: ...
+
+    app.close()
+
+
+# -- gathering
+
+
+async def test_a_full_batch_begins_at_once_and_the_rest_after_its_wait(app: Windlass) -> None:
+    sizes: list[int] = []
+    began: list[float] = []
+    clock = asyncio.get_running_loop().time
+
+    @app.task(batch=4, wait="300ms", args=Page)
+    async def index(batch: Batch[Page]) -> None:
+        sizes.append(len(batch))
+        began.append(clock())
+
+    await enqueue(app, index, *range(10))
+    start = clock()
+    await work_off(app)
+    assert sizes == [4, 4, 2]
+    assert began[2] - start >= 0.3
+
+
+async def test_jobs_that_come_while_the_first_waits_are_in_its_call(app: Windlass) -> None:
+    sizes: list[int] = []
+
+    @app.task(batch=3, wait=PATIENCE, args=Page)
+    async def index(batch: Batch[Page]) -> None:
+        sizes.append(len(batch))
+
+    async with working(app) as worker:
+        for number in (1, 2):
+            await index.aenqueue(number)
+            await eventually(_is(lambda: worker.running == number))  # noqa: B023
+        await (await index.aenqueue(3)).await_end(PATIENCE)
+    assert sizes == [3]
+
+
+def _is(look: Callable[[], bool]) -> Callable[[], Awaitable[bool]]:
+    async def asked() -> bool:
+        return look()
+
+    return asked
+
+
+async def test_a_batch_that_waits_for_company_holds_no_slot(app: Windlass) -> None:
+    @app.task(batch=100, wait=2 * PATIENCE, args=Page)
+    async def index(batch: Batch[Page]) -> None: ...
+
+    @app.task
+    async def other() -> None: ...
+
+    async with working(app, queues={"default": 1}) as worker:
+        await enqueue(app, index, 1, 2)
+        await eventually(_is(lambda: worker.running == 2))
+        await (await other.aenqueue()).await_end(PATIENCE)
+        assert worker.running == 2
+    assert {(row.task, row.state) for row in (await app.client().store.find(Query())).rows} == {
+        (index.name, State.QUEUED),
+        (other.name, State.SUCCEEDED),
+    }
+
+
+async def test_one_call_takes_one_slot(app: Windlass) -> None:
+    now = most = 0
+
+    @app.task(batch=5, args=Page)
+    async def index(batch: Batch[Page]) -> None:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        await asyncio.sleep(0.02)
+        now -= 1
+
+    jobs = await enqueue(app, index, *range(40))
+    await work_off(app, queues={"default": 2})
+    assert most == 2
+    assert await states(jobs) == [State.SUCCEEDED] * 40
+
+
+async def test_jobs_of_each_task_and_queue_are_gathered_apart(app: Windlass) -> None:
+    calls: list[tuple[str, set[int]]] = []
+
+    @app.task(batch=10, args=Page)
+    async def index(batch: Batch[Page]) -> None:
+        calls.append(("index", {page.args.number for page in batch}))
+
+    @app.task(batch=10, args=Page)
+    async def mail(batch: Batch[Page]) -> None:
+        calls.append(("mail", {page.args.number for page in batch}))
+
+    @app.task
+    async def plain(number: int) -> None:
+        calls.append(("plain", {number}))
+
+    new = [
+        job
+        for n in range(3)
+        for job in (
+            index.new_job(n),
+            mail.new_job(n),
+            plain.new_job(n),
+            index.options(queue="other").new_job(10 + n),
+        )
+    ]
+    await app.aenqueue_many(new)
+    await work_off(app, queues={"default": 20, "other": 2})
+    assert sorted((name, sorted(numbers)) for name, numbers in calls) == [
+        ("index", [0, 1, 2]),
+        ("index", [10, 11, 12]),
+        ("mail", [0, 1, 2]),
+        ("plain", [0]),
+        ("plain", [1]),
+        ("plain", [2]),
+    ]
+
+
+async def test_slow_jobs_of_other_tasks_that_were_claimed_for_company_go_back_at_once(
+    app: Windlass,
+) -> None:
+    claims = 0
+
+    def look(verb: str) -> None:
+        nonlocal claims
+        claims += verb == "claim"
+
+    go = asyncio.Event()
+
+    @app.task(batch=50, wait=2 * PATIENCE, args=Page)
+    async def index(batch: Batch[Page]) -> None: ...
+
+    @app.task
+    async def slow() -> None:
+        await go.wait()
+
+    await index.aenqueue(1)
+    others = await app.aenqueue_many([slow.new_job() for _ in range(10)])
+    store = app.client().store
+    async with working(app, Spy(store.twin(), look), queues={"default": 2}, poll=PATIENCE) as it:
+        await eventually(_is(lambda: it.settled.get(State.QUEUED, 0) > 0))
+        counted = await states(others)
+        assert counted.count(State.RUNNING) == 2
+        assert counted.count(State.QUEUED) == 8
+        before = claims
+        await asyncio.sleep(0.1)
+        assert claims == before  # it does not ask for company again and again
+        go.set()
+        for job in others:
+            await job.await_end(PATIENCE)
+
+
+async def test_without_a_wait_a_batch_looks_for_company_once_however_much_is_there(
+    app: Windlass,
+) -> None:
+    @app.task(batch=50, args=Page)
+    async def index(batch: Batch[Page]) -> None: ...
+
+    await index.aenqueue(1)
+    row = await claim_one(app.client().store)
+    ripe: list[Call] = []
+    gatherer = Gatherer(app.tasks, ripe.append)
+    assert gatherer.add(Attempt(row, row.lease, 0.0))
+    gatherer.looked("default", more=True)  # the claim that brought it
+    assert (len(ripe), gatherer.company("default")) == (0, 49)
+    gatherer.looked("default", more=True)  # one for company: all it brought is of other tasks
+    assert (len(ripe), gatherer.company("default")) == (1, 0)
+
+
+async def test_a_stop_gives_back_at_once_what_is_gathered(app: Windlass) -> None:
+    @app.task(batch=100, wait="1h", args=Page)
+    async def index(batch: Batch[Page]) -> None: ...
+
+    jobs = await enqueue(app, index, *range(5))
+    async with working(app, grace=2 * PATIENCE) as worker:
+        await eventually(_is(lambda: worker.running == 5))
+    rows = [(await job.arefresh()).row for job in jobs]
+    assert [(row.state, row.retry_count, row.crash_count) for row in rows] == [
+        (State.QUEUED, 0, 0)
+    ] * 5
+
+
+async def test_a_job_that_is_canceled_while_it_is_gathered_never_runs(app: Windlass) -> None:
+    seen: list[int] = []
+
+    @app.task(batch=3, wait=PATIENCE, args=Page)
+    async def index(batch: Batch[Page]) -> None:
+        seen.extend(page.args.number for page in batch)
+
+    first, second = await enqueue(app, index, 1, 2)
+    async with working(app, follow=0.01) as worker:
+        await eventually(_is(lambda: worker.running == 2))
+        await first.acancel("enough")
+        await asyncio.sleep(0.1)  # the follower looks
+        await index.aenqueue(3)
+        await second.await_end(PATIENCE)
+        await first.await_end(PATIENCE)
+    assert first.state is State.CANCELED
+    assert seen == [2, 3]
+
+
+# -- each settled by itself
+
+
+async def test_one_that_fails_leaves_its_neighbours_alone(app: Windlass) -> None:
+    @app.task(batch=10, args=Page, max_retries=2, backoff=fixed(3600))
+    async def index(batch: Batch[Page, int]) -> None:
+        for page in batch:
+            match page.args.number:
+                case 1:
+                    page.fail(ValueError("rust"))
+                case 2:
+                    page.fail(TerminalError("for good"))
+                case 3:
+                    page.fail(Snooze(1800))
+                case 4:
+                    page.fail(Cancel("not wanted"))
+                case 5:
+                    page.fail(RetryAfter(60))
+                case 6:
+                    page.succeed(36)
+
+    jobs = await enqueue(app, index, *range(8))
+    async with working(app):
+        await jobs[0].await_end(PATIENCE)
+        await jobs[6].await_end(PATIENCE)
+    rows = [(await job.arefresh()).row for job in jobs]
+    assert [row.state for row in rows] == [
+        State.SUCCEEDED, State.RETRYING, State.FAILED, State.RETRYING, State.CANCELED,
+        State.RETRYING, State.SUCCEEDED, State.SUCCEEDED,
+    ]  # fmt: skip
+    assert [row.retry_count for row in rows] == [0, 1, 0, 0, 0, 1, 0, 0]
+    assert rows[3].trigger is Trigger.SNOOZE
+    assert jobs[1].last_error is not None
+    assert jobs[1].last_error["message"] == "rust"
+    assert [await jobs[n].aresult() for n in (0, 6, 7)] == [None, 36, None]
+
+
+async def test_an_error_out_of_the_call_fails_those_that_are_not_settled(app: Windlass) -> None:
+    @app.task(batch=10, args=Page, max_retries=0)
+    async def index(batch: Batch[Page, str]) -> None:
+        batch[0].succeed("kept")
+        batch[1].fail(TerminalError("its own"))
+        raise RuntimeError("all of them")
+
+    jobs = await enqueue(app, index, *range(4))
+    await work_off(app)
+    assert await states(jobs) == [State.SUCCEEDED, *[State.FAILED] * 3]
+    assert await jobs[0].aresult() == "kept"
+    errors = [job.last_error["message"] for job in jobs[1:] if job.last_error]
+    assert errors == ["its own", "all of them", "all of them"]
+    traces = [job.last_error["traceback"] for job in jobs[2:] if job.last_error]
+    assert all(trace.count("raise RuntimeError") == 1 for trace in traces)
+    assert len(set(map(len, traces))) == 1  # no one's is in another's
+
+
+async def test_each_that_failed_with_the_call_is_retried_by_its_own_policy(app: Windlass) -> None:
+    calls: list[list[int]] = []
+
+    @app.task(batch=10, args=Page, max_retries=1, backoff=fixed(0))
+    async def index(batch: Batch[Page]) -> None:
+        calls.append([page.args.number for page in batch])
+        if len(calls) == 1:
+            raise ValueError("once")
+
+    jobs = await enqueue(app, index, 1, 2, 3)
+    await work_off(app)
+    assert calls == [[1, 2, 3], [1, 2, 3]]
+    assert [(await job.arefresh()).row.attempt for job in jobs] == [2, 2, 2]
+
+
+async def test_what_is_settled_is_stored_while_the_call_goes_on(app: Windlass) -> None:
+    go = asyncio.Event()
+
+    @app.task(batch=3, args=Page)
+    async def index(batch: Batch[Page, str]) -> None:
+        batch[1].succeed("early")
+        await go.wait()
+
+    jobs = await enqueue(app, index, 0, 1, 2)
+    async with working(app):
+        assert await jobs[1].aresult(PATIENCE) == "early"
+        assert await states(jobs) == [State.RUNNING, State.SUCCEEDED, State.RUNNING]
+        go.set()
+        await jobs[2].await_end(PATIENCE)
+
+
+async def test_a_call_keeps_its_slot_until_it_ends_though_all_of_its_jobs_are_settled(
+    app: Windlass,
+) -> None:
+    go = asyncio.Event()
+    calls = 0
+
+    @app.task(batch=2, args=Page)
+    async def index(batch: Batch[Page]) -> None:
+        nonlocal calls
+        calls += 1
+        for page in batch:
+            page.succeed()
+        await go.wait()
+
+    jobs = await enqueue(app, index, 0, 1, 2, 3)
+    async with working(app, queues={"default": 1}):
+        await jobs[0].await_end(PATIENCE)
+        await asyncio.sleep(0.05)
+        assert calls == 1
+        go.set()
+        await jobs[3].await_end(PATIENCE)
+    assert await states(jobs) == [State.SUCCEEDED] * 4
+
+
+async def test_to_settle_a_job_twice_is_an_error_of_the_task(app: Windlass) -> None:
+    reached: list[bool] = []
+
+    @app.task(batch=2, args=Page)
+    async def index(batch: Batch[Page]) -> None:
+        batch[0].succeed()
+        with pytest.raises(ConflictError, match="settled already"):
+            batch[0].succeed()
+        with pytest.raises(ConflictError, match="settled already"):
+            batch[0].fail(ValueError())
+        with pytest.raises(InvalidArgumentError, match="takes an exception"):
+            batch[1].fail("a text")  # type: ignore[arg-type]
+        reached.append(True)
+
+    [job, _] = await enqueue(app, index, 0, 1)
+    await work_off(app)
+    assert reached == [True]
+    assert await states([job]) == [State.SUCCEEDED]
+
+
+async def test_a_result_that_cannot_be_stored_fails_its_own_job(app: Windlass) -> None:
+    @app.task(batch=2, args=Page)
+    async def index(batch: Batch[Page, Any]) -> None:
+        batch[0].succeed(object())
+        batch[1].succeed({"fine": True})
+
+    jobs = await enqueue(app, index, 0, 1)
+    await work_off(app)
+    assert await states(jobs) == [State.FAILED, State.SUCCEEDED]
+    assert jobs[0].row.error is not None
+    assert jobs[0].row.error.code == "invalid_result"
+
+
+async def test_arguments_that_no_longer_fit_fail_their_own_job(app: Windlass) -> None:
+    old = Windlass(app.url)
+
+    @app.task(batch=3, args=Page, name="index")
+    async def index(batch: Batch[Page]) -> None: ...
+
+    @old.task(batch=3, args=Before, name="index")
+    async def before(batch: Batch[Before]) -> None: ...
+
+    bad = before.new_job("not a number")
+    [first, broken, last] = await app.aenqueue_many([index.new_job(1), bad, index.new_job(2)])
+    await work_off(app)
+    assert await states([first, broken, last]) == [State.SUCCEEDED, State.FAILED, State.SUCCEEDED]
+    await old.aclose()
+
+
+async def test_each_item_speaks_for_its_own_job(app: Windlass) -> None:
+    @app.task
+    async def after(number: int) -> None: ...
+
+    @app.task(batch=5, args=Page)
+    async def index(batch: Batch[Page]) -> None:
+        for page in batch:
+            page.ctx.log(f"page {page.args.number}")
+            page.ctx.progress(10 * page.args.number)
+            if page.args.number == 2:
+                page.ctx.then(after, number=2)
+
+    jobs = await enqueue(app, index, 1, 2, 3)
+    await work_off(app)
+    for number, job in enumerate(jobs, 1):
+        [said] = await events_of(job, EventType.LOG)
+        assert said.data["message"] == f"page {number}"
+        assert [e.data["progressPct"] for e in await events_of(job, EventType.STEP_PROGRESS)] == [
+            10 * number
+        ]
+    page = await app.client().store.find(Query(tasks=frozenset({after.name})))
+    assert [row.state for row in page.rows] == [State.SUCCEEDED]
+
+
+async def test_middleware_is_around_each_job_and_sees_its_own_outcome(app: Windlass) -> None:
+    seen: dict[Any, Any] = {}
+
+    @app.middleware
+    async def watch(ctx: Context, call_next: Callable[[], Awaitable[Any]]) -> Any:
+        await asyncio.sleep(0)
+        if ctx.job.tags == ("refuse",):
+            raise TerminalError("refused by middleware")
+        try:
+            seen[ctx.job.id] = await call_next()
+        except ValueError as error:
+            seen[ctx.job.id] = str(error)
+            raise
+        return seen[ctx.job.id]
+
+    sizes: list[int] = []
+
+    @app.task(batch=5, args=Page, max_retries=0)
+    async def index(batch: Batch[Page, int]) -> None:
+        sizes.append(len(batch))
+        batch[0].succeed(1)
+        batch[1].fail(ValueError("two"))
+
+    refuse = index.options(tags=("refuse",))
+    jobs = await app.aenqueue_many([index.new_job(1), index.new_job(2), refuse.new_job(3)])
+    await work_off(app)
+    assert sizes == [2]
+    assert seen == {jobs[0].id: 1, jobs[1].id: "two"}
+    assert await states(jobs) == [State.SUCCEEDED, State.FAILED, State.FAILED]
+
+
+async def test_a_batch_sees_what_the_lifespan_made(app: Windlass) -> None:
+    found: list[Any] = []
+
+    @app.lifespan
+    async def life() -> AsyncIterator[str]:
+        yield "pool"
+
+    @app.task(batch=5, args=Page)
+    async def index(batch: Batch[Page]) -> None:
+        found.append(batch.state)
+
+    await index.aenqueue(1)
+    await work_off(app)
+    assert found == ["pool"]
+
+
+# -- what ends an attempt from outside
+
+
+async def test_a_cancel_of_one_is_told_to_its_item_and_the_call_goes_on(app: Windlass) -> None:
+    told, go = asyncio.Event(), asyncio.Event()
+
+    @app.task(batch=2, args=Page)
+    async def index(batch: Batch[Page, int]) -> None:
+        while not batch[0].cancelled:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        assert not batch[1].cancelled
+        assert not batch.cancelled
+        told.set()
+        await go.wait()
+        batch[0].succeed(1)  # too late: the cancel was accepted
+        await asyncio.sleep(0.01)
+        batch[1].succeed(2)
+
+    jobs = await enqueue(app, index, 0, 1)
+    async with working(app, follow=0.01):
+        await until(jobs[0], running)
+        await jobs[0].acancel("enough")
+        await asyncio.wait_for(told.wait(), PATIENCE)
+        assert await states(jobs) == [State.RUNNING, State.RUNNING]  # its task may still be at it
+        go.set()
+        await jobs[1].await_end(PATIENCE)
+        await jobs[0].await_end(PATIENCE)
+    assert await states(jobs) == [State.CANCELED, State.SUCCEEDED]
+    assert await jobs[1].aresult() == 2
+
+
+async def test_a_cancel_of_all_cancels_the_call(app: Windlass) -> None:
+    ended: list[str] = []
+
+    @app.task(batch=2, args=Page)
+    async def index(batch: Batch[Page]) -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            await asyncio.sleep(0.01)  # told once, it may tidy up
+            ended.append("tidied")
+            raise
+
+    jobs = await enqueue(app, index, 0, 1)
+    async with working(app, follow=0.01):
+        await until(jobs[1], running)
+        for job in jobs:
+            await job.acancel("enough")
+        for job in jobs:
+            await job.await_end(PATIENCE)
+    assert await states(jobs) == [State.CANCELED] * 2
+    assert ended == ["tidied"]
+
+
+async def test_one_that_is_canceled_before_the_call_has_begun_is_not_in_it(app: Windlass) -> None:
+    go = asyncio.Event()
+    seen: list[int] = []
+
+    @app.middleware
+    async def slow(ctx: Context, call_next: Callable[[], Awaitable[Any]]) -> Any:
+        if ctx.job.tags:
+            await go.wait()
+        return await call_next()
+
+    @app.task(batch=2, args=Page)
+    async def index(batch: Batch[Page]) -> None:
+        seen.extend(page.args.number for page in batch)
+
+    late = index.options(tags=("late",))
+    jobs = await app.aenqueue_many([index.new_job(1), late.new_job(2)])
+    async with working(app, follow=0.01):
+        await until(jobs[0], running)
+        await jobs[0].acancel("enough")
+        await jobs[0].await_end(PATIENCE)
+        go.set()
+        await jobs[1].await_end(PATIENCE)
+    assert await states(jobs) == [State.CANCELED, State.SUCCEEDED]
+    assert seen == [2]
+
+
+async def test_a_call_is_told_once_for_each_reason_and_may_tidy_up(app: Windlass) -> None:
+    begun, swallowed = asyncio.Event(), asyncio.Event()
+    ended: list[str] = []
+
+    @app.task(batch=4, args=Page)
+    async def index(batch: Batch[Page]) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:  # of all cancels
+            for page in batch[:2]:
+                page.fail(Cancel("as you like"))
+                await asyncio.sleep(0.01)
+            swallowed.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:  # of the stop
+            await asyncio.sleep(0.01)
+            ended.append("tidied")
+            raise
+
+    jobs = await enqueue(app, index, *range(4))
+    async with working(app, follow=0.01, grace=0.0):
+        await asyncio.wait_for(begun.wait(), PATIENCE)
+        for job in jobs:
+            await job.acancel("enough")
+        await asyncio.wait_for(swallowed.wait(), PATIENCE)
+    assert ended == ["tidied"]
+    assert await states(jobs) == [State.CANCELED] * 4
+
+
+async def test_one_whose_lease_is_lost_settles_nothing_and_the_others_do() -> None:
+    app = Windlass("memory:", clock=VirtualClock())  # no lease runs out by itself
+
+    @app.task(batch=2, args=Page)
+    async def index(batch: Batch[Page, str]) -> None:
+        while not batch[0].cancelled:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        for page in batch:
+            page.succeed("done")
+
+    jobs = await enqueue(app, index, 0, 1)
+    store = app.client().store
+    async with working(app, lease=0.3):
+        await until(jobs[0], running)
+        [row] = await store.get([jobs[0].id])
+        assert row is not None
+        await store.pause(["default"], paused=True)
+        await store.apply([settle(row, Released(), random=even)])  # behind the worker's back
+        await jobs[1].await_end(PATIENCE)
+    assert await states(jobs) == [State.QUEUED, State.SUCCEEDED]
+    assert jobs[0].row.result is None
+    await app.aclose()
+
+
+async def test_the_timeout_is_that_of_the_call(app: Windlass) -> None:
+    stopped: list[bool] = []
+
+    @app.task(batch=3, args=Page, timeout=0.2, max_retries=0)
+    async def index(batch: Batch[Page, str]) -> None:
+        batch[0].succeed("in time")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.append(all(page.cancelled for page in batch[1:]))
+
+    jobs = await enqueue(app, index, 0, 1, 2)
+    await work_off(app)
+    assert stopped == [True]
+    assert await states(jobs) == [State.SUCCEEDED, State.FAILED, State.FAILED]
+    assert [job.row.error.code for job in jobs[1:] if job.row.error] == ["timeout"] * 2
+
+
+async def test_a_stop_cancels_the_call_and_gives_its_jobs_back(app: Windlass) -> None:
+    begun = asyncio.Event()
+
+    @app.task(batch=3, args=Page)
+    async def index(batch: Batch[Page, str]) -> None:
+        batch[0].succeed("done")
+        begun.set()
+        await asyncio.Event().wait()
+
+    jobs = await enqueue(app, index, 0, 1, 2)
+    async with working(app, grace=0.0):
+        await asyncio.wait_for(begun.wait(), PATIENCE)
+    rows = [(await job.arefresh()).row for job in jobs]
+    assert [row.state for row in rows] == [State.SUCCEEDED, State.QUEUED, State.QUEUED]
+    assert [row.retry_count for row in rows] == [0, 0, 0]
+
+
+async def test_a_call_that_is_cancelled_from_within_fails_its_jobs(app: Windlass) -> None:
+    @app.task(batch=2, args=Page, max_retries=0)
+    async def index(batch: Batch[Page]) -> None:
+        raise asyncio.CancelledError
+
+    jobs = await enqueue(app, index, 0, 1)
+    await work_off(app)
+    assert await states(jobs) == [State.FAILED] * 2
+
+
+# -- threads
+
+
+async def test_a_sync_function_runs_on_a_thread_and_settles_each_from_there(app: Windlass) -> None:
+    threads: set[int] = set()
+    go = threading.Event()
+
+    @app.task(batch=3, args=Page, max_retries=0)
+    def index(batch: Batch[Page, str]) -> None:
+        threads.add(threading.get_ident())
+        batch[0].succeed("early")
+        assert go.wait(PATIENCE)
+        batch[1].fail(ValueError("rust"))
+
+    jobs = await enqueue(app, index, 0, 1, 2)
+    async with working(app):
+        assert await jobs[0].aresult(PATIENCE) == "early"
+        go.set()
+        with pytest.raises(JobFailedError, match="rust"):
+            await jobs[1].aresult(PATIENCE)
+        assert await jobs[2].aresult(PATIENCE) is None
+    assert threads
+    assert threading.get_ident() not in threads
+
+
+async def test_a_thread_is_asked_to_stop_and_its_jobs_wait_for_it(app: Windlass) -> None:
+    @app.task(batch=2, args=Page, timeout=0.1, max_retries=0)
+    def index(batch: Batch[Page, str]) -> None:
+        while not batch.cancelled:
+            assert batch[0].ctx.cancel_flag.wait(PATIENCE)
+        batch[0].succeed("after all")
+
+    jobs = await enqueue(app, index, 0, 1)
+    await work_off(app)
+    assert await states(jobs) == [State.SUCCEEDED, State.FAILED]
+    assert jobs[1].row.error is not None
+    assert jobs[1].row.error.code == "timeout"
+    [warning] = await events_of(jobs[1], EventType.WARNING)
+    assert "a thread must return" in warning.data["message"]
+
+
+# -- crashes
+
+
+@asynccontextmanager
+async def stored(place: Path) -> AsyncIterator[Windlass]:
+    app = Windlass(f"sqlite:///{place}/jobs.db?durability=off", data=place / "data")
+    app.include(batch_sample.tasks)
+    yield app
+    await app.aclose()
+
+
+async def test_jobs_that_were_running_when_a_worker_died_run_alone_in_a_process(
+    tmp_path: Path,
+) -> None:
+    async with stored(tmp_path) as app:
+        died = await enqueue(app, batch_sample.index, 0, 1)
+        store = app.client().store
+        await store.claim(Claim(token=uuid7(), worker="dead", queues=[("default", 2)], lease=0.01))
+        async with working(app):
+            results = [await job.aresult(LONG) for job in died]
+            fresh = [
+                await job.aresult(LONG) for job in await enqueue(app, batch_sample.index, 2, 3)
+            ]
+    assert [(size, pid == os.getpid()) for size, pid in results] == [(1, False)] * 2
+    assert [pid == os.getpid() for _, pid in fresh] == [True, True]
+
+
+async def test_what_was_settled_before_its_worker_died_is_not_done_again(app: Windlass) -> None:
+    calls: list[list[int]] = []
+
+    @app.task(batch=5, args=Page)
+    async def index(batch: Batch[Page]) -> None:
+        calls.append([page.args.number for page in batch])
+        if len(batch) > 1:
+            batch[0].succeed()
+            async with asyncio.timeout(PATIENCE):
+                while (await jobs[0].arefresh()).state is not State.SUCCEEDED:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+
+    with twin(app) as bench:
+        jobs = await enqueue(app, index, 0, 1, 2)
+        with bench.crash_at("before-settle", nth=2):
+            assert await bench.adrain() == {State.SUCCEEDED: 1, State.RUNNING: 2}
+        assert await bench.adrain(until_empty=True) == {State.SUCCEEDED: 2}
+    assert calls == [[0, 1, 2], [1], [2]]
+
+
+async def test_where_none_is_isolated_they_still_run_alone(app: Windlass) -> None:
+    sizes: list[int] = []
+
+    @app.task(batch=5, args=Page, backoff=fixed(0))
+    async def index(batch: Batch[Page]) -> None:
+        sizes.append(len(batch))
+
+    jobs = await enqueue(app, index, 0, 1, 2)
+    store = app.client().store
+    await store.claim(Claim(token=uuid7(), worker="dead", queues=[("default", 2)], lease=0.01))
+    await work_off(app, isolate=False)
+    assert sorted(sizes) == [1, 1, 1]
+    assert await states(jobs) == [State.SUCCEEDED] * 3
+
+
+def test_the_types_of_a_batch_may_leave_the_result_out() -> None:
+    assert Batch[Page] == Batch[Page, None]
+    assert Item[Page] == Item[Page, None]

@@ -1,0 +1,135 @@
+"""Jobs that a task enqueues: with its success, or at once."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+from tests.worker.factories import work_off
+
+from windlass import Cancel, Context, JobFailedError, NewJob, State, Windlass, fixed
+from windlass.core.query.job_query import Query
+
+
+@pytest.fixture
+async def app() -> AsyncIterator[Windlass]:
+    app = Windlass("memory:")
+    yield app
+    await app.aclose()
+
+
+async def states(app: Windlass, ids: list[UUID]) -> list[State | None]:
+    rows = await app.client().store.get(ids)
+    return [row.state if row else None for row in rows]
+
+
+async def test_children_become_real_with_the_success_and_not_before(app: Windlass) -> None:
+    before: list[State | None] = []
+
+    @app.task
+    async def child(number: int) -> int:
+        return number
+
+    @app.task(max_retries=1, backoff=fixed(0))
+    async def parent(ctx: Context) -> str:
+        made = ctx.then(child.options(priority=3), 7)
+        await ctx.flush()
+        before.extend(await states(app, [made]))
+        if ctx.attempt == 1:
+            raise OSError("not yet")
+        return str(made)
+
+    job = await parent.aenqueue()
+    await work_off(app)
+    made = UUID(await job.aresult())
+    assert before == [None, None]
+    [row] = await app.client().store.get([made])
+    assert row is not None
+    assert (row.state, row.priority) == (State.SUCCEEDED, 3)
+    assert row.correlation_id == str(job.id)
+    page = await app.client().store.find(Query())
+    assert {found.id for found in page.rows} == {
+        job.id,
+        made,
+    }  # the child of the failed attempt never was
+
+
+@pytest.mark.parametrize("error", [OSError("no"), Cancel("no")])
+async def test_an_attempt_without_success_hands_over_nothing(
+    app: Windlass, error: Exception
+) -> None:
+    made: list[UUID] = []
+
+    @app.task
+    async def child() -> None: ...
+
+    @app.task(max_retries=0)
+    async def parent(ctx: Context) -> None:
+        made.append(ctx.then(child))
+        raise error
+
+    await parent.aenqueue()
+    await work_off(app)
+    assert await states(app, made) == [None]
+
+
+async def test_children_pass_the_enqueue_hooks_once(app: Windlass) -> None:
+    @app.middleware
+    def stamp(new_job: NewJob) -> NewJob:
+        return replace(new_job, tags=(*new_job.tags, "stamped"))
+
+    @app.task
+    async def child() -> None: ...
+
+    @app.task
+    async def parent(ctx: Context) -> list[str]:
+        return [str(ctx.then(child)), str((await ctx.aenqueue(child)).id)]
+
+    job = await parent.aenqueue()
+    await work_off(app)
+    rows = await app.client().store.get([UUID(made) for made in await job.aresult()])
+    assert [row and row.tags for row in rows] == [("stamped",), ("stamped",)]
+
+
+@pytest.mark.parametrize("sync", [False, True], ids=["async", "sync"])
+async def test_what_is_enqueued_at_once_stays_whatever_becomes_of_the_task(
+    app: Windlass, sync: bool
+) -> None:
+    made: list[UUID] = []
+
+    @app.task
+    async def child(text: str) -> str:
+        return text
+
+    async def on_loop(ctx: Context) -> None:
+        made.append((await ctx.aenqueue(child, "hello")).id)
+        raise OSError("no")
+
+    def on_thread(ctx: Context) -> None:
+        made.append(ctx.enqueue(child, "hello").id)
+        raise OSError("no")
+
+    parent = app.task(max_retries=0)(on_thread if sync else on_loop)
+    job = await parent.aenqueue()
+    await work_off(app)
+    [row] = await app.client().store.get(made)
+    assert row is not None
+    assert (row.state, row.correlation_id) == (State.SUCCEEDED, str(job.id))
+
+
+async def test_the_sync_names_are_refused_on_the_workers_loop_with_the_async_ones(
+    app: Windlass,
+) -> None:
+    @app.task
+    async def child() -> None: ...
+
+    @app.task(max_retries=0)
+    async def parent(ctx: Context) -> None:
+        ctx.enqueue(child)
+
+    job = await parent.aenqueue()
+    await work_off(app)
+    with pytest.raises(JobFailedError, match=r"await ctx\.aenqueue"):
+        await job.aresult()

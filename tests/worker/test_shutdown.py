@@ -1,0 +1,327 @@
+"""A stop has an end, whatever tasks, threads and the store do about it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import TypeVar
+
+import pytest
+from tests.worker.factories import PATIENCE, Spy, make_worker
+
+from windlass import Context, Windlass
+from windlass.core.decisions.transition import Answer, Transition
+from windlass.core.errors import StoreUnavailableError
+from windlass.core.job.state import State
+from windlass.worker.attempt import Attempt, Why
+
+T = TypeVar("T")
+
+
+@pytest.fixture
+async def app() -> AsyncIterator[Windlass]:
+    app = Windlass("memory:")
+    yield app
+    await app.aclose()
+
+
+async def test_a_task_that_will_not_end_is_left_to_its_lease(
+    app: Windlass, caplog: pytest.LogCaptureFixture
+) -> None:
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    @app.task
+    async def stubborn() -> None:
+        begun.set()
+        while not go.is_set():
+            try:
+                await go.wait()
+            except asyncio.CancelledError:
+                continue
+
+    job = await stubborn.aenqueue()
+    worker = make_worker(app, grace=0.0, release=0.1)
+    running = asyncio.create_task(worker.run())
+    await begun.wait()
+    worker.stop()
+    await asyncio.wait_for(running, PATIENCE)
+    assert (await job.arefresh()).state is State.RUNNING
+    assert f"left to their leases, for they did not let go: {job.id}" in caplog.text
+    go.set()
+
+
+async def test_a_thread_that_does_not_return_holds_up_nothing_for_long(app: Windlass) -> None:
+    begun, go = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    @app.task
+    def busy(ctx: Context) -> None:
+        loop.call_soon_threadsafe(begun.set)
+        go.wait()
+
+    job = await busy.aenqueue()
+    worker = make_worker(app, grace=0.0, release=0.1)
+    running = asyncio.create_task(worker.run())
+    await begun.wait()
+    worker.stop()
+    await asyncio.wait_for(running, PATIENCE)
+    assert (await job.arefresh()).state is State.RUNNING
+    go.set()
+
+
+async def test_a_store_that_is_away_does_not_hold_up_a_stop(app: Windlass) -> None:
+    away = False
+    begun = asyncio.Event()
+
+    def look(verb: str) -> None:
+        if away and verb != "close":
+            raise StoreUnavailableError("away")
+
+    @app.task
+    async def task() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    job = await task.aenqueue()
+    worker = make_worker(app, Spy(app.client().store.twin(), look), grace=0.0, release=0.1)
+    running = asyncio.create_task(worker.run())
+    await begun.wait()
+    away = True
+    worker.stop()
+    await asyncio.wait_for(running, PATIENCE)
+    assert (await job.arefresh()).state is State.RUNNING  # nobody could be told
+
+
+@pytest.mark.parametrize("patient", [False, True])
+@pytest.mark.parametrize("verb", ["claim", "stats"])
+async def test_a_call_that_is_never_answered_does_not_hold_up_a_stop(
+    app: Windlass, verb: str, patient: bool
+) -> None:
+    asked = asyncio.Event()
+
+    class Silent(Spy):
+        async def around(self, called: str, call: Callable[[], Awaitable[T]]) -> T:
+            if called == verb:
+                asked.set()
+                await asyncio.Event().wait()
+            return await call()
+
+    before = asyncio.all_tasks()
+    store = Silent(app.client().store.twin(), lambda _: None)
+    worker = make_worker(app, store, burst=True, grace=0.0, release=0.1)
+    running = asyncio.create_task(worker.run())
+    await asyncio.wait_for(asked.wait(), PATIENCE)
+    worker.stop(patient=patient)
+    await asyncio.wait_for(running, PATIENCE)
+    assert asyncio.all_tasks() == before
+
+
+async def test_what_a_claim_took_that_is_never_answered_is_left_to_its_lease(app: Windlass) -> None:
+    @app.task
+    async def task() -> None: ...
+
+    job = await task.aenqueue()
+    taken = asyncio.Event()
+
+    class Silent(Spy):
+        async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
+            answer = await call()
+            if verb == "claim":
+                taken.set()
+                await asyncio.Event().wait()
+            return answer
+
+    store = Silent(app.client().store.twin(), lambda _: None)
+    worker = make_worker(app, store, grace=0.0, release=0.1)
+    running = asyncio.create_task(worker.run())
+    await asyncio.wait_for(taken.wait(), PATIENCE)
+    worker.stop()
+    await asyncio.wait_for(running, PATIENCE)
+    assert (await job.arefresh()).state is State.RUNNING
+
+
+async def test_what_a_claim_brings_after_the_stop_is_given_back(app: Windlass) -> None:
+    @app.task
+    async def task() -> None: ...
+
+    job = await task.aenqueue()
+    taken, go = asyncio.Event(), asyncio.Event()
+
+    class Slow(Spy):
+        async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
+            answer = await call()
+            if verb == "claim":
+                taken.set()
+                await go.wait()
+            return answer
+
+    store = Slow(app.client().store.twin(), lambda _: None)
+    worker = make_worker(app, store, grace=0.0, release=PATIENCE)
+    running = asyncio.create_task(worker.run())
+    await asyncio.wait_for(taken.wait(), PATIENCE)
+    worker.stop()
+    await asyncio.sleep(0)
+    go.set()
+    await asyncio.wait_for(running, PATIENCE)
+    assert (await job.arefresh()).state is State.QUEUED
+    assert job.row.crash_count == 0
+
+
+async def test_a_worker_that_is_cancelled_again_and_again_leaves_nothing_behind(
+    app: Windlass,
+) -> None:
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    @app.task
+    async def slow_to_end() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await go.wait()
+
+    job = await slow_to_end.aenqueue()
+    before = asyncio.all_tasks()
+    running = asyncio.create_task(make_worker(app).run())
+    await begun.wait()
+    for _ in range(3):
+        running.cancel()
+        await asyncio.sleep(0)
+    go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(asyncio.shield(running), PATIENCE)
+    assert (await job.arefresh()).state is State.QUEUED  # given back, not left to its lease
+    assert asyncio.all_tasks() == before
+    assert not [thread for thread in threading.enumerate() if thread.name == "windlass-keeper"]
+
+
+async def test_a_patient_stop_waits_for_as_long_as_it_takes(app: Windlass) -> None:
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    @app.task
+    async def long() -> None:
+        begun.set()
+        await go.wait()
+
+    job = await long.aenqueue()
+    later = await long.aenqueue()
+    worker = make_worker(app, grace=0.0, queues={"default": 1})
+    running = asyncio.create_task(worker.run())
+    await begun.wait()
+    worker.stop(patient=True)
+    done, _ = await asyncio.wait({running}, timeout=0.2)
+    assert not done
+    go.set()
+    await asyncio.wait_for(running, PATIENCE)
+    assert (await job.arefresh()).state is State.SUCCEEDED
+    assert (await later.arefresh()).state is State.QUEUED
+
+
+async def test_another_stop_ends_the_patience(app: Windlass) -> None:
+    begun = asyncio.Event()
+
+    @app.task
+    async def endless() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    job = await endless.aenqueue()
+    worker = make_worker(app, grace=0.0)
+    running = asyncio.create_task(worker.run())
+    await begun.wait()
+    worker.stop(patient=True)
+    worker.stop()
+    await asyncio.wait_for(running, PATIENCE)
+    assert (await job.arefresh()).state is State.QUEUED
+
+
+async def test_a_task_that_swallowed_its_cancel_is_told_again_when_the_worker_stops(
+    app: Windlass,
+) -> None:
+    begun, swallowed = asyncio.Event(), asyncio.Event()
+
+    @app.task
+    async def deaf() -> None:
+        begun.set()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        swallowed.set()
+        await asyncio.Event().wait()
+
+    job = await deaf.aenqueue()
+    worker = make_worker(app, grace=0.0, follow=0.01)
+    running = asyncio.create_task(worker.run())
+    await begun.wait()
+    await job.acancel()
+    await asyncio.wait_for(swallowed.wait(), PATIENCE)
+    worker.stop()
+    await asyncio.wait_for(running, PATIENCE)
+    assert (await job.arefresh()).state is State.CANCELED
+
+
+async def test_an_attempt_told_to_end_before_its_first_step_ends(app: Windlass) -> None:
+    ran = False
+
+    @app.task
+    async def task() -> None:
+        nonlocal ran
+        ran = True
+
+    job = await task.aenqueue()
+    worker = make_worker(app, queues={"default": 1})
+    begin = worker._begin
+
+    def begin_and_end(attempt: Attempt) -> None:
+        begin(attempt)
+        worker._end(attempt.lease, Why.CANCEL)  # in the same turn of the loop
+
+    worker._fetcher._begin = begin_and_end
+    await job.acancel()
+    again = await task.aenqueue()
+    running = asyncio.create_task(worker.run())
+    await again.await_end(PATIENCE)
+    worker.stop()
+    await asyncio.wait_for(running, PATIENCE)
+    assert not ran
+
+
+async def test_one_job_that_cannot_be_settled_keeps_no_other_from_it(
+    app: Windlass, caplog: pytest.LogCaptureFixture
+) -> None:
+    @app.task
+    async def task() -> None: ...
+
+    jobs = await app.aenqueue_many([task.new_job() for _ in range(5)])
+    bad = jobs[2].id
+
+    class Picky(Spy):
+        async def apply(self, transitions: Sequence[Transition]) -> list[Answer]:
+            if any(wish.job_id == bad for wish in transitions):
+                raise ZeroDivisionError("a bug")
+            return await super().apply(transitions)
+
+    worker = make_worker(app, Picky(app.client().store.twin(), lambda _: None))
+    running = asyncio.create_task(worker.run())
+    for job in jobs:
+        if job.id != bad:
+            assert (await job.await_end(PATIENCE)).state is State.SUCCEEDED
+    worker.stop()
+    await asyncio.wait_for(running, PATIENCE)
+    assert (await jobs[2].arefresh()).state is State.RUNNING  # left to its lease
+    assert "could not be settled" in caplog.text
+
+
+async def test_a_worker_whose_loop_broke_stops_and_says_so(app: Windlass) -> None:
+    @app.task
+    async def task() -> None: ...
+
+    worker = make_worker(app)
+
+    async def broken(lull: asyncio.Event) -> None:
+        raise ZeroDivisionError("a bug")
+
+    worker._settler.run = broken  # type: ignore[method-assign]
+    with pytest.raises(ZeroDivisionError):
+        await asyncio.wait_for(worker.run(), PATIENCE)
