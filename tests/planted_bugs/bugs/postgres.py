@@ -77,10 +77,7 @@ def a_repeated_claim_takes_more() -> None:
     spoil("claim", "NOT EXISTS (SELECT FROM before) AND", "")
 
 
-@caught_by(
-    HERE
-    + "claims/test_concurrent_handles.py::test_a_claim_repeated_before_its_first_call_commits_hands_out_once"
-)
+@caught_by(CROWD + "test_a_claim_repeated_before_its_first_call_commits_hands_out_once")
 def a_claim_does_not_meet_its_repeat() -> None:
     """A claim that timed out is repeated while the server is still at it: both take jobs."""
     spoil("claim", "CASE WHEN lease.xmin = (SELECT version FROM held) THEN excluded.jobs\n"
@@ -98,10 +95,7 @@ def a_claim_reads_only_priorities_that_it_knows() -> None:
     swap(Line, "_parts", planted)
 
 
-@caught_by(
-    HERE
-    + "claims/test_claim_cursor.py::test_a_job_whose_transaction_commits_late_is_found_by_the_next_claim"
-)
+@caught_by(CURSOR + "test_a_job_whose_transaction_commits_late_is_found_by_the_next_claim")
 def a_claim_never_looks_back() -> None:
     """Places in line are a cursor: a job that was numbered early and committed late is passed."""
     swap(_Trail, "start", property(lambda self: self._last + 1))
@@ -144,10 +138,7 @@ def leases_go_by_the_workers_clock() -> None:
     swap(Engine, "now", planted)
 
 
-@caught_by(
-    HERE
-    + "claims/test_concurrent_handles.py::test_a_cancel_during_a_claim_decides_about_the_claimed_job"
-)
+@caught_by(CROWD + "test_a_cancel_during_a_claim_decides_about_the_claimed_job")
 def a_decision_is_made_without_the_lock() -> None:
     """A row is read, decided about, and written over whatever came in between."""
     spoil("standings", "LIMIT 1 FOR UPDATE SKIP LOCKED", "LIMIT 1")
