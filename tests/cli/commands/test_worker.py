@@ -178,10 +178,11 @@ import asyncio, time
 from functools import partial
 from pathlib import Path
 from windlass import Windlass, WorkerConfig
-from windlass.cli import stopping, worker
+from windlass.cli import shutdown
+from windlass.cli.commands import worker
 
-stopping.LAST = 0.2  # seconds
-stopping.ASK_STORE = 30
+shutdown.LAST = 0.2  # seconds
+shutdown.ASK_STORE = 30
 worker.WorkerConfig = partial(WorkerConfig, release=0.2)
 app = Windlass()
 

@@ -21,11 +21,11 @@ _OF_A_JOB = (
     "jobs_why",
     "jobs_graph",
     "events_events",
-    "acting_submit",
-    "acting_cancel",
-    "acting_retry",
-    "acting_resume",
-    "acting_delete",
+    "job_actions_submit",
+    "job_actions_cancel",
+    "job_actions_retry",
+    "job_actions_resume",
+    "job_actions_delete",
 )
 MADE: Links = _links("id", "id", *_OF_A_JOB)
 LISTED: Links = {
@@ -35,10 +35,10 @@ LISTED: Links = {
 SCHEDULE: Links = _links(
     "name",
     "name",
-    "planning_get",
-    "planning_pause",
-    "planning_resume",
-    "planning_run",
-    "planning_delete",
+    "schedules_get",
+    "schedules_pause",
+    "schedules_resume",
+    "schedules_run",
+    "schedules_delete",
 )
-KEY: Links = _links("id", "id", "entry_revoke_key")
+KEY: Links = _links("id", "id", "access_revoke_key")

@@ -60,7 +60,7 @@ async def _states(url: str, task: str) -> list[str]:
     return [row[0] for row in found]
 
 
-async def test_the_write_the_success_what_was_said_and_the_children_come_together(
+async def test_a_payment_its_success_log_and_children_commit_together(
     app: Windlass, postgres_url: str
 ) -> None:
     seen: list[Any] = []
