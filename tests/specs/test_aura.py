@@ -152,7 +152,7 @@ async def lived(app: Windlass, clock: VirtualClock, finish: Callable[[], None]) 
     """Queued for a second, at work for thirty up to 40 %, then `finish` or, by None, canceled."""
     go = asyncio.Event()
 
-    @app.task(name="lived")
+    @app.task(name="lived", lease="1h")  # longer than it works: no sweep may rescue it
     async def task(ctx: Context) -> None:
         ctx.progress(25)
         ctx.progress(40)
