@@ -1,12 +1,12 @@
-"""Whether the speed stays as tables grow, and while a transaction is held open.
+"""Measures whether the speed stays constant with large tables and an open transaction.
 
     python -m benchmarks.flat_postgres [--waiting N] [--finished N] [--minutes M] [--url URL]
 
-On one server, one after the other: jobs are drained (claimed and settled by 500) from a line that
-holds little, then with a million jobs waiting behind them, then with five million finished ones
-kept; each as a ratio to the first. Then jobs come and go at 2,000 a second, first as always, then
-while somebody's transaction stays open for ten minutes, which keeps every dead row: how long claims
-take, minute by minute. fsync and synchronous_commit are as the server has them, and printed.
+On one server it drains jobs (claim and settle by 500) from a short queue, then with a million jobs
+waiting, then with five million finished jobs, each as a ratio to the first. Then it enqueues and
+runs 2,000 jobs per second, first normally, then while a transaction stays open for ten minutes,
+which keeps every dead row. It prints the claim times per minute. fsync and synchronous_commit are
+those of the server, and are printed.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ async def take(store: PostgresStore, limit: int) -> tuple[int, float]:
 
 
 async def drain(store: PostgresStore) -> float:
-    """Jobs a second: the best of three, for whatever else the machine does only slows it down."""
+    """Return jobs per second: the best of three, because other load only slows it down."""
     rates = []
     for _ in range(3):
         began, count = time.perf_counter(), 0
@@ -103,7 +103,7 @@ async def grow(store: PostgresStore, server: Any, options: argparse.Namespace) -
 
 
 async def flow(store: PostgresStore, seconds: float) -> list[float]:
-    """Jobs come at the rate and are taken at once; how long the claims took that found some."""
+    """Enqueue at the rate and claim at once; return the times of non-empty claims."""
     stop = time.perf_counter() + seconds
     producer = asyncio.create_task(_produce(store, stop))
     claims: list[float] = []
@@ -143,7 +143,7 @@ async def hold(store: PostgresStore, url: str, minutes: int) -> None:
     holder = await asyncpg.connect(url)
     transaction = holder.transaction(isolation="repeatable_read")
     await transaction.start()
-    await holder.fetchval("SELECT count(*) FROM windlass_line")
+    await holder.fetchval("SELECT count(*) FROM windlass_queued")
     for minute in range(1, minutes + 1):
         _show(f"with a transaction held open, minute {minute}", await flow(store, 60), before)
     await transaction.rollback()

@@ -1,12 +1,12 @@
-"""What limits cost: the rate at which one worker drains a queue, with them and without.
+"""Measures the cost of limits: the drain rate of one worker with and without them.
 
     python -m benchmarks.limits [--jobs N] [--rounds N] [--store sqlite|postgresql]
 
-The same no-op jobs, the same worker in one process, one after the other: with keys that take turns;
-with a concurrency for the queue that is as wide as the worker can use; with a rate that hardly ever
-runs out; with a limit for each of 100 keys. Before and after each of them without a limit, and each
-is told as a ratio to the mean of these two, for a machine is not the same for long; the median of
-the rounds is printed, with the quarters. Each job is checked to have run once.
+The same no-op jobs run in the same worker: with alternating keys; with a queue concurrency as high
+as the worker can use; with a rate that is hardly ever reached; with a limit for each of 100 keys.
+Each run is divided by the mean of two runs without limits, one before and one after, because the
+speed of a machine varies. The median and the quartiles of the rounds are printed. Each job must run
+once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 
 from benchmarks.store_postgres import loop_factory, start_server
 from windlass import Windlass
-from windlass.core.admission.gates import LIMIT, Limit, Setting
+from windlass.core.admission.gates import LIMIT, Limit, LimitSetting
 from windlass.core.ids import uuid7
 from windlass.core.job.row import NewJob
 from windlass.core.records import Put
@@ -70,7 +70,7 @@ async def measure(url: str, name: str, count: int) -> tuple[float, float]:
     store = app.client().store
     try:
         for limit, what in SETTINGS[name].items():
-            put = Put(kind=LIMIT, key=limit, value=Setting(given=what).encode())
+            put = Put(kind=LIMIT, key=limit, value=LimitSetting(override=what).encode())
             await store.put_records([put])
         began = time.perf_counter()
         await put_in(store, count, keyed=name in KEYED)

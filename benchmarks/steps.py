@@ -1,11 +1,11 @@
-"""What limits cost SQLite, whatever else the machine does: the steps of its machine for each job.
+"""Measures the cost of limits in SQLite as virtual machine steps per job.
 
     python -m benchmarks.steps
 
-No-op jobs are claimed and settled, 500 in a call, with the concurrencies of `benchmarks.limits`,
-and others are let in for them (by its rate, all are at once). The steps are those that SQLite
-itself counts (`sqlite3_stmt_status`): each run has the same. They are of different weight, so that
-a ratio of steps is not one of time.
+No-op jobs are claimed and settled, 500 per call, with the concurrency limits of
+`benchmarks.limits`, and other jobs are admitted for them. SQLite counts the steps itself
+(`sqlite3_stmt_status`), so they are the same in each run. Steps differ in cost, so a ratio of steps
+is not a ratio of time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 import apsw
 
 from benchmarks.limits import KEYED, PLAIN, SETTINGS, put_in
-from windlass.core.admission.gates import LIMIT, Setting
+from windlass.core.admission.gates import LIMIT, LimitSetting
 from windlass.core.decisions.outcome import Succeeded, settle
 from windlass.core.ids import uuid7
 from windlass.core.job.lease import Claim
@@ -46,7 +46,7 @@ async def steps(folder: Path, name: str) -> float:
 
     async with SqliteStore(folder / "jobs.db", durability="off") as store:
         for limit, what in SETTINGS[name].items():
-            put = Put(kind=LIMIT, key=limit, value=Setting(given=what).encode())
+            put = Put(kind=LIMIT, key=limit, value=LimitSetting(override=what).encode())
             await store.put_records([put])
         await put_in(store, WAITING, keyed=name in KEYED)
         await store._engine.write(trace)  # noqa: SLF001 - the connection that writes

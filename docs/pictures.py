@@ -1,8 +1,8 @@
-"""The pictures of the dashboard in docs/images: every page, light, dark and on a phone.
+"""Screenshots of the dashboard for docs/images: every page, light, dark and on a phone.
 
     python docs/pictures.py
 
-A store with an hour of a small studio, a real server and worker, and Chromium.
+Runs one simulated hour of a sample application with a real server, a worker and Chromium.
 """
 
 from __future__ import annotations
@@ -24,57 +24,57 @@ from windlass import Context, Windlass, WorkerConfig, fixed
 from windlass.core.clock import SECOND, Instant
 from windlass.core.job.state import State
 from windlass.core.query.job_query import Query
-from windlass.server.config import Door, ServerConfig
-from windlass.server.uvicorn_server import Server
+from windlass.server.config import AuthMode, ServerConfig
+from windlass.server.uvicorn_server import UvicornServer
 
 IMAGES = Path(__file__).parent / "images"
 DESK = {"width": 1280, "height": 800}
 PHONE = {"width": 390, "height": 844}
-LOOKS: dict[str, dict[str, Any]] = {
+THEMES: dict[str, dict[str, Any]] = {
     "light": {"viewport": DESK, "color_scheme": "light"},
     "dark": {"viewport": DESK, "color_scheme": "dark"},
     "phone": {"viewport": PHONE, "color_scheme": "light"},
 }
 FILMS = ("harbour", "glacier", "night-train", "orchard", "lighthouse", "market", "dunes", "ferry")
 FAILED = Query(states=frozenset({State.FAILED}), limit=1)
-PAST = 3500.0  # seconds of work that was done before
-RATE = 80.0  # at which they pass
-LEASE = 1200.0  # seconds: an hour in less than a minute is soon over
+PAST = 3500.0  # seconds of simulated work before the screenshots
+RATE = 80.0  # speed of the simulated clock
+LEASE = 1200.0  # seconds; long, because the clock runs fast
 
 
-class Hastened:
-    """A clock that begins an hour ago, and runs until it has come to now."""
+class FastClock:
+    """A clock that starts an hour ago and runs fast until it reaches the current time."""
 
     def __init__(self) -> None:
-        self.begun = time.time()
+        self.started = time.time()
 
     def now(self) -> Instant:
         now = time.time()
-        return int(min(now, self.begun - PAST + (now - self.begun) * RATE) * SECOND)
+        return int(min(now, self.started - PAST + (now - self.started) * RATE) * SECOND)
 
     @property
     def pace(self) -> float:
-        """Of a real second, for a second of work."""
-        late = time.time() - self.begun
-        return 1.0 if late * (RATE - 1) >= PAST else 1 / RATE
+        """Real seconds per second of work."""
+        elapsed = time.time() - self.started
+        return 1.0 if elapsed * (RATE - 1) >= PAST else 1 / RATE
 
 
 class Studio:
-    """Its tasks, as long as they take by its clock."""
+    """The sample application, with tasks that take time by its clock."""
 
-    def __init__(self, place: Path) -> None:
-        self.clock = Hastened()
+    def __init__(self, directory: Path) -> None:
+        self.clock = FastClock()
         self.app = Windlass(
-            f"sqlite:///{place / 'jobs.db'}",
+            f"sqlite:///{directory / 'jobs.db'}",
             clock=self.clock,
-            data=place / "data",
+            data=directory / "data",
             stages={
                 "probe": ("prepare", (0, 10)),
                 "transcode": ("work", (10, 90)),
                 "package": ("finish", (90, 100)),
             },
         )
-        self.luck = random.Random(7)  # noqa: S311 - the same pictures each time
+        self.random = random.Random(7)  # noqa: S311 - a fixed seed: the same screenshots each time
         app = self.app
 
         @app.task(name="film.fetch", queue="media")
@@ -85,7 +85,7 @@ class Studio:
 
         @app.task(name="film.transcode", queue="media", max_retries=2)
         async def transcode(ctx: Context, film: str, height: Literal[360, 720, 1080] = 720) -> str:
-            """Make a film smaller."""
+            """Transcode a film."""
             for stage, parts in (("probe", 2), ("transcode", 120), ("package", 12)):
                 ctx.stage(stage)
                 await self.work(ctx, stage, parts)
@@ -99,16 +99,16 @@ class Studio:
 
         @app.task(name="mail.send", queue="mail", max_retries=1, backoff=fixed(0))
         async def send(to: str, subject: str = "Your film is ready") -> str:
-            """Tell somebody."""
-            await self.rest(0.3)
-            if self.luck.random() < 0.07:  # noqa: PLR2004
+            """Send an email."""
+            await self.sleep(0.3)
+            if self.random.random() < 0.07:  # noqa: PLR2004
                 raise ConnectionError("smtp.example.com refused the connection: 421 try later")
             return f"{subject}: {to}"
 
         @app.task(name="index.page", queue="default", max_retries=0)
         async def index(page: int) -> int:
-            """Read a page, and make it findable."""
-            await self.rest(0.1)
+            """Index a page for search."""
+            await self.sleep(0.1)
             if page % 37 == 0:
                 raise ValueError(f"page {page} has no text")
             return page
@@ -118,16 +118,16 @@ class Studio:
             return "fine"
 
         app.schedule("30 3 * * *", name="nightly report", tz="Europe/Berlin")(report)
-        app.schedule(every="15m", name="look for new films")(report)
+        app.schedule(every="15m", name="scan for new films")(report)
         self.fetch, self.transcode, self.publish = fetch, transcode, publish
         self.send, self.index = send, index
 
-    async def rest(self, seconds: float) -> None:
+    async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds * self.clock.pace)
 
     async def work(self, ctx: Context, what: str, parts: int) -> None:
         for part in range(parts):
-            await self.rest(0.5)
+            await self.sleep(0.5)
             ctx.progress(100 * (part + 1) / parts, f"{what}: {part + 1} of {parts}")
             ctx.log(f"\x1b[32m{what}\x1b[0m frame {part * 240} of {parts * 240}")
 
@@ -138,8 +138,8 @@ class Studio:
         flow.add(self.publish, parts.results, title=film.title())
         return str((await flow.aenqueue()).id)
 
-    async def past(self) -> None:
-        """An hour of it, more at times and less at others."""
+    async def run_past(self) -> None:
+        """Enqueue an hour of jobs at a varying rate."""
         number = 0
         while self.clock.pace < 1:
             number += 1
@@ -148,10 +148,10 @@ class Studio:
                 await self.send.options(owner="ann").aenqueue(to=f"reader{number}@example.com")
             if number % 60 == 0:
                 await self.flow(FILMS[number // 60 % len(FILMS)])
-            await self.rest(4 + 3 * math.sin(number / 40) + self.luck.random())
+            await self.sleep(4 + 3 * math.sin(number / 40) + self.random.random())
 
-    async def present(self) -> tuple[str, str]:
-        """A flow, and a job at work."""
+    async def enqueue_current(self) -> tuple[str, str]:
+        """Enqueue a flow and a running job, and return their ids."""
         flow = await self.flow("lighthouse")
         for film in FILMS[:6]:
             await self.transcode.options(owner="ben", tags=("film",)).aenqueue(film, height=1080)
@@ -160,10 +160,10 @@ class Studio:
         return flow, str(first.id)
 
 
-async def pictures(studio: Studio, url: str) -> None:
-    await studio.past()
+async def take_screenshots(studio: Studio, url: str) -> None:
+    await studio.run_past()
     await asyncio.sleep(3)
-    flow, job = await studio.present()
+    flow, job = await studio.enqueue_current()
     await asyncio.sleep(2)
     failed = (await studio.app.client().store.find(FAILED)).rows[0].id
     pages = {
@@ -176,34 +176,36 @@ async def pictures(studio: Studio, url: str) -> None:
         browser = await play.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox", "--hide-scrollbars"]
         )
-        for look, options in LOOKS.items():
+        for theme, options in THEMES.items():
             context = await browser.new_context(**options)
             page = await context.new_page()
             for name, path in pages.items():
                 await page.goto(f"{url}/{path}")
-                await settled(page)
-                await page.screenshot(path=IMAGES / f"{name}-{look}.png")
+                await wait_until_rendered(page)
+                await page.screenshot(path=IMAGES / f"{name}-{theme}.png")
         await browser.close()
 
 
-async def settled(page: Page) -> None:
+async def wait_until_rendered(page: Page) -> None:
     await page.locator("main h1").first.wait_for()
     await page.locator(".skeleton").first.wait_for(state="detached")
-    await page.wait_for_timeout(1200)  # for charts and logs
+    await page.wait_for_timeout(1200)  # charts and logs render
 
 
 async def main() -> None:
     IMAGES.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory() as place:
-        studio = Studio(Path(place))
-        await beside(studio, lambda url: pictures(studio, url))
+    with tempfile.TemporaryDirectory() as directory:
+        studio = Studio(Path(directory))
+        await with_server(studio, lambda url: take_screenshots(studio, url))
 
 
-async def beside(studio: Studio, draw: Callable[[str], Awaitable[None]]) -> None:
-    """With a server and a worker at work."""
+async def with_server(studio: Studio, action: Callable[[str], Awaitable[None]]) -> None:
+    """Run `action` with the URL of a server, while a worker runs."""
     listening: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    api = studio.app.asgi(ServerConfig(door=Door.LOCAL))
-    server = Server(api, "127.0.0.1", 0, started=listening.set_result, signals=False)
+    api = studio.app.asgi(ServerConfig(auth=AuthMode.LOCAL))
+    server = UvicornServer(
+        api, "127.0.0.1", 0, on_started=listening.set_result, handle_signals=False
+    )
     worker = studio.app.worker(
         WorkerConfig(
             name="studio-1", queues={"media": 3, "default": 4, "mail": 2}, grace=0, lease=LEASE
@@ -211,7 +213,7 @@ async def beside(studio: Studio, draw: Callable[[str], Awaitable[None]]) -> None
     )
     tasks = [asyncio.create_task(server.serve()), asyncio.create_task(worker.run())]
     try:
-        await draw(await listening)
+        await action(await listening)
     finally:
         server.should_exit = True
         worker.stop()

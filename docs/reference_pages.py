@@ -1,4 +1,4 @@
-"""The pages about commands, settings, errors, events and stores."""
+"""Reference pages about commands, settings, errors, events and stores."""
 
 from __future__ import annotations
 
@@ -22,38 +22,19 @@ from windlass.core.event import LIFECYCLE, EventType
 from windlass.core.job import failure, state
 from windlass.core.job.failure import ErrorKind, Failure
 from windlass.server.auth.api_keys import Role
-from windlass.server.auth.authenticator import GRANTS, Need
-from windlass.server.problems import SORTS
-from windlass.server.routes.route_table import TABLE
-from windlass.server.streaming.event_format import KEYS
+from windlass.server.auth.authenticator import ROLE_PERMISSIONS, Permission
+from windlass.server.problems import PROBLEMS
+from windlass.server.routes.route_table import ROUTES
+from windlass.server.streaming.event_format import REQUIRED_KEYS
 
 Table = Callable[..., str]
 Describe = Callable[..., str]
 HIDDEN = {"install_completion", "show_completion"}
 KINDS = {
-    "_text": "text", "_count": "whole number", "_duration": 'seconds, or words: "5m"',
-    "_size": 'bytes, or words: "512M"', "_queues": '"media=2,default=10", or a table',
-    "_port": "whole number", "_secret": "text",
+    "_text": "string", "_count": "integer", "_duration": 'seconds, or text: "5m"',
+    "_size": 'bytes, or text: "512M"', "_queues": '"media=2,default=10", or a table',
+    "_port": "integer", "_secret": "string",
 }  # fmt: skip
-SETTINGS = {
-    "url": "where the jobs are kept",
-    "key": "the API key that opens a server, if `url` is `https://…`; never shown",
-    "app": "the application, `module:app`",
-    "queues": "what a worker takes, each queue with its slots",
-    "concurrency": "slots of a queue that names none",
-    "lease": "overrules the leases of the tasks",
-    "grace": "how long a stop waits for running jobs",
-    "processes": "how many worker processes are kept alive",
-    "max_jobs": "a worker ends after so many attempts",
-    "max_memory": "a worker ends when it holds more",
-    "data": "the directory of workspaces",
-    "host": "where `windlass serve` listens",
-    "port": "the port that it listens on; 0 is any that is free",
-    "keep_succeeded": "how long succeeded jobs are kept; 0 is for good",
-    "keep_canceled": "how long canceled jobs are kept; 0 is for good",
-    "keep_failed": "how long failed jobs are kept; 0 is for good",
-    "keep_log": "how long the logs of finished jobs are kept; 0 is for good",
-}
 
 
 def pages(describe: Describe, table: Table) -> dict[str, str]:
@@ -71,17 +52,22 @@ def pages(describe: Describe, table: Table) -> dict[str, str]:
 
 
 def http(table: Table) -> str:
-    """Every route, who may use it, and what it says when it cannot do what it is asked."""
-    may = {
-        need: ", ".join(role.value for role in Role if need in GRANTS[role]) for need in Need
-    } | {Need.NOTHING: "anybody"}
+    """Return the page with every route, its roles, and its errors."""
+    roles = {
+        need: ", ".join(role.value for role in Role if need in ROLE_PERMISSIONS[role])
+        for need in Permission
+    } | {Permission.PUBLIC: "none required"}
     routes = [
-        [f"`{one.method} {one.path.replace(':path', '')}`", _first(one.endpoint), may[one.need]]
-        for one in TABLE
+        [
+            f"`{one.method} {one.path.replace(':path', '')}`",
+            _first(one.endpoint),
+            roles[one.permission],
+        ]
+        for one in ROUTES
         if not one.internal
     ]
     codes = [[f"`{code}`", str(status), title, advice] for code, (status, title, advice) in
-             sorted(SORTS.items(), key=lambda item: (item[1][0], item[0]))]  # fmt: skip
+             sorted(PROBLEMS.items(), key=lambda item: (item[1][0], item[0]))]  # fmt: skip
     parts = [
         "# HTTP",
         (
@@ -89,23 +75,25 @@ def http(table: Table) -> str:
             "`GET /api/openapi.json` describes every field. How to: [server](../how-to/server.md)."
         ),
         "## Routes",
-        table(("route", "what it does", "roles"), routes),
+        table(("route", "action", "roles"), routes),
         (
-            "`POST /api/store/…` is what a [store behind a server](../how-to/remote.md) speaks, "
-            "with one route for each verb of [the contract](store.md): Windlass at both ends, and "
-            "for nobody else."
+            "`POST /api/store/…` is the internal protocol of [remote stores](../how-to/remote.md), "
+            "with one route per verb of [the store contract](store.md). It is not a public API."
         ),
-        "## Problems",
+        "## Errors",
         (
             "Errors are `application/problem+json`: `type` (`urn:windlass:problem:` and the code), "
             "`title`, `status`, `detail`, `advice`, `instance`, and `errors` by field."
         ),
-        table(("code", "status", "what is wrong", "what to do"), codes),
+        table(("code", "status", "problem", "advice"), codes),
         "## Event streams",
         "`data` has at least these keys, and `correlationId`:",
         table(
             ("event", "keys"),
-            [[f"`{kind}`", ", ".join(f"`{key}`" for key in keys)] for kind, keys in KEYS.items()],
+            [
+                [f"`{kind}`", ", ".join(f"`{key}`" for key in keys)]
+                for kind, keys in REQUIRED_KEYS.items()
+            ],
         ),
     ]
     return "\n\n".join(parts)
@@ -124,9 +112,9 @@ def commands(table: Table) -> str:
     parts = ["# Command line", intro.strip(), " ".join(about.split())]
     parts += [
         (
-            "Every command has `--help`; `windlass --install-completion` teaches your shell. "
-            "Where an option has no default, the [setting](settings.md) of its name holds, if "
-            "there is one."
+            "Every command has `--help`; `windlass --install-completion` installs shell "
+            "completion. An option without a default uses the [setting](settings.md) of the "
+            "same name, if any."
         )
     ]
     found = list(_walk(get_command(cli), "windlass"))
@@ -134,7 +122,7 @@ def commands(table: Table) -> str:
         (f"[`{path}`](#{path.replace(' ', '-')})", _help(command).split("\n")[0])
         for path, command in found
     ]
-    parts += [table(("command", ""), links), "## Exit codes", _codes(table, codes)]
+    parts += [table(("command", "action"), links), "## Exit codes", _codes(table, codes)]
     for path, command in found:
         parts += [f"## {path}", *_command(table, path, command)]
     return "\n\n".join(part for part in parts if part)
@@ -189,7 +177,7 @@ def _codes(table: Table, text: str) -> str:
         same = [cls for cls in classes if exit_code(cls.__new__(cls)) == int(number)]
         top = [cls for cls in same if not set(cls.__mro__[1:]) & set(same)]
         rows.append((f"`{number}`", meaning, ", ".join(f"`{cls.__name__}`" for cls in top)))
-    return table(("code", "meaning", "errors that end so"), rows)
+    return table(("code", "meaning", "errors with this code"), rows)
 
 
 # -- settings
@@ -197,15 +185,15 @@ def _codes(table: Table, text: str) -> str:
 
 def settings(table: Table) -> str:
     rows = []
-    for name, kind in config._KNOWN.items():  # noqa: SLF001 - the one list of them
+    for name, kind in config._SETTINGS.items():  # noqa: SLF001 - the only list of settings
         rows.append(
             (f"`{name}`", f"`WINDLASS_{name.upper()}`", KINDS[kind.read.__name__],
-             _default(name, kind.default), SETTINGS[name])
+             _default(name, kind.default), kind.meaning)
         )  # fmt: skip
     return "\n\n".join([
         "# Settings", inspect.cleandoc(config.__doc__ or "").partition("\n\n")[2],
-        "The name is the key in TOML. `windlass config show` lists each value with its origin.",
-        table(("name, TOML key", "environment", "written as", "default", "meaning"), rows),
+        "The name is the TOML key. `windlass config show` lists each value with its origin.",
+        table(("name, TOML key", "environment", "format", "default", "meaning"), rows),
         ('```toml\n# windlass.toml\nurl = "sqlite:///jobs.db"\napp = "tasks:app"\n'
         'grace = "1m"\n\n[queues]\nmedia = 2\ndefault = 10\n```'),
     ])  # fmt: skip
@@ -224,7 +212,7 @@ def _default(name: str, value: Any) -> str:
 
 
 def tree() -> dict[str, str]:
-    """What each error means, from the picture in the module."""
+    """Return the meaning of each error, from the tree in the docstring of the module."""
     lines = re.findall(r"^[ │]*[├└]── (\w+) +(.+)$", errors.__doc__ or "", re.MULTILINE)
     return {"WindlassError": "every error of Windlass", **dict(lines)}
 
@@ -241,30 +229,32 @@ def raised(cls: Any) -> str:
 
 
 def all_errors(table: Table) -> str:
-    said = tree()
-    picture = inspect.cleandoc(errors.__doc__ or "").split("\n\n")[1]
+    meanings = tree()
+    diagram = inspect.cleandoc(errors.__doc__ or "").split("\n\n")[1]
     every = [
-        (f"`{cls.__name__}`", f"`{cls.code}`", said[cls.__name__], _becomes(cls))
+        (f"`{cls.__name__}`", f"`{cls.code}`", meanings[cls.__name__], _becomes(cls))
         for cls in _tree_classes()
     ]
     codes = {cls.code: cls for cls in _tree_classes() if issubclass(cls, errors.TerminalError)}
-    made = [value for name, value in vars(failure).items() if name.isupper() and name[0] != "_"]
+    constants = [
+        value for name, value in vars(failure).items() if name.isupper() and name[0] != "_"
+    ]
     stored = []
-    for code in [*(text for text in made if isinstance(text, str)), *codes]:
+    for code in [*(text for text in constants if isinstance(text, str)), *codes]:
         kind = ErrorKind.TERMINAL if code in codes else ErrorKind.RETRYABLE
-        told = failure.details(Failure(code=code, kind=kind), task="", stage=None)
-        stored.append((f"`{code}`", told.sort, told.advice))
+        details = failure.details(Failure(code=code, kind=kind), task="", stage=None)
+        stored.append((f"`{code}`", details.category, details.advice))
     return "\n\n".join([
-        "# Errors", "```\n" + inspect.cleandoc(picture) + "\n```",
-        "Each class has a stable `code`: the wire and the logs carry that, never the class name.",
-        "## What a task raises",
-        ("Any exception ends the attempt and is retried until `max_retries` is used up, unless the "
-        "task says otherwise by `terminal_on=` or `retry_on=`, or raises one of these. The job "
-        "then fails with the error's code; another exception's code is the name of its class."),
+        "# Errors", "```\n" + inspect.cleandoc(diagram) + "\n```",
+        "Each class has a stable `code`: the API and the logs contain it, never the class name.",
+        "## Exceptions in tasks",
+        ("Any exception ends the attempt and is retried up to `max_retries` times, unless the task "
+        "sets `terminal_on=` or `retry_on=`, or raises one of these errors. The failed job has the "
+        "code of the error; for any other exception, the code is the name of its class."),
         table(("error", "code", "meaning", "in a task"), every),
         "## Codes of failed jobs",
-        "What `windlass jobs list --error CODE` finds, and what to do about it.",
-        table(("code", "what happened", "what to try"), stored),
+        "Search for a code with `windlass jobs list --error CODE`.",
+        table(("code", "category", "advice"), stored),
     ])  # fmt: skip
 
 
@@ -273,7 +263,7 @@ def _becomes(cls: Any) -> str:
         return "terminal: the job fails"
     special = {
         errors.RetryAfter: "retried after its delay, counted",
-        errors.Snooze: "comes back after its delay, uncounted",
+        errors.Snooze: "runs again after its delay, not counted",
         errors.Cancel: "the job is canceled",
     }
     return special.get(cls, "retryable")
@@ -294,19 +284,19 @@ def events(table: Table) -> str:
     for one in EventType:
         meaning, _, keys = code_reader.meanings(EventType)[one.value].partition(" (")
         named = re.sub(r"\w+", lambda word: f"`{word[0]}`", keys)
-        who = "the store" if one in LIFECYCLE else "the task, its worker"
-        kinds.append((f"`{one.value}`", meaning, named.removesuffix(")"), who))
+        source = "the store" if one in LIFECYCLE else "the task or its worker"
+        kinds.append((f"`{one.value}`", meaning, named.removesuffix(")"), source))
     return "\n\n".join([
         "# States and events", "## States", table(("state", "meaning", "final"), states),
-        "## Moves", ("Every move there is; what is not here is refused. A job that can run at once "
-        "is `queued` by the same write that creates it. A cancel of a running job is recorded, and "
-        "wins over whatever the attempt's end says."),
-        table(("from", "trigger", "what happens", "to"), moves),
+        "## Transitions", ("All valid transitions; any other is refused. A job that can run "
+        "at once is `queued` by the same write that creates it. A cancel of a running job is "
+        "recorded, and wins over every outcome of the attempt."),
+        table(("from", "trigger", "meaning", "to"), moves),
         "## Events", ("A job has one log, numbered from 1 without gaps: "
         "[`job.events()`](python.md#jobevents), `windlass jobs logs`. Each is an "
         "[Event](python.md#event); the last one of a job is `job-completed`, `job-failed` or "
-        "`job-cancelled`. A task tells its own by [`ctx.emit`](python.md#contextemit)."),
-        table(("type", "what it says", "keys of `data`", "told by"), kinds),
+        "`job-cancelled`. A task adds its own with [`ctx.emit`](python.md#contextemit)."),
+        table(("type", "meaning", "keys of `data`", "written by"), kinds),
     ])  # fmt: skip
 
 
@@ -323,17 +313,17 @@ def contract(describe: Describe) -> str:
         r"^### (?!Store\.)(.+)$", lambda m: f"**{m[1].capitalize()}**", text, flags=re.MULTILINE
     )
     return "\n\n".join([
-        "# The contract of a store",
-        "For authors of stores. A store is right when `windlass.testing.conformance` passes on it.",
-        "## The laws", laws, text, "## Values",
-        ("A job's row is [JobRow](python.md#jobrow), a request [NewJob](python.md#newjob), an "
-        "event [Event](python.md#event), a state [State](python.md#state)."),
+        "# The store contract",
+        "For authors of stores. A store is correct if it passes `windlass.testing.conformance`.",
+        "## Laws", laws, text, "## Values",
+        ("See also [JobRow](python.md#jobrow), [NewJob](python.md#newjob), "
+        "[Event](python.md#event) and [State](python.md#state)."),
         *(describe(thing) for thing in _values()),
     ])  # fmt: skip
 
 
 def _values() -> list[Any]:
-    """All that the verbs take and answer, and what those hold."""
+    """Return all argument and result types of the verbs, with the types of their fields."""
     elsewhere = {"JobRow", "NewJob", "Event", "State", "Retention"}
     names = {**vars(enqueue), **vars(event), **vars(transition), **vars(store)}
     found: dict[str, Any] = {}

@@ -1,7 +1,4 @@
-"""A small story on SQLite: live progress, a retry, a worker killed in the middle, a cancel.
-
-make demo
-"""
+"""Demo on SQLite: live progress, a retry, a killed worker, a cancel. Run it with `make demo`."""
 
 from __future__ import annotations
 
@@ -25,16 +22,16 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from windlass import Context, Job, Windlass, WorkerConfig, fixed
 from windlass.core.event import Event, EventType
 
-# The workers are processes of their own: they find the file by this variable.
-PLACE = Path(os.environ.get("WINDLASS_DEMO") or tempfile.mkdtemp(prefix="windlass-"))
-os.environ["WINDLASS_DEMO"] = str(PLACE)
-LEASE = 2.0  # short, so that nobody has to wait for a dead worker: the default is 30 s
-SIZE = 160  # of a frame, in dots
-ENOUGH = 40  # percent, to cancel at
+# The worker processes find the directory through this variable.
+DIRECTORY = Path(os.environ.get("WINDLASS_DEMO") or tempfile.mkdtemp(prefix="windlass-"))
+os.environ["WINDLASS_DEMO"] = str(DIRECTORY)
+LEASE = 2.0  # seconds; short, so that the demo rescues the job quickly (default: 30 s)
+FRAME_SIZE = 160  # pixels
+CANCEL_AT = 40  # percent
 console = Console(highlight=False)
 app = Windlass(
-    f"sqlite:///{PLACE}/demo.db",
-    data=PLACE / "data",
+    f"sqlite:///{DIRECTORY}/demo.db",
+    data=DIRECTORY / "data",
     stages={
         "plan": ("planning", (0, 5)),
         "draw": ("drawing", (5, 90)),
@@ -47,27 +44,27 @@ app = Windlass(
 
 
 def draw(number: int) -> bytes:
-    """One frame of waves that run outward, as a grey picture."""
-    middle = SIZE / 2
-    rows = range(SIZE)
-    dots = bytes(
+    """Return one frame of circular waves as a grayscale PGM image."""
+    middle = FRAME_SIZE / 2
+    rows = range(FRAME_SIZE)
+    pixels = bytes(
         int(127 + 127 * math.sin(math.hypot(x - middle, y - middle) / 4 - number / 3))
         for y in rows
         for x in rows
     )
-    return b"P5 %d %d 255\n" % (SIZE, SIZE) + dots
+    return b"P5 %d %d 255\n" % (FRAME_SIZE, FRAME_SIZE) + pixels
 
 
 @app.task
 def make_film(ctx: Context, title: str, frames: int) -> dict[str, Any]:
-    """Draw frames into the job's own directory, and pack them into one file."""
+    """Draw frames into the workspace of the job and compress them into one file."""
     ctx.stage("plan")
     ctx.stage("draw")
     for number in range(frames):
         (ctx.workspace / f"{number:03}.pgm").write_bytes(draw(number))
         ctx.progress(100 * (number + 1) / frames, f"frame {number + 1} of {frames}")
     ctx.stage("pack")
-    film = PLACE / f"{title}.film"
+    film = DIRECTORY / f"{title}.film"
     pictures = sorted(ctx.workspace.glob("*.pgm"))
     film.write_bytes(zlib.compress(b"".join(picture.read_bytes() for picture in pictures)))
     ctx.artifact(title, film.as_uri(), film.stat().st_size)
@@ -83,7 +80,7 @@ async def fetch(ctx: Context, url: str) -> str:
 
 @app.task
 async def chapters(ctx: Context) -> list[str]:
-    """Three steps; the first attempt never gets through the third."""
+    """Run three steps; the first attempt never completes the third."""
 
     async def write(name: str) -> str:
         await asyncio.sleep(60 if name == "third" and ctx.attempt == 1 else 0.2)
@@ -94,31 +91,31 @@ async def chapters(ctx: Context) -> list[str]:
 
 @app.task
 async def long_copy(ctx: Context) -> None:
-    """Long enough to be canceled on the way."""
+    """Write files for long enough to be canceled."""
     for number in range(100):
         (ctx.workspace / f"{number:04}.tmp").write_bytes(b"x" * 1000)
         ctx.progress(number, f"{number + 1} files written")
         await asyncio.sleep(0.05)
 
 
-# -- a worker, as a process that can be killed
+# -- a worker process
 
 
 def start_worker() -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, __file__, "worker"])
 
 
-async def work() -> None:
+async def run_worker() -> None:
     logging.basicConfig(level=logging.ERROR)
-    worker = app.worker(WorkerConfig(lease=LEASE, sweep=0.2))
+    worker = app.worker(WorkerConfig(lease=LEASE, sweep_interval=0.2))
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
     await worker.run()
 
 
-# -- the story
+# -- the demo
 
 
-def words(event: Event) -> str:
+def format_event(event: Event) -> str:
     data = event.data
     if event.type is EventType.STEP_PROGRESS:
         return f"  {data['progressPct']:3}%  {data.get('phase') or ''}  {data.get('message', '')}"
@@ -135,7 +132,7 @@ def words(event: Event) -> str:
 async def follow(
     job: Job[Any], after: int = 0, until: Callable[[Event], bool] = lambda _: False
 ) -> int:
-    """Show its events as they come: progress as a bar where there is a terminal."""
+    """Print events as they arrive; in a terminal, show progress as a bar."""
     bars = Progress(
         TextColumn(" "), BarColumn(36), TaskProgressColumn(), TextColumn("{task.description}"),
         console=console, transient=False, disable=not console.is_terminal,
@@ -147,10 +144,10 @@ async def follow(
             seen = event.seq
             if event.type is EventType.STEP_PROGRESS and console.is_terminal:
                 bar = bars.add_task("", total=100) if bar is None else bar
-                said = f"{event.data.get('phase') or ''} {event.data.get('message', '')}"
-                bars.update(bar, completed=event.data["progressPct"], description=said)
+                description = f"{event.data.get('phase') or ''} {event.data.get('message', '')}"
+                bars.update(bar, completed=event.data["progressPct"], description=description)
             else:
-                console.print(words(event), soft_wrap=True)
+                console.print(format_event(event), soft_wrap=True)
             if bar is not None and event.type is EventType.JOB_COMPLETED:
                 bars.update(bar, completed=100, description="done")
             if until(event):
@@ -175,10 +172,10 @@ async def retried_job() -> None:
 
 
 async def killed_worker(worker: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
-    heading("3. A worker killed in the middle; another resumes after the last finished step")
+    heading("3. A worker killed with -9; another resumes after the last completed step")
     job = await chapters.aenqueue()
     seen = await follow(job, until=lambda event: event.data.get("step") == "second")
-    console.print(f"  … kill -9 of worker {worker.pid}, and another one started", soft_wrap=True)
+    console.print(f"  … kill -9 worker {worker.pid}, then start another", soft_wrap=True)
     worker.kill()
     worker.wait()
     second = start_worker()
@@ -190,15 +187,15 @@ async def killed_worker(worker: subprocess.Popen[bytes]) -> subprocess.Popen[byt
 async def canceled_job() -> None:
     heading("4. A job is canceled while it runs, and its files are cleaned up")
     job = await long_copy.aenqueue()
-    place = PLACE / "data" / "temp" / str(job.id)
-    seen = await follow(job, until=lambda event: event.data.get("progressPct", 0) >= ENOUGH)
-    console.print(f"  its workspace holds {len(list(place.iterdir()))} files; canceling it")
+    workspace = DIRECTORY / "data" / "temp" / str(job.id)
+    seen = await follow(job, until=lambda event: event.data.get("progressPct", 0) >= CANCEL_AT)
+    console.print(f"  its workspace holds {len(list(workspace.iterdir()))} files; canceling it")
     await job.acancel("the demo is over")
     await follow(job, after=seen)
-    console.print(f"  its workspace is {'still there' if place.exists() else 'gone'}")
+    console.print(f"  its workspace is {'still there' if workspace.exists() else 'gone'}")
 
 
-async def story() -> None:
+async def run_demo() -> None:
     worker = start_worker()
     try:
         await staged_job()
@@ -210,22 +207,22 @@ async def story() -> None:
         worker.wait()
         await app.aclose()
     console.print(
-        "\nAll of it was in one SQLite file: jobs, attempts, steps, events. Nothing was lost.\n"
-        "Nothing was finished twice, and a worker's death cost one step.\n\n"
-        "[bold]Next:[/] read examples/demo.py: the tasks are plain functions. Then\n"
-        "docs/tutorial.md, or see a live view in this terminal: .venv/bin/windlass dev",
+        "\nOne SQLite file held all jobs, attempts, steps and events. Nothing was lost.\n"
+        "No job finished twice, and the killed worker cost one step.\n\n"
+        "[bold]Next:[/] read examples/demo.py (the tasks are plain functions), then\n"
+        "docs/tutorial.md. For a live view in this terminal: .venv/bin/windlass dev",
         soft_wrap=True,
     )
 
 
 def main() -> None:
     if sys.argv[1:] == ["worker"]:
-        asyncio.run(work())
+        asyncio.run(run_worker())
         return
     try:
-        asyncio.run(story())
+        asyncio.run(run_demo())
     finally:
-        shutil.rmtree(PLACE)
+        shutil.rmtree(DIRECTORY)
 
 
 if __name__ == "__main__":

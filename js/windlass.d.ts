@@ -1,50 +1,51 @@
-/** The Windlass client for browsers and Node. Lengths of time here are milliseconds. */
+/** Types of the Windlass client for browsers and Node. Durations in this file are milliseconds. */
 
 import type {
-  Action, ActionAnswer, Attempt, BatchAnswer, BatchOptions, CancelAnswer, CancelOptions, Count,
-  EnqueuedJob, EnqueueOptions, Failures, FieldProblem, Filter, Flow, FlowActed, FlowPage, Graph,
-  Job, JobPage, JobSummary, Limit, ListFilter, Moved, NewJob, NewSchedule, Options, Problem, Queue,
-  Schedule, Snapshot, State, Stats, StatsAsked, Task, Why, Worker,
-} from "./src/wire.js";
+  Attempt, BatchOptions, BatchResult, BulkAction, BulkActionResult, CancelOptions, CancelResult,
+  Count, Diagnosis, EnqueuedJob, EnqueueOptions, Failures, FieldProblem, Filter, Flow,
+  FlowActionResult, FlowPage, Graph, Job, JobPage, JobSummary, Limit, ListFilter, NewJob,
+  NewSchedule, Options, Problem, Queue, Schedule, Snapshot, State, Stats, StatsQuery, SubmitResult,
+  Task, Worker,
+} from "./src/api-types.js";
 
-export type * from "./src/wire.js";
+export type * from "./src/api-types.js";
 
 export interface WindlassOptions {
-  /** Where the server is, with the path that it is mounted at; in a page, the page's own origin. */
+  /** Base URL of the server, with its mount path. Default in a page: the page's origin. */
   url?: string;
-  /** An API key. Without one, the cookies of the page's own origin are sent. */
+  /** An API key. Without one, requests send the cookies of the page's origin. */
   key?: string | null;
   fetch?: typeof fetch;
-  /** The console, without `debug`, if not given. */
+  /** Default: the console, without `debug`. */
   log?: Log;
   timers?: Timers;
-  /** Milliseconds for one try of a request: 30,000. */
+  /** Milliseconds for one try of a request. Default: 30,000. */
   timeout?: number;
-  /** How often a request that may be repeated is, after 1, 2, 4 … seconds: 3. */
+  /** Retries of an idempotent request, after 1, 2, 4 … seconds. Default: 3. */
   retries?: number;
-  /** When a broken stream is asked for again: 5 attempts, from 1,000 ms on, at most 30,000 ms. */
+  /** Reconnects of a broken stream. Default: 5 attempts, from 1,000 ms up to 30,000 ms. */
   backoff?: { attempts?: number; first?: number; cap?: number };
-  /** Milliseconds between the server's keepalives, 10,000. 2.5 of them in silence: a dead line. */
+  /** Keepalive interval of the server, default 10,000. 2.5 silent intervals: a dead connection. */
   keepalive?: number;
-  /** Events of a followed job that those who come later find here: 512. */
+  /** Events of a followed job buffered for later subscribers. Default: 512. */
   keep?: number;
 }
 
 export interface Log {
-  debug(...said: unknown[]): void;
-  warn(...said: unknown[]): void;
-  error(...said: unknown[]): void;
+  debug(...values: unknown[]): void;
+  warn(...values: unknown[]): void;
+  error(...values: unknown[]): void;
 }
 
 export interface Timers {
   now(): number;
-  /** The time of day, by which a machine's sleep is noticed: `Date.now`, if not given. */
+  /** Wall clock, to detect that the machine slept. Default: `Date.now`. */
   wall?(): number;
   setTimeout(call: () => void, ms: number): unknown;
   clearTimeout(timer: unknown): void;
 }
 
-/** One line of a job's log. The keys of `data` are those of its type: docs/reference/events.md. */
+/** An event of a job's log. docs/reference/events.md lists the keys of `data` for each type. */
 export interface JobEvent {
   id: string;
   seq: number;
@@ -53,11 +54,11 @@ export interface JobEvent {
   jobId: string;
   correlationId: string | null;
   data: Record<string, any>;
-  /** Nothing follows. */
+  /** Whether it is the job's last event. */
   final: boolean;
 }
 
-/** `open`, or waiting for `wait` ms to ask again, for the `attempt`-th time, because of `error`. */
+/** `open`, or waiting `wait` ms before reconnect number `attempt`, because of `error`. */
 export interface ConnectionState {
   open: boolean;
   attempt: number;
@@ -67,14 +68,14 @@ export interface ConnectionState {
 
 export interface WatchOptions extends Options {
   onConnection?: (state: ConnectionState) => unknown;
-  /** It is over: the server refuses, or five attempts in a row brought nothing. */
+  /** The subscription ended: a permanent error, or five failed attempts in a row. */
   onError?: (error: WindlassError) => unknown;
 }
 
 export interface EventsOptions extends Options {
-  /** The last event that is known, by its `seq` or `id`; 0, the whole log, if not given. */
+  /** `seq` or `id` of the last known event. Default: 0, the whole log. */
   after?: string | number;
-  /** Only events of these types; the last one always comes. */
+  /** Only events of these types, and always the last event. */
   types?: string[];
   onConnection?: (state: ConnectionState) => unknown;
 }
@@ -83,64 +84,64 @@ export interface FollowOptions extends WatchOptions {
   after?: string | number;
   /** Every event, once, in order. */
   onEvent?: (event: JobEvent) => unknown;
-  /** 0 to 100, never less than before. */
+  /** 0 to 100, never decreasing. */
   onProgress?: (percent: number, event: JobEvent) => unknown;
   onState?: (state: State, event: JobEvent) => unknown;
-  /** With the last event; null if the job had ended before `after`. */
+  /** Called with the last event, or null if the job ended before `after`. */
   onEnd?: (event: JobEvent | null) => unknown;
 }
 
 export interface LiveListOptions extends WatchOptions {
-  /** All jobs of the list were told: at first, and after each connection that was lost. */
-  onWhole?: () => unknown;
+  /** The whole list was delivered: after subscribing, and after each reconnect. */
+  onLoaded?: () => unknown;
 }
 
-/** Any number of jobs and lists on one connection, which comes back for as long as it is wanted. */
+/** Any number of jobs and lists on one connection, with unlimited reconnects. */
 export interface Live {
-  /** Of more than 100 jobs the ones asked for last are followed; the others get an error. */
+  /** At most 100 jobs: beyond, the oldest subscriptions end with an error. */
   follow(id: string, options: FollowOptions): () => void;
-  /** Of more than 20 lists the ones asked for last; `listed` is false when a job has left. */
+  /** At most 20 lists, as for jobs. `listed` is false when a job has left the list. */
   list(
     filter: ListFilter, callback: (snapshot: Snapshot) => unknown, options?: LiveListOptions,
   ): () => void;
   /**
-   * Now and at each change. With an error that is `permanent` (401), nothing is asked before
-   * `restart()`; whoever listens goes on then.
+   * Calls back now and at each change. After a `permanent` error (401), the connection stays closed
+   * until `restart()`; subscriptions then continue.
    */
   connection(callback: (state: ConnectionState) => unknown): () => void;
-  /** Asks anew, now, from where it was. */
+  /** Reconnect now, after the last events. */
   restart(): void;
-  /** Nobody hears anything more. */
+  /** End all subscriptions. */
   close(): void;
 }
 
-export interface Asked extends Options {
+export interface RequestOptions extends Options {
   query?: Query;
   body?: unknown;
   headers?: Record<string, string>;
-  /** To do it twice is the same as once; so is every GET. */
-  repeat?: boolean;
+  /** Whether the request may be sent twice. Always true for GET. */
+  idempotent?: boolean;
 }
 
 export type Query = Record<string, any>;
 
-/** As much of a problem as is known. */
-export type Told =
+/** Fields of a new WindlassError. */
+export type ProblemInit =
   Partial<Problem> & { detail: string; permanent?: boolean; retryAfter?: number };
 
-/** What the server refuses, or what happened on the way to it (`status` 0). */
+/** An error response of the server, or a connection failure (`status` 0). */
 export declare class WindlassError extends Error {
-  constructor(problem: Told, options?: ErrorOptions);
+  constructor(problem: ProblemInit, options?: ErrorOptions);
   type: string;
   title: string;
   detail: string;
   status: number;
-  /** A word for programs: `not_found`, `conflict`, `connection`, `gave_up` … */
+  /** Machine-readable code: `not_found`, `conflict`, `connection`, `gave_up` … */
   code: string;
   advice: string;
   instance: string | null;
   fields: FieldProblem[];
-  /** To ask again would be pointless. */
+  /** A retry would be pointless. */
   permanent: boolean;
   /** Seconds. */
   retryAfter: number;
@@ -149,85 +150,85 @@ export declare class WindlassError extends Error {
 export declare class Windlass {
   constructor(options?: WindlassOptions);
 
-  /** Sent again while there is no answer, with the same key: one job, whatever happens. */
+  /** Create a job. Retries use the same idempotency key, so they create no second job. */
   enqueue(
     task: string, args?: Record<string, unknown>, options?: EnqueueOptions,
   ): Promise<EnqueuedJob>;
-  /** An answer for each job, in order; one that is wrong does not concern the others. */
-  batch(jobs: NewJob[], options?: BatchOptions): Promise<BatchAnswer[]>;
-  /** All jobs that match, the newest first, page by page. */
+  /** Create several jobs. Returns one result per job, in order; jobs fail independently. */
+  batch(jobs: NewJob[], options?: BatchOptions): Promise<BatchResult[]>;
+  /** Iterate over all matching jobs, newest first, page by page. */
   list(filter?: Filter, options?: Options): AsyncGenerator<JobSummary, void, void>;
   page(filter?: Filter, options?: Options): Promise<JobPage>;
-  /** How many match: up to 10,000, looked for among the newest 100,000. */
+  /** Count matching jobs, up to 10,000, among the newest 100,000. */
   count(filter?: Filter, options?: Options): Promise<Count>;
-  /** The same verb for all that match, up to `filter.limit`; `cursor` leads on. */
-  actions(action: Action, options?: Options): Promise<ActionAnswer>;
+  /** Apply one action to all matching jobs, up to `filter.limit`; continue with `cursor`. */
+  actions(action: BulkAction, options?: Options): Promise<BulkActionResult>;
 
   job(id: string): JobHandle;
   get(id: string, options?: Options): Promise<Job>;
   attempts(id: string, options?: Options): Promise<Attempt[]>;
-  /** The jobs that it depends on, those that depend on it, and on from there: up to 200. */
+  /** The dependency graph around a job: up to 200 jobs. */
   graph(id: string, options?: Options): Promise<Graph>;
-  why(id: string, options?: Options): Promise<Why>;
-  cancel(id: string, options?: CancelOptions): Promise<CancelAnswer>;
-  submit(id: string, options?: Options): Promise<Moved>;
+  why(id: string, options?: Options): Promise<Diagnosis>;
+  cancel(id: string, options?: CancelOptions): Promise<CancelResult>;
+  submit(id: string, options?: Options): Promise<SubmitResult>;
   retry(id: string, options?: Options): Promise<EnqueuedJob>;
   resume(id: string, options?: Options): Promise<EnqueuedJob>;
   delete(id: string, options?: Options): Promise<void>;
-  /** The job, when it has ended, however it did. */
+  /** Wait until the job has ended, and return it. */
   wait(id: string, options?: Options): Promise<Job>;
 
-  /** The log of a job, then what happens, until the last event. */
+  /** Iterate over the job's log and then its live events, until the last event. */
   events(id: string, options?: EventsOptions): AsyncGenerator<JobEvent, void, void>;
-  /** The same by callbacks. Returns what ends it. */
+  /** The same with callbacks. Returns the unsubscribe function. */
   follow(id: string, options: FollowOptions): () => void;
-  /** Up to 100 jobs on one connection, each beyond the `seq` that is given. */
+  /** Follow up to 100 jobs on one connection, each after the given `seq`. */
   followMany(jobs: Record<string, string | number>, options: FollowOptions): () => void;
-  /** Where the jobs of a list stand, now and whenever that changes. */
+  /** Call back with the current state of each job of a list, and at each change. */
   watch(
     filter: ListFilter, callback: (snapshot: Snapshot) => unknown, options?: WatchOptions,
   ): () => void;
   live(): Live;
 
-  /** Any address of the server; the answer is decoded, null if there is none. */
-  request(method: string, path: string, asked?: Asked): Promise<any>;
+  /** Send a request to any path. Returns the decoded body, or null for 204. */
+  request(method: string, path: string, options?: RequestOptions): Promise<any>;
 
   queues(options?: Options): Promise<Queue[]>;
   pauseQueue(name: string, options?: Options): Promise<{ name: string; paused: boolean }>;
   resumeQueue(name: string, options?: Options): Promise<{ name: string; paused: boolean }>;
   workers(options?: Options): Promise<Worker[]>;
   tasks(options?: Options): Promise<Task[]>;
-  /** What failed most since then (a day ago): the last 2,000 jobs that failed, by task and error. */
+  /** Top failures since a time (default: a day ago), among the last 2,000 failed jobs. */
   failures(
-    asked?: { since?: string | Date; limit?: number; group?: string }, options?: Options,
+    query?: { since?: string | Date; limit?: number; group?: string }, options?: Options,
   ): Promise<Failures>;
-  /** Flows, the newest first. */
-  flows(asked?: { limit?: number; cursor?: string | null }, options?: Options): Promise<FlowPage>;
+  /** Flows, newest first. */
+  flows(query?: { limit?: number; cursor?: string | null }, options?: Options): Promise<FlowPage>;
   flow(id: string, options?: Options & { limit?: number }): Promise<Flow>;
-  cancelFlow(id: string, options?: CancelOptions): Promise<FlowActed>;
-  /** What failed or was canceled, and what depends on it; what succeeded stands. */
-  retryFlow(id: string, options?: Options): Promise<FlowActed>;
-  resumeFlow(id: string, options?: Options): Promise<FlowActed>;
+  cancelFlow(id: string, options?: CancelOptions): Promise<FlowActionResult>;
+  /** Retry failed and canceled jobs and their dependents; succeeded jobs stay. */
+  retryFlow(id: string, options?: Options): Promise<FlowActionResult>;
+  resumeFlow(id: string, options?: Options): Promise<FlowActionResult>;
   limits(options?: Options): Promise<Limit[]>;
-  stats(asked?: StatsAsked, options?: Options): Promise<Stats>;
+  stats(query?: StatsQuery, options?: Options): Promise<Stats>;
   schedules(options?: Options): Promise<Schedule[]>;
   getSchedule(name: string, options?: Options): Promise<Schedule>;
-  addSchedule(asked: NewSchedule, options?: Options): Promise<Schedule>;
+  addSchedule(schedule: NewSchedule, options?: Options): Promise<Schedule>;
   pauseSchedule(name: string, options?: Options): Promise<Schedule>;
   resumeSchedule(name: string, options?: Options): Promise<Schedule>;
   runSchedule(name: string, options?: Options): Promise<EnqueuedJob>;
   deleteSchedule(name: string, options?: Options): Promise<void>;
 }
 
-/** One job, by its id. */
+/** Methods of the client bound to one job id. */
 export interface JobHandle {
   readonly id: string;
   get(options?: Options): Promise<Job>;
   attempts(options?: Options): Promise<Attempt[]>;
   graph(options?: Options): Promise<Graph>;
-  why(options?: Options): Promise<Why>;
-  cancel(options?: CancelOptions): Promise<CancelAnswer>;
-  submit(options?: Options): Promise<Moved>;
+  why(options?: Options): Promise<Diagnosis>;
+  cancel(options?: CancelOptions): Promise<CancelResult>;
+  submit(options?: Options): Promise<SubmitResult>;
   retry(options?: Options): Promise<EnqueuedJob>;
   resume(options?: Options): Promise<EnqueuedJob>;
   delete(options?: Options): Promise<void>;
@@ -239,11 +240,11 @@ export interface JobHandle {
 export interface SseMessage {
   type: string;
   data: string;
-  /** Its own; null if it has none. */
+  /** Null if the message has no id of its own. */
   id: string | null;
 }
 
-/** Server-sent events from bytes, as the HTML standard reads them. */
+/** Parser of server-sent events, as in the HTML standard. */
 export declare class SseParser {
   lastEventId: string;
   push(bytes: Uint8Array): (SseMessage | { comment: string })[];

@@ -1,5 +1,5 @@
-/** The Windlass client, for browsers and Node: see README.md, and windlass.d.ts for the types. */
+/** Entry point of the Windlass client for browsers and Node. Types are in windlass.d.ts. */
 
 export { Windlass } from "./src/client.js";
 export { WindlassError } from "./src/errors.js";
-export { SseParser } from "./src/sse.js";
+export { SseParser } from "./src/streaming/sse-parser.js";

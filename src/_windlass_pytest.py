@@ -1,9 +1,9 @@
 """The pytest plugin: fixtures for tests of an application's jobs.
 
-A module beside the package, so that pytest, which loads it whenever Windlass is installed, imports
-nothing else of it: that happens when a test asks for one of these fixtures.
+pytest loads this module whenever Windlass is installed. It lies beside the package, so that pytest
+imports the package only when a test uses one of these fixtures.
 
-PYTEST_DONT_REWRITE: there is no assert in here.
+PYTEST_DONT_REWRITE: this module has no assert.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def windlass_app(pytestconfig: pytest.Config) -> Windlass:
-    """The app under test: what `windlass_app = module:app` names, or your own such fixture."""
-    from windlass.cli.app_loader import load_app  # noqa: PLC0415 - only when it is wanted
+    """The app under test: set `windlass_app = module:app`, or override this fixture."""
+    from windlass.cli.app_loader import load_app  # noqa: PLC0415 - only when it is used
     from windlass.config import settings  # noqa: PLC0415
     from windlass.core.errors import ConfigurationError  # noqa: PLC0415
 
     path = pytestconfig.getini("windlass_app") or settings()["app"].value
     if not path:
         pytest.fail(
-            "no app to test: write a fixture `windlass_app` that returns it, or "
-            "`windlass_app = module:app` among pytest's settings",
+            "no app to test: define a fixture `windlass_app` that returns it, or set "
+            "`windlass_app = module:app` in the pytest configuration",
             pytrace=False,
         )
     try:
@@ -45,14 +45,14 @@ def windlass_app(pytestconfig: pytest.Config) -> Windlass:
 @pytest.fixture
 def jobs(windlass_app: Windlass) -> Iterator[Twin]:
     """The app on a memory store for this test: see `windlass.testing.Twin`."""
-    from windlass.testing import twin  # noqa: PLC0415 - only when it is wanted
+    from windlass.testing import twin  # noqa: PLC0415 - only when it is used
 
-    with twin(windlass_app) as made:
-        yield made
+    with twin(windlass_app) as new_twin:
+        yield new_twin
 
 
 @pytest.fixture
 def inline_jobs(jobs: Twin) -> Iterator[Twin]:
-    """The same, and every job runs to its end as it is enqueued."""
+    """Like `jobs`, but every enqueue runs its job to the end."""
     with jobs.inline():
         yield jobs

@@ -114,12 +114,12 @@ async def test_the_sync_door_works_from_inside_a_running_loop_and_warns(app: Win
     async def shout(text: str) -> str:
         return text.upper()
 
-    with pytest.warns(RuntimeWarning, match="blocks the running event loop") as told:
+    with pytest.warns(RuntimeWarning, match="blocks the running event loop") as caught:
         assert shout.enqueue("hello").state is State.QUEUED
-    assert told[0].filename == __file__  # where the caller has to mend it
+    assert caught[0].filename == __file__  # the line that the caller has to fix
 
 
-@pytest.mark.filterwarnings("ignore:this blocks the running event loop")
+@pytest.mark.filterwarnings("ignore:this call blocks the running event loop")
 async def test_every_verb_of_the_sync_door_works_from_inside_a_running_loop(app: Windlass) -> None:
     @app.task
     async def shout(text: str) -> str:
@@ -145,7 +145,7 @@ async def test_a_task_may_enqueue_through_either_door(app: Windlass) -> None:
 
     @app.task
     async def async_parent() -> UUID:
-        with pytest.raises(ConfigurationError, match="await the async name"):
+        with pytest.raises(ConfigurationError, match="await the async method"):
             leaf.enqueue(2)  # would block the worker's own loop
         return (await leaf.aenqueue(3)).id
 
@@ -240,22 +240,24 @@ async def test_tags_are_any_sequence_of_texts(app: Windlass, tags: Sequence[str]
 
 
 @pytest.mark.parametrize(
-    ("tags", "said"),
+    ("tags", "message"),
     [
         ("urgent", "tags is 'urgent'; write tags=['urgent']"),
-        (b"urgent", """tags is b'urgent'; write several texts: tags=["a", "b"]"""),
-        ({"a"}, """tags is {'a'}; write several texts: tags=["a", "b"]"""),
-        (None, """tags is None; write several texts: tags=["a", "b"]"""),
-        (["a", 1], "tags has 1; each tag must be a text"),
+        (b"urgent", """tags is b'urgent'; write a list of strings: tags=["a", "b"]"""),
+        ({"a"}, """tags is {'a'}; write a list of strings: tags=["a", "b"]"""),
+        (None, """tags is None; write a list of strings: tags=["a", "b"]"""),
+        (["a", 1], "tags has 1; each tag must be a string"),
     ],
 )
-def test_other_tags_are_refused_with_what_to_write(app: Windlass, tags: object, said: str) -> None:
+def test_other_tags_are_refused_with_what_to_write(
+    app: Windlass, tags: object, message: str
+) -> None:
     @app.task()
     async def work() -> None: ...
 
     with pytest.raises(InvalidArgumentError) as refused:
         work.options(tags=tags)
-    assert str(refused.value) == said
+    assert str(refused.value) == message
 
 
 async def test_options_add_up(app: Windlass) -> None:
@@ -270,7 +272,7 @@ async def test_an_unknown_option_is_named_and_the_known_ones_are_not_blamed(app:
     @app.task
     async def noop() -> None: ...
 
-    with pytest.raises(ConfigurationError, match=r"unknown options: prio; known are .*priority"):
+    with pytest.raises(ConfigurationError, match=r"unknown options: prio; valid are .*priority"):
         noop.options(prio=5, owner="ada")
 
 
@@ -307,7 +309,7 @@ async def test_a_request_id_that_means_something_else_is_a_conflict(app: Windlas
         await pay.options(request_id="r1").aenqueue(6)
 
 
-async def test_an_active_job_of_the_same_key_stands_for_the_new_one(app: Windlass) -> None:
+async def test_a_unique_key_returns_the_active_job(app: Windlass) -> None:
     @app.task
     async def index(page: int) -> int:
         return page
@@ -356,7 +358,7 @@ async def test_one_bad_job_in_bulk_raises_and_its_neighbours_are_stored(app: Win
 # -- cancel and results
 
 
-async def test_a_waiting_job_is_canceled_at_once_and_says_why(app: Windlass) -> None:
+async def test_a_waiting_job_is_canceled_at_once_with_its_reason(app: Windlass) -> None:
     @app.task
     async def noop() -> None: ...
 
@@ -469,7 +471,7 @@ def test_rows_and_jobs_are_rolled_back_together(films: Windlass) -> None:
     assert enqueue_cut(films, "after").refresh().state is State.QUEUED
 
 
-def test_a_mistake_in_a_statement_is_told_in_the_engines_words(films: Windlass) -> None:
+def test_an_error_in_a_statement_has_the_message_of_the_engine(films: Windlass) -> None:
     with pytest.raises(apsw.SQLError, match="nowhere"), films.transaction() as tx:
         tx.execute("SELECT * FROM nowhere")
     with pytest.raises(apsw.ConstraintError), films.transaction() as tx:
@@ -477,7 +479,7 @@ def test_a_mistake_in_a_statement_is_told_in_the_engines_words(films: Windlass) 
     assert titles(films) == []
 
 
-def test_a_transaction_past_its_time_is_rolled_back_and_says_so(films: Windlass) -> None:
+def test_a_transaction_past_its_timeout_is_rolled_back(films: Windlass) -> None:
     def dawdle() -> None:
         with films.transaction(timeout="50ms") as tx:
             tx.execute("INSERT INTO films VALUES ('M')")
@@ -529,15 +531,15 @@ def test_a_transaction_is_of_one_app_only(films: Windlass, tmp_path: Path) -> No
 
 def test_a_transaction_inside_another_is_refused_at_once(films: Windlass) -> None:
     with films.transaction() as tx:
-        with pytest.raises(ConflictError, match="open here already"), films.transaction():
+        with pytest.raises(ConflictError, match="already open"), films.transaction():
             pass
         tx.execute("INSERT INTO films VALUES ('M')")
     assert titles(films) == ["M"]
 
 
-def test_a_store_without_transactions_says_so() -> None:
+def test_a_store_without_transactions_is_refused() -> None:
     app = Windlass("memory:")
-    with pytest.raises(ConfigurationError, match=r"memory: has no transactions.*SQLite"):
+    with pytest.raises(ConfigurationError, match=r"needs an SQLite store, not memory:"):
         app.transaction().__enter__()
     app.close()
 
@@ -550,14 +552,14 @@ def test_a_store_without_transactions_says_so() -> None:
     [
         ("jobs.db", r"'jobs.db' has no scheme; expected memory: or sqlite:///"),
         ("mysql://host/db", r"unknown scheme 'mysql'; expected memory: or sqlite:///"),
-        ("sqlite://jobs.db", r"names no file: write sqlite:///file.db"),
+        ("sqlite://jobs.db", r"names no file: use sqlite:///file.db"),
         ("sqlite:///", r"names no file"),
         ("sqlite:///jobs.db?mode=fast", r"unknown options: mode"),
         ("memory:?a=1", r"unknown options: a"),
         ("sqlite:///jobs.db?durability=some", r"durability"),
     ],
 )
-def test_a_url_that_leads_nowhere_says_what_would(url: str, message: str) -> None:
+def test_an_unknown_url_names_valid_ones(url: str, message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
         Windlass(url)
 
@@ -580,7 +582,7 @@ def everything_in(place: Path) -> bytes:
     return b"".join(path.read_bytes() for path in place.iterdir())
 
 
-async def test_with_the_encrypting_codec_the_file_tells_nothing(tmp_path: Path) -> None:
+async def test_with_the_encrypting_codec_the_file_has_no_plain_text(tmp_path: Path) -> None:
     app = Windlass(url_in(tmp_path), codec=EncryptingCodec({"k1": os.urandom(32)}))
 
     @app.task(max_retries=1, backoff=fixed(0))
@@ -646,7 +648,7 @@ def test_closing_ends_every_thread_of_the_app(tmp_path: Path) -> None:
     app.close()  # once more is harmless
 
 
-@pytest.mark.filterwarnings("ignore:this blocks the running event loop")
+@pytest.mark.filterwarnings("ignore:this call blocks the running event loop")
 async def test_the_async_close_ends_the_sync_door_too(url: str) -> None:
     before = {thread for thread in threading.enumerate() if "windlass" in thread.name}
     app = Windlass(url)
@@ -670,7 +672,7 @@ async def test_the_sync_close_is_refused_in_a_loop_that_uses_the_app(app: Windla
         app.close()
 
 
-def test_a_loop_that_stands_still_does_not_hold_up_the_close(tmp_path: Path) -> None:
+def test_a_stopped_loop_does_not_delay_the_close(tmp_path: Path) -> None:
     app = Windlass(url_in(tmp_path))
 
     @app.task
@@ -694,7 +696,7 @@ def _enqueue_in_a_child(app: Windlass, answer: Any) -> None:
     app.close()
 
 
-def test_an_app_that_was_used_goes_on_in_a_forked_process(films: Windlass) -> None:
+def test_a_used_app_works_in_a_forked_process(films: Windlass) -> None:
     enqueue_cut(films, "parent")
     fork = multiprocessing.get_context("fork")
     answer: Any = fork.SimpleQueue()
@@ -728,5 +730,5 @@ async def test_a_loop_with_two_workers_refuses_until_the_last_has_ended(app: Win
     with app.sync.refusing(loop):
         with app.sync.refusing(loop):
             pass
-        with pytest.raises(ConfigurationError, match="await the async name"):
+        with pytest.raises(ConfigurationError, match="await the async method"):
             app.sync.call(asyncio.sleep(0))

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from windlass.client import Client, EnqueueOptions, accepted
+from windlass.client import Client, EnqueueOptions, accepted_row
 from windlass.core.clock import from_datetime
 from windlass.core.decisions.enqueue import EnqueueStatus
 from windlass.core.decisions.outcome import Failed, Succeeded
@@ -20,7 +20,7 @@ from windlass.core.ids import uuid7
 from windlass.core.job.failure import ErrorKind, Failure
 from windlass.core.job.row import CORRELATION_ID, JobRow, NewJob
 from windlass.core.job.state import State
-from windlass.store import Saying
+from windlass.store import AttemptRecords
 from windlass.stores.memory import MemoryStore
 from windlass.task_spec import TaskOptions, TaskSpec
 from windlass.testing.clock import START, VirtualClock
@@ -49,7 +49,7 @@ def prepare(client: Client, *args: Any, **options: Any) -> NewJob:
 
 async def put(client: Client, *args: Any, **options: Any) -> JobRow:
     [answer] = await client.enqueue([prepare(client, *args, **options)])
-    return accepted(answer)
+    return accepted_row(answer)
 
 
 # -- preparing
@@ -63,7 +63,7 @@ async def test_a_job_takes_its_settings_from_its_task(client: Client) -> None:
     assert job.digest is None
 
 
-async def test_what_is_said_about_one_job_overrules_its_task(client: Client) -> None:
+async def test_options_of_a_job_override_those_of_its_task(client: Client) -> None:
     at = datetime(2026, 5, 1, tzinfo=UTC)
     job = prepare(
         client,
@@ -117,7 +117,7 @@ async def test_waiting_for_an_unknown_job_ends_at_once(client: Client) -> None:
         await client.wait(ID)
 
 
-async def test_a_held_job_is_queued_when_it_is_submitted(client: Client) -> None:
+async def test_a_submit_sets_queued_at(client: Client) -> None:
     row = await put(client, 1, hold=True)
     assert row.state is State.CREATED
     assert await client.submit(row.id) is State.QUEUED
@@ -137,7 +137,7 @@ async def test_a_waiting_job_is_canceled_at_once(client: Client) -> None:
     assert (ended.cancel_by, ended.cancel_reason) == ("ada", "wrong")
 
 
-async def test_a_running_job_is_asked_to_end(client: Client) -> None:
+async def test_the_cancel_of_a_running_job_is_requested(client: Client) -> None:
     await put(client, 1)
     running = await claim_one(client.store, "sums")
     assert await client.cancel(running.id) is State.RUNNING
@@ -166,7 +166,7 @@ async def test_a_refused_job_raises_its_own_error(client: Client) -> None:
     [answer] = await client.enqueue([make_job(queue="")])
     assert answer.status is EnqueueStatus.REFUSED
     with pytest.raises(InvalidArgumentError, match="queue"):
-        accepted(answer)
+        accepted_row(answer)
 
 
 async def test_an_id_that_means_another_job_is_a_conflict(client: Client) -> None:
@@ -191,7 +191,7 @@ async def fail(client: Client, row: JobRow, *, step: str | None = None) -> None:
     job = await claim_one(client.store, row.queue)
     if step is not None:
         record = Record(n=1, type=EventType.STEP_STATUS, step=step, checkpoint=b"1")
-        await client.store.record([Saying(job.lease, [record])])
+        await client.store.record([AttemptRecords(job.lease, [record])])
     failure = Failure(code="broken", kind=ErrorKind.TERMINAL)
     await settle_one(client.store, job, Failed(failure=failure))
 
@@ -202,7 +202,7 @@ async def test_a_retry_is_the_same_request_as_a_new_job_that_points_back(client:
         headers={"trace": "t"}, priority=9,
     )  # fmt: skip
     await fail(client, row)
-    new = accepted(await client.retry(row.id))
+    new = accepted_row(await client.retry(row.id))
     same = ("task", "queue", "payload", "priority", "policy", "lease_seconds", "owner", "team",
             "tags", "correlation_id", "unique_key")  # fmt: skip
     for name in same:
@@ -218,7 +218,7 @@ async def test_a_second_retry_answers_the_one_under_way(client: Client) -> None:
     await fail(client, row)
     first, second = await client.retry(row.id), await client.retry(row.id)
     assert second.status is EnqueueStatus.DUPLICATE
-    assert accepted(second).id == accepted(first).id
+    assert accepted_row(second).id == accepted_row(first).id
 
 
 async def test_an_unfinished_or_unknown_job_is_not_retried(client: Client) -> None:
@@ -234,7 +234,7 @@ async def test_an_unfinished_or_unknown_job_is_not_retried(client: Client) -> No
 async def test_a_resumed_job_has_the_steps_of_the_first(client: Client) -> None:
     row = await put(client, 1)
     await fail(client, row, step="voice")
-    new = accepted(await client.resume(row.id))
+    new = accepted_row(await client.resume(row.id))
     [kept] = await client.store.checkpoints([new.id])
     assert kept["voice"].value == b"1"
     assert new.retry_of == row.id
@@ -243,12 +243,14 @@ async def test_a_resumed_job_has_the_steps_of_the_first(client: Client) -> None:
 async def test_a_retried_job_starts_without_the_steps(client: Client) -> None:
     row = await put(client, 1)
     await fail(client, row, step="voice")
-    new = accepted(await client.retry(row.id))
+    new = accepted_row(await client.retry(row.id))
     assert await client.store.checkpoints([new.id]) == [{}]
 
 
 async def test_a_job_without_a_completed_step_is_not_resumed(client: Client) -> None:
     row = await put(client, 1)
     await fail(client, row)
-    with pytest.raises(ConflictError, match="completed no step to go on from; retry it instead"):
+    with pytest.raises(
+        ConflictError, match="has no completed step to resume from; retry it instead"
+    ):
         await client.resume(row.id)

@@ -11,10 +11,10 @@ import pytest
 
 from windlass import Context, Windlass, WorkerConfig
 from windlass.config import DEFAULT_URL, data_directory, settings, store_key, store_url
-from windlass.core.duration import Duration, seconds
+from windlass.core.duration import Duration, to_seconds
 from windlass.core.errors import InvalidArgumentError, WindlassError
 from windlass.store import Retention
-from windlass.stores import file_of, open_store
+from windlass.stores import open_store, sqlite_path
 
 
 @pytest.mark.parametrize(
@@ -34,26 +34,26 @@ from windlass.stores import file_of, open_store
     ],
 )
 def test_a_duration_is_read(given: Duration, expected: float) -> None:
-    assert seconds(given) == expected
+    assert to_seconds(given) == expected
 
 
 @pytest.mark.parametrize("given", ["", "5", "five", "5 parsecs", "1h30", "-5s", "5s!", "s"])
 def test_words_that_are_no_duration_are_refused_with_examples(given: str) -> None:
     with pytest.raises(InvalidArgumentError, match=r'delay is .*; write .*"1h30m"') as caught:
-        seconds(given, "delay")
+        to_seconds(given, "delay")
     assert repr(given) in str(caught.value)
 
 
 @pytest.mark.parametrize("given", [-1, -0.001, float("nan"), float("inf"), timedelta(seconds=-1)])
-def test_a_duration_that_cannot_pass_is_refused(given: Duration) -> None:
+def test_an_invalid_duration_is_refused(given: Duration) -> None:
     with pytest.raises(InvalidArgumentError, match=r"grace is .* zero or more"):
-        seconds(given, "grace")
+        to_seconds(given, "grace")
 
 
 @pytest.mark.parametrize("given", [None, [], object()])
 def test_what_is_no_duration_at_all_is_refused_by_name(given: Any) -> None:
     with pytest.raises(InvalidArgumentError, match="timeout is "):
-        seconds(given, "timeout")
+        to_seconds(given, "timeout")
 
 
 def test_the_argument_wins_over_the_environment_and_that_over_the_default() -> None:
@@ -74,7 +74,7 @@ def test_the_environment_of_the_process_is_read(monkeypatch: pytest.MonkeyPatch)
 # -- settings and their origin
 
 
-def test_the_file_stands_between_the_environment_and_the_default(tmp_path: Path) -> None:
+def test_the_environment_overrides_the_file_and_the_file_the_default(tmp_path: Path) -> None:
     (tmp_path / "windlass.toml").write_text('url = "sqlite:////srv/file.db"\ngrace = 5\n')
     found = settings({}, {"WINDLASS_GRACE": "7"}, tmp_path)
     assert (found["grace"].value, found["grace"].origin) == (7.0, "environment WINDLASS_GRACE")
@@ -83,14 +83,14 @@ def test_the_file_stands_between_the_environment_and_the_default(tmp_path: Path)
     assert settings({"grace": "9s"}, {"WINDLASS_GRACE": "7"}, tmp_path)["grace"].value == 9.0
 
 
-def test_what_nobody_set_is_unset_or_the_default_and_tells_which(tmp_path: Path) -> None:
+def test_a_setting_without_a_value_is_unset_or_the_default(tmp_path: Path) -> None:
     found = settings({"lease": None}, {"WINDLASS_LEASE": ""}, tmp_path)
     assert (found["lease"].value, found["lease"].origin) == (None, "unset")
     assert (found["url"].value, found["url"].origin) == (DEFAULT_URL, "default")
-    assert not found["url"].given
+    assert not found["url"].is_set
     same = settings({"url": DEFAULT_URL}, {}, tmp_path)["url"]
     assert same.value == DEFAULT_URL
-    assert same.given
+    assert same.is_set
 
 
 def test_the_nearest_file_upward_counts_and_its_paths_start_there(tmp_path: Path) -> None:
@@ -124,26 +124,26 @@ def test_a_key_comes_from_the_settings_and_is_never_shown_when_it_is_wrong(
     assert store_key("given") == "given"
     (tmp_path / "windlass.toml").write_text("key = 4711")
     monkeypatch.delenv("WINDLASS_KEY")
-    with pytest.raises(WindlassError, match="must be a text") as raised:
+    with pytest.raises(WindlassError, match="must be a string") as raised:
         store_key()
     assert "4711" not in str(raised.value)
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
-        ("url = 5", "url in .*windlass.toml is 5; it must be a text"),
-        ("concurrency = 0", "concurrency in .* is 0; it must be a whole number"),
-        ("concurrency = 1.5", "whole number"),
+        ("url = 5", "url in .*windlass.toml is 5; it must be a string"),
+        ("concurrency = 0", "concurrency in .* is 0; it must be an integer"),
+        ("concurrency = 1.5", "an integer"),
         ('lease = "soon"', "lease in .* is 'soon'; write seconds"),
         ("[queues]\nmedia = true", "'media' of queues in .* is True"),
         ("url = ", "cannot be read as TOML"),
-        ("colour = 1", "unknown settings: colour; known are url, app"),
+        ("colour = 1", "unknown settings: colour; valid are url, app"),
     ],
 )
-def test_a_wrong_setting_is_refused_with_its_place(tmp_path: Path, text: str, told: str) -> None:
+def test_a_wrong_setting_is_refused_with_its_place(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "windlass.toml").write_text(text)
-    with pytest.raises(WindlassError, match=told):
+    with pytest.raises(WindlassError, match=message):
         settings({}, {}, tmp_path)
 
 
@@ -201,7 +201,7 @@ def test_a_file_of_settings_in_a_strange_directory_names_the_file_beside_it(
     place = tmp_path / name
     place.mkdir()
     (place / "windlass.toml").write_text('url = "sqlite:///jobs.db"\n')
-    assert file_of(settings({}, {}, place)["url"].value) == place / "jobs.db"
+    assert sqlite_path(settings({}, {}, place)["url"].value) == place / "jobs.db"
 
 
 # -- URLs of stores
@@ -222,7 +222,7 @@ def test_a_strange_name_is_the_file_that_was_meant(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, name: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert file_of(url) == tmp_path / name
+    assert sqlite_path(url) == tmp_path / name
     asyncio.run(ping(url))
     assert name in {path.name for path in tmp_path.iterdir()}
 
@@ -233,17 +233,17 @@ async def ping(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "told"),
+    ("url", "message"),
     [
-        ("sqlite:///ä#1.db", "holds a '#'.*write %23"),
-        ("sqlite:///a.db#", "holds a '#'"),
-        ("sqlite:///what?.db", "unknown options: .db .*written %3F"),
+        ("sqlite:///ä#1.db", "contains a '#'.*write it as %23"),
+        ("sqlite:///a.db#", "contains a '#'"),
+        ("sqlite:///what?.db", "unknown options: .db .*as %3F"),
         ("sqlite:///what?really=.db", "unknown options: really"),
         ("sqlite:///a\tb.db", "control character"),
         ("sqlite:///a%00b.db", "control character"),
         ("memory:?x", "unknown options: x"),
     ],
 )
-def test_a_url_whose_end_would_be_lost_is_refused(url: str, told: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=told):
+def test_a_url_whose_end_would_be_lost_is_refused(url: str, message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
         open_store(url)

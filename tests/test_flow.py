@@ -38,7 +38,7 @@ def app(request: pytest.FixtureRequest, tmp_path: Path) -> Windlass:
 
 @asynccontextmanager
 async def working(app: Windlass) -> AsyncIterator[None]:
-    worker = app.worker(WorkerConfig(poll=0.05))
+    worker = app.worker(WorkerConfig(poll_interval=0.05))
     running = asyncio.create_task(worker.run())
     try:
         yield
@@ -108,7 +108,7 @@ async def test_a_result_of_the_wrong_type_is_refused_when_it_is_there(app: Windl
         assert job.row.error.code == InvalidInput.code
 
 
-async def test_order_without_results_and_ends_that_come_whatever_happens(app: Windlass) -> None:
+async def test_order_without_results_and_nodes_that_always_run(app: Windlass) -> None:
     ran: list[str] = []
 
     @app.task
@@ -124,7 +124,7 @@ async def test_order_without_results_and_ends_that_come_whatever_happens(app: Wi
     first = flow.add(note, "first")
     bad = flow.add(fail).after(first)
     never = flow.add(note, "never").after(bad)
-    last = flow.add(note, "last").after(bad, never).whatever_happens()
+    last = flow.add(note, "last").after(bad, never).run_always()
     run = await flow.aenqueue()
     async with working(app):
         assert (await run.await_end(PATIENCE)).state is State.FAILED
@@ -141,7 +141,7 @@ async def test_a_cycle_is_refused_and_names_its_tasks(app: Windlass) -> None:
     one, two = flow.add(turn), flow.add(turn)
     one.after(two)
     two.after(one)
-    with pytest.raises(InvalidArgumentError, match="circle among its jobs of turn"):
+    with pytest.raises(InvalidArgumentError, match="cycle: its jobs of turn"):
         await flow.aenqueue()
     with pytest.raises(InvalidArgumentError, match="no jobs"):
         await app.flow().aenqueue()
@@ -156,7 +156,7 @@ async def test_a_flow_with_a_wrong_part_stores_nothing(app: Windlass) -> None:
     flow = app.flow()
     flow.add(double, 1)
     flow.put(double.options(depends_on=[uuid7()]).call(2))
-    with pytest.raises(NotFoundError, match="there is no such job"):
+    with pytest.raises(NotFoundError, match="which does not exist"):
         await flow.aenqueue()
     with pytest.raises(NotFoundError):
         await app.aflow_run(flow.id)
@@ -207,7 +207,7 @@ async def test_a_flow_is_canceled_and_retried_as_a_whole(app: Windlass) -> None:
         assert (await run.await_end(PATIENCE)).state is State.SUCCEEDED
         assert await (await run.ajob(end)).aresult() == 6
         assert sorted(ran) == [1, 2, 2, 3]
-        with pytest.raises(ConflictError, match="nothing of it is left"):
+        with pytest.raises(ConflictError, match="no job to re-run"):
             await run.aretry()
 
         held = app.flow()
@@ -256,7 +256,7 @@ async def test_a_job_depends_on_others_by_its_options(app: Windlass) -> None:
     assert (second.row.waiting_for, third.row.waiting_for) == (1, 1)
     why = await app.client().why(second.id)
     assert str(first.id) in str(why)
-    with pytest.raises(InvalidArgumentError, match="it takes jobs"):
+    with pytest.raises(InvalidArgumentError, match="must contain jobs"):
         note.options(depends_on=["one"])
     with pytest.raises(InvalidArgumentError, match="cancel, fail, run"):
         note.options(on_parent="explode")
@@ -269,8 +269,8 @@ async def test_a_job_depends_on_others_by_its_options(app: Windlass) -> None:
 # -- from inside a task
 
 
-async def test_a_task_fans_out_and_goes_on_with_the_results(app: Windlass) -> None:
-    begun: list[int] = []
+async def test_a_task_fans_out_and_continues_with_the_results(app: Windlass) -> None:
+    started: list[int] = []
     prepared: list[str] = []
 
     @app.task(queue="parts")
@@ -283,18 +283,18 @@ async def test_a_task_fans_out_and_goes_on_with_the_results(app: Windlass) -> No
 
     @app.task
     async def whole(ctx: Context) -> int:
-        begun.append(ctx.attempt)
+        started.append(ctx.attempt)
         await ctx.astep("prepare", prepare)
         first = await ctx.amap(part, [1, (2, 20), {"n": 3}])
         second = await ctx.amap(part, first)
         return sum(second)
 
     job = await whole.aenqueue()
-    worker = app.worker(WorkerConfig(queues={"default": 1, "parts": 2}, poll=0.05))
+    worker = app.worker(WorkerConfig(queues={"default": 1, "parts": 2}, poll_interval=0.05))
     running = asyncio.create_task(worker.run())
     try:
         assert await job.aresult(PATIENCE) == 800
-        assert begun == [1, 2, 3]
+        assert started == [1, 2, 3]
         assert prepared == ["once"]
         assert (await job.arefresh()).row.retry_count == 0
     finally:
@@ -331,7 +331,7 @@ async def test_an_attempt_that_fails_after_its_parts_were_made_finds_them_again(
     assert job.row.retry_count == 1
 
 
-async def test_a_child_that_fails_is_told_to_the_task_that_waits(app: Windlass) -> None:
+async def test_a_failed_child_raises_in_the_waiting_task(app: Windlass) -> None:
     @app.task(max_retries=0)
     async def part(n: int) -> int:
         if n == 1:
@@ -370,22 +370,22 @@ async def test_a_sync_task_waits_as_well(app: Windlass) -> None:
 async def test_a_signal_is_waited_for_without_a_slot(app: Windlass) -> None:
     @app.task
     async def approval(ctx: Context) -> dict[str, str]:
-        told: dict[str, str] = await ctx.await_for("approved")
-        return told
+        approval: dict[str, str] = await ctx.await_for("approved")
+        return approval
 
     @app.task
     async def other() -> str:
         return "ran meanwhile"
 
     job = await approval.aenqueue()
-    worker = app.worker(WorkerConfig(queues={"default": 1}, poll=0.05))
+    worker = app.worker(WorkerConfig(queues={"default": 1}, poll_interval=0.05))
     running = asyncio.create_task(worker.run())
     try:
         async for event in job.aevents():
             if event.data.get("status") == State.RETRYING:
                 break
         assert await (await other.aenqueue()).aresult(PATIENCE) == "ran meanwhile"
-        assert "waits for a signal" in str(await app.client().why(job.id))
+        assert "until a signal arrives" in str(await app.client().why(job.id))
         await app.asignal(job.id, "approved", {"by": "ada"})
         assert await job.aresult(PATIENCE) == {"by": "ada"}
         with pytest.raises(ConflictError):
@@ -396,7 +396,7 @@ async def test_a_signal_is_waited_for_without_a_slot(app: Windlass) -> None:
         await app.aclose()
 
 
-async def test_a_signal_that_does_not_come_in_time_is_an_error_to_handle(app: Windlass) -> None:
+async def test_a_signal_after_the_timeout_raises_an_error(app: Windlass) -> None:
     @app.task
     async def patient(ctx: Context) -> str:
         try:
@@ -511,7 +511,7 @@ async def test_a_job_whose_parent_is_not_kept_is_not_retried_with_another_result
         await run.await_end(PATIENCE)
         job = await run.ajob(last)
         assert [answer.applied for answer in await app.client().store.delete([first.id])] == [True]
-        with pytest.raises(NotFoundError, match="is not kept any more"):
+        with pytest.raises(NotFoundError, match="which was pruned"):
             await job.aretry()
 
 

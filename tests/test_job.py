@@ -26,7 +26,7 @@ from windlass import (
 )
 from windlass.core.codec import JsonCodec
 from windlass.core.event import Event, EventType
-from windlass.job import Told
+from windlass.job import EventFormatter
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ async def test_the_last_event_of_a_success_has_output_artifacts_and_last_lines(
     assert (second["name"], second["size"]) == ("poster", None)
 
 
-async def test_the_last_event_of_a_failure_says_what_went_wrong_and_what_came_before(
+async def test_the_final_event_of_a_failure_has_error_artifacts_and_logs(
     app: Windlass,
 ) -> None:
     @app.task(max_retries=0)
@@ -104,7 +104,7 @@ async def test_whoever_joins_late_still_gets_the_whole_sum(app: Windlass) -> Non
     assert [made["name"] for made in late[0].data["artifacts"]] == ["film"]
 
 
-async def test_each_event_says_all_in_its_data(app: Windlass) -> None:
+async def test_each_event_has_decoded_data(app: Windlass) -> None:
     @app.task
     async def task(ctx: Context) -> None:
         ctx.progress(40, "half way, nearly")
@@ -119,9 +119,9 @@ async def test_each_event_says_all_in_its_data(app: Windlass) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "message"),
-    [("gossip", "a task may emit artifact, error, log"), ("job-completed", "from the store")],
+    [("gossip", "a task may emit artifact, error, log"), ("job-completed", "by the store")],
 )
-async def test_an_event_that_is_not_a_tasks_to_tell_is_refused(
+async def test_a_lifecycle_event_recorded_by_a_task_is_refused(
     app: Windlass, kind: str, message: str
 ) -> None:
     @app.task(terminal_on=InvalidArgumentError)
@@ -137,7 +137,7 @@ async def test_an_event_that_is_not_a_tasks_to_tell_is_refused(
 # -- stages
 
 
-async def stages_told(app: Windlass, stages: StageMap | None = None) -> list[tuple[str, str, int]]:
+async def progress_of(app: Windlass, stages: StageMap | None = None) -> list[tuple[str, str, int]]:
     @app.task(stages=stages)
     async def task(ctx: Context) -> None:
         for stage in ("Load", "fold"):
@@ -148,14 +148,14 @@ async def stages_told(app: Windlass, stages: StageMap | None = None) -> list[tup
 
     job = await task.aenqueue()
     await work_off(app)
-    told = [event.data for event in await events_of(job, EventType.STEP_PROGRESS)]
-    return [(said["stage"], said["phase"], said["progressPct"]) for said in told]
+    progress = [event.data for event in await events_of(job, EventType.STEP_PROGRESS)]
+    return [(event["stage"], event["phase"], event["progressPct"]) for event in progress]
 
 
 async def test_the_stages_of_an_app_place_the_progress_of_its_tasks() -> None:
     app = Windlass("memory:", stages={"load": ("prepare", (0, 40)), "fold": ("work", (40, 100))})
-    told = await stages_told(app)
-    assert told == [
+    progress = await progress_of(app)
+    assert progress == [
         ("Load", "prepare", 0),
         ("Load", "prepare", 20),
         ("fold", "work", 40),
@@ -166,8 +166,8 @@ async def test_the_stages_of_an_app_place_the_progress_of_its_tasks() -> None:
 
 async def test_a_task_has_stages_of_its_own(app: Windlass) -> None:
     table = StageMap.of({"load": ("prepare", (0, 80)), "fold": ("work", None)})
-    told = await stages_told(app, table)
-    assert told[1:] == [("Load", "prepare", 40), ("fold", "work", 40), ("fold", "work", 40)]
+    progress = await progress_of(app, table)
+    assert progress[1:] == [("Load", "prepare", 40), ("fold", "work", 40), ("fold", "work", 40)]
 
 
 @pytest.mark.parametrize("wrong", [{"load": 3}, 7, ["load"]])
@@ -212,11 +212,11 @@ def test_whoever_stops_following_early_leaves_nothing_behind(plain: Windlass) ->
 def test_a_failed_job_is_retried_from_the_start_or_resumed_after_its_last_step(
     plain: Windlass,
 ) -> None:
-    told: list[str] = []
+    progress: list[str] = []
     broken = True
 
     def first() -> str:
-        told.append("first")
+        progress.append("first")
         return "made"
 
     @plain.task(max_retries=0)
@@ -233,13 +233,13 @@ def test_a_failed_job_is_retried_from_the_start_or_resumed_after_its_last_step(
     again = job.refresh().retry()
     burst(plain)
     assert again.refresh().row.retry_of == job.id
-    assert told == ["first", "first"]
+    assert progress == ["first", "first"]
     broken = False
     resumed = again.resume()
     assert resumed.row.retry_of == again.id
     burst(plain)
     assert resumed.result() == "made"
-    assert told == ["first", "first"]
+    assert progress == ["first", "first"]
 
 
 async def test_a_retry_under_way_is_the_answer_to_the_next_one(app: Windlass) -> None:
@@ -269,7 +269,7 @@ def test_a_job_is_found_again_by_its_id(plain: Windlass) -> None:
         plain.job(UUID(int=7))
 
 
-def test_a_wait_in_vain_says_what_it_waited_for(plain: Windlass) -> None:
+def test_a_timeout_names_the_job_and_its_queue(plain: Windlass) -> None:
     @plain.task(queue="media")
     async def task() -> None: ...
 
@@ -278,7 +278,7 @@ def test_a_wait_in_vain_says_what_it_waited_for(plain: Windlass) -> None:
         job.wait(timeout="50ms")
 
 
-async def test_a_failure_comes_with_its_sort_and_the_workers_traceback(app: Windlass) -> None:
+async def test_a_failure_has_its_category_and_the_remote_traceback(app: Windlass) -> None:
     @app.task(max_retries=0)
     async def task() -> None:
         raise KeyError("/a")
@@ -294,8 +294,10 @@ async def test_a_failure_comes_with_its_sort_and_the_workers_traceback(app: Wind
 
 @pytest.mark.parametrize("body", [b"5", b'"text"', b"[1]", b"\xff", b"null"])
 def test_what_a_worker_stored_that_is_no_set_of_facts_adds_none(body: bytes) -> None:
-    said = Event(job_id=UUID(int=1), seq=3, at=0, type=EventType.LOG, data={"step": "x"}, body=body)
-    failed = replace(said, type=EventType.JOB_FAILED, data={"error": {"code": "crashed"}})
-    told = Told(JsonCodec())
-    assert told.tell(said).data == {"step": "x"}
-    assert told.tell(failed).data["errorMessage"] == "crashed"
+    event = Event(
+        job_id=UUID(int=1), seq=3, at=0, type=EventType.LOG, data={"step": "x"}, body=body
+    )
+    failed = replace(event, type=EventType.JOB_FAILED, data={"error": {"code": "crashed"}})
+    formatter = EventFormatter(JsonCodec())
+    assert formatter.format(event).data == {"step": "x"}
+    assert formatter.format(failed).data["errorMessage"] == "crashed"

@@ -31,8 +31,8 @@ from windlass import (
 from windlass.core.admission.gates import LIMIT
 from windlass.core.job.row import NewJob
 from windlass.core.job.state import State
-from windlass.core.query.diagnosis import Because
-from windlass.limits import Gatekeeper
+from windlass.core.query.diagnosis import ReasonCode
+from windlass.limits import LimitRecords
 from windlass.store import Store
 from windlass.stores.memory import MemoryStore
 from windlass.testing import VirtualClock, twin
@@ -75,7 +75,7 @@ class Watched(WrappedStore):
 
     async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
         self.calls.append(verb)
-        await asyncio.sleep(0)  # somebody else may come between
+        await asyncio.sleep(0)  # other tasks may run in between
         if verb == "put_records" and self.failing:
             raise self.failing.pop()
         return await call()
@@ -95,7 +95,7 @@ class Place:
         app = Windlass("memory:", limits=limits)
         self.stack.callback(app.close)
         store = Watched(self.memory.twin(), self.calls, self.failing)
-        self.stack.enter_context(app.stand_in(store, self.data))
+        self.stack.enter_context(app.replace_store(store, self.data))
         return app
 
 
@@ -112,7 +112,7 @@ def keys(*jobs: NewJob) -> list[str | None]:
 # -- declared with a task
 
 
-async def test_no_more_of_a_task_run_at_once_than_it_says(app: Windlass) -> None:
+async def test_no_more_jobs_of_a_task_run_than_its_limit(app: Windlass) -> None:
     at_once: list[int] = []
     running = 0
 
@@ -154,9 +154,9 @@ async def test_a_rate_lets_so_many_start_in_its_time(app: Windlass) -> None:
     with twin(app) as jobs:
         await app.aenqueue_many([call.new_job() for _ in range(5)])
         assert await jobs.adrain() == {State.SUCCEEDED: 2, State.CREATED: 3}
-        begun = jobs.clock.now()
+        started = jobs.clock.now()
         assert await jobs.adrain(until_empty=True) == {State.SUCCEEDED: 3}
-        assert jobs.clock.now() - begun == 120 * 10**6
+        assert jobs.clock.now() - started == 120 * 10**6
 
 
 async def test_a_queue_is_limited_by_the_app(clock: VirtualClock) -> None:
@@ -189,7 +189,12 @@ async def test_a_group_brings_its_limits_along_also_those_it_gets_later(app: Win
 
     await late.aenqueue()
     [found] = await app.limits.alist()
-    assert (found.name, found.limit, found.declared, found.given) == ("task:late", TWO, TWO, None)
+    assert (found.name, found.limit, found.declared, found.override) == (
+        "task:late",
+        TWO,
+        TWO,
+        None,
+    )
 
 
 async def test_limits_hold_for_a_flow_and_for_children(app: Windlass) -> None:
@@ -213,13 +218,13 @@ async def test_limits_hold_for_a_flow_and_for_children(app: Windlass) -> None:
     assert await job.aresult(5) == 6
 
 
-def test_what_is_no_limit_is_told_where_it_is_declared(plain: Windlass) -> None:
+def test_an_invalid_limit_is_refused_where_it_is_declared(plain: Windlass) -> None:
     for wrong in ({"limit": 5}, {"key_limit": "5/s", "limit_key": "a"}):
         with pytest.raises(ConfigurationError, match=r"write (key_)?limit=Limit\("):
             plain.task(**wrong)
-    with pytest.raises(ConfigurationError, match="no limit_key says what that is"):
+    with pytest.raises(ConfigurationError, match="key_limit needs a limit_key"):
         plain.task(key_limit=TWO)
-    with pytest.raises(ConfigurationError, match="limit_key is 5; it takes the name"):
+    with pytest.raises(ConfigurationError, match="limit_key is 5; it must be the name"):
         plain.task(limit_key=5)
     with pytest.raises(InvalidArgumentError, match="queue:NAME"):
         Windlass("memory:", limits={"render": TWO})
@@ -253,17 +258,17 @@ class Plan(Enum):
 
 def test_the_key_is_an_argument_or_a_function_of_some(plain: Windlass) -> None:
     @plain.task(limit_key="tenant")
-    def one(text: str, tenant: str | None = "nobody") -> None: ...
+    def one(text: str, tenant: str | None = "none") -> None: ...
 
     @plain.task(limit_key=lambda tenant, region: f"{tenant.id}-{region}")
     def two(ctx: Context, tenant: Tenant, text: str, *, region: str = "eu") -> None: ...
 
     assert keys(one.new_job("hi", "ada"), one.new_job("hi", tenant="bob")) == ["ada", "bob"]
-    assert keys(one.new_job("hi"), one.new_job("hi", None)) == ["nobody", None]
+    assert keys(one.new_job("hi"), one.new_job("hi", None)) == ["none", None]
     assert keys(two.new_job(Tenant(7), "hi")) == ["7-eu"]
     stored: Any = {"id": "8"}  # checked arguments are what the task would get
     assert keys(two.new_job(stored, "hi", region="us")) == ["8-us"]
-    assert keys(one.options(limit_key="given").new_job("hi", "ada")) == ["given"]
+    assert keys(one.options(limit_key="override").new_job("hi", "ada")) == ["override"]
 
 
 @pytest.mark.parametrize(
@@ -280,17 +285,19 @@ def test_the_key_becomes_text(plain: Windlass, answer: Any, key: str | None) -> 
 
 
 @pytest.mark.parametrize("answer", [1.5, b"ada", ["ada"], object()])
-def test_a_key_that_is_no_text_is_told_at_the_enqueue(plain: Windlass, answer: Any) -> None:
+def test_an_invalid_key_is_refused_at_the_enqueue(plain: Windlass, answer: Any) -> None:
     @plain.task(name="mail", limit_key=lambda: answer)
     def mail() -> None: ...
 
-    with pytest.raises(InvalidArgumentError, match=r"limit_key of task 'mail' is .* must be text"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"limit_key of task 'mail' is .* must be a string"
+    ):
         mail.new_job()
-    with pytest.raises(InvalidArgumentError, match="it must be text"):
+    with pytest.raises(InvalidArgumentError, match="it must be a string"):
         mail.options(limit_key=answer)
 
 
-def test_a_key_that_raises_is_told_at_the_enqueue(plain: Windlass) -> None:
+def test_a_key_function_that_raises_is_refused_at_the_enqueue(plain: Windlass) -> None:
     @plain.task(name="mail", limit_key=lambda tenant: tenant["id"])
     def mail(tenant: dict[str, int]) -> None: ...
 
@@ -314,9 +321,9 @@ def test_a_key_of_arguments_that_the_task_does_not_have_is_refused(plain: Windla
         return tenant
 
     for wrong, why in (
-        ("tenent", r"needs the argument 'tenent', and the task takes 'tenant'"),
-        (lambda tenant, region: region, "needs the argument 'region'"),
-        (lambda ctx: ctx, "needs the argument 'ctx'"),
+        ("tenent", r"uses the argument 'tenent', but the task takes 'tenant'"),
+        (lambda tenant, region: region, "uses the argument 'region'"),
+        (lambda ctx: ctx, "uses the argument 'ctx'"),
         (lambda *all_of_them: "", r"has the parameter '\*all_of_them'"),
         (later, "is an async function"),
         (type, "whose parameters cannot be read"),
@@ -333,7 +340,7 @@ def test_a_batch_task_has_keys_of_what_its_jobs_take(plain: Windlass) -> None:
     assert keys(mails.new_job(5, "ada"), mails.new_job(6)) == ["5ada", "6"]
 
 
-def test_a_key_of_a_result_that_is_not_there_yet_is_told(plain: Windlass) -> None:
+def test_a_key_from_a_future_result_is_refused(plain: Windlass) -> None:
     @plain.task
     def find() -> str:
         return "ada"
@@ -341,7 +348,7 @@ def test_a_key_of_a_result_that_is_not_there_yet_is_told(plain: Windlass) -> Non
     @plain.task(limit_key="tenant")
     def mail(tenant: str) -> None: ...
 
-    with pytest.raises(InvalidArgumentError, match=r"needs the argument 'tenant'.*limit_key=…"):
+    with pytest.raises(InvalidArgumentError, match=r"uses the argument 'tenant'.*limit_key=…"):
         chain(find, mail).enqueue()
     run = chain(find, mail.options(limit_key="ada")).enqueue()
     assert sum(run.refresh().counts.values()) == 2
@@ -362,7 +369,7 @@ async def test_a_retry_and_a_tick_have_the_key_of_the_first(app: Windlass) -> No
         assert (await job.aretry()).row.limit_key == "ada"
 
 
-async def test_a_key_without_limits_gives_fair_turns(app: Windlass) -> None:
+async def test_a_key_without_limits_gives_fairness(app: Windlass) -> None:
     order: list[str] = []
 
     @app.task(limit_key="tenant")
@@ -407,7 +414,7 @@ def test_limits_are_written_once_and_read_no_more(place: Place) -> None:
 
 
 def test_two_versions_of_the_code_do_not_fight(place: Place) -> None:
-    """Who starts last has the say, and nobody writes at each enqueue."""
+    """The last process to start wins, and an enqueue writes no limits."""
 
     def version(limit: Limit) -> tuple[Windlass, Any]:
         app = place.open()
@@ -432,12 +439,12 @@ def test_what_a_person_set_outlives_a_deploy(place: Place) -> None:
 
     task.enqueue()
     [found] = second.limits.list()
-    assert (found.limit, found.declared, found.given) == (
+    assert (found.limit, found.declared, found.override) == (
         Limit(concurrency=1), FIVE, Limit(concurrency=1),
     )  # fmt: skip
     back = second.limits.reset("queue:slow")
     assert back is not None
-    assert (back.limit, back.given) == (FIVE, None)
+    assert (back.limit, back.override) == (FIVE, None)
 
 
 def test_no_job_is_stored_while_its_limits_cannot_be(place: Place) -> None:
@@ -454,7 +461,7 @@ def test_no_job_is_stored_while_its_limits_cannot_be(place: Place) -> None:
     assert [one.name for one in app.limits.list()] == ["queue:default"]
 
 
-async def test_a_worker_stores_limits_before_anything_can_come_of_it(place: Place) -> None:
+async def test_a_worker_stores_limits_before_its_first_claim(place: Place) -> None:
     app = place.open({"queue:default": TWO})
     place.failing.append(StoreUnavailableError("away"))
     await work_off(app)
@@ -516,7 +523,7 @@ async def test_a_twin_of_the_app_has_its_limits_and_the_app_still_has_to_store_t
 # -- at run time
 
 
-async def test_limits_are_listed_with_who_holds_and_who_waits(app: Windlass) -> None:
+async def test_limits_are_listed_with_holders_and_waiting_jobs(app: Windlass) -> None:
     @app.task(name="mail", limit=TWO, limit_key="tenant", key_limit=FIVE)
     async def mail(tenant: str) -> None: ...
 
@@ -527,11 +534,11 @@ async def test_limits_are_listed_with_who_holds_and_who_waits(app: Windlass) -> 
     assert list(found) == ["key:mail", "queue:default", "task:mail"]
     task, queue, key = found["task:mail"], found["queue:default"], found["key:mail"]
     assert (task.holding, task.waiting) == (2, 1)
-    assert (queue.holding, queue.waiting, queue.given) == (2, 0, Limit(starts=9, period=60))
+    assert (queue.holding, queue.waiting, queue.override) == (2, 0, Limit(starts=9, period=60))
     assert (key.holding, key.waiting, key.declared) == (None, None, FIVE)
 
 
-async def test_a_limit_that_is_set_holds_at_once_and_reset_lets_all_pass(app: Windlass) -> None:
+async def test_a_set_limit_applies_at_once_and_a_reset_admits_all(app: Windlass) -> None:
     @app.task
     async def task() -> None: ...
 
@@ -548,21 +555,21 @@ async def test_a_limit_that_is_set_holds_at_once_and_reset_lets_all_pass(app: Wi
 async def test_what_code_no_longer_declares_stays_until_it_is_removed(app: Windlass) -> None:
     store = app.client().store
     other = Windlass("memory:", limits={"queue:old": TWO})
-    await other.kit.declare(store)  # type: ignore[misc]
+    await other.hooks.declare_limits(store)  # type: ignore[misc]
     await other.aclose()
     assert [one.name for one in await app.limits.alist()] == ["queue:old"]
-    kept = await app.limits.areset("queue:old")  # nobody set another one
+    kept = await app.limits.areset("queue:old")  # no override was set
     assert kept is not None
     assert (await app.limits.aremove("queue:old")).declared == TWO
     assert await store.list_records(LIMIT) == []
 
 
-async def test_what_is_wrong_is_told(app: Windlass) -> None:
+async def test_invalid_limits_are_refused(app: Windlass) -> None:
     wrong: Any = 5
     with pytest.raises(InvalidArgumentError, match=r"write Limit\("):
         await app.limits.aset("queue:default", wrong)
     for name in ("render", "queue:", wrong):
-        with pytest.raises(InvalidArgumentError, match=r"queue:NAME|must be text"):
+        with pytest.raises(InvalidArgumentError, match=r"queue:NAME|must be a string"):
             await app.limits.aset(name, TWO)
     for verb in (app.limits.areset, app.limits.aremove):
         with pytest.raises(NotFoundError, match="queue:unheard has no limit"):
@@ -572,8 +579,8 @@ async def test_what_is_wrong_is_told(app: Windlass) -> None:
 
 
 @pytest.mark.parametrize("turns", range(4))
-async def test_two_who_change_both_halves_at_once_are_both_heard(turns: int) -> None:
-    keeper = Gatekeeper(Watched(MemoryStore(), [], []))
+async def test_concurrent_changes_of_override_and_declaration_are_both_kept(turns: int) -> None:
+    keeper = LimitRecords(Watched(MemoryStore(), [], []))
 
     async def later() -> None:
         for _ in range(turns):
@@ -582,7 +589,7 @@ async def test_two_who_change_both_halves_at_once_are_both_heard(turns: int) -> 
 
     await asyncio.gather(keeper.declare({"queue:default": FIVE}), later())
     [found] = await keeper.list()
-    assert (found.given, found.declared) == (TWO, FIVE)
+    assert (found.override, found.declared) == (TWO, FIVE)
 
 
 def test_the_door_without_an_event_loop_has_the_same_verbs(plain: Windlass) -> None:
@@ -599,18 +606,22 @@ def test_the_door_without_an_event_loop_has_the_same_verbs(plain: Windlass) -> N
 # -- why it waits
 
 
-async def test_a_job_at_a_limit_says_who_is_before_it(app: Windlass) -> None:
+async def test_the_diagnosis_of_a_limited_job_names_the_running_one(app: Windlass) -> None:
     @app.task(name="render", limit=Limit(concurrency=1, rate="5/1m"))
     async def render() -> None: ...
 
     first, second = [await render.aenqueue() for _ in range(2)]
     answer = await second.awhy()
-    assert [reason.because for reason in answer.reasons] == [Because.LIMITED]
-    assert str(answer) == (f"the limit of 1 at once for task render is reached by job {first.id}")
-    assert [reason.because for reason in (await first.awhy()).reasons] == [Because.NO_WORKER]
+    assert [reason.code for reason in answer.reasons] == [ReasonCode.LIMITED]
+    assert str(answer) == (
+        f"The concurrency limit of 1 for task render is reached by job {first.id}"
+    )
+    assert [reason.code for reason in (await first.awhy()).reasons] == [ReasonCode.NO_WORKER]
 
 
-async def test_a_job_at_a_rate_says_when_it_goes_on(app: Windlass, clock: VirtualClock) -> None:
+async def test_the_diagnosis_of_a_rate_limited_job_names_the_time(
+    app: Windlass, clock: VirtualClock
+) -> None:
     @app.task(name="render", limit=Limit(rate="1/1m"))
     async def render() -> None: ...
 
@@ -618,14 +629,14 @@ async def test_a_job_at_a_rate_says_when_it_goes_on(app: Windlass, clock: Virtua
     second = await render.aenqueue()
     [reason] = (await second.awhy()).reasons
     assert reason.at == clock.now() + 60 * 10**6
-    assert "the rate of task render, 1 starts in 60 s, is used up until" in reason.text
+    assert "The rate limit of task render, 1 starts in 60 s, is reached until" in reason.text
 
 
-async def test_a_job_with_a_key_is_behind_those_before_it_in_line(app: Windlass) -> None:
+async def test_the_diagnosis_of_a_job_with_a_key_counts_the_jobs_ahead(app: Windlass) -> None:
     @app.task(limit_key="tenant")
     async def mail(tenant: str) -> None: ...
 
     *_, last = [await mail.aenqueue("ada") for _ in range(4)]
     other = await mail.aenqueue("bob")
-    assert "1 job is before it" in str(await other.awhy())
-    assert "4 jobs are before it" in str(await last.awhy())
+    assert "1 job is ahead" in str(await other.awhy())
+    assert "4 jobs are ahead" in str(await last.awhy())

@@ -26,8 +26,8 @@ from windlass import (
 )
 from windlass.client import EnqueueOptions
 from windlass.core.query.job_query import Query
-from windlass.core.schedule import SCHEDULE, Missed, Schedule
-from windlass.schedule_records import Timetable
+from windlass.core.schedule import SCHEDULE, MissedPolicy, Schedule
+from windlass.schedule_records import ScheduleRecords
 from windlass.testing import VirtualClock
 from windlass.worker.loops.ticker import Ticker
 
@@ -59,8 +59,10 @@ def plain(url: str, clock: VirtualClock) -> Iterator[Windlass]:
 
 
 def ticker(app: Windlass) -> Ticker:
-    kit = app.kit
-    return Ticker(app.client().store, declared=kit.declared, prepare=kit.middleware.enqueue)
+    hooks = app.hooks
+    return Ticker(
+        app.client().store, schedules=hooks.declared_schedules, prepare=hooks.middleware.enqueue
+    )
 
 
 async def start(app: Windlass) -> None:
@@ -83,7 +85,7 @@ async def test_a_schedule_above_a_task_is_stored_by_a_worker_that_starts(app: Wi
         "report", "report", "30 3 * * *", "Europe/Berlin"
     )  # fmt: skip
     assert (found.every, found.missed, found.paused, found.declared) == (
-        None, Missed.ALL, False, True
+        None, MissedPolicy.ALL, False, True
     )  # fmt: skip
     assert found.next_tick == datetime(2026, 1, 1, 2, 30, tzinfo=UTC)
     assert found.last_tick is None
@@ -174,17 +176,22 @@ def test_a_group_whose_schedule_has_a_name_that_is_taken_is_not_taken_in() -> No
         ({"cron": "61 * * * *"}, "cron is '61 \\* \\* \\* \\*': bad minute"),
         ({"cron": "* * * * *", "tz": "Europe/Berlim"}, "did you mean Europe/Berlin"),
         ({"every": "0.5s"}, "it must be 1 s or more"),
-        ({"every": "soon"}, 'every is .soon.; write seconds, or words like "30s"'),
-        ({}, "needs either a cron text"),
-        ({"cron": "* * * * *", "every": 5}, "needs either a cron text"),
-        ({"every": 5, "tz": "Asia/Tokyo"}, "leave tz out"),
-        ({"every": 5, "missed": "some"}, "missed is 'some'; it may be 'skip', 'last', 'all'"),
+        ({"every": "soon"}, 'every is .soon.; write seconds, or text such as "30s"'),
+        ({}, "needs either a cron expression"),
+        ({"cron": "* * * * *", "every": 5}, "needs either a cron expression"),
+        ({"every": 5, "tz": "Asia/Tokyo"}, "remove tz"),
+        (
+            {"every": 5, "missed": "some"},
+            "missed is 'some'; it must be one of 'skip', 'last', 'all'",
+        ),
         ({"every": 5, "name": " "}, "the name of a schedule is empty"),
         ({"every": 5, "kwargs": {"dayz": 1}}, "has no argument 'dayz'; it takes 'days'"),
         ({"every": 5, "args": ["many"]}, "argument 'days'"),
     ],
 )
-def test_what_is_wrong_is_told_where_it_is_declared(wrong: dict[str, Any], why: str) -> None:
+def test_an_invalid_schedule_is_refused_where_it_is_declared(
+    wrong: dict[str, Any], why: str
+) -> None:
     app = Windlass("memory:")
 
     @app.task
@@ -201,7 +208,7 @@ def test_options_of_one_job_are_refused_where_they_are_declared() -> None:
     @app.task
     def report() -> None: ...
 
-    with pytest.raises(InvalidArgumentError, match="request_id, which is for one job"):
+    with pytest.raises(InvalidArgumentError, match="request_id, which applies to a single job"):
         app.schedule(every=5)(report.options(request_id="r"))
     app.close()
 
@@ -213,7 +220,7 @@ def test_only_a_task_that_is_known_here_can_be_scheduled() -> None:
 
     with pytest.raises(ConfigurationError, match=r"put @app\.schedule above @app\.task"):
         app.schedule(every=5)(function)  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match="is scheduled where it is not known"):
+    with pytest.raises(ConfigurationError, match="belongs to another app or group"):
         app.schedule(every=5)(other.task(function))
     app.close()
     other.close()
@@ -245,7 +252,7 @@ async def stored(app: Windlass) -> Schedule:
     return Schedule.decode(entry.value)
 
 
-async def test_new_arguments_are_stored_and_the_rhythm_goes_on(
+async def test_new_arguments_are_stored_and_the_interval_continues(
     file: str, clock: VirtualClock
 ) -> None:
     old = version(file, clock, every="1h", kwargs={"days": 1})
@@ -300,7 +307,7 @@ async def test_what_code_no_longer_declares_stays_until_it_is_deleted(
     await new.aclose()
 
 
-async def test_what_was_deleted_comes_back_if_code_declares_it(
+async def test_a_deleted_schedule_is_stored_again_if_code_declares_it(
     app: Windlass, clock: VirtualClock
 ) -> None:
     @app.schedule(every="1h", missed="all")
@@ -329,7 +336,7 @@ async def test_code_wins_over_what_was_made_at_run_time_under_its_name(
     await app.aclose()
 
 
-async def test_an_encrypting_codec_hides_the_arguments_and_knows_them_again(
+async def test_an_encrypting_codec_keeps_the_fingerprint_of_a_schedule(
     clock: VirtualClock,
 ) -> None:
     app = Windlass("memory:", clock=clock, codec=EncryptingCodec({"k": bytes(32)}))
@@ -370,7 +377,7 @@ async def test_schedules_are_added_listed_paused_resumed_and_deleted(
     assert [one.name for one in await app.schedules.alist()] == ["daily"]
 
 
-async def test_the_last_tick_is_told(app: Windlass, clock: VirtualClock) -> None:
+async def test_the_last_tick_is_reported(app: Windlass, clock: VirtualClock) -> None:
     @app.task(name="report")
     async def report() -> None: ...
 
@@ -411,7 +418,7 @@ async def test_a_name_that_is_taken_is_a_conflict(app: Windlass) -> None:
     async def report() -> None: ...
 
     await app.schedules.aadd("daily", report.new_job(), every="5m")
-    with pytest.raises(ConflictError, match="there is a schedule 'daily' already"):
+    with pytest.raises(ConflictError, match="schedule 'daily' already exists"):
         await app.schedules.aadd("daily", report.new_job(), every="6m")
     assert (await app.schedules.aget("daily")).every == 300.0
 
@@ -425,7 +432,9 @@ async def test_what_is_not_there_is_not_found(app: Windlass, verb: str) -> None:
     @app.task
     async def report() -> None: ...
 
-    with pytest.raises(NotFoundError, match="declared in code, and a worker that starts stores it"):
+    with pytest.raises(
+        NotFoundError, match="declared in code, and stored when the first worker starts"
+    ):
         await getattr(app.schedules, verb)("daily")
 
 
@@ -435,7 +444,7 @@ async def test_a_change_that_meets_another_is_made_after_it(app: Windlass) -> No
 
     await app.schedules.aadd("daily", report.new_job(), every="5m")
     store = app.client().store
-    table = Timetable(store)
+    table = ScheduleRecords(store)
     met = False
 
     def change(old: Schedule, now: int) -> Schedule:
@@ -448,12 +457,14 @@ async def test_a_change_that_meets_another_is_made_after_it(app: Windlass) -> No
         found = await original(name)
         if not met:
             met = True
-            await Timetable(store)._change(name, lambda old, _: replace(old, missed=Missed.ALL))
+            await ScheduleRecords(store)._change(
+                name, lambda old, _: replace(old, missed=MissedPolicy.ALL)
+            )
         return found
 
     table._read = read  # type: ignore[method-assign]
     changed = await table._change("daily", change)
-    assert (changed.paused, changed.missed) == (True, Missed.ALL)
+    assert (changed.paused, changed.missed) == (True, MissedPolicy.ALL)
 
 
 # -- both doors
@@ -464,7 +475,7 @@ def test_the_sync_door_does_the_same_without_an_event_loop(plain: Windlass) -> N
     def report() -> None: ...
 
     plain.schedules.add("daily", report.new_job(), every="5m", missed="skip")
-    assert [one.missed for one in plain.schedules.list()] == [Missed.SKIP]
+    assert [one.missed for one in plain.schedules.list()] == [MissedPolicy.SKIP]
     assert plain.schedules.pause("daily").paused
     assert not plain.schedules.resume("daily").paused
     assert plain.schedules.get("daily").task == "report"

@@ -12,7 +12,7 @@ import pytest
 
 from windlass.core.errors import ConfigurationError
 from windlass.core.ids import uuid7
-from windlass.workspace import Found, Kind, Workspaces
+from windlass.workspace import FoundWorkspace, WorkspaceKind, Workspaces
 
 DAY = 86_400.0
 
@@ -24,17 +24,17 @@ def spaces(tmp_path: Path) -> Workspaces:
 
 def test_a_workspace_is_made_on_first_use_and_found_again(spaces: Workspaces) -> None:
     job = uuid7()
-    first = spaces.path(Kind.TEMP, job)
+    first = spaces.path(WorkspaceKind.TEMP, job)
     (first / "frame.jpg").write_bytes(b"x")
 
     assert first == spaces.data / "temp" / str(job)
-    assert (spaces.path(Kind.TEMP, job) / "frame.jpg").exists()
+    assert (spaces.path(WorkspaceKind.TEMP, job) / "frame.jpg").exists()
     assert first.stat().st_mode & 0o777 == 0o700
 
 
 def test_both_directories_go_with_all_that_is_in_them(spaces: Workspaces) -> None:
     job, other = uuid7(), uuid7()
-    for kind in Kind:
+    for kind in WorkspaceKind:
         deep = spaces.path(kind, job) / "a" / "b"
         deep.mkdir(parents=True)
         (deep / "file").write_text("x")
@@ -42,13 +42,13 @@ def test_both_directories_go_with_all_that_is_in_them(spaces: Workspaces) -> Non
 
     assert spaces.remove(job) == []
 
-    assert not any((spaces.data / kind / str(job)).exists() for kind in Kind)
-    assert all((spaces.data / kind / str(other)).exists() for kind in Kind)
+    assert not any((spaces.data / kind / str(job)).exists() for kind in WorkspaceKind)
+    assert all((spaces.data / kind / str(other)).exists() for kind in WorkspaceKind)
 
 
 def test_to_remove_what_is_not_there_is_harmless(spaces: Workspaces) -> None:
     assert spaces.remove(uuid7()) == []
-    spaces.path(Kind.TEMP, uuid7())
+    spaces.path(WorkspaceKind.TEMP, uuid7())
     assert spaces.remove(uuid7()) == []
 
 
@@ -57,7 +57,7 @@ def test_links_inside_are_removed_and_not_followed(spaces: Workspaces, tmp_path:
     precious.mkdir()
     (precious / "file").write_text("keep me")
     job = uuid7()
-    place = spaces.path(Kind.TEMP, job)
+    place = spaces.path(WorkspaceKind.TEMP, job)
     (place / "dir").symlink_to(precious)
     (place / "file").symlink_to(precious / "file")
 
@@ -74,14 +74,14 @@ def test_a_workspace_that_is_itself_a_link_is_not_followed(
     precious.mkdir()
     (precious / "file").write_text("keep me")
     job = uuid7()
-    spaces.path(Kind.TEMP, uuid7())
+    spaces.path(WorkspaceKind.TEMP, uuid7())
     (spaces.data / "temp" / str(job)).symlink_to(precious)
 
     assert len(spaces.remove(job)) == 1
 
     assert (precious / "file").read_text() == "keep me"
     with pytest.raises(ConfigurationError, match="not a directory"):
-        spaces.path(Kind.TEMP, job)
+        spaces.path(WorkspaceKind.TEMP, job)
 
 
 def test_a_root_that_is_a_link_is_refused(spaces: Workspaces, tmp_path: Path) -> None:
@@ -90,9 +90,9 @@ def test_a_root_that_is_a_link_is_refused(spaces: Workspaces, tmp_path: Path) ->
     spaces.data.mkdir()
     (spaces.data / "temp").symlink_to(elsewhere)
 
-    with pytest.raises(ConfigurationError, match="directory of its own"):
-        spaces.path(Kind.TEMP, uuid7())
-    with pytest.raises(ConfigurationError, match="directory of its own"):
+    with pytest.raises(ConfigurationError, match="must be a directory"):
+        spaces.path(WorkspaceKind.TEMP, uuid7())
+    with pytest.raises(ConfigurationError, match="must be a directory"):
         spaces.remove(uuid7())
 
 
@@ -100,7 +100,7 @@ def test_what_cannot_be_removed_is_a_warning(
     spaces: Workspaces, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = uuid7()
-    (spaces.path(Kind.TEMP, job) / "stuck").write_text("x")
+    (spaces.path(WorkspaceKind.TEMP, job) / "stuck").write_text("x")
 
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError("not yours")
@@ -114,7 +114,7 @@ def test_what_cannot_be_removed_is_a_warning(
 
 def test_only_directories_named_by_a_uuid_are_listed(spaces: Workspaces) -> None:
     job = uuid7()
-    place = spaces.path(Kind.PROXY, job)
+    place = spaces.path(WorkspaceKind.PROXY, job)
     for name in ("..data", "not-a-uuid", str(uuid7()).upper(), uuid7().hex):
         (spaces.data / "proxy" / name).mkdir()
     (spaces.data / "proxy" / str(uuid7())).write_text("a file")
@@ -123,23 +123,23 @@ def test_only_directories_named_by_a_uuid_are_listed(spaces: Workspaces) -> None
 
     [found] = spaces.list(now)
 
-    assert (found.kind, found.lineage) == (Kind.PROXY, job)
+    assert (found.kind, found.lineage) == (WorkspaceKind.PROXY, job)
     assert found.age == pytest.approx(3 * DAY, abs=60)
 
 
 @pytest.mark.parametrize(
     ("kind", "hours", "old"),
     [
-        (Kind.TEMP, 23.9, False),
-        (Kind.TEMP, 24, True),
-        (Kind.PROXY, 47, False),
-        (Kind.PROXY, 48, True),
+        (WorkspaceKind.TEMP, 23.9, False),
+        (WorkspaceKind.TEMP, 24, True),
+        (WorkspaceKind.PROXY, 47, False),
+        (WorkspaceKind.PROXY, 48, True),
     ],
 )
 def test_temporary_files_are_old_after_a_day_and_proxies_after_two(
-    kind: Kind, hours: float, old: bool
+    kind: WorkspaceKind, hours: float, old: bool
 ) -> None:
-    assert Found(kind, uuid7(), hours * 3600).old is old
+    assert FoundWorkspace(kind, uuid7(), hours * 3600).old is old
 
 
 SWAPPER = """
@@ -174,7 +174,7 @@ def test_a_directory_swapped_for_a_link_during_removal_leads_nowhere(
         file.write_text("keep me")
     for _ in range(60):
         job = uuid7()
-        victim = spaces.path(Kind.TEMP, job) / "victim"
+        victim = spaces.path(WorkspaceKind.TEMP, job) / "victim"
         victim.mkdir()
         for n in range(50):
             (victim / f"file-{n}").write_text("x")
@@ -198,7 +198,7 @@ def test_a_directory_swapped_for_a_link_while_it_is_emptied_leads_nowhere(
 ) -> None:
     """The same with no luck needed: it is swapped right before its first file goes."""
     precious, job = tmp_path / "precious", uuid7()
-    victim = spaces.path(Kind.TEMP, job) / "victim"
+    victim = spaces.path(WorkspaceKind.TEMP, job) / "victim"
     names = [f"file-{n}" for n in range(5)]
     for place in (precious, victim):
         place.mkdir()

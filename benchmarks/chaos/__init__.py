@@ -1,6 +1,6 @@
-"""The crash laboratory: storms of faults over real processes, judged by an independent checker.
+"""Crash laboratory: storms of faults over real processes, checked independently.
 
-`python -m benchmarks.chaos --help` runs it. `ledger`, `register`, `evidence` and `checker` import
-no Windlass code: what they hold against the tables was written down by producers and tasks
-themselves, and the tables are read raw, after every process has ended.
+Run it with `python -m benchmarks.chaos --help`. `ledger`, `fenced_register`, `checks/evidence` and
+`checks/checker` import no Windlass code. They compare records written by producers and tasks with
+the raw tables, after every process has ended.
 """

@@ -1,4 +1,4 @@
-"""Storms of faults over real processes, and what an independent checker says of them."""
+"""Command line of the crash laboratory: runs storms and prints the result of the checker."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from benchmarks.chaos.bases import BASES
 from benchmarks.chaos.bases.server import NoServerError
 from benchmarks.chaos.progress import Progress
 from benchmarks.chaos.report import Verdict, markdown
-from benchmarks.chaos.storms import ASKED, HOUR, STORMS, Plan, run
+from benchmarks.chaos.storms import HOUR, STANDARD_SIZES, STORMS, Plan, run
 
 MOST_WORKERS = 64
 SPARE_FILES = 200
@@ -27,9 +27,9 @@ CONNECTIONS, READERS = 2000, 20  # of the storm streams: in all, and of each job
 URL = "WINDLASS_TEST_POSTGRES_URL"
 
 
-def main(words: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = _parser()
-    given = parser.parse_args(words)
+    given = parser.parse_args(arguments)
     plans = _plans(parser, given)
     verdicts: list[Verdict] = []
     try:
@@ -46,7 +46,7 @@ def _run_all(given: Namespace, plans: dict[str, Plan], verdicts: list[Verdict]) 
         place = given.keep or Path(scratch)
         for name, plan in plans.items():
             verdicts.append(_run(name, plan, place / name))
-            _write(given.json, verdicts)  # a run that is broken off leaves what it has
+            _write(given.json, verdicts)  # keeps the results of an interrupted run
 
 
 def _run(name: str, plan: Plan, place: Path) -> Verdict:
@@ -55,8 +55,8 @@ def _run(name: str, plan: Plan, place: Path) -> Verdict:
     progress = Progress(STORMS[name], plan)
     found = run(STORMS[name], plan, place, progress)
     progress.end()
-    said = f"{name}: {len(found.violations)} violations after {found.seconds:g} s"
-    print(said, file=sys.stderr, flush=True)
+    message = f"{name}: {len(found.violations)} violations after {found.seconds:g} s"
+    print(message, file=sys.stderr, flush=True)
     return found
 
 
@@ -79,11 +79,9 @@ def _parser() -> ArgumentParser:
         metavar="STORM,…",
         help=f"which storms, in this order: {', '.join(STORMS)}",
     )
+    parser.add_argument("--full-size", action="store_true", help="the sizes of the proof report")
     parser.add_argument(
-        "--asked", action="store_true", help="the sizes that the proof report is made of"
-    )
-    parser.add_argument(
-        "--part", type=_part, metavar="0.1", help="with --asked: this part of each size"
+        "--part", type=_part, metavar="0.1", help="with --full-size: this fraction of each size"
     )
     parser.add_argument("--jobs", type=_number, help="of each storm (1000)")
     parser.add_argument(
@@ -107,16 +105,16 @@ def _parser() -> ArgumentParser:
 
 
 def _plans(parser: ArgumentParser, given: Namespace) -> dict[str, Plan]:
-    """What is to be run, by the storm's name; ends the program if the options do not fit."""
+    """Return the plans by storm name; exit if the options are invalid."""
     sizes = {
         "jobs": given.jobs, "kills": given.kills, "minutes": given.minutes,
         "connections": given.connections,
     }  # fmt: skip
     sized = [f"--{name}" for name, value in sizes.items() if value is not None]
-    if given.asked and sized:
-        parser.error(f"--asked has sizes of its own: leave out {', '.join(sized)}, or --asked")
-    if given.part is not None and not given.asked:
-        parser.error("--part is a part of what is --asked; else say --jobs and --kills")
+    if given.full_size and sized:
+        parser.error(f"--full-size sets all sizes: omit {', '.join(sized)}")
+    if given.part is not None and not given.full_size:
+        parser.error("--part needs --full-size; use --jobs and --kills otherwise")
     if given.workers is not None and not 2 <= given.workers <= MOST_WORKERS:
         parser.error(f"--workers is {given.workers}; it must be from 2 to {MOST_WORKERS}")
     given.url = _server(parser, given)
@@ -125,7 +123,7 @@ def _plans(parser: ArgumentParser, given: Namespace) -> dict[str, Plan]:
         parser.error(f"{given.keep} holds a run of {', '.join(there)}; name another directory")
     if given.json and not given.json.absolute().parent.is_dir():
         parser.error(f"--json {given.json}: there is no directory {given.json.absolute().parent}")
-    if given.connections and not any(ASKED[name].connections for name in given.faults):
+    if given.connections and not any(STANDARD_SIZES[name].connections for name in given.faults):
         parser.error("--connections is how many read streams: add the storm streams, or leave it")
     _check_files(parser, given)
     common = {"seed": given.seed, "store": given.store, "server": given.url}
@@ -168,20 +166,20 @@ def _fitting(parser: ArgumentParser, given: Namespace) -> list[str]:
 
 
 def _size(name: str, given: Namespace) -> Plan:
-    if given.asked:
-        return ASKED[name] if given.part is None else ASKED[name].part(given.part)
+    if given.full_size:
+        return STANDARD_SIZES[name] if given.part is None else STANDARD_SIZES[name].part(given.part)
     counted = given.kills if STORMS[name].strike is not None else None
     seconds = 60 * (given.minutes or 1) if counted is None or given.minutes else HOUR
-    asked = ASKED[name]
+    requested = STANDARD_SIZES[name]
     plan = Plan(
-        jobs=given.jobs or 1000, seconds=seconds, faults=counted, workers=asked.workers, seed=0
+        jobs=given.jobs or 1000, seconds=seconds, faults=counted, workers=requested.workers, seed=0
     )
-    if not asked.connections:
+    if not requested.connections:
         return plan
     connections = given.connections or CONNECTIONS
     jobs = given.jobs or -(-connections // READERS)
-    seconds = plan.seconds if given.minutes else asked.seconds  # its faults are counted
-    return replace(plan, jobs=jobs, connections=connections, seconds=seconds, slots=asked.slots)
+    seconds = plan.seconds if given.minutes else requested.seconds  # its faults are counted
+    return replace(plan, jobs=jobs, connections=connections, seconds=seconds, slots=requested.slots)
 
 
 def _names(text: str) -> list[str]:

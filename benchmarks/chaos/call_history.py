@@ -1,7 +1,7 @@
-"""A store that writes down what it was asked and answered, job by job, for `linear` to judge.
+"""Store wrapper that records calls and results per job, for `checks/linearizability`.
 
-On the client's side of a line it knows what was heard. On the store's side it knows every answer,
-also those to requests that came late and to senders who died: that is where the simulation has it.
+On the client side of the network it records received responses. On the store side it records every
+result, also of late requests and of crashed clients. The simulation uses it on the store side.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import TypeVar
 from uuid import UUID
 
 from benchmarks.chaos.checks.linearizability import Call, Kind, explain, shown
-from windlass.core.decisions.enqueue import Enqueued
-from windlass.core.decisions.transition import Answer, CancelRequest, Transition
-from windlass.core.job.lease import DEFAULT_LEASE, Claim, Extended, Lease
+from windlass.core.decisions.enqueue import EnqueueResult
+from windlass.core.decisions.transition import ApplyResult, CancelRequest, Transition
+from windlass.core.job.lease import DEFAULT_LEASE, Claim, ExtendResult, Lease
 from windlass.core.job.row import JobRow, NewJob
 from windlass.core.job.state import RESCUING, SETTLING, State, Trigger
-from windlass.store import Saying, Store
+from windlass.store import AttemptRecords, Store
 from windlass.testing.wrapped_store import WrappedStore
 
 T = TypeVar("T")
@@ -30,7 +30,7 @@ class History:
 
     clock: Callable[[], float]
     calls: dict[UUID, list[Call]] = field(default_factory=lambda: defaultdict(list))
-    lost_claims: list[Call] = field(default_factory=list)  # nobody knows of which jobs
+    lost_claims: list[Call] = field(default_factory=list)  # claims without a received response
 
     def judge(self, job: UUID) -> str | None:
         """None if all that was answered about the job can have happened."""
@@ -51,11 +51,11 @@ class Recorded(WrappedStore):
     async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:  # noqa: ARG002
         return await call()
 
-    async def enqueue(self, jobs: Sequence[NewJob], *, together: bool = False) -> list[Enqueued]:
-        asked = [(job.id, self._call(Kind.ENQUEUE)) for job in jobs]
-        answers = await self._note(asked, self.store.enqueue(jobs, together=together))
-        for (job, call), answer in zip(asked, answers, strict=True):
-            self._heard(job, call, "applied" if answer.accepted else "refused")
+    async def enqueue(self, jobs: Sequence[NewJob], *, atomic: bool = False) -> list[EnqueueResult]:
+        requested = [(job.id, self._call(Kind.ENQUEUE)) for job in jobs]
+        answers = await self._note(requested, self.store.enqueue(jobs, atomic=atomic))
+        for (job, call), answer in zip(requested, answers, strict=True):
+            self._record_result(job, call, "applied" if answer.accepted else "refused")
         return answers
 
     async def claim(self, claim: Claim) -> list[JobRow]:
@@ -67,45 +67,47 @@ class Recorded(WrappedStore):
             self._history.lost_claims.append(call)
             raise
         for row in rows:
-            self._heard(row.id, call._replace(fence=row.fence), "applied", "running")
+            self._record_result(row.id, call._replace(fence=row.fence), "applied", "running")
         return rows
 
-    async def extend(self, leases: Sequence[Lease], seconds: float) -> list[Extended]:
-        asked = [
+    async def extend(self, leases: Sequence[Lease], seconds: float) -> list[ExtendResult]:
+        requested = [
             (it.job_id, self._call(Kind.EXTEND, it.fence, it.token)._replace(seconds=seconds))
             for it in leases
         ]
-        answers = await self._note(asked, self.store.extend(leases, seconds))
-        for (job, call), answer in zip(asked, answers, strict=True):
-            told = call._replace(cancel=answer.cancel_requested)
-            self._heard(job, told, "stale" if answer.stale else "applied")
+        answers = await self._note(requested, self.store.extend(leases, seconds))
+        for (job, call), answer in zip(requested, answers, strict=True):
+            reported = call._replace(cancel=answer.cancel_requested)
+            self._record_result(job, reported, "stale" if answer.stale else "applied")
         return answers
 
-    async def apply(self, transitions: Sequence[Transition]) -> list[Answer]:
-        asked = [(wish.job_id, self._wish(wish)) for wish in transitions]
+    async def apply(self, transitions: Sequence[Transition]) -> list[ApplyResult]:
+        requested = [
+            (transition.job_id, self._transition(transition)) for transition in transitions
+        ]
         born = self._call(Kind.ENQUEUE)
-        children = [(child.id, born) for wish in transitions for child in wish.children]
-        answers = await self._note([*asked, *children], self.store.apply(transitions))
-        for (job, call), wish, answer in zip(asked, transitions, answers, strict=True):
-            self._heard(job, call, answer.status, answer.state)
+        children = [(child.id, born) for transition in transitions for child in transition.children]
+        answers = await self._note([*requested, *children], self.store.apply(transitions))
+        for (job, call), transition, answer in zip(requested, transitions, answers, strict=True):
+            self._record_result(job, call, answer.status, answer.state)
             if answer.applied and answer.state is State.SUCCEEDED:
-                for child in wish.children:
-                    self._heard(child.id, born, "applied")
+                for child in transition.children:
+                    self._record_result(child.id, born, "applied")
         return answers
 
-    async def record(self, sayings: Sequence[Saying]) -> list[Answer]:
-        leases = [saying.lease for saying in sayings]
-        asked = [(it.job_id, self._call(Kind.RECORD, it.fence, it.token)) for it in leases]
-        answers = await self._note(asked, self.store.record(sayings))
-        for (job, call), answer in zip(asked, answers, strict=True):
-            self._heard(job, call, answer.status, answer.state)
+    async def record(self, attempt_records: Sequence[AttemptRecords]) -> list[ApplyResult]:
+        leases = [entry.lease for entry in attempt_records]
+        requested = [(it.job_id, self._call(Kind.RECORD, it.fence, it.token)) for it in leases]
+        answers = await self._note(requested, self.store.record(attempt_records))
+        for (job, call), answer in zip(requested, answers, strict=True):
+            self._record_result(job, call, answer.status, answer.state)
         return answers
 
-    async def cancel(self, requests: Sequence[CancelRequest]) -> list[Answer]:
-        asked = [(request.job_id, self._call(Kind.CANCEL)) for request in requests]
-        answers = await self._note(asked, self.store.cancel(requests))
-        for (job, call), answer in zip(asked, answers, strict=True):
-            self._heard(job, call, answer.status, answer.state)
+    async def cancel(self, requests: Sequence[CancelRequest]) -> list[ApplyResult]:
+        requested = [(request.job_id, self._call(Kind.CANCEL)) for request in requests]
+        answers = await self._note(requested, self.store.cancel(requests))
+        for (job, call), answer in zip(requested, answers, strict=True):
+            self._record_result(job, call, answer.status, answer.state)
         return answers
 
     async def get(self, ids: Sequence[UUID], owner: str | None = None) -> list[JobRow | None]:
@@ -113,7 +115,7 @@ class Recorded(WrappedStore):
         rows = await self.store.get(ids, owner)
         if owner is None:  # else a row that is not shown may be there all the same
             for job, row in zip(ids, rows, strict=True):
-                self._heard(job, call, "seen", _shown(row))
+                self._record_result(job, call, "seen", _shown(row))
         return rows
 
     # -- how a call becomes a line
@@ -122,30 +124,31 @@ class Recorded(WrappedStore):
         now = self._history.clock()
         return Call(kind=kind, began=now, by=self._by, fence=fence, token=token, word=word)
 
-    def _wish(self, wish: Transition) -> Call:
-        if wish.trigger in SETTLING:
+    def _transition(self, transition: Transition) -> Call:
+        if transition.trigger in SETTLING:
             kind = Kind.SETTLE
-        elif wish.trigger in RESCUING:
+        elif transition.trigger in RESCUING:
             kind = Kind.RESCUE
-        elif wish.trigger is Trigger.PROMOTE:
+        elif transition.trigger is Trigger.PROMOTE:
             kind = Kind.PROMOTE
         else:
-            raise NotImplementedError(f"histories do not tell of {wish.trigger}")
-        call = self._call(kind, wish.fence, wish.token, wish.trigger.value)
-        return call._replace(crash=True) if wish.crash else call
+            raise NotImplementedError(f"histories do not tell of {transition.trigger}")
+        call = self._call(kind, transition.fence, transition.token, transition.trigger.value)
+        return call._replace(crash=True) if transition.crash else call
 
-    async def _note(self, asked: Sequence[tuple[UUID, Call]], answer: Awaitable[T]) -> T:
+    async def _note(self, requested: Sequence[tuple[UUID, Call]], answer: Awaitable[T]) -> T:
         try:
             return await answer
         except BaseException:
-            for job, call in asked:
+            for job, call in requested:
                 self._history.calls[job].append(call)
             raise
 
-    def _heard(self, job: UUID, call: Call, answer: str, state: str | None = None) -> None:
+    def _record_result(self, job: UUID, call: Call, answer: str, state: str | None = None) -> None:
         ended = self._history.clock()
-        told = None if state is None else str(state)
-        self._history.calls[job].append(call._replace(ended=ended, answer=str(answer), state=told))
+        reported = None if state is None else str(state)
+        done = call._replace(ended=ended, answer=str(answer), state=reported)
+        self._history.calls[job].append(done)
 
 
 def _shown(row: JobRow | None) -> str:

@@ -1,7 +1,7 @@
-"""A wall clock that is wrong, in one process. Imports no Windlass code.
+"""A wrong wall clock in one process. Imports no Windlass code.
 
-Only what asks for the time of day is told a wrong one; durations go by a clock that nobody sets.
-The ledger is written by the true one, which it took before.
+Only reads of the wall clock are wrong; durations use the monotonic clock. The ledger uses the true
+clock, which it imported before.
 """
 
 from __future__ import annotations

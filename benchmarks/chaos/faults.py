@@ -1,4 +1,4 @@
-"""The faults: each strike hurts processes of a fleet, and writes down what it did."""
+"""Faults: each one disturbs processes of a fleet and records it in the ledger."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
 from benchmarks.chaos.bases import Postgres
 from benchmarks.chaos.fleet import SWEEP, Fleet
 from benchmarks.chaos.processes import AGAIN, allowed
-from benchmarks.chaos.recording_line import freeze_at_settle
+from benchmarks.chaos.recording_store import freeze_at_settle
 
 TREE = "of everything"
 SWEEPER = "SIGKILL of a sweeper"
@@ -40,10 +40,9 @@ def kill_all(fleet: Fleet, _: float) -> None:
 
 
 def freeze(fleet: Fleet, lease: float) -> None:
-    """Some workers sleep until others have their jobs, and then go on as if nothing.
+    """Freeze some workers until others have their jobs, then continue them.
 
-    Most of them fall asleep between the end of a task and the write of how it ended: what they say
-    when they wake up is certainly late.
+    Most freeze between the end of a task and its settle, so their settle is certainly late.
     """
     asleep = fleet.random.sample(fleet.workers, fleet.hits)
     for number, worker in enumerate(asleep):
@@ -112,7 +111,7 @@ def crash_server(fleet: Fleet, _: float) -> None:
 
 
 def end_backends(fleet: Fleet, _: float) -> None:
-    """A few connections are cut off by the server, whatever they are doing."""
+    """End a few connections by the server."""
     assert isinstance(fleet.base, Postgres)
     most, seed = fleet.random.randint(1, _MOST_BACKENDS), fleet.random.getrandbits(32)
     for pid in fleet.base.end_backends(fleet.place, most, seed):

@@ -1,6 +1,6 @@
-"""An outside system that tasks write to: it remembers the highest fence, and refuses a lower one.
+"""Outside system that tasks write to: it stores the highest fence and refuses lower ones.
 
-One file per job, a line for each write that was accepted.
+It has one file per job, with a line for each accepted write.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The processes of one storm: started, hurt, replaced, and at the end gone.
+"""The processes of one storm: start, faults, replacement and stop.
 
-They are forked from a clean process that has imported Windlass, so that a worker is at work a
-moment after it was started; each is a process of its own, that can be killed or frozen.
+They are forked from a clean process that has imported Windlass, so a worker starts quickly. Each is
+a separate process that can be killed or frozen.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ _CONTEXT.set_forkserver_preload(  # all that a worker imports, but for what read
         "pydantic.types",
         "uvloop",
         "benchmarks.chaos.processes",
-        "benchmarks.chaos.recording_line",
+        "benchmarks.chaos.recording_store",
     ]
 )
 PATIENCE = 60.0
 MANY_FAILED = 50
-SWEEP = 1.0  # how often a worker looks for lost leases
+SWEEP = 1.0  # seconds between two sweeps of a worker
 
 
 class Fleet:
-    """`faults` counts what was done to it, by name."""
+    """`faults` counts the faults by name."""
 
     def __init__(self, place: Path, storm: Storm, plan: Plan) -> None:
         self.place = place
         self.base = BASES[plan.store]
         self.random = Random(plan.seed)
-        self.hits = min(storm.hits, plan.workers - 1)  # somebody must go on
+        self.hits = min(storm.hits, plan.workers - 1)  # one worker must remain
         self.faults: Counter[str] = Counter()
         self.workers: list[ForkServerProcess] = []
         self.sweepers: list[ForkServerProcess] = []
@@ -61,16 +61,16 @@ class Fleet:
             place=place,
             url=self.base.url(place),
             mix=storm.mix,
-            words=(f"-Qdefault={plan.slots}", *leases, *storm.words),
+            arguments=(f"-Qdefault={plan.slots}", *leases, *storm.arguments),
             plant=plan.plant,
             lost_calls=storm.lost_calls,
             skew=storm.skew,
-            sweep=SWEEP,
+            sweep_interval=SWEEP,
             producers=storm.producers,
         )
 
     def begin(self) -> None:
-        """Start the workers, and when they have said that they are there, the producers."""
+        """Start the workers, and the producers when all workers are ready."""
         self._fill_workers()
         deadline = time.monotonic() + PATIENCE
         while not all(self._is_there(worker) for worker in self.workers):
@@ -84,7 +84,7 @@ class Fleet:
         return log.exists() and log.stat().st_size > 0
 
     def fill(self) -> None:
-        """Replace what died; a producer goes on with what was not yet acknowledged."""
+        """Replace dead processes; a producer continues with its unacknowledged jobs."""
         self._fill_workers()
         self._fill_producers()
 
@@ -165,7 +165,7 @@ class Fleet:
             doomed = worker.exitcode == -signal.SIGKILL and worker.pid in self._struck()
             if (
                 worker.exitcode not in {0, -signal.SIGTERM} and not doomed
-            ):  # told too early, or late
+            ):  # signaled too early, or late
                 wrong.append(f"a worker that was asked to stop ended with {worker.exitcode}")
         self.abandon()
         return wrong + [f"process {pid} was left behind" for pid in left_behind(self.place)]
@@ -175,7 +175,7 @@ class Fleet:
         return {line["pid"] for line in read(self.place, "driver") if line.get("fault")}
 
     def abandon(self) -> None:
-        """Kill whatever is left of our own; for the end of a storm that broke off."""
+        """Kill all processes; for the end of an aborted storm."""
         for process in (*self.everything, *self.stopping):
             process.kill()
             process.join(PATIENCE)

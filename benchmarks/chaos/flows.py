@@ -1,7 +1,7 @@
 """The tasks of the storm `flow`: a diamond, and one job that fans out and waits for its parts.
 
-The two that gather kill their own process a few times, at moments of their choice: before they
-wait, while what they wait for is written, when they have all results, before their end is stored.
+The two tasks that gather kill their own process a few times: before they wait, during the write of
+the wait, with all results, and before their settle.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from threading import Timer
 from typing import Any
 
 from benchmarks.chaos.ledger import note
-from benchmarks.chaos.tasks import ENDURING, app, finish, say
+from benchmarks.chaos.tasks import ENDURING, app, finish, record
 from windlass import Context, Flow, Node, fixed
 
 DIAMOND = 6  # one job of so many belongs to the diamond
@@ -27,38 +27,38 @@ _plain = app.task(crash_cap=ENDURING, backoff=fixed(0.1))
 
 @_plain
 async def top(ctx: Context) -> Result:
-    say(ctx, "start")
+    record(ctx, "start")
     return finish(ctx)
 
 
 @_plain
 async def middle(ctx: Context, above: Result) -> Result:
-    say(ctx, "start")
+    record(ctx, "start")
     return finish(ctx, got=[_name(above)])
 
 
 @_patient
 async def bottom(ctx: Context, above: list[Result], doom: float) -> Result:
-    say(ctx, "start")
+    record(ctx, "start")
     _doom(ctx, doom)
     return finish(ctx, got=[_name(one) for one in above])
 
 
 @_plain
 async def part(ctx: Context, item: int) -> Result:
-    say(ctx, "start", item=item)
+    record(ctx, "start", item=item)
     return finish(ctx)
 
 
 @_patient
 async def fan(ctx: Context, parts: int, doom: float) -> Result:
-    """Suspended with all its parts; then it goes on with what they returned."""
+    """Suspend with all parts, then continue with their results."""
 
     async def plan() -> int:
-        say(ctx, "step", step="plan")
+        record(ctx, "step", step="plan")
         return ctx.fence
 
-    say(ctx, "start")
+    record(ctx, "start")
     await ctx.astep("plan", plan)
     _doom(ctx, doom)
     made = await ctx.amap(part, range(parts))
@@ -70,7 +70,7 @@ def _name(result: Result) -> list[object]:
 
 
 def _doom(ctx: Context, seconds: float) -> None:
-    """Kill this process within so many seconds, whatever it does by then."""
+    """Kill this process within `seconds`."""
     if ctx.job.crash_count < DEATHS:
         wait = Random(f"{ctx.job.id} {ctx.fence}").uniform(0, seconds)
         timer = Timer(wait, _die)
@@ -94,7 +94,7 @@ class Written:
 
 
 def written(jobs: int) -> Written:
-    """Of so many jobs in all. Whoever gathers many is doomed to die within a longer time."""
+    """Return the arguments for this many jobs. A job that gathers many is killed later."""
     diamond = max(jobs // DIAMOND, 3)
     parts = jobs - diamond - 1
     doom = 0.2 + jobs / 20_000

@@ -1,7 +1,7 @@
-"""What producers, tasks and the driver saw, one fsynced line of JSON at a time.
+"""Ledger of producers, tasks and the driver: fsynced lines of JSON.
 
-Each process has a file of its own, so that no line depends on another process. A line that was cut
-short by a kill is left out when the ledger is read: nobody was told of it.
+Each process has its own file, so no line depends on another process. A line that a kill truncated
+is ignored: no process relied on it.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import json
 import os
 from functools import lru_cache
 from pathlib import Path
-from time import time_ns  # the true one, whatever a storm does to this process's clock
+from time import time_ns  # the true clock, also if a storm patches it
 from typing import Any, TypeAlias
 
 PLACE = "CHAOS_PLACE"  # the environment variable that names the directory of a storm
-CALM = "calm"  # a file there: nothing more is going to be broken, whoever waits for it may end
+CALM = "calm"  # a file there: no more faults follow, and waiting tasks may end
 Line: TypeAlias = dict[str, Any]
 
 

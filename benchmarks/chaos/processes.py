@@ -1,4 +1,4 @@
-"""What runs in the processes of a storm: `windlass worker`, sweepers, and producers."""
+"""Programs of the processes of a storm: `windlass worker`, sweepers and producers."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ class Mix:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orders:
-    """What every process of a storm is told."""
+    """Configuration of every process of a storm."""
 
     place: Path
     url: str
     mix: Mix
-    words: tuple[str, ...] = ()
-    plant: str | None = None  # module:function, called first: a mistake that the storm must show
+    arguments: tuple[str, ...] = ()
+    plant: str | None = None  # module:function that plants a bug, called first
     lost_calls: float = 0.0
     skew: float = 0.0
-    sweep: float = 1.0
+    sweep_interval: float = 1.0
     producers: int = 1
 
 
@@ -72,7 +72,7 @@ def _settle_in(orders: Orders, role: str, seed: int) -> None:
     os.dup2(log, 2)
     Thread(target=_die_with_driver, daemon=True).start()
     if (place / "disk").exists():  # a storm of the disk: lead SQLite through it
-        import_module("benchmarks.chaos.disk.entering").enter(place)
+        import_module("benchmarks.chaos.disk.setup").enter(place)
     if orders.skew:
         put_off(orders.skew, seed)
     if orders.plant is not None:
@@ -87,7 +87,7 @@ def _keep_bytecode() -> None:
 
 
 def keeping_bytecode() -> dict[str, str]:
-    """Where Python is told to keep none, every child would compile all that it imports anew."""
+    """Without bytecode files, every child would compile all its imports again."""
     if not sys.dont_write_bytecode:
         return {}
     return {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": BYTECODE}
@@ -101,13 +101,13 @@ def _die_with_driver() -> None:
 
 
 def _listen_in(orders: Orders, seed: int) -> None:
-    """Stand between the app and its store; the environment must name it already."""
-    from benchmarks.chaos import recording_line, tasks  # noqa: PLC0415 - reads the environment
+    """Wrap the app's store; the environment must name the place already."""
+    from benchmarks.chaos import recording_store, tasks  # noqa: PLC0415 - reads the environment
 
     store = tasks.app._root  # noqa: SLF001 - nothing in between is meant for users
     if orders.lost_calls:
-        store = recording_line.BadLine(store, Random(seed), orders.lost_calls)
-    tasks.app._root = recording_line.Witness(store)  # noqa: SLF001
+        store = recording_store.BadLine(store, Random(seed), orders.lost_calls)
+    tasks.app._root = recording_store.Witness(store)  # noqa: SLF001
 
 
 def work(orders: Orders, seed: int) -> None:
@@ -116,7 +116,7 @@ def work(orders: Orders, seed: int) -> None:
     _listen_in(orders, seed)
     from windlass.cli import main  # noqa: PLC0415 - reads the environment
 
-    sys.argv = ["windlass", "worker", APP, *orders.words]
+    sys.argv = ["windlass", "worker", APP, *orders.arguments]
     main()
 
 
@@ -133,7 +133,7 @@ def sweep(orders: Orders, seed: int) -> None:
     """The worker's own loop for lost leases, alone in a process."""
     _settle_in(orders, "sweeper", seed)
     _listen_in(orders, seed)
-    asyncio.run(_sweep(orders.sweep))
+    asyncio.run(_sweep(orders.sweep_interval))
 
 
 async def _sweep(interval: float) -> None:
@@ -148,7 +148,7 @@ async def _sweep(interval: float) -> None:
 
 
 def produce(orders: Orders, number: int, share: int, answered: int, seed: int) -> None:
-    """Enqueue what is left of a share; each call is noted before it is made and when answered."""
+    """Enqueue the rest of a share; record each call before it and after its response."""
     _settle_in(orders, "producer", seed)
     _listen_in(orders, seed)
     producer = _Producer(orders, number, answered, Random(seed))
@@ -234,7 +234,7 @@ class _Producer:
                 await asyncio.sleep(AGAIN)
 
     async def _cancel(self, job: Job[Any]) -> None:
-        """Aimed at the moment at which as many come too late as come in time."""
+        """Timed so that as many cancels are late as are in time."""
         from windlass import ConflictError  # noqa: PLC0415 - reads the environment
 
         await asyncio.sleep(self.aim * self.random.uniform(0.5, 1.5))

@@ -1,4 +1,4 @@
-"""How far a storm is, for whoever waits at the terminal."""
+"""Progress of a storm on the terminal."""
 
 from __future__ import annotations
 

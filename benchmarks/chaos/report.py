@@ -1,4 +1,4 @@
-"""What came of the storms, for people (Markdown) and for programs (JSON)."""
+"""Report of the storms, as Markdown and as JSON."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from benchmarks.chaos.checks.rescue_times import SLACK, Waits, waits
 from benchmarks.chaos.streams import transcripts
 from benchmarks.chaos.streams.transcripts import Streams
 
-_DROPPED = ("was lost to another worker", "is another worker's now")
-_RECYCLED = "is replaced by a fresh one"
+_DROPPED = "lease expired; result discarded"
+_RECYCLED = "reached its limit and is replaced"
 _NEVER = float("inf")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """One storm. `violations` is what the checker said; empty is sound."""
+    """Result of one storm. `violations` are the messages of the checker."""
 
     storm: str
     seed: int
@@ -32,13 +32,13 @@ class Verdict:
     rescues: Waits | None  # of jobs whose worker was killed
     lease: float
     resumed_steps: int
-    ghosts: int  # attempts that ran to their end after their job had been taken from them
+    stale_settles: int  # attempts that ran to their end after their job had been taken from them
     refused_effects: int  # by the register: a later attempt had written there
     taken_settles: int
     refused_settles: int  # by the store: the lease was lost
-    busy_settles: int  # another transaction had the job, or one that waits for it; asked again
+    busy_settles: int  # another transaction held the job or a dependent one; repeated
     late_workers: int  # that were frozen, woke up, and were refused
-    dropped_settles: int  # by the worker itself, as its log tells: it knew of the lost lease
+    dropped_settles: int  # by the worker itself, from its log: it had noticed the lost lease
     recycled: int  # workers that had grown too large and were replaced
     repeated_calls: int  # of producers: refused, or not answered
     cancels: dict[str, int]
@@ -75,13 +75,15 @@ def verdict(it: Evidence, violations: list[str], seconds: float) -> Verdict:
         rescues=waits(it),
         lease=it.plan["lease"],
         resumed_steps=len(kept),
-        ghosts=sum(line["at"] > taken.get((line["job"], line["fence"]), _NEVER) for line in ends),
+        stale_settles=sum(
+            line["at"] > taken.get((line["job"], line["fence"]), _NEVER) for line in ends
+        ),
         refused_effects=sum(not line["applied"] for line in ends),
-        taken_settles=sum(said["status"] == "applied" for said in it.settles),
-        refused_settles=sum(said["status"] == "stale" for said in it.settles),
-        busy_settles=sum(said["status"] == "busy" for said in it.settles),
+        taken_settles=sum(message["status"] == "applied" for message in it.settles),
+        refused_settles=sum(message["status"] == "stale" for message in it.settles),
+        busy_settles=sum(message["status"] == "busy" for message in it.settles),
         late_workers=_late_workers(it),
-        dropped_settles=sum(text.count(words) for text in logs for words in _DROPPED),
+        dropped_settles=sum(text.count(_DROPPED) for text in logs),
         recycled=sum(text.count(_RECYCLED) for text in logs),
         repeated_calls=sum("refused" in line for line in it.produced),
         cancels=dict(Counter(answer or "unanswered" for answer in it.cancels.values())),
@@ -93,29 +95,30 @@ def verdict(it: Evidence, violations: list[str], seconds: float) -> Verdict:
 
 def _late_workers(it: Evidence) -> int:
     """How often a worker was frozen and then refused, before it was frozen again."""
-    refused = [said for said in it.settles if said["status"] == "stale"]
+    refused = [message for message in it.settles if message["status"] == "stale"]
     found = 0
     for number, line in enumerate(it.faults):
         if line["fault"] == "SIGCONT":
             later = (other for other in it.faults[number + 1 :] if other.get("pid") == line["pid"])
             until = next((other["at"] for other in later), _NEVER)
             found += any(
-                said["pid"] == line["pid"] and line["at"] <= said["at"] < until for said in refused
+                message["pid"] == line["pid"] and line["at"] <= message["at"] < until
+                for message in refused
             )
     return found
 
 
 def markdown(verdicts: Sequence[Verdict]) -> str:
-    """A row for each storm, what is broken, and what it all allows to say."""
+    """Return a row per storm, the violations, and the statistical bound."""
     shown = [_figures(it) for it in verdicts]
     lines = [[*shown[0]], ["---"] * len(shown[0]), *([*figures.values()] for figures in shown)]
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    said = [f"- {it.storm}: {problem}" for it in verdicts for problem in it.violations]
+    message = [f"- {it.storm}: {problem}" for it in verdicts for problem in it.violations]
     jobs = sum(it.jobs for it in verdicts)
-    total = f"{jobs:,} jobs, {len(said)} violations"
-    if not said:
+    total = f"{jobs:,} jobs, {len(message)} violations"
+    if not message:
         total += f": such faults break at most {3 / jobs:.1e} of all jobs (3/n, 95 %)"
-    return "\n\n".join(part for part in (table, "\n".join(said), total) if part)
+    return "\n\n".join(part for part in (table, "\n".join(message), total) if part)
 
 
 def _figures(it: Verdict) -> dict[str, str]:
@@ -139,7 +142,7 @@ def _seen(it: Verdict) -> Iterator[str]:
         yield _seconds(it.rescues)
     counted = {
         "steps not done again": it.resumed_steps,
-        "ghosts ran to their end": it.ghosts,
+        "ghosts ran to their end": it.stale_settles,
         "of their effects refused by the register": it.refused_effects,
         "late settles refused by the store": it.refused_settles,
         "settles met a lock and were repeated": it.busy_settles,
@@ -158,14 +161,14 @@ def _seen(it: Verdict) -> Iterator[str]:
 
 
 def _seconds(found: Waits) -> str:
-    said = (
+    message = (
         f"claimable {found.median:g} s after the kill (median), {found.most:g} s (99 %), "
         f"{found.longest:g} s (longest), {found.late} later than a lease and {SLACK:g} s"
     )
     if found.unwatched:
         longest = f"{found.unwatched_longest:g} s (longest)"
-        said += f"; {found.unwatched} across a further kill of everything: {longest}"
-    return said
+        message += f"; {found.unwatched} across a further kill of everything: {longest}"
+    return message
 
 
 def _waits(found: Gates) -> str:

@@ -1,4 +1,4 @@
-"""What a storm is, and how large a run of it."""
+"""Definition of a storm, and the size of a run."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How large a run is. `seconds` bounds the faults, `calm` the time without any end after them.
+    """Size of a run. `seconds` bounds the faults, `calm` the time without an ended job after them.
 
-    With `faults`, so many are spread over the jobs: each waits until its share of the jobs has
-    ended, and the producers until it has struck; so none of them hits an idle fleet. `plant` names
-    a mistake to be made by every process, to see whether the storm shows it. `connections` is how
-    many read streams, where there are servers.
+    With `faults`, this many are spread over the jobs: each waits until its share of the jobs has
+    ended, and the producers wait for the fault, so none hits an idle fleet. `plant` names a bug
+    that is planted in every process. `connections` is the number of stream readers.
     """
 
     jobs: int
@@ -51,15 +50,14 @@ def _nothing(_: Path) -> AbstractContextManager[list[str]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storm:
-    """`strike` does faults, `every` so many seconds; `counts` names the one to be counted.
+    """`strike` makes faults every `every` seconds; `counts` names the fault to count.
 
-    `hits` is how many of these one strike does; without a name, each strike is one. `burns` says
-    that attempts may be lost by jobs that are not to blame. `lost_calls` is the part of all calls
-    of the store that raise, half of them after they were executed. `skew` is how many seconds the
-    clock of each process may be off, ahead or behind. `around` prepares the place
-    before the first process and tidies up after the last; the list that it gives holds in the end
-    what it has to complain of. `only` is the one store that it is a storm of; `own_server` says
-    that it breaks a server which must be our own.
+    `hits` is the number of these per strike; without a name, each strike counts as one. With
+    `burns`, jobs may lose attempts without their fault. `lost_calls` is the share of store calls
+    that raise, half of them after their execution. `skew` is the maximum clock error of a process
+    in seconds. `around` prepares the directory before the first process and cleans up after the
+    last; its list has the problems at the end. `only` restricts the storm to one store;
+    `own_server` requires a server started here.
     """
 
     name: str
@@ -78,4 +76,4 @@ class Storm:
     only: str | None = None
     own_server: bool = False
     around: Callable[[Path], AbstractContextManager[list[str]]] = _nothing
-    words: tuple[str, ...] = ()  # further words on the worker's command line
+    arguments: tuple[str, ...] = ()  # additional arguments of the worker command

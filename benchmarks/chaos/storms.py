@@ -1,7 +1,7 @@
-"""The storms by name, the sizes that were asked of them, and the run of one of them.
+"""The storms by name, their standard sizes, and the run of one storm.
 
-A run has two parts: faults for as long as jobs are left (or until its time is up), then calm, in
-which everything must come to its end. Then every process is stopped, and the checker looks.
+A run has two parts: faults while jobs are left (or until its time is over), then calm, in which
+every job must end. Then all processes are stopped, and the checker runs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from benchmarks.chaos import faults
 from benchmarks.chaos.bases import BASES
 from benchmarks.chaos.checks import checker
 from benchmarks.chaos.checks.evidence import gather, leftovers
-from benchmarks.chaos.disk.storms import DISK_ASKED, DISK_STORMS
+from benchmarks.chaos.disk.storms import DISK_SIZES, DISK_STORMS
 from benchmarks.chaos.fleet import Fleet
 from benchmarks.chaos.ledger import CALM
 from benchmarks.chaos.processes import Mix
@@ -25,7 +25,7 @@ from benchmarks.chaos.report import Verdict, verdict
 from benchmarks.chaos.storm import Plan, Storm
 from benchmarks.chaos.streams import scene
 
-__all__ = ["ASKED", "STORMS", "Plan", "Storm", "run"]
+__all__ = ["STANDARD_SIZES", "STORMS", "Plan", "Storm", "run"]
 TICK = 0.05
 HOUR = 3600.0
 _BOTH = {"work": 3, "stepped": 1}
@@ -103,11 +103,11 @@ STORMS = {
         ),
         Storm(
             name="leak",
-            # So slow that a worker is looked at while it grows.
+            # Slow, so that the memory of a worker is checked while it grows.
             mix=Mix(tasks={"innocent": 1, "leaky": 2}, seconds=(0.3, 0.7)),
             lease=30.0,
             burns=False,
-            words=("--processes=1", "--max-memory=160M"),
+            arguments=("--processes=1", "--max-memory=160M"),
         ),
         Storm(
             name="all",
@@ -148,7 +148,7 @@ STORMS = {
             every=0.1,
             sweepers=1,
             skew=HOUR,
-            only="postgresql",  # SQLite's clock is that of whoever writes
+            only="postgresql",  # SQLite uses the clock of the writing process
         ),
         Storm(
             name="flow",
@@ -172,8 +172,8 @@ STORMS = {
             sweepers=1,
         ),
         Storm(
-            name="streams",
-            mix=Mix(tasks={"speaks": 1}, seconds=(1.0, 4.0), cancels=0.1),  # each word to twenty
+            name="streams",  # with twenty readers of each job
+            mix=Mix(tasks={"log_writer": 1}, seconds=(1.0, 4.0), cancels=0.1),
             strike=scene.break_streams,
             every=0.5,
             sweepers=1,
@@ -185,7 +185,7 @@ STORMS = {
 }
 
 # What must be shown of each, on a machine of two cores in half an hour.
-ASKED = {
+STANDARD_SIZES = {
     "kill": Plan(jobs=50_000, faults=1000, seconds=HOUR, seed=0, slots=2),
     "tree": Plan(jobs=5000, faults=100, seconds=HOUR, seed=0),
     "freeze": Plan(jobs=10_000, faults=300, seconds=HOUR, seed=0, workers=6),
@@ -203,16 +203,16 @@ ASKED = {
     "flow": Plan(jobs=60_001, faults=100, seconds=HOUR, seed=0, lease=15.0),
     "limit": Plan(jobs=6000, faults=200, seconds=HOUR, seed=0),
     "streams": Plan(jobs=250, seconds=HOUR, seed=0, workers=4, slots=25, connections=5000),
-    **DISK_ASKED,
+    **DISK_SIZES,
 }
 
 
 def run(
     storm: Storm, plan: Plan, place: Path, show: Callable[[Fleet], None] = lambda _: None
 ) -> Verdict:
-    """One storm in an empty directory, from the first process to the verdict.
+    """Run one storm in an empty directory and check it.
 
-    `show` is called many times a second, for whoever wants to see how far it is.
+    `show` is called many times a second with the progress.
     """
     for name in ("ledger", "register", "log", "data", "freeze"):
         (place / name).mkdir(parents=True)
@@ -243,9 +243,9 @@ def _run(storm: Storm, plan: Plan, fleet: Fleet, show: Callable[[Fleet], None]) 
 
 
 def _rage(storm: Storm, plan: Plan, fleet: Fleet, show: Callable[[Fleet], None]) -> None:
-    """Strike while jobs are left and there is time. What a strike killed is replaced at once.
+    """Strike while jobs and time are left. Killed processes are replaced at once.
 
-    If the faults are counted, each has its share of the jobs, and the last share comes after them.
+    With counted faults, each has its share of the jobs, and the last share follows them.
     """
     share = 0.0 if plan.faults is None else plan.jobs / (-(-plan.faults // fleet.hits) + 2)
     struck = 0
@@ -286,9 +286,9 @@ def _until_turn(
 
 
 def _calm(fleet: Fleet, patience: float, show: Callable[[Fleet], None]) -> list[str]:
-    """Wait until every job has ended and left no workspace; answers what did not come.
+    """Wait until every job has ended and left no workspace; return the problems.
 
-    As long as jobs end, it waits on.
+    Waits as long as jobs still end.
     """
     ended, deadline = -1, 0.0
     while not _done(fleet) or leftovers(fleet.place, fleet.base):

@@ -1,6 +1,6 @@
-"""The tasks of a storm: each attempt says when it starts, writes to the register, and ends.
+"""The tasks of a storm: each attempt records its start, writes to the register, and ends.
 
-Those without limits never raise: whatever goes wrong with their jobs came from outside.
+Tasks without limits never raise: every failure of their jobs has an outside cause.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ ENOUGH = 48  # MiB
 ENDURING = 1000  # the crash cap of jobs whose workers are killed all the time
 
 
-def say(ctx: Context, phase: str, **more: Any) -> None:
+def record(ctx: Context, phase: str, **more: Any) -> None:
     facts: dict[str, Any] = {"job": str(ctx.job.id), "attempt": ctx.attempt, "fence": ctx.fence}
     note("task", **facts, pid=os.getpid(), phase=phase, **more)
 
 
 def finish(ctx: Context, **more: Any) -> dict[str, Any]:
     applied = fenced_register.put(place(), str(ctx.job.id), ctx.fence)
-    say(ctx, "end", applied=applied, **more)
+    record(ctx, "end", applied=applied, **more)
     return {"job": str(ctx.job.id), "fence": ctx.fence}
 
 
 async def _work(ctx: Context, seconds: float) -> dict[str, object]:
-    say(ctx, "start")
+    record(ctx, "start")
     (ctx.workspace / "half-done").write_text(str(ctx.fence))
     await asyncio.sleep(seconds)
     return finish(ctx)
@@ -57,11 +57,11 @@ def stepped(ctx: Context, seconds: float) -> dict[str, object]:
     """On a thread, in two steps that are not repeated once they are recorded."""
 
     def step(name: str) -> int:
-        say(ctx, "step", step=name)
+        record(ctx, "step", step=name)
         time.sleep(seconds / 2)
         return ctx.fence
 
-    say(ctx, "start")
+    record(ctx, "start")
     for name in ("first", "second"):
         ctx.step(name, step, name)
     return finish(ctx)
@@ -69,8 +69,8 @@ def stepped(ctx: Context, seconds: float) -> dict[str, object]:
 
 @app.task(crash_cap=ENDURING, backoff=fixed(0.1))
 async def blunt(ctx: Context, seconds: float) -> dict[str, object]:
-    """Blocks its worker's loop, so that it comes to its end before it can be told of anything."""
-    say(ctx, "start")
+    """Blocks its worker's event loop until its end."""
+    record(ctx, "start")
     time.sleep(seconds)  # noqa: ASYNC251 - the mistake is the point
     return finish(ctx)
 
@@ -78,7 +78,7 @@ async def blunt(ctx: Context, seconds: float) -> dict[str, object]:
 @app.task(backoff=fixed(0.1))
 async def killer(ctx: Context, seconds: float) -> None:
     """Takes along the process that it runs in."""
-    say(ctx, "start")
+    record(ctx, "start")
     await asyncio.sleep(seconds)
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -86,7 +86,7 @@ async def killer(ctx: Context, seconds: float) -> None:
 @app.task(executor="process")
 def apart(ctx: Context, seconds: float) -> dict[str, object]:
     """An innocent one in a child process, with the crash cap that users have."""
-    say(ctx, "start")
+    record(ctx, "start")
     (ctx.workspace / "half-done").write_text(str(ctx.fence))
     time.sleep(seconds)
     return finish(ctx)
@@ -95,7 +95,7 @@ def apart(ctx: Context, seconds: float) -> dict[str, object]:
 @app.task(executor="process", backoff=fixed(0.1))
 def segfault(ctx: Context, seconds: float) -> None:
     """Reads where there is no memory: a bug in a C library."""
-    say(ctx, "start")
+    record(ctx, "start")
     time.sleep(seconds)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     note("driver", fault="SIGSEGV", pid=os.getpid())
@@ -104,8 +104,8 @@ def segfault(ctx: Context, seconds: float) -> None:
 
 @app.task(executor="process", backoff=fixed(0.1))
 def glutton(ctx: Context, seconds: float) -> None:
-    """Takes memory up to a limit, at which it is killed as the kernel kills: without a word."""
-    say(ctx, "start")
+    """Takes memory up to a limit and is then killed, as by the kernel."""
+    record(ctx, "start")
     held = [bytearray(os.urandom(MIB)) for _ in range(ENOUGH)]
     time.sleep(seconds)
     note("driver", fault="out of memory", pid=os.getpid(), held=len(held))
@@ -113,12 +113,12 @@ def glutton(ctx: Context, seconds: float) -> None:
 
 
 @app.task(crash_cap=ENDURING, backoff=fixed(0.1))
-async def speaks(ctx: Context, seconds: float) -> dict[str, object]:
-    """Says something again and again, as long as streams are being broken.
+async def log_writer(ctx: Context, seconds: float) -> dict[str, object]:
+    """Writes log events while streams have faults.
 
-    In words that a stream must not stumble over.
+    The texts contain characters that are special in a stream.
     """
-    say(ctx, "start")
+    record(ctx, "start")
     number = 0
     while not (place() / CALM).exists():
         number += 1
@@ -136,15 +136,15 @@ KEYS = 4
 
 
 async def _moody(ctx: Context, seconds: float) -> dict[str, object]:
-    """Of the first attempts, some raise and some come back later: that frees a slot, too."""
-    say(ctx, "start")
+    """Some first attempts raise and some snooze: both release a permit."""
+    record(ctx, "start")
     await asyncio.sleep(seconds)
     lot = ctx.job.id.int % 6 if ctx.attempt == 1 else None
     if lot == 0:
-        say(ctx, "raise")
+        record(ctx, "raise")
         raise RuntimeError("not today")
     if lot == 1:
-        say(ctx, "snooze")
+        record(ctx, "snooze")
         raise Snooze(0.2)
     return finish(ctx)
 
@@ -168,8 +168,8 @@ _leak: list[bytearray] = []
 
 @app.task
 async def leaky(ctx: Context, seconds: float) -> dict[str, object]:
-    """Never gives back what it took from its worker's memory."""
-    say(ctx, "start")
+    """Leaks memory of its worker."""
+    record(ctx, "start")
     _leak.append(bytearray(os.urandom(8 * MIB)))
     await asyncio.sleep(seconds)
     return finish(ctx)

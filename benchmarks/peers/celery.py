@@ -1,4 +1,4 @@
-"""Celery on Redis: 8 threads, 64 messages fetched ahead for each, no results."""
+"""Celery on Redis: 8 threads, 64 messages prefetched for each, no results."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import importlib
 from typing import Any
 
 from windlass.bench.job_ledger import Ledger
-from windlass.bench.round_config import Place
+from windlass.bench.round_config import RoundConfig
 from windlass.bench.side import Side
 
 
@@ -18,7 +18,7 @@ class Celery(Side):
     bulk = "publishing by one producer, which is kept"
     share = 0.1
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: RoundConfig) -> None:
         self._redis = importlib.import_module("redis").Redis.from_url(place.url)
         self._app = importlib.import_module("celery").Celery(
             "bench", broker=place.url.replace("unix://", "redis+socket://", 1)
@@ -34,7 +34,7 @@ class Celery(Side):
         @self._app.task(name="noop")  # type: ignore[untyped-decorator]
         def noop(payload: str) -> None:
             assert self._ledger is not None
-            self._ledger.ran(payload)
+            self._ledger.record_run(payload)
 
         self._noop = noop
 
@@ -59,7 +59,7 @@ class Celery(Side):
             without_mingle=True,
             without_heartbeat=True,
         )
-        ledger.begin()
+        ledger.wait_for_start()
         worker.start()
 
     def unfinished(self) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.peers.postgres import PostgresSide
 from windlass.bench.job_ledger import Ledger
-from windlass.bench.round_config import Place
+from windlass.bench.round_config import RoundConfig
 
 QUEUE = "bench"
 WORKFLOW = "noop"
@@ -24,7 +24,7 @@ class Dbos(PostgresSide):
     waiting = "SELECT count(*) FROM dbos.workflow_status WHERE status IN ('ENQUEUED', 'PENDING')"
     share = 0.05
 
-    async def open(self, place: Place) -> None:
+    async def open(self, place: RoundConfig) -> None:
         self._dbos = importlib.import_module("dbos")
         self._system = place.url.replace("postgresql://", "postgresql+psycopg://", 1)
         self._dbos.run_dbos_database_migrations(self._system)
@@ -46,14 +46,14 @@ class Dbos(PostgresSide):
 
         @dbos.workflow(name=WORKFLOW)  # type: ignore[untyped-decorator]
         def noop(payload: str) -> None:
-            ledger.ran(payload)
+            ledger.record_run(payload)
 
-        ledger.begin()
+        ledger.wait_for_start()
         dbos.launch()
         dbos.register_queue(QUEUE, worker_concurrency=100, polling_interval_sec=0.01)
         signal.pause()
 
-    async def serve(self, ledger: Ledger) -> None:
+    async def awork(self, ledger: Ledger) -> None:
         raise NotImplementedError
 
 

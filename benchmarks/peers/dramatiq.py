@@ -1,4 +1,4 @@
-"""dramatiq on Redis: one process, one thread, 500 messages fetched ahead."""
+"""dramatiq on Redis: one process, one thread, 500 messages prefetched."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import signal
 
 from windlass.bench.job_ledger import Ledger
-from windlass.bench.round_config import Place
+from windlass.bench.round_config import RoundConfig
 from windlass.bench.side import Side
 
 PREFETCH = "500"
@@ -21,7 +21,7 @@ class Dramatiq(Side):
     bulk = None
     share = 0.2
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: RoundConfig) -> None:
         os.environ["dramatiq_queue_prefetch"] = PREFETCH  # noqa: SIM112 - its name for it
         self._library = importlib.import_module("dramatiq")
         brokers = importlib.import_module("dramatiq.brokers.redis")
@@ -32,7 +32,7 @@ class Dramatiq(Side):
         @self._library.actor  # type: ignore[untyped-decorator]
         def noop(payload: str) -> None:
             assert self._ledger is not None
-            self._ledger.ran(payload)
+            self._ledger.record_run(payload)
 
         self._noop = noop
 
@@ -45,7 +45,7 @@ class Dramatiq(Side):
     def work(self, ledger: Ledger) -> None:
         self._ledger = ledger
         worker = self._library.Worker(self._broker, worker_threads=1)
-        ledger.begin()
+        ledger.wait_for_start()
         worker.start()
         signal.pause()
 

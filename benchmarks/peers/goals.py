@@ -1,4 +1,4 @@
-"""What Windlass wants to reach on PostgreSQL, as ratios in one run."""
+"""Targets of Windlass on PostgreSQL, as ratios in one run."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from benchmarks.peers.postgres import PostgresSide
 from windlass.bench.job_ledger import Ledger
-from windlass.bench.round_config import Place
+from windlass.bench.round_config import RoundConfig
 
 BATCH = 1_000
 TASK = "noop"
@@ -21,7 +21,7 @@ class PgQueuer(PostgresSide):
     together = "100 awaited Queries.enqueue at once, pool of 10"
     waiting = "SELECT count(*) FROM pgqueuer"
 
-    async def open(self, place: Place) -> None:
+    async def open(self, place: RoundConfig) -> None:
         asyncpg = importlib.import_module("asyncpg")
         self._library = importlib.import_module("pgqueuer")
         drivers = importlib.import_module("pgqueuer.db")
@@ -41,14 +41,14 @@ class PgQueuer(PostgresSide):
     async def aclose(self) -> None:
         await self._pool.close()
 
-    async def serve(self, ledger: Ledger) -> None:
+    async def awork(self, ledger: Ledger) -> None:
         manager = self._library.QueueManager(self._queries)
 
         @manager.entrypoint(TASK)  # type: ignore[untyped-decorator]
         async def noop(job: object) -> None:
-            ledger.ran(job.payload.decode())  # type: ignore[attr-defined]
+            ledger.record_run(job.payload.decode())  # type: ignore[attr-defined]
 
-        ledger.begin()
+        ledger.wait_for_start()
         await manager.run(batch_size=BATCH)
 
 

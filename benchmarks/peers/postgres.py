@@ -1,4 +1,4 @@
-"""A side on PostgreSQL: what is left of its jobs is asked in SQL, on a connection of its own."""
+"""Base of sides on PostgreSQL: counts unfinished jobs in SQL, on its own connection."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import importlib
 from typing import Any, ClassVar
 
 from windlass.bench.async_side import AsyncSide
-from windlass.bench.round_config import Place
+from windlass.bench.round_config import RoundConfig
 
 
 class PostgresSide(AsyncSide):
@@ -15,12 +15,12 @@ class PostgresSide(AsyncSide):
     server = "postgresql"
     waiting: ClassVar[str]
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: RoundConfig) -> None:
         self._url = place.url
         self._asking: Any = None
         super().__init__(place)
 
-    async def left(self) -> int:
+    async def aunfinished(self) -> int:
         if self._asking is None:
             self._asking = await importlib.import_module("asyncpg").connect(self._url)
         count: int = await self._asking.fetchval(self.waiting)

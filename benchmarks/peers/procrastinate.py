@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from benchmarks.peers.postgres import PostgresSide
 from windlass.bench.job_ledger import Ledger
-from windlass.bench.round_config import Place
+from windlass.bench.round_config import RoundConfig
 
 CONCURRENCY = 20
 
@@ -21,7 +21,7 @@ class Procrastinate(PostgresSide):
     waiting = "SELECT count(*) FROM procrastinate_jobs"
     share = 0.1
 
-    async def open(self, place: Place) -> None:
+    async def open(self, place: RoundConfig) -> None:
         procrastinate = importlib.import_module("procrastinate")
         connector = procrastinate.PsycopgConnector(conninfo=place.url, max_size=CONCURRENCY)
         self._app = procrastinate.App(connector=connector)
@@ -30,7 +30,7 @@ class Procrastinate(PostgresSide):
         @self._app.task(name="noop")  # type: ignore[untyped-decorator]
         async def noop(payload: str) -> None:
             assert self._ledger is not None
-            self._ledger.ran(payload)
+            self._ledger.record_run(payload)
 
         self._noop = noop
         await self._app.open_async()
@@ -46,9 +46,9 @@ class Procrastinate(PostgresSide):
     async def aclose(self) -> None:
         await self._app.close_async()
 
-    async def serve(self, ledger: Ledger) -> None:
+    async def awork(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        ledger.begin()
+        ledger.wait_for_start()
         await self._app.run_worker_async(
             concurrency=CONCURRENCY, delete_jobs="successful", install_signal_handlers=False
         )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from windlass.bench.job_ledger import Ledger
-from windlass.bench.round_config import Place
+from windlass.bench.round_config import RoundConfig
 from windlass.bench.side import Side
 
 TASK = "benchmarks.peers.rq.noop"
@@ -15,7 +15,7 @@ running: dict[str, Ledger] = {}  # rq finds its functions by their names alone
 
 
 def noop(payload: str) -> None:
-    running["ledger"].ran(payload)
+    running["ledger"].record_run(payload)
 
 
 class Rq(Side):
@@ -26,7 +26,7 @@ class Rq(Side):
     bulk = "queue.enqueue_many"
     share = 0.04
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: RoundConfig) -> None:
         self._library = importlib.import_module("rq")
         self._redis = importlib.import_module("redis").Redis.from_url(place.url)
         self._queue = self._library.Queue(connection=self._redis)
@@ -44,7 +44,7 @@ class Rq(Side):
     def work(self, ledger: Ledger) -> None:
         running["ledger"] = ledger
         worker = self._library.SimpleWorker([self._queue], connection=self._redis)
-        ledger.begin()
+        ledger.wait_for_start()
         worker.work(logging_level="ERROR")
 
     def unfinished(self) -> int:

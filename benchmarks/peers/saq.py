@@ -7,14 +7,14 @@ from typing import Any
 
 from benchmarks.peers.postgres import PostgresSide
 from windlass.bench.job_ledger import Ledger
-from windlass.bench.round_config import Place
+from windlass.bench.round_config import RoundConfig
 
 
 def worker(queue: Any, ledger: Ledger, concurrency: int) -> Any:
-    """The same worker, whatever the queue is on."""
+    """The worker for both kinds of queue."""
 
     async def noop(ctx: object, *, payload: str) -> None:  # noqa: ARG001
-        ledger.ran(payload)
+        ledger.record_run(payload)
 
     library = importlib.import_module("saq")
     return library.Worker(queue=queue, functions=[("noop", noop)], concurrency=concurrency)
@@ -29,7 +29,7 @@ class Saq(PostgresSide):
     waiting = "SELECT count(*) FROM saq_jobs WHERE status IN ('new', 'queued', 'active')"
     share = 0.1
 
-    async def open(self, place: Place) -> None:
+    async def open(self, place: RoundConfig) -> None:
         queues = importlib.import_module("saq.queue.postgres")
         self._queue = queues.PostgresQueue.from_url(place.url)
         await self._queue.connect()
@@ -40,9 +40,9 @@ class Saq(PostgresSide):
     async def aclose(self) -> None:
         await self._queue.disconnect()
 
-    async def serve(self, ledger: Ledger) -> None:
+    async def awork(self, ledger: Ledger) -> None:
         ready = worker(self._queue, ledger, 20)
-        ledger.begin()
+        ledger.wait_for_start()
         await ready.start()
 
 

@@ -7,7 +7,7 @@ import importlib
 from benchmarks.peers.saq import worker
 from windlass.bench.async_side import AsyncSide
 from windlass.bench.job_ledger import Ledger
-from windlass.bench.round_config import Place
+from windlass.bench.round_config import RoundConfig
 
 
 class SaqOnRedis(AsyncSide):
@@ -19,7 +19,7 @@ class SaqOnRedis(AsyncSide):
     together = "100 awaited queue.enqueue at once"
     share = 0.2
 
-    async def open(self, place: Place) -> None:
+    async def open(self, place: RoundConfig) -> None:
         client = importlib.import_module("redis.asyncio").Redis.from_url(place.url)
         self._queue = importlib.import_module("saq.queue.redis").RedisQueue(client)
         await self._queue.connect()
@@ -30,12 +30,12 @@ class SaqOnRedis(AsyncSide):
     async def aclose(self) -> None:
         await self._queue.disconnect()
 
-    async def serve(self, ledger: Ledger) -> None:
+    async def awork(self, ledger: Ledger) -> None:
         ready = worker(self._queue, ledger, 50)
-        ledger.begin()
+        ledger.wait_for_start()
         await ready.start()
 
-    async def left(self) -> int:
+    async def aunfinished(self) -> int:
         count: int = await self._queue.count("incomplete")
         return count
 

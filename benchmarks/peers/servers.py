@@ -1,4 +1,4 @@
-"""The servers that the peers keep their jobs on: started here, or given by a URL."""
+"""The servers of the peers: started here, or given by a URL."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from windlass.bench.measured_process import BenchError
 from windlass.bench.postgres import Postgres
-from windlass.bench.server import Server
+from windlass.bench.server import BenchServer
 
 UP = 30.0  # seconds
 
@@ -39,7 +39,7 @@ def postgres(directory: Path, url: str | None) -> Iterator[Postgres]:
         server.cleanup()
 
 
-class Redis(Server):
+class Redis(BenchServer):
     """One database, emptied before each round."""
 
     synced = "each second"
@@ -53,11 +53,11 @@ class Redis(Server):
         self.durability = f"Redis {version}, appendfsync={synced}: the last second may be lost"
 
     @contextlib.contextmanager
-    def fresh(self) -> Iterator[str]:
+    def new_database(self) -> Iterator[str]:
         self._client.flushall()
         yield self._url
 
-    def rest(self, url: str) -> None: ...
+    def quiesce(self, url: str) -> None: ...
 
 
 @contextlib.contextmanager

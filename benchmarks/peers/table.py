@@ -1,4 +1,4 @@
-"""The figures, for people: a line per side, our figure as a multiple of theirs beneath theirs."""
+"""Table of the figures: a row per side, with our figure as a multiple of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""taskiq on a Redis stream: 10 tasks at a time, 100 fetched ahead, acknowledged after each."""
+"""taskiq on a Redis stream: 10 tasks at a time, 100 prefetched, acknowledged after each."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import importlib
 
 from windlass.bench.async_side import AsyncSide
 from windlass.bench.job_ledger import Ledger
-from windlass.bench.round_config import Place
+from windlass.bench.round_config import RoundConfig
 
 STREAM = GROUP = "taskiq"
 
@@ -20,7 +20,7 @@ class Taskiq(AsyncSide):
     together = "100 awaited task.kiq at once"
     share = 0.2
 
-    async def open(self, place: Place) -> None:
+    async def open(self, place: RoundConfig) -> None:
         library = importlib.import_module("taskiq_redis")
         self._redis = importlib.import_module("redis.asyncio").Redis.from_url(place.url)
         self._broker = library.RedisStreamBroker(place.url, consumer_id="0")
@@ -29,7 +29,7 @@ class Taskiq(AsyncSide):
         @self._broker.task(task_name="noop")  # type: ignore[untyped-decorator]
         async def noop(payload: str) -> None:
             assert self._ledger is not None
-            self._ledger.ran(payload)
+            self._ledger.record_run(payload)
 
         self._noop = noop
         await self._broker.startup()
@@ -40,13 +40,13 @@ class Taskiq(AsyncSide):
     async def aclose(self) -> None:
         await self._broker.shutdown()
 
-    async def serve(self, ledger: Ledger) -> None:
+    async def awork(self, ledger: Ledger) -> None:
         self._ledger = ledger
         run = importlib.import_module("taskiq.api").run_receiver_task
-        ledger.begin()
+        ledger.wait_for_start()
         await run(self._broker, max_async_tasks=10, max_prefetch=100)
 
-    async def left(self) -> int:
+    async def aunfinished(self) -> int:
         """Those not yet handed out, and those handed out but not acknowledged."""
         for group in await self._redis.xinfo_groups(STREAM):
             if group["name"] == GROUP.encode():

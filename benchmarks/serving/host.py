@@ -1,9 +1,9 @@
-"""The server that is measured: one process, with one more route, which answers nothing at all.
+"""The measured server: one process, with an additional empty route.
 
     python -m benchmarks.serving.host URL [--stall SECONDS]
 
-It prints where it is and a key. `POST /empty` is a plain route of the same application: what HTTP
-costs here by itself.
+It prints its URL and a key. `POST /empty` is a plain route of the same application and measures the
+cost of HTTP alone.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from fastapi import Response
 
 from benchmarks.store_postgres import loop_factory
 from windlass import Windlass
-from windlass.server.auth.api_keys import Keys, Role
-from windlass.server.config import Door, ServerConfig
-from windlass.server.uvicorn_server import Server, settle_in
+from windlass.server.auth.api_keys import ApiKeys, Role
+from windlass.server.config import AuthMode, ServerConfig
+from windlass.server.uvicorn_server import UvicornServer, freeze_gc
 
-ENOUGH = 10**9  # a pace is kept, and streams are counted; nobody reaches it
+ENOUGH = 10**9  # rate and stream limits are active but never reached
 
 
 def application(url: str) -> Windlass:
@@ -40,23 +40,23 @@ async def empty() -> Response:
 async def host(url: str, stall: float) -> None:
     app = application(url)
     config = ServerConfig(
-        door=Door.KEYS,
+        auth=AuthMode.KEYS,
         rate=ENOUGH,
         burst=ENOUGH,
         max_streams=ENOUGH,
         max_streams_per_key=ENOUGH,
-        stall=stall,
+        write_timeout=stall,
     )
     api = app.asgi(config)
     api.add_api_route("/empty", empty, methods=["POST"])
-    _, key = await Keys(app.client().store).create("bench", [Role.ADMIN])
+    _, key = await ApiKeys(app.client().store).create("bench", [Role.ADMIN])
 
     def started(where: str) -> None:
-        settle_in()
+        freeze_gc()
         print(json.dumps({"url": where, "key": key}), flush=True)
 
     try:
-        await Server(api, "127.0.0.1", 0, grace=2, started=started).serve()
+        await UvicornServer(api, "127.0.0.1", 0, grace=2, on_started=started).serve()
     finally:
         await app.aclose()
 
@@ -64,7 +64,7 @@ async def host(url: str, stall: float) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("url")
-    parser.add_argument("--stall", type=float, default=ServerConfig().stall)
+    parser.add_argument("--stall", type=float, default=ServerConfig().write_timeout)
     given = parser.parse_args()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(host(given.url, given.stall))

@@ -1,11 +1,11 @@
-"""Listens to many streams, and says when each event arrived. No Windlass code.
+"""Reads many streams and reports when each event arrived. No Windlass code.
 
     python -m benchmarks.serving.listeners URL KEY
 
-Reads one line `{"jobs": […], "each": …, "stalled": bool}` and opens so many streams of each job; it
-answers when all are open. A second line ends it: it answers with the times at which each event
-came, by its number. Stalled ones take nothing from their sockets, ever; it then answers with the
-time at which each was closed by the server.
+Reads one line `{"jobs": […], "each": …, "stalled": bool}`, opens `each` streams of every job, and
+responds when all are open. After a second line it responds with the arrival times of each event, by
+number. Stalled readers never read from their sockets; for these it responds with the times at which
+the server closed them.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from benchmarks.store_postgres import loop_factory
 AT_ONCE = 100
 SMALL = 4096  # bytes that the socket of a stalled reader holds
 LOOK = 0.1
-ESTABLISHED = 1  # TCP's state of a connection that nobody has ended
+ESTABLISHED = 1  # TCP state of an open connection
 _NUMBER = re.compile(rb'"message":"#(\d+)#')
 
 
 class Listener(Answers):
-    def __init__(self, came: dict[int, list[float]]) -> None:
+    def __init__(self, arrived: dict[int, list[float]]) -> None:
         self.open: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._came = came
+        self._came = arrived
         self._rest = b""
 
     def head(self, status: int, headers: Mapping[str, str]) -> None:  # noqa: ARG002
@@ -52,17 +52,17 @@ class Listener(Answers):
 async def listen(url: str, key: str, jobs: list[str], each: int) -> dict[int, list[float]]:
     loop = asyncio.get_running_loop()
     host, port = address(url)
-    came: dict[int, list[float]] = {}
+    arrived: dict[int, list[float]] = {}
     gate = asyncio.Semaphore(AT_ONCE)
 
     async def open_one(job: str) -> None:
         async with gate:
-            _, made = await loop.create_connection(lambda: Listener(came), host, port)
+            _, made = await loop.create_connection(lambda: Listener(arrived), host, port)
             made.transport.write(_asked(key, job))
             await made.open
 
     await asyncio.gather(*(open_one(job) for job in jobs for _ in range(each)))
-    return came
+    return arrived
 
 
 def _asked(key: str, job: str) -> bytes:
@@ -98,19 +98,19 @@ def _established(one: socket.socket) -> bool:
 
 
 async def run(url: str, key: str) -> None:
-    asked: dict[str, Any] = json.loads(await asyncio.to_thread(sys.stdin.readline))
-    stalled = asked.pop("stalled")
+    requested: dict[str, Any] = json.loads(await asyncio.to_thread(sys.stdin.readline))
+    stalled = requested.pop("stalled")
     if stalled:
-        sockets = stall(url, key, **asked)
+        sockets = stall(url, key, **requested)
         print("null", flush=True)
         ends = await closed(sockets)
         await asyncio.to_thread(sys.stdin.readline)
         print(json.dumps(ends), flush=True)
         return
-    came = await listen(url, key, **asked)
+    arrived = await listen(url, key, **requested)
     print("null", flush=True)
     await asyncio.to_thread(sys.stdin.readline)
-    print(json.dumps(came), flush=True)
+    print(json.dumps(arrived), flush=True)
 
 
 def main() -> None:

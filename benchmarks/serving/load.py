@@ -1,8 +1,8 @@
-"""Asks again and again on connections that are kept, and tells how long each answer took.
+"""Sends requests on persistent connections and reports the latencies.
 
     python -m benchmarks.serving.load URL KEY
 
-Reads lines `{"path": …, "clients": …, "seconds": …}`; answers each with its rate and latencies.
+Reads lines `{"path": …, "clients": …, "seconds": …}`; responds to each with rate and latencies.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ TAKEN = {200, 201}
 class Asker(Answers):
     """One request after another, until its time is up."""
 
-    def __init__(self, asked: bytes, end: float, took: list[float]) -> None:
+    def __init__(self, requested: bytes, end: float, took: list[float]) -> None:
         self.done = asyncio.get_running_loop().create_future()
-        self._asked = asked
+        self._asked = requested
         self._end = end
         self._took = took
         self._began = 0.0
@@ -59,11 +59,11 @@ class Asker(Answers):
 async def ask(url: str, key: str, path: str, clients: int, seconds: float) -> dict[str, float]:
     loop = asyncio.get_running_loop()
     host, port = address(url)
-    asked = request("POST", path, {"Authorization": f"Bearer {key}"}, BODY)
+    requested = request("POST", path, {"Authorization": f"Bearer {key}"}, BODY)
     took: list[float] = []
     began = time.perf_counter()
     made = [
-        await loop.create_connection(lambda: Asker(asked, began + seconds, took), host, port)
+        await loop.create_connection(lambda: Asker(requested, began + seconds, took), host, port)
         for _ in range(clients)
     ]
     await asyncio.gather(*(asker.done for _, asker in made))

@@ -28,10 +28,10 @@ def request(method: str, path: str, headers: Mapping[str, str], body: bytes = b"
 
 
 class Answers(asyncio.Protocol):
-    """Reads responses: `head` when one begins, `piece` for what its body brings, `end` at its end.
+    """Parses responses: calls `head` at the start, `piece` for body data, `end` at the end.
 
-    Whoever reads says in a subclass what it does with them. `lost` is called once, when the
-    connection is over; a body that has not ended by then was cut off.
+    Subclasses implement these. `lost` is called once at the end of the connection; a body that has
+    not ended by then is incomplete.
     """
 
     transport: asyncio.Transport
@@ -57,7 +57,7 @@ class Answers(asyncio.Protocol):
             pass
 
     def _step(self) -> bool:
-        """Whether something was understood; else more has to come."""
+        """Whether a part was parsed; else more data is needed."""
         if not self._within:
             return self._begin()
         if self._left is None:
@@ -90,7 +90,7 @@ class Answers(asyncio.Protocol):
         return True
 
     def _size(self) -> bool:
-        """Of the next chunk. The end of the one before it may stand in front."""
+        """Parse the size of the next chunk, after the end of the previous one."""
         start = 2 if self._buffer.startswith(_LINE) else 0
         text, line, rest = self._buffer[start:].partition(_LINE)
         if not line or (text == b"0" and not rest.startswith(_LINE)):

@@ -1,34 +1,34 @@
-/** What a program holds: every verb of the server, and what happens to jobs as it happens. */
+/** The client class: requests to the server, and event streams of jobs. */
 
 /** @import * as types from "../windlass.js" */
 
-import { Feeds } from "./feeds.js";
-import { Following } from "./following.js";
+import { Feeds } from "./streaming/feeds.js";
+import { Subscriptions } from "./streaming/subscriptions.js";
 import { Http } from "./http.js";
-import { JobHandle } from "./job.js";
-import { Live } from "./live.js";
-import { Surroundings } from "./surroundings.js";
-import { systemTimers } from "./waiting.js";
+import { JobHandle } from "./job-handle.js";
+import { Live } from "./streaming/live.js";
+import { ManagementClient } from "./management.js";
+import { systemTimers } from "./timing.js";
 
-const KEEPALIVE = 10_000; // milliseconds between two comments of the server
+const KEEPALIVE = 10_000; // milliseconds between keepalive comments of the server
 
-/** Where a broken line that mends itself is no news, and Node would write it to standard output. */
+/** Drops debug messages: reconnects are routine, and Node prints them to standard output. */
 const quietConsole = {
   debug() {},
-  warn: (/** @type {unknown[]} */ ...said) => console.warn(...said),
-  error: (/** @type {unknown[]} */ ...said) => console.error(...said),
+  warn: (/** @type {unknown[]} */ ...values) => console.warn(...values),
+  error: (/** @type {unknown[]} */ ...values) => console.error(...values),
 };
 
-export class Windlass extends Surroundings {
+export class Windlass extends ManagementClient {
   #context;
   #keep;
-  #following;
+  #subscriptions;
 
   /** @param {types.WindlassOptions} [options] */
   constructor(options = {}) {
     const { timers = systemTimers, log = quietConsole, keep = 512, backoff = {} } = options;
     const http = new Http({
-      url: checked(options.url ?? globalThis.location?.origin),
+      url: requireUrl(options.url ?? globalThis.location?.origin),
       key: options.key ?? null,
       fetch: options.fetch ?? ((input, init) => globalThis.fetch(input, init)),
       timeout: options.timeout ?? 30_000,
@@ -40,11 +40,11 @@ export class Windlass extends Surroundings {
     const silence = 2.5 * (options.keepalive ?? KEEPALIVE);
     this.#context = { http, timers, log, backoff, silence };
     this.#keep = keep;
-    this.#following = new Following(this.#context, new Feeds(this.#context, keep));
+    this.#subscriptions = new Subscriptions(this.#context, new Feeds(this.#context, keep));
   }
 
   /**
-   * A key of its own goes with the request, so that a repeat of it makes no second job.
+   * Sends an Idempotency-Key, so that a retry creates no second job.
    *
    * @param {string} task
    * @param {Record<string, unknown>} [args]
@@ -56,22 +56,22 @@ export class Windlass extends Surroundings {
     const job = await this.http.request("POST", "/api/jobs", {
       body: { task, arguments: args, ...options },
       headers: { "Idempotency-Key": key },
-      repeat: true,
+      idempotent: true,
       signal,
     });
-    // A job with a key that was made here was made by this call, if not by the first try of it.
+    // The key is random, so a job with this key was created by this call, perhaps by its first try.
     return requestId === undefined && job.requestId === key ? { ...job, duplicate: false } : job;
   }
 
   /**
    * @param {types.NewJob[]} jobs
    * @param {types.BatchOptions} [options]
-   * @returns {Promise<types.BatchAnswer[]>}
+   * @returns {Promise<types.BatchResult[]>}
    */
   async batch(jobs, { signal, requestId = randomKey() } = {}) {
     const headers = { "Idempotency-Key": requestId };
-    const asked = { body: { jobs }, headers, repeat: true, signal };
-    return (await this.http.request("POST", "/api/jobs/batch", asked)).answers;
+    const request = { body: { jobs }, headers, idempotent: true, signal };
+    return (await this.http.request("POST", "/api/jobs/batch", request)).results;
   }
 
   /**
@@ -107,9 +107,9 @@ export class Windlass extends Surroundings {
   }
 
   /**
-   * @param {types.Action} action
+   * @param {types.BulkAction} action
    * @param {types.Options} [options]
-   * @returns {Promise<types.ActionAnswer>}
+   * @returns {Promise<types.BulkActionResult>}
    */
   actions(action, options = {}) {
     return this.http.request("POST", "/api/jobs/actions", { body: action, ...options });
@@ -126,7 +126,7 @@ export class Windlass extends Surroundings {
    * @returns {Promise<types.Job>}
    */
   get(id, options = {}) {
-    return this.http.request("GET", of(id), options);
+    return this.http.request("GET", jobPath(id), options);
   }
 
   /**
@@ -135,7 +135,7 @@ export class Windlass extends Surroundings {
    * @returns {Promise<types.Attempt[]>}
    */
   async attempts(id, options = {}) {
-    return (await this.http.request("GET", `${of(id)}/attempts`, options)).attempts;
+    return (await this.http.request("GET", `${jobPath(id)}/attempts`, options)).attempts;
   }
 
   /**
@@ -144,46 +144,46 @@ export class Windlass extends Surroundings {
    * @returns {Promise<types.Graph>}
    */
   graph(id, options = {}) {
-    return this.http.request("GET", `${of(id)}/graph`, options);
+    return this.http.request("GET", `${jobPath(id)}/graph`, options);
   }
 
   /**
    * @param {string} id
    * @param {types.Options} [options]
-   * @returns {Promise<types.Why>}
+   * @returns {Promise<types.Diagnosis>}
    */
   why(id, options = {}) {
-    return this.http.request("GET", `${of(id)}/why`, options);
+    return this.http.request("GET", `${jobPath(id)}/why`, options);
   }
 
   /**
    * @param {string} id
    * @param {types.CancelOptions} [options]
-   * @returns {Promise<types.CancelAnswer>}
+   * @returns {Promise<types.CancelResult>}
    */
   cancel(id, { reason, signal } = {}) {
-    const asked = { body: { reason }, repeat: true, signal };
-    return this.http.request("POST", `${of(id)}/cancel`, asked);
+    const request = { body: { reason }, idempotent: true, signal };
+    return this.http.request("POST", `${jobPath(id)}/cancel`, request);
   }
 
   /**
    * @param {string} id
    * @param {types.Options} [options]
-   * @returns {Promise<types.Moved>}
+   * @returns {Promise<types.SubmitResult>}
    */
   submit(id, options = {}) {
-    return this.http.request("POST", `${of(id)}/submit`, options);
+    return this.http.request("POST", `${jobPath(id)}/submit`, options);
   }
 
   /**
-   * A finished job has at most one retry that is active: a repeat finds it.
+   * Safe to send twice: a finished job has at most one active retry, and a second call returns it.
    *
    * @param {string} id
    * @param {types.Options} [options]
    * @returns {Promise<types.EnqueuedJob>}
    */
   retry(id, options = {}) {
-    return this.http.request("POST", `${of(id)}/retry`, { ...options, repeat: true });
+    return this.http.request("POST", `${jobPath(id)}/retry`, { ...options, idempotent: true });
   }
 
   /**
@@ -192,7 +192,7 @@ export class Windlass extends Surroundings {
    * @returns {Promise<types.EnqueuedJob>}
    */
   resume(id, options = {}) {
-    return this.http.request("POST", `${of(id)}/resume`, { ...options, repeat: true });
+    return this.http.request("POST", `${jobPath(id)}/resume`, { ...options, idempotent: true });
   }
 
   /**
@@ -201,7 +201,7 @@ export class Windlass extends Surroundings {
    * @returns {Promise<void>}
    */
   async delete(id, options = {}) {
-    await this.http.request("DELETE", of(id), options);
+    await this.http.request("DELETE", jobPath(id), options);
   }
 
   /**
@@ -209,7 +209,7 @@ export class Windlass extends Surroundings {
    * @param {types.EventsOptions} [options]
    */
   events(id, options) {
-    return this.#following.events(id, options);
+    return this.#subscriptions.events(id, options);
   }
 
   /**
@@ -217,7 +217,7 @@ export class Windlass extends Surroundings {
    * @param {types.FollowOptions} options
    */
   follow(id, options) {
-    return this.#following.follow(id, options);
+    return this.#subscriptions.follow(id, options);
   }
 
   /**
@@ -225,7 +225,7 @@ export class Windlass extends Surroundings {
    * @param {types.FollowOptions} options
    */
   followMany(jobs, options) {
-    return this.#following.followMany(jobs, options);
+    return this.#subscriptions.followMany(jobs, options);
   }
 
   /**
@@ -234,7 +234,7 @@ export class Windlass extends Surroundings {
    * @param {types.WatchOptions} [options]
    */
   watch(filter, callback, options) {
-    return this.#following.watch(filter, callback, options);
+    return this.#subscriptions.watch(filter, callback, options);
   }
 
   /** @returns {types.Live} */
@@ -245,11 +245,11 @@ export class Windlass extends Surroundings {
   /**
    * @param {string} method
    * @param {string} path
-   * @param {types.Asked} [asked]
+   * @param {types.RequestOptions} [options]
    * @returns {Promise<any>}
    */
-  request(method, path, asked) {
-    return this.http.request(method, path, asked);
+  request(method, path, options) {
+    return this.http.request(method, path, options);
   }
 
   /**
@@ -264,15 +264,15 @@ export class Windlass extends Surroundings {
   }
 }
 
-const of = (/** @type {string} */ id) => `/api/jobs/${encodeURIComponent(id)}`;
+const jobPath = (/** @type {string} */ id) => `/api/jobs/${encodeURIComponent(id)}`;
 
 /** @param {string | undefined} url */
-function checked(url) {
+function requireUrl(url) {
   if (url !== undefined) return url;
-  throw new TypeError('where is the server? new Windlass({ url: "http://localhost:8642" })');
+  throw new TypeError('url is required: new Windlass({ url: "http://localhost:8642" })');
 }
 
-/** 128 random bits. (crypto.randomUUID is there for pages from https and this machine only.) */
+/** Return 128 random bits as hex. (crypto.randomUUID exists only on https pages and localhost.) */
 function randomKey() {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");

@@ -1,16 +1,16 @@
-/** What goes wrong, in one class: what the server refuses, and what happens on the way to it. */
+/** Error class of the client, for HTTP problems and for connection failures. */
 
 /** @import { FieldProblem, Problem } from "../windlass.js" */
 
 const TEMPORARY = new Set([408, 425, 429]);
 
-/** Whether to ask again is pointless: the request is wrong, or not allowed. */
+/** Whether a retry is pointless: the request is invalid or not allowed. */
 const isPermanent = (/** @type {number} */ status) =>
   status >= 400 && status < 500 && !TEMPORARY.has(status);
 
 export class WindlassError extends Error {
   /**
-   * @param {import("../windlass.js").Told} problem
+   * @param {import("../windlass.js").ProblemInit} problem
    * @param {ErrorOptions} [options]
    */
   constructor(problem, options) {
@@ -27,17 +27,17 @@ export class WindlassError extends Error {
     /** @type {FieldProblem[]} */
     this.fields = problem.errors ?? [];
     this.permanent = problem.permanent ?? isPermanent(this.status);
-    /** Seconds for which the server asks to be left alone. */
+    /** Seconds, from the Retry-After header. */
     this.retryAfter = problem.retryAfter ?? 0;
   }
 }
 
 /**
- * What an answer that is no success says.
+ * Return the error of a response without a success status.
  *
  * @param {Response} response
  */
-export async function refusal(response) {
+export async function responseError(response) {
   const { status } = response;
   const retryAfter = Number(response.headers.get("retry-after")) || 0;
   /** @type {Partial<Problem>} */
@@ -45,19 +45,19 @@ export async function refusal(response) {
   if (/[/+]json\b/.test(response.headers.get("content-type") ?? "")) {
     problem = await response.json().catch(() => ({}));
   }
-  const { title = `HTTP ${status}`, detail = response.statusText || "the server said no more" } =
+  const { title = `HTTP ${status}`, detail = response.statusText || "no details in the response" } =
     problem;
   return new WindlassError({ ...problem, title, detail, status, retryAfter });
 }
 
 /**
- * What happened between us and the server: no answer, half an answer, silence.
+ * Return the error of a broken connection: no response, a truncated response, or silence.
  *
  * @param {string} detail
  * @param {unknown} [cause]
  */
-export function lost(detail, cause) {
-  const advice = "look whether the server runs, and whether this machine reaches it";
-  const title = "No connection";
+export function connectionError(detail, cause) {
+  const advice = "check that the server is running and reachable from this machine";
+  const title = "Can't reach the server";
   return new WindlassError({ title, code: "connection", detail, advice }, { cause });
 }

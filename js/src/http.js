@@ -1,9 +1,9 @@
-/** Requests and answers: JSON both ways, problems as errors, repeats where they do no harm. */
+/** HTTP requests with JSON bodies, problem+json errors, and retries of idempotent requests. */
 
 /** @import { Log, Query, Timers } from "../windlass.js" */
 
-import { WindlassError, lost, refusal } from "./errors.js";
-import { Backoff, sleep, tied } from "./waiting.js";
+import { WindlassError, connectionError, responseError } from "./errors.js";
+import { Backoff, linkedController, sleep } from "./timing.js";
 
 /**
  * @typedef {object} HttpOptions
@@ -12,17 +12,17 @@ import { Backoff, sleep, tied } from "./waiting.js";
  * @property {typeof fetch} fetch
  * @property {Timers} timers
  * @property {Log} log
- * @property {number} timeout milliseconds for one try
- * @property {number} retries how often a repeatable request is sent again
+ * @property {number} timeout milliseconds for one request
+ * @property {number} retries of an idempotent request
  */
 
 /**
- * @typedef {object} Asked
+ * @typedef {object} RequestOptions
  * @property {Query} [query]
  * @property {unknown} [body]
  * @property {Record<string, string>} [headers]
  * @property {AbortSignal} [signal]
- * @property {boolean} [repeat] whether to do it twice is the same as once; so is every GET
+ * @property {boolean} [idempotent] whether it may be sent twice; true for GET
  */
 
 export class Http {
@@ -33,26 +33,28 @@ export class Http {
   }
 
   /**
-   * The answer, decoded; null if there is none. A request that may be repeated is, after 1, 2 and
-   * 4 seconds, while there is no connection or the server is too busy.
+   * Return the decoded body, or null for 204. Retries an idempotent request after 1, 2 and
+   * 4 seconds when the connection fails or the server is overloaded.
    *
    * @param {string} method
    * @param {string} path
-   * @param {Asked} [asked]
+   * @param {RequestOptions} [options]
    * @returns {Promise<any>}
    */
-  async request(method, path, asked = {}) {
-    const { signal = new AbortController().signal, repeat = method === "GET" } = asked;
-    const backoff = new Backoff({ attempts: repeat ? this.options.retries : 0 });
+  async request(method, path, options = {}) {
+    const { signal = new AbortController().signal, idempotent = method === "GET" } = options;
+    const backoff = new Backoff({ attempts: idempotent ? this.options.retries : 0 });
     for (;;) {
       try {
-        return await this.#once(method, path, asked, signal);
+        return await this.#requestOnce(method, path, options, signal);
       } catch (error) {
         if (!(error instanceof WindlassError) || error.permanent) throw error;
         const delay = backoff.next();
         if (delay === null) throw error;
         const wait = Math.max(delay, error.retryAfter * 1000);
-        this.options.log.debug(`windlass: ${method} ${path} again in ${wait} ms: ${error.message}`);
+        this.options.log.debug(
+          `windlass: retrying ${method} ${path} in ${wait} ms: ${error.message}`,
+        );
         await sleep(this.options.timers, wait, signal);
       }
     }
@@ -61,19 +63,20 @@ export class Http {
   /**
    * @param {string} method
    * @param {string} path
-   * @param {Asked} asked
+   * @param {RequestOptions} options
    * @param {AbortSignal} signal
    */
-  async #once(method, path, asked, signal) {
+  async #requestOnce(method, path, options, signal) {
     const { timers, timeout } = this.options;
-    const { controller, release } = tied(signal);
-    const late = () => controller.abort(lost(`no answer to ${method} ${path} in ${timeout} ms`));
-    const timer = timers.setTimeout(late, timeout);
+    const { controller, release } = linkedController(signal);
+    const expire = () =>
+      controller.abort(connectionError(`no response to ${method} ${path} within ${timeout} ms`));
+    const timer = timers.setTimeout(expire, timeout);
     try {
-      const response = await this.#send(method, path, asked, controller.signal);
+      const response = await this.#send(method, path, options, controller.signal);
       return response.status === 204 ? null : await response.json();
     } catch (error) {
-      throw this.#explained(error, `${method} ${path}`, controller.signal);
+      throw this.#normalizeError(error, `${method} ${path}`, controller.signal);
     } finally {
       timers.clearTimeout(timer);
       release();
@@ -81,7 +84,7 @@ export class Http {
   }
 
   /**
-   * A stream that has begun; null if there is nothing to come.
+   * Open an event stream. Return its reader, or null for 204 (no more events).
    *
    * @param {string} path
    * @param {Query} query
@@ -93,20 +96,20 @@ export class Http {
       const headers = { Accept: "text/event-stream" };
       const response = await this.#send("GET", path, { query, headers }, signal);
       if (response.status === 204) return null;
-      const kind = response.headers.get("content-type") ?? "nothing";
-      if (!kind.startsWith("text/event-stream") || response.body === null) {
-        throw lost(`GET ${path} was answered with ${kind}, not with a stream of events`);
+      const contentType = response.headers.get("content-type") ?? "no content type";
+      if (!contentType.startsWith("text/event-stream") || response.body === null) {
+        throw connectionError(`GET ${path} returned ${contentType}, expected text/event-stream`);
       }
       return response.body.getReader();
     } catch (error) {
-      throw this.#explained(error, `GET ${path}`, signal);
+      throw this.#normalizeError(error, `GET ${path}`, signal);
     }
   }
 
   /**
    * @param {string} method
    * @param {string} path
-   * @param {Asked} asked
+   * @param {RequestOptions} options
    * @param {AbortSignal} signal
    */
   async #send(method, path, { query, body, headers }, signal) {
@@ -124,33 +127,33 @@ export class Http {
       },
       body: body === undefined ? null : JSON.stringify(body),
     });
-    if (!response.ok) throw await refusal(response);
+    if (!response.ok) throw await responseError(response);
     return response;
   }
 
   /**
-   * What an error of fetch means: it has its own words for each browser.
+   * Convert an error of fetch, whose message differs between browsers.
    *
    * @param {unknown} error
-   * @param {string} what
+   * @param {string} request method and path
    * @param {AbortSignal} signal
    */
-  #explained(error, what, signal) {
+  #normalizeError(error, request, signal) {
     if (signal.aborted) return signal.reason;
     if (error instanceof WindlassError) return error;
-    return lost(`${what} got no whole answer (${/** @type {Error} */ (error).message})`, error);
+    return connectionError(`${request} failed (${/** @type {Error} */ (error).message})`, error);
   }
 }
 
 /** @param {Query} [query] */
 export function queryText(query = {}) {
-  const found = new URLSearchParams();
+  const params = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) {
-    for (const one of Array.isArray(value) ? value : [value]) {
-      if (one === undefined || one === null) continue;
-      found.append(name, one instanceof Date ? one.toISOString() : String(one));
+    for (const item of Array.isArray(value) ? value : [value]) {
+      if (item === undefined || item === null) continue;
+      params.append(name, item instanceof Date ? item.toISOString() : String(item));
     }
   }
-  const text = found.toString();
+  const text = params.toString();
   return text && `?${text}`;
 }

@@ -1,4 +1,4 @@
-/** Requests: what is sent, what is sent again, and what is told when it goes wrong. */
+/** Requests, retries and errors of the client. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -7,7 +7,7 @@ import { JOB, done, setUp } from "./support/server.js";
 
 const key = (call) => call.headers["Idempotency-Key"];
 
-test("an enqueue is sent again with the key of the first try: one job", async () => {
+test("a retried enqueue uses the same idempotency key", async () => {
   const { client, server, clock } = setUp();
   server.unreachable();
   server.problem(503, {}, { "retry-after": "1" });
@@ -16,8 +16,8 @@ test("an enqueue is sent again with the key of the first try: one job", async ()
     return new Response(JSON.stringify(job), { status: 200 });
   });
   const answer = client.enqueue("film", { title: "seven" }, { priority: 5, tags: ["x"] });
-  await clock.pass(3000);
-  assert.deepEqual((await answer).duplicate, false); // the first try made it; so did this call
+  await clock.advance(3000);
+  assert.deepEqual((await answer).duplicate, false); // created by an earlier try of the same call
   assert.equal(server.calls.length, 3);
   assert.equal(new Set(server.calls.map(key)).size, 1);
   assert.match(key(server.calls[0]), /^[0-9a-f]{32}$/);
@@ -25,7 +25,7 @@ test("an enqueue is sent again with the key of the first try: one job", async ()
   for (const call of server.calls) assert.deepEqual(call.body, body);
 });
 
-test("a key of one's own is used as it is, and its duplicate is one", async () => {
+test("a given requestId is sent unchanged and duplicates are reported", async () => {
   const { client, server } = setUp();
   server.json({ id: JOB, requestId: "film-7", duplicate: true });
   const answer = await client.enqueue("film", {}, { requestId: "film-7" });
@@ -33,37 +33,37 @@ test("a key of one's own is used as it is, and its duplicate is one", async () =
   assert.equal(key(server.calls[0]), "film-7");
 });
 
-test("two enqueues have two keys", async () => {
+test("each enqueue has its own idempotency key", async () => {
   const { client, server } = setUp();
   server.json({ id: JOB });
-  server.json({ answers: [] });
+  server.json({ results: [] });
   await client.enqueue("film");
   await client.batch([{ task: "film" }]);
   assert.notEqual(key(server.calls[0]), key(server.calls[1]));
   assert.deepEqual(server.calls[1].body, { jobs: [{ task: "film" }] });
 });
 
-test("what the server refuses is told with all that it says, and not sent again", async () => {
+test("an error response becomes a WindlassError with all fields and is not retried", async () => {
   const { client, server } = setUp();
-  const told = {
+  const problem = {
     type: "urn:windlass:problem:invalid_argument",
     title: "A value is wrong",
     code: "invalid_argument",
     detail: "task: none here", advice: "correct it", errors: [{ field: "task", message: "none" }],
   };
-  server.problem(422, told);
+  server.problem(422, problem);
   const error = await client.enqueue("flim").catch((reason) => reason);
   assert.ok(error instanceof WindlassError);
   assert.equal(error.message, "A value is wrong: task: none here; correct it");
   assert.deepEqual(
     [error.type, error.title, error.detail, error.status, error.code, error.permanent],
-    [told.type, told.title, told.detail, 422, told.code, true],
+    [problem.type, problem.title, problem.detail, 422, problem.code, true],
   );
-  assert.deepEqual(error.fields, told.errors);
+  assert.deepEqual(error.fields, problem.errors);
   assert.equal(server.calls.length, 1);
 });
 
-test("an error that is no problem+json is told by its status", async () => {
+test("an error without problem+json is reported by its status", async () => {
   const { client, server } = setUp({ retries: 0 });
   server.answers.push(() => new Response("<html>", { status: 502, statusText: "Bad Gateway" }));
   const error = await client.get(JOB).catch((reason) => reason);
@@ -71,15 +71,15 @@ test("an error that is no problem+json is told by its status", async () => {
   assert.deepEqual([error.status, error.permanent], [502, false]);
 });
 
-test("without a connection, three more tries are made, then it is told", async () => {
+test("without a connection, a request fails after three retries", async () => {
   const { client, server, clock } = setUp();
   for (let n = 0; n < 9; n += 1) server.unreachable();
   const answer = client.get(JOB).catch((reason) => reason);
-  await clock.pass(7000);
+  await clock.advance(7000);
   const error = await answer;
   assert.equal(server.calls.length, 4);
   assert.deepEqual([error.code, error.status, error.permanent], ["connection", 0, false]);
-  assert.match(error.message, /GET \/api\/jobs\/.* got no whole answer \(fetch failed\)/);
+  assert.match(error.message, /GET \/api\/jobs\/.* failed \(fetch failed\)/);
   assert.equal(error.cause.message, "fetch failed");
 });
 
@@ -89,7 +89,7 @@ for (const [what, call] of [
   ["actions", (client) => client.actions({ action: "retry", filter: { state: ["failed"] } })],
   ["runSchedule", (client) => client.runSchedule("nightly")],
 ]) {
-  test(`${what} is not sent twice: the second might be another thing`, async () => {
+  test(`${what} is not retried: it is not idempotent`, async () => {
     const { client, server } = setUp();
     server.unreachable();
     await assert.rejects(call(client), { code: "connection" });
@@ -98,26 +98,26 @@ for (const [what, call] of [
 }
 
 for (const verb of ["cancel", "retry", "resume"]) {
-  test(`${verb} is sent again: twice is the same as once`, async () => {
+  test(`${verb} is retried: it is idempotent`, async () => {
     const { client, server, clock } = setUp();
     server.unreachable();
     server.json({ id: JOB });
     const answer = client[verb](JOB);
-    await clock.pass(1000);
+    await clock.advance(1000);
     assert.deepEqual(await answer, { id: JOB });
     assert.equal(server.calls[1].url.pathname, `/api/jobs/${JOB}/${verb}`);
   });
 }
 
-test("a server that does not answer is given up on after a while", async () => {
+test("a request times out", async () => {
   const { client, server, clock } = setUp({ timeout: 5000 });
   server.silent();
   const answer = client.submit(JOB).catch((reason) => reason);
-  await clock.pass(5000);
-  assert.match((await answer).message, /no answer to POST .* in 5000 ms/);
+  await clock.advance(5000);
+  assert.match((await answer).message, /no response to POST .* within 5000 ms/);
 });
 
-test("a signal ends a request, and the wait for the next try", async () => {
+test("a signal aborts a request and its retry delay", async () => {
   const { client, server, clock } = setUp();
   const [one, two] = [new AbortController(), new AbortController()];
   server.silent();
@@ -126,19 +126,19 @@ test("a signal ends a request, and the wait for the next try", async () => {
   await assert.rejects(first, { name: "AbortError" });
   server.unreachable();
   const second = client.get(JOB, { signal: two.signal }).catch((reason) => reason);
-  await clock.pass(500);
+  await clock.advance(500);
   two.abort();
   assert.equal((await second).name, "AbortError");
   assert.equal(server.calls.length, 2);
 });
 
-test("who waits for a job reads only what comes, and nothing if it has ended", async () => {
+test("wait reads only new events, and none if the job has ended", async () => {
   const { client, server, clock } = setUp();
   server.json({ id: JOB, seq: 41, endedAt: null });
   const answer = client.wait(JOB);
-  await clock.pass(0);
+  await clock.advance(0);
   server.json({ id: JOB, seq: 42, endedAt: "2026-01-31T12:00:00Z" });
-  server.line.send(done(42));
+  server.lastStream.send(done(42));
   assert.equal((await answer).seq, 42);
   assert.deepEqual(server.cursors, [null, "41", null]);
   server.json({ id: JOB, seq: 42, endedAt: "2026-01-31T12:00:00Z" });
@@ -146,7 +146,7 @@ test("who waits for a job reads only what comes, and nothing if it has ended", a
   assert.equal(server.calls.length, 4);
 });
 
-test("a list comes page by page, as far as one reads", async () => {
+test("list reads page by page", async () => {
   const { client, server } = setUp();
   server.json({ jobs: [{ id: "1" }, { id: "2" }], cursor: "next" });
   server.json({ jobs: [], cursor: "more" });
@@ -165,7 +165,7 @@ test("a list comes page by page, as far as one reads", async () => {
   );
 });
 
-test("a key goes in the header; without one, cookies go to their own origin", async () => {
+test("an API key is sent in the header; without one, same-origin cookies are sent", async () => {
   const { client, server } = setUp({ key: "wl_1_2" });
   server.json({});
   await client.get(JOB);
@@ -180,7 +180,7 @@ test("a key goes in the header; without one, cookies go to their own origin", as
   assert.equal("Authorization" in other.server.calls[0].headers, false);
 });
 
-test("a path in front, and names with strange letters, come through", async () => {
+test("a base path and special characters in names are encoded", async () => {
   const { client, server } = setUp({ url: "http://test/windlass/" });
   server.json({});
   server.json({});
@@ -194,6 +194,6 @@ test("a path in front, and names with strange letters, come through", async () =
   );
 });
 
-test("outside of a page, it has to be told where the server is", () => {
-  assert.throws(() => new Windlass(), /where is the server\? new Windlass\(\{ url:/);
+test("outside of a page, url is required", () => {
+  assert.throws(() => new Windlass(), /url is required: new Windlass\(\{ url:/);
 });

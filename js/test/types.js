@@ -1,8 +1,8 @@
-/** No test runs this; the type checker holds what the sources are against what is declared. */
+/** Checked by tsc only: the sources match the declared types. */
 
 import { Windlass } from "../src/client.js";
 import { WindlassError } from "../src/errors.js";
-import { SseParser } from "../src/sse.js";
+import { SseParser } from "../src/streaming/sse-parser.js";
 
 /** @type {typeof import("../windlass.js").Windlass} */
 export const declaredClient = Windlass;

@@ -1,11 +1,11 @@
-"""Durable jobs for Python: never lost, never finished twice, visible while they run."""
+"""Durable background jobs for Python: never lost, never completed twice, observable."""
 
 from __future__ import annotations
 
 from windlass.app import Windlass
 from windlass.core.admission.gates import Limit
 from windlass.core.codec import EncryptingCodec
-from windlass.core.decisions.retry import exponential, fixed, schedule
+from windlass.core.decisions.retry import delays, exponential, fixed
 from windlass.core.errors import (
     AuthenticationError,
     Cancel,
@@ -40,16 +40,20 @@ from windlass.core.job.dependency import FlowStats
 from windlass.core.job.progress import StageMap
 from windlass.core.job.row import NewJob
 from windlass.core.job.state import State
+from windlass.core.version import version as _version
 from windlass.flow import Flow, FlowRun, Node, Nodes, chain, group
 from windlass.job import Job
-from windlass.limits import Limited, Limits
-from windlass.schedule_records import Planned
+from windlass.limits import LimitInfo, Limits
+from windlass.schedule_records import ScheduleInfo
 from windlass.schedules import Schedules
-from windlass.server.config import Door, ServerConfig
+from windlass.server.config import AuthMode, ServerConfig
 from windlass.task import Call, Task, Tasks
 from windlass.worker import Batch, Context, Item, Worker, WorkerConfig
 
+__version__ = _version()
+
 __all__ = [
+    "AuthMode",
     "AuthenticationError",
     "Batch",
     "Call",
@@ -60,7 +64,6 @@ __all__ = [
     "ConflictError",
     "ConstraintViolation",
     "Context",
-    "Door",
     "EncryptingCodec",
     "Flow",
     "FlowRun",
@@ -73,17 +76,17 @@ __all__ = [
     "Job",
     "JobFailedError",
     "Limit",
-    "Limited",
+    "LimitInfo",
     "Limits",
     "MissingInput",
     "NewJob",
     "Node",
     "Nodes",
     "NotFoundError",
-    "Planned",
     "QuotaExceeded",
     "RequestError",
     "RetryAfter",
+    "ScheduleInfo",
     "Schedules",
     "SchemaError",
     "ServerConfig",
@@ -105,8 +108,8 @@ __all__ = [
     "Worker",
     "WorkerConfig",
     "chain",
+    "delays",
     "exponential",
     "fixed",
     "group",
-    "schedule",
 ]

@@ -1,4 +1,4 @@
-"""`python -m windlass` is the command line."""
+"""Entry point of `python -m windlass`: the command line."""
 
 from windlass.cli import main
 

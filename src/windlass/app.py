@@ -1,4 +1,4 @@
-"""Windlass: what a user holds. From a URL to tasks, jobs and a worker."""
+"""The app: `Windlass` connects a store with tasks, jobs and workers."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from windlass.config import data_directory, store_url
 from windlass.core.admission.gates import Limit
 from windlass.core.clock import Clock
 from windlass.core.codec import Codec, JsonCodec
-from windlass.core.decisions.enqueue import Enqueued
-from windlass.core.duration import Duration, seconds
+from windlass.core.decisions.enqueue import EnqueueResult
+from windlass.core.duration import Duration, to_seconds
 from windlass.core.errors import (
     ConfigurationError,
     ConflictError,
@@ -32,17 +32,22 @@ from windlass.core.job.state import State
 from windlass.core.schedule import Schedule
 from windlass.flow import Flow, FlowRun
 from windlass.job import Job
-from windlass.limits import Declared, Limits
+from windlass.limits import DeclaredLimits, Limits
 from windlass.options import Stages, stage_map
 from windlass.schedules import Schedules
-from windlass.server import Serving
+from windlass.server import HttpApi
 from windlass.store import Store
 from windlass.stores import open_store, public_url
-from windlass.stores.transactions import Joined, Joining, Transacting, Transaction
+from windlass.stores.transactions import (
+    SupportsTransaction,
+    SupportsWithin,
+    Transaction,
+    TransactionEnqueuer,
+)
 from windlass.sync import LoopThread
-from windlass.task import TaskHome, Tasks
-from windlass.task_spec import TaskSpec, where
-from windlass.worker import Kit, Worker, WorkerConfig
+from windlass.task import TaskContainer, Tasks
+from windlass.task_spec import TaskSpec, source_location
+from windlass.worker import AppHooks, Worker, WorkerConfig
 from windlass.worker.hooks import Lifespan, as_lifespan
 from windlass.worker.middleware import Middleware
 from windlass.workspace import Workspaces
@@ -50,11 +55,11 @@ from windlass.workspace import Workspaces
 T = TypeVar("T")
 
 
-class Windlass(TaskHome, Serving):
-    """An application's jobs: the store behind a URL, and the tasks that run them.
+class Windlass(TaskContainer, HttpApi):
+    """An application: the store of its jobs, and its tasks.
 
-    `key` opens a server, `https://host`. `data` is the directory for workspaces on this host;
-    `stages` maps stages to percentages; `limits` are for queues: `{"queue:render":
+    `key` is the API key of a server, `https://host`. `data` is the directory of workspaces on this
+    host. `stages` maps stages to percentages. `limits` are limits of queues: `{"queue:render":
     Limit(concurrency=2)}`.
     """
 
@@ -70,7 +75,7 @@ class Windlass(TaskHome, Serving):
         limits: Mapping[str, Limit] | None = None,
     ) -> None:
         super().__init__()
-        self._limited = Declared(limits or {})
+        self._declared_limits = DeclaredLimits(limits or {})
         self.url = store_url(url)
         self.key = key
         self.codec: Codec = codec or JsonCodec()
@@ -86,65 +91,67 @@ class Windlass(TaskHome, Serving):
         self._closed = False
         self._workers = 0
         self._handles: dict[asyncio.AbstractEventLoop, Store] = {}
-        self._joined: ContextVar[Joined | None] = ContextVar("joined", default=None)
+        self._enqueuer: ContextVar[TransactionEnqueuer | None] = ContextVar(
+            "enqueuer", default=None
+        )
         self.schedules = Schedules(self)
         self.limits = Limits(self)
 
-    # -- tasks, and what is around them
+    # -- tasks and hooks
 
-    def app_of(self, spec: TaskSpec) -> Windlass:  # noqa: ARG002 - all of them are ours
+    def app_of(self, spec: TaskSpec) -> Windlass:  # noqa: ARG002 - all its tasks belong to it
         return self
 
     def add(self, specs: Iterable[TaskSpec]) -> None:
         specs = list(specs)
         limits = [limit for spec in specs for limit in spec.limits.items()]
-        self._limited.check(limits)
+        self._declared_limits.check(limits)
         super().add(specs)
-        self._limited.add(limits)
+        self._declared_limits.add(limits)
 
     def include(self, tasks: Tasks) -> None:
-        """Take in a group of tasks, with those it will get later."""
+        """Add a group of tasks, including tasks that are added to the group later."""
         self._check_open()
         tasks.join(self)
         self._groups.append(tasks)
 
     def lifespan(self, function: Callable[[], T]) -> Callable[[], T]:
-        """Run it around each worker's life: what it yields is `ctx.state`."""
+        """Run it at the start and end of each worker; it yields the value of `ctx.state`."""
         if self._lifespan is not None:
             raise ConfigurationError(
-                f"the app has a lifespan at {where(self._lifespan)}, and another at "
-                f"{where(function)}; make one of the two"
+                f"the app has two lifespans, at {source_location(self._lifespan)} and "
+                f"{source_location(function)}; merge them"
             )
         self._lifespan = as_lifespan(function)
         return function
 
     def middleware(self, given: T) -> T:
-        """Put it around every enqueue (`enqueue(new_job)`), every run (`run(ctx, call_next)`)."""
+        """Add hooks for each enqueue (`enqueue(new_job)`) and attempt (`run(ctx, call_next)`)."""
         self._middleware.add(given)
         return given
 
     @property
-    def kit(self) -> Kit:
-        """What workers of this app need beside its tasks."""
-        return Kit(
+    def hooks(self) -> AppHooks:
+        """Return what workers of this app need beside its tasks."""
+        return AppHooks(
             app=self,
             stages=self._stages,
             lifespan=self._lifespan,
             middleware=self._middleware,
             workspaces=self._workspaces,
             enqueue=self.aenqueue_many,
-            declared=self._declared,
-            declare=self._limited.tell,
-            on_loop=self._hosting,
+            declared_schedules=self._declared_schedules,
+            declare_limits=self._declared_limits.store,
+            loop_context=self._worker_context,
         )
 
-    def _declared(self) -> list[Schedule]:
+    def _declared_schedules(self) -> list[Schedule]:
         client = Client(self._root, self.codec)
         return [one.schedule(client) for one in self.declared]
 
     @contextlib.contextmanager
-    def _hosting(self, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
-        """A worker lives on this loop: nothing may block it, and the store stays as it is."""
+    def _worker_context(self, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+        """Mark that a worker runs on this loop: refuses blocking calls and `replace_store`."""
         with self._lock:
             self._workers += 1
         try:
@@ -157,61 +164,63 @@ class Windlass(TaskHome, Serving):
     # -- jobs
 
     def client(self) -> Client:
-        """For the running event loop; handles of a store belong to one loop each."""
+        """Return a client for the running event loop; each loop has its own store handle."""
         loop = asyncio.get_running_loop()
-        self._own_handles()
+        self._process_handles()
         with self._lock:
             self._check_open()
             handles = self._handles
             handle = handles.get(loop)
             if handle is None:
                 for ended in [other for other in handles if other.is_closed()]:
-                    self.sync.submit(handles.pop(ended).close())  # one asyncio.run after another
+                    self.sync.submit(handles.pop(ended).close())  # repeated asyncio.run calls
                 handle = handles[loop] = self._root.twin()
         return Client(handle, self.codec)
 
     def _check_open(self) -> None:
         if self._closed:
-            raise StoreUnavailableError(f"the app on {public_url(self.url)} is closed")
+            raise StoreUnavailableError(f"the app of {public_url(self.url)} is closed")
 
-    def _own_handles(self) -> dict[asyncio.AbstractEventLoop, Store]:
-        if self._pid != os.getpid():  # the loops of the process that forked run only there
+    def _process_handles(self) -> dict[asyncio.AbstractEventLoop, Store]:
+        if self._pid != os.getpid():  # event loops of the parent process do not run here
             self._pid, self._lock, self._handles = os.getpid(), Lock(), {}
         return self._handles
 
     def prepare(self, spec: TaskSpec, args: Any, kwargs: Any, options: EnqueueOptions) -> NewJob:
         return Client(self._root, self.codec).prepare(spec, args, kwargs, options)
 
-    async def aenqueue_many(self, jobs: list[NewJob], *, together: bool = False) -> list[Job[Any]]:
-        """Enqueue jobs in one write. The first that is refused raises; the others are stored.
+    async def aenqueue_many(self, jobs: list[NewJob], *, atomic: bool = False) -> list[Job[Any]]:
+        """Enqueue jobs in one write. Raises the first refusal; the other jobs are stored.
 
-        With `together`, none is stored then: what a flow is made of.
+        With `atomic`, either all jobs are stored or none, as for a flow.
         """
-        return self._jobs(await self.aenqueue_each(jobs, together=together))
+        return self._jobs(await self.aenqueue_each(jobs, atomic=atomic))
 
-    async def aenqueue_each(self, jobs: list[NewJob], *, together: bool = False) -> list[Enqueued]:
-        """The same, with an answer for each of them, in order."""
+    async def aenqueue_each(
+        self, jobs: list[NewJob], *, atomic: bool = False
+    ) -> list[EnqueueResult]:
+        """Like `aenqueue_many`, but return a result for each job, in order."""
         jobs = self._middleware.enqueue_all(jobs)
-        joined = self._joined.get()
-        if joined is not None:  # a write beside it might have to wait for its end
-            return await joined.aenqueue(jobs, together=together)
-        if self._limited.owing:
-            await self._limited.tell(self.client().store)
-        return await self.client().enqueue(jobs, together=together)
+        enqueuer = self._enqueuer.get()
+        if enqueuer is not None:  # another connection might wait for the end of the transaction
+            return await enqueuer.aenqueue(jobs, atomic=atomic)
+        if self._declared_limits.pending:
+            await self._declared_limits.store(self.client().store)
+        return await self.client().enqueue(jobs, atomic=atomic)
 
-    def enqueue_many(self, jobs: list[NewJob], *, together: bool = False) -> list[Job[Any]]:
-        joined = self._joined.get()
-        if joined is not None:
+    def enqueue_many(self, jobs: list[NewJob], *, atomic: bool = False) -> list[Job[Any]]:
+        enqueuer = self._enqueuer.get()
+        if enqueuer is not None:
             jobs = self._middleware.enqueue_all(jobs)
-            return self._jobs(joined.enqueue(jobs, together=together))
-        return self.sync.call(self.aenqueue_many(jobs, together=together))
+            return self._jobs(enqueuer.enqueue(jobs, atomic=atomic))
+        return self.sync.call(self.aenqueue_many(jobs, atomic=atomic))
 
     def flow(self) -> Flow:
-        """A graph of jobs to be filled, and enqueued in one write."""
+        """Create a flow: a graph of jobs, enqueued in one write."""
         return Flow(self)
 
     async def aflow_run(self, flow_id: UUID | str) -> FlowRun:
-        """A flow that was enqueued, by its id."""
+        """Return an enqueued flow by its id."""
         run = FlowRun(self, _uuid(flow_id, "flow"))
         await run.arefresh()
         return run
@@ -220,20 +229,20 @@ class Windlass(TaskHome, Serving):
         return self.sync.call(self.aflow_run(flow_id))
 
     async def asignal(self, job: Job[Any] | UUID | str, name: str, value: Any = None) -> State:
-        """Give a job what it waits for, or will wait for: `ctx.wait_for(name)` answers it."""
+        """Send a signal to a job; `ctx.wait_for(name)` returns its value."""
         job_id = job.id if isinstance(job, Job) else _uuid(job, "job")
         return await self.client().signal(job_id, name, value)
 
     def signal(self, job: Job[Any] | UUID | str, name: str, value: Any = None) -> State:
         return self.sync.call(self.asignal(job, name, value))
 
-    def _jobs(self, answers: list[Enqueued]) -> list[Job[Any]]:
-        for answer in answers:
-            check_accepted(answer)
-        return [Job(self, answer) for answer in answers]
+    def _jobs(self, results: list[EnqueueResult]) -> list[Job[Any]]:
+        for result in results:
+            check_accepted(result)
+        return [Job(self, result) for result in results]
 
     async def ajob(self, job_id: UUID | str) -> Job[Any]:
-        """The job with this id, whoever enqueued it."""
+        """Return the job with this id."""
         return Job(self, await self.client().get(_uuid(job_id, "job")))
 
     def job(self, job_id: UUID | str) -> Job[Any]:
@@ -241,21 +250,21 @@ class Windlass(TaskHome, Serving):
 
     @contextlib.contextmanager
     def transaction(self, timeout: Duration = 5) -> Iterator[Transaction]:
-        """Your rows and your jobs in one SQLite transaction: both or none.
+        """Write your rows and enqueue jobs in one SQLite transaction.
 
-        `tx.execute(sql, parameters)` runs a statement; jobs enqueued inside the block join it.
+        `tx.execute(sql, parameters)` runs a statement. Jobs enqueued in the block are part of it.
         """
-        if not isinstance(self._root, Transacting):
+        if not isinstance(self._root, SupportsTransaction):
             raise ConfigurationError(
-                f"{public_url(self.url)} has no transactions of its own, only SQLite stores do; "
+                f"app.transaction() needs an SQLite store, not {public_url(self.url)}; "
                 "for PostgreSQL, write `with app.within(connection):`"
             )
         self._check_open()
-        if self._joined.get() is not None:
-            raise ConflictError("a transaction is open here already; use that one")
-        self._tell_limits()
-        transaction = self._root.transaction(seconds(timeout, "timeout"))
-        with self._joining(transaction):
+        if self._enqueuer.get() is not None:
+            raise ConflictError("a transaction is already open in this context; use that one")
+        self._store_limits()
+        transaction = self._root.transaction(to_seconds(timeout, "timeout"))
+        with self._enqueue_by(transaction):
             try:
                 yield transaction
             except BaseException:
@@ -266,73 +275,75 @@ class Windlass(TaskHome, Serving):
 
     @contextlib.contextmanager
     def within(self, connection: Any) -> Iterator[None]:
-        """Jobs enqueued inside the block become real with your PostgreSQL transaction, or never.
+        """Enqueue the jobs of the block in your PostgreSQL transaction.
 
-        `connection` is yours, on the database of the app: of asyncpg, psycopg 3, SQLAlchemy 2 (a
-        session, too) or Django. Begin and commit it as always; the block does neither.
+        `connection` is a connection to the app's database: of asyncpg, psycopg 3, SQLAlchemy 2
+        (also a session) or Django. The block neither begins nor commits the transaction.
         """
-        if not isinstance(self._root, Joining):
+        if not isinstance(self._root, SupportsWithin):
             raise ConfigurationError(
-                f"jobs of {public_url(self.url)} cannot join a transaction of yours, only those of "
-                "a PostgreSQL store can; for SQLite, write `with app.transaction() as tx:`"
+                f"app.within() needs a PostgreSQL store, not {public_url(self.url)}; "
+                "for SQLite, write `with app.transaction() as tx:`"
             )
         self._check_open()
-        self._tell_limits()
-        guest = self._root.within(connection)
-        with self._joining(guest):
+        self._store_limits()
+        enqueuer = self._root.within(connection)
+        with self._enqueue_by(enqueuer):
             try:
                 yield
             finally:
-                guest.end()
+                enqueuer.end()
 
-    def _tell_limits(self) -> None:
-        """Before a transaction begins, whose end the store might wait for; also on an event loop.
+    def _store_limits(self) -> None:
+        """Store the declared limits before a transaction, which could block that write.
 
-        So it runs on a thread of its own, and a loop of its own.
+        Runs on its own thread and event loop, because the caller may run on one.
         """
-        if not self._limited.owing:
+        if not self._declared_limits.pending:
             return
 
-        async def tell() -> None:
+        async def store_limits() -> None:
             async with self._root.twin() as store:
-                await self._limited.tell(store)
+                await self._declared_limits.store(store)
 
         with ThreadPoolExecutor(1, "windlass-limits") as thread:
-            thread.submit(asyncio.run, tell()).result()
+            thread.submit(asyncio.run, store_limits()).result()
 
     @contextlib.contextmanager
-    def _joining(self, joined: Joined) -> Iterator[None]:
-        token = self._joined.set(joined)
+    def _enqueue_by(self, enqueuer: TransactionEnqueuer) -> Iterator[None]:
+        token = self._enqueuer.set(enqueuer)
         try:
             yield
         finally:
-            self._joined.reset(token)
+            self._enqueuer.reset(token)
 
     # -- running
 
     @property
-    def hosted(self) -> int:
-        """How many workers of this app run in this process."""
+    def running_workers(self) -> int:
+        """Return the number of workers of this app that run in this process."""
         return self._workers
 
     def worker(self, config: WorkerConfig | None = None) -> Worker:
         self._check_open()
-        return Worker(self._root.twin(), self.tasks, self.codec, config or WorkerConfig(), self.kit)
+        return Worker(
+            self._root.twin(), self.tasks, self.codec, config or WorkerConfig(), self.hooks
+        )
 
     @contextlib.contextmanager
-    def stand_in(
+    def replace_store(
         self, store: Store, data: Path, lifespan: Lifespan | None = None
     ) -> Iterator[None]:
-        """For tests: keep jobs in this memory store, and workspaces under `data`, for the block.
+        """For tests: use another store, and workspaces under `data`, for the block.
 
-        Whoever enqueues meanwhile, from any thread, does so there; workers run `lifespan` instead
-        of the app's own, if one is given. Closing the app closes the stand-in, no more. Refused
-        while a worker runs or a transaction is open, which would then be in two stores.
+        Applies to all threads. Workers run `lifespan` instead of the app's, if given. Closing the
+        app in the block closes only the replacement. Refused while a worker runs or a transaction
+        is open, which would then span two stores.
         """
         self._check_open()
-        self._check_idle("before another store can stand in")
+        self._check_idle("before the store is replaced")
         kept = self.url, self._root, self._handles, self._workspaces, self._lifespan
-        told, self._limited.told = self._limited.told, set()
+        stored, self._declared_limits.stored = self._declared_limits.stored, set()
         groups = list(self._groups)
         with self._lock:
             self.url, self._root, self._handles = "memory:", store, {}
@@ -344,7 +355,7 @@ class Windlass(TaskHome, Serving):
         finally:
             with self._lock:
                 self.url, self._root, self._handles, self._workspaces, self._lifespan = kept
-            self._limited.told = told
+            self._declared_limits.stored = stored
             if self._closed:
                 self._closed = False
                 for group in groups:
@@ -352,8 +363,10 @@ class Windlass(TaskHome, Serving):
 
     def _check_idle(self, when: str) -> None:
         if self._workers:
-            raise ConflictError(f"a worker of this app runs: stop it, and await its end, {when}")
-        if self._joined.get() is not None:
+            raise ConflictError(
+                f"a worker of this app is running: stop it and await its end {when}"
+            )
+        if self._enqueuer.get() is not None:
             raise ConflictError(f"a transaction is open: end it {when}")
 
     async def aclose(self) -> None:
@@ -362,18 +375,18 @@ class Windlass(TaskHome, Serving):
 
     def close(self) -> None:
         with contextlib.suppress(RuntimeError):
-            if asyncio.get_running_loop() in self._own_handles():
+            if asyncio.get_running_loop() in self._process_handles():
                 raise ConfigurationError("this event loop uses the app: write `await app.aclose()`")
         self.sync.call(self._close_handles())
         self.sync.close()
 
     async def _close_handles(self) -> None:
-        """Each where it belongs: on its own loop, if that still runs."""
+        """Close each handle on its own event loop, if that still runs."""
         self._closed = True
         while self._groups:
-            self._groups.pop().leave()  # they may join another app now
+            self._groups.pop().leave()  # another app can include them now
         here = asyncio.get_running_loop()
-        handles = self._own_handles()
+        handles = self._process_handles()
         while handles:
             loop, handle = handles.popitem()
             if loop is here or loop.is_closed():

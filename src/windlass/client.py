@@ -1,4 +1,4 @@
-"""The use cases of somebody who has jobs to be done: enqueue, look, wait, cancel, retry."""
+"""Client of a store: enqueue, read, wait for, cancel and retry jobs."""
 
 from __future__ import annotations
 
@@ -13,22 +13,28 @@ from uuid import UUID
 from windlass.core.clock import Instant, from_datetime
 from windlass.core.codec import Codec, JsonCodec, Purpose
 from windlass.core.decisions import outcome
-from windlass.core.decisions.enqueue import Enqueued, EnqueueStatus
-from windlass.core.decisions.transition import CancelRequest, Signal, Status
+from windlass.core.decisions.enqueue import EnqueueResult, EnqueueStatus
+from windlass.core.decisions.transition import CancelRequest, SignalRequest, Status
 from windlass.core.errors import ConflictError, NotFoundError, RequestError, StoreError
 from windlass.core.event import Event
 from windlass.core.ids import uuid7
 from windlass.core.job.dependency import FlowStats, OnParent
 from windlass.core.job.row import CORRELATION_ID, JobRow, NewJob
 from windlass.core.job.state import ACTIVE, State
-from windlass.core.query.diagnosis import Why, why
+from windlass.core.query.diagnosis import Diagnosis, diagnose
 from windlass.core.query.job_query import Query
-from windlass.core.query.queue_rates import Drain
-from windlass.core.worker_presence import WORKER, LiveWorker, Readiness, deafness, store_problem
+from windlass.core.query.queue_rates import DrainProgress
+from windlass.core.worker_presence import (
+    WORKER,
+    LiveWorker,
+    Readiness,
+    store_problem,
+    unresponsive_problems,
+)
 from windlass.insights import diagnosis, failures, lineage, queues
 from windlass.insights.failures import FailureGroups
 from windlass.insights.queues import Queue
-from windlass.store import Served, Store
+from windlass.store import ServerStore, Store
 from windlass.task_spec import TaskSpec
 
 BATCH = 1000  # jobs in one call
@@ -36,26 +42,26 @@ BATCH = 1000  # jobs in one call
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnqueueOptions:
-    """What may be said about one job beyond its arguments. Durations are seconds here.
+    """Options of one job. Durations are in seconds.
 
-    id: of your own making, a UUID; asking again with it is harmless
-    queue: another one than the task's
-    priority: another one than the task's; higher first
-    delay: run no sooner than after this
-    run_at: run no sooner than at this time; it must have a time zone
-    hold: keep it until `job.submit()`
-    expires_in: if it has not started by then, it fails, with the code `expired`
-    request_id: the same again is the same job (`duplicate`); with other arguments, a conflict
-    unique_key: at most one active job of the task with this key; the one there is the answer
-    debounce: with a unique key: the new job replaces one that waits
-    owner: whose it is; request ids and unique keys are each owner's own
-    team: for your own use; kept with the job
-    tags: to find it by
-    headers: for your own use: trace context and the like; `correlation-id` goes on to its children
-    depends_on: jobs, or their ids, that must have succeeded before it runs
-    on_parent: if one of those did not: `cancel` it, too, `fail`, or `run` all the same
-    flow_id: of the flow that it belongs to; `app.flow()` gives it
-    limit_key: another one than its task's says; limits per key count by it, and keys take turns
+    id: id of the job, a UUID; repeating an enqueue with the same id is harmless
+    queue: overrides the queue of the task
+    priority: overrides the priority of the task; higher first
+    delay: minimum time before the job runs
+    run_at: earliest time at which the job runs; must have a time zone
+    hold: store the job without queueing it, until `job.submit()`
+    expires_in: fail the job with the code `expired` if it has not started after this time
+    request_id: idempotency key: a repeat returns the same job; other arguments are a conflict
+    unique_key: at most one active job of the task has this key; a second enqueue returns it
+    debounce: with a unique key: replace a waiting job by the new one
+    owner: owner of the job; request ids and unique keys are scoped by owner
+    team: team of the job
+    tags: tags for filtering
+    headers: metadata such as trace context; child jobs inherit `correlation-id`
+    depends_on: jobs, or their ids, that must succeed before this one runs
+    on_parent: what happens if one of them did not succeed: `cancel`, `fail` or `run`
+    flow_id: flow that the job belongs to; set by `app.flow()`
+    limit_key: overrides the limit key of the task, used by limits per key and fairness
     """
 
     id: UUID | None = None
@@ -81,8 +87,8 @@ class EnqueueOptions:
 NO_OPTIONS = EnqueueOptions()
 
 
-def _plain(task: TaskSpec, payload: bytes, limit_key: str | None) -> NewJob:
-    """A job with nothing of its own, as nearly all are that come in bulk."""
+def _simple_job(task: TaskSpec, payload: bytes, limit_key: str | None) -> NewJob:
+    """Build a job without options of its own: a fast path for bulk enqueues."""
     settings = task.options
     return NewJob(
         id=uuid7(),
@@ -97,7 +103,7 @@ def _plain(task: TaskSpec, payload: bytes, limit_key: str | None) -> NewJob:
 
 
 class Client:
-    """Speaks to one store handle, on the event loop that owns it."""
+    """Operations on jobs, through one store handle on its event loop."""
 
     def __init__(self, store: Store, codec: Codec | None = None) -> None:
         self.store = store
@@ -110,14 +116,14 @@ class Client:
         kwargs: Mapping[str, Any],
         options: EnqueueOptions,
     ) -> NewJob:
-        """The job that a call of the task stands for; its arguments are checked here."""
+        """Return the job of a call of the task; validates the arguments."""
         stored = task.signature.store(args, kwargs, options.depends_on)
         payload = self.codec.encode(stored, Purpose.PAYLOAD)
         limit_key = options.limit_key
         if limit_key is None and task.key is not None:
-            limit_key = task.key_of(args, kwargs)
+            limit_key = task.limit_key_of(args, kwargs)
         if options is NO_OPTIONS:
-            return _plain(task, payload, limit_key)
+            return _simple_job(task, payload, limit_key)
         job_id = options.id or uuid7()
         settings = task.options
         keyed = options.request_id is not None or options.id is not None
@@ -147,8 +153,8 @@ class Client:
             limit_key=limit_key,
         )
 
-    async def enqueue(self, jobs: Sequence[NewJob], *, together: bool = False) -> list[Enqueued]:
-        return await self.store.enqueue(jobs, together=together)
+    async def enqueue(self, jobs: Sequence[NewJob], *, atomic: bool = False) -> list[EnqueueResult]:
+        return await self.store.enqueue(jobs, atomic=atomic)
 
     async def get(self, job_id: UUID) -> JobRow:
         [row] = await self.store.get([job_id])
@@ -157,57 +163,61 @@ class Client:
         return row
 
     async def submit(self, job_id: UUID) -> State:
-        """Queue a job that was held."""
-        [answer] = await self.store.apply([outcome.submit(job_id)])
-        return _state(answer.status, answer.state, job_id, "submitted")
+        """Queue a held job."""
+        [result] = await self.store.apply([outcome.submit(job_id)])
+        return _state(result.status, result.state, job_id, "submitted")
 
     async def cancel(
         self, job_id: UUID, *, by: str | None = None, reason: str | None = None
     ) -> State:
-        """`canceled`, or `running`: the request is recorded, and it will win."""
+        """Cancel a job. Returns `canceled`, or `running`: then it ends as canceled later."""
         request = CancelRequest(job_id=job_id, by=by, reason=reason)
-        [answer] = await self.store.cancel([request])
-        return _state(answer.status, answer.state, job_id, "canceled")
+        [result] = await self.store.cancel([request])
+        return _state(result.status, result.state, job_id, "canceled")
 
-    async def retry(self, job_id: UUID) -> Enqueued:
-        """Do a finished job again, from its beginning, as a new job that points back to it.
+    async def retry(self, job_id: UUID) -> EnqueueResult:
+        """Re-run a finished job from the start, as a new job.
 
-        If a retry of it is still under way, that one is the answer.
+        Returns an unfinished retry of it, if there is one.
         """
-        return await self._again(await self.get(job_id), resume=False)
+        return await self._rerun(await self.get(job_id), resume=False)
 
-    async def resume(self, job_id: UUID) -> Enqueued:
-        """The same, with the steps that were completed: it goes on after the last of them."""
+    async def resume(self, job_id: UUID) -> EnqueueResult:
+        """Re-run a finished job as a new job that continues after its last completed step."""
         row = await self.get(job_id)
         if not row.final:
             raise ConflictError(f"job {job_id} is {row.state}; only a finished job can be resumed")
         if row.state is State.SUCCEEDED:
-            raise ConflictError(f"job {job_id} succeeded: nothing of it is left to do; retry it")
+            raise ConflictError(
+                f"job {job_id} succeeded, so there is nothing to resume; retry it instead"
+            )
         if not row.can_resume:
-            raise ConflictError(f"job {job_id} completed no step to go on from; retry it instead")
-        return await self._again(row, resume=True)
+            raise ConflictError(
+                f"job {job_id} has no completed step to resume from; retry it instead"
+            )
+        return await self._rerun(row, resume=True)
 
-    async def _again(self, row: JobRow, *, resume: bool) -> Enqueued:
-        [parents] = await lineage.parents(self.store, self.codec, [row])
-        new = replace(again(row, resume=resume), depends_on=parents)
-        [answer] = await self.enqueue([new])
-        accepted(answer)
-        return answer
+    async def _rerun(self, row: JobRow, *, resume: bool) -> EnqueueResult:
+        [parents] = await lineage.current_parents(self.store, self.codec, [row])
+        new = replace(retry_request(row, resume=resume), depends_on=parents)
+        [result] = await self.enqueue([new])
+        accepted_row(result)
+        return result
 
     async def signal(self, job_id: UUID, name: str, value: Any = None) -> State:
-        """Give a job what it waits for, or will wait for: `ctx.wait_for(name)` answers it."""
+        """Send a signal to a job; `ctx.wait_for(name)` returns its value."""
         data = self.codec.encode(value, Purpose.CHECKPOINT)
-        [answer] = await self.store.signal([Signal(job_id=job_id, name=name, value=data)])
-        if answer.error is not None:
-            raise answer.error
-        return _state(answer.status, answer.state, job_id, "signaled")
+        [result] = await self.store.signal([SignalRequest(job_id=job_id, name=name, value=data)])
+        if result.error is not None:
+            raise result.error
+        return _state(result.status, result.state, job_id, "signaled")
 
     # -- flows
 
     async def flow(
         self, flow_id: UUID, *, owner: str | None = None, team: str | None = None
     ) -> FlowStats:
-        """As a whole, or what is in it of an owner and a team."""
+        """Return the statistics of a flow, optionally only of jobs of an owner and a team."""
         [stats] = await self.store.flows([flow_id], owner, team)
         if stats is None:
             raise NotFoundError(f"no flow {flow_id}")
@@ -216,7 +226,7 @@ class Client:
     async def flow_jobs(
         self, flow_id: UUID, states: frozenset[State] = frozenset()
     ) -> AsyncIterator[JobRow]:
-        """Its jobs in these states (all of them by default), the newest first."""
+        """Yield its jobs in these states (by default all), the newest first."""
         query = Query(flow_id=flow_id, states=states, limit=1000)
         while True:
             page = await self.store.find(query)
@@ -229,14 +239,14 @@ class Client:
     async def cancel_flow(
         self, flow_id: UUID, *, by: str | None = None, reason: str | None = None
     ) -> int:
-        """Cancel what has not ended, the last to run first; answers how many jobs that were."""
+        """Cancel its unfinished jobs, children first; return their number."""
         await self.flow(flow_id)
         rows = [row async for row in self.flow_jobs(flow_id, ACTIVE)]
-        asked = [CancelRequest(job_id=row.id, by=by, reason=reason) for row in rows]
+        requests = [CancelRequest(job_id=row.id, by=by, reason=reason) for row in rows]
         done = 0
-        for start in range(0, len(asked), BATCH):
-            answers = await self.store.cancel(asked[start : start + BATCH])
-            done += sum(answer.applied for answer in answers)
+        for start in range(0, len(requests), BATCH):
+            results = await self.store.cancel(requests[start : start + BATCH])
+            done += sum(result.applied for result in results)
         return done
 
     async def retry_flow(
@@ -244,52 +254,54 @@ class Client:
         flow_id: UUID,
         *,
         resume: bool,
-        told: Callable[[Enqueued], Enqueued] = lambda answer: answer,
+        redact: Callable[[EnqueueResult], EnqueueResult] = lambda result: result,
     ) -> list[JobRow]:
-        """Do again what failed or was canceled; what succeeded stands, and so do its results.
+        """Re-run the failed and canceled jobs; succeeded ones keep their results.
 
-        `told` says what whoever asks may know of each answer.
+        `redact` removes what the caller may not see from each result.
         """
         await self.flow(flow_id)
         rows = [row async for row in self.flow_jobs(flow_id) if row.retried_as is None]
         busy = [row for row in rows if not row.final]
         if busy:
             raise ConflictError(
-                f"{len(busy)} jobs of flow {flow_id} have not ended; wait for them, or cancel it"
+                f"flow {flow_id} has {len(busy)} unfinished jobs; wait for them, or cancel the flow"
             )
         lost = [row for row in reversed(rows) if row.state is not State.SUCCEEDED]
         if not lost:
-            raise ConflictError(f"flow {flow_id} succeeded: nothing of it is left to do")
-        fresh = {row.id: uuid7() for row in lost}
+            raise ConflictError(f"flow {flow_id} succeeded: no job to re-run")
+        new_ids = {row.id: uuid7() for row in lost}
         known = {row.id: row for row in lost}
-        above = dict(zip(known, await lineage.parents(self.store, self.codec, lost), strict=True))
-        order = TopologicalSorter({id_: set(above[id_]) & fresh.keys() for id_ in fresh})
+        above = dict(
+            zip(known, await lineage.current_parents(self.store, self.codec, lost), strict=True)
+        )
+        order = TopologicalSorter({id_: set(above[id_]) & new_ids.keys() for id_ in new_ids})
         jobs = [
             replace(
-                again(known[id_], resume=resume and known[id_].can_resume),
-                id=fresh[id_],
-                depends_on=tuple(fresh.get(parent, parent) for parent in above[id_]),
+                retry_request(known[id_], resume=resume and known[id_].can_resume),
+                id=new_ids[id_],
+                depends_on=tuple(new_ids.get(parent, parent) for parent in above[id_]),
             )
             for id_ in order.static_order()
         ]
-        return [accepted(told(answer)) for answer in await self.enqueue(jobs, together=True)]
+        return [accepted_row(redact(result)) for result in await self.enqueue(jobs, atomic=True)]
 
     async def wait(self, job_id: UUID) -> JobRow:
-        """The job once it has ended."""
+        """Wait until the job has ended, and return it."""
         async for _ in self.events(job_id):
             pass
         return await self.get(job_id)
 
-    async def why(self, job_id: UUID) -> Why:
-        """Why it is not running, or not any more: every reason that holds, the weightiest first."""
-        if isinstance(self.store, Served):
+    async def why(self, job_id: UUID) -> Diagnosis:
+        """Return all reasons why a job is not running, the most important first."""
+        if isinstance(self.store, ServerStore):
             return await self.store.why(job_id)
         row = await self.get(job_id)
         workers = [] if row.final else await self.workers()
-        return why(row, await diagnosis.seen(self.store, row, workers))
+        return diagnose(row, await diagnosis.observe(self.store, row, workers))
 
     async def workers(self) -> list[LiveWorker]:
-        """The workers that live, as they last showed themselves, by name."""
+        """List the running workers by name."""
         found: list[LiveWorker] = []
         after = ""
         while entries := await self.store.list_records(WORKER, after):
@@ -298,45 +310,42 @@ class Client:
         return found
 
     async def queues(self) -> list[Queue]:
-        """What is in each queue, for how long, and how quickly it went in the last minutes."""
-        return await queues.queues(self.store)
+        """List the queues with depth, age and recent rates."""
+        return await queues.queue_overview(self.store)
 
     async def failures(
         self, since: Instant, *, owner: str | None = None, team: str | None = None
     ) -> FailureGroups:
-        """What failed since then, by task and error, the most frequent first."""
-        return await failures.failures(self.store, self.codec, since, owner=owner, team=team)
+        """Group the jobs that failed since then by task and error, the most frequent first."""
+        return await failures.group_failures(self.store, self.codec, since, owner=owner, team=team)
 
-    def drain(self, *names: str) -> AsyncIterator[Drain]:
-        """Look at these queues until nothing is left in them that waits or runs.
+    def drain(self, *names: str) -> AsyncIterator[DrainProgress]:
+        """Wait until these queues are empty: `async for progress in client.drain("media"): …`.
 
-        `async for look in client.drain("media"): …`; workers do the work, this only waits.
+        Running workers process the jobs; this only waits.
         """
-        return queues.drain(self.store, names)
+        return queues.watch_drain(self.store, names)
 
     async def clear(self, queue: str, *, reason: str | None = None) -> int:
-        """Cancel all that waits in the queue now, and nothing that runs; answers how many."""
-        return await queues.clear(self.store, queue, reason)
+        """Cancel all waiting jobs of a queue, but no running ones; return their number."""
+        return await queues.cancel_waiting(self.store, queue, reason)
 
     async def readiness(self, *, host: str | None = None, timeout: float = 5.0) -> Readiness:
-        """Whether the store answers and no live worker is deaf; with `host`, no worker there."""
+        """Check that the store responds and no worker (on `host`, if given) is unresponsive."""
         try:
             async with asyncio.timeout(timeout):
                 await self.store.ping()
                 workers = await self.workers()
         except (StoreError, TimeoutError) as error:
             return Readiness((store_problem(error, timeout),))
-        return Readiness(deafness(one for one in workers if host in {None, one.host}))
+        return Readiness(unresponsive_problems(one for one in workers if host in {None, one.host}))
 
     def events(self, job_id: UUID, after: int = 0) -> AsyncIterator[Event]:
         return self.store.tail(job_id, after)
 
 
-def again(row: JobRow, *, resume: bool = False) -> NewJob:
-    """The request that a finished job was, once more.
-
-    Its request id stays with the first job, and its expiry, which was meant for that time, too.
-    """
+def retry_request(row: JobRow, *, resume: bool = False) -> NewJob:
+    """Return a new job that re-runs a finished one, without its request id and expiry."""
     return NewJob(
         id=uuid7(),
         task=row.task,
@@ -358,16 +367,16 @@ def again(row: JobRow, *, resume: bool = False) -> NewJob:
     )
 
 
-def check_accepted(answer: Enqueued) -> None:
-    """Raise the reason why no job stands for the request."""
-    if answer.status is EnqueueStatus.CONFLICT or answer.status is EnqueueStatus.REFUSED:
-        raise answer.error or ConflictError(f"job {answer.new.id} was refused")
+def check_accepted(result: EnqueueResult) -> None:
+    """Raise the error of an enqueue that was not accepted."""
+    if result.status is EnqueueStatus.CONFLICT or result.status is EnqueueStatus.REFUSED:
+        raise result.error or ConflictError(f"job {result.new.id} was refused")
 
 
-def accepted(answer: Enqueued) -> JobRow:
-    """The job that stands for the request, or the reason why there is none."""
-    check_accepted(answer)
-    row = answer.row
+def accepted_row(result: EnqueueResult) -> JobRow:
+    """Return the row of an accepted enqueue; raise its error otherwise."""
+    check_accepted(result)
+    row = result.row
     assert row is not None
     return row
 

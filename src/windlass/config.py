@@ -1,8 +1,8 @@
-"""Settings, and the only reader of the environment.
+"""Settings: the only module that reads the environment.
 
-An argument wins over the environment (`WINDLASS_…`), the environment over `windlass.toml` (or
-`[tool.windlass]` in `pyproject.toml`) in the working directory or the nearest one above it, and the
-file over the default. What nobody gave and has no default is unset, which is no value at all.
+Arguments override the environment (`WINDLASS_…`). The environment overrides `windlass.toml` (or
+`[tool.windlass]` in `pyproject.toml`) in the working directory or its nearest parent. The file
+overrides the default. A setting without a value and without a default is unset (None).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from windlass.core.duration import seconds
+from windlass.core.duration import to_seconds
 from windlass.core.errors import ConfigurationError, InvalidArgumentError
 
 DEFAULT_URL = "sqlite:///windlass.db"
@@ -34,18 +34,18 @@ _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 
 def store_url(argument: str | None = None, environment: Mapping[str, str] | None = None) -> str:
-    """Where the jobs are kept: the argument, WINDLASS_URL, windlass.toml, or ./windlass.db."""
+    """Return the URL of the store: the argument, WINDLASS_URL, windlass.toml, or ./windlass.db."""
     return argument or str(settings({}, environment)["url"].value)
 
 
 def store_key(argument: str | None = None) -> str | None:
-    """What opens a server that keeps the jobs: the argument, WINDLASS_KEY, or windlass.toml."""
+    """Return the API key of a server: the argument, WINDLASS_KEY, or windlass.toml."""
     key: str | None = argument or settings()["key"].value
     return key
 
 
 def data_directory(argument: Path | str | None = None) -> Path:
-    """Where workspaces are: the argument, WINDLASS_DATA, windlass.toml, or ./windlass-data."""
+    """Return the directory of workspaces: argument, WINDLASS_DATA, file, or ./windlass-data."""
     return Path(argument or settings()["data"].value).absolute()
 
 
@@ -53,41 +53,41 @@ def data_directory(argument: Path | str | None = None) -> Path:
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
-    """One setting as it stands. `origin` says who set it; None is unset."""
+class SettingValue:
+    """One setting. `origin` is where its value comes from; the value None is unset."""
 
     name: str
     value: Any
     origin: str
 
     @property
-    def given(self) -> bool:
-        """Whether somebody chose it, rather than nobody."""
+    def is_set(self) -> bool:
+        """Whether it was set explicitly."""
         return self.origin not in {"default", "unset"}
 
 
 class Settings:
-    """Every setting, by name, with its origin."""
+    """All settings by name, with their origins."""
 
-    def __init__(self, values: Mapping[str, Value]) -> None:
+    def __init__(self, values: Mapping[str, SettingValue]) -> None:
         self._values = values
 
-    def __getitem__(self, name: str) -> Value:
+    def __getitem__(self, name: str) -> SettingValue:
         return self._values[name]
 
-    def __iter__(self) -> Iterator[Value]:
+    def __iter__(self) -> Iterator[SettingValue]:
         return iter(self._values.values())
 
 
 def _text(value: Any, what: str) -> str:
     if not isinstance(value, str) or not value:
-        raise InvalidArgumentError(f"{what} is {value!r}; it must be a text")
+        raise InvalidArgumentError(f"{what} is {value!r}; it must be a string")
     return value
 
 
 def _secret(value: Any, what: str) -> str:
     if not isinstance(value, str) or not value:
-        raise InvalidArgumentError(f"{what} must be a text")  # whatever it is, it is not shown
+        raise InvalidArgumentError(f"{what} must be a string")  # never shows a secret
     return value
 
 
@@ -97,7 +97,7 @@ def _count(value: Any, what: str) -> int:
     except (TypeError, ValueError):
         number = 0
     if isinstance(value, bool | float) or number < 1:
-        raise InvalidArgumentError(f"{what} is {value!r}; it must be a whole number from 1 upward")
+        raise InvalidArgumentError(f"{what} is {value!r}; it must be an integer of at least 1")
     return number
 
 
@@ -107,20 +107,20 @@ def _port(value: Any, what: str) -> int:
     except (TypeError, ValueError):
         number = -1
     if not 0 <= number <= _MAX_PORT:
-        raise InvalidArgumentError(f"{what} is {value!r}; it must lie between 0 and {_MAX_PORT}")
+        raise InvalidArgumentError(f"{what} is {value!r}; it must be between 0 and {_MAX_PORT}")
     return number
 
 
 def _duration(value: Any, what: str) -> float:
     if isinstance(value, str) and re.fullmatch(r"\d+(\.\d+)?", value.strip()):
-        return float(value)  # the environment has no numbers
+        return float(value)  # environment variables are strings
     if isinstance(value, bool):
-        raise InvalidArgumentError(f"{what} is {value!r}; write seconds or words")
-    return seconds(value, what)
+        raise InvalidArgumentError(f'{what} is {value!r}; write seconds, or text such as "5m"')
+    return to_seconds(value, what)
 
 
 def _size(value: Any, what: str) -> int:
-    """Bytes, or words such as "512M" and "2G" (of 1024, as memory is counted)."""
+    """Parse bytes, or text such as "512M" and "2G" (powers of 1024)."""
     match = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
     number = float(match[1]) * _UNITS[match[2].lower()] if match else value
     if isinstance(number, bool) or not isinstance(number, int | float) or not number >= 1:
@@ -129,7 +129,7 @@ def _size(value: Any, what: str) -> int:
 
 
 def _queues(value: Any, what: str) -> dict[str, int | None]:
-    """`media=2,default`, or a table in TOML; None leaves the slots to `concurrency`."""
+    """Parse `media=2,default`, or a TOML table; without slots (None), `concurrency` applies."""
     if isinstance(value, Mapping):
         return {str(name): _count(slots, f"{name!r} of {what}") for name, slots in value.items()}
     found: dict[str, int | None] = {}
@@ -144,29 +144,38 @@ def _queues(value: Any, what: str) -> dict[str, int | None]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kind:
+class _SettingType:
     read: Callable[[Any, str], Any]
+    meaning: str
     default: Any = None
 
 
-_KNOWN: Mapping[str, _Kind] = {
-    "url": _Kind(_text, DEFAULT_URL),
-    "app": _Kind(_text),
-    "key": _Kind(_secret),
-    "queues": _Kind(_queues, {"default": None}),
-    "concurrency": _Kind(_count, DEFAULT_SLOTS),
-    "lease": _Kind(_duration),
-    "grace": _Kind(_duration, DEFAULT_GRACE),
-    "processes": _Kind(_count, 1),
-    "max_jobs": _Kind(_count),
-    "max_memory": _Kind(_size),
-    "data": _Kind(_text, DEFAULT_DATA),
-    "host": _Kind(_text, DEFAULT_HOST),
-    "port": _Kind(_port, DEFAULT_PORT),
-    "keep_succeeded": _Kind(_duration, 30 * DAY),
-    "keep_canceled": _Kind(_duration, 30 * DAY),
-    "keep_failed": _Kind(_duration, 90 * DAY),
-    "keep_log": _Kind(_duration, 30 * DAY),
+_SETTINGS: Mapping[str, _SettingType] = {
+    "url": _SettingType(_text, "the store URL", DEFAULT_URL),
+    "app": _SettingType(_text, "the application, `module:app`"),
+    "key": _SettingType(_secret, "the API key of the server, if `url` is `https://…`; never shown"),
+    "queues": _SettingType(_queues, "queues of a worker, each with its slots", {"default": None}),
+    "concurrency": _SettingType(
+        _count, "slots of each queue that has no number in `queues`", DEFAULT_SLOTS
+    ),
+    "lease": _SettingType(_duration, "overrides the leases of the tasks"),
+    "grace": _SettingType(_duration, "how long a shutdown waits for running jobs", DEFAULT_GRACE),
+    "processes": _SettingType(_count, "number of worker processes", 1),
+    "max_jobs": _SettingType(_count, "a worker exits after this many attempts"),
+    "max_memory": _SettingType(_size, "a worker exits when it uses more memory"),
+    "data": _SettingType(_text, "the directory of workspaces", DEFAULT_DATA),
+    "host": _SettingType(_text, "the address that `windlass serve` listens on", DEFAULT_HOST),
+    "port": _SettingType(_port, "the port that it listens on; 0 selects a free port", DEFAULT_PORT),
+    "keep_succeeded": _SettingType(
+        _duration, "how long succeeded jobs are kept; 0 is forever", 30 * DAY
+    ),
+    "keep_canceled": _SettingType(
+        _duration, "how long canceled jobs are kept; 0 is forever", 30 * DAY
+    ),
+    "keep_failed": _SettingType(_duration, "how long failed jobs are kept; 0 is forever", 90 * DAY),
+    "keep_log": _SettingType(
+        _duration, "how long the logs of finished jobs are kept; 0 is forever", 30 * DAY
+    ),
 }
 
 
@@ -175,59 +184,62 @@ def settings(
     environment: Mapping[str, str] | None = None,
     start: Path | None = None,
 ) -> Settings:
-    """All settings, looked up for a process that works in `start`. None in arguments is unset."""
-    known = os.environ if environment is None else environment
+    """Return all settings for the working directory `start`. None in arguments is unset."""
+    variables = os.environ if environment is None else environment
     path, table = _file(start or Path.cwd())
-    unknown = sorted(set(table) - set(_KNOWN))
+    unknown = sorted(set(table) - set(_SETTINGS))
     if unknown:
         raise ConfigurationError(
-            f"{path} has unknown settings: {', '.join(unknown)}; known are {', '.join(_KNOWN)}"
+            f"{path} has unknown settings: {', '.join(unknown)}; valid are {', '.join(_SETTINGS)}"
         )
     given = arguments or {}
     return Settings(
-        {name: _look_up(name, kind, given, known, (path, table)) for name, kind in _KNOWN.items()}
+        {
+            name: _resolve(name, kind, given, variables, (path, table))
+            for name, kind in _SETTINGS.items()
+        }
     )
 
 
-def _look_up(
+def _resolve(
     name: str,
-    kind: _Kind,
+    kind: _SettingType,
     arguments: Mapping[str, Any],
     environment: Mapping[str, str],
     file: tuple[Path | None, Mapping[str, Any]],
-) -> Value:
+) -> SettingValue:
     variable = _PREFIX + name.upper()
     path, table = file
     if arguments.get(name) is not None:
-        return Value(name, kind.read(arguments[name], name), "argument")
+        return SettingValue(name, kind.read(arguments[name], name), "argument")
     if environment.get(variable):
         value = kind.read(environment[variable], variable)
-        return Value(name, value, f"environment {variable}")
+        return SettingValue(name, value, f"environment {variable}")
     if name in table and path is not None:
-        value = _placed(name, kind.read(table[name], f"{name} in {path}"), path.parent)
-        return Value(name, value, str(path))
-    return Value(name, kind.default, "unset" if kind.default is None else "default")
+        value = _relative_to(name, kind.read(table[name], f"{name} in {path}"), path.parent)
+        return SettingValue(name, value, str(path))
+    return SettingValue(name, kind.default, "unset" if kind.default is None else "default")
 
 
-def _placed(name: str, value: Any, place: Path) -> Any:
-    """From wherever the file is read, what it names is the same."""
+def _relative_to(name: str, value: Any, directory: Path) -> Any:
+    """Resolve paths in a settings file relative to the file, not to the working directory."""
     if name == "url":
-        above = "".join(quote(sign) if sign in "%#?" else sign for sign in str(place))
-        return _RELATIVE.sub(lambda _: f"sqlite:///{above}/", value)
-    return str(place / value) if name == "data" else value
+        parent = "".join(quote(sign) if sign in "%#?" else sign for sign in str(directory))
+        return _RELATIVE.sub(lambda _: f"sqlite:///{parent}/", value)
+    return str(directory / value) if name == "data" else value
 
 
 def _file(start: Path) -> tuple[Path | None, Mapping[str, Any]]:
-    """The nearest file with settings, from `start` upward."""
-    for place in (start, *start.parents):
-        for path in (place / FILE, place / "pyproject.toml"):
+    """Return the nearest settings file, from `start` upward."""
+    for directory in (start, *start.parents):
+        for path in (directory / FILE, directory / "pyproject.toml"):
             if not path.is_file():
                 continue
             try:
                 content = tomllib.loads(path.read_text("utf-8"))
             except (OSError, ValueError) as error:
                 if path.name != FILE:
-                    continue  # somebody else's file
+                    continue  # a file of another tool
                 raise ConfigurationError(f"{path} cannot be read as TOML: {error}") from None
             table = content if path.name == FILE else content.get("tool", {}).get("windlass")
             if isinstance(table, dict):

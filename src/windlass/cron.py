@@ -1,4 +1,4 @@
-"""When a schedule ticks: cron texts in a time zone, by cronsim, and intervals."""
+"""Ticks of schedules: cron expressions in a time zone (by cronsim), and intervals."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from windlass.core.clock import SECOND, Instant, from_datetime, to_datetime
 from windlass.core.errors import ConfigurationError, InvalidArgumentError
 from windlass.core.schedule import Schedule, Ticks, interval
 
-SHORTEST = 1.0  # seconds between two ticks
+MIN_INTERVAL = 1.0  # seconds between two ticks
 _NAMES = {
     "@hourly": "0 * * * *",
     "@daily": "0 0 * * *",
@@ -25,28 +25,29 @@ _NAMES = {
 
 
 def ticks_of(schedule: Schedule) -> Ticks:
+    """Return the ticks of a schedule."""
     if schedule.cron is not None:
         return cron(schedule.cron, schedule.tz)
-    assert schedule.every is not None, "a schedule has a cron text or an interval"
+    assert schedule.every is not None, "a schedule has a cron expression or an interval"
     return interval(schedule.anchor, schedule.every)
 
 
 def cron(text: str, tz: str) -> Ticks:
-    """The ticks of a cron text, by the clocks on the walls of a time zone.
+    """Return the ticks of a cron expression, in local time of a time zone.
 
-    Five fields, or six with seconds first. On the days when clocks change it is as in Debian's
-    cron: a fixed time that the clocks skip ticks when they have skipped it, one that they show
-    twice ticks the first time; where minute or hour begins with `*`, every real match ticks.
+    Five fields, or six with seconds first. When daylight saving time changes, it behaves like
+    Debian's cron. A fixed time that is skipped ticks right after the change. A fixed time that
+    occurs twice ticks the first time. If minute or hour starts with `*`, every match ticks.
     """
     if not isinstance(text, str):
-        raise InvalidArgumentError(f"cron is {text!r:.80}; it must be text")
+        raise InvalidArgumentError(f"cron is {text!r:.80}; it must be a string")
     zone = _zone(tz)
     expression = _NAMES.get(text.strip().lower(), text)
 
     def ticks(after: Instant) -> Iterator[Instant]:
         for moment in _simulated(expression, after, zone):
             tick = from_datetime(moment)
-            if tick > after:  # in an hour that comes twice, cronsim begins with the first one
+            if tick > after:  # in an hour that occurs twice, cronsim starts with the first one
                 yield tick
 
     try:
@@ -57,16 +58,16 @@ def cron(text: str, tz: str) -> Ticks:
             'such as "*/5 * * * *" or "30 3 * * mon-fri"'
         ) from None
     if first is None:
-        raise InvalidArgumentError(f"cron is {text!r}, and no such day ever comes")
+        raise InvalidArgumentError(f"cron is {text!r}, which never matches a date")
     return ticks
 
 
 class _CronError(Exception):
-    """What cronsim says, in a class that needs no cronsim to be named."""
+    """Error of cronsim, as a class that needs no import of cronsim."""
 
 
 def _simulated(text: str, after: Instant, zone: tzinfo) -> Iterator[datetime]:
-    from cronsim import CronSim, CronSimError  # noqa: PLC0415 - only where there are schedules
+    from cronsim import CronSim, CronSimError  # noqa: PLC0415 - only needed for schedules
 
     try:
         return CronSim(text, to_datetime(after).astimezone(zone))
@@ -85,16 +86,16 @@ def _zone(name: str) -> tzinfo:
     known = available_timezones()
     if not known:
         raise ConfigurationError(
-            f"time zone {name!r} cannot be looked up: this machine has no time zones; "
+            f"time zone {name!r} cannot be found: this machine has no time zone data; "
             "pip install tzdata"
         )
     near = difflib.get_close_matches(str(name), sorted(known), 3, 0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else 'write one such as "Europe/Berlin"'
-    raise InvalidArgumentError(f"there is no time zone {name!r}; {hint}")
+    raise InvalidArgumentError(f"unknown time zone {name!r}; {hint}")
 
 
 def microseconds(every: float) -> int:
-    """An interval as a schedule keeps it."""
-    if every < SHORTEST:
-        raise InvalidArgumentError(f"every is {every:g} s; it must be {SHORTEST:g} s or more")
+    """Convert an interval from seconds to microseconds."""
+    if every < MIN_INTERVAL:
+        raise InvalidArgumentError(f"every is {every:g} s; it must be {MIN_INTERVAL:g} s or more")
     return round(every * SECOND)

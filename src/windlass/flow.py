@@ -1,4 +1,4 @@
-"""Work that depends on work: a graph of jobs, written in one go, and what became of it.
+"""Flows: graphs of jobs that depend on each other, enqueued in one write.
 
     flow = app.flow()
     film = flow.add(fetch, url)
@@ -6,7 +6,7 @@
     flow.add(publish, parts.results)
     run = flow.enqueue()
 
-What a job will return is passed on by its `result`, which type checkers take for the result itself.
+`node.result` is a placeholder of the result of a job. For type checkers, it is the result itself.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast
 from uuid import UUID
 
 from windlass.client import Client, EnqueueOptions
-from windlass.core.duration import Duration, seconds
+from windlass.core.duration import Duration, to_seconds
 from windlass.core.errors import ConflictError, InvalidArgumentError
 from windlass.core.ids import uuid7
 from windlass.core.job.dependency import FlowStats, OnParent
-from windlass.core.job.result_reference import Promised, promised
+from windlass.core.job.result_reference import ResultReference, referenced_jobs
 from windlass.core.job.row import NewJob
 from windlass.core.job.state import State
-from windlass.job import Home, Job
+from windlass.job import Job, JobApp
 from windlass.task import Call, Task
 from windlass.task_spec import TaskSpec
 
 P = ParamSpec("P")
 R = TypeVar("R")
-POLL = 0.25  # seconds between two looks at a flow that is waited for, at first
-LONGEST_POLL = 2.0
+FIRST_POLL = 0.25  # seconds between two polls of `wait`, at first
+MAX_POLL = 2.0
 
 
-class FlowHome(Home, Protocol):
-    """What a flow needs of the app it belongs to."""
+class FlowApp(JobApp, Protocol):
+    """The parts of an app that flows need."""
 
     def prepare(
         self, spec: TaskSpec, args: Any, kwargs: Any, options: EnqueueOptions
     ) -> NewJob: ...
     async def aenqueue_many(
-        self, jobs: list[NewJob], *, together: bool = False
+        self, jobs: list[NewJob], *, atomic: bool = False
     ) -> list[Job[Any]]: ...
-    def enqueue_many(self, jobs: list[NewJob], *, together: bool = False) -> list[Job[Any]]: ...
+    def enqueue_many(self, jobs: list[NewJob], *, atomic: bool = False) -> list[Job[Any]]: ...
 
 
 class Node(Generic[R]):
@@ -58,22 +58,23 @@ class Node(Generic[R]):
 
     @property
     def result(self) -> R:
-        """What the job will return, to be passed on to another one of the flow."""
-        return cast("R", Promised([self.id]))
+        """Return a placeholder of its result, to pass to another job of the flow."""
+        return cast("R", ResultReference([self.id]))
 
     def after(self, *nodes: Node[Any] | Nodes[Any]) -> Node[R]:
-        """Wait for these, too, though none of their results is needed."""
+        """Also wait for these nodes, without using their results."""
         for node in nodes:
             self._after += [node.id] if isinstance(node, Node) else [one.id for one in node.nodes]
         return self
 
-    def whatever_happens(self) -> Node[R]:
-        """Run even if a job that it depends on did not succeed; that one's result is then None."""
+    def run_always(self) -> Node[R]:
+        """Run even if a parent did not succeed; the result of that parent is then None."""
         self._on_parent = OnParent.RUN
         return self
 
     def parents(self) -> tuple[UUID, ...]:
-        named = promised([*self.call.args, *self.call.kwargs.values()])
+        """Return the ids of the jobs that it depends on."""
+        named = referenced_jobs([*self.call.args, *self.call.kwargs.values()])
         return tuple(dict.fromkeys([*self.call.options.depends_on, *named, *self._after]))
 
     def options(self, flow_id: UUID) -> EnqueueOptions:
@@ -87,15 +88,15 @@ class Node(Generic[R]):
 
 
 class Nodes(Generic[R]):
-    """Several jobs of a flow that run side by side."""
+    """Several jobs of a flow that run in parallel."""
 
     def __init__(self, nodes: Sequence[Node[R]]) -> None:
         self.nodes = tuple(nodes)
 
     @property
     def results(self) -> list[R]:
-        """What they will return, in their order, to be passed on to another job of the flow."""
-        return cast("list[R]", Promised([node.id for node in self.nodes], many=True))
+        """Return a placeholder of the list of their results, in order."""
+        return cast("list[R]", ResultReference([node.id for node in self.nodes], many=True))
 
     def __iter__(self) -> Any:
         return iter(self.nodes)
@@ -105,42 +106,42 @@ class Nodes(Generic[R]):
 
 
 class Flow:
-    """A graph of jobs in the making. Nothing is stored before `enqueue`."""
+    """Builder of a graph of jobs. Nothing is stored before `enqueue`."""
 
-    def __init__(self, app: FlowHome) -> None:
+    def __init__(self, app: FlowApp) -> None:
         self._app = app
         self.id = uuid7()
         self._nodes: dict[UUID, Node[Any]] = {}
 
     def add(self, task: Task[P, R], *args: P.args, **kwargs: P.kwargs) -> Node[R]:
-        """One more job; it depends on those whose results are among its arguments."""
+        """Add a job; it depends on the jobs whose results are among its arguments."""
         return self.put(task.call(*args, **kwargs))
 
     def put(self, call: Call[R]) -> Node[R]:
-        """The same, from a call that was made before."""
+        """Add a job from a `Call`."""
         node = Node(call)
         self._nodes[node.id] = node
         return node
 
     def each(self, task: Task[P, R], items: Iterable[Any]) -> Nodes[R]:
-        """A job for each item: a tuple holds its arguments, a mapping names them."""
-        return Nodes([self.put(call_with(task, item)) for item in items])
+        """Add a job per item: a tuple holds its arguments, a mapping its keyword arguments."""
+        return Nodes([self.put(make_call(task, item)) for item in items])
 
     def __len__(self) -> int:
         return len(self._nodes)
 
     async def aenqueue(self) -> FlowRun:
-        """Store all of it in one write, or, if this raises, nothing."""
-        await self._app.aenqueue_many(self._new_jobs(), together=True)
+        """Store all jobs in one write; if it raises, none is stored."""
+        await self._app.aenqueue_many(self._new_jobs(), atomic=True)
         return FlowRun(self._app, self.id)
 
     def enqueue(self) -> FlowRun:
-        self._app.enqueue_many(self._new_jobs(), together=True)
+        self._app.enqueue_many(self._new_jobs(), atomic=True)
         return FlowRun(self._app, self.id)
 
     def _new_jobs(self) -> list[NewJob]:
         if not self._nodes:
-            raise InvalidArgumentError("the flow has no jobs; add some before it is enqueued")
+            raise InvalidArgumentError("the flow has no jobs; add some before you enqueue it")
         return [self._new_job(node) for node in self._ordered()]
 
     def _new_job(self, node: Node[Any]) -> NewJob:
@@ -148,7 +149,7 @@ class Flow:
         return self._app.prepare(call.spec, call.args, call.kwargs, node.options(self.id))
 
     def _ordered(self) -> list[Node[Any]]:
-        """Parents first. What a cycle is made of is named."""
+        """Sort the nodes, parents first. Raises an error that names the tasks of a cycle."""
         ordered: list[Node[Any]] = []
         open_ = {
             id_: {parent for parent in node.parents() if parent in self._nodes}
@@ -159,7 +160,7 @@ class Flow:
             for parent in parents:
                 waiting.setdefault(parent, []).append(id_)
         ready = [id_ for id_, parents in open_.items() if not parents]
-        for id_ in ready:  # which grows meanwhile
+        for id_ in ready:  # grows during the loop
             ordered.append(self._nodes[id_])
             for child in waiting.get(id_, ()):
                 open_[child].discard(id_)
@@ -168,13 +169,12 @@ class Flow:
         if len(ordered) < len(self._nodes):
             names = sorted({self._nodes[id_].call.spec.name for id_, left in open_.items() if left})
             raise InvalidArgumentError(
-                f"the flow goes in a circle among its jobs of {', '.join(names)}: "
-                "each waits for another of them"
+                f"the flow has a cycle: its jobs of {', '.join(names)} wait for each other"
             )
         return ordered
 
 
-def call_with(task: Task[Any, R], item: Any) -> Call[R]:
+def make_call(task: Task[Any, R], item: Any) -> Call[R]:
     if isinstance(item, Call):
         return item
     if isinstance(item, Mapping):
@@ -183,12 +183,12 @@ def call_with(task: Task[Any, R], item: Any) -> Call[R]:
 
 
 class FlowRun:
-    """A flow that was enqueued: look at it, wait for it, cancel, retry or resume it as a whole."""
+    """An enqueued flow: read it, wait for it, cancel, retry or resume it as a whole."""
 
-    def __init__(self, app: FlowHome, flow_id: UUID) -> None:
+    def __init__(self, app: FlowApp, flow_id: UUID) -> None:
         self._app = app
         self.id = flow_id
-        self.stats: FlowStats | None = None  # as last seen
+        self.stats: FlowStats | None = None  # as last read
 
     @property
     def _client(self) -> Client:
@@ -199,18 +199,18 @@ class FlowRun:
         return self.stats
 
     def refresh(self) -> FlowStats:
-        """Its state, its percent, and how many of its jobs are in which state."""
+        """Read its state, its percent, and the number of its jobs by state."""
         return self._app.sync.call(self.arefresh())
 
     async def await_end(self, timeout: Duration | None = None) -> FlowStats:
-        """Wait until all of its jobs have ended; raises TimeoutError if that takes longer."""
-        limit = None if timeout is None else seconds(timeout, "timeout")
+        """Wait until all its jobs have ended. Raises TimeoutError after `timeout`."""
+        limit = None if timeout is None else to_seconds(timeout, "timeout")
         try:
             async with asyncio.timeout(limit):
-                nap = POLL
+                pause = FIRST_POLL
                 while (stats := await self.arefresh()).ended_at is None:
-                    await asyncio.sleep(nap)
-                    nap = min(nap * 1.5, LONGEST_POLL)
+                    await asyncio.sleep(pause)
+                    pause = min(pause * 1.5, MAX_POLL)
         except TimeoutError:
             raise TimeoutError(f"flow {self.id} has not ended after {limit:g} s") from None
         return stats
@@ -219,7 +219,7 @@ class FlowRun:
         return self._app.sync.call(self.await_end(timeout))
 
     async def ajobs(self) -> AsyncIterator[Job[Any]]:
-        """Its jobs, the newest first; of one that was retried, both."""
+        """Yield its jobs, the newest first, including jobs that were retried."""
         async for row in self._client.flow_jobs(self.id):
             yield Job(self._app, row)
 
@@ -230,7 +230,7 @@ class FlowRun:
         return [job async for job in self.ajobs()]
 
     async def ajob(self, node: Node[R]) -> Job[R]:
-        """The job of one node. If it was retried with the flow, the newest retry."""
+        """Return the job of a node; if it was retried, its newest retry."""
         row = await self._client.get(node.id)
         while row.retried_as is not None:
             row = await self._client.get(row.retried_as)
@@ -240,14 +240,14 @@ class FlowRun:
         return self._app.sync.call(self.ajob(node))
 
     async def acancel(self, *, by: str | None = None, reason: str | None = None) -> int:
-        """Cancel all that has not ended; answers how many jobs that concerned."""
+        """Cancel all unfinished jobs; return their number."""
         return await self._client.cancel_flow(self.id, by=by, reason=reason)
 
     def cancel(self, *, by: str | None = None, reason: str | None = None) -> int:
         return self._app.sync.call(self.acancel(by=by, reason=reason))
 
     async def aretry(self) -> FlowRun:
-        """Do again, from the beginning, what failed or was canceled, and what depends on it."""
+        """Re-run failed and canceled jobs from the start, and the jobs that depend on them."""
         await self._client.retry_flow(self.id, resume=False)
         return self
 
@@ -255,7 +255,7 @@ class FlowRun:
         return self._app.sync.call(self.aretry())
 
     async def aresume(self) -> FlowRun:
-        """The same, each job after the last step that it completed."""
+        """Re-run failed and canceled jobs, each from its last completed step."""
         await self._client.retry_flow(self.id, resume=True)
         return self
 
@@ -264,14 +264,14 @@ class FlowRun:
 
     @property
     def state(self) -> State:
-        """As last seen."""
+        """Return the state, as last read."""
         if self.stats is None:
-            raise ConflictError("the flow was not looked at yet; `refresh` it")
+            raise ConflictError("the state is not known yet; call refresh() first")
         return self.stats.state
 
 
 class Group:
-    """Calls that run side by side; as a link of a chain, the next one gets the list of results."""
+    """Calls that run in parallel; in a chain, the next link gets the list of their results."""
 
     def __init__(self, calls: Sequence[Call[Any]]) -> None:
         self.calls = tuple(calls)
@@ -284,7 +284,7 @@ class Group:
 
 
 class Chain:
-    """Links one after the other, each with the result of the one before as its first argument."""
+    """Links that run in sequence; each gets the result of the previous one as first argument."""
 
     def __init__(self, links: Sequence[Call[Any] | Task[Any, Any] | Group]) -> None:
         self.links = tuple(links)
@@ -297,13 +297,14 @@ class Chain:
 
 
 def chain(*links: Call[Any] | Task[Any, Any] | Group) -> Chain:
-    """`chain(fetch.call(url), parse, group(store.call(), index.call())).enqueue()`."""
+    """Create a chain: `chain(fetch.call(url), parse, group(a.call(), b.call())).enqueue()`."""
     if not links:
         raise InvalidArgumentError("a chain needs at least one link")
     return Chain(links)
 
 
 def group(*calls: Call[Any]) -> Group:
+    """Create a group of calls that run in parallel."""
     if not calls:
         raise InvalidArgumentError("a group needs at least one call")
     return Group(calls)
@@ -311,14 +312,14 @@ def group(*calls: Call[Any]) -> Group:
 
 def _flow_of(links: Sequence[Call[Any] | Task[Any, Any] | Group]) -> Flow:
     calls = [link.calls if isinstance(link, Group) else (_as_call(link),) for link in links]
-    flow = Flow(calls[0][0].home)
-    before: Node[Any] | Nodes[Any] | None = None
+    flow = Flow(calls[0][0].app)
+    previous: Node[Any] | Nodes[Any] | None = None
     for link, these in zip(links, calls, strict=True):
         given: tuple[Any, ...] = ()
-        if before is not None:
-            given = (before.result if isinstance(before, Node) else before.results,)
+        if previous is not None:
+            given = (previous.result if isinstance(previous, Node) else previous.results,)
         nodes = [flow.put(replace(call, args=(*given, *call.args))) for call in these]
-        before = Nodes(nodes) if isinstance(link, Group) else nodes[0]
+        previous = Nodes(nodes) if isinstance(link, Group) else nodes[0]
     return flow
 
 

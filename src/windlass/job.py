@@ -1,4 +1,4 @@
-"""A job that was enqueued, in its caller's hands: look at it, wait for it, follow it."""
+"""Handle of an enqueued job: read it, wait for it, follow its events."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from dataclasses import replace
 from typing import Any, Generic, Protocol, TypeVar, cast
 from uuid import UUID
 
-from windlass.client import Client, accepted, check_accepted
+from windlass.client import Client, accepted_row, check_accepted
 from windlass.core.clock import to_datetime
 from windlass.core.codec import Codec, Purpose
-from windlass.core.decisions.enqueue import Enqueued
-from windlass.core.duration import Duration, seconds
+from windlass.core.decisions.enqueue import EnqueueResult
+from windlass.core.duration import Duration, to_seconds
 from windlass.core.errors import CodecError, JobFailedError
 from windlass.core.event import LIFECYCLE, Event, EventType
 from windlass.core.job.failure import FailureDetails, details
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
-from windlass.core.query.diagnosis import Why
+from windlass.core.query.diagnosis import Diagnosis
 from windlass.core.sizes import KIB
 from windlass.store import Store
 from windlass.sync import LoopThread
 from windlass.task_spec import Registry
 
 R = TypeVar("R")
-LAST_LINES = 20
-LAST_TEXT = 16 * KIB  # characters of them, all together
-_LINES = frozenset({EventType.LOG, EventType.WARNING, EventType.ERROR})
+LAST_LINES = 20  # log lines in the final event
+LAST_TEXT = 16 * KIB  # characters of these lines in total
+_LINE_TYPES = frozenset({EventType.LOG, EventType.WARNING, EventType.ERROR})
 
 
-class Home(Protocol):
-    """What a job needs of the app it belongs to."""
+class JobApp(Protocol):
+    """The parts of an app that a job needs."""
 
     @property
     def codec(self) -> Codec: ...
@@ -44,30 +44,30 @@ class Home(Protocol):
 
 
 class Job(Generic[R]):
-    """`R` is its task's result."""
+    """Handle of a job; `R` is the type of its result."""
 
-    def __init__(self, app: Home, known: JobRow | Enqueued) -> None:
-        """From its row, or from an enqueue that was accepted: its row is then made on demand."""
+    def __init__(self, app: JobApp, source: JobRow | EnqueueResult) -> None:
+        """Create from a row, or from an accepted enqueue: its row is then built on access."""
         self._app = app
-        self._known = known
-        self.duplicate = False  # whether another job, enqueued before, stands for this request
-        if isinstance(known, Enqueued):
-            asked = known.new.id
-            self.id: UUID = asked if known.existing is None else known.existing.id
-            self.duplicate = self.id != asked
+        self._source = source
+        self.duplicate = False  # whether the enqueue returned an existing job
+        if isinstance(source, EnqueueResult):
+            requested = source.new.id
+            self.id: UUID = requested if source.existing is None else source.existing.id
+            self.duplicate = self.id != requested
         else:
-            self.id = known.id
+            self.id = source.id
 
     @property
     def row(self) -> JobRow:
-        """The whole row, as last seen."""
-        if isinstance(self._known, Enqueued):
-            self._known = accepted(self._known)
-        return self._known
+        """Return the row, as last read."""
+        if isinstance(self._source, EnqueueResult):
+            self._source = accepted_row(self._source)
+        return self._source
 
     @property
     def state(self) -> State:
-        """As last seen; `refresh` looks again."""
+        """Return the state, as last read; `refresh` reads it again."""
         return self.row.state
 
     @property
@@ -76,24 +76,24 @@ class Job(Generic[R]):
 
     @property
     def last_error(self) -> dict[str, Any] | None:
-        """What went wrong last: type, message, step, attempt, traceback; None after a success."""
+        """Return type, message, step, attempt and traceback of the last error, if any."""
         error = self.row.error
         if error is None:
             return None
-        said = _decoded(self._app.codec, error.body, Purpose.ERROR) or {}
+        body = _decoded(self._app.codec, error.body, Purpose.ERROR) or {}
         return {
-            "type": said.get("type") or error.code,
-            "message": said.get("message") or error.code,
+            "type": body.get("type") or error.code,
+            "message": body.get("message") or error.code,
             "error_type": error.kind.value,
             "step": error.step,
             "attempt": error.attempt,
             "at": to_datetime(error.at),
-            "traceback": said.get("traceback"),
+            "traceback": body.get("traceback"),
         }
 
     @property
     def failure_details(self) -> FailureDetails | None:
-        """For people: what failed, where, of which sort, and what to try."""
+        """Return an explanation of the failure for users; None if the job did not fail."""
         row = self.row
         if row.state is not State.FAILED or row.error is None:
             return None
@@ -108,18 +108,18 @@ class Job(Generic[R]):
         return self.row.last_step
 
     async def arefresh(self) -> Job[R]:
-        self._known = await self._app.client().get(self.id)
+        self._source = await self._app.client().get(self.id)
         return self
 
     def refresh(self) -> Job[R]:
         return self._app.sync.call(self.arefresh())
 
     async def await_end(self, timeout: Duration | None = None) -> Job[R]:
-        """Wait until it has ended; raises TimeoutError if that takes longer."""
-        limit = None if timeout is None else seconds(timeout, "timeout")
+        """Wait until it has ended. Raises TimeoutError after `timeout`."""
+        limit = None if timeout is None else to_seconds(timeout, "timeout")
         try:
             async with asyncio.timeout(limit):
-                self._known = await self._app.client().wait(self.id)
+                self._source = await self._app.client().wait(self.id)
         except TimeoutError:
             await self.arefresh()
             raise TimeoutError(
@@ -132,7 +132,7 @@ class Job(Generic[R]):
         return self._app.sync.call(self.await_end(timeout))
 
     async def aresult(self, timeout: Duration | None = None) -> R:
-        """What the task returned, or JobFailedError with the remote traceback."""
+        """Wait, and return the result. Raises JobFailedError with the remote traceback."""
         await self.await_end(timeout)
         return self._result()
 
@@ -143,7 +143,7 @@ class Job(Generic[R]):
     def _result(self) -> R:
         row = self.row
         if row.state is not State.SUCCEEDED:
-            raise explain(row, self._app.codec)
+            raise job_failed_error(row, self._app.codec)
         if row.result is None:
             return cast("R", None)
         value = self._app.codec.decode(row.result, Purpose.RESULT)
@@ -163,58 +163,58 @@ class Job(Generic[R]):
         return self._app.sync.call(self.asubmit())
 
     async def aretry(self) -> Job[R]:
-        """Do the finished job again as a new one; one that is under way already is the answer."""
-        return self._again(await self._app.client().retry(self.id))
+        """Re-run the finished job from the start, as a new job; returns an unfinished retry."""
+        return self._rerun(await self._app.client().retry(self.id))
 
     def retry(self) -> Job[R]:
         return self._app.sync.call(self.aretry())
 
     async def aresume(self) -> Job[R]:
-        """The same, going on after the last step that it completed."""
-        return self._again(await self._app.client().resume(self.id))
+        """Re-run the finished job as a new job, from its last completed step."""
+        return self._rerun(await self._app.client().resume(self.id))
 
     def resume(self) -> Job[R]:
         return self._app.sync.call(self.aresume())
 
-    async def awhy(self) -> Why:
-        """Why it is not running, or not any more: every reason that holds, the weightiest first."""
+    async def awhy(self) -> Diagnosis:
+        """Return all reasons why it is not running, the most important first."""
         return await self._app.client().why(self.id)
 
-    def why(self) -> Why:
+    def why(self) -> Diagnosis:
         return self._app.sync.call(self.awhy())
 
-    def _again(self, answer: Enqueued) -> Job[R]:
-        check_accepted(answer)
-        return Job(self._app, answer)
+    def _rerun(self, result: EnqueueResult) -> Job[R]:
+        check_accepted(result)
+        return Job(self._app, result)
 
     async def aevents(self, after: int = 0) -> AsyncGenerator[Event]:
-        """Every event, then live ones until the last, each with all it says in its `data`.
+        """Yield stored events, then live ones until the final event, with decoded `data`.
 
-        The last one also has the job's `artifacts` and its last `logs`.
+        The final event also has the job's `artifacts` and its last `logs`.
         """
         client = self._app.client()
-        told = Told(self._app.codec)
-        if after:  # what the caller has seen already belongs to the sum at the end
-            await told.catch_up(client.store, self.id, after)
+        formatter = EventFormatter(self._app.codec)
+        if after:  # the summary of the final event includes earlier events
+            await formatter.catch_up(client.store, self.id, after)
         async for event in client.events(self.id, after):
-            yield told.tell(event)
+            yield formatter.format(event)
 
     def events(self, after: int = 0) -> Iterator[Event]:
-        """The same, for code without an event loop."""
-        following = self.aevents(after)
+        """Like `aevents`, for code without an event loop."""
+        events = self.aevents(after)
         try:
-            while (event := self._app.sync.call(_next(following))) is not None:
+            while (event := self._app.sync.call(_next(events))) is not None:
                 yield event
         finally:
-            self._app.sync.call(following.aclose())
+            self._app.sync.call(events.aclose())
 
 
-async def _next(following: AsyncIterator[Event]) -> Event | None:
-    return await anext(following, None)
+async def _next(events: AsyncIterator[Event]) -> Event | None:
+    return await anext(events, None)
 
 
-class Told:
-    """Events in plain words, and what is summed up in the last one."""
+class EventFormatter:
+    """Decodes the events of one job, and collects the summary of its final event."""
 
     def __init__(self, codec: Codec) -> None:
         self._codec = codec
@@ -222,43 +222,45 @@ class Told:
         self._lines: deque[str] = deque(maxlen=LAST_LINES)
 
     async def catch_up(self, store: Store, job_id: UUID, until: int) -> None:
+        """Collect the summary of the events up to `until`."""
         seq = 0
         while seq < until and (page := await store.events(job_id, seq)) and page.events:
             for event in page.events:
                 seq = event.seq
                 if seq <= until:
-                    self.tell(event)
+                    self.format(event)
 
-    def tell(self, event: Event) -> Event:
-        told = plain(event, self._codec)
-        self.remember(told)
+    def format(self, event: Event) -> Event:
+        """Return the decoded event; the final one with the summary."""
+        decoded = decode_event(event, self._codec)
+        self.collect(decoded)
         if not event.final:
-            return told
-        summed = {"artifacts": self._artifacts, "logs": list(self._lines)}
-        return replace(told, data={**told.data, **summed})
+            return decoded
+        summary = {"artifacts": self._artifacts, "logs": list(self._lines)}
+        return replace(decoded, data={**decoded.data, **summary})
 
-    def remember(self, told: Event) -> None:
-        """What the last event will sum up, of one in plain words."""
-        if told.type is EventType.ARTIFACT:
-            self._artifacts.append(dict(told.data))
-        elif told.type in _LINES:
-            self._say(str(told.data.get("message", "")))
+    def collect(self, decoded: Event) -> None:
+        """Add a decoded event to the summary of the final event."""
+        if decoded.type is EventType.ARTIFACT:
+            self._artifacts.append(dict(decoded.data))
+        elif decoded.type in _LINE_TYPES:
+            self._add_line(str(decoded.data.get("message", "")))
 
-    def _say(self, line: str) -> None:
-        """The newest always stays; there may be many who each remember some."""
+    def _add_line(self, line: str) -> None:
+        """Add a log line; keep the newest ones, at most LAST_TEXT characters but at least one."""
         self._lines.append(line)
         while len(self._lines) > 1 and sum(map(len, self._lines)) > LAST_TEXT:
             self._lines.popleft()
 
 
-def plain(event: Event, codec: Codec) -> Event:
-    """An event in plain words; the last is still without its sum."""
+def decode_event(event: Event, codec: Codec) -> Event:
+    """Return the event with decoded data; the final one without its summary."""
     data = dict(event.data)
     if event.type is EventType.JOB_COMPLETED:
         data["output"] = _decoded(codec, event.body, Purpose.RESULT)
     elif data.get("error") and event.type is not EventType.RESYNC:
-        said = _facts(codec, event, Purpose.ERROR)
-        data["errorMessage"] = said.get("message") or data["error"].get("code")
+        error = _facts(codec, event, Purpose.ERROR)
+        data["errorMessage"] = error.get("message") or data["error"].get("code")
         data["errors"] = [data["errorMessage"]]
     elif event.type not in LIFECYCLE:
         data |= _facts(codec, event, Purpose.EVENT)
@@ -266,9 +268,9 @@ def plain(event: Event, codec: Codec) -> Event:
 
 
 def _facts(codec: Codec, event: Event, purpose: Purpose) -> dict[str, Any]:
-    """Whoever may work may store any bytes; what is no set of facts adds none."""
-    said = _decoded(codec, event.body, purpose)
-    return said if isinstance(said, dict) else {}
+    """Return the decoded body; empty if it is not an object, since workers may store any bytes."""
+    body = _decoded(codec, event.body, purpose)
+    return body if isinstance(body, dict) else {}
 
 
 def _decoded(codec: Codec, body: bytes | None, purpose: Purpose) -> Any:
@@ -277,25 +279,25 @@ def _decoded(codec: Codec, body: bytes | None, purpose: Purpose) -> Any:
     try:
         return codec.decode(body, purpose)
     except CodecError:
-        return None  # written with a key that is not here; the bytes are still there
+        return None  # encrypted with a key that is missing here
 
 
-def explain(row: JobRow, codec: Codec) -> JobFailedError:
-    """Why a job did not succeed, for whoever waited for its result."""
+def job_failed_error(row: JobRow, codec: Codec) -> JobFailedError:
+    """Return the error that `result()` raises for a job that did not succeed."""
     if row.state is State.CANCELED:
         return JobFailedError(
             f"job {row.id} was canceled: {row.cancel_reason or 'no reason given'}",
             state=row.state.value,
         )
     error = row.error
-    said = codec.decode(error.body, Purpose.ERROR) if error and error.body else {}
-    what = said.get("message") or (error.code if error else "unknown")
-    if said.get("type") and said["type"] != what:
-        what = f"{said['type']}: {what}"
+    body = codec.decode(error.body, Purpose.ERROR) if error and error.body else {}
+    message = body.get("message") or (error.code if error else "unknown")
+    if body.get("type") and body["type"] != message:
+        message = f"{body['type']}: {message}"
     failed = JobFailedError(
-        f"job {row.id} ({row.task}) failed in attempt {row.attempt}: {what}",
+        f"job {row.id} ({row.task}) failed in attempt {row.attempt}: {message}",
         state=row.state.value,
-        remote_traceback=said.get("traceback"),
+        remote_traceback=body.get("traceback"),
     )
     if failed.remote_traceback:
         failed.add_note(f"In the worker:\n{failed.remote_traceback.rstrip()}")

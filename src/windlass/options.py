@@ -1,4 +1,4 @@
-"""The options of tasks and jobs, from what people write to what is kept."""
+"""Parsing of task and job options."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from uuid import UUID
 
 from windlass.core.admission.gates import Limit
 from windlass.core.decisions.retry import Backoff, Exponential, Policy
-from windlass.core.duration import Duration, seconds
+from windlass.core.duration import Duration, to_seconds
 from windlass.core.errors import ConfigurationError, InvalidArgumentError
 from windlass.core.job.dependency import OnParent
 from windlass.core.job.progress import StageMap
@@ -36,40 +36,42 @@ def task_options(
     limit_key: str | Callable[..., Any] | None = None,
     key_limit: Limit | None = None,
 ) -> TaskOptions:
-    """What `@app.task(…)` takes.
+    """Return the options of a task, from the arguments of `@app.task(…)`.
 
-    queue: where its jobs wait
+    queue: queue of its jobs
     priority: higher first; within a priority, first in, first out
-    max_retries: retries after the first attempt, before a retryable error is the end
-    backoff: how long to wait before a retry; None is `exponential()`
-    crash_cap: a job fails when so many workers have died of it
-    timeout: how long an attempt may take; None is for ever
-    lease: a dead worker's job is taken over after this; None is 30 s
-    retry_on: retry these errors only; empty is every error that is not terminal
+    max_retries: maximum number of retries after the first attempt
+    backoff: delay before a retry; None is `exponential()`
+    crash_cap: a job fails after its worker died this many times
+    timeout: maximum run time of an attempt; None: no timeout
+    lease: time after which the job of a dead worker is rescued; None is 30 s
+    retry_on: retry only these errors; empty: all errors that are not terminal
     terminal_on: never retry these errors
-    stages: {stage: (phase, (low, high))}; None is what the app says
-    executor: "process" runs it in a child process: for CPU-bound work, and for what must be stopped
-    limit: how many of its jobs may run at once, or start in a time: `Limit(concurrency=5)`
-    limit_key: the name of an argument, or a function of some: keys take turns, and have limits
-    key_limit: the same as `limit`, for the jobs of each key
+    stages: {stage: (phase, (low, high))}; None: those of the app
+    executor: "process" runs it in a child process: for CPU-bound work, or killable code
+    limit: concurrency or rate limit of its jobs: `Limit(concurrency=5)`
+    limit_key: name of an argument, or a function of arguments: for fairness and limits per key
+    key_limit: like `limit`, for the jobs of each limit key
     """
     if executor not in {None, "process"}:
         raise ConfigurationError(
-            f'executor is {executor!r}; it may be "process", or None: async functions run on the '
-            "worker's event loop and others on a thread"
+            f'executor is {executor!r}; it must be "process" or None (async functions on the '
+            "worker's event loop, others on a thread)"
         )
     _check_limits(limit, limit_key, key_limit)
     policy = Policy(
         backoff=backoff or Exponential(),
         max_retries=max_retries,
         crash_cap=crash_cap,
-        timeout=None if timeout is None else seconds(timeout, "timeout"),
+        timeout=None if timeout is None else to_seconds(timeout, "timeout"),
     )
     return TaskOptions(
         queue=queue,
         priority=priority,
-        policy=DEFAULT_POLICY if policy == DEFAULT_POLICY else policy,  # stores know it by sight
-        lease=None if lease is None else seconds(lease, "lease"),
+        policy=DEFAULT_POLICY
+        if policy == DEFAULT_POLICY
+        else policy,  # stores compare it by identity
+        lease=None if lease is None else to_seconds(lease, "lease"),
         retry_on=_errors("retry_on", retry_on),
         terminal_on=_errors("terminal_on", terminal_on),
         stages=None if stages is None else stage_map(stages),
@@ -88,18 +90,18 @@ def _check_limits(limit: Any, limit_key: Any, key_limit: Any) -> None:
             )
     if not (limit_key is None or callable(limit_key) or (isinstance(limit_key, str) and limit_key)):
         raise ConfigurationError(
-            f"limit_key is {limit_key!r:.80}; it takes the name of an argument of the task, "
-            "or a function of some of them: limit_key=lambda tenant: tenant.id"
+            f"limit_key is {limit_key!r:.80}; it must be the name of an argument of the task, "
+            "or a function of arguments: limit_key=lambda tenant: tenant.id"
         )
     if key_limit is not None and limit_key is None:
         raise ConfigurationError(
-            "key_limit is for the jobs of each key, and no limit_key says what that is; name an "
-            'argument: limit_key="tenant" (or lambda: None, if each enqueue names its own)'
+            "key_limit needs a limit_key; name an argument: "
+            'limit_key="tenant" (or lambda: None, if each enqueue sets limit_key)'
         )
 
 
 def stage_map(stages: Stages) -> StageMap:
-    """From a map, or from a table of {stage: (phase, (low, high))}."""
+    """Return a StageMap, also from a table of {stage: (phase, (low, high))}."""
     if isinstance(stages, StageMap):
         return stages
     try:
@@ -107,21 +109,24 @@ def stage_map(stages: Stages) -> StageMap:
     except (TypeError, AttributeError):
         raise ConfigurationError(
             f"stages is {stages!r:.80}; write {{stage: (phase, (low, high))}}, "
-            "or (phase, None) for a stage that does not move the percent"
+            "or (phase, None) for a stage that does not change the percent"
         ) from None
 
 
-def ids_of(given: Any) -> tuple[UUID, ...]:
-    """Jobs, or their ids."""
+def job_ids(given: Any) -> tuple[UUID, ...]:
+    """Return the ids of jobs, given as jobs or ids."""
     several = given if isinstance(given, Iterable) and not isinstance(given, str) else [given]
     ids: tuple[Any, ...] = tuple(getattr(one, "id", one) for one in several)
     wrong = [one for one in ids if not isinstance(one, UUID)]
     if wrong:
-        raise InvalidArgumentError(f"depends_on has {wrong[0]!r:.80}; it takes jobs, or their ids")
+        raise InvalidArgumentError(
+            f"depends_on has {wrong[0]!r:.80}; it must contain jobs or job ids"
+        )
     return ids
 
 
-def on_parent_of(given: Any) -> OnParent:
+def parse_on_parent(given: Any) -> OnParent:
+    """Return an `on_parent` policy from text."""
     try:
         return OnParent(given)
     except ValueError:
@@ -130,23 +135,24 @@ def on_parent_of(given: Any) -> OnParent:
         ) from None
 
 
-def batch_of(size: Any, args: Any, options: dict[str, Any]) -> dict[str, Any] | None:
-    """What makes a batch task, taken out of the options; None for any other task."""
+def batch_options(size: Any, args: Any, options: dict[str, Any]) -> dict[str, Any] | None:
+    """Remove the options of a batch task from `options`; None for other tasks."""
     wait = options.pop("wait", None)
     if size is None and args is None and wait is None:
         return None
     if not isinstance(size, int) or not callable(args):
         raise ConfigurationError(
-            f"batch is {size!r} and args is {args!r:.80}; a batch task says how many jobs one call "
-            "may get and what each of them takes: `@app.task(batch=100, args=Page)`"
+            f"batch is {size!r} and args is {args!r:.80}; a batch task needs the maximum number of "
+            "jobs per call and the type of their arguments: `@app.task(batch=100, args=Page)`"
         )
-    return {"size": size, "args": args, "wait": seconds(0 if wait is None else wait, "wait")}
+    return {"size": size, "args": args, "wait": to_seconds(0 if wait is None else wait, "wait")}
 
 
-def names_of(given: Any) -> tuple[str, ...]:
+def parse_names(given: Any) -> tuple[str, ...]:
+    """Return the aliases of a task, given as one name or several."""
     names = (given,) if isinstance(given, str) else tuple(given)
     if not all(isinstance(name, str) and name for name in names):
-        raise ConfigurationError(f"aliases is {given!r}; it takes the names a task had before")
+        raise ConfigurationError(f"aliases is {given!r}; it must be former names of the task")
     return names
 
 
@@ -155,13 +161,14 @@ def _errors(what: str, given: _Errors) -> tuple[type[BaseException], ...]:
         kinds = (given,) if isinstance(given, type) else tuple(given)
         isinstance(Exception(), kinds)
     except TypeError:
-        raise ConfigurationError(f"{what} is {given!r}; it takes classes of exceptions") from None
+        raise ConfigurationError(f"{what} is {given!r}; it must be exception classes") from None
     return kinds
 
 
-def only_known(given: Iterable[str], known: Iterable[str]) -> None:
+def check_known_options(given: Iterable[str], known: Iterable[str]) -> None:
+    """Raise an error that names unknown options."""
     unknown = sorted(set(given) - set(known))
     if unknown:
         raise ConfigurationError(
-            f"unknown options: {', '.join(unknown)}; known are {', '.join(known)}"
+            f"unknown options: {', '.join(unknown)}; valid are {', '.join(known)}"
         )

@@ -1,4 +1,4 @@
-"""The schedules of a store: listed, added, paused, deleted, and brought in line with the code."""
+"""Schedule records of a store: list, add, pause, delete, and update from code."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from itertools import islice, takewhile
 from uuid import UUID
 
 from windlass.core.clock import SECOND, Instant, to_datetime
-from windlass.core.duration import Duration, seconds
+from windlass.core.duration import Duration, to_seconds
 from windlass.core.errors import (
     ConflictError,
     InvalidArgumentError,
@@ -25,41 +25,41 @@ from windlass.core.schedule import (
     NEVER,
     SCHEDULE,
     Mark,
-    Missed,
+    MissedPolicy,
     Schedule,
-    begun,
     check_schedule,
-    edited,
-    extra_job,
-    job_of,
-    reached,
+    last_tick,
+    manual_job,
+    merge_declared,
     set_paused,
+    start_schedule,
+    tick_job,
 )
 from windlass.cron import microseconds, ticks_of
 from windlass.store import Store
 
-SHOWN = 5  # ticks to come
+UPCOMING_TICKS = 5  # ticks that ScheduleInfo lists
 log = logging.getLogger("windlass")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
-    """A schedule as it stands, when somebody asked.
+class ScheduleInfo:
+    """A schedule and its ticks.
 
-    name: by which it is paused, deleted and run
-    task: the task of its jobs
-    queue: the queue of its jobs
-    payload: their arguments, as the app's codec wrote them
+    name: its unique name
+    task: task of its jobs
+    queue: queue of its jobs
+    payload: arguments of its jobs, as encoded by the app's codec
     cron: minute, hour, day of month, month, day of week; None if it has an interval
-    every: seconds from one tick to the next; None if it has a cron text
-    tz: the time zone of the cron text
-    missed: what becomes of ticks that no worker saw within a minute
-    paused: whether it makes no jobs for now
-    declared: whether code declares it: a worker that starts would bring it back
-    last_tick: the last instant that became a job
-    last_job_id: the job that it made then, which may be deleted by now
-    next_tick: the next one to come; None while it is paused
-    next_ticks: the next five
+    every: interval in seconds; None if it has a cron expression
+    tz: time zone of the cron expression
+    missed: what happens to ticks that no worker processed within a minute
+    paused: whether it is paused
+    declared: whether it is declared in code: a starting worker stores it again
+    last_tick: the last tick that was enqueued
+    last_job_id: the job of that tick, which may be deleted by now
+    next_tick: the next tick; None while it is paused
+    next_ticks: the next five ticks
     """
 
     name: str
@@ -69,7 +69,7 @@ class Planned:
     cron: str | None
     every: float | None
     tz: str
-    missed: Missed
+    missed: MissedPolicy
     paused: bool
     declared: bool
     last_tick: datetime | None
@@ -78,120 +78,119 @@ class Planned:
     next_ticks: tuple[datetime, ...]
 
 
-def plan(
+def make_schedule(
     name: str,
     job: NewJob,
     *,
     cron: str | None = None,
     every: Duration | None = None,
     tz: str | None = None,
-    missed: str = Missed.LAST,
+    missed: str = MissedPolicy.LAST,
 ) -> Schedule:
-    """A schedule of these settings, checked; it has still to begin."""
+    """Return a validated schedule; `start_schedule` sets its start."""
     if (cron is None) == (every is None):
         raise InvalidArgumentError(
-            f'schedule {name!r} needs either a cron text, such as "*/5 * * * *", '
+            f'schedule {name!r} needs either a cron expression, such as "*/5 * * * *", '
             'or every=, such as "5m"'
         )
     if cron is None and tz is not None:
         raise InvalidArgumentError(
             f"schedule {name!r} has an interval and the time zone {tz!r}; "
-            "an interval is the same everywhere: leave tz out"
+            "an interval has no time zone: remove tz"
         )
-    if missed not in list(Missed):
-        known = ", ".join(repr(one.value) for one in Missed)
-        raise InvalidArgumentError(f"missed is {missed!r}; it may be {known}")
-    made = Schedule(
+    if missed not in list(MissedPolicy):
+        valid = ", ".join(repr(one.value) for one in MissedPolicy)
+        raise InvalidArgumentError(f"missed is {missed!r}; it must be one of {valid}")
+    schedule = Schedule(
         id=uuid7(),
         name=name,
         job=job,
         cron=cron,
-        every=None if every is None else microseconds(seconds(every, "every")),
+        every=None if every is None else microseconds(to_seconds(every, "every")),
         tz=tz or "UTC",
-        missed=Missed(missed),
+        missed=MissedPolicy(missed),
     )
-    check_schedule(made)
-    ticks_of(made)  # which refuses a cron text or a time zone that is none
-    return made
+    check_schedule(schedule)
+    ticks_of(schedule)  # raises if the cron expression or the time zone is invalid
+    return schedule
 
 
-class Timetable:
-    """Speaks to one store handle, on the event loop that owns it."""
+class ScheduleRecords:
+    """The schedule records of a store, through one handle on its event loop."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def entries(self) -> AsyncIterator[Entry]:
-        """The records of all schedules, in the order of their names."""
+        """Yield the records of all schedules by name."""
         after = ""
         while found := await self._store.list_records(SCHEDULE, after):
             for entry in found:
                 yield entry
             after = found[-1].key
 
-    async def list(self) -> Sequence[Planned]:
-        """All that this version understands."""
+    async def list(self) -> Sequence[ScheduleInfo]:
+        """List all schedules that this version can decode."""
         schedules: list[Schedule] = []
         async for entry in self.entries():
             try:
                 schedules.append(Schedule.decode(entry.value))
             except (ValueError, TypeError, LookupError) as error:
-                log.warning("schedule %r cannot be read here: %r", entry.key, error)
-        return await self._planned(schedules)
+                log.warning("schedule %r cannot be decoded by this version: %r", entry.key, error)
+        return await self._infos(schedules)
 
-    async def get(self, name: str) -> Planned:
+    async def get(self, name: str) -> ScheduleInfo:
         schedule, _ = await self._read(name)
-        [found] = await self._planned([schedule])
+        [found] = await self._infos([schedule])
         return found
 
-    async def add(self, new: Schedule) -> Planned:
-        """Begin it now; a name that is taken is a conflict."""
-        new = begun(new, await self._store.ping())
-        [answer] = await self._store.put_records([_put(new, 0)])
-        if not answer.applied:
+    async def add(self, new: Schedule) -> ScheduleInfo:
+        """Store it; its ticks start now. Raises ConflictError if the name is taken."""
+        new = start_schedule(new, await self._store.ping())
+        [result] = await self._store.put_records([_put(new, 0)])
+        if not result.applied:
             raise ConflictError(
-                f"there is a schedule {new.name!r} already; "
-                "delete it first, or give this one another name"
+                f"schedule {new.name!r} already exists; delete it first, or use another name"
             )
-        [found] = await self._planned([new])
+        [found] = await self._infos([new])
         return found
 
-    async def pause(self, name: str, *, paused: bool = True) -> Planned:
-        """Make no jobs until it is resumed; the ticks of a pause do not come back."""
+    async def pause(self, name: str, *, paused: bool = True) -> ScheduleInfo:
+        """Pause or resume it. Ticks during the pause are dropped."""
         schedule = await self._change(name, lambda old, now: set_paused(old, now, paused=paused))
-        [found] = await self._planned([schedule])
+        [found] = await self._infos([schedule])
         return found
 
-    async def delete(self, name: str) -> Planned:
-        """Forget it; the jobs that it made stay. Answers what it was."""
+    async def delete(self, name: str) -> ScheduleInfo:
+        """Delete it, and return what it was. Its jobs stay."""
         schedule, _ = await self._read(name)
-        [found] = await self._planned([schedule])
+        [found] = await self._infos([schedule])
         await self._store.delete_records(SCHEDULE, [name])
         await self._store.delete_records(MARK, [str(schedule.id)])
         return found
 
     async def job(self, name: str) -> NewJob:
-        """A job of it beside its ticks, to be enqueued now, also while it is paused."""
+        """Return an extra job to enqueue now; also while it is paused."""
         schedule, _ = await self._read(name)
-        return extra_job(schedule, uuid7(), await self._store.ping())
+        return manual_job(schedule, uuid7(), await self._store.ping())
 
     async def declare(self, declared: Iterable[Schedule]) -> None:
-        """Store what code declares, where it says something else than when it was stored."""
+        """Store the schedules declared in code, where the declaration changed."""
         for new in declared:
             while not await self._declare(new):
-                pass  # another worker starts, too
+                pass  # another worker stored it meanwhile
 
     async def _declare(self, new: Schedule) -> bool:
         [entry] = await self._store.get_records(SCHEDULE, [new.name])
         old = None if entry is None else Schedule.decode(entry.value)
         if entry is None or old is None:
-            wish = _put(begun(new, await self._store.ping()), 0)
+            request = _put(start_schedule(new, await self._store.ping()), 0)
         elif old.declared == new.declared:
             return True
         else:
-            wish = _put(edited(old, new, await self._store.ping()), entry.version)
-        [answer] = await self._store.put_records([wish])
-        return answer.applied
+            request = _put(merge_declared(old, new, await self._store.ping()), entry.version)
+        [result] = await self._store.put_records([request])
+        return result.applied
 
     async def _change(self, name: str, change: Callable[[Schedule, Instant], Schedule]) -> Schedule:
         while True:
@@ -199,8 +198,8 @@ class Timetable:
             new = change(old, await self._store.ping())
             if new == old:
                 return old
-            [answer] = await self._store.put_records([_put(new, entry.version)])
-            if answer.applied:
+            [result] = await self._store.put_records([_put(new, entry.version)])
+            if result.applied:
                 return new
 
     async def _read(self, name: str) -> tuple[Schedule, Entry]:
@@ -209,11 +208,11 @@ class Timetable:
             raise NotFoundError(f"no schedule {name!r}")
         return Schedule.decode(entry.value), entry
 
-    async def _planned(self, schedules: Sequence[Schedule]) -> Sequence[Planned]:
+    async def _infos(self, schedules: Sequence[Schedule]) -> Sequence[ScheduleInfo]:
         now = await self._store.ping()
         marks = await self._store.get_records(MARK, [str(one.id) for one in schedules])
         return [
-            _planned(one, None if mark is None else Mark.decode(mark.value), now)
+            _info(one, None if mark is None else Mark.decode(mark.value), now)
             for one, mark in zip(schedules, marks, strict=True)
         ]
 
@@ -222,19 +221,19 @@ def _put(schedule: Schedule, expected: int) -> Put:
     return Put(kind=SCHEDULE, key=schedule.name, value=schedule.encode(), expected=expected)
 
 
-def _next(one: Schedule, mark: Mark | None, now: Instant) -> tuple[Instant, ...]:
+def _next_ticks(one: Schedule, mark: Mark | None, now: Instant) -> tuple[Instant, ...]:
     if one.paused:
         return ()
     try:
-        ticks = islice(ticks_of(one)(max(now, reached(one, mark))), SHOWN)
+        ticks = islice(ticks_of(one)(max(now, last_tick(one, mark))), UPCOMING_TICKS)
         return tuple(takewhile(lambda tick: tick < NEVER, ticks))
     except WindlassError:
-        return ()  # its time zone is not known here; a worker that knows it ticks
+        return ()  # its time zone is unknown on this machine; other workers process it
 
 
-def _planned(one: Schedule, mark: Mark | None, now: Instant) -> Planned:
-    upcoming = tuple(map(to_datetime, _next(one, mark, now)))
-    return Planned(
+def _info(one: Schedule, mark: Mark | None, now: Instant) -> ScheduleInfo:
+    upcoming = tuple(map(to_datetime, _next_ticks(one, mark, now)))
+    return ScheduleInfo(
         name=one.name,
         task=one.job.task,
         queue=one.job.queue,
@@ -246,7 +245,7 @@ def _planned(one: Schedule, mark: Mark | None, now: Instant) -> Planned:
         paused=one.paused,
         declared=one.declared is not None,
         last_tick=None if mark is None else to_datetime(mark.tick),
-        last_job_id=None if mark is None else job_of(one, mark.tick).id,
+        last_job_id=None if mark is None else tick_job(one, mark.tick).id,
         next_tick=upcoming[0] if upcoming else None,
         next_ticks=upcoming,
     )

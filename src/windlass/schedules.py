@@ -1,4 +1,4 @@
-"""Schedules in a user's hands: declared above a task, and `app.schedules` at run time."""
+"""Schedules: declared with `@app.schedule`, and `app.schedules` at run time."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from windlass.client import Client, EnqueueOptions
 from windlass.core.duration import Duration
 from windlass.core.errors import ConfigurationError, NotFoundError
 from windlass.core.job.row import NewJob
-from windlass.core.schedule import Missed, Schedule, facts_of
+from windlass.core.schedule import MissedPolicy, Schedule, fingerprint_data
 from windlass.job import Job
-from windlass.schedule_records import Planned, Timetable, plan
+from windlass.schedule_records import ScheduleInfo, ScheduleRecords, make_schedule
 from windlass.sync import LoopThread
-from windlass.task_spec import TaskSpec, where
+from windlass.task_spec import TaskSpec, source_location
 
 T = TypeVar("T")
-_NO_STORE: Any = None  # where a job is only prepared, nothing is stored
+_NO_STORE: Any = None  # preparing a job does not use the store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
-    """What `@app.schedule(…)` says of a task. The job of a tick is made when there is an app."""
+    """A schedule declared with `@app.schedule(…)`."""
 
     name: str
     spec: TaskSpec
@@ -38,51 +38,56 @@ class Declaration:
         call: tuple[Sequence[Any], Mapping[str, Any]],
         timing: Mapping[str, Any],
     ) -> Declaration:
-        """Everything is checked here, where it is declared."""
+        """Create a declaration; raises an error if it is invalid."""
         arguments = spec.signature.store(tuple(call[0]), call[1])
-        made = Declaration(
+        declaration = Declaration(
             name=name or spec.name, spec=spec, options=options, arguments=arguments, timing=timing
         )
-        made.schedule(Client(_NO_STORE))
-        return made
+        declaration.schedule(Client(_NO_STORE))
+        return declaration
 
     def schedule(self, client: Client) -> Schedule:
-        """As a store keeps it, with a fingerprint of all that it says."""
+        """Return the schedule to store, with a fingerprint of the declaration."""
         job = client.prepare(self.spec, (), self.arguments, self.options)
-        made = plan(self.name, job, **self.timing)
-        told = {**facts_of(job, self.arguments), "timing": made.timing, "missed": made.missed}
-        return replace(made, declared=client.codec.digest(told).hex())
+        schedule = make_schedule(self.name, job, **self.timing)
+        data = {
+            **fingerprint_data(job, self.arguments),
+            "timing": schedule.timing,
+            "missed": schedule.missed,
+        }
+        return replace(schedule, declared=client.codec.digest(data).hex())
 
 
 class Declarations:
-    """The schedules that code declares, by name."""
+    """The schedules declared in code, by name."""
 
     def __init__(self) -> None:
-        self._known: dict[str, Declaration] = {}
+        self._by_name: dict[str, Declaration] = {}
 
     def check(self, new: Iterable[Declaration]) -> None:
         for one in new:
-            other = self._known.get(one.name)
+            other = self._by_name.get(one.name)
             if other is not None and other is not one:
                 raise ConfigurationError(
-                    f"two schedules are named {one.name!r}: of {where(other.spec.function)} and "
-                    f"{where(one.spec.function)}; give one of them name="
+                    f"two schedules are named {one.name!r}: of "
+                    f"{source_location(other.spec.function)} and "
+                    f"{source_location(one.spec.function)}; give one of them name="
                 )
 
     def add(self, *new: Declaration) -> None:
-        """All of them, or none if a name is taken."""
+        """Add all of them; raises an error and adds none if a name is taken."""
         self.check(new)
-        self._known |= {one.name: one for one in new}
+        self._by_name |= {one.name: one for one in new}
 
     def __iter__(self) -> Iterator[Declaration]:
-        return iter(self._known.values())
+        return iter(self._by_name.values())
 
     def __contains__(self, name: str) -> bool:
-        return name in self._known
+        return name in self._by_name
 
 
-class Home(Protocol):
-    """What schedules need of the app they belong to."""
+class SchedulesApp(Protocol):
+    """The parts of an app that `Schedules` needs."""
 
     @property
     def declared(self) -> Declarations: ...
@@ -93,9 +98,9 @@ class Home(Protocol):
 
 
 class Schedules:
-    """The schedules that are stored, whoever made them: code, a program or a person."""
+    """The stored schedules: declared in code, or added at run time."""
 
-    def __init__(self, app: Home) -> None:
+    def __init__(self, app: SchedulesApp) -> None:
         self._app = app
 
     async def aadd(
@@ -106,14 +111,14 @@ class Schedules:
         cron: str | None = None,
         every: Duration | None = None,
         tz: str | None = None,
-        missed: Missed | Literal["skip", "last", "all"] = "last",
-    ) -> Planned:
-        """Make a job like this one at each tick: `task.options(…).new_job(…)` is one.
+        missed: MissedPolicy | Literal["skip", "last", "all"] = "last",
+    ) -> ScheduleInfo:
+        """Add a schedule that enqueues a job like this one: `task.options(…).new_job(…)`.
 
-        The first tick is the first one after now. A name that is taken is a ConflictError.
+        The first tick is the next one from now. Raises ConflictError if the name is taken.
         """
-        new = plan(name, job, cron=cron, every=every, tz=tz, missed=missed)
-        return await self._timetable.add(new)
+        new = make_schedule(name, job, cron=cron, every=every, tz=tz, missed=missed)
+        return await self._records.add(new)
 
     def add(
         self,
@@ -123,47 +128,47 @@ class Schedules:
         cron: str | None = None,
         every: Duration | None = None,
         tz: str | None = None,
-        missed: Missed | Literal["skip", "last", "all"] = "last",
-    ) -> Planned:
+        missed: MissedPolicy | Literal["skip", "last", "all"] = "last",
+    ) -> ScheduleInfo:
         return self._call(self.aadd(name, job, cron=cron, every=every, tz=tz, missed=missed))
 
-    async def alist(self) -> Sequence[Planned]:
-        """All of them, by name."""
-        return await self._timetable.list()
+    async def alist(self) -> Sequence[ScheduleInfo]:
+        """List all schedules by name."""
+        return await self._records.list()
 
-    def list(self) -> Sequence[Planned]:
+    def list(self) -> Sequence[ScheduleInfo]:
         return self._call(self.alist())
 
-    async def aget(self, name: str) -> Planned:
-        return await self._known(name, self._timetable.get(name))
+    async def aget(self, name: str) -> ScheduleInfo:
+        return await self._explain_missing(name, self._records.get(name))
 
-    def get(self, name: str) -> Planned:
+    def get(self, name: str) -> ScheduleInfo:
         return self._call(self.aget(name))
 
-    async def apause(self, name: str) -> Planned:
-        """Make no jobs until it is resumed; the ticks of a pause do not come back."""
-        return await self._known(name, self._timetable.pause(name))
+    async def apause(self, name: str) -> ScheduleInfo:
+        """Enqueue no jobs until it is resumed. Ticks during the pause are dropped."""
+        return await self._explain_missing(name, self._records.pause(name))
 
-    def pause(self, name: str) -> Planned:
+    def pause(self, name: str) -> ScheduleInfo:
         return self._call(self.apause(name))
 
-    async def aresume(self, name: str) -> Planned:
-        """Make jobs again, from the next tick on."""
-        return await self._known(name, self._timetable.pause(name, paused=False))
+    async def aresume(self, name: str) -> ScheduleInfo:
+        """Enqueue jobs again, from the next tick on."""
+        return await self._explain_missing(name, self._records.pause(name, paused=False))
 
-    def resume(self, name: str) -> Planned:
+    def resume(self, name: str) -> ScheduleInfo:
         return self._call(self.aresume(name))
 
-    async def adelete(self, name: str) -> Planned:
-        """Forget it; its jobs stay. What code declares comes back with the next worker."""
-        return await self._known(name, self._timetable.delete(name))
+    async def adelete(self, name: str) -> ScheduleInfo:
+        """Delete it; its jobs stay. A declared schedule is stored again when a worker starts."""
+        return await self._explain_missing(name, self._records.delete(name))
 
-    def delete(self, name: str) -> Planned:
+    def delete(self, name: str) -> ScheduleInfo:
         return self._call(self.adelete(name))
 
     async def arun(self, name: str) -> Job[Any]:
-        """Enqueue a job of it now, beside its ticks; also while it is paused."""
-        new = await self._known(name, self._timetable.job(name))
+        """Enqueue an extra job now; also while it is paused."""
+        new = await self._explain_missing(name, self._records.job(name))
         [job] = await self._app.aenqueue_many([new])
         return job
 
@@ -171,18 +176,18 @@ class Schedules:
         return self._call(self.arun(name))
 
     @property
-    def _timetable(self) -> Timetable:
-        return Timetable(self._app.client().store)
+    def _records(self) -> ScheduleRecords:
+        return ScheduleRecords(self._app.client().store)
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
         return self._app.sync.call(work)
 
-    async def _known(self, name: str, work: Coroutine[Any, Any, T]) -> T:
+    async def _explain_missing(self, name: str, work: Coroutine[Any, Any, T]) -> T:
         try:
             return await work
         except NotFoundError as error:
             if name not in self._app.declared:
                 raise
             raise NotFoundError(
-                f"{error} is stored yet: it is declared in code, and a worker that starts stores it"
+                f"{error}: it is declared in code, and stored when the first worker starts"
             ) from None

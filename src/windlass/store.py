@@ -1,22 +1,21 @@
-"""The contract that every store keeps: the verbs, what they promise, and the laws.
+"""The contract of stores: the methods, and the rules that all of them follow.
 
-1. Results come in input order, one per input. Empty in, empty out, no I/O.
-2. One bad item never fails its neighbours. Only infrastructure raises (`StoreError`), and then the
-   outcome is unknown, so
-3. every write may be repeated, and a repeat is answered as the first call was: ids and tokens are
-   made by the caller, records are numbered per fence, the row remembers what last happened to it.
-   (Not alike, though as harmless: deleting and pruning find nothing the second time, and in a call
-   whose items meet, by debounce or a shared key, the later one has changed what the first meets.)
-4. A fenced write that lost its lease is answered `stale`, an impossible one `conflict`. Both are
-   answers, not exceptions.
-5. Time has one door: the store's clock. Transitions carry delays, the store makes instants.
-6. Any await may be cancelled; the state is then before or after, never between.
-7. `wait` is a hint; polling remains.
-8. Nothing of the engine shows in a signature. Extra powers hang on the concrete class.
-9. Stores differ only as `Capabilities` says.
+1. Results are in input order, one per input. Empty input returns an empty result without I/O.
+2. An invalid item never fails the other items. Only infrastructure errors raise (`StoreError`);
+   the outcome is then unknown.
+3. Every write can be repeated, and a repeat returns the same result. The caller makes ids and
+   tokens, records are numbered per fence, and the row stores its last trigger. Exceptions, equally
+   harmless: a repeated delete or prune finds nothing. If items of one call conflict with each
+   other, by debounce or a shared key, a repeat meets the changes of the first call.
+4. A fenced write without its lease returns `stale`, an impossible one `conflict`; neither raises.
+5. All instants come from the store's clock. Transitions carry delays, the store computes instants.
+6. Any await can be cancelled; the write has then either happened completely or not at all.
+7. `wait` is only a hint; callers also poll.
+8. Signatures are independent of the engine. Extra features are methods of the concrete class.
+9. Stores differ only in their `Capabilities`.
 
 A store decides nothing about jobs: it calls `windlass.core` under the job's lock and writes the
-answer. The executable specification is `stores.memory`; the proof is `testing.conformance`.
+decision. `stores.memory` is the executable specification, `testing.conformance` the test suite.
 """
 
 from __future__ import annotations
@@ -30,43 +29,49 @@ from uuid import UUID
 
 from windlass.core.admission.gates import GateStats
 from windlass.core.clock import Instant
-from windlass.core.decisions.enqueue import Enqueued
-from windlass.core.decisions.transition import Answer, CancelRequest, Checkpoint, Signal, Transition
+from windlass.core.decisions.enqueue import EnqueueResult
+from windlass.core.decisions.transition import (
+    ApplyResult,
+    CancelRequest,
+    Checkpoint,
+    SignalRequest,
+    Transition,
+)
 from windlass.core.errors import InvalidArgumentError
 from windlass.core.event import Event, Record
 from windlass.core.job.attempt import Attempt
 from windlass.core.job.dependency import Edges, FlowPage, FlowStats
 from windlass.core.job.failure import Failures
-from windlass.core.job.lease import Claim, Extended, Lease
+from windlass.core.job.lease import Claim, ExtendResult, Lease
 from windlass.core.job.row import JobRow, NewJob
 from windlass.core.job.state import State
-from windlass.core.query.diagnosis import Why
+from windlass.core.query.diagnosis import Diagnosis
 from windlass.core.query.job_query import Count, Page, Query
-from windlass.core.records import Entry, Put, PutAnswer
+from windlass.core.records import Entry, Put, PutResult
 
 DAY = 86_400.0
 COUNT_CAP = 10_000
-FLOW_RANGE = 1_000  # jobs of each flow, the newest, that a list of flows counts
-COUNT_RANGE = 100_000  # jobs, the newest of those in question, among which `count` counts
+FLOW_RANGE = 1_000  # newest jobs of each flow that a list of flows counts
+COUNT_RANGE = 100_000  # newest candidate jobs that `count` reads
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """How a store may differ. Tests and callers branch on these, never on a store's name."""
+    """Differences between stores. Tests and callers check these, never the name of a store."""
 
-    durable: bool  # accepted jobs survive the process and the power
-    fifo: bool  # within a priority, the order of queueing is the order of claiming
-    priority_classes: int | None  # how many priorities it tells apart; None: all
-    atomic_batch: bool  # a call's items become visible together
-    transactional: bool  # can enqueue inside the caller's own transaction
+    durable: bool  # accepted jobs survive crashes and power loss
+    fifo: bool  # within a priority, jobs are claimed in the order of queueing
+    priority_classes: int | None  # number of distinct priorities; None: all
+    atomic_batch: bool  # all items of a call become visible together
+    transactional: bool  # can enqueue in the caller's transaction
     store_clock: bool  # instants come from one clock for all processes
-    push_wakeups: bool  # `wait` returns on news, not only by polling
+    push_wakeups: bool  # `wait` returns on wake-ups, not only by polling
     shared: bool  # several processes may open the same data
 
 
 @dataclass(frozen=True, slots=True)
-class Saying:
-    """What one running attempt says, spoken with its lease."""
+class AttemptRecords:
+    """Records of one running attempt, with its lease."""
 
     lease: Lease
     records: Sequence[Record]
@@ -74,7 +79,7 @@ class Saying:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """Seconds to keep finished jobs, their logs and the counts per minute; 0 is for good."""
+    """Seconds to keep finished jobs, their logs and the rollups; 0 keeps them forever."""
 
     succeeded: float = 30 * DAY
     canceled: float = 30 * DAY
@@ -85,12 +90,14 @@ class Retention:
     def __post_init__(self) -> None:
         for name in self.__slots__:
             if not getattr(self, name) >= 0:
-                raise InvalidArgumentError(f"retention of {name} is negative; 0 keeps for good")
+                raise InvalidArgumentError(
+                    f"retention of {name} is negative; use 0 to keep forever"
+                )
 
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """How much was deleted."""
+    """Numbers of deleted items."""
 
     jobs: int = 0
     logs: int = 0
@@ -100,7 +107,7 @@ class Pruned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueStats:
-    """Depth by state of one queue. `capped` names the states counted only up to COUNT_CAP."""
+    """Depth of one queue by state. States in `capped` were counted only up to COUNT_CAP."""
 
     counts: Mapping[State, int] = field(default_factory=dict)
     capped: frozenset[State] = frozenset()
@@ -110,7 +117,7 @@ class QueueStats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rollup:
-    """What one minute settled: attempts of this queue and task that ended so; times are sums."""
+    """Attempts of a queue, task and outcome that were settled in one minute; times are sums."""
 
     minute: Instant
     queue: str
@@ -123,37 +130,37 @@ class Rollup:
 
 @dataclass(frozen=True, slots=True)
 class EventPage:
-    """The next events of one job. When `ended`, nothing will ever follow them."""
+    """The next events of one job. With `ended`, no more events will follow."""
 
     events: Sequence[Event]
     ended: bool
 
 
 class Store(ABC):
-    """A handle on stored jobs. It belongs to the event loop that opened it."""
+    """A handle of a store. It belongs to the event loop that opened it."""
 
     @property
     @abstractmethod
     def capabilities(self) -> Capabilities:
-        """How it differs from other stores."""
+        """Return how it differs from other stores."""
 
     # -- the handle
 
     @abstractmethod
     async def migrate(self) -> Sequence[str]:
-        """Bring the schema up to date, under a lock; answer what was done. Harmless to repeat."""
+        """Upgrade the schema under a lock; return the applied steps. Can be repeated."""
 
     @abstractmethod
     async def ping(self) -> Instant:
-        """The store's time, or a StoreError that says what is wrong."""
+        """Return the store's time; raises a StoreError if it cannot be reached."""
 
     @abstractmethod
     def twin(self) -> Store:
-        """An independent handle on the same data, for another event loop or thread."""
+        """Return an independent handle of the same data, for another event loop or thread."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Let go of everything. Calls under way are finished first; repeating is harmless."""
+        """Release all resources, after calls in progress. Can be repeated."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -166,151 +173,157 @@ class Store(ABC):
     ) -> None:
         await self.close()
 
-    # -- putting in
+    # -- enqueueing
 
     @abstractmethod
-    async def enqueue(self, jobs: Sequence[NewJob], *, together: bool = False) -> list[Enqueued]:
-        """Store new jobs. When this returns, what is answered CREATED is as durable as can be.
+    async def enqueue(self, jobs: Sequence[NewJob], *, atomic: bool = False) -> list[EnqueueResult]:
+        """Store new jobs. When this returns, CREATED jobs are durable.
 
-        Items act in order, so that a later one meets the keys of an earlier one, and may depend on
-        it. With `together`, if any of them cannot be, all are refused, for the same reason.
+        Items are processed in order: a later one sees the keys of an earlier one, and may depend on
+        it. With `atomic`, all jobs are refused with the same error if one cannot be stored.
         """
 
     # -- running
 
     @abstractmethod
     async def claim(self, claim: Claim) -> list[JobRow]:
-        """Take queued jobs: highest priority first, then by position; per queue up to its limit.
+        """Claim queued jobs: highest priority first, then by position; up to a limit per queue.
 
-        Never hands out a job twice, one past its `expires_at`, or one of a paused queue. Each job
-        gets fence + 1. A repeat with the same token answers the jobs still running under it.
+        Never claims a job twice, an expired job, or a job of a paused queue. Increases the fence
+        by 1. A repeat with the same token returns the jobs that still run under it.
         """
 
     @abstractmethod
-    async def extend(self, leases: Sequence[Lease], seconds: float) -> list[Extended]:
-        """Lengthen leases to `seconds` from now; tell whether a cancel was asked for."""
+    async def extend(self, leases: Sequence[Lease], seconds: float) -> list[ExtendResult]:
+        """Extend leases to `seconds` from now; return whether a cancel was requested."""
 
     @abstractmethod
-    async def apply(self, transitions: Sequence[Transition]) -> list[Answer]:
-        """The one write door for settle, release, rescue, promote, submit and the rest.
+    async def apply(self, transitions: Sequence[Transition]) -> list[ApplyResult]:
+        """Apply transitions: settle, release, rescue, promote, submit and others.
 
-        Each item: `core.decide` under the job's lock; its values, log rows, checkpoints, children
-        and rollup in one write, or none of them.
+        For each item, calls `core.decide` under the job's lock. Writes its values, log rows,
+        checkpoints, children and rollup atomically.
         """
 
     @abstractmethod
-    async def record(self, sayings: Sequence[Saying]) -> list[Answer]:
-        """Store what running attempts say, fenced; a record number seen before is dropped."""
+    async def record(self, attempt_records: Sequence[AttemptRecords]) -> list[ApplyResult]:
+        """Store records of running attempts, fenced; drops repeated record numbers."""
 
     @abstractmethod
     async def wait(self, queues: Sequence[str], timeout: float) -> bool:
-        """Return when something may have become claimable since the last `claim`, or at timeout."""
+        """Return when jobs may have become claimable since the last `claim`, or at the timeout."""
 
-    # -- maintenance: reads that become `apply`, and deletion
+    # -- maintenance
 
     @abstractmethod
     async def due(self, limit: int) -> list[JobRow]:
-        """Waiting jobs whose time came or whose expiry passed, longest due first."""
+        """Return waiting jobs that are due or expired, earliest first."""
 
     @abstractmethod
     async def expired(self, limit: int) -> list[JobRow]:
-        """Running jobs whose lease ran out, longest first."""
+        """Return running jobs whose lease expired, earliest expiry first."""
 
     @abstractmethod
     async def prune(self, retention: Retention, limit: int) -> Pruned:
-        """Delete what is past keeping: up to `limit` finished jobs, and as many jobs' logs."""
+        """Delete data past its retention: up to `limit` jobs, and the logs of as many jobs."""
 
     # -- operators
 
     @abstractmethod
-    async def cancel(self, requests: Sequence[CancelRequest]) -> list[Answer]:
-        """Ask for cancels. APPLIED in state `canceled`, or `running`: recorded, it will win."""
+    async def cancel(self, requests: Sequence[CancelRequest]) -> list[ApplyResult]:
+        """Cancel jobs. A waiting job ends at once; a running job is asked to stop.
+
+        The result is APPLIED with state `canceled`, or `running` if its worker must stop it first.
+        """
 
     @abstractmethod
-    async def signal(self, signals: Sequence[Signal]) -> list[Answer]:
-        """Give jobs what they wait for, or will. A repeat is APPLIED; the first value stays."""
+    async def signal(self, signals: Sequence[SignalRequest]) -> list[ApplyResult]:
+        """Send signals to jobs. A repeat is APPLIED; the first value is kept."""
 
     @abstractmethod
-    async def delete(self, ids: Sequence[UUID], owner: str | None = None) -> list[Answer]:
-        """Delete finished jobs with all they left. An active one is a conflict."""
+    async def delete(self, ids: Sequence[UUID], owner: str | None = None) -> list[ApplyResult]:
+        """Delete finished jobs with their data. An active job is a conflict."""
 
     @abstractmethod
     async def pause(self, queues: Sequence[str], *, paused: bool) -> None:
-        """Stop (or go on) handing out jobs of these queues. Running jobs are left alone."""
+        """Pause or resume these queues. Running jobs are not affected."""
 
     # -- reading
 
     @abstractmethod
     async def get(self, ids: Sequence[UUID], owner: str | None = None) -> list[JobRow | None]:
-        """The jobs, None for one that is unknown or another owner's."""
+        """Return the jobs; None for an unknown one, or one of another owner."""
 
     @abstractmethod
     async def find(self, query: Query) -> Page:
-        """Jobs newest first, in pages. Jobs that come or go never shift or repeat the others."""
+        """Return a page of jobs, newest first. New and deleted jobs never shift other jobs."""
 
     @abstractmethod
     async def count(self, query: Query) -> Count:
-        """How many jobs match, whatever its limit and cursor: up to COUNT_CAP of them.
+        """Count the matching jobs up to COUNT_CAP; ignores limit and cursor.
 
-        It may look at no more than the newest COUNT_RANGE jobs, and is then capped, too.
+        It may read only the newest COUNT_RANGE jobs; the result is then capped, too.
         """
 
     @abstractmethod
     async def stats(self) -> Mapping[str, QueueStats]:
-        """Depth by queue and state; exact up to COUNT_CAP."""
+        """Return the depth by queue and state, exact up to COUNT_CAP."""
 
     @abstractmethod
     async def failures(
         self, since: Instant, limit: int, owner: str | None = None, team: str | None = None
     ) -> Failures:
-        """What failed at `since` or later: those of an owner and a team among the last `limit`."""
+        """Return jobs that failed since then.
+
+        Reads the newest `limit` of them, and returns those of the owner and team.
+        """
 
     @abstractmethod
     async def gates(self, names: Sequence[str]) -> list[GateStats]:
-        """Each gate as it stands; one that nobody came to is empty. To look lets nobody in.
+        """Return the statistics of gates; an unused gate is empty. Admits no jobs.
 
-        A job holds it if its pass does, by `core.gate.holds`; holders are named by the instant of
-        that pass, then by id. `look_at` is None if nobody waits, and past if the limit was changed.
+        A job holds a slot if its permit does, by `gates.holds_slot`; holders are sorted by the
+        instant of that permit, then by id. `next_check_at` is None if no job waits, and in the
+        past if the limit was changed.
         """
 
     @abstractmethod
     async def rollups(self, since: Instant, until: Instant) -> list[Rollup]:
-        """What was settled, per minute from `since` until before `until`."""
+        """Return the rollups per minute from `since` (inclusive) to `until` (exclusive)."""
 
     @abstractmethod
     async def events(self, job_id: UUID, after: int = 0, limit: int = 1000) -> EventPage | None:
-        """The next events above `after`, dense; None for an unknown job.
+        """Return the next events above `after`, without gaps; None for an unknown job.
 
-        An event once answered never changes. If the log was pruned past `after`, a RESYNC comes
-        first.
+        A returned event never changes. If the log was pruned past `after`, RESYNC is the first.
         """
 
     @abstractmethod
     def tail(self, job_id: UUID, after: int = 0) -> AsyncIterator[Event]:
-        """All events above `after`, then live ones as they come, until the final one."""
+        """Yield all events above `after`, then live ones, until the final event."""
 
     @abstractmethod
     async def attempts(self, job_id: UUID) -> list[Attempt] | None:
-        """Every attempt, oldest first; None for an unknown job."""
+        """Return all attempts, oldest first; None for an unknown job."""
 
     @abstractmethod
     async def checkpoints(self, ids: Sequence[UUID]) -> list[Mapping[str, Checkpoint]]:
-        """The recorded step results of each job, by step."""
+        """Return the checkpoints of each job, by step."""
 
-    # -- jobs that depend on jobs
+    # -- flows
 
     @abstractmethod
-    async def edges(self, ids: Sequence[UUID], most: int | None = None) -> list[Edges]:
-        """Whom each job waits or waited for, and who waits or waited for it.
+    async def edges(self, ids: Sequence[UUID], limit: int | None = None) -> list[Edges]:
+        """Return the parents and children of each job, also finished ones.
 
-        Of either at most so many, the first, if `most` is given: there may be 100,000.
+        `limit` bounds the number of each: there may be 100,000.
         """
 
     @abstractmethod
     async def flows(
         self, ids: Sequence[UUID], owner: str | None = None, team: str | None = None
     ) -> list[FlowStats | None]:
-        """Each flow as a whole, or what it has of an owner and a team; None if that is nothing."""
+        """Return the statistics of flows, of jobs of an owner and team; None without such jobs."""
 
     @abstractmethod
     async def newest_flows(
@@ -320,37 +333,37 @@ class Store(ABC):
         owner: str | None = None,
         team: str | None = None,
     ) -> FlowPage:
-        """A page of flows by their ids, which rise with time: from below `before`, newest first.
+        """Return a page of flows with ids below `before`, newest first; ids increase with time.
 
-        It looks at `limit` flows, at the newest FLOW_RANGE jobs of each, and there at those of an
-        owner and a team: a flow that has none of these is left out.
+        Reads `limit` flows, and of each the newest FLOW_RANGE jobs. A flow without jobs of the
+        owner and team among these is omitted.
         """
 
-    # -- small data
+    # -- records
 
     @abstractmethod
-    async def put_records(self, puts: Sequence[Put]) -> list[PutAnswer]:
-        """Write records, each by compare-and-set if it names a version."""
+    async def put_records(self, puts: Sequence[Put]) -> list[PutResult]:
+        """Write records, by compare-and-set if they have an expected version."""
 
     @abstractmethod
     async def get_records(self, kind: str, keys: Sequence[str]) -> list[Entry | None]:
-        """The records, None for one that is not there."""
+        """Return the records; None for a missing one."""
 
     @abstractmethod
     async def list_records(self, kind: str, after: str = "", limit: int = 1000) -> list[Entry]:
-        """Records of a kind in the order of their keys, from beyond `after`."""
+        """Return records of a kind in the order of their keys, after the key `after`."""
 
     @abstractmethod
     async def delete_records(self, kind: str, keys: Sequence[str]) -> None:
-        """Remove records; one that is not there is already removed."""
+        """Delete records; ignores missing ones."""
 
 
 @runtime_checkable
-class Served(Protocol):
-    """A store behind a server, which answers for it what the caller's key may not read itself."""
+class ServerStore(Protocol):
+    """A store behind a server, which does what the caller's API key may not do directly."""
 
-    async def why(self, job_id: UUID) -> Why:
-        """Why a job is not running; raises NotFoundError for one that the caller does not see."""
+    async def why(self, job_id: UUID) -> Diagnosis:
+        """Diagnose a job; raises NotFoundError if the caller has no access to it."""
 
     async def rotate(self) -> None:
-        """Have the server sign task tokens with a new key, which nobody else gets to see."""
+        """Make the server sign task tokens with a new key, which never leaves the server."""

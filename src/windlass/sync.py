@@ -1,4 +1,4 @@
-"""The door for code without an event loop: one background loop thread, one line per call."""
+"""Synchronous calls: a background thread with an event loop."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """An event loop on a thread of its own, started by its first call."""
+    """An event loop on its own thread, started by the first call."""
 
     def __init__(self) -> None:
         self._refused: Counter[asyncio.AbstractEventLoop] = Counter()
-        self._start_afresh()
+        self._reset()
 
     @contextmanager
     def refusing(self, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
-        """Let no call wait on this loop for now: a worker lives on it, and all its tasks."""
+        """Refuse blocking calls on this loop for the block: a worker runs on it."""
         self._refused[loop] += 1
         try:
             yield
@@ -37,7 +37,7 @@ class LoopThread:
             if not self._refused[loop]:
                 del self._refused[loop]
 
-    def _start_afresh(self) -> None:
+    def _reset(self) -> None:
         self._pid = os.getpid()
         self._lock = Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -46,7 +46,7 @@ class LoopThread:
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
         if self._pid != os.getpid():
-            self._start_afresh()  # the thread stayed behind in the process that forked
+            self._reset()  # the thread exists only in the parent process
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
@@ -60,7 +60,7 @@ class LoopThread:
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
     def call(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
-        """Run it there and wait here."""
+        """Run a coroutine on the loop thread, and wait for it."""
         try:
             self._check_here()
         except BaseException:
@@ -80,18 +80,18 @@ class LoopThread:
             return
         if here in self._refused or here is self._loop:
             raise ConfigurationError(
-                "this would block the event loop that has to do it, and every task on it: "
-                "await the async name instead (aenqueue, aresult, arefresh, acancel, …)"
+                "this call would block the event loop that has to run it; "
+                "await the async method instead (aenqueue, aresult, arefresh, acancel, …)"
             )
         warnings.warn(
-            "this blocks the running event loop until it is done; "
-            "await the async name instead (aenqueue, aresult, arefresh, acancel, …)",
+            "this call blocks the running event loop; "
+            "await the async method instead (aenqueue, aresult, arefresh, acancel, …)",
             RuntimeWarning,
             stacklevel=_depth_of_caller(),
         )
 
     def close(self) -> None:
-        """End the loop, and what still waits on it. The next call would start another."""
+        """Stop the loop and cancel its tasks. The next call starts another one."""
         if self._pid != os.getpid():
             return
         with self._lock:
@@ -103,9 +103,9 @@ class LoopThread:
 
 
 def _depth_of_caller() -> int:
-    """How far up the stack of `warnings.warn` the first line outside this package is."""
+    """Return the stack level of the first caller outside this package, for `warnings.warn`."""
     depth = 2
-    frame: FrameType | None = sys._getframe(2)  # noqa: SLF001 - the way to walk the stack
+    frame: FrameType | None = sys._getframe(2)  # noqa: SLF001 - needed to walk the stack
     while frame is not None and frame.f_globals.get("__name__", "").startswith("windlass."):
         frame = frame.f_back
         depth += 1
@@ -113,5 +113,5 @@ def _depth_of_caller() -> int:
 
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:
-    with asyncio.Runner(loop_factory=lambda: loop) as runner:  # it tidies up as it leaves
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:  # cancels tasks, closes the loop
         runner.get_loop().run_forever()

@@ -1,4 +1,4 @@
-"""Tasks in a user's hands: made of functions by `@app.task` or in a group, enqueued by name."""
+"""Tasks: functions decorated with `@app.task`, and groups of tasks."""
 
 from __future__ import annotations
 
@@ -19,14 +19,21 @@ from typing import (
 )
 
 from windlass.client import NO_OPTIONS, EnqueueOptions
-from windlass.core.admission.limit_key import as_text
-from windlass.core.duration import Duration, seconds
+from windlass.core.admission.limit_key import key_text
+from windlass.core.duration import Duration, to_seconds
 from windlass.core.errors import ConfigurationError
-from windlass.core.job.row import NewJob, tags_of
-from windlass.core.schedule import Missed
+from windlass.core.job.row import NewJob, parse_tags
+from windlass.core.schedule import MissedPolicy
 from windlass.job import Job
-from windlass.options import batch_of, ids_of, names_of, on_parent_of, only_known, task_options
-from windlass.process.import_path import importable, module_name
+from windlass.options import (
+    batch_options,
+    check_known_options,
+    job_ids,
+    parse_names,
+    parse_on_parent,
+    task_options,
+)
+from windlass.process.import_path import import_problem, module_name
 from windlass.schedules import Declaration, Declarations
 from windlass.task_spec import Registry, TaskOptions, TaskSpec
 from windlass.worker import Batch, Context
@@ -38,7 +45,7 @@ R = TypeVar("R")
 
 
 class Enqueuer(Protocol):
-    """What a task needs of the app it belongs to."""
+    """The parts of an app that a task needs."""
 
     def prepare(
         self, spec: TaskSpec, args: Any, kwargs: Any, options: EnqueueOptions
@@ -48,12 +55,12 @@ class Enqueuer(Protocol):
 
 
 class Task(Generic[P, R]):
-    """A function that can also be enqueued. Calling it stays a plain call."""
+    """A function that can be enqueued. Calling it runs the function directly."""
 
     def __init__(
-        self, home: TaskHome, spec: TaskSpec, options: EnqueueOptions | None = None
+        self, container: TaskContainer, spec: TaskSpec, options: EnqueueOptions | None = None
     ) -> None:
-        self._home = home
+        self._container = container
         self.spec = spec
         self._options = options or NO_OPTIONS
 
@@ -71,25 +78,25 @@ class Task(Generic[P, R]):
         expires_in: Duration | None = None,
         **more: Any,
     ) -> Task[P, R]:
-        """The same task with these options for its next jobs."""
-        only_known(more, EnqueueOptions.__slots__)
+        """Return the task with these options for its jobs."""
+        check_known_options(more, EnqueueOptions.__slots__)
         changes = dict(more)
         if "depends_on" in changes:
-            changes["depends_on"] = ids_of(changes["depends_on"])
+            changes["depends_on"] = job_ids(changes["depends_on"])
         if "tags" in changes:
-            changes["tags"] = tags_of(changes["tags"])
+            changes["tags"] = parse_tags(changes["tags"])
         if "on_parent" in changes:
-            changes["on_parent"] = on_parent_of(changes["on_parent"])
+            changes["on_parent"] = parse_on_parent(changes["on_parent"])
         if "limit_key" in changes:
-            changes["limit_key"] = as_text(changes["limit_key"])
+            changes["limit_key"] = key_text(changes["limit_key"])
         if delay is not None:
-            changes["delay"] = seconds(delay, "delay")
+            changes["delay"] = to_seconds(delay, "delay")
         if expires_in is not None:
-            changes["expires_in"] = seconds(expires_in, "expires_in")
-        return Task(self._home, self.spec, replace(self._options, **changes))
+            changes["expires_in"] = to_seconds(expires_in, "expires_in")
+        return Task(self._container, self.spec, replace(self._options, **changes))
 
     def new_job(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
-        """The job as it would be enqueued: for bulk."""
+        """Return the job of a call without enqueueing it, for bulk enqueues."""
         return self._app.prepare(self.spec, args, kwargs, self._options)
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
@@ -101,32 +108,32 @@ class Task(Generic[P, R]):
         return cast("Job[R]", job)
 
     def call(self, *args: Any, **kwargs: Any) -> Call[R]:
-        """The task with these arguments, as a part of a flow; a chain adds one in front."""
+        """Return a call of the task for a flow; a chain prepends the previous result."""
         return Call(self._app, self.spec, self._options, args, kwargs)
 
     @property
-    def given(self) -> EnqueueOptions:
-        """The options of its next jobs."""
+    def enqueue_options(self) -> EnqueueOptions:
+        """Return the options of its jobs."""
         return self._options
 
     @property
     def _app(self) -> Enqueuer:
-        return self._home.app_of(self.spec)
+        return self._container.app_of(self.spec)
 
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[R]):
-    """A task with its arguments, for a flow; they are checked when the flow is enqueued."""
+    """A task with arguments, for a flow; they are validated when the flow is enqueued."""
 
-    home: Any  # the app
+    app: Any
     spec: TaskSpec
     options: EnqueueOptions
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
 
 
-class TaskMaker:
-    """What `@app.task(…)` answers: still to be given its function."""
+class TaskDecorator:
+    """The decorator that `@app.task(…)` returns."""
 
     def __init__(self, make: Callable[[Callable[..., Any]], Task[Any, Any]]) -> None:
         self._make = make
@@ -143,8 +150,8 @@ class TaskMaker:
         return self._make(function)
 
 
-class BatchMaker(Generic[P, A]):
-    """What `@app.task(batch=…, args=…)` answers: still to be given its function."""
+class BatchDecorator(Generic[P, A]):
+    """The decorator that `@app.task(batch=…, args=…)` returns."""
 
     def __init__(self, make: Callable[[Callable[..., Any]], Task[Any, Any]]) -> None:
         self._make = make
@@ -157,8 +164,8 @@ class BatchMaker(Generic[P, A]):
         return self._make(function)
 
 
-class TaskHome(ABC):
-    """Where tasks are made and found: an app, or a group that joins one."""
+class TaskContainer(ABC):
+    """Base of `Windlass` and `Tasks`: creates tasks and holds them."""
 
     def __init__(self) -> None:
         self.tasks = Registry()
@@ -178,23 +185,23 @@ class TaskHome(ABC):
     @overload
     def task(
         self, *, batch: int, args: Callable[P, A], wait: Duration = 0, **options: Any
-    ) -> BatchMaker[P, A]: ...
+    ) -> BatchDecorator[P, A]: ...
     @overload
-    def task(self, **options: Any) -> TaskMaker: ...
+    def task(self, **options: Any) -> TaskDecorator: ...
     def task(self, function: Callable[..., Any] | None = None, **options: Any) -> Any:
-        """Make a task of a function: `@app.task`, or `@app.task(queue=…, max_retries=…)`.
+        """Turn a function into a task: `@app.task`, or `@app.task(queue=…, max_retries=…)`.
 
-        `name=` is what jobs store; `aliases=` are the names it had before. With `batch=100`, one
-        call gets up to so many jobs, in a `Batch`; see `windlass.Batch`.
+        `name=` is the name stored with jobs, `aliases=` are its former names. With `batch=100`, one
+        call processes up to 100 jobs; see `windlass.Batch`.
         """
         if function is not None:
             return self._task(function, None, (), task_options())
-        name, aliases = options.pop("name", None), names_of(options.pop("aliases", ()))
-        batch = batch_of(options.pop("batch", None), options.pop("args", None), options)
-        only_known(options, inspect.signature(task_options).parameters)
-        made = task_options(**options)
-        maker = TaskMaker if batch is None else BatchMaker
-        return maker(lambda function: self._task(function, name, aliases, made, batch))
+        name, aliases = options.pop("name", None), parse_names(options.pop("aliases", ()))
+        batch = batch_options(options.pop("batch", None), options.pop("args", None), options)
+        check_known_options(options, inspect.signature(task_options).parameters)
+        parsed = task_options(**options)
+        decorator = TaskDecorator if batch is None else BatchDecorator
+        return decorator(lambda function: self._task(function, name, aliases, parsed, batch))
 
     def _task(
         self,
@@ -206,9 +213,9 @@ class TaskHome(ABC):
     ) -> Task[Any, Any]:
         if not inspect.isroutine(function):
             raise ConfigurationError(f"{function!r} is not a function")
-        reason = importable(function) if options.executor == "process" else None
+        reason = import_problem(function) if options.executor == "process" else None
         if reason is not None:
-            raise ConfigurationError(f"a child process could not find this task: {reason}")
+            raise ConfigurationError(f"a child process cannot import this task: {reason}")
         name = name or f"{module_name(function)}.{function.__qualname__}"
         if batch is None:
             spec = TaskSpec(name, function, options, aliases)
@@ -226,27 +233,29 @@ class TaskHome(ABC):
         *,
         every: Duration | None = None,
         tz: str | None = None,
-        missed: Missed | Literal["skip", "last", "all"] = "last",
+        missed: MissedPolicy | Literal["skip", "last", "all"] = "last",
         name: str | None = None,
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Callable[[Task[P, R]], Task[P, R]]:
-        """Enqueue the task below by itself: `@app.schedule("*/5 * * * *")`, `(every="5m")`.
+        """Enqueue the decorated task regularly: `@app.schedule("*/5 * * * *")`, `(every="5m")`.
 
-        `args` and `kwargs` are what it is called with; `name` is the task's unless you give one.
-        Workers store the schedule when they start, and one of them makes the job of each tick.
+        `args` and `kwargs` are its arguments; `name` is by default that of the task. Workers store
+        the schedule when they start, and enqueue exactly one job at each tick.
         """
         timing = {"cron": cron, "every": every, "tz": tz, "missed": missed}
 
         def declare(task: Task[P, R]) -> Task[P, R]:
             if not isinstance(task, Task):
                 raise ConfigurationError(
-                    f"{task!r:.80} is no task; put @app.schedule above @app.task"
+                    f"{task!r:.80} is not a task; put @app.schedule above @app.task"
                 )
             if self.tasks.get(task.name) is not task.spec:
-                raise ConfigurationError(f"task {task.name!r} is scheduled where it is not known")
+                raise ConfigurationError(
+                    f"task {task.name!r} belongs to another app or group; schedule it there"
+                )
             call = (args, kwargs or {})
-            self.declare([Declaration.of(name, task.spec, task.given, call, timing)])
+            self.declare([Declaration.of(name, task.spec, task.enqueue_options, call, timing)])
             return task
 
         return declare
@@ -255,47 +264,47 @@ class TaskHome(ABC):
         self.declared.add(*declared)
 
 
-class Tasks(TaskHome):
+class Tasks(TaskContainer):
     """A group of tasks without an app, for modules that the app's module imports.
 
-    `app.include(tasks)` gives them one; until then they can be called, but not enqueued.
+    `app.include(tasks)` adds them to an app; before that they can be called, but not enqueued.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self._joined: TaskHome | None = None
+        self._app_container: TaskContainer | None = None
 
-    def join(self, app: TaskHome) -> None:
-        """Belong to the app from now on, with all tasks of now and later: all, or none."""
-        if self._joined is not None and self._joined is not app:
+    def join(self, app: TaskContainer) -> None:
+        """Add all tasks, also future ones, to the app; raises an error if one conflicts."""
+        if self._app_container is not None and self._app_container is not app:
             raise ConfigurationError(
-                "this group of tasks is included in an app already; a task is enqueued to one "
-                "app, so make a group for each (or close the other app first)"
+                "this group of tasks is already included in another app; create a group per app, "
+                "or close the other app first"
             )
         app.declared.check(self.declared)
         app.add(self.tasks)
         app.declare(self.declared)
-        self._joined = app
+        self._app_container = app
 
     def leave(self) -> None:
-        self._joined = None
+        self._app_container = None
 
     def add(self, specs: Iterable[TaskSpec]) -> None:
         specs = list(specs)
-        if self._joined is not None:
-            self._joined.add(specs)
+        if self._app_container is not None:
+            self._app_container.add(specs)
         super().add(specs)
 
     def declare(self, declared: Iterable[Declaration]) -> None:
         declared = list(declared)
-        if self._joined is not None:
-            self._joined.declare(declared)
+        if self._app_container is not None:
+            self._app_container.declare(declared)
         super().declare(declared)
 
     def app_of(self, spec: TaskSpec) -> Enqueuer:
-        if self._joined is None:
+        if self._app_container is None:
             raise ConfigurationError(
-                f"task {spec.name!r} is in a group that no app has included yet; "
-                "write `app.include(tasks)` before it is enqueued"
+                f"task {spec.name!r} is in a group that is not included in an app; "
+                "write `app.include(tasks)` before you enqueue it"
             )
-        return self._joined.app_of(spec)
+        return self._app_container.app_of(spec)

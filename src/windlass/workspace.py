@@ -1,9 +1,9 @@
-"""A job's own directories for temporary files, and their safe removal.
+"""Workspaces: directories of a job for temporary files, and their safe removal.
 
-`<data>/temp/<id>/` and `<data>/proxy/<id>/`, on this host, named by the first job of a retry
-lineage: later attempts and resumed jobs find what earlier ones left. Nothing outside the two roots
-is ever touched: names are UUIDs, and removal walks by open handles that follow no symlink,
-so a directory swapped for a link while it is being removed leads nowhere.
+They are `<data>/temp/<id>/` and `<data>/proxy/<id>/` on this host. The id is that of the first job
+of a retry lineage: later attempts and resumed jobs find the files of earlier ones. Nothing outside
+the two roots is ever touched: names are UUIDs, and removal uses open directory handles that follow
+no symlinks. So replacing a directory by a symlink during its removal has no effect.
 """
 
 from __future__ import annotations
@@ -24,33 +24,36 @@ _PRIVATE = 0o700
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Kind(StrEnum):
+class WorkspaceKind(StrEnum):
     TEMP = "temp"
     PROXY = "proxy"
 
 
-ORPHAN_AFTER = {Kind.TEMP: 24 * 3600.0, Kind.PROXY: 48 * 3600.0}
+ORPHAN_AFTER = {WorkspaceKind.TEMP: 24 * 3600.0, WorkspaceKind.PROXY: 48 * 3600.0}
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """One directory under a root: whose it is, and how many seconds ago it was last written."""
+class FoundWorkspace:
+    """One directory under a root: its lineage, and the seconds since its last change."""
 
-    kind: Kind
+    kind: WorkspaceKind
     lineage: UUID
     age: float
 
     @property
     def old(self) -> bool:
+        """Whether it is old enough to be removed as an orphan."""
         return self.age >= ORPHAN_AFTER[self.kind]
 
 
 class Workspaces:
+    """The workspaces of this host, under the directory `data`."""
+
     def __init__(self, data: Path | str) -> None:
         self.data = Path(data)
 
-    def path(self, kind: Kind, lineage: UUID) -> Path:
-        """The directory, made if it is not there."""
+    def path(self, kind: WorkspaceKind, lineage: UUID) -> Path:
+        """Return the directory; create it if it does not exist."""
         with self._root(kind) as root:
             try:
                 os.mkdir(str(lineage), _PRIVATE, dir_fd=root)
@@ -58,16 +61,18 @@ class Workspaces:
                 self._check_directory(kind, lineage, root)
         return self.data / kind / str(lineage)
 
-    def _check_directory(self, kind: Kind, lineage: UUID, root: int) -> None:
+    def _check_directory(self, kind: WorkspaceKind, lineage: UUID, root: int) -> None:
         mode = os.stat(str(lineage), dir_fd=root, follow_symlinks=False).st_mode
         if not stat.S_ISDIR(mode):
             raise ConfigurationError(
-                f"{self.data / kind / str(lineage)} is not a directory; remove it, "
-                "a job's workspace belongs there"
+                f"{self.data / kind / str(lineage)} is not a directory, but the path of a "
+                "workspace; remove it"
             )
 
-    def remove(self, lineage: UUID, kinds: Iterable[Kind] = tuple(Kind)) -> list[str]:
-        """Remove its directories; answer what could not be removed, as warnings."""
+    def remove(
+        self, lineage: UUID, kinds: Iterable[WorkspaceKind] = tuple(WorkspaceKind)
+    ) -> list[str]:
+        """Remove the directories of a lineage; return warnings for what could not be removed."""
         warnings: list[str] = []
         for kind in kinds:
             if not (self.data / kind).is_dir():
@@ -84,12 +89,14 @@ class Workspaces:
         try:
             shutil.rmtree(str(lineage), onerror=note, dir_fd=root)
         except RecursionError:
-            warnings.append(f"workspace {lineage} is nested too deeply to be removed; see to it")
+            warnings.append(
+                f"workspace {lineage} is nested too deeply to be removed; remove it by hand"
+            )
 
-    def list(self, now: float) -> list[Found]:
-        """Every workspace on this host; what is not named by a UUID is not ours and not listed."""
-        found: list[Found] = []
-        for kind in Kind:
+    def list(self, now: float) -> list[FoundWorkspace]:
+        """List the workspaces of this host; ignore directories not named by a UUID."""
+        found: list[FoundWorkspace] = []
+        for kind in WorkspaceKind:
             if not (self.data / kind).is_dir():
                 continue
             with self._root(kind) as root, os.scandir(root) as entries:
@@ -97,21 +104,21 @@ class Workspaces:
                     lineage = _uuid(entry.name)
                     if lineage is None or not entry.is_dir(follow_symlinks=False):
                         continue
-                    with suppress(FileNotFoundError):  # another worker has just removed it
+                    with suppress(FileNotFoundError):  # another worker just removed it
                         written = entry.stat(follow_symlinks=False).st_mtime
-                        found.append(Found(kind, lineage, now - written))
+                        found.append(FoundWorkspace(kind, lineage, now - written))
         return found
 
     @contextmanager
-    def _root(self, kind: Kind) -> Iterator[int]:
-        """The root as an open handle; it is made private, and must not be a symlink."""
-        place = self.data / kind
-        place.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
+    def _root(self, kind: WorkspaceKind) -> Iterator[int]:
+        """Open the root; create it with mode 700. It must not be a symlink."""
+        path = self.data / kind
+        path.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
         try:
-            handle = os.open(place, _OPEN)
+            handle = os.open(path, _OPEN)
         except OSError as error:
             raise ConfigurationError(
-                f"{place} cannot hold workspaces ({error}); it must be a directory of its own"
+                f"{path} cannot hold workspaces ({error}); it must be a directory"
             ) from error
         try:
             yield handle
@@ -120,7 +127,7 @@ class Workspaces:
 
 
 def _uuid(name: str) -> UUID | None:
-    """The UUID that the name spells exactly, the way we spell them."""
+    """Return the UUID of a name in canonical form, else None."""
     try:
         value = UUID(name)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The bench, measuring sides of the tests; the processes that it starts find them, too."""
+"""Fixtures: the bench with the sides of `tests/bench/sides`."""
 
 from __future__ import annotations
 

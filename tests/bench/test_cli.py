@@ -24,8 +24,8 @@ QUICK = ["bench", "--quick", "--jobs", "200", "--only", "drain,bulk", "--rounds"
 
 def test_a_run_gives_a_table_and_json_with_every_figure(tmp_path: Path) -> None:
     file = tmp_path / "figures.json"
-    words = ["--peers", "litequeue", "--json", str(file), "--directory", str(tmp_path / "disk")]
-    done = CliRunner().invoke(cli, [*QUICK, *words])
+    arguments = ["--peers", "litequeue", "--json", str(file), "--directory", str(tmp_path / "disk")]
+    done = CliRunner().invoke(cli, [*QUICK, *arguments])
     assert done.exit_code == 0, done.output
     assert "enqueue in bulk" in done.stdout
     found = json.loads(file.read_text())
@@ -61,7 +61,7 @@ def test_a_target_is_reached_missed_or_not_measured() -> None:
     assert found == {"drain": False, "idle": True, "bulk": None, "latency": None, "worker": None}
 
 
-def test_the_table_shows_ratios_targets_problems_and_who_was_skipped(
+def test_the_table_shows_ratios_targets_problems_and_skipped_peers(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     check = Check(jobs=5, missing=0, twice=2)
@@ -74,28 +74,30 @@ def test_the_table_shows_ratios_targets_problems_and_who_was_skipped(
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("arguments", "reported"),
     [
-        (["--only", "drain,speed"], "--only names speed; what can be measured is single"),
-        (["--peers", "celery"], "--peers names celery; known are huey"),
-        (["--url", "sqlite:///jobs.db"], "write postgresql://user@host/database"),
-        (["--url", "postgresql:///x", "--peers", "huey"], "--peers are those on SQLite"),
+        (["--only", "drain,speed"], "--only: unknown speed; use single"),
+        (["--peers", "celery"], "unknown --peers celery; choose from huey"),
+        (["--url", "sqlite:///jobs.db"], "use postgresql://user@host/database"),
+        (["--url", "postgresql:///x", "--peers", "huey"], "--peers work with SQLite only"),
         (["--jobs", "0"], "--jobs is 0"),
         (["--rounds", "-1"], "--rounds is -1"),
-        (["--json", "/no/such/place/file"], "there is no such directory"),
-        (["--directory", "/proc/nothing"], "name a --directory"),
+        (["--json", "/no/such/place/file"], "the directory does not exist"),
+        (["--directory", "/proc/nothing"], "set --directory"),
     ],
 )
-def test_a_wrong_option_is_explained_before_anything_runs(words: list[str], told: str) -> None:
-    done = CliRunner().invoke(cli, ["bench", *words])
+def test_a_wrong_option_is_explained_before_anything_runs(
+    arguments: list[str], reported: str
+) -> None:
+    done = CliRunner().invoke(cli, ["bench", *arguments])
     assert done.exit_code == 2
-    assert told in " ".join(done.stderr.split())
+    assert reported in " ".join(done.stderr.split())
 
 
 def test_a_server_that_does_not_answer_is_named() -> None:
     done = CliRunner().invoke(cli, ["bench", "--url", "postgresql://127.0.0.1:1/x"])
     assert done.exit_code == 3
-    assert "no PostgreSQL server answers at 127.0.0.1" in " ".join(done.stderr.split())
+    assert "cannot reach a PostgreSQL server at 127.0.0.1" in " ".join(done.stderr.split())
 
 
 def workers_in(place: Path) -> list[int]:
@@ -122,16 +124,16 @@ def test_however_a_run_ends_no_process_of_it_is_left(
 ) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
-    words = ["--only", "idle", "--peers", "", "--directory", str(disk)]
+    arguments = ["--only", "idle", "--peers", "", "--directory", str(disk)]
     bench = subprocess.Popen(
-        [sys.executable, "-m", "windlass", "bench", *words],
+        [sys.executable, "-m", "windlass", "bench", *arguments],
         cwd=tmp_path,
         stderr=subprocess.DEVNULL,
     )
     try:
         deadline = time.monotonic() + 60
         while len(pids := workers_in(disk)) < 2 and time.monotonic() < deadline:
-            time.sleep(0.05)  # nothing tells of a process that another one starts
+            time.sleep(0.05)  # no event for a process that another one starts
         assert len(pids) == 2  # a worker and a producer
         handles = [os.pidfd_open(pid) for pid in pids]
         bench.send_signal(number)

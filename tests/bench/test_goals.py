@@ -1,4 +1,4 @@
-"""What is compared with what, in the benchmark of peers on PostgreSQL."""
+"""The comparisons in the benchmark of peers on PostgreSQL."""
 
 from __future__ import annotations
 

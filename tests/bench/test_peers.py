@@ -1,4 +1,4 @@
-"""Each peer that is installed runs a few jobs exactly once; the others are skipped."""
+"""Each installed peer runs a few jobs exactly once; the others are skipped."""
 
 from __future__ import annotations
 
@@ -17,17 +17,19 @@ from windlass.bench.bench_run import measure
 from windlass.bench.measured_process import BenchError
 from windlass.bench.peers import load
 from windlass.bench.plan import Plan
-from windlass.bench.server import Server
+from windlass.bench.server import BenchServer
 
 pytestmark = pytest.mark.slow
 PLAN = Plan(jobs=200, rounds=1, only=("single", "together", "bulk", "drain"))
 
 
 @pytest.fixture(scope="module")
-def servers() -> Iterator[dict[str, Server]]:
+def servers() -> Iterator[dict[str, BenchServer]]:
     """Not below pytest's own directory, which the server's user may not enter."""
     with tempfile.TemporaryDirectory(prefix="windlass-peers-") as name, ExitStack() as stack:
-        found: dict[str, Server] = {"postgresql": stack.enter_context(postgres(Path(name), None))}
+        found: dict[str, BenchServer] = {
+            "postgresql": stack.enter_context(postgres(Path(name), None))
+        }
         with suppress(BenchError):  # no redis-server, no peers on it
             found["redis"] = stack.enter_context(redis(Path(name)))
         yield found
@@ -35,7 +37,7 @@ def servers() -> Iterator[dict[str, Server]]:
 
 @pytest.mark.parametrize("name", [name for name, module in PEERS.items() if load(module).server])
 def test_a_peer_runs_its_jobs_once(
-    name: str, servers: dict[str, Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, servers: dict[str, BenchServer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     side = load(PEERS[name])

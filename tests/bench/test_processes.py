@@ -10,27 +10,27 @@ from tests.bench.conftest import ROOT
 
 from windlass.bench.measured_process import cpu_seconds, memory
 from windlass.bench.peers import PEERS
-from windlass.bench.round_config import Place
-from windlass.bench.side import in_python
+from windlass.bench.round_config import RoundConfig
+from windlass.bench.side import python_command
 
 FILES = "tests.bench.sides.files"
 
 
 @pytest.mark.parametrize(
-    ("module", "words", "event"),
+    ("module", "arguments", "event"),
     [
         (FILES, ["trickle", "1", "600", "0"], "pausing"),
         (FILES, ["work"], "ready"),
         (PEERS["windlass"], ["work"], "ready"),
     ],
 )
-def test_a_process_ends_when_the_bench_is_gone(
-    module: str, words: list[str], event: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_process_ends_with_the_bench(
+    module: str, arguments: list[str], event: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    Place(tmp_path, 2).prepare()
+    RoundConfig(tmp_path, 2).save()
     child = subprocess.Popen(
-        [*in_python(module), *words],
+        [*python_command(module), *arguments],
         cwd=tmp_path,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -57,7 +57,7 @@ def test_a_process_is_weighed() -> None:
     assert 0 < held.get("pss", held["rss"]) <= held["rss"]
 
 
-def test_what_the_system_does_not_tell_is_not_made_up() -> None:
-    gone = 2**22 + 1  # beyond what Linux numbers
-    assert cpu_seconds(gone) is None
-    assert memory(gone) == {}
+def test_unavailable_figures_are_missing() -> None:
+    missing = 2**22 + 1  # beyond what Linux numbers
+    assert cpu_seconds(missing) is None
+    assert memory(missing) == {}

@@ -27,7 +27,7 @@ def test_every_round_of_a_side_is_kept_beside_its_median(run: Run) -> None:
     assert side.to_json()["figures"]["drain"]["rounds"] == values
 
 
-def test_a_side_that_runs_each_job_once_is_said_to(run: Run) -> None:
+def test_a_side_that_runs_each_job_once_is_reported_so(run: Run) -> None:
     side = run(DRAIN, "files").sides["files"]
     assert side.exactly_once
     assert side.problems == []
@@ -44,7 +44,7 @@ def test_a_side_that_runs_a_job_again_when_all_are_done_is_caught(run: Run) -> N
     assert run(DRAIN, "late").sides["late"].problems == ["of 20 jobs 1 ran twice"]
 
 
-def test_a_side_that_breaks_is_told_of_and_the_others_are_measured(run: Run) -> None:
+def test_a_failed_side_is_reported_and_the_others_are_measured(run: Run) -> None:
     result = run(DRAIN, "dies", "files")
     [problem] = result.sides["dies"].problems
     assert "the disk is made of cheese" in problem
@@ -52,13 +52,13 @@ def test_a_side_that_breaks_is_told_of_and_the_others_are_measured(run: Run) -> 
     assert result.sides["files"].exactly_once
 
 
-def test_a_peer_that_is_not_installed_is_skipped_with_a_word_about_it(run: Run) -> None:
+def test_a_peer_that_is_not_installed_is_skipped_with_a_reason(run: Run) -> None:
     result = run(DRAIN, "absent", "files")
     assert list(result.sides) == ["files"]
     assert result.skipped == {"absent": "not installed: pip install no-such-package"}
 
 
-def test_a_side_whose_server_does_not_run_is_skipped_with_a_word_about_it(tmp_path: Path) -> None:
+def test_a_side_without_its_server_is_skipped_with_a_reason(tmp_path: Path) -> None:
     result = measure(DRAIN, tmp_path, lambda *_: None, {"windlass": OURS_ON_POSTGRES})
     assert result.skipped == {"windlass": "no postgresql server"}
 
@@ -76,7 +76,7 @@ def test_two_workers_share_their_jobs(tmp_path: Path) -> None:
 
 
 def test_a_drain_lasts_until_every_job_is_settled(run: Run) -> None:
-    """Its worker settles half a second after the last job, and of that the queue knows."""
+    """Its worker settles half a second after the last job, and the queue counts until then."""
     side = run(Plan(jobs=40, rounds=1, only=("drain",)), "tardy").sides["tardy"]
     assert side.exactly_once
     assert 0 < (side.median("drain") or 0) <= 20 / 0.5
@@ -88,12 +88,17 @@ def test_a_slow_side_gets_a_share_of_the_jobs(run: Run) -> None:
     assert noted.check.jobs == 20
 
 
-def test_the_sides_take_turns_and_nobody_is_always_first(run: Run, tmp_path: Path) -> None:
-    told: list[str] = []
+def test_the_sides_alternate(run: Run, tmp_path: Path) -> None:
+    reported: list[str] = []
     modules = dict.fromkeys(("one", "two"), "tests.bench.sides.files")
     plan = Plan(jobs=2, rounds=2, only=("drain",))
-    measure(plan, tmp_path, lambda text, *_: told.append(text), modules)
-    assert [text.split(": ")[1].split()[0] for text in told[:-1]] == ["one", "two", "two", "one"]
+    measure(plan, tmp_path, lambda text, *_: reported.append(text), modules)
+    assert [text.split(": ")[1].split()[0] for text in reported[:-1]] == [
+        "one",
+        "two",
+        "two",
+        "one",
+    ]
 
 
 def test_nothing_is_left_of_a_run(run: Run, tmp_path: Path) -> None:

@@ -1,22 +1,22 @@
-"""The benchmark of the server measures what it says, in a small form."""
+"""A small run of the benchmark of the server."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from benchmarks.serving.posting import posting
+from benchmarks.serving.post_jobs import posting
 from benchmarks.serving.streaming import stalled, streaming
 
 pytestmark = pytest.mark.slow
 MIB = 1024 * 1024
 
 
-def test_readers_who_take_nothing_are_cut_off_and_cost_the_others_nothing(tmp_path: Path) -> None:
+def test_stalled_readers_are_disconnected_without_affecting_others(tmp_path: Path) -> None:
     found = stalled(f"sqlite:///{tmp_path}/jobs.db", readers=100, stall=1, rate=50, seconds=3)
     assert found.longest < 30
     assert found.before.missing == found.beside.missing == 0
-    # Each event is 32 kB, so that all that was said would be far more for each of them.
+    # Each event has 32 kB, so the unsent data of each reader would be far more.
     assert found.memory_most - found.memory_before < found.readers * 0.5 * MIB
 
 

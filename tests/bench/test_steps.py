@@ -1,4 +1,4 @@
-"""What a limit makes SQLite do: steps are the same in each run, whatever else the machine does."""
+"""The number of SQLite steps that a limit costs, which is the same in each run."""
 
 from __future__ import annotations
 

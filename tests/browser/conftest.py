@@ -1,4 +1,4 @@
-"""Tabs of a real browser, on pages of a real server."""
+"""Fixtures: tabs of a real browser, on pages of a real server."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from windlass.server import javascript_client
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 PAGES = Path(javascript_client.__file__).parent / "pages"
 FLAGS = (
-    "--no-sandbox",  # the sandbox of Chromium does not run as root, as which containers do
-    "--disable-gpu",  # without it, machines that have no GPU emulate one
-    "--process-per-site",  # tabs of a server share a process: none is started for each test
+    "--no-sandbox",  # Chromium's sandbox does not run as root, as in containers
+    "--disable-gpu",  # else machines without a GPU emulate one
+    "--process-per-site",  # tabs of a server share a process
 )
 POLICY = (
     "default-src 'none'; script-src 'self'; connect-src 'self'; worker-src 'self'; img-src data:"
 )
 
 
-@pytest.fixture(scope="module")  # beyond, its loop would be in the way of other tests' own
+@pytest.fixture(scope="module")  # a longer scope would keep its event loop running in other tests
 def browser() -> Iterator[Any]:
     playwright = pytest.importorskip(
         "playwright.sync_api", reason="there is no playwright: pip install playwright"
@@ -40,7 +40,7 @@ def browser() -> Iterator[Any]:
         pytest.skip("there is no Chromium; on Debian: apt-get install chromium")
     with playwright.sync_playwright() as play:
         found = play.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
-        found.new_context()  # the first is everybody's
+        found.new_context()  # shared by all tests
         yield found
         found.close()
 
@@ -50,7 +50,7 @@ def make(place: Path) -> Windlass:
 
     @app.task(name="talk")
     async def talk(ctx: Context, gate: str) -> None:
-        """Says something all the time, until the gate is open."""
+        """Report progress until the gate file exists."""
         percent = 0.0
         while not exists(gate):
             percent += (100 - percent) / 100
@@ -70,15 +70,15 @@ class Strict(StaticFiles):
 
 @dataclass
 class Counted:
-    """How often each address was asked for."""
+    """Requests by path."""
 
     paths: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)  # with 401
 
     def around(self, api: FastAPI) -> FastAPI:
-        """The server, with a page of its own origin beside it, as strict as pages get."""
+        """Mount the server beside a page with a strict content security policy."""
         outer = FastAPI()
-        outer.state.site = api.state.site
+        outer.state.server_context = api.state.server_context
         outer.mount("/page", Strict(directory=Path(__file__).parent / "page", html=True))
         outer.mount("/assets/test/client", Strict(directory=javascript_client.folder()))
         outer.mount("/assets/test", Strict(directory=PAGES))
@@ -90,12 +90,12 @@ class Counted:
             path = str(scope.get("path", ""))
             self.paths.append(path)
 
-            async def answer(said: Message) -> None:
-                if said.get("status") == 401:
+            async def respond(message: Message) -> None:
+                if message.get("status") == 401:
                     self.refused.append(path)
-                await send(said)
+                await send(message)
 
-            await api(scope, receive, answer)
+            await api(scope, receive, respond)
 
         return app
 
@@ -103,13 +103,13 @@ class Counted:
 @dataclass
 class Tab:
     page: Any
-    said: list[str] = field(default_factory=list)
+    console: list[str] = field(default_factory=list)
 
     def get(self, expression: str) -> Any:
         return self.page.evaluate(expression)
 
     def until(self, expression: str) -> Any:
-        """Asked from here: what waits inside of a page would need `eval` there."""
+        """Poll from here: waiting inside the page would need `eval` there."""
         return until(lambda: self.get(expression), expression)
 
     def seqs(self, job: str) -> list[int]:
@@ -118,7 +118,7 @@ class Tab:
 
 
 class Window:
-    """A browser of somebody's own: its tabs share cookies and workers."""
+    """A browser context: its tabs share cookies and workers."""
 
     def __init__(self, context: Any, url: str) -> None:
         self.context = context
@@ -126,8 +126,8 @@ class Window:
 
     def tab(self) -> Tab:
         one = Tab(self.context.new_page())
-        one.page.on("console", lambda said: one.said.append(f"{said.type}: {said.text}"))
-        one.page.on("pageerror", lambda error: one.said.append(f"uncaught: {error}"))
+        one.page.on("console", lambda entry: one.console.append(f"{entry.type}: {entry.text}"))
+        one.page.on("pageerror", lambda error: one.console.append(f"uncaught: {error}"))
         one.page.goto(f"{self.url}/page/")
         one.until("window.page !== undefined")
         return one
@@ -135,7 +135,7 @@ class Window:
 
 @contextmanager
 def window(browser: Any, url: str, script: str | None = None) -> Iterator[Window]:
-    """`script` runs in each page before anything else does."""
+    """Open a browser context; `script` runs first in each page."""
     context = browser.new_context()
     if script is not None:
         context.add_init_script(script)

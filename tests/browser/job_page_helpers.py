@@ -1,6 +1,6 @@
-"""What the tests of a job's page need: jobs that do what they are told, and a page to look at.
+"""Helpers for the job page tests: tasks with scripted events, and the page.
 
-As a program it is a server to be killed: python -m tests.browser.job_page_helpers PLACE PORT
+As a program, a server that a test can kill: python -m tests.browser.job_page_helpers PLACE PORT
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.browser.page_helpers import Look, looking
+from tests.browser.page_helpers import DashboardPage, open_page
 from tests.server.conftest import exists, make_app, opened
 
 from windlass import Context, Windlass
-from windlass.server.config import Door, ServerConfig
-from windlass.server.uvicorn_server import Server
+from windlass.server.config import AuthMode, ServerConfig
+from windlass.server.uvicorn_server import UvicornServer
 
 
 def make(place: Path) -> Windlass:
@@ -29,11 +29,11 @@ def make(place: Path) -> Windlass:
 
     @app.task(name="cut", max_retries=0)
     async def cut(ctx: Context, gate: str) -> dict[str, str]:
-        async def look() -> int:
+        async def inspect() -> int:
             return 7
 
         ctx.stage("plan")
-        await ctx.astep("look", look)
+        await ctx.astep("inspect", inspect)
         ctx.stage("tts")
         ctx.progress(50, "half of the voices")
         ctx.log("voices are recorded")
@@ -66,14 +66,14 @@ def make(place: Path) -> Windlass:
             if number % 1000 == 0:
                 await ctx.flush()
 
-    add_say(app)
+    add_emit(app)
     return app
 
 
-def add_say(app: Windlass) -> None:
-    @app.task(name="say", max_retries=0)
-    async def say(ctx: Context, events: list[tuple[str, dict[str, Any]]], fail: str = "") -> Any:
-        """Whatever it is told to say; `fail` is how it fails, if it does."""
+def add_emit(app: Windlass) -> None:
+    @app.task(name="emit", max_retries=0)
+    async def emit(ctx: Context, events: list[tuple[str, dict[str, Any]]], fail: str = "") -> Any:
+        """Emit the given events; fail with the message `fail`, if given."""
         for kind, data in events:
             if kind == "stage":
                 ctx.stage(data["name"])
@@ -85,8 +85,8 @@ def add_say(app: Windlass) -> None:
         return [data for _, data in events]
 
 
-class Watch(Look):
-    """A look at the page of a job."""
+class JobPage(DashboardPage):
+    """The page of a job."""
 
     def show(self, job: str, query: str = "") -> None:
         self.move(f"jobs/{job}{query}")
@@ -103,28 +103,28 @@ class Watch(Look):
 
     @property
     def now(self) -> Any:
-        return self.page.locator(".how-far")
+        return self.page.locator(".job-progress")
 
     def line(self, text: str) -> Any:
         return self.page.locator(".log-lines .text").get_by_text(text, exact=True)
 
     def downloaded(self) -> list[str]:
-        """All lines of the log, without their times."""
+        """Return all log lines without their times."""
         with self.page.expect_download() as download:
-            self.button("Download the log as text").click()
+            self.button("Download log as text").click()
         text = Path(download.value.path()).read_text()
         return [line.partition(" ")[2] for line in text.splitlines()]
 
 
 @contextmanager
-def watching(browser: Any, url: str, job: str, query: str = "", **more: Any) -> Iterator[Watch]:
-    """The page of a job; at the end nothing was complained of."""
-    with looking(browser, url, f"jobs/{job}{query}", **more) as look:
-        yield Watch(look.page, look.url, look.said)
+def open_job(browser: Any, url: str, job: str, query: str = "", **more: Any) -> Iterator[JobPage]:
+    """Open the page of a job; at the end, check the console."""
+    with open_page(browser, url, f"jobs/{job}{query}", **more) as opened:
+        yield JobPage(opened.page, opened.url, opened.console)
 
 
 class Killable:
-    """A server in a process of its own, always on the same port."""
+    """A server in its own process, always on the same port."""
 
     def __init__(self, place: Path) -> None:
         with socket.socket() as probe:
@@ -134,7 +134,7 @@ class Killable:
         self._place = place
 
     def prepare(self) -> None:
-        """All but the socket: to come back, it only has to listen."""
+        """Start the process without listening, so that a restart is fast."""
         command = [
             sys.executable,
             "-m",
@@ -162,10 +162,10 @@ class Killable:
 
 def main() -> None:
     async def serve() -> None:
-        api = make(Path(sys.argv[1])).asgi(ServerConfig(door=Door.LOCAL))
-        sys.stdin.readline()  # until it is wanted
+        api = make(Path(sys.argv[1])).asgi(ServerConfig(auth=AuthMode.LOCAL))
+        sys.stdin.readline()  # waits for start()
         started = functools.partial(print, flush=True)
-        await Server(api, "127.0.0.1", int(sys.argv[2]), started=started).serve()
+        await UvicornServer(api, "127.0.0.1", int(sys.argv[2]), on_started=started).serve()
 
     asyncio.run(serve())
 

@@ -1,4 +1,4 @@
-"""What the tests of the lists need: tasks that end as told, and many jobs."""
+"""Helpers for the list tests: tasks with a chosen outcome, and many jobs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.server.conftest import PATIENCE, Served, make_app, opened, serving
 from windlass import Context, Windlass, WorkerConfig
 from windlass.core.ids import uuid7
 from windlass.core.job.row import NewJob
-from windlass.server.config import Door, ServerConfig
+from windlass.server.config import AuthMode, ServerConfig
 
 AT_A_TIME = 1000
 QUEUES = {"default": 4, "mail": 8, "media": 8}
@@ -39,15 +39,17 @@ def make(place: Path) -> Windlass:
 
 @contextmanager
 def busy(place: Path) -> Iterator[Served]:
-    """A server that looks often, and a worker of all queues beside it."""
-    config = ServerConfig(door=Door.LOCAL, look=0.05)
+    """Run a server with a short poll interval, and a worker of all queues."""
+    config = ServerConfig(auth=AuthMode.LOCAL, list_poll_interval=0.05)
     with serving(place, config, app=make(place)) as served, _worker(make(place)):
         yield served
 
 
 @contextmanager
 def _worker(app: Windlass) -> Iterator[None]:
-    worker = app.worker(WorkerConfig(queues=QUEUES, poll=0.02, sweep=0.05, grace=0))
+    worker = app.worker(
+        WorkerConfig(queues=QUEUES, poll_interval=0.02, sweep_interval=0.05, grace=0)
+    )
     loop = asyncio.new_event_loop()
 
     async def work() -> None:
@@ -65,7 +67,7 @@ def _worker(app: Windlass) -> Iterator[None]:
 
 
 def fill(app: Windlass, count: int) -> None:
-    """Many jobs at once."""
+    """Enqueue many jobs."""
     aside(lambda: app.sync.call(_fill(app, count)))
 
 

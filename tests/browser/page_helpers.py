@@ -1,4 +1,4 @@
-"""Looking at the dashboard as somebody does, and hearing what the browser says of it."""
+"""Helpers to open dashboard pages and check the browser console."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import pytest
 expect = pytest.importorskip(
     "playwright.sync_api", reason="there is no playwright: pip install playwright"
 ).expect
-expect.set_options(timeout=40_000)  # when to give up; how long it takes decides nothing
+expect.set_options(timeout=40_000)  # milliseconds; a slow machine fails no test
 T = TypeVar("T")
 DESK = {"width": 1280, "height": 900}
 PHONE = {"width": 390, "height": 844}
-LOST = "net::ERR_"  # what a browser says of a server that is away
+LOST = "net::ERR_"  # console message for an unreachable server
 
-# Reports of what the policy of the page refused, and of what has moved.
+# Records policy violations and layout shifts.
 _WATCH = """
 window.seen = { refused: [], shifts: [] };
 document.addEventListener("securitypolicyviolation", (event) =>
@@ -46,24 +46,24 @@ _REFRESH = """async (path) => {
 
 
 @dataclass
-class Look:
+class DashboardPage:
     page: Any
     url: str
-    said: list[str] = field(default_factory=list)
+    console: list[str] = field(default_factory=list)
 
     def go(self, path: str) -> None:
         self.page.goto(f"{self.url}/{path}")
 
     def move(self, path: str) -> None:
-        """The same without loading the page anew, as a link or the way back does."""
+        """Navigate without a page load, as a link or the back button does."""
         self.page.evaluate(_MOVE, f"{self.url}/{path}")
 
-    def looked_at_again(self) -> None:
-        """Somebody comes back to the tab from another one."""
+    def show_again(self) -> None:
+        """Simulate a switch back to this tab."""
         self.page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
 
     def refresh(self, path: str) -> None:
-        """The pages poll this address before its time, as after an action in another tab."""
+        """Poll this path now, as after an action in another tab."""
         self.page.evaluate(_REFRESH, path)
 
     def button(self, name: str) -> Any:
@@ -74,36 +74,36 @@ class Look:
 
     @property
     def shifts(self) -> list[dict[str, Any]]:
-        """What moved, by how much, and whether somebody had just done something."""
+        """Layout shifts, with and without recent user input."""
         found: list[dict[str, Any]] = self.page.evaluate("window.seen.shifts")
         return found
 
     @property
     def shifted(self) -> float:
-        """How much the layout moved without anybody's doing; 0 is nothing."""
+        """Sum of layout shifts without user input."""
         return sum(float(one["value"]) for one in self.shifts if not one["input"])
 
     @property
     def too_wide(self) -> bool:
-        """Whether one would have to scroll sideways."""
+        """Whether the page scrolls horizontally."""
         root = "document.documentElement"
         return bool(self.page.evaluate(f"{root}.scrollWidth > {root}.clientWidth"))
 
     def check(self, expected: Sequence[str] = ()) -> None:
-        """Nothing was refused by the page's own policy, and the browser found nothing wrong."""
+        """Assert that there are no policy violations and no unexpected console messages."""
         assert self.page.evaluate("window.seen.refused") == []
         known = ("verbose:", *expected)
-        assert [one for one in self.said if not any(part in one for part in known)] == []
+        assert [one for one in self.console if not any(part in one for part in known)] == []
 
 
 def aside(call: Callable[[], T]) -> T:
-    """What blocks, in a thread of its own: the one of a browser's tests has a loop that runs."""
+    """Run a blocking call in another thread: the browser's event loop runs in this one."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(call).result()
 
 
 @contextmanager
-def looking(
+def open_page(
     browser: Any,
     url: str,
     path: str = "",
@@ -112,26 +112,25 @@ def looking(
     apart: bool = False,
     expected: Sequence[str] = (),
     **how: Any,
-) -> Iterator[Look]:
-    """A page of the dashboard; at the end it must have said nothing but what is expected.
+) -> Iterator[DashboardPage]:
+    """Open a dashboard page; at the end, check for unexpected console messages.
 
-    All tests share one profile of the browser, which knows the scripts of a server after their
-    first page; with `key`, signed in, or if they ask for it, they are `apart` in one of their own.
-    The last tab of the shared profile stays open until the next one has loaded, so that the shared
-    worker of the pages goes on running.
+    Tests share one browser profile, which caches the scripts of a server. A test with `key` (signed
+    in) or `apart` has its own profile. The last tab of the shared profile stays open until the next
+    one has loaded, so that the shared worker keeps running.
     """
     media = {name: how.pop(name) for name in ("color_scheme", "reduced_motion") if name in how}
     viewport = how.pop("viewport", DESK)
     own = apart or key is not None or bool(how)
     context = browser.new_context(**how) if own else browser.contexts[0]
     before = list(context.pages)
-    one = Look(context.new_page(), url)
+    one = DashboardPage(context.new_page(), url)
     one.page.set_viewport_size(viewport)
     one.page.emulate_media(**media)
     one.page.add_init_script(_WATCH)
     one.page.set_default_timeout(40_000)
-    one.page.on("console", lambda said: one.said.append(f"{said.type}: {said.text}"))
-    one.page.on("pageerror", lambda error: one.said.append(f"uncaught: {error}"))
+    one.page.on("console", lambda entry: one.console.append(f"{entry.type}: {entry.text}"))
+    one.page.on("pageerror", lambda error: one.console.append(f"uncaught: {error}"))
     try:
         if key is not None:
             sign_in(one, key)
@@ -145,8 +144,9 @@ def looking(
             context.close()
 
 
-def sign_in(look: Look, key: str) -> None:
-    """As another tab of the same browser would."""
-    origin = {"Origin": look.url}
-    asked = look.page.context.request
-    assert asked.post(f"{look.url}/api/session", data={"key": key}, headers=origin).status == 201
+def sign_in(opened: DashboardPage, key: str) -> None:
+    """Sign in as another tab of the same browser would."""
+    origin = {"Origin": opened.url}
+    request = opened.page.context.request
+    response = request.post(f"{opened.url}/api/session", data={"key": key}, headers=origin)
+    assert response.status == 201

@@ -1,4 +1,4 @@
-"""What failed most: by task and error, with the newest traceback, and a way to do it all again."""
+"""Failures page: groups, traceback, retry."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 import httpx
 import pytest
 from tests.browser.list_helpers import busy, make
-from tests.browser.page_helpers import PHONE, aside, expect, looking
+from tests.browser.page_helpers import PHONE, aside, expect, open_page
 from tests.server.conftest import Served, enqueue, serving, wait_for
 
 from windlass.server.auth.api_keys import Role
-from windlass.server.config import Door, ServerConfig
+from windlass.server.config import AuthMode, ServerConfig
 
 MARKUP = "<img src=x onerror=hacked()>"
 
@@ -25,7 +25,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield one
 
 
-def lose(web: httpx.Client, task: str, count: int, **arguments: Any) -> list[str]:
+def fail_jobs(web: httpx.Client, task: str, count: int, **arguments: Any) -> list[str]:
     jobs = [enqueue(web, task, **arguments)["id"] for _ in range(count)]
     for job in jobs:
         wait_for(web, job, "failed")
@@ -41,10 +41,10 @@ def test_failures_are_grouped_and_the_newest_traceback_is_read_in_place(
     browser: Any, served: Served
 ) -> None:
     with served.client() as web:
-        lost = lose(web, "send", 3, to="north")
-        [other] = lose(web, "broken", 1, why=MARKUP)
-        with looking(browser, served.url, "failures") as look:
-            page = look.page
+        failed = fail_jobs(web, "send", 3, to="north")
+        [other] = fail_jobs(web, "broken", 1, why=MARKUP)
+        with open_page(browser, served.url, "failures") as dashboard:
+            page = dashboard.page
             first, second = (page.locator(".failure").nth(at) for at in range(2))
             expect(first).to_contain_text("send")
             expect(first.locator(".size")).to_have_text("3")
@@ -56,27 +56,25 @@ def test_failures_are_grouped_and_the_newest_traceback_is_read_in_place(
             expect(second.get_by_role("link", name=other[-8:]).first).to_be_visible()
             second.get_by_role("button", name="Traceback of").click()
             expect(second.locator("pre")).to_have_count(0)
-            lose(web, "broken", 4, why=MARKUP)  # more than the first has: it stays below
+            fail_jobs(web, "broken", 4, why=MARKUP)  # more than the first group; it stays below
             expect(second.locator(".size")).to_have_text("5")
             page.get_by_role("button", name="Sort again").click()
             expect(first).to_contain_text(MARKUP)
             page.get_by_role("link", name="Last hour").click()
             expect(page).to_have_url(re.compile(r"\?since=hour$"))
             group(page, "send").get_by_role("link", name="Jobs of").click()
-            rows = page.locator("tr.job:not(.bone)")
+            rows = page.locator("tr.job:not(.placeholder)")
             expect(rows).to_have_count(3)
             ids = rows.locator(".open").evaluate_all("found => found.map(one => one.id)")
-            assert set(ids) == {f"job-{job}" for job in lost}
+            assert set(ids) == {f"job-{job}" for job in failed}
             assert page.evaluate("typeof hacked") == "undefined"
 
 
-def test_a_group_is_retried_after_a_question_that_names_its_number(
-    browser: Any, served: Served
-) -> None:
+def test_a_group_is_retried_after_a_dialog_with_its_number(browser: Any, served: Served) -> None:
     with served.client() as web:
-        east, west = lose(web, "send", 4, to="east"), lose(web, "send", 2, to="west")
-        with looking(browser, served.url, "failures") as look:
-            page = look.page
+        east, west = fail_jobs(web, "send", 4, to="east"), fail_jobs(web, "send", 2, to="west")
+        with open_page(browser, served.url, "failures") as dashboard:
+            page = dashboard.page
             group(page, "east").get_by_role("button", name="Retry all").click()
             question = page.get_by_role("dialog")
             expect(question).to_contain_text("Retry 4 jobs?")
@@ -90,19 +88,19 @@ def test_a_group_is_retried_after_a_question_that_names_its_number(
 
 
 @pytest.mark.slow
-def test_where_nothing_failed_it_says_so_and_who_may_only_look_retries_nothing(
-    browser: Any, tmp_path: Path
-) -> None:
-    with serving(tmp_path, ServerConfig(door=Door.KEYS), app=make(tmp_path), worker=True) as shut:
+def test_no_failures_message_and_viewers_cannot_retry(browser: Any, tmp_path: Path) -> None:
+    with serving(
+        tmp_path, ServerConfig(auth=AuthMode.KEYS), app=make(tmp_path), worker=True
+    ) as shut:
         admin, viewer = aside(lambda: [shut.key(role) for role in (Role.ADMIN, Role.VIEWER)])
-        with looking(browser, shut.url, "failures?since=week", key=viewer) as look:
-            expect(look.page.get_by_text("Nothing failed in the last week")).to_be_visible()
+        with open_page(browser, shut.url, "failures?since=week", key=viewer) as dashboard:
+            expect(dashboard.page.get_by_text("No failures in the last week")).to_be_visible()
             with shut.client(admin) as web:
-                lose(web, "broken", 1, why="x")
-            page = look.page
+                fail_jobs(web, "broken", 1, why="x")
+            page = dashboard.page
             page.set_viewport_size(PHONE)
             page.emulate_media(color_scheme="dark")
-            look.move("failures")
+            dashboard.move("failures")
             expect(group(page, "broken").get_by_role("button", name="Traceback of")).to_be_visible()
             expect(page.get_by_role("button", name="Retry all")).to_have_count(0)
-            assert not look.too_wide
+            assert not dashboard.too_wide

@@ -1,4 +1,4 @@
-"""The page of one job, watched while the job runs, fails, is canceled, and is looked at later."""
+"""Job page: while the job runs, fails, is canceled, and afterwards."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.browser.job_page_helpers import Killable, Watch, make, watching
+from tests.browser.job_page_helpers import JobPage, Killable, make, open_job
 from tests.browser.page_helpers import LOST, PHONE, expect
 from tests.js.conftest import log_of
 from tests.server.conftest import Served, enqueue, serving, until, wait_for
@@ -23,8 +23,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield one
 
 
-def said(web: Any, job: str) -> list[str]:
-    """The messages of what a job logged, as the server tells them."""
+def log_messages(web: Any, job: str) -> list[str]:
+    """Return the messages of a job's log events from the server."""
     return [one["data"]["message"] for one in log_of(web, job) if one["type"] == "log"]
 
 
@@ -32,8 +32,8 @@ def logged(lines: list[str]) -> list[str]:
     return [line.removeprefix("log ") for line in lines if line.startswith("log ")]
 
 
-def ended(watch: Watch, word: str) -> None:
-    expect(watch.page.locator(".name-row .badge")).to_have_text(word)
+def ended(job_page: JobPage, word: str) -> None:
+    expect(job_page.page.locator(".name-row .badge")).to_have_text(word)
 
 
 def test_a_job_is_watched_from_its_stages_to_its_result(
@@ -42,33 +42,35 @@ def test_a_job_is_watched_from_its_stages_to_its_result(
     gate = tmp_path / "gate"
     with served.client() as web:
         job = enqueue(web, "cut", {"tags": ["new"]}, gate=str(gate))["id"]
-        with watching(browser, served.url, job) as watch:
-            ended(watch, "running")
-            expect(watch.now).to_contain_text("25 %")
-            expect(watch.now).to_contain_text("half of the voices")
-            expect(watch.line("voices are recorded")).to_be_visible()
-            bars = watch.page.locator(".track")
+        with open_job(browser, served.url, job) as job_page:
+            ended(job_page, "running")
+            expect(job_page.now).to_contain_text("25 %")
+            expect(job_page.now).to_contain_text("half of the voices")
+            expect(job_page.line("voices are recorded")).to_be_visible()
+            bars = job_page.page.locator(".track")
             expect(bars.get_by_role("img", name=re.compile("Stage plan:"))).to_be_visible()
-            expect(bars.get_by_role("img", name=re.compile("Step look:"))).to_be_visible()
-            expect(watch.button("Cancel this job")).to_be_visible()
-            expect(watch.button("Retry this job")).to_have_count(0)
+            expect(bars.get_by_role("img", name=re.compile("Step inspect:"))).to_be_visible()
+            expect(job_page.button("Cancel this job")).to_be_visible()
+            expect(job_page.button("Retry this job")).to_have_count(0)
             gate.touch()
-            ended(watch, "succeeded")
-            expect(watch.now).to_contain_text("100 %")
-            expect(watch.line("succeeded")).to_be_visible()
-            watch.tab("Result").click()
-            expect(watch.page.locator(".data .code")).to_contain_text('"file": "film.mp4"')
-            watch.tab("Artifacts").click()
-            made = watch.page.get_by_role("link", name="https://example.com/film.mp4")
+            ended(job_page, "succeeded")
+            expect(job_page.now).to_contain_text("100 %")
+            expect(job_page.line("succeeded")).to_be_visible()
+            job_page.tab("Result").click()
+            expect(job_page.page.locator(".data .code")).to_contain_text('"file": "film.mp4"')
+            job_page.tab("Artifacts").click()
+            made = job_page.page.get_by_role("link", name="https://example.com/film.mp4")
             expect(made).to_have_attribute("href", "https://example.com/film.mp4")
-            expect(watch.button("Cancel this job")).to_have_count(0)
+            expect(job_page.button("Cancel this job")).to_have_count(0)
             whole = bars.get_by_role("img", name=re.compile("Attempt 1:"))
             whole.focus()
-            expect(watch.page.locator(".time-axis .told")).to_contain_text("Attempt 1:")
+            expect(job_page.page.locator(".time-axis .detail")).to_contain_text("Attempt 1:")
 
 
 @pytest.mark.slow
-def test_a_server_that_is_killed_and_comes_back_costs_no_line(browser: Any, tmp_path: Path) -> None:
+def test_no_log_line_is_lost_when_the_server_is_killed_and_restarted(
+    browser: Any, tmp_path: Path
+) -> None:
     gate = tmp_path / "gate"
     server = Killable(tmp_path)
     with serving(tmp_path, worker=True, app=make(tmp_path)) as behind, behind.client() as web:
@@ -77,21 +79,23 @@ def test_a_server_that_is_killed_and_comes_back_costs_no_line(browser: Any, tmp_
         server.prepare()
         job = enqueue(web, "talk", gate=str(gate))["id"]
         try:
-            with watching(browser, server.url, job, expected=(LOST,)) as watch:
-                expect(watch.lines.nth(20)).to_be_visible()
+            with open_job(browser, server.url, job, expected=(LOST,)) as job_page:
+                expect(job_page.lines.nth(20)).to_be_visible()
                 server.kill()
-                expect(watch.page.locator(".line.lost")).to_be_visible()
-                missed = len(watch.downloaded()) + 20
-                until(lambda: web.get(f"/api/jobs/{job}").json()["seq"] > missed, "it goes on")
+                expect(job_page.page.locator(".connection.lost")).to_be_visible()
+                missed = len(job_page.downloaded()) + 20
+                until(
+                    lambda: web.get(f"/api/jobs/{job}").json()["seq"] > missed, "the job continues"
+                )
                 server.start()
-                watch.looked_at_again()  # nobody has to wait who looks
+                job_page.show_again()  # reconnects at once
                 gate.touch()
                 wait_for(web, job, "succeeded")
-                ended(watch, "succeeded")
-                expect(watch.line("succeeded")).to_be_visible()
-                told = said(web, job)
-                assert told == [f"line {number}" for number in range(1, len(told) + 1)]
-                assert logged(watch.downloaded()) == told
+                ended(job_page, "succeeded")
+                expect(job_page.line("succeeded")).to_be_visible()
+                messages = log_messages(web, job)
+                assert messages == [f"line {number}" for number in range(1, len(messages) + 1)]
+                assert logged(job_page.downloaded()) == messages
         finally:
             server.kill()
 
@@ -101,15 +105,15 @@ def test_a_job_is_canceled_at_forty_percent_with_a_reason(
 ) -> None:
     with served.client() as web:
         job = enqueue(web, "forty", gate=str(tmp_path / "never"))["id"]
-        with watching(browser, served.url, job) as watch:
-            expect(watch.now).to_contain_text("40 %")
-            watch.button("Cancel this job").click()
-            watch.page.get_by_label("Reason").fill("enough of it")
-            watch.button("Cancel the job").click()
-            ended(watch, "canceled")
-            expect(watch.now).to_contain_text("40 %")
-            expect(watch.page.locator(".note.state-canceled")).to_contain_text("enough of it")
-            expect(watch.button("Cancel this job")).to_have_count(0)
+        with open_job(browser, served.url, job) as job_page:
+            expect(job_page.now).to_contain_text("40 %")
+            job_page.button("Cancel this job").click()
+            job_page.page.get_by_label("Reason").fill("enough of it")
+            job_page.button("Cancel job").click()
+            ended(job_page, "canceled")
+            expect(job_page.now).to_contain_text("40 %")
+            expect(job_page.page.locator(".note.state-canceled")).to_contain_text("enough of it")
+            expect(job_page.button("Cancel this job")).to_have_count(0)
         assert wait_for(web, job, "canceled")["cancelReason"] == "enough of it"
 
 
@@ -117,54 +121,54 @@ def test_a_failed_job_shows_its_traceback_and_a_retry_leads_to_the_new_job(
     browser: Any, served: Served
 ) -> None:
     with served.client() as web:
-        job = enqueue(web, "say", events=[], fail="the lens is broken")["id"]
+        job = enqueue(web, "emit", events=[], fail="the lens is broken")["id"]
         wait_for(web, job, "failed")
-        with watching(browser, served.url, job) as watch:
-            expect(watch.page.locator(".error-note")).to_contain_text("the lens is broken")
-            trace = watch.page.get_by_role("group", name="Traceback")
+        with open_job(browser, served.url, job) as job_page:
+            expect(job_page.page.locator(".error-note")).to_contain_text("the lens is broken")
+            trace = job_page.page.get_by_role("group", name="Traceback")
             expect(trace).to_contain_text("ValueError: the lens is broken")
             expect(trace).to_contain_text("raise ValueError(fail)")
-            watch.button("Retry this job").click()
-            expect(watch.page).not_to_have_url(re.compile(job))
-            ended(watch, "failed")
-            watch.page.locator(".facts").get_by_role("link", name=f"…{job[-8:]}").click()
-            expect(watch.page).to_have_url(re.compile(job))
-            expect(watch.page.locator(".facts")).to_contain_text("Retried as")
-            expect(watch.button("Retry this job")).to_have_count(0)
+            job_page.button("Retry this job").click()
+            expect(job_page.page).not_to_have_url(re.compile(job))
+            ended(job_page, "failed")
+            job_page.page.locator(".facts").get_by_role("link", name=f"…{job[-8:]}").click()
+            expect(job_page.page).to_have_url(re.compile(job))
+            expect(job_page.page.locator(".facts")).to_contain_text("Retried as")
+            expect(job_page.button("Retry this job")).to_have_count(0)
 
 
-def test_why_a_job_waits_is_told_and_mended_from_the_page(browser: Any, served: Served) -> None:
+def test_the_page_shows_why_a_job_waits_and_submits_it(browser: Any, served: Served) -> None:
     with served.client() as web:
         job = enqueue(web, "add", {"hold": True}, a=1)["id"]
-        with watching(browser, served.url, job) as watch:
-            why = watch.page.get_by_role("region", name="Why is it not running?")
-            expect(why).to_contain_text("held until somebody submits it")
-            watch.button("Submit this job").click()
-            ended(watch, "succeeded")
+        with open_job(browser, served.url, job) as job_page:
+            why = job_page.page.get_by_role("region", name="Why is this job not running?")
+            expect(why).to_contain_text("Held until it is submitted")
+            job_page.button("Submit this job").click()
+            ended(job_page, "succeeded")
             expect(why).to_have_count(0)
 
 
 @pytest.mark.slow
-def test_what_a_job_depends_on_is_drawn_and_changes_as_it_runs(
+def test_the_dependency_graph_updates_as_jobs_run(
     browser: Any, served: Served, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
     with served.client() as web:
         first = enqueue(web, "forty", gate=str(gate))["id"]
         job = enqueue(web, "add", {"dependsOn": [first]}, a=1)["id"]
-        with watching(browser, served.url, job) as watch:
-            graph = watch.page.get_by_role("region", name="Dependency graph")
+        with open_job(browser, served.url, job) as job_page:
+            graph = job_page.page.get_by_role("region", name="Dependency graph")
             parent = graph.get_by_role("link", name=re.compile("forty"))
             expect(parent).to_contain_text("running")
             expect(parent).to_contain_text("40 %")
             expect(graph.get_by_role("link", name=re.compile("add"))).to_contain_text("created")
-            why = watch.page.get_by_role("region", name="Why is it not running?")
+            why = job_page.page.get_by_role("region", name="Why is this job not running?")
             expect(why.get_by_role("link").first).to_have_attribute("href", f"/jobs/{first}")
             gate.touch()
-            ended(watch, "succeeded")
+            ended(job_page, "succeeded")
             expect(parent).to_contain_text("succeeded")
             parent.click()
-            expect(watch.page).to_have_url(re.compile(first))
+            expect(job_page.page).to_have_url(re.compile(first))
 
 
 def output(text: str, stream: str = "stdout") -> tuple[str, dict[str, Any]]:
@@ -182,29 +186,29 @@ def test_output_has_its_colours_and_is_searched_and_filtered(browser: Any, serve
         ("warning", {"message": "beware"}),
     ]
     with served.client() as web:
-        job = enqueue(web, "say", events=events)["id"]
+        job = enqueue(web, "emit", events=events)["id"]
         wait_for(web, job, "succeeded")
-        with watching(browser, served.url, job) as watch:
-            red = watch.page.locator(".log-lines .bold.fg-1")
+        with open_job(browser, served.url, job) as job_page:
+            red = job_page.page.locator(".log-lines .bold.fg-1")
             expect(red).to_have_text("red")
             assert red.evaluate("one => getComputedStyle(one).fontWeight") == "700"
-            expect(watch.lines.filter(has_text="red plain green")).to_have_count(1)
-            expect(watch.lines.filter(has_text="0 %").locator(".text")).to_have_text("100 %")
-            expect(watch.lines.filter(has_text="not cut").locator(".fg-1")).to_have_text("cut")
-            watch.page.get_by_label("Search the log").fill("needle")
-            expect(watch.page.locator("mark")).to_have_text(["needle", "NEEDLE"])
-            expect(watch.page.get_by_label("Matching lines")).to_have_text("2")
-            watch.button("Next match").click()
-            expect(watch.page.locator(".current mark")).to_have_text("needle")
-            watch.button("Next match").click()
-            expect(watch.page.locator(".current mark")).to_have_text("NEEDLE")
-            watch.button("Previous match").click()
-            expect(watch.page.get_by_label("Matching lines")).to_have_text("1 of 2")
-            watch.button("Output").click()
-            expect(watch.lines.filter(has_text="needle one")).to_have_count(0)
-            expect(watch.page).to_have_url(re.compile("find=needle.*hide=output"))
-            watch.page.reload()  # the address says it all
-            expect(watch.page.locator("mark")).to_have_text(["NEEDLE"])
+            expect(job_page.lines.filter(has_text="red plain green")).to_have_count(1)
+            expect(job_page.lines.filter(has_text="0 %").locator(".text")).to_have_text("100 %")
+            expect(job_page.lines.filter(has_text="not cut").locator(".fg-1")).to_have_text("cut")
+            job_page.page.get_by_label("Search log").fill("needle")
+            expect(job_page.page.locator("mark")).to_have_text(["needle", "NEEDLE"])
+            expect(job_page.page.get_by_label("Matching lines")).to_have_text("2")
+            job_page.button("Next match").click()
+            expect(job_page.page.locator(".current mark")).to_have_text("needle")
+            job_page.button("Next match").click()
+            expect(job_page.page.locator(".current mark")).to_have_text("NEEDLE")
+            job_page.button("Previous match").click()
+            expect(job_page.page.get_by_label("Matching lines")).to_have_text("1 of 2")
+            job_page.button("Output").click()
+            expect(job_page.lines.filter(has_text="needle one")).to_have_count(0)
+            expect(job_page.page).to_have_url(re.compile("find=needle.*hide=output"))
+            job_page.page.reload()  # the URL has all settings
+            expect(job_page.page.locator("mark")).to_have_text(["NEEDLE"])
 
 
 @pytest.mark.slow
@@ -216,24 +220,24 @@ def test_the_log_is_replayed_from_any_point(browser: Any, served: Served) -> Non
         one for step in steps for one in (step, ("log", {"message": f"in {step[1]['name']}"}))
     ]
     with served.client() as web:
-        job = enqueue(web, "say", events=events)["id"]
+        job = enqueue(web, "emit", events=events)["id"]
         wait_for(web, job, "succeeded")
-        with watching(browser, served.url, job) as watch:
-            expect(watch.line("in render")).to_be_visible()
-            watch.lines.filter(has_text="in tts").get_by_role("button").click()
-            expect(watch.line("in tts")).to_be_visible()
-            expect(watch.line("in render")).to_have_count(0)
-            expect(watch.page.locator(".then .badge")).to_have_text("running")
-            expect(watch.now).to_contain_text("tts")
-            watch.page.get_by_label("Speed of the replay").select_option("at once")
-            watch.button("Replay the log").click()
-            expect(watch.line("in render")).to_be_visible()
-            expect(watch.page.locator(".then .badge")).to_have_text("succeeded")
-            watch.button("Live").click()
-            expect(watch.page.locator(".then")).to_have_count(0)
+        with open_job(browser, served.url, job) as job_page:
+            expect(job_page.line("in render")).to_be_visible()
+            job_page.lines.filter(has_text="in tts").get_by_role("button").click()
+            expect(job_page.line("in tts")).to_be_visible()
+            expect(job_page.line("in render")).to_have_count(0)
+            expect(job_page.page.locator(".replay-time .badge")).to_have_text("running")
+            expect(job_page.now).to_contain_text("tts")
+            job_page.page.get_by_label("Replay speed").select_option("instant")
+            job_page.button("Replay log").click()
+            expect(job_page.line("in render")).to_be_visible()
+            expect(job_page.page.locator(".replay-time .badge")).to_have_text("succeeded")
+            job_page.button("Live").click()
+            expect(job_page.page.locator(".replay-time")).to_have_count(0)
 
 
-# Typed and entered before anything is drawn again, as on a slow machine.
+# Types and presses Enter before the next rendering, as on a slow machine.
 FOUND_AT_ONCE = """(box, text) => {
   box.value = text;
   box.dispatchEvent(new InputEvent("input", { bubbles: true }));
@@ -249,42 +253,42 @@ def test_a_log_of_thousands_of_lines_keeps_the_document_small(
     with served.client() as web:
         job = enqueue(web, "many", count=count)["id"]
         wait_for(web, job, "succeeded")
-        with watching(browser, served.url, job) as watch:
-            expect(watch.line(f"line {count}")).to_be_visible()
+        with open_job(browser, served.url, job) as job_page:
+            expect(job_page.line(f"line {count}")).to_be_visible()
             nodes = "document.querySelectorAll('*').length"
-            assert watch.page.evaluate(nodes) < FEW_NODES
-            box = watch.page.get_by_role("group", name="Lines of the log")
+            assert job_page.page.evaluate(nodes) < FEW_NODES
+            box = job_page.page.get_by_role("group", name="Log lines")
             box.evaluate("one => { one.scrollTop = one.scrollHeight / 2 }")
-            expect(watch.line(f"line {count // 2}")).to_be_visible()
-            expect(watch.button("Follow")).to_be_visible()
-            assert watch.page.evaluate(nodes) < FEW_NODES
+            expect(job_page.line(f"line {count // 2}")).to_be_visible()
+            expect(job_page.button("Follow")).to_be_visible()
+            assert job_page.page.evaluate(nodes) < FEW_NODES
             far = f"line {count // 5 + 42}"
-            watch.page.get_by_label("Search the log").evaluate(FOUND_AT_ONCE, far)
-            expect(watch.line(far)).to_be_visible()
-            watch.button("Follow").click()
-            expect(watch.line(f"line {count}")).to_be_visible()
-            assert len(logged(watch.downloaded())) == count
+            job_page.page.get_by_label("Search log").evaluate(FOUND_AT_ONCE, far)
+            expect(job_page.line(far)).to_be_visible()
+            job_page.button("Follow").click()
+            expect(job_page.line(f"line {count}")).to_be_visible()
+            assert len(logged(job_page.downloaded())) == count
 
 
 @pytest.mark.slow
-def test_a_paused_log_stays_where_it_is_and_counts_what_comes(
+def test_a_paused_log_keeps_its_position_and_counts_new_lines(
     browser: Any, served: Served, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
     with served.client() as web:
         job = enqueue(web, "talk", gate=str(gate))["id"]
-        with watching(browser, served.url, job) as watch:
-            expect(watch.lines.nth(45)).to_be_visible()  # more than fit in
-            watch.button("Pause").click()
-            box = watch.page.get_by_role("group", name="Lines of the log")
+        with open_job(browser, served.url, job) as job_page:
+            expect(job_page.lines.nth(45)).to_be_visible()  # more than fit
+            job_page.button("Pause").click()
+            box = job_page.page.get_by_role("group", name="Log lines")
             box.evaluate("one => { one.scrollTop = 0 }")
-            expect(watch.line("line 1")).to_be_visible()
-            expect(watch.page.get_by_role("button", name=re.compile("new line"))).to_be_visible()
+            expect(job_page.line("line 1")).to_be_visible()
+            expect(job_page.page.get_by_role("button", name=re.compile("new line"))).to_be_visible()
             gate.touch()
-            ended(watch, "succeeded")
+            ended(job_page, "succeeded")
             assert box.evaluate("one => one.scrollTop") == 0
-            watch.page.get_by_role("button", name=re.compile("new line")).click()
-            expect(watch.line("succeeded")).to_be_visible()
+            job_page.page.get_by_role("button", name=re.compile("new line")).click()
+            expect(job_page.line("succeeded")).to_be_visible()
 
 
 @pytest.mark.slow
@@ -292,35 +296,33 @@ def test_a_phone_shows_all_of_it_without_scrolling_sideways(browser: Any, served
     long = "a-word-without-any-end-" * 20
     events = [("stage", {"name": long[:100], "message": long}), ("log", {"message": long})]
     with served.client() as web:
-        options = {"tags": [long[:60], "short"], "owner": "somebody-" * 6}
-        job = enqueue(web, "say", options, events=events, fail=long)["id"]
+        options = {"tags": [long[:60], "short"], "owner": "longname-" * 6}
+        job = enqueue(web, "emit", options, events=events, fail=long)["id"]
         wait_for(web, job, "failed")
         for tab in ("log", "error"):
-            with watching(browser, served.url, job, f"?tab={tab}", viewport=PHONE) as watch:
-                expect(watch.page.locator(".error-note")).to_contain_text("without-any-end")
-                expect(watch.page.locator(".facts")).to_contain_text("somebody")
-                assert not watch.too_wide
+            with open_job(browser, served.url, job, f"?tab={tab}", viewport=PHONE) as job_page:
+                expect(job_page.page.locator(".error-note")).to_contain_text("without-any-end")
+                expect(job_page.page.locator(".facts")).to_contain_text("longname")
+                assert not job_page.too_wide
                 for name in ("Arguments", "Result", "Headers", "Copy as"):
-                    watch.tab(name).click()
-                    assert not watch.too_wide, name
+                    job_page.tab(name).click()
+                    assert not job_page.too_wide, name
 
 
 @pytest.mark.slow
-def test_there_is_no_such_job_and_one_that_is_deleted_meanwhile(
-    browser: Any, served: Served
-) -> None:
+def test_an_unknown_job_and_a_job_deleted_meanwhile(browser: Any, served: Served) -> None:
     with served.client() as web:
         job = enqueue(web, "add", a=1)["id"]
         wait_for(web, job, "succeeded")
         missing = ("status of 404",)
-        with watching(browser, served.url, f"{job[:-4]}0000", expected=missing) as watch:
-            expect(watch.page.get_by_role("heading", name="There is no such job")).to_be_visible()
-            watch.show(job)
-            ended(watch, "succeeded")
+        with open_job(browser, served.url, f"{job[:-4]}0000", expected=missing) as job_page:
+            expect(job_page.page.get_by_role("heading", name="Job not found")).to_be_visible()
+            job_page.show(job)
+            ended(job_page, "succeeded")
             assert web.delete(f"/api/jobs/{job}").status_code == 204
-            alert = watch.page.get_by_role("alert")
+            alert = job_page.page.get_by_role("alert")
             expect(alert).to_contain_text("This job was deleted")
-            expect(watch.button("Delete this job")).to_have_count(0)
+            expect(job_page.button("Delete this job")).to_have_count(0)
 
 
 CORPUS = (
@@ -347,41 +349,41 @@ def test_nothing_that_a_job_carries_is_run(browser: Any, served: Served) -> None
         }
         assert len(tags) + len(headers) > len(CORPUS)
         options = {"headers": headers, "tags": tags}
-        good = enqueue(web, "say", options, events=events)["id"]
-        broken = enqueue(web, "say", options, events=events, fail="\n".join(CORPUS))["id"]
+        good = enqueue(web, "emit", options, events=events)["id"]
+        broken = enqueue(web, "emit", options, events=events, fail="\n".join(CORPUS))["id"]
         wait_for(web, good, "succeeded")
         wait_for(web, broken, "failed")
-        with watching(browser, served.url, good, "?data=result") as watch:
+        with open_job(browser, served.url, good, "?data=result") as job_page:
             for name in ("Arguments", "Headers", "Artifacts", "Copy as"):
-                watch.tab(name).click()
-                harmless(watch)
+                job_page.tab(name).click()
+                harmless(job_page)
             for bad in CORPUS:
-                watch.page.get_by_label("Search the log").fill(shown(bad))
-                watch.page.get_by_label("Search the log").press("Enter")
-                expect(watch.page.locator(".current mark").first).to_have_text(shown(bad))
-                harmless(watch)
-            watch.show(broken)
+                job_page.page.get_by_label("Search log").fill(shown(bad))
+                job_page.page.get_by_label("Search log").press("Enter")
+                expect(job_page.page.locator(".current mark").first).to_have_text(shown(bad))
+                harmless(job_page)
+            job_page.show(broken)
             for bad in CORPUS:
-                expect(watch.page.locator(".error-note")).to_contain_text(
+                expect(job_page.page.locator(".error-note")).to_contain_text(
                     bad[-12:].strip("\x07\x1b\\")
                 )
-            harmless(watch)
+            harmless(job_page)
 
 
 @pytest.mark.slow
-def test_nothing_that_a_job_is_called_is_run(browser: Any, served: Served) -> None:
-    with served.client() as web, watching(browser, served.url, "") as watch:
+def test_job_names_are_never_executed(browser: Any, served: Served) -> None:
+    with served.client() as web, open_job(browser, served.url, "") as job_page:
         for one, other in zip(CORPUS, reversed(CORPUS), strict=True):
             wanted = {"owner": one, "limitKey": one, "queue": other, "uniqueKey": other}
             names = {key: bad for key, bad in wanted.items() if accepted(web, key, bad)}
-            watch.show(enqueue(web, "add", {"hold": True, **names}, a=1)["id"])
+            job_page.show(enqueue(web, "add", {"hold": True, **names}, a=1)["id"])
             for bad in names.values():
-                expect(watch.page.locator(".facts")).to_contain_text(bad)
-            harmless(watch)
+                expect(job_page.page.locator(".facts")).to_contain_text(bad)
+            harmless(job_page)
 
 
 def hostile(bad: str) -> list[tuple[str, dict[str, Any]]]:
-    """The same in all that a task can say."""
+    """The same text in every event type."""
     return [
         ("stage", {"name": bad, "message": bad}),
         ("log", {"level": bad, "message": bad}),
@@ -395,20 +397,20 @@ def hostile(bad: str) -> list[tuple[str, dict[str, Any]]]:
 
 
 def accepted(web: Any, key: str, value: Any) -> bool:
-    """Whether a job may carry it there at all."""
+    """Whether the server accepts the value."""
     body = {"task": "add", "arguments": {"a": 1}, "hold": True, key: value}
     return bool(web.post("/api/jobs", json=body).is_success)
 
 
 def shown(text: str) -> str:
-    """What a terminal shows of it."""
+    """Return the visible text."""
     return re.sub("\x1b\\][^\x07]*\x07", "", text)
 
 
-def harmless(watch: Watch) -> None:
-    assert watch.page.evaluate("window.pwned") is None
-    assert watch.page.locator("main :is(script, img, iframe, style, object)").count() == 0
+def harmless(job_page: JobPage) -> None:
+    assert job_page.page.evaluate("window.pwned") is None
+    assert job_page.page.locator("main :is(script, img, iframe, style, object)").count() == 0
     addresses = (
         "[...document.querySelectorAll('main a[href]')].map(one => new URL(one.href).protocol)"
     )
-    assert set(watch.page.evaluate(addresses)) <= {"http:", "https:", "about:"}
+    assert set(job_page.page.evaluate(addresses)) <= {"http:", "https:", "about:"}

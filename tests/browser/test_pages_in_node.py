@@ -1,4 +1,4 @@
-"""The pages without a browser: what time, luck or malice would have to bring about there."""
+"""Modules of the pages in Node: timing, races and hostile input."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pytest
 from tests.browser.conftest import PAGES
 from tests.js.node import JS, run_tests
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parent / "node"
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in HERE.glob("*.test.js")))
-def test_what_needs_no_browser(tmp_path: Path, name: str) -> None:
-    """As a server would have it: the client beside the pages."""
+def test_pages_without_browser(tmp_path: Path, name: str) -> None:
+    """Copy the client beside the pages, as the server mounts it."""
     shutil.copytree(PAGES, tmp_path / "assets")
     shutil.copytree(JS, tmp_path / "assets" / "client", dirs_exist_ok=True)
     (tmp_path / "assets" / "test").mkdir()

@@ -1,4 +1,4 @@
-"""However many tabs a browser has open, the server has one stream to it."""
+"""All tabs of a browser share one stream."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.js.proxy import Proxy
 from tests.server.conftest import Served, enqueue, serving, until, wait_for
 
 from windlass.server.auth.api_keys import Role
-from windlass.server.config import Door, ServerConfig
+from windlass.server.config import AuthMode, ServerConfig
 
 TABS = pytest.mark.parametrize("tab_count", [3, pytest.param(10, marks=pytest.mark.slow)])
 counted = Counted()
@@ -24,7 +24,7 @@ counted = Counted()
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     place = tmp_path_factory.mktemp("one-stream")
-    config = ServerConfig(door=Door.LOCAL, look=0.05)
+    config = ServerConfig(auth=AuthMode.LOCAL, list_poll_interval=0.05)
     with serving(place, config, worker=True, app=make(place), around=counted.around) as one:
         yield one
 
@@ -34,12 +34,12 @@ def numbers(web: Any, job: str) -> list[int]:
 
 
 def streams(served: Served, number: int) -> None:
-    """When what is wanted changes, another stream replaces the one that was: for a moment two."""
-    until(lambda: served.site.hub.open == number, f"there are {number} streams")
+    """Wait for the number: a changed subscription opens a new stream before the old one closes."""
+    until(lambda: served.context.hub.open_streams == number, f"there are {number} streams")
 
 
 @TABS
-def test_tabs_share_one_stream_and_each_hears_everything(
+def test_tabs_share_one_stream_and_each_receives_all_events(
     browser: Any, served: Served, tmp_path: Path, tab_count: int
 ) -> None:
     gates = [tmp_path / "one", tmp_path / "two"]
@@ -49,12 +49,12 @@ def test_tabs_share_one_stream_and_each_hears_everything(
         jobs = [enqueue(web, "talk", tags, gate=str(gate))["id"] for gate in gates]
         tabs = [opened.tab() for _ in range(tab_count)]
         for number, tab in enumerate(tabs):
-            tab.get(f"page.follow('{jobs[0]}', {number})")  # each from a cursor of its own
+            tab.get(f"page.follow('{jobs[0]}', {number})")  # each with its own cursor
             tab.get(f"page.list({{tag: '{tag}'}})")
         tabs[-1].get(f"page.follow('{jobs[1]}')")
         for tab in tabs:
-            tab.until(f"page.jobs['{jobs[0]}'].seqs.length > 10 && page.whole > 0")
-        until(lambda: served.site.hub.followed == 2, "both jobs are followed")
+            tab.until(f"page.jobs['{jobs[0]}'].seqs.length > 10 && page.loaded > 0")
+        until(lambda: served.context.hub.followed_jobs == 2, "both jobs are followed")
         streams(served, 1)
         for gate in gates:
             gate.touch()
@@ -65,18 +65,18 @@ def test_tabs_share_one_stream_and_each_hears_everything(
             tab.until(f"page.jobs['{jobs[0]}'].end === 'job-completed'")
             assert tab.seqs(jobs[0]) == numbers(web, jobs[0])[number:]
             tab.until(f"page.lists['{jobs[0]}'][0] === 'succeeded'")
-            heard = tab.get(f"page.jobs['{jobs[0]}']")
-            assert heard["percents"] == sorted(heard["percents"])
-            assert (heard["states"][-1], heard["error"]) == ("succeeded", None)
-            assert tab.said == []
+            recorded = tab.get(f"page.jobs['{jobs[0]}']")
+            assert recorded["percents"] == sorted(recorded["percents"])
+            assert (recorded["states"][-1], recorded["error"]) == ("succeeded", None)
+            assert tab.console == []
         assert tabs[-1].seqs(jobs[1]) == numbers(web, jobs[1])
         streams(served, 1)
-    until(lambda: served.site.hub.open == 0, "the browser is gone, and so is its stream")
+    until(lambda: served.context.hub.open_streams == 0, "the stream closes with the browser")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("tab_count", [10])
-def test_a_server_that_is_killed_and_comes_back_costs_no_tab_a_line(
+def test_no_tab_loses_an_event_when_the_server_is_killed_and_restarted(
     browser: Any, tmp_path: Path, tab_count: int
 ) -> None:
     gate = tmp_path / "gate"
@@ -99,7 +99,7 @@ def test_a_server_that_is_killed_and_comes_back_costs_no_tab_a_line(
         proxy.open = False
         proxy.cut()
         for tab in tabs:
-            tab.until("page.connections.at(-1) === 0")  # no answer has no status
+            tab.until("page.connections.at(-1) === 0")  # no response, no status
         first.stop()
         second = serve()
         proxy.target, proxy.open = second.url, True
@@ -114,8 +114,8 @@ def test_a_server_that_is_killed_and_comes_back_costs_no_tab_a_line(
         for tab in tabs:
             tab.until(f"page.jobs['{job}'].end === 'job-completed'")
             assert tab.seqs(job) == log
-            # The browser itself says of each connection that broke that it did; nothing else is.
-            assert all("net::ERR" in line for line in tab.said), tab.said
+            # The browser logs each broken connection; there are no other messages.
+            assert all("net::ERR" in line for line in tab.console), tab.console
 
 
 @pytest.mark.slow
@@ -130,16 +130,16 @@ def test_a_tab_that_is_closed_is_forgotten_and_the_others_go_on(
             tab.get(f"page.follow('{shared}')")
         one.get(f"page.follow('{own}')")
         one.until(f"page.jobs['{own}'].seqs.length > 3")
-        until(lambda: served.site.hub.followed == 2, "both are followed")
+        until(lambda: served.context.hub.followed_jobs == 2, "both are followed")
         one.page.close()
-        until(lambda: served.site.hub.followed == 1, "what only that tab wanted is let go")
+        until(lambda: served.context.hub.followed_jobs == 1, "the closed tab's job is dropped")
         streams(served, 1)
         gate.touch()
         two.until(f"page.jobs['{shared}'].end === 'job-completed'")
         assert two.seqs(shared) == numbers(web, shared)
-        assert two.said == []
+        assert two.console == []
         three = opened.tab()
-        three.get(f"page.follow('{own}', 2)")  # it has ended; whoever comes now reads it
+        three.get(f"page.follow('{own}', 2)")  # the job has ended
         three.until(f"page.jobs['{own}'].end === 'job-completed'")
         assert three.seqs(own) == numbers(web, own)[2:]
         three.get("page.follow('01890a5d-ac96-774b-bcce-b302099a8057')")
@@ -147,7 +147,7 @@ def test_a_tab_that_is_closed_is_forgotten_and_the_others_go_on(
 
 
 @pytest.mark.slow
-def test_what_all_tabs_poll_is_asked_once_for_all(browser: Any, served: Served) -> None:
+def test_tabs_share_one_poll(browser: Any, served: Served) -> None:
     with window(browser, served.url) as opened:
         tabs = [opened.tab() for _ in range(5)]
         counted.paths.clear()
@@ -155,35 +155,35 @@ def test_what_all_tabs_poll_is_asked_once_for_all(browser: Any, served: Served) 
             tab.get("page.poll('/api/queues', 0.2)")
         for tab in tabs:
             tab.until("page.answers['/api/queues'].length >= 10")
-        asked = counted.paths.count("/api/queues")
+        requests = counted.paths.count("/api/queues")
         most = max(tab.get("page.answers['/api/queues'].length") for tab in tabs)
-        assert asked <= most + 1  # one is on its way
+        assert requests <= most + 1  # one is pending
         assert {tab.get("page.connections.at(-1)") for tab in tabs} == {"open"}
         for tab in tabs:
             tab.get("page.unpoll()")
         tabs[0].get("page.poll('/api/workers', 3600)")
         tabs[0].until("page.answers['/api/workers'].length === 1")
-        tabs[1].get("page.poll('/api/workers', 3600)")  # known already
+        tabs[1].get("page.poll('/api/workers', 3600)")  # cached
         tabs[1].until("page.answers['/api/workers'].length === 1")
         assert counted.paths.count("/api/workers") == 1
-        tabs[2].get("page.live.refresh('/api/workers')")  # something was done to it
+        tabs[2].get("page.live.refresh('/api/workers')")  # after a change
         for tab in tabs[:2]:
             tab.until("page.answers['/api/workers'].length === 2")
         assert counted.paths.count("/api/workers") == 2
 
 
 @pytest.mark.slow
-def test_who_is_signed_out_hears_so_in_all_tabs_and_goes_on_after_signing_in(
+def test_sign_out_reaches_all_tabs_and_they_continue_after_sign_in(
     browser: Any, tmp_path: Path
 ) -> None:
     gate, counted = tmp_path / "gate", Counted()
-    config = ServerConfig(door=Door.KEYS)
+    config = ServerConfig(auth=AuthMode.KEYS)
     app = make(tmp_path)
     with (
         serving(tmp_path, config, worker=True, app=app, around=counted.around) as served,
         window(browser, served.url) as opened,
     ):
-        with ThreadPoolExecutor(1) as apart:  # the browser's driver has a loop on this thread
+        with ThreadPoolExecutor(1) as apart:  # the browser driver's event loop runs on this thread
             key = apart.submit(served.key, Role.OPERATOR).result()
         web = served.client(key)
         job = enqueue(web, "talk", gate=str(gate))["id"]
@@ -198,7 +198,7 @@ def test_who_is_signed_out_hears_so_in_all_tabs_and_goes_on_after_signing_in(
             tab.until("page.connections.at(-1) === 401")
         until(lambda: "/api/events" in counted.refused, "the stream is refused")
         assert tabs[0].get("page.session('POST', 'wl_x_y')") == 401
-        assert len(counted.refused) == len(set(counted.refused))  # nothing is asked twice
+        assert len(counted.refused) == len(set(counted.refused))  # no path is requested twice
         assert tabs[0].get(f"page.session('POST', '{key}')") == 201
         tabs[1].get("page.live.restart()")
         gate.touch()
@@ -229,4 +229,4 @@ def test_without_shared_workers_each_tab_has_a_stream_and_all_else_is_the_same(
             tab.until(f"page.jobs['{job}'].end === 'job-completed'")
             tab.until("page.answers['/api/queues'].length > 1")
             assert tab.seqs(job) == numbers(web, job)
-            assert tab.said == []
+            assert tab.console == []

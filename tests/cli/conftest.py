@@ -57,8 +57,8 @@ async def stepped(ctx: Context) -> str:
             file.write("x")
         return 1
     await ctx.astep("first", piece)
-    if not Path("mended").exists():
-        raise RuntimeError("not mended")
+    if not Path("fixed").exists():
+        raise RuntimeError("not fixed")
     return "done"
 
 @app.task
@@ -68,8 +68,8 @@ async def until_file(ctx: Context, started: str, go: str) -> str:
         await asyncio.sleep(0.02)
     return "finished"
 """
-Answer = subprocess.CompletedProcess[str]
-Call = Callable[..., Answer]
+ApplyResult = subprocess.CompletedProcess[str]
+Call = Callable[..., ApplyResult]
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def call(place: Path) -> Call:
     """The real command, as a process of its own."""
 
-    def run(*words: str, **environment: str) -> Answer:
+    def run(*words: str, **environment: str) -> ApplyResult:
         return subprocess.run(
             [sys.executable, "-m", "windlass", *words],
             cwd=place,
@@ -119,7 +119,7 @@ class Asked:
 def ask(place: Path) -> Callable[..., Asked]:
     """The command in this process, without the start of another one.
 
-    Each call imports the modules of the place anew, and leaves none behind.
+    Each call imports the modules of the directory again, and removes them afterwards.
     """
 
     def run(*words: str, **environment: str) -> Asked:
@@ -143,7 +143,7 @@ def ask(place: Path) -> Callable[..., Asked]:
 
 @pytest.fixture
 def put(place: Path) -> Callable[..., str]:
-    """Put in a job, and run what there is to run unless told otherwise; answers its id."""
+    """Enqueue a job, run all jobs unless `run` is false, and return its id."""
 
     def enqueue(task: str, /, *, run: bool = True, options: dict[str, Any] | None = None,
                 **arguments: Any) -> str:  # fmt: skip
@@ -163,7 +163,7 @@ def put(place: Path) -> Callable[..., str]:
 
 @pytest.fixture
 def put_named(place: Path) -> Callable[[str], str]:
-    """Put in a job of a task without arguments, by its full name; answers its id."""
+    """Enqueue a job of a task without arguments, by its full name; return its id."""
 
     def enqueue(name: str) -> str:
         app = Windlass()
@@ -180,7 +180,7 @@ def put_named(place: Path) -> Callable[[str], str]:
 
 
 async def _burst(app: Windlass) -> None:
-    await app.worker(WorkerConfig(burst=True, poll=0.02, sweep=0.02)).run()
+    await app.worker(WorkerConfig(burst=True, poll_interval=0.02, sweep_interval=0.02)).run()
 
 
 class Terminal:
@@ -205,7 +205,7 @@ class Terminal:
         while wanted is None or wanted not in self.shown:
             try:
                 data = os.read(self._fd, 65_536)
-            except OSError:  # Linux says so when the other side is closed
+            except OSError:  # raised on Linux when the other side is closed
                 data = b""
             if not data:
                 assert wanted is None, f"{wanted!r} never came: {self.shown}"
@@ -226,12 +226,12 @@ class Terminal:
 
 @pytest.fixture
 def open_terminal(place: Path) -> Iterator[Callable[..., Terminal]]:
-    opened: list[Terminal] = []
+    open_client: list[Terminal] = []
 
     def run(columns: int, *words: str) -> Terminal:
-        opened.append(Terminal(place, columns, *words))
-        return opened[-1]
+        open_client.append(Terminal(place, columns, *words))
+        return open_client[-1]
 
     yield run
-    for one in opened:
+    for one in open_client:
         one.close()

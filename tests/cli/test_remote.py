@@ -1,4 +1,4 @@
-"""Every command without the database: over HTTP it says the same, and does the same.
+"""Every command over HTTP: same output and effect as on the database.
 
 Two places hold the same jobs. One is spoken to as a file, the other through a server; each command
 of the table runs once in both, in order, and its JSON must be alike, but for ids and times.
@@ -29,9 +29,9 @@ from tests.server.conftest import Served, serving
 from windlass import Limit, Windlass, WorkerConfig
 from windlass.cli import cli
 from windlass.server.auth.api_keys import Role
-from windlass.server.auth.audit import Audit
-from windlass.server.auth.task_tokens import NAME, SIGNING
-from windlass.server.config import Door, ServerConfig
+from windlass.server.auth.audit import AuditLog
+from windlass.server.auth.task_tokens import SIGNING_KEY, SIGNING_RECORD
+from windlass.server.config import AuthMode, ServerConfig
 from windlass.testing import make_job
 
 # {…} is a job that was put in before, or the id that `as` gave to an earlier answer.
@@ -112,7 +112,7 @@ class World:
             patch.chdir(self.place)
             for name, value in self.environment().items():
                 patch.setenv(name, value)
-            patch.delitem(sys.modules, "tasks", raising=False)  # its app reads the settings anew
+            patch.delitem(sys.modules, "tasks", raising=False)  # its app reads the settings again
             patch.syspath_prepend(str(self.place))
             return Asked(tuple(words))
 
@@ -180,7 +180,9 @@ def filled(place: Path) -> dict[str, str]:
         put("film", "film", title="tide")
         put("failed", "broken", why="rain")
         put("stepped", "stepped")
-        app.sync.call(app.worker(WorkerConfig(burst=True, poll=0.02, sweep=0.02)).run())
+        app.sync.call(
+            app.worker(WorkerConfig(burst=True, poll_interval=0.02, sweep_interval=0.02)).run()
+        )
         app.limits.set("queue:tight", Limit(concurrency=1))
         put("approval", "approval")
         put("first", "add", {"queue": "tight"}, a=2)
@@ -215,7 +217,7 @@ def served(home: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
     place = tmp_path_factory.mktemp("away")
     shutil.copytree(home.place, place, dirs_exist_ok=True)
     app = Windlass(f"sqlite:///{place}/jobs.db", data=place / "data")
-    with serving(place, ServerConfig(door=Door.KEYS, trust=0.05), app=app) as one:
+    with serving(place, ServerConfig(auth=AuthMode.KEYS, key_cache_ttl=0.05), app=app) as one:
         yield one
 
 
@@ -247,7 +249,9 @@ def test_every_command_is_in_the_table() -> None:
 
 
 @pytest.mark.slow
-def test_each_command_says_over_http_what_it_says_of_the_database(home: World, away: World) -> None:
+def test_each_command_prints_the_same_over_http_as_on_the_database(
+    home: World, away: World
+) -> None:
     for line in COMMANDS.strip().splitlines():
         here, there = home.run(line), away.run(line)
         if line == "check":  # which looks at what is there
@@ -266,7 +270,7 @@ def test_keys_are_for_admins(served: Served, away: World, role: Role) -> None:
         ["keys", "rotate"],
     ):
         done = other.ask(words)
-        assert (done.code, "does not let key" in done.err) == (3, True), (words, done.err)
+        assert (done.code, "denied this to key" in done.err) == (3, True), (words, done.err)
 
 
 def test_to_rotate_by_http_changes_the_servers_own_key_and_is_noted(
@@ -274,8 +278,8 @@ def test_to_rotate_by_http_changes_the_servers_own_key_and_is_noted(
 ) -> None:
     async def look() -> tuple[bytes, str]:
         store = served.app.client().store
-        [entry] = await store.get_records(SIGNING, [NAME])
-        [note] = await Audit(store).list(limit=1)
+        [entry] = await store.get_records(SIGNING_KEY, [SIGNING_RECORD])
+        [note] = await AuditLog(store).list(limit=1)
         assert entry is not None
         return entry.value, f"{note.key_id} {note.action} {note.target}"
 
@@ -289,16 +293,16 @@ def test_to_rotate_by_http_changes_the_servers_own_key_and_is_noted(
 
 
 @pytest.mark.parametrize("whose", [{"owner": "ann"}, {"team": "red"}])
-def test_who_sees_a_job_may_ask_why_and_nobody_else(
+def test_why_is_allowed_only_with_access_to_the_job(
     served: Served, away: World, whose: dict[str, str]
 ) -> None:
-    """Though the queues, the workers and the limits, by which it is told, are closed to them."""
+    """Although queues, workers and limits are not readable for them."""
     job = make_job(queue="tight", **whose)
     served.app.sync.call(served.app.aenqueue_each([job]))
     theirs = World(away.place, away.url, served.key(Role.VIEWER, **whose))
-    told = theirs.ask(["jobs", "why", str(job.id), "--json"])
-    assert told.code == 0, told.err
-    assert told.json == away.ask(["jobs", "why", str(job.id), "--json"]).json
+    diagnosis = theirs.ask(["jobs", "why", str(job.id), "--json"])
+    assert diagnosis.code == 0, diagnosis.err
+    assert diagnosis.json == away.ask(["jobs", "why", str(job.id), "--json"]).json
     assert theirs.ask(["queues", "list"]).code == 3
     others = World(away.place, away.url, served.key(Role.VIEWER, owner="bob", team="blue"))
     for id_ in (str(job.id), str(uuid4())):

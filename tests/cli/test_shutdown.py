@@ -1,4 +1,4 @@
-"""Signals that come close together, at bad moments, and where nobody reads what is said."""
+"""Signals in quick succession, at bad moments, and with blocked output."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ PATIENCE = 30.0
 
 
 def wait_for(path: Path) -> None:
-    """For what another process does, there is nothing to await but its trace."""
+    """Poll for an effect of another process."""
     deadline = time.monotonic() + PATIENCE
     while not path.exists():
-        assert time.monotonic() < deadline, f"{path} never came"
+        assert time.monotonic() < deadline, f"{path} did not appear"
         time.sleep(0.01)
 
 
 class Full:
-    """A pipe that somebody writes to and nobody reads."""
+    """A pipe without a reader."""
 
     def __init__(self) -> None:
         self._reader, self.writer = os.pipe()
@@ -76,7 +76,7 @@ def start(place: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 
 @pytest.mark.parametrize("words", [[], ["--processes", "1"]], ids=["alone", "supervised"])
-def test_a_pipe_that_nobody_reads_holds_up_no_stop(
+def test_a_full_pipe_does_not_block_a_stop(
     start: Any, put: Any, ask: Any, place: Path, *, full: Full, words: list[str]
 ) -> None:
     job = put("until_file", started="started", go="never", run=False)
@@ -103,7 +103,7 @@ async def blocks() -> None:
 """
 
 
-def test_a_pipe_that_nobody_reads_holds_up_no_end_by_force(
+def test_a_full_pipe_does_not_block_a_forced_exit(
     start: Any, put_named: Any, place: Path, full: Full
 ) -> None:
     (place / "blocking.py").write_text(BLOCKING)
@@ -112,7 +112,7 @@ def test_a_pipe_that_nobody_reads_holds_up_no_end_by_force(
     wait_for(place / "started")
     full.fill()
     deadline = time.monotonic() + PATIENCE
-    while worker.poll() is None:  # nothing tells that a signal was heard, but the end
+    while worker.poll() is None:  # only its end shows that a signal was handled
         assert time.monotonic() < deadline
         worker.send_signal(signal.SIGTERM)
         time.sleep(0.2)
@@ -120,28 +120,28 @@ def test_a_pipe_that_nobody_reads_holds_up_no_end_by_force(
 
 
 @pytest.mark.slow
-def test_the_second_stop_of_several_processes_is_heard_however_soon_it_comes(
+def test_an_immediate_second_stop_reaches_all_processes(
     start: Any, put: Any, ask: Any, place: Path
 ) -> None:
     job = put("until_file", started="started", go="never", run=False)
     supervisor = start("tasks:app", "--processes", "2", "--grace", "1h")
     wait_for(place / "started")
     supervisor.send_signal(signal.SIGTERM)
-    said = []
+    lines = []
     for line in supervisor.stderr:
-        said.append(line)
-        if line.startswith("stopping all workers"):
+        lines.append(line)
+        if line.startswith("Shutting down all workers"):
             supervisor.send_signal(signal.SIGTERM)
-    assert supervisor.wait(PATIENCE) == 0, said
+    assert supervisor.wait(PATIENCE) == 0, lines
     facts = ask("jobs", "show", job, "--json").json
     assert (facts["state"], facts["retryCount"], facts["crashCount"]) == ("queued", 0, 0)
-    assert not any("is killed" in line for line in said)
+    assert not any("is killed" in line for line in lines)
 
 
 def test_a_signal_that_reaches_every_process_leaves_the_grace_to_running_jobs(
     start: Any, put: Any, ask: Any, place: Path
 ) -> None:
-    """As a service manager sends it, and again when it loses patience with nobody in particular."""
+    """As a service manager does, repeatedly and to every process."""
     job = put("until_file", started="started", go="go", run=False)
     supervisor = start("tasks:app", "--processes", "1", "--grace", "1h")
     wait_for(place / "started")
@@ -149,7 +149,7 @@ def test_a_signal_that_reaches_every_process_leaves_the_grace_to_running_jobs(
     for pid in (supervisor.pid, int(worker), int(worker)):
         os.kill(pid, signal.SIGTERM)
     for line in supervisor.stderr:
-        if line.startswith("stopping all workers"):
+        if line.startswith("Shutting down all workers"):
             os.kill(int(worker), signal.SIGTERM)
             (place / "go").touch()
     assert supervisor.wait(PATIENCE) == 0
@@ -157,8 +157,8 @@ def test_a_signal_that_reaches_every_process_leaves_the_grace_to_running_jobs(
     assert (facts["state"], facts["attempt"]) == ("succeeded", 1)
 
 
-# A signal that another thread takes leaves the main one in its call, as one does that comes in the
-# moment before the call.
+# A signal delivered to another thread does not interrupt a blocking call of the main thread. The
+# same happens with a signal just before the call.
 MISSED = """
 import signal, threading, time
 from pathlib import Path
@@ -180,7 +180,7 @@ async def blocks() -> None:
 """
 
 
-def test_a_signal_that_came_just_before_a_blocking_call_is_heard_during_it(
+def test_a_signal_just_before_a_blocking_call_is_handled_during_it(
     start: Any, put_named: Any, place: Path
 ) -> None:
     (place / "missed.py").write_text(MISSED)
@@ -189,13 +189,13 @@ def test_a_signal_that_came_just_before_a_blocking_call_is_heard_during_it(
     wait_for(place / "started")
     worker.send_signal(signal.SIGTERM)
     for line in worker.stderr:
-        if line.startswith("stopping: "):
+        if line.startswith("Shutting down: "):
             (place / "again").touch()
-        if line.startswith("stopping at once"):
+        if line.startswith("Forced shutdown"):
             assert not (place / "slept").exists()
             break
     else:
-        raise AssertionError("the second signal was not heard")
+        raise AssertionError("the second signal was not handled")
 
 
 IN_C = """
@@ -206,20 +206,20 @@ from windlass import Windlass, WorkerConfig
 from windlass.cli import shutdown
 from windlass.cli.commands import worker
 
-shutdown.LAST = 0.2  # seconds; the supervisor waits for longer
-shutdown.ASK_STORE = 30
-worker.WorkerConfig = partial(WorkerConfig, release=0.2)
+shutdown.FORCE_TIMEOUT = 0.2  # seconds; the supervisor waits for longer
+shutdown.STORE_TIMEOUT = 30
+worker.WorkerConfig = partial(WorkerConfig, release_timeout=0.2)
 app = Windlass()
 
 @app.task
 async def hashes() -> None:
     Path("started").touch()
-    hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)  # minutes, without a look at signals
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)  # minutes, without checking signals
 """
 
 
 @pytest.mark.slow
-def test_a_supervised_worker_hears_each_stop_though_its_task_stays_in_one_call(
+def test_a_supervised_worker_handles_each_stop_during_a_blocking_call(
     start: Any, put_named: Any, place: Path
 ) -> None:
     (place / "deep.py").write_text(IN_C)
@@ -227,12 +227,13 @@ def test_a_supervised_worker_hears_each_stop_though_its_task_stays_in_one_call(
     supervisor = start("deep:app", "--processes", "1", "--grace", "1h")
     wait_for(place / "started")
     supervisor.send_signal(signal.SIGTERM)
-    said = []
+    lines = []
     for line in supervisor.stderr:
-        said.append(line)
-        if line.startswith("stopping all workers"):
+        lines.append(line)
+        if line.startswith("Shutting down all workers"):
             supervisor.send_signal(signal.SIGTERM)
     assert supervisor.wait(PATIENCE) == 1
-    told = "".join(said)
-    assert "does not end, so its process does; left to their leases: " in told  # by itself,
-    assert "is killed" not in told  # and not by the supervisor
+    output = "".join(lines)
+    # It exits by itself and is not killed by the supervisor.
+    assert "did not stop in time and exits now; will be retried after lease expiry: " in output
+    assert "is killed" not in output

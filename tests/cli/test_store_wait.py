@@ -1,4 +1,4 @@
-"""A worker that starts before its server waits for what may come, and ends for what will not."""
+"""A worker waits for its store at the start, and ends on errors that waiting cannot fix."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.stores.postgres.unstable_server import Breakable, as_user, breakable_
 
 from windlass import Windlass
 from windlass.core.errors import StoreUnavailableError
-from windlass.stores import may_pass
+from windlass.stores import is_transient
 
 PATIENCE = 30.0
 NOWHERE = "postgresql://ann:s3cret@127.0.0.1:1/jobs"
@@ -69,11 +69,11 @@ def line_of(worker: subprocess.Popen[str], words: str) -> str:
     for line in worker.stderr:
         if words in line:
             return line
-    raise AssertionError(f"{words!r} never came")
+    raise AssertionError(f"{words!r} did not appear")
 
 
 async def add(url: str) -> int:
-    """What the worker makes of a job."""
+    """Enqueue a job and return its result."""
     app = Windlass(url)
 
     @app.task(name="tasks.add")
@@ -96,13 +96,15 @@ async def test_a_worker_waits_for_a_server_that_starts_late(
     await server.actl("-m", "immediate", "stop")
     try:
         worker = start(url)
-        said = await asyncio.to_thread(line_of, worker, "reaching the store failed, trying again")
-        assert "cannot be reached" in said
-        assert "s3cret" not in said
+        output = await asyncio.to_thread(
+            line_of, worker, "Connecting to the store failed; retrying"
+        )
+        assert "cannot be reached" in output
+        assert "s3cret" not in output
     finally:
         await server.actl("start")
-    # A server that is starting may be told of in between, in words of its own.
-    assert "reaching the store" in await asyncio.to_thread(line_of, worker, "works again")
+    # Other errors of a starting server may be logged in between.
+    assert "Connecting to the store" in await asyncio.to_thread(line_of, worker, "recovered")
     assert await add(url) == 3
     worker.send_signal(signal.SIGTERM)
     assert await asyncio.to_thread(worker.wait, PATIENCE) == 0
@@ -112,8 +114,8 @@ async def test_a_worker_waits_for_a_server_that_starts_late(
 @pytest.mark.slow
 async def test_a_worker_waits_for_a_schema_that_is_made_later(url: str, start: Any) -> None:
     worker = start(url)
-    said = await asyncio.to_thread(line_of, worker, "reaching the store failed, trying again")
-    assert "no Windlass schema: run windlass migrate" in said
+    output = await asyncio.to_thread(line_of, worker, "Connecting to the store failed; retrying")
+    assert "no Windlass schema: run windlass migrate" in output
     await migrate(url)
     assert await add(url) == 3
     worker.send_signal(signal.SIGTERM)
@@ -124,9 +126,9 @@ async def test_a_worker_that_is_too_old_for_the_schema_ends_with_that(url: str, 
     await migrate(url)
     await execute(url, "INSERT INTO windlass_schema VALUES (999, 'later', 'x', 1, 0)")
     worker = start(url)
-    _, said = await asyncio.to_thread(worker.communicate, timeout=PATIENCE)
+    _, output = await asyncio.to_thread(worker.communicate, timeout=PATIENCE)
     assert worker.returncode == 3
-    assert "upgrade Windlass here" in said
+    assert "upgrade Windlass" in output
 
 
 @pytest.mark.parametrize(
@@ -138,15 +140,15 @@ async def test_a_worker_that_is_too_old_for_the_schema_ends_with_that(url: str, 
 )
 async def test_a_worker_that_waits_is_stopped_at_once(start: Any, words: list[str]) -> None:
     worker = start(NOWHERE, *words)
-    await asyncio.to_thread(line_of, worker, "reaching the store failed, trying again")
+    await asyncio.to_thread(line_of, worker, "Connecting to the store failed; retrying")
     worker.send_signal(signal.SIGTERM)
-    said = await asyncio.to_thread(worker.stderr.read)
+    output = await asyncio.to_thread(worker.stderr.read)
     assert worker.wait(PATIENCE) == 0
-    assert "trying again" not in said.replace("reaching the store failed, trying again", "", 1)
+    assert "retrying" not in output.replace("Connecting to the store failed; retrying", "", 1)
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         pytest.param(
             lambda url: as_user(url, "ann", "hunter2"),
@@ -160,29 +162,29 @@ async def test_a_worker_that_waits_is_stopped_at_once(start: Any, words: list[st
             marks=pytest.mark.slow,
         ),
         pytest.param(
-            lambda url: f"{url}&sslmode=perhaps", "is wrong", id="option", marks=pytest.mark.slow
+            lambda url: f"{url}&sslmode=perhaps", "is invalid", id="option", marks=pytest.mark.slow
         ),
         pytest.param(lambda url: url.replace("@", ":x@y@"), "%40 for @", id="url"),
     ],
 )
-async def test_what_waiting_will_not_mend_ends_the_worker_with_a_message(
-    url: str, start: Any, wrong: Callable[[str], str], told: str
+async def test_errors_that_waiting_cannot_fix_end_the_worker_with_a_message(
+    url: str, start: Any, wrong: Callable[[str], str], message: str
 ) -> None:
     worker = start(wrong(url))
-    _, said = await asyncio.to_thread(worker.communicate, timeout=PATIENCE)
+    _, output = await asyncio.to_thread(worker.communicate, timeout=PATIENCE)
     assert worker.returncode in {2, 3}
-    assert told in said
-    assert "trying again" not in said
-    assert "Traceback" not in said
-    assert "s3cret" not in said
-    assert "hunter2" not in said
+    assert message in output
+    assert "retrying" not in output
+    assert "Traceback" not in output
+    assert "s3cret" not in output
+    assert "hunter2" not in output
 
 
 async def test_a_burst_does_not_wait(start: Any) -> None:
     worker = start(NOWHERE, "--burst")
-    _, said = await asyncio.to_thread(worker.communicate, timeout=PATIENCE)
+    _, output = await asyncio.to_thread(worker.communicate, timeout=PATIENCE)
     assert worker.returncode == 3
-    assert "error: postgresql://ann@127.0.0.1:1/jobs cannot be reached" in said
+    assert "error: postgresql://ann@127.0.0.1:1/jobs cannot be reached" in output
 
 
 @pytest.mark.parametrize(
@@ -190,12 +192,10 @@ async def test_a_burst_does_not_wait(start: Any) -> None:
     [("57P03", True), ("53300", True), ("08006", True), ("28P01", False), ("3D000", False),
      ("42501", False), ("25006", False)],
 )  # fmt: skip
-def test_what_a_server_says_of_itself_passes_and_what_it_says_of_us_does_not(
-    state: str, passes: bool
-) -> None:
-    class SaidError(Exception):
+def test_server_errors_are_transient_and_client_errors_are_not(state: str, passes: bool) -> None:
+    class ServerError(Exception):
         sqlstate = state
 
     error = StoreUnavailableError("no")
-    error.__cause__ = SaidError()
-    assert may_pass(error) is passes
+    error.__cause__ = ServerError()
+    assert is_transient(error) is passes

@@ -30,15 +30,15 @@ def test_ctrl_c_stops_the_watching_and_not_the_job(put: Any, ask: Any, open_term
     terminal.read_until("queued ━")
     terminal.process.send_signal(signal.SIGINT)
     assert terminal.end() == 130
-    assert "the job goes on: windlass jobs watch" in terminal.shown
+    assert "the job continues: windlass jobs watch" in terminal.shown
     assert "Traceback" not in terminal.shown
     assert ask("jobs", "show", job, "--json").json["state"] == "queued"
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
+    ("seconds", "text"),
     [(0.0, "0ms"), (0.25, "250ms"), (1, "1s"), (59.9, "59s"), (60, "1m"), (7200, "2h"),
      (200_000, "2d")],
 )  # fmt: skip
-def test_a_length_of_time_is_told_in_its_largest_unit(seconds: float, said: str) -> None:
-    assert span(seconds) == said
+def test_a_duration_is_formatted_in_its_largest_unit(seconds: float, text: str) -> None:
+    assert span(seconds) == text

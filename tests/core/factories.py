@@ -16,7 +16,7 @@ from windlass.core.decisions.retry import Policy, fixed
 from windlass.core.decisions.transition import CancelRequest, Checkpoint, Decision, Transition
 from windlass.core.event import ATTEMPT, Event, EventType, LogRow, Record, derive
 from windlass.core.job.failure import ErrorKind, Failure
-from windlass.core.job.row import JobRow, NewJob, birth
+from windlass.core.job.row import JobRow, NewJob, new_row
 from windlass.core.job.state import State, Trigger
 
 NOW: Instant = 1_700_000_000_000_000
@@ -42,7 +42,7 @@ def request(**over: Any) -> NewJob:
 
 
 def row(now: Instant = NOW, **over: Any) -> JobRow:
-    return birth(request(**over), now, serial=1)
+    return new_row(request(**over), now, serial=1)
 
 
 def progress(n: int, percent: float | None, stage: str | None = None) -> Record:
@@ -80,7 +80,7 @@ class Life:
     def take(self, decision: Decision) -> Decision:
         """Write what was decided, as a store does."""
         self.row = replace(self.row, **decision.changes)
-        if decision.queue:
+        if decision.needs_position:
             self.row = replace(self.row, position=self.row.seq)
         self.log += decision.log
         self.checkpoints += decision.checkpoints
@@ -92,12 +92,12 @@ class Life:
         self.row = replace(self.row, **changes)
         return self
 
-    def wish(self, wish: Transition) -> Decision:
-        return self.take(decide(self.row, wish, self.now, self.past))
+    def transition(self, transition: Transition) -> Decision:
+        return self.take(decide(self.row, transition, self.now, self.past))
 
     def ask(self, trigger: Trigger, **over: Any) -> Decision:
-        """A wish by someone who saw the row as it is now."""
-        return self.wish(self.asking(trigger, **over))
+        """A transition by someone who saw the row as it is now."""
+        return self.transition(self.asking(trigger, **over))
 
     def asking(self, trigger: Trigger, **over: Any) -> Transition:
         seen: dict[str, Any] = {"job_id": self.row.id, "fence": self.row.fence, "trigger": trigger}
@@ -109,13 +109,13 @@ class Life:
         return ends.settle(self.row, outcome, random=middle, **more)
 
     def settle(self, outcome: Outcome, **more: Any) -> Decision:
-        return self.wish(self.settling(outcome, **more))
+        return self.transition(self.settling(outcome, **more))
 
     def promote(self) -> Decision:
-        return self.wish(ends.promote(self.row))
+        return self.transition(ends.promote(self.row))
 
     def rescue(self) -> Decision:
-        return self.wish(ends.rescue(self.row, random=middle))
+        return self.transition(ends.rescue(self.row, random=middle))
 
     def crash(self) -> Decision:
         """The worker dies, the lease runs out, maintenance takes the job back."""
@@ -189,8 +189,8 @@ def nothing_changed(decision: Decision) -> bool:
         or decision.log
         or decision.checkpoints
         or decision.children
-        or decision.queue
-        or decision.tally
+        or decision.needs_position
+        or decision.sample
     )
 
 
@@ -279,7 +279,7 @@ class RandomLife(Life):
         elif what and not isinstance(what[0], Record):
             outcome, records = what
             self.last = self.settling(outcome, records=records)
-            assert self.wish(self.last).answer.applied
+            assert self.transition(self.last).result.applied
         else:
             self.record(*what)
 
@@ -304,7 +304,7 @@ class RandomLife(Life):
         self.ask(Trigger.EXPIRE)
 
     def try_submit(self) -> None:
-        self.wish(ends.submit(self.row.id))
+        self.transition(ends.submit(self.row.id))
 
     def try_cancel(self) -> None:
         self.cancel()
@@ -322,5 +322,7 @@ class RandomLife(Life):
     def try_repeat(self) -> None:
         if self.last is not None:
             before, length = self.row, len(self.log)
-            assert self.wish(self.last).answer.applied, "a repeated settle is answered applied"
+            assert self.transition(self.last).result.applied, (
+                "a repeated settle is answered applied"
+            )
             assert (self.row, len(self.log)) == (before, length), "and changes nothing"

@@ -26,7 +26,7 @@ def test_the_epoch_is_zero() -> None:
 
 @settings(max_examples=60)
 @given(AWARE)
-def test_a_datetime_comes_back_to_the_microsecond(value: datetime) -> None:
+def test_a_datetime_round_trips_to_the_microsecond(value: datetime) -> None:
     back = to_datetime(from_datetime(value))
     assert back == value
     assert back.utcoffset() == timedelta(0)
@@ -34,7 +34,7 @@ def test_a_datetime_comes_back_to_the_microsecond(value: datetime) -> None:
 
 @settings(max_examples=60)
 @given(st.integers(-(10**15), 10**16))
-def test_an_instant_comes_back_exactly(instant: int) -> None:
+def test_an_instant_round_trips(instant: int) -> None:
     assert from_datetime(to_datetime(instant)) == instant
 
 
@@ -65,6 +65,6 @@ def test_seconds_are_added_as_microseconds(seconds: float, microseconds: int) ->
     assert type(after(1_000, seconds)) is int
 
 
-def test_the_system_clock_tells_microseconds() -> None:
+def test_the_system_clock_returns_microseconds() -> None:
     before = time.time_ns() // 1000
     assert before <= SystemClock().now() <= time.time_ns() // 1000

@@ -84,7 +84,7 @@ def test_the_fold_of_the_events_is_the_snapshot_of_the_row(
 
 @settings(max_examples=120, deadline=None)
 @given(BEGINNINGS, STEPS)
-def test_an_event_once_read_never_changes(beginning: dict[str, Any], steps: Steps) -> None:
+def test_an_event_never_changes(beginning: dict[str, Any], steps: Steps) -> None:
     read: list[Event] = []
     for life in walk(beginning, steps):
         now = life.events()
@@ -122,10 +122,10 @@ def test_pages_joined_are_the_whole_log(
 @settings(max_examples=80, deadline=None)
 @given(BEGINNINGS, STEPS, st.integers(0, 9), st.integers(0, 9))
 def test_a_page_of_a_log_cut_short_ends_where_the_numbers_stop(
-    beginning: dict[str, Any], steps: Steps, said: int, past: int
+    beginning: dict[str, Any], steps: Steps, records: int, past: int
 ) -> None:
     *_, life = walk(beginning, steps)
-    lines = [line for line in life.log if line.type != ATTEMPT][:said]
+    lines = [line for line in life.log if line.type != ATTEMPT][:records]
     lines += [line for line in life.log if line.type == ATTEMPT][:past]
     part = page(life.row, lines, 0, 1000)
     assert part == life.events()[: len(part)]
@@ -173,7 +173,7 @@ def test_exactly_the_last_event_of_a_finished_job_is_final(
 
 @settings(max_examples=80, deadline=None)
 @given(BEGINNINGS, STEPS)
-def test_attempts_are_numbered_from_1_and_say_how_each_ended(
+def test_attempts_are_numbered_from_1_and_have_outcomes(
     beginning: dict[str, Any], steps: Steps
 ) -> None:
     *_, life = walk(beginning, steps)
@@ -189,12 +189,12 @@ def test_attempts_are_numbered_from_1_and_say_how_each_ended(
 # -- what the events of a life are
 
 
-def test_a_silent_job_tells_its_whole_story_without_a_log_row() -> None:
+def test_all_events_of_a_job_without_records_are_derived_from_its_row() -> None:
     life = Life.begin().wait(1).claim("w9").wait(1)
     life.settle(Succeeded(result=b'"ok"'))
     assert life.log == []
-    told = [(event.type.value, event.data["status"], event.at - NOW) for event in life.events()]
-    assert told == [
+    events = [(event.type.value, event.data["status"], event.at - NOW) for event in life.events()]
+    assert events == [
         ("job-status", "created", 0),
         ("job-status", "queued", 0),
         ("job-status", "running", 1_000_000),
@@ -207,8 +207,8 @@ def test_a_silent_job_tells_its_whole_story_without_a_log_row() -> None:
 def test_a_retried_job_shows_each_of_its_moves() -> None:
     life = Life.begin().fail_once()
     life.claim().settle(Failed(failure=TERMINAL))
-    told = [(event.data["status"], event.data["attempt"]) for event in life.events()]
-    assert told == [
+    events = [(event.data["status"], event.data["attempt"]) for event in life.events()]
+    assert events == [
         ("created", 0),
         ("queued", 0),
         ("running", 1),
@@ -247,7 +247,7 @@ def test_each_final_state_has_its_own_event(state: State, kind: str) -> None:
     assert last.final
 
 
-def test_a_failed_job_tells_its_error_and_a_canceled_one_its_reason() -> None:
+def test_the_final_event_has_the_error_or_the_cancel_reason() -> None:
     failed = reach(State.FAILED).events()[-1]
     assert failed.data["error"]["code"] == "invalid_input"
     assert failed.body == TERMINAL.body
@@ -299,7 +299,7 @@ def test_a_cursor_at_the_floor_needs_no_resync() -> None:
     assert derive(pruned, [], after=4) == []
 
 
-def test_the_fold_of_nothing_stands_nowhere() -> None:
+def test_the_fold_of_no_events_is_empty() -> None:
     assert fold([]).state is None
     assert fold([]).seq == 0
 
@@ -340,7 +340,7 @@ def test_an_event_id_of_absurd_length_is_refused_like_any_other() -> None:
 # -- attempts
 
 
-def test_attempts_tell_the_past_and_the_present() -> None:
+def test_attempts_include_past_and_current_ones() -> None:
     life = Life.begin().wait(1).claim("w1").wait(2)
     life.record(progress(1, 30, "voice"))
     life.settle(Failed(failure=RETRYABLE))
@@ -372,7 +372,7 @@ def test_a_waiting_job_has_only_past_attempts() -> None:
     assert [attempt.number for attempt in attempts_of(life.row, life.log)] == [1]
 
 
-def test_the_last_attempt_of_a_finished_job_says_how_it_ended() -> None:
+def test_the_last_attempt_of_a_finished_job_has_its_outcome() -> None:
     life = Life.begin(policy=Policy(backoff=fixed(1), max_retries=1)).fail_once().claim()
     life.settle(Failed(failure=RETRYABLE))
     last = attempts_of(life.row, life.log)[-1]

@@ -13,30 +13,30 @@ from hypothesis import strategies as st
 from tests.core.factories import JOB, NOW, Life, row
 
 from windlass.core.admission.gates import (
-    MOST,
+    MAX_LIMIT,
     UNLIMITED,
     Limit,
-    Pass,
-    Setting,
-    check_name,
+    LimitSetting,
+    Permit,
+    affected_gates,
+    capacity,
+    check_limit_name,
+    decode_limit,
+    describe_gate,
     gates_of,
-    held,
-    holds,
-    in_order,
+    held_gates,
+    holds_slot,
     limit_name,
-    limit_of,
-    line_order,
-    next_pass,
-    place,
-    refreshed,
-    room,
-    shown,
-    touched,
+    lock_order,
+    next_permit,
+    queue_order,
+    queue_position,
+    with_start,
 )
 from windlass.core.clock import SECOND, Instant
-from windlass.core.decisions.decide import let_in
+from windlass.core.decisions.decide import admit
 from windlass.core.decisions.outcome import Succeeded
-from windlass.core.duration import rate
+from windlass.core.duration import parse_rate
 from windlass.core.errors import InvalidArgumentError
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
@@ -56,44 +56,44 @@ ALL = {"key:mail.send", "task:mail.send", "queue:default"}
     ],
 )  # fmt: skip
 def test_a_rate_is_so_many_in_a_time(text: str, wanted: tuple[int, float]) -> None:
-    assert rate(text) == wanted
+    assert parse_rate(text) == wanted
     assert Limit(rate=text) == Limit(starts=wanted[0], period=wanted[1])
 
 
 @pytest.mark.parametrize("text", ["", "10", "/s", "ten/s", "10/", "-1/s", "1.5/s", "²/s", 10, None])
-def test_what_is_no_rate_is_told(text: Any) -> None:
+def test_an_invalid_rate_is_refused(text: Any) -> None:
     with pytest.raises(InvalidArgumentError, match='"100/1m"'):
-        rate(text)
+        parse_rate(text)
 
 
-def test_a_period_that_is_none_is_told() -> None:
+def test_an_invalid_period_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="the period of the rate '10/x'"):
-        rate("10/x")
+        parse_rate("10/x")
     with pytest.raises(InvalidArgumentError, match="the period of the rate '10/60'"):
-        rate("10/60")
+        parse_rate("10/60")
 
 
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        ({}, "a concurrency, or a rate"),
+        ({}, "needs concurrency= or rate="),
         ({"starts": 5}, "needs both"),
-        ({"period": 5.0}, "a concurrency, or a rate"),
+        ({"period": 5.0}, "needs concurrency= or rate="),
         ({"concurrency": 0}, "from 1 to 100,000"),
-        ({"concurrency": MOST + 1}, "from 1 to 100,000"),
-        ({"concurrency": True}, "whole number"),
-        ({"concurrency": "5"}, "whole number"),
+        ({"concurrency": MAX_LIMIT + 1}, "from 1 to 100,000"),
+        ({"concurrency": True}, "an integer"),
+        ({"concurrency": "5"}, "an integer"),
         ({"rate": "0/s"}, "starts is 0"),
         ({"rate": "5/0s"}, "between 1 ms and 10 years"),
         ({"rate": "5/s", "starts": 5, "period": 1.0}, "one rate"),
     ],
 )
-def test_what_is_no_limit_is_told(given: dict[str, Any], why: str) -> None:
+def test_an_invalid_limit_is_refused(given: dict[str, Any], why: str) -> None:
     with pytest.raises(InvalidArgumentError, match=why):
         Limit(**given)
 
 
-def test_a_limit_speaks_for_itself() -> None:
+def test_a_limit_has_a_readable_text() -> None:
     assert str(Limit(concurrency=2)) == "2 at once"
     assert str(Limit(concurrency=1000, rate="100/1m")) == "1,000 at once, 100 starts in 60 s"
     assert replace(Limit(concurrency=2), concurrency=3) == Limit(concurrency=3)
@@ -101,23 +101,23 @@ def test_a_limit_speaks_for_itself() -> None:
 
 def test_what_a_person_set_holds_until_it_is_gone() -> None:
     code, person = Limit(concurrency=5), Limit(rate="1/s")
-    assert Setting(declared=code).limit == code
-    assert Setting(declared=code, given=person).limit == person
-    assert Setting().limit is None
-    both = Setting(declared=code, given=person)
-    assert Setting.decode(both.encode()) == both
-    assert limit_of(both.encode()) == person
-    assert limit_of(None) is None
+    assert LimitSetting(declared=code).limit == code
+    assert LimitSetting(declared=code, override=person).limit == person
+    assert LimitSetting().limit is None
+    both = LimitSetting(declared=code, override=person)
+    assert LimitSetting.decode(both.encode()) == both
+    assert decode_limit(both.encode()) == person
+    assert decode_limit(None) is None
 
 
 # -- gates and their names
 
 
-def test_gates_come_the_narrowest_first_and_only_where_something_is_limited() -> None:
+def test_gates_are_in_order_and_only_for_existing_limits() -> None:
     narrow, *others = gates_of("default", "mail.send", "ada", ALL)
     assert others == ["task:mail.send", "queue:default"]
     assert limit_name(narrow) == "key:mail.send"
-    assert shown(narrow) == "key 'ada' of task mail.send"
+    assert describe_gate(narrow) == "key 'ada' of task mail.send"
     assert gates_of("default", "mail.send", None, ALL) == ("task:mail.send", "queue:default")
     assert gates_of("other", "mail.send", "ada", {"queue:default"}) == ()
     assert gates_of("other", "mail.send", "ada", {"queue:other"}) == ("queue:other",)
@@ -130,19 +130,19 @@ def test_each_key_has_a_gate_of_its_own_and_one_limit() -> None:
     assert limit_name(ada) == limit_name(bob) == "key:t"
 
 
-def test_gates_are_looked_at_from_narrow_to_wide() -> None:
+def test_gates_are_locked_from_narrow_to_wide() -> None:
     gates = gates_of("default", "mail.send", "ada", ALL)
-    assert in_order(reversed(gates)) == list(gates)
-    assert (shown("queue:a"), shown("task:b")) == ("queue a", "task b")
+    assert lock_order(reversed(gates)) == list(gates)
+    assert (describe_gate("queue:a"), describe_gate("task:b")) == ("queue a", "task b")
 
 
 @pytest.mark.parametrize("name", ["", "render", "queue:", "task:", "key:", "Queue:x", "worker:x"])
 def test_a_name_of_nothing_is_refused(name: str) -> None:
     with pytest.raises(InvalidArgumentError, match="queue:NAME"):
-        check_name(name)
+        check_limit_name(name)
 
 
-# -- passes
+# -- permits
 
 
 def at_gate(**over: Any) -> JobRow:
@@ -150,100 +150,103 @@ def at_gate(**over: Any) -> JobRow:
     return replace(row(), **asked | over)
 
 
-def test_a_pass_counts_while_its_attempt_may_start_or_runs() -> None:
+def test_a_permit_counts_while_its_attempt_can_start_or_runs() -> None:
     life = Life.begin()
-    it = next_pass(life.row, NOW)
+    it = next_permit(life.row, NOW)
     assert (it.fence, it.at, it.started_at) == (1, NOW, None)
-    assert holds(it, life.row)  # in line
+    assert holds_slot(it, life.row)  # in line
     life.wait(3).claim()
-    assert holds(it, life.row)
-    assert refreshed(it, life.row) == Pass(1, NOW, life.row.started_at)
+    assert holds_slot(it, life.row)
+    assert with_start(it, life.row) == Permit(1, NOW, life.row.started_at)
     for state in (State.RETRYING, State.SUCCEEDED, State.FAILED, State.CANCELED):
-        assert not holds(it, replace(life.row, state=state))
-    assert not holds(it, replace(life.row, fence=2))  # another attempt
-    assert not holds(it, None)
+        assert not holds_slot(it, replace(life.row, state=state))
+    assert not holds_slot(it, replace(life.row, fence=2))  # another attempt
+    assert not holds_slot(it, None)
 
 
-def test_a_pass_counts_while_its_job_waits_at_a_later_gate() -> None:
-    it = Pass(1, NOW)
-    assert holds(it, at_gate(gate="queue:default"))
-    assert not holds(it, at_gate(gate=None))  # as it was before it came to any
+def test_a_permit_counts_while_its_job_waits_at_a_later_gate() -> None:
+    it = Permit(1, NOW)
+    assert holds_slot(it, at_gate(gate="queue:default"))
+    assert not holds_slot(it, at_gate(gate=None))  # as it was before it came to any
 
 
 def test_a_start_is_known_once_it_happened_and_then_stays() -> None:
-    it = Pass(1, NOW)
-    assert refreshed(it, row()) == it
-    assert refreshed(it, None) == Pass(1, NOW, NOW)  # deleted: at the earliest
-    known = Pass(1, NOW, NOW + 5)
-    assert refreshed(known, None) == known
+    it = Permit(1, NOW)
+    assert with_start(it, row()) == it
+    assert with_start(it, None) == Permit(1, NOW, NOW)  # deleted: at the earliest
+    known = Permit(1, NOW, NOW + 5)
+    assert with_start(known, None) == known
     later = replace(row(), fence=2, started_at=NOW + 9)  # of another attempt
-    assert refreshed(it, later) == it
+    assert with_start(it, later) == it
 
 
 def test_an_end_touches_all_gates_of_a_job() -> None:
     life = Life.begin().claim()
-    assert touched(life.row, life.settle(Succeeded())) == ()
+    assert affected_gates(life.row, life.settle(Succeeded())) == ()
     limited = Life(replace(row(), gates=("task:t", "queue:q"))).claim()
     before = limited.row
-    assert touched(before, limited.settle(Succeeded())) == ("task:t", "queue:q")
+    assert affected_gates(before, limited.settle(Succeeded())) == ("task:t", "queue:q")
 
 
-def test_who_passes_a_gate_comes_to_the_next_one_and_then_into_the_line() -> None:
+def test_an_admitted_job_moves_to_the_next_gate_and_then_into_the_queue() -> None:
     life = Life(at_gate(gates=("task:t", "queue:q"), gate="task:t", position=1))
     before = life.row
-    assert touched(before, life.take(let_in(before, NOW))) == ("queue:q",)
+    assert affected_gates(before, life.take(admit(before, NOW))) == ("queue:q",)
     assert (life.row.state, life.row.gate) == (State.CREATED, "queue:q")
     before = life.row
-    assert touched(before, life.take(let_in(before, NOW))) == ()
+    assert affected_gates(before, life.take(admit(before, NOW))) == ()
     assert (life.row.state, life.row.gate) == (State.QUEUED, None)
 
 
 def test_a_job_holds_slots_of_the_gates_behind_it_until_its_attempt_ends() -> None:
     life = Life(at_gate(gates=("task:t", "queue:q"), gate="task:t", position=1))
-    seen = [held(life.row)]
+    seen = [held_gates(life.row)]
     for _ in range(2):
-        life.take(let_in(life.row, NOW))
-        seen.append(held(life.row))
-    seen.append(held(life.claim().row))
+        life.take(admit(life.row, NOW))
+        seen.append(held_gates(life.row))
+    seen.append(held_gates(life.claim().row))
     life.settle(Succeeded())
     both = ("task:t", "queue:q")
-    assert [*seen, held(life.row)] == [(), ("task:t",), both, both, ()]
+    assert [*seen, held_gates(life.row)] == [(), ("task:t",), both, both, ()]
 
 
-# -- room
+# -- capacity
 
 
-def test_without_a_limit_all_may_pass_and_passes_are_kept_that_hold_a_slot() -> None:
-    free = room(None, [(Pass(1, NOW), True), (Pass(1, NOW, NOW), False)], NOW)
-    assert (free.free, free.look_at, list(free.kept)) == (UNLIMITED, None, [True, False])
+def test_without_a_limit_all_are_admitted_and_permits_with_a_slot_are_kept() -> None:
+    free = capacity(None, [(Permit(1, NOW), True), (Permit(1, NOW, NOW), False)], NOW)
+    assert (free.free, free.next_check_at, list(free.kept)) == (UNLIMITED, None, [True, False])
 
 
 def test_a_start_counts_for_one_period_from_when_it_happened() -> None:
     limit = Limit(starts=2, period=10)
-    passes = [(Pass(1, NOW, NOW), False), (Pass(1, NOW, NOW + 4 * SECOND), True)]
-    full = room(limit, passes, NOW + 5 * SECOND)
-    assert (full.free, full.look_at, list(full.kept)) == (0, NOW + 10 * SECOND, [True, True])
-    one = room(limit, passes, NOW + 10 * SECOND)
-    assert (one.free, one.look_at, list(one.kept)) == (1, None, [False, True])
+    permits = [(Permit(1, NOW, NOW), False), (Permit(1, NOW, NOW + 4 * SECOND), True)]
+    full = capacity(limit, permits, NOW + 5 * SECOND)
+    assert (full.free, full.next_check_at, list(full.kept)) == (0, NOW + 10 * SECOND, [True, True])
+    one = capacity(limit, permits, NOW + 10 * SECOND)
+    assert (one.free, one.next_check_at, list(one.kept)) == (1, None, [False, True])
 
 
 def test_one_that_has_not_started_counts_from_now_on() -> None:
     limit = Limit(starts=1, period=10)
-    in_line = room(limit, [(Pass(1, NOW), True)], NOW + 60 * SECOND)
-    assert (in_line.free, in_line.look_at) == (0, NOW + 70 * SECOND)
-    assert room(limit, [(Pass(1, NOW), False)], NOW).free == 1  # it never will
+    in_line = capacity(limit, [(Permit(1, NOW), True)], NOW + 60 * SECOND)
+    assert (in_line.free, in_line.next_check_at) == (0, NOW + 70 * SECOND)
+    assert capacity(limit, [(Permit(1, NOW), False)], NOW).free == 1  # it never will
 
 
-def test_after_a_limit_was_lowered_it_says_when_enough_have_gone() -> None:
-    passes = [(Pass(1, NOW, NOW + n * SECOND), False) for n in range(5)]
-    it = room(Limit(starts=2, period=10), passes, NOW + 5 * SECOND)
-    assert (it.free, it.look_at) == (0, NOW + 13 * SECOND)  # when only one is left that counts
+def test_after_a_lowered_limit_the_next_check_is_when_enough_starts_expired() -> None:
+    permits = [(Permit(1, NOW, NOW + n * SECOND), False) for n in range(5)]
+    it = capacity(Limit(starts=2, period=10), permits, NOW + 5 * SECOND)
+    assert (it.free, it.next_check_at) == (
+        0,
+        NOW + 13 * SECOND,
+    )  # when only one is left that counts
 
 
 INSTANTS = st.integers(NOW - 30 * SECOND, NOW)
-PASSES = st.lists(
+PERMITS = st.lists(
     st.tuples(
-        st.builds(Pass, st.just(1), INSTANTS, st.none() | INSTANTS),
+        st.builds(Permit, st.just(1), INSTANTS, st.none() | INSTANTS),
         st.booleans(),
     ),
     max_size=12,
@@ -259,19 +262,19 @@ class Gate:
         self.now: Instant = NOW
         self.waiting = 50
         self.rows: list[JobRow | None] = []
-        self.passes: dict[int, Pass] = {}
+        self.permits: dict[int, Permit] = {}
         self.starts: list[Instant] = []
 
     def look(self) -> None:
-        self.passes = {n: refreshed(it, self.rows[n]) for n, it in self.passes.items()}
-        judged = [(it, holds(it, self.rows[n])) for n, it in self.passes.items()]
-        found = room(self.limit, judged, self.now)
-        kept = zip(list(self.passes.items()), found.kept, strict=True)
-        self.passes = dict(item for item, counts in kept if counts)
+        self.permits = {n: with_start(it, self.rows[n]) for n, it in self.permits.items()}
+        judged = [(it, holds_slot(it, self.rows[n])) for n, it in self.permits.items()]
+        found = capacity(self.limit, judged, self.now)
+        kept = zip(list(self.permits.items()), found.kept, strict=True)
+        self.permits = dict(item for item, counts in kept if counts)
         for _ in range(min(found.free, self.waiting)):
             self.waiting -= 1
             self.rows.append(row(self.now))
-            self.passes[len(self.rows) - 1] = next_pass(row(), self.now)
+            self.permits[len(self.rows) - 1] = next_permit(row(), self.now)
 
     def start(self) -> None:
         for n, its in enumerate(self.rows):
@@ -314,7 +317,7 @@ ONE = Limit(starts=1, period=1)
 @given(LIMITS, STEPS)
 @example(ONE, ["look", "wait", "look", "start"])  # one that stands in line counts for ever
 @example(ONE, ["look", "start", "end", "almost", "look", "start"])  # a microsecond too early
-def test_never_do_more_run_or_start_than_the_limit_says(limit: Limit, steps: list[str]) -> None:
+def test_never_do_more_jobs_run_or_start_than_the_limit(limit: Limit, steps: list[str]) -> None:
     gate = Gate(limit)
     for step in steps:
         if step in {"wait", "almost"}:
@@ -327,30 +330,30 @@ def test_never_do_more_run_or_start_than_the_limit_says(limit: Limit, steps: lis
             assert last - nth >= limit.length, "one start too many in a stretch of the period"
 
 
-@given(PASSES, COUNTS, st.integers(1, 6), st.integers(1, 40))
-def test_room_opens_exactly_when_it_says_and_not_before(
-    passes: list[tuple[Pass, bool]], concurrency: int | None, starts: int, period: int
+@given(PERMITS, COUNTS, st.integers(1, 6), st.integers(1, 40))
+def test_capacity_is_free_exactly_at_the_next_check(
+    permits: list[tuple[Permit, bool]], concurrency: int | None, starts: int, period: int
 ) -> None:
     limit = Limit(concurrency=concurrency, starts=starts, period=period)
-    started = [(it, holding) for it, holding in passes if it.started_at is not None]
+    started = [(it, holding) for it, holding in permits if it.started_at is not None]
     by_rate = replace(limit, concurrency=None)
-    found = room(by_rate, started, NOW)
-    if found.look_at is None:
+    found = capacity(by_rate, started, NOW)
+    if found.next_check_at is None:
         assert found.free > 0
     else:
-        assert room(by_rate, started, found.look_at - 1).free == 0
-        assert room(by_rate, started, found.look_at).free >= 1
+        assert capacity(by_rate, started, found.next_check_at - 1).free == 0
+        assert capacity(by_rate, started, found.next_check_at).free >= 1
 
 
-@given(PASSES, st.integers(1, 6), COUNTS)
+@given(PERMITS, st.integers(1, 6), COUNTS)
 def test_no_more_hold_a_slot_than_the_limit(
-    passes: list[tuple[Pass, bool]], concurrency: int, starts: int | None
+    permits: list[tuple[Permit, bool]], concurrency: int, starts: int | None
 ) -> None:
     limit = Limit(concurrency=concurrency, starts=starts, period=None if starts is None else 10)
-    found = room(limit, passes, NOW)
-    holding = sum(holding for _, holding in passes)
+    found = capacity(limit, permits, NOW)
+    holding = sum(holding for _, holding in permits)
     assert found.free + holding <= max(concurrency, holding)
-    assert all(kept for (_, held), kept in zip(passes, found.kept, strict=True) if held)
+    assert all(kept for (_, held), kept in zip(permits, found.kept, strict=True) if held)
 
 
 # -- turns
@@ -367,7 +370,7 @@ class Line:
         self.arrivals += 1
         first = min((at for at, _, _ in self.jobs), default=None)
         last = max((at for at, _, of in self.jobs if of == key), default=None)
-        self.jobs.append((place(key, self.arrivals, first, last), self.arrivals, key))
+        self.jobs.append((queue_position(key, self.arrivals, first, last), self.arrivals, key))
         self.jobs.sort(key=lambda job: job[:2])
 
     def serve(self) -> str | None:
@@ -397,7 +400,7 @@ def test_no_key_is_more_than_one_job_ahead_of_another_that_still_waits(keys: lis
 def test_no_key_is_served_more_than_twice_while_another_waits(
     keys: list[str], returning: set[str]
 ) -> None:
-    """Those who return do so after each of their turns."""
+    """Returning jobs return each time after they ran."""
     line = Line()
     for key in keys:
         line.put(key)
@@ -414,7 +417,7 @@ def test_no_key_is_served_more_than_twice_while_another_waits(
             assert others[served] <= 2
 
 
-def test_two_who_come_back_after_each_turn_do_not_keep_a_third_waiting() -> None:
+def test_two_active_keys_do_not_starve_a_third() -> None:
     line = Line()
     for key in ("ada", "ada", "ada", "ada", "bob", "eve"):
         line.put(key)
@@ -436,12 +439,12 @@ def test_jobs_of_one_key_and_jobs_without_any_stay_in_their_order(keys: list[str
         assert own == sorted(own)
 
 
-def test_a_line_without_keys_is_in_the_order_of_arrival() -> None:
-    assert place(None, 7, 3, 5) == 7
-    assert place("ada", 7, None, None) == 7
+def test_a_queue_without_keys_is_in_the_order_of_arrival() -> None:
+    assert queue_position(None, 7, 3, 5) == 7
+    assert queue_position("ada", 7, None, None) == 7
 
 
-def test_the_order_of_a_line_is_priority_then_position() -> None:
+def test_the_order_of_a_queue_is_priority_then_position() -> None:
     low, high = replace(row(), position=1, priority=0), replace(row(), position=9, priority=1)
     other = replace(low, id=UUID(int=JOB.int + 1))
-    assert sorted([other, low, high], key=line_order) == [high, low, other]
+    assert sorted([other, low, high], key=queue_order) == [high, low, other]

@@ -47,7 +47,7 @@ def test_ids_rise_in_each_thread_and_repeat_in_none() -> None:
     assert len({made for part in parts for made in part}) == 16_000
 
 
-def test_ids_rise_while_the_clock_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ids_increase_while_the_clock_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "time_ns", lambda: 5_000 * MILLISECOND)
     source = Uuid7Source()
     made = [source() for _ in range(5000)]

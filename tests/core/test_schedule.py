@@ -19,18 +19,18 @@ from windlass.core.schedule import (
     BATCH,
     NEVER,
     ON_TIME,
-    Due,
+    DueTicks,
     Mark,
-    Missed,
+    MissedPolicy,
     Schedule,
-    begun,
     check_schedule,
-    due,
-    edited,
-    extra_job,
+    due_ticks,
     interval,
-    job_of,
+    manual_job,
+    merge_declared,
     set_paused,
+    start_schedule,
+    tick_job,
 )
 
 HOUR = 60 * MINUTE
@@ -44,29 +44,29 @@ def make(**values: Any) -> Schedule:
     return replace(made, **values)
 
 
-def look(schedule: Schedule, now: Instant, mark: Instant | None = None) -> Due:
+def look(schedule: Schedule, now: Instant, mark: Instant | None = None) -> DueTicks:
     assert schedule.every is not None
     reached = None if mark is None else Mark(schedule.since, mark)
-    return due(schedule, reached, interval(schedule.anchor, schedule.every), now)
+    return due_ticks(schedule, reached, interval(schedule.anchor, schedule.every), now)
 
 
-@pytest.mark.parametrize("missed", Missed)
-def test_a_tick_that_is_on_time_becomes_a_job_whatever_the_policy(missed: Missed) -> None:
+@pytest.mark.parametrize("missed", MissedPolicy)
+def test_a_tick_that_is_on_time_becomes_a_job_whatever_the_policy(missed: MissedPolicy) -> None:
     one = make(missed=missed)
-    assert look(one, BEGAN + HOUR - 1) == Due((), BEGAN + HOUR)
-    assert look(one, BEGAN + HOUR) == Due((BEGAN + HOUR,), BEGAN + 2 * HOUR)
+    assert look(one, BEGAN + HOUR - 1) == DueTicks((), BEGAN + HOUR)
+    assert look(one, BEGAN + HOUR) == DueTicks((BEGAN + HOUR,), BEGAN + 2 * HOUR)
     late = BEGAN + HOUR + ON_TIME - 1
-    assert look(one, late) == Due((BEGAN + HOUR,), BEGAN + 2 * HOUR)
+    assert look(one, late) == DueTicks((BEGAN + HOUR,), BEGAN + 2 * HOUR)
 
 
-@pytest.mark.parametrize("missed", Missed)
-def test_a_tick_at_or_before_the_mark_is_never_made_again(missed: Missed) -> None:
+@pytest.mark.parametrize("missed", MissedPolicy)
+def test_a_tick_at_or_before_the_mark_is_never_made_again(missed: MissedPolicy) -> None:
     tick = BEGAN + HOUR
-    assert look(make(missed=missed), tick + 5, mark=tick) == Due((), tick + HOUR)
+    assert look(make(missed=missed), tick + 5, mark=tick) == DueTicks((), tick + HOUR)
 
 
-@pytest.mark.parametrize("missed", Missed)
-def test_several_ticks_that_are_on_time_each_become_a_job(missed: Missed) -> None:
+@pytest.mark.parametrize("missed", MissedPolicy)
+def test_several_ticks_that_are_on_time_each_become_a_job(missed: MissedPolicy) -> None:
     one = make(missed=missed, every=10 * SECOND)
     now = BEGAN + 35 * SECOND
     assert look(one, now).ticks == tuple(BEGAN + n * 10 * SECOND for n in (1, 2, 3))
@@ -76,30 +76,32 @@ MISSED = BEGAN + 3 * HOUR + 2 * MINUTE
 
 
 def test_skip_leaves_out_what_was_missed() -> None:
-    assert look(make(missed=Missed.SKIP), MISSED) == Due((), BEGAN + 4 * HOUR)
+    assert look(make(missed=MissedPolicy.SKIP), MISSED) == DueTicks((), BEGAN + 4 * HOUR)
 
 
 def test_last_makes_one_job_of_all_that_was_missed() -> None:
-    assert look(make(missed=Missed.LAST), MISSED) == Due((BEGAN + 3 * HOUR,), BEGAN + 4 * HOUR)
+    assert look(make(missed=MissedPolicy.LAST), MISSED) == DueTicks(
+        (BEGAN + 3 * HOUR,), BEGAN + 4 * HOUR
+    )
 
 
-def test_a_tick_that_is_on_time_stands_for_the_missed_ones() -> None:
+def test_a_tick_on_time_replaces_the_missed_ones() -> None:
     now = BEGAN + 3 * HOUR + 1
-    for missed in (Missed.SKIP, Missed.LAST):
+    for missed in (MissedPolicy.SKIP, MissedPolicy.LAST):
         assert look(make(missed=missed), now).ticks == (BEGAN + 3 * HOUR,)
 
 
 def test_all_makes_a_job_of_each_the_oldest_first() -> None:
-    found = look(make(missed=Missed.ALL), MISSED)
-    assert found == Due(tuple(BEGAN + n * HOUR for n in (1, 2, 3)), BEGAN + 4 * HOUR)
+    found = look(make(missed=MissedPolicy.ALL), MISSED)
+    assert found == DueTicks(tuple(BEGAN + n * HOUR for n in (1, 2, 3)), BEGAN + 4 * HOUR)
 
 
-def test_a_great_many_missed_ticks_come_in_batches() -> None:
-    one = make(missed=Missed.ALL)
+def test_many_missed_ticks_are_enqueued_in_batches() -> None:
+    one = make(missed=MissedPolicy.ALL)
     now = BEGAN + (BATCH + 3) * HOUR
     first = look(one, now)
     assert (len(first.ticks), first.next) == (BATCH, BEGAN + (BATCH + 1) * HOUR)
-    assert first.next <= now  # so that nobody waits for the rest
+    assert first.next <= now  # so that the rest is not delayed
     assert len(look(one, now, mark=first.ticks[-1]).ticks) == 3
 
 
@@ -113,7 +115,7 @@ def test_the_newest_of_a_years_seconds_is_found_without_counting_them() -> None:
             yield tick
 
     now = BEGAN + 366 * 24 * HOUR
-    found = due(make(every=SECOND), None, counted, now)
+    found = due_ticks(make(every=SECOND), None, counted, now)
     assert found.ticks[-1] == now
     assert asked < 4000
 
@@ -126,26 +128,26 @@ def test_the_newest_of_ticks_that_are_far_apart_is_found() -> None:
 
 def test_a_clock_that_was_set_back_repeats_nothing() -> None:
     mark = BEGAN + 5 * HOUR
-    for missed in Missed:
-        assert look(make(missed=missed), BEGAN + 2 * HOUR, mark) == Due((), BEGAN + 6 * HOUR)
+    for missed in MissedPolicy:
+        assert look(make(missed=missed), BEGAN + 2 * HOUR, mark) == DueTicks((), BEGAN + 6 * HOUR)
 
 
 def test_a_paused_schedule_has_no_ticks() -> None:
-    assert look(make(paused=True), MISSED) == Due((), NEVER)
+    assert look(make(paused=True), MISSED) == DueTicks((), NEVER)
 
 
-def test_the_ticks_of_a_pause_do_not_come_back() -> None:
-    paused = set_paused(make(missed=Missed.ALL), BEGAN + 1, paused=True)
+def test_ticks_during_a_pause_are_dropped() -> None:
+    paused = set_paused(make(missed=MissedPolicy.ALL), BEGAN + 1, paused=True)
     resumed = set_paused(paused, MISSED, paused=False)
-    assert look(resumed, MISSED) == Due((), BEGAN + 4 * HOUR)
+    assert look(resumed, MISSED) == DueTicks((), BEGAN + 4 * HOUR)
 
 
 def test_a_mark_of_before_a_pause_counts_no_more() -> None:
-    """Also one that a clock set to 2099 for a moment has left: pause and resume mend it."""
+    """Also one that a clock set to 2099 for a moment has left: pause and resume fix it."""
     resumed = replace(make(), since=MISSED)
     late = Mark(BEGAN, BEGAN + 900_000 * HOUR)
     ticks = interval(BEGAN, HOUR)
-    assert due(resumed, late, ticks, BEGAN + 4 * HOUR).ticks == (BEGAN + 4 * HOUR,)
+    assert due_ticks(resumed, late, ticks, BEGAN + 4 * HOUR).ticks == (BEGAN + 4 * HOUR,)
 
 
 def test_to_resume_what_is_not_paused_changes_nothing() -> None:
@@ -153,13 +155,13 @@ def test_to_resume_what_is_not_paused_changes_nothing() -> None:
 
 
 def test_a_schedule_begins_now_and_counts_from_a_whole_second() -> None:
-    made = begun(make(), BEGAN + 5 * SECOND + 123)
+    made = start_schedule(make(), BEGAN + 5 * SECOND + 123)
     assert (made.since, made.anchor) == (BEGAN + 5 * SECOND + 123, BEGAN + 5 * SECOND)
 
 
 def test_an_edit_of_the_arguments_keeps_time_pause_and_id() -> None:
     new = make(id=UUID(int=8), job=NewJob(id=ID, task="report", payload=b"2"), declared="b")
-    now = edited(make(paused=True, declared="a"), new, MISSED)
+    now = merge_declared(make(paused=True, declared="a"), new, MISSED)
     assert (now.id, now.paused, now.since, now.anchor) == (ID, True, BEGAN, BEGAN)
     assert (now.job.payload, now.declared) == (b"2", "b")
 
@@ -168,25 +170,27 @@ def test_an_edit_of_the_arguments_keeps_time_pause_and_id() -> None:
     "timing",
     [{"every": 2 * HOUR}, {"every": None, "cron": "* * * * *"}, {"tz": "Asia/Tokyo"}],
 )
-def test_an_edit_of_the_time_begins_anew(timing: dict[str, Any]) -> None:
+def test_a_change_of_the_timing_restarts_the_ticks(timing: dict[str, Any]) -> None:
     """Else the ticks that the new time would have had since the last one would count as missed."""
-    now = edited(make(), make(**timing), MISSED)
+    now = merge_declared(make(), make(**timing), MISSED)
     assert (now.id, now.since) == (ID, MISSED)
 
 
-def test_a_ticks_job_is_the_same_whoever_makes_it_and_another_for_each_tick() -> None:
+def test_the_job_of_a_tick_is_deterministic_and_unique_per_tick() -> None:
     one = make()
-    assert job_of(one, 5) == job_of(make(), 5)
-    assert len({job_of(one, 5).id, job_of(one, 6).id, job_of(make(id=UUID(int=8)), 5).id}) == 3
+    assert tick_job(one, 5) == tick_job(make(), 5)
+    assert (
+        len({tick_job(one, 5).id, tick_job(one, 6).id, tick_job(make(id=UUID(int=8)), 5).id}) == 3
+    )
 
 
-def test_a_job_says_which_schedule_and_which_tick_it_is_of() -> None:
+def test_a_job_has_headers_of_its_schedule_and_tick() -> None:
     one = make(job=NewJob(id=ID, task="report", headers={"trace": "x"}))
-    tick = job_of(one, 1_767_225_600 * SECOND)
+    tick = tick_job(one, 1_767_225_600 * SECOND)
     assert tick.headers == {
         "trace": "x", "schedule": "hourly", "schedule-tick": "2026-01-01T00:00:00Z"
     }  # fmt: skip
-    assert extra_job(one, UUID(int=9), 1_767_225_600 * SECOND) == replace(tick, id=UUID(int=9))
+    assert manual_job(one, UUID(int=9), 1_767_225_600 * SECOND) == replace(tick, id=UUID(int=9))
 
 
 def test_a_schedule_is_read_back_as_it_was_written() -> None:
@@ -195,13 +199,13 @@ def test_a_schedule_is_read_back_as_it_was_written() -> None:
         expires_in=60.0, policy=Policy(backoff=fixed(2), max_retries=7), lease=9.0, owner="o",
         team="t", tags=("a", "b"), headers={"h": "1"}, unique_key="k", debounce=True,
     )  # fmt: skip
-    one = make(job=job, cron="* * * * *", every=None, tz="Asia/Tokyo", missed=Missed.ALL,
+    one = make(job=job, cron="* * * * *", every=None, tz="Asia/Tokyo", missed=MissedPolicy.ALL,
                paused=True, declared="abc")  # fmt: skip
     assert Schedule.decode(one.encode()) == one
     assert Mark.decode(Mark(3, 4).encode()) == Mark(3, 4)
 
 
-def test_a_schedule_that_says_more_than_is_understood_is_read_all_the_same() -> None:
+def test_unknown_fields_of_a_schedule_are_ignored() -> None:
     newer = make().encode()[:-1] + b',"colour":"red"}'
     assert Schedule.decode(newer) == make()
 
@@ -212,12 +216,12 @@ def test_a_schedule_that_says_more_than_is_understood_is_read_all_the_same() -> 
 )
 def test_options_of_one_job_are_refused(option: str, value: Any) -> None:
     job: NewJob = replace(make().job, **{option: value})
-    with pytest.raises(InvalidArgumentError, match=f"{option}, which is for one job"):
+    with pytest.raises(InvalidArgumentError, match=f"{option}, which applies to a single job"):
         check_schedule(make(job=job))
 
 
 def test_an_id_of_ones_own_is_refused() -> None:
-    with pytest.raises(InvalidArgumentError, match="the option id, which is for one job"):
+    with pytest.raises(InvalidArgumentError, match="the option id, which applies to a single job"):
         check_schedule(make(job=replace(make().job, digest=b"x")))
 
 
@@ -229,11 +233,11 @@ def test_a_name_that_is_none_is_refused(name: str) -> None:
 
 @given(
     st.lists(st.integers(1, 9_000), min_size=1, max_size=30),
-    st.sampled_from(Missed),
+    st.sampled_from(MissedPolicy),
     st.integers(1, 4_000),
 )
 def test_looking_whenever_one_likes_makes_no_tick_twice_and_all_makes_each(
-    steps: list[int], missed: Missed, every: int
+    steps: list[int], missed: MissedPolicy, every: int
 ) -> None:
     one = make(missed=missed, every=every * SECOND)
     now, mark = BEGAN, None
@@ -247,7 +251,7 @@ def test_looking_whenever_one_likes_makes_no_tick_twice_and_all_makes_each(
     assert made == sorted(set(made))
     possible = range(BEGAN + one.every, now + 1, one.every) if one.every else ()
     assert set(made) <= set(possible)
-    if missed is Missed.ALL:
+    if missed is MissedPolicy.ALL:
         assert made == list(possible)
-    if missed is Missed.LAST and possible:
+    if missed is MissedPolicy.LAST and possible:
         assert made[-1] == possible[-1]

@@ -1,4 +1,4 @@
-"""Task tokens: who has one speaks for one attempt, and nobody makes one up."""
+"""Task tokens: valid for one attempt, and cannot be forged."""
 
 from __future__ import annotations
 
@@ -11,7 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass.core.job.lease import Lease
-from windlass.core.task_token import KEY_ID, MAX_LENGTH, PREFIX, TaskToken, key_of, read
+from windlass.core.task_token import (
+    KEY_ID,
+    MAX_LENGTH,
+    PREFIX,
+    TaskToken,
+    signing_key_id,
+    verify_token,
+)
 
 KEY, SECRET = b"12345678", b"s" * 32
 SECRETS = {KEY: SECRET}
@@ -36,17 +43,17 @@ tokens = st.builds(
 def test_what_was_signed_is_read_again(token: TaskToken) -> None:
     text = token.signed(KEY, SECRET)
 
-    assert read(text, SECRETS) == token
-    assert key_of(text) == KEY
+    assert verify_token(text, SECRETS) == token
+    assert signing_key_id(text) == KEY
 
 
 def test_another_secret_of_the_same_name_reads_nothing() -> None:
-    assert read(SIGNED, {KEY: b"t" * 32}) is None
+    assert verify_token(SIGNED, {KEY: b"t" * 32}) is None
 
 
 def test_an_unknown_key_reads_nothing() -> None:
-    assert read(SIGNED, {b"87654321": SECRET}) is None
-    assert read(SIGNED, {}) is None
+    assert verify_token(SIGNED, {b"87654321": SECRET}) is None
+    assert verify_token(SIGNED, {}) is None
 
 
 def test_of_a_hundred_thousand_mutations_none_is_read() -> None:
@@ -54,7 +61,7 @@ def test_of_a_hundred_thousand_mutations_none_is_read() -> None:
 
     accepted = [
         text for text in (_mutated(SIGNED, chance) for _ in range(MUTATIONS))
-        if text != SIGNED and read(text, SECRETS) is not None
+        if text != SIGNED and verify_token(text, SECRETS) is not None
     ]  # fmt: skip
 
     assert accepted == []
@@ -83,26 +90,26 @@ def _mutated(text: str, chance: random.Random) -> str:
 
 
 def test_there_is_one_way_to_write_a_token() -> None:
-    """Base64 lets the last letter vary, and passes over what it does not know."""
+    """Base64 allows several last characters, and ignores invalid ones."""
     last = SIGNED[-1]
     alphabet = LETTERS[:64]
     others = [SIGNED[:-1] + letter for letter in alphabet if letter != last]
 
-    assert all(read(text, SECRETS) is None for text in others)
-    assert read(SIGNED + "=", SECRETS) is None
-    assert read(SIGNED + "\n", SECRETS) is None
-    assert read(SIGNED[:10] + "!" + SIGNED[10:], SECRETS) is None
+    assert all(verify_token(text, SECRETS) is None for text in others)
+    assert verify_token(SIGNED + "=", SECRETS) is None
+    assert verify_token(SIGNED + "\n", SECRETS) is None
+    assert verify_token(SIGNED[:10] + "!" + SIGNED[10:], SECRETS) is None
 
 
 @given(st.text(max_size=300))
 def test_any_other_text_is_no_token(text: str) -> None:
-    assert read(text, SECRETS) is None
-    assert read(PREFIX + text, SECRETS) is None
+    assert verify_token(text, SECRETS) is None
+    assert verify_token(PREFIX + text, SECRETS) is None
 
 
 def test_an_endless_text_is_not_even_decoded() -> None:
-    assert read(PREFIX + "A" * MAX_LENGTH, SECRETS) is None
-    assert key_of(PREFIX + "A" * MAX_LENGTH) is None
+    assert verify_token(PREFIX + "A" * MAX_LENGTH, SECRETS) is None
+    assert signing_key_id(PREFIX + "A" * MAX_LENGTH) is None
 
 
 def test_lengths_that_do_not_add_up_are_refused_though_they_are_signed() -> None:
@@ -112,5 +119,5 @@ def test_lengths_that_do_not_add_up_are_refused_though_they_are_signed() -> None
 
     odd = Odd(lease=TOKEN.lease, queue="q", expires_at=1)
 
-    assert read(odd.signed(KEY, SECRET), SECRETS) is None
+    assert verify_token(odd.signed(KEY, SECRET), SECRETS) is None
     assert len(KEY) == KEY_ID

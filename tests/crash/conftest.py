@@ -1,4 +1,4 @@
-"""The laboratory is in `benchmarks/chaos`: found from here, whoever runs pytest."""
+"""Makes the crash laboratory `benchmarks/chaos` importable."""
 
 from __future__ import annotations
 

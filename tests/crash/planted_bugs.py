@@ -1,4 +1,4 @@
-"""Mistakes, made in a worker's process before it begins. A storm that shows none proves nothing."""
+"""Bugs that are planted in a worker process before it starts, and that a storm must show."""
 
 from __future__ import annotations
 
@@ -11,39 +11,41 @@ import apsw
 from windlass.core.clock import SECOND, Instant
 from windlass.core.decisions import decide
 from windlass.core.decisions.transition import Decision, PastOutcome, Transition
-from windlass.core.job.row import JobRow, Standing
+from windlass.core.job.row import JobRow, LifecycleRow
 from windlass.core.job.state import RESCUING, Trigger
 from windlass.stores.sqlite import reads
 
-_Seen: TypeAlias = tuple[Standing, Transition]
+_Seen: TypeAlias = tuple[LifecycleRow, Transition]
 _true_decide, _true_expired = decide.decide, reads.expired
 
 
-def _decide_after(change: Callable[[Standing, Transition], _Seen]) -> None:
-    def planted(row: Standing, wish: Transition, now: Instant, past: PastOutcome) -> Decision:
-        return _true_decide(*change(row, wish), now, past)
+def _decide_after(change: Callable[[LifecycleRow, Transition], _Seen]) -> None:
+    def planted(
+        row: LifecycleRow, transition: Transition, now: Instant, past: PastOutcome
+    ) -> Decision:
+        return _true_decide(*change(row, transition), now, past)
 
     vars(decide)["decide"] = planted
 
 
 def release_burns_an_attempt() -> None:
-    def change(row: Standing, wish: Transition) -> _Seen:
-        burns = wish.trigger is Trigger.RELEASE
-        return row, replace(wish, trigger=Trigger.RETRY) if burns else wish
+    def change(row: LifecycleRow, transition: Transition) -> _Seen:
+        burns = transition.trigger is Trigger.RELEASE
+        return row, replace(transition, trigger=Trigger.RETRY) if burns else transition
 
     _decide_after(change)
 
 
 def success_overrules_a_cancel() -> None:
-    def change(row: Standing, wish: Transition) -> _Seen:
-        return replace(row, cancel_at=None), wish
+    def change(row: LifecycleRow, transition: Transition) -> _Seen:
+        return replace(row, cancel_at=None), transition
 
     _decide_after(change)
 
 
 def rescue_does_not_wait_for_the_lease() -> None:
-    def change(row: Standing, wish: Transition) -> _Seen:
-        return replace(row, lease_until=0) if wish.trigger in RESCUING else row, wish
+    def change(row: LifecycleRow, transition: Transition) -> _Seen:
+        return replace(row, lease_until=0) if transition.trigger in RESCUING else row, transition
 
     def expired(connection: apsw.Connection, now: Instant, limit: int) -> list[JobRow]:
         return _true_expired(connection, now + 3600 * SECOND, limit)

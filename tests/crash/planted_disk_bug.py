@@ -1,4 +1,4 @@
-"""A mistake about the disk, made in a worker's process before it begins."""
+"""A disk bug that is planted in a worker process before it starts."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ from collections.abc import Sequence
 from typing import Any
 
 from windlass.core.errors import StoreUnavailableError
-from windlass.stores.sqlite.engine import Engine
-from windlass.stores.sqlite.write_queue import Call
+from windlass.stores.sqlite.engine import SqliteEngine
+from windlass.stores.sqlite.write_calls import WriteCall
 from windlass.stores.sqlite.writes.transaction import Tx
 
 
 def failed_commit_is_taken_for_done() -> None:
-    true = Engine._transaction
+    true = SqliteEngine._transaction
 
-    def planted(self: Engine, group: Sequence[Call[Any]]) -> Tx:
+    def planted(self: SqliteEngine, group: Sequence[WriteCall[Any]]) -> Tx:
         try:
             return true(self, group)
         except StoreUnavailableError:
-            return Tx(self._writer(), self.clock.now, followed=self.news.followed)
+            return Tx(
+                self._writer(), self.clock.now, track_changes=self.job_wakeups.has_subscribers
+            )
 
-    Engine._transaction = planted  # type: ignore[method-assign]
+    SqliteEngine._transaction = planted  # type: ignore[method-assign]

@@ -1,4 +1,4 @@
-"""A mistake that a crash of the server shows; see `test_postgres`."""
+"""A bug that a crash of the PostgreSQL server shows; see `test_postgres`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Short storms of the disk: power cuts, no room, errors, death at a sync; and what they would show.
+"""Short storms of the disk: power cuts, a full disk, errors, crashes at a sync; and planted bugs.
 
 Long ones are `python -m benchmarks.chaos --faults powercut,full,eio,fsync-kill`. `WINDLASS_SEED`
 repeats the choices of a run.
@@ -14,9 +14,9 @@ from pathlib import Path
 from random import SystemRandom
 
 import pytest
-from benchmarks.chaos.disk.entering import Sort
+from benchmarks.chaos.disk.full_disk import small
 from benchmarks.chaos.disk.power import cut, powered
-from benchmarks.chaos.disk.room import small
+from benchmarks.chaos.disk.setup import Sort
 from benchmarks.chaos.report import Verdict
 from benchmarks.chaos.storm import Plan, Storm
 from benchmarks.chaos.storms import STORMS, run
@@ -41,7 +41,7 @@ def rage(tmp_path: Path) -> Rage:
     return storm
 
 
-def test_no_power_cut_loses_what_was_acknowledged(rage: Rage) -> None:
+def test_no_power_cut_loses_an_acknowledged_write(rage: Rage) -> None:
     verdict = rage(STORMS["powercut"], jobs=60, faults=2)
     assert verdict.faults == {"power cut": 2}
     assert verdict.crashes > 0
@@ -65,12 +65,12 @@ def test_errors_of_the_disk_pass_and_cost_nothing(rage: Rage) -> None:
     assert verdict.crashes == 0
 
 
-def test_a_worker_that_dies_at_a_sync_takes_nothing_along(rage: Rage) -> None:
+def test_a_worker_crash_at_a_sync_loses_nothing(rage: Rage) -> None:
     verdict = rage(STORMS["fsync-kill"], jobs=80, faults=2)
     assert sum(verdict.faults.values()) >= 1
 
 
-# -- teeth
+# -- planted bugs
 
 
 @pytest.mark.parametrize(("sort", "durability"), [("journaled", "normal"), ("lying", "full")])
@@ -91,5 +91,5 @@ def test_a_commit_that_failed_and_is_taken_for_done_is_seen(tmp_path: Path) -> N
     plant = "tests.crash.planted_disk_bug:failed_commit_is_taken_for_done"
     plan = Plan(jobs=120, faults=2, seconds=60, seed=11, workers=2, calm=1, plant=plant)
     violations = run(STORMS["eio"], plan, tmp_path / "storm").violations
-    said = "was taken; that attempt ended by claim"
-    assert any(said in violation for violation in violations), violations
+    message = "was taken; that attempt ended by claim"
+    assert any(message in violation for violation in violations), violations

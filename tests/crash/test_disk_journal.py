@@ -1,4 +1,4 @@
-"""What a power cut leaves, by the journal of what was done to the disk."""
+"""The disk contents that a power cut leaves, computed from the journal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import apsw
 import pytest
 from benchmarks.chaos.disk.journal import JournaledDisk, Replay, read
 
-from windlass.testing.power_cut import Image
+from windlass.testing.power_cut import DiskImage
 
 OK = apsw.SQLITE_OK
 
@@ -27,7 +27,7 @@ def disk(path: Path) -> JournaledDisk:
     return JournaledDisk(path)
 
 
-def left(path: Path, **files: bytes) -> tuple[Image, Image]:
+def left(path: Path, **files: bytes) -> tuple[DiskImage, DiskImage]:
     """The least and the most that a power cut leaves."""
     least, most = Replay(files).follow(read(path)).images(seed=0, parts=0)
     return least, most
@@ -73,15 +73,13 @@ def test_what_failed_was_not_done(disk: JournaledDisk, path: Path) -> None:
 
 
 def test_a_disk_that_lies_has_synced_nothing(path: Path) -> None:
-    disk = JournaledDisk(path, honest=False)
+    disk = JournaledDisk(path, honors_sync=False)
     disk.write("a", b"one", 0, done)
     disk.sync("a", done)
     assert left(path, a=b"old") == ({"a": b"old"}, {"a": b"one"})
 
 
-def test_a_file_that_was_cut_off_or_removed_may_come_back_until_that_is_synced(
-    disk: JournaledDisk, path: Path
-) -> None:
+def test_an_unsynced_truncate_or_delete_may_be_lost(disk: JournaledDisk, path: Path) -> None:
     files = {"a": b"long", "b": b"gone", "c": b"gone"}
     disk.truncate("a", 2, done)
     disk.delete("b", False, done)
@@ -92,9 +90,7 @@ def test_a_file_that_was_cut_off_or_removed_may_come_back_until_that_is_synced(
     assert left(path, **files)[0] == {"a": b"lo"}
 
 
-def test_a_removed_file_that_is_made_anew_holds_nothing_old(
-    disk: JournaledDisk, path: Path
-) -> None:
+def test_a_recreated_file_has_no_old_content(disk: JournaledDisk, path: Path) -> None:
     disk.delete("a", True, done)
     disk.opened("a")
     disk.write("a", b"x", 1, done)

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.chaos` says what is wrong with its options before anything is started."""
+"""`python -m benchmarks.chaos` rejects invalid options before it starts anything."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from pathlib import Path
 import pytest
 from benchmarks.chaos.__main__ import main
 from benchmarks.chaos.bases import BASES
-from benchmarks.chaos.storms import ASKED, STORMS
+from benchmarks.chaos.storms import STANDARD_SIZES, STORMS
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("arguments", "message"),
     [
         ("--faults kill,quake", "no storm is called 'quake'; known are kill"),
         ("--store mysql", "invalid choice: 'mysql'"),
         ("--jobs 0", "'0' is no number from 1 on"),
         ("--kills many", "'many' is no number from 1 on"),
         ("--minutes -1", "no minutes more than 0"),
-        ("--asked --jobs 7", "--asked has sizes of its own: leave out --jobs"),
-        ("--part 0.1", "--part is a part of what is --asked"),
-        ("--asked --part 3", "'3' is more than all"),
+        ("--full-size --jobs 7", "--full-size sets all sizes: omit --jobs"),
+        ("--part 0.1", "--part needs --full-size"),
+        ("--full-size --part 3", "'3' is more than all"),
         ("--faults kill --connections 9", "--connections is how many read streams"),
         ("--workers 1", "--workers is 1; it must be from 2 to"),
         ("--json nowhere/figures.json", "there is no directory"),
@@ -34,11 +34,13 @@ from benchmarks.chaos.storms import ASKED, STORMS
         ),
     ],
 )
-def test_a_wrong_option_is_named(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_option_is_named(
+    arguments: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as ended:
-        main(words.split())
+        main(arguments.split())
     assert ended.value.code == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_a_storm_of_another_store_is_refused(
@@ -66,22 +68,23 @@ def test_a_run_is_not_written_over(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "holds a run of kill; name another directory" in capsys.readouterr().err
 
 
-def test_every_storm_has_a_size_that_is_asked_of_it() -> None:
-    assert ASKED.keys() == STORMS.keys()
+def test_every_storm_has_a_standard_size() -> None:
+    assert STANDARD_SIZES.keys() == STORMS.keys()
     assert all(
-        plan.faults is None or STORMS[name].strike is not None for name, plan in ASKED.items()
+        plan.faults is None or STORMS[name].strike is not None
+        for name, plan in STANDARD_SIZES.items()
     )
 
 
-def test_a_run_tells_what_came_of_it_to_people_and_to_programs(
+def test_a_run_prints_a_summary_and_writes_json(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["--faults", "cancel", "--jobs", "40", "--workers", "2", "--seed", "5", "--json"]
-    main([*words, str(tmp_path / "figures.json"), "--keep", str(tmp_path / "kept")])
+    arguments = ["--faults", "cancel", "--jobs", "40", "--workers", "2", "--seed", "5", "--json"]
+    main([*arguments, str(tmp_path / "figures.json"), "--keep", str(tmp_path / "kept")])
     [figures] = json.loads((tmp_path / "figures.json").read_text())
     assert (figures["jobs"], figures["seed"], figures["violations"]) == (40, 5, [])
     assert figures["bound"] == 3 / 40
-    told = capsys.readouterr()
-    assert "40 jobs, 0 violations" in told.out
-    assert "cancel: 40 jobs, seed 5" in told.err
+    reported = capsys.readouterr()
+    assert "40 jobs, 0 violations" in reported.out
+    assert "cancel: 40 jobs, seed 5" in reported.err
     assert (tmp_path / "kept" / "cancel" / "plan.json").exists()

@@ -1,4 +1,4 @@
-"""The storms have teeth: a worker with a planted mistake does not come through."""
+"""Storms reveal planted bugs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TASK = "task:benchmarks.chaos.tasks.rated"
 
 
 @pytest.mark.parametrize(
-    ("storm", "mistake", "said"),
+    ("storm", "bug", "message"),
     [
         ("term", "crash.planted_bugs:release_burns_an_attempt", "its task raises none"),
         (
@@ -29,10 +29,10 @@ TASK = "task:benchmarks.chaos.tasks.rated"
         ),
         (
             "flow",
-            "planted_bugs.bugs.flows:the_first_parent_sets_its_child_free",
+            "planted_bugs.bugs.flows:the_first_parent_queues_its_child",
             "did not wait for",
         ),
-        ("limit", "planted_bugs.bugs.limits:a_quick_success_lets_nobody_in", "is still created"),
+        ("limit", "planted_bugs.bugs.limits:a_fast_path_success_admits_no_job", "is still created"),
         (
             "kill",
             "planted_bugs.bugs.settle:a_job_is_settled_before_its_task_has_run",
@@ -40,22 +40,22 @@ TASK = "task:benchmarks.chaos.tasks.rated"
         ),
     ],
 )
-def test_the_mistake_is_seen(tmp_path: Path, storm: str, mistake: str, said: str) -> None:
+def test_the_bug_is_found(tmp_path: Path, storm: str, bug: str, message: str) -> None:
     # There must be some left when a worker is replaced, more parents than end in one write, and
     # more jobs than may run at once.
     jobs = {"term": 150, "flow": 400, "limit": 100}.get(storm, 40)
-    plan = Plan(jobs=jobs, seconds=20, seed=11, workers=3, calm=1.0, plant=f"tests.{mistake}")
+    plan = Plan(jobs=jobs, seconds=20, seed=11, workers=3, calm=1.0, plant=f"tests.{bug}")
     violations = run(STORMS[storm], plan, tmp_path / storm).violations
-    assert any(said in violation for violation in violations), violations
+    assert any(message in violation for violation in violations), violations
 
 
 def test_suspects_beside_their_neighbours_are_seen(tmp_path: Path) -> None:
-    """So many killers that some innocent one dies with three of them, whoever is slow that day."""
+    """Enough killers that an innocent job dies with three of them on any machine."""
     storm = replace(
         STORMS["killer"], mix=Mix(tasks={"innocent": 1, "killer": 1}, seconds=(0.1, 0.3))
     )
-    mistake = "tests.planted_bugs.bugs.tasks:a_suspect_runs_beside_its_neighbours"
-    plan = Plan(jobs=60, seconds=10, seed=11, workers=2, slots=10, calm=30.0, plant=mistake)
+    bug = "tests.planted_bugs.bugs.tasks:a_suspect_runs_beside_other_jobs"
+    plan = Plan(jobs=60, seconds=10, seed=11, workers=2, slots=10, calm=30.0, plant=bug)
     violations = run(storm, plan, tmp_path / "killer").violations
     assert any("(innocent) ended failed" in violation for violation in violations), violations
 
@@ -66,7 +66,9 @@ def test_a_rate_that_forgets_what_has_ended_is_seen(tmp_path: Path) -> None:
     storm = replace(
         STORMS["limit"], mix=Mix(tasks={"rated": 1}, limits={TASK: rate}), strike=None, producers=1
     )
-    mistake = "tests.planted_bugs.bugs.limits:a_rate_forgets_what_has_ended"
-    plan = Plan(jobs=20, seconds=30, seed=11, workers=2, calm=1.0, plant=mistake)
+    bug = "tests.planted_bugs.bugs.limits:a_rate_forgets_ended_jobs"
+    plan = Plan(jobs=20, seconds=30, seed=11, workers=2, calm=1.0, plant=bug)
     violations = run(storm, plan, tmp_path / "limit").violations
-    assert any("starts within 60 s; the limit is 4" in violation for violation in violations)
+    assert any("starts within 60 s; the limit is 4" in violation for violation in violations), (
+        violations
+    )

@@ -1,4 +1,4 @@
-"""Short storms on PostgreSQL: a real server, every commit on disk; the same checker judges."""
+"""Short storms on a real PostgreSQL server with a sync at every commit, with the same checker."""
 
 from __future__ import annotations
 
@@ -39,28 +39,26 @@ def rage(tmp_path: Path) -> Rage:
 
 
 @pytest.mark.parametrize(
-    ("storm", "mistake", "faults", "said"),
+    ("storm", "bug", "faults", "message"),
     [
         ("restart", "crash.planted_server_bug:commits_do_not_wait_for_the_disk", 1,
          "was acknowledged and is lost"),
-        ("clocks", "planted_bugs.bugs.postgres:leases_go_by_the_workers_clock", 2,
+        ("clocks", "planted_bugs.bugs.postgres:leases_use_the_workers_clock", 2,
          "no clock of the store"),
     ],
 )  # fmt: skip
-def test_the_mistake_is_seen(
-    tmp_path: Path, storm: str, mistake: str, faults: int, said: str
-) -> None:
-    """The checker finds a mistake that every process of the storm makes."""
+def test_the_bug_is_found(tmp_path: Path, storm: str, bug: str, faults: int, message: str) -> None:
+    """The checker finds a bug that is planted in every process of the storm."""
     plan = Plan(
         jobs=80, faults=faults, seconds=60, seed=11, workers=3, calm=1.0,
-        store="postgresql", server=server_for(storm), plant=f"tests.{mistake}",
+        store="postgresql", server=server_for(storm), plant=f"tests.{bug}",
     )  # fmt: skip
     violations = run(STORMS[storm], plan, tmp_path / storm).violations
-    assert any(said in violation for violation in violations), violations
+    assert any(message in violation for violation in violations), violations
 
 
 def server_for(name: str) -> str | None:
-    """The one that was named, unless the storm breaks it; None stands for one of our own."""
+    """Return the configured server unless the storm crashes it; None means a new one."""
     given = os.environ.get("WINDLASS_TEST_POSTGRES_URL")
     if given and not STORMS[name].own_server:
         return given
@@ -78,14 +76,14 @@ def test_killed_workers_lose_nothing(rage: Rage) -> None:
     assert verdict.ended == {"succeeded": verdict.jobs}
 
 
-def test_a_diamond_and_a_fan_out_come_through_kills(rage: Rage) -> None:
+def test_a_diamond_and_a_fan_out_survive_kills(rage: Rage) -> None:
     verdict = rage("flow", jobs=120, faults=2)
     assert verdict.faults["SIGKILL of one that gathers"] > 0
     assert verdict.crashes > 0
     assert verdict.ended == {"succeeded": 120}
 
 
-def test_limits_hold_when_workers_die_and_sleep_and_nobody_is_kept_out(rage: Rage) -> None:
+def test_limits_hold_under_kills_and_freezes_without_unused_capacity(rage: Rage) -> None:
     verdict = rage("limit", jobs=80, faults=5)
     assert verdict.gates is not None
     assert verdict.gates.waited > 0
@@ -113,7 +111,7 @@ def test_backends_that_are_ended_cost_no_attempt(rage: Rage) -> None:
     assert verdict.crashes == 0
 
 
-def test_what_a_worker_says_that_slept_past_its_lease_is_refused(rage: Rage) -> None:
+def test_settles_of_a_worker_frozen_past_its_lease_are_refused(rage: Rage) -> None:
     verdict = rage("freeze", jobs=60, faults=4)
     assert verdict.refused_settles >= verdict.late_workers > 0
     assert verdict.ended == {"succeeded": verdict.jobs}

@@ -1,7 +1,7 @@
-"""A dead worker's job is claimable again within its lease and two seconds, in virtual time.
+"""The job of a dead worker is claimable within its lease plus two seconds, in virtual time.
 
-The sweeper's real loop runs with its default interval; when the worker dies, and where in its
-interval the sweeper is then, is the seed's choice.
+The sweeper's real loop runs with its default interval. The seed chooses when the worker dies and
+the phase of the sweeper's interval.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ async def seconds_until_claimable(world: World, lease: float) -> float:
     """From the death of a worker that held a job to the moment at which another has it."""
     random = world.random
     store = MemoryStore(clock=WorldClock(world))
-    sweeping = asyncio.create_task(Sweeper(store, WorkerConfig().sweep, Retention()).run())
+    sweeping = asyncio.create_task(Sweeper(store, WorkerConfig().sweep_interval, Retention()).run())
     await asyncio.sleep(random.uniform(0, 5))
     await store.enqueue([make_job()])
     [job] = await store.claim(claim_by("dead", lease))
@@ -66,4 +66,4 @@ def test_a_dead_workers_job_is_claimable_within_its_lease_and_two_seconds(lease:
         waits.append(world.run(seconds_until_claimable(world, lease), world.loop()))
         world.bury(world.loops)
     assert max(waits) <= lease + SLACK
-    assert min(waits) >= lease * 2 / 3  # nobody took it from a worker that may have been alive
+    assert min(waits) >= lease * 2 / 3  # not rescued before its lease could expire

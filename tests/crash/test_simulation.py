@@ -1,4 +1,4 @@
-"""Simulated lives: the worker's own code in virtual time, judged; and whether mistakes show."""
+"""Simulation runs: the worker's own code in virtual time, checked; and planted bugs."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from benchmarks.chaos.call_history import History, Recorded
 from benchmarks.chaos.checks.linearizability import Call, Kind
 from benchmarks.chaos.simulation import __main__ as command
 from benchmarks.chaos.simulation.check import check
-from benchmarks.chaos.simulation.life import FAULTS, Life, Plan, live
 from benchmarks.chaos.simulation.loops import World
-from benchmarks.chaos.simulation.network import LATE, Line, Network, RemoteStore
+from benchmarks.chaos.simulation.network import LATE, Connection, Network, RemoteStore
+from benchmarks.chaos.simulation.run import FAULTS, Plan, SimulationRun, simulate
 from tests.testing import broken_stores
 
 from windlass.core.decisions.outcome import Failed, Outcome, Released, settle
-from windlass.core.decisions.transition import Answer, CancelRequest, Transition
+from windlass.core.decisions.transition import ApplyResult, CancelRequest, Transition
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.ids import uuid7
 from windlass.core.job.lease import Claim, Lease
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import Trigger
-from windlass.store import Saying, Store
+from windlass.store import AttemptRecords, Store
 from windlass.stores.memory import MemoryStore
 from windlass.testing.factories import make_failure, make_job
 from windlass.worker.loops import settler, sweeper
@@ -51,100 +51,100 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL, "windlass")  # faults are what workers complain about
 
 
-def violations(life: Life) -> list[str]:
+def violations(life: SimulationRun) -> list[str]:
     return asyncio.run(check(life))
 
 
-def calls(life: Life, kind: Kind) -> Iterator[Call]:
+def calls(life: SimulationRun, kind: Kind) -> Iterator[Call]:
     return (call for its in life.history.calls.values() for call in its if call.kind is kind)
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_life_full_of_faults_leaves_nothing_lost_and_nothing_done_twice(seed: int) -> None:
-    life = live(seed, SMALL)
+def test_a_run_with_all_faults_loses_and_repeats_nothing(seed: int) -> None:
+    life = simulate(seed, SMALL)
     assert violations(life) == []
     assert len(life.acknowledged) == SMALL.jobs
     assert set(life.faults) == set(FAULTS)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_life_with_faults_of_one_kind_is_sound(fault: str) -> None:
-    assert violations(live(1, replace(SMALL, faults=(fault,)))) == []
+def test_a_run_with_faults_of_one_kind_is_correct(fault: str) -> None:
+    assert violations(simulate(1, replace(SMALL, faults=(fault,)))) == []
 
 
 def test_without_a_fault_no_attempt_is_lost() -> None:
-    life = live(2, replace(SMALL, faults=(), lease=0.5))
+    life = simulate(2, replace(SMALL, faults=(), lease=0.5))
     assert violations(life) == []
 
 
 @pytest.mark.slow
-def test_a_seed_tells_the_same_story_each_time() -> None:
-    first, again, other = (live(seed, SMALL) for seed in (5, 5, 6))
+def test_a_seed_repeats_the_same_run() -> None:
+    first, again, other = (simulate(seed, SMALL) for seed in (5, 5, 6))
     assert first.script.ledger == again.script.ledger
     assert (first.world.steps, first.history.calls) == (again.world.steps, again.history.calls)
     assert first.script.ledger != other.script.ledger
 
 
 def test_a_dead_workers_jobs_are_claimable_within_a_lease_and_two_seconds() -> None:
-    """`it_came_back_in_time` looks at every rescue where nothing but a kill can be the reason."""
-    life = live(3, replace(SMALL, faults=("kill",), pause=0.7))
+    """`a_lost_job_was_claimable_in_time` checks every rescue after a kill."""
+    life = simulate(3, replace(SMALL, faults=("kill",), pause=0.7))
     assert violations(life) == []
     assert life.faults["kill"] > 10
 
 
-def test_the_figures_of_all_lives_are_written_for_programs(
+def test_the_figures_of_all_runs_are_written_as_json(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = tmp_path / "figures.json"
     monkeypatch.setattr(command, "one", lambda *_: command.Sum(20, 1, faults=Counter(late=3)))
     monkeypatch.setattr(command, "ProcessPoolExecutor", lambda *_, **__: ThreadPoolExecutor(1))
-    monkeypatch.setattr(sys, "argv", ["simulation", "--lives", "2", "--json", str(place)])
+    monkeypatch.setattr(sys, "argv", ["simulation", "--runs", "2", "--json", str(place)])
     command.main()
     figures = json.loads(place.read_text())
-    assert (figures["jobs"], figures["lives"], figures["faults"]) == (40, 2, {"late": 6})
+    assert (figures["jobs"], figures["runs"], figures["faults"]) == (40, 2, {"late": 6})
 
 
 # -- rare schedules; the planted bugs that these must show: tests/planted_bugs/bugs/simulation.py
 
 
 @pytest.mark.slow
-def test_a_ghost_that_speaks_is_not_heard() -> None:
-    lives = [live(seed, GHOSTS) for seed in range(4)]
-    assert [wrong for life in lives for wrong in violations(life)] == []
-    assert any(call.answer == "stale" for life in lives for call in calls(life, Kind.RECORD))
+def test_a_stale_worker_cannot_write_records_in_the_simulation() -> None:
+    runs = [simulate(seed, GHOSTS) for seed in range(4)]
+    assert [wrong for life in runs for wrong in violations(life)] == []
+    assert any(call.answer == "stale" for life in runs for call in calls(life, Kind.RECORD))
 
 
 def test_the_last_row_of_each_job_is_what_the_answers_led_to() -> None:
-    life = live(7, TINY)
+    life = simulate(7, TINY)
     assert violations(life) == []
     assert all(its[-1].kind is Kind.READ for its in life.history.calls.values())
 
 
 @pytest.mark.slow
 def test_requests_that_arrive_after_their_sender_gave_up_lose_nothing() -> None:
-    lives = [live(seed, TARDY) for seed in range(3)]
-    assert [wrong for life in lives for wrong in violations(life)] == []
-    assert any(leased_to_nobody(life) for life in lives)
+    runs = [simulate(seed, TARDY) for seed in range(3)]
+    assert [wrong for life in runs for wrong in violations(life)] == []
+    assert any(leased_to_nobody(life) for life in runs)
 
 
-def leased_to_nobody(life: Life) -> set[tuple[UUID, int]]:
-    """What claims took so late that no worker heard of it, until its lease ran out."""
-    begun = {(line.job, line.fence) for line in life.script.ledger}
+def leased_to_nobody(life: SimulationRun) -> set[tuple[UUID, int]]:
+    """Return claims that arrived so late that no worker received them before lease expiry."""
+    started = {(line.job, line.fence) for line in life.script.ledger}
     rescued = {
         (job, call.fence)
         for job, its in life.history.calls.items()
         for call in its
         if call.kind is Kind.RESCUE and call.answer == "applied"
     }
-    return rescued - begun
+    return rescued - started
 
 
-def test_a_late_request_arrives_after_its_sender_was_told_that_it_timed_out() -> None:
-    """Whatever the verb. The history has the answer that nobody heard, and it is judged, too."""
+def test_a_late_request_arrives_after_the_timeout_of_its_sender() -> None:
+    """For every verb. The history has the unreceived result, and it is checked, too."""
     world = World(1)
     network, history = Network(world), History(lambda: world.now)
     network.late = 1.0
-    store = RemoteStore(Recorded(MemoryStore(), history), network, Line())
+    store = RemoteStore(Recorded(MemoryStore(), history), network, Connection())
     job, token = make_job(), uuid7()
     lease = Lease(job.id, 1, token)
     done = Transition(job_id=job.id, fence=1, token=token, trigger=Trigger.SUCCEED)
@@ -156,7 +156,7 @@ def test_a_late_request_arrives_after_its_sender_was_told_that_it_timed_out() ->
                 store.enqueue([job]),
                 store.claim(Claim(token=token, worker="w", queues=[("default", 1)])),
                 store.extend([lease], 10),
-                store.record([Saying(lease, [])]),
+                store.record([AttemptRecords(lease, [])]),
                 store.cancel([CancelRequest(job_id=job.id)]),
                 store.apply([done]),
             )
@@ -176,16 +176,16 @@ def test_a_late_request_arrives_after_its_sender_was_told_that_it_timed_out() ->
     assert history.judge(job.id) is None
 
 
-# -- teeth
+# -- planted bugs
 
 
 class ForgetsWhatWasSaid(broken_stores.Broken):
-    """What is said again, because the answer was lost, is written down again."""
+    """A record repeated after a lost response is stored again."""
 
-    def _record(self, saying: Saying) -> Answer:
-        row = self._data.jobs[saying.lease.job_id]
-        self._data.jobs[row.id] = replace(row, said=0)
-        return super()._record(saying)
+    def _record(self, entry: AttemptRecords) -> ApplyResult:
+        row = self._data.jobs[entry.lease.job_id]
+        self._data.jobs[row.id] = replace(row, last_record=0)
+        return super()._record(entry)
 
 
 @pytest.mark.slow
@@ -193,15 +193,15 @@ class ForgetsWhatWasSaid(broken_stores.Broken):
     "store",
     [
         broken_stores.SettlesByIdOnly,
-        broken_stores.HandsOutTwice,
+        broken_stores.ClaimsTwice,
         broken_stores.SkipsNumbers,
         broken_stores.LetsSuccessWin,
-        broken_stores.DisownsRepeats,
+        broken_stores.RejectsRepeats,
         ForgetsWhatWasSaid,
     ],
 )
-def test_a_mistake_of_the_store_shows(store: Callable[..., Store]) -> None:
-    assert any(violations(live(seed, TINY, store)) for seed in range(12))
+def test_a_bug_of_the_store_is_found(store: Callable[..., Store]) -> None:
+    assert any(violations(simulate(seed, TINY, store)) for seed in range(12))
 
 
 def _release_counts(patch: pytest.MonkeyPatch) -> None:
@@ -242,12 +242,12 @@ def _keeper_sleeps(patch: pytest.MonkeyPatch) -> None:
         (_keeper_sleeps, ()),
     ],
 )
-def test_a_mistake_of_the_worker_shows(
+def test_a_bug_of_the_worker_is_found(
     plant: Callable[[pytest.MonkeyPatch], None],
     faults: tuple[str, ...],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     plan = replace(TINY, faults=faults, lease=1.0, calm=60.0)
-    assert all(violations(live(seed, plan)) == [] for seed in range(2))
+    assert all(violations(simulate(seed, plan)) == [] for seed in range(2))
     plant(monkeypatch)
-    assert any(violations(live(seed, plan)) for seed in range(12))
+    assert any(violations(simulate(seed, plan)) for seed in range(12))

@@ -1,7 +1,7 @@
 """Short storms over real processes; the long ones are `python -m benchmarks.chaos`.
 
-Each is judged by the checker, which has seen what producers and tasks wrote down and reads the raw
-tables. `WINDLASS_SEED` repeats the choices of a run.
+The checker compares the records of producers and tasks with the raw tables. `WINDLASS_SEED` repeats
+the choices of a run.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def test_after_everything_was_killed_at_once_what_was_acknowledged_is_done(rage:
     assert verdict.ended == {"succeeded": verdict.jobs}
 
 
-def test_what_a_worker_says_that_slept_past_its_lease_is_refused(rage: Rage) -> None:
-    """And nothing of it is taken: the checker looks at every answer."""
+def test_settles_of_a_worker_frozen_past_its_lease_are_refused(rage: Rage) -> None:
+    """None of them is applied: the checker verifies every result."""
     verdict = rage("freeze", jobs=100, faults=6)
     assert verdict.faults["SIGSTOP"] == verdict.faults["SIGCONT"]
     assert verdict.refused_settles >= verdict.late_workers > 0
@@ -59,7 +59,7 @@ def test_what_a_worker_says_that_slept_past_its_lease_is_refused(rage: Rage) -> 
 
 def test_workers_that_are_replaced_burn_no_attempt(rage: Rage) -> None:
     verdict = rage("term", jobs=120, faults=6)
-    assert verdict.attempts > verdict.jobs  # some were given back
+    assert verdict.attempts > verdict.jobs  # some were released
     assert verdict.crashes == 0
 
 
@@ -70,7 +70,7 @@ def test_a_cancel_that_races_with_the_end_has_one_true_answer(rage: Rage) -> Non
 
 
 def test_calls_that_were_executed_and_then_timed_out_are_repeated_in_peace(rage: Rage) -> None:
-    """Also by workers that are being replaced: what they claimed unheard is given back."""
+    """Also by workers that are being replaced: claims without a response are released."""
     verdict = rage("lost-answers", jobs=250, faults=4)
     assert verdict.faults["answer lost"] > 0
     assert verdict.faults["request lost"] > 0
@@ -83,7 +83,7 @@ def test_a_killer_ends_at_its_cap_and_every_innocent_succeeds(rage: Rage) -> Non
 
 
 @pytest.mark.parametrize(("storm", "death"), [("segfault", "SIGSEGV"), ("oom", "out of memory")])
-def test_a_child_that_dies_takes_nobody_along(rage: Rage, storm: str, death: str) -> None:
+def test_a_crashed_child_affects_no_other_job(rage: Rage, storm: str, death: str) -> None:
     verdict = rage(storm, jobs=40)
     guilty = verdict.ended["failed"]
     assert guilty > 0
@@ -98,15 +98,15 @@ def test_a_worker_that_grows_too_large_is_replaced_and_burns_no_attempt(rage: Ra
     assert verdict.crashes == 0
 
 
-def test_a_diamond_and_a_fan_out_come_through_kills(rage: Rage) -> None:
-    """None began before its parents, and whoever gathers had every result, in order."""
+def test_a_diamond_and_a_fan_out_survive_kills(rage: Rage) -> None:
+    """No job started before its parents, and gathering jobs had every result in order."""
     verdict = rage("flow", jobs=120, faults=2)
     assert sum(verdict.faults.values()) > 0
     assert verdict.crashes > 0
     assert verdict.ended == {"succeeded": 120}
 
 
-def test_limits_hold_when_workers_die_and_sleep_and_nobody_is_kept_out(rage: Rage) -> None:
+def test_limits_hold_under_kills_and_freezes_without_unused_capacity(rage: Rage) -> None:
     """No attempt and no start too many, and no slot is lost with the worker that held it."""
     verdict = rage("limit", jobs=100, faults=6)
     assert verdict.gates is not None

@@ -1,4 +1,4 @@
-"""Streams in a storm: two web servers on one PostgreSQL, broken in every way; nobody misses a line.
+"""Event streams in a storm: two web servers with faults; no reader misses an event.
 
 The long form, with 5,000 readers, is part of `make chaos`.
 """
@@ -23,7 +23,7 @@ JOB = "01a1e548-a667-7447-b3c5-5dc8c7faca02"
 
 
 @pytest.mark.slow
-def test_every_reader_is_told_the_whole_log_once_whatever_breaks(tmp_path: Path) -> None:
+def test_every_reader_gets_the_whole_log_once_under_faults(tmp_path: Path) -> None:
     seed = int(os.environ.get("WINDLASS_SEED") or SystemRandom().getrandbits(32))
     print(f"seed {seed}, in {tmp_path}")  # noqa: T201 - shown if it fails
     plan = Plan(
@@ -40,7 +40,7 @@ def test_every_reader_is_told_the_whole_log_once_whatever_breaks(tmp_path: Path)
         assert verdict.faults[fault] > 0
 
 
-# -- the checker has teeth
+# -- changed transcripts
 
 
 ROW = {
@@ -68,7 +68,7 @@ def connection(reader: int = 0, **facts: Any) -> dict[str, Any]:
 
 
 def sound() -> list[dict[str, Any]]:
-    """Two readers: one was cut off in the middle of a message, and came back."""
+    """Two readers: one was disconnected in the middle of a message, and reconnected."""
     nothing = connection(after="4000-5", status=204)
     half = "retry: 1000\n\n" + body(*LOG[:2]) + "id: 2000-3\nevent: job-st"
     return [
@@ -92,12 +92,12 @@ def complaints(place: Path, lines: list[dict[str, Any]]) -> str:
     return "\n".join(problem for check in CHECKS for problem in check(it))
 
 
-def test_sound_transcripts_are_sound(tmp_path: Path) -> None:
+def test_correct_transcripts_have_no_violations(tmp_path: Path) -> None:
     assert complaints(tmp_path, sound()) == ""
 
 
 @pytest.mark.parametrize(
-    ("place", "spoiled", "said"),
+    ("place", "spoiled", "message"),
     [
         (4, {"body": body(*LOG[1:])}, "1000-2 came twice"),
         (4, {"body": body(*LOG[3:])}, "where the log has ('2000-3', 'job-status')"),
@@ -116,17 +116,17 @@ def test_sound_transcripts_are_sound(tmp_path: Path) -> None:
     ],
 )
 def test_a_spoiled_transcript_is_seen(
-    tmp_path: Path, place: int, spoiled: dict[str, Any], said: str
+    tmp_path: Path, place: int, spoiled: dict[str, Any], message: str
 ) -> None:
     lines = sound()
     lines[place] |= spoiled
-    assert said in complaints(tmp_path, lines)
+    assert message in complaints(tmp_path, lines)
 
 
 def test_a_reader_without_a_transcript_is_missed(tmp_path: Path) -> None:
     assert "1 readers were told something, of 2" in complaints(tmp_path, sound()[:2])
 
 
-def test_words_that_no_task_said_are_seen(tmp_path: Path) -> None:
+def test_a_changed_log_text_is_found(tmp_path: Path) -> None:
     lines = json.loads(json.dumps(sound()).replace("hi", "ho"))
     assert "stored is 'hi'" in complaints(tmp_path, lines)

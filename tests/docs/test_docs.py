@@ -1,4 +1,4 @@
-"""The pages name tests and files; each of them exists."""
+"""Tests and files that the pages name exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the pages and the examples show, runs."""
+"""The code of the pages and the examples runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 BLOCKS = re.findall(r"^```python\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
-# A block is a program if it makes its own app; the others are told apart by name, below.
+# A block is a program if it makes its own app; the others are listed by name below.
 PROGRAMS = [
     block for block in BLOCKS if "app = Windlass(" in block or block.startswith("# example")
 ]
@@ -52,15 +52,15 @@ def test_the_demo_leaves_nothing_behind(demo: Demo) -> None:
     assert demo.left == []
 
 
-def test_the_demo_tells_its_story_to_the_end(demo: Demo) -> None:
+def test_the_demo_runs_to_its_end(demo: Demo) -> None:
     assert demo.done.returncode == 0, demo.done.stderr
     assert demo.done.stderr == ""
-    told = demo.done.stdout
+    reported = demo.done.stdout
     headings = ["1. A job with stages", "2. A job that fails", "3. A worker killed", "4. A job is"]
-    places = [told.index(heading) for heading in headings]
+    places = [reported.index(heading) for heading in headings]
     assert places == sorted(places)
     staged, retried, killed, canceled = (
-        told[start:end] for start, end in zip(places, [*places[1:], None], strict=True)
+        reported[start:end] for start, end in zip(places, [*places[1:], None], strict=True)
     )
     assert re.search(r"\d+%  drawing  frame \d+ of 120", staged)
     assert "result: {'file': 'waves.film'" in staged
@@ -71,7 +71,7 @@ def test_the_demo_tells_its_story_to_the_end(demo: Demo) -> None:
     assert "cancel-requested: the demo is over" in canceled
     assert "job-cancelled: canceled" in canceled
     assert "its workspace is gone" in canceled
-    assert "Nothing was lost." in told
+    assert "Nothing was lost." in reported
 
 
 def test_the_readme_shows_a_whole_program() -> None:

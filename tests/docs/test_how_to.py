@@ -1,4 +1,4 @@
-"""The how-to pages: the code of each is a program that runs to its end."""
+"""The code of each how-to page is a program that runs without an error."""
 
 from __future__ import annotations
 

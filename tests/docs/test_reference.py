@@ -1,4 +1,4 @@
-"""The reference pages: what the code says now, all of it, with links that lead somewhere."""
+"""The reference pages match the code, are complete, and have valid links."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def anchors(page: str) -> list[str]:
     return [re.sub(r"[^\w -]", "", one.lower()).replace(" ", "-") for one in headings]
 
 
-def test_the_pages_say_what_the_code_says(generated: dict[str, str]) -> None:
+def test_the_pages_match_the_code(generated: dict[str, str]) -> None:
     there = {path.name: path.read_text("utf-8") for path in PLACE.glob("*.md")}
     assert sorted(there) == sorted(generated), "run `make docs`, and remove what is not written"
     old = [name for name, text in generated.items() if there[name] != text]
@@ -65,9 +65,9 @@ def test_every_option_has_a_meaning(
 ) -> None:
     section = generated["python.md"].partition(f"### {title}\n")[2].partition("\n#")[0]
     rows = [re.split(r" (?<!\\)\| ", row.strip("| ")) for row in section.splitlines()]
-    told = {row[0].strip("`") for row in rows if len(row) == 4 and row[3]}
+    reported = {row[0].strip("`") for row in rows if len(row) == 4 and row[3]}
     for name in options:
-        assert name in told, f"say in the docstring, as `{name}: …`, what this option means"
+        assert name in reported, f"say in the docstring, as `{name}: …`, what this option means"
 
 
 def test_no_page_is_empty(generated: dict[str, str]) -> None:
@@ -110,14 +110,14 @@ def test_events_carry_the_keys_that_the_page_names(
         await app.worker(WorkerConfig(burst=True)).run()
         events = [event for job in jobs for event in [one async for one in job.aevents()]]
         await app.aclose()
-        told: dict[EventType, dict[str, Any]] = {}
+        reported: dict[EventType, dict[str, Any]] = {}
         for event in events:
-            told.setdefault(event.type, {}).update(event.data)
-        return told
+            reported.setdefault(event.type, {}).update(event.data)
+        return reported
 
-    told = asyncio.run(seen())
-    assert len(told) == 9
-    for kind, data in told.items():
+    reported = asyncio.run(seen())
+    assert len(reported) == 9
+    for kind, data in reported.items():
         [row] = re.findall(rf"^\| `{kind.value}` \|.*$", generated["events.md"], re.MULTILINE)
         keys = re.findall(r"`(\w+)`", row.split("|")[3])
         assert keys, kind

@@ -1,9 +1,9 @@
-"""The tutorial, followed to the letter: every file is written, every command is typed, in order.
+"""The tutorial works: every file is written and every command runs, in order.
 
-What a page shows of a command's output must come, line by line and in this order; more may come in
-between. Instants, durations, sizes, percentages and names of workers may differ, and an id stands
-for the real one wherever it is used again. Whoever looks at a job looks again until they see what
-the page shows, as a reader would.
+The output that a page shows must appear line by line in this order; other lines may come in
+between. Instants, durations, sizes, percentages and worker names may differ. An id on the page
+stands for the real one wherever it is used again. Commands that only read are repeated until their
+output matches.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 FILE = re.compile(r"# ([\w.]+)(, continued)?\n")
 ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 END = "@end@"
-PAUSE = 0.1  # seconds between two looks
+PAUSE = 0.1  # seconds between two reads
 PATIENCE = 30.0  # seconds for what a reader would wait for
 LOOKING = ("windlass jobs ", "windlass workers ", "windlass queues ", "ls ", "cat ", "tail ")
 ACTING = ("submit", "cancel", "retry", "resume", "delete")
@@ -56,13 +56,13 @@ class Command:
 
     @property
     def looks(self) -> bool:
-        words = shlex.split(self.text, comments=True)
-        return self.text.startswith(LOOKING) and not any(word in ACTING for word in words[:3])
+        arguments = shlex.split(self.text, comments=True)
+        return self.text.startswith(LOOKING) and not any(word in ACTING for word in arguments[:3])
 
 
 @dataclass
 class Reader:
-    """A terminal with one shell in it, and somebody who follows the page."""
+    """A shell in which the commands of the page run."""
 
     place: Path
     ids: dict[str, str] = field(default_factory=dict)  # as shown: as they really are
@@ -82,7 +82,7 @@ class Reader:
         )
 
     def close(self) -> None:
-        os.killpg(self._shell.pid, signal.SIGTERM)  # a worker then gives back what it runs
+        os.killpg(self._shell.pid, signal.SIGTERM)  # a worker then releases its jobs
         self._shell.kill()
         self._shell.communicate()
 
@@ -91,16 +91,16 @@ class Reader:
             file.write(f"\n\n{text}" if more else text)
 
     def type(self, command: Command) -> None:
-        """Run it, and compare; look again if it only looks."""
+        """Run a command and compare its output; repeat it if it only reads."""
         deadline = time.monotonic() + PATIENCE
         while True:
-            said, code = self._run(self._real(command.text))
-            missing = self._missing(command.shown, said)
+            message, code = self._run(self._real(command.text))
+            missing = self._missing(command.shown, message)
             if missing is None and code == command.code:
                 return
             if not command.looks or time.monotonic() > deadline:
                 wrong = f"exit code {code}" if missing is None else f"no line like {missing!r}"
-                pytest.fail(f"$ {command.text}\n{''.join(said)}\n{wrong}", pytrace=False)
+                pytest.fail(f"$ {command.text}\n{''.join(message)}\n{wrong}", pytrace=False)
             time.sleep(PAUSE)
 
     def _real(self, text: str) -> str:
@@ -113,16 +113,16 @@ class Reader:
         assert self._shell.stdout is not None
         self._shell.stdin.write(f"{{ {text}\n}} < /dev/null\nprintf '\\n%s %s\\n' {END} $?\n")
         self._shell.stdin.flush()
-        said: list[str] = []
+        message: list[str] = []
         for line in self._shell.stdout:
             if line.startswith(END):
-                return said, int(line.split()[1])
-            said.append(line)
-        pytest.fail(f"$ {text}\n{''.join(said)}\nthe shell ended", pytrace=False)
+                return message, int(line.split()[1])
+            message.append(line)
+        pytest.fail(f"$ {text}\n{''.join(message)}\nthe shell ended", pytrace=False)
 
-    def _missing(self, shown: tuple[str, ...], said: list[str]) -> str | None:
-        """The first line of the page that did not come; ids are learnt on the way."""
-        lines = iter(said)
+    def _missing(self, shown: tuple[str, ...], message: list[str]) -> str | None:
+        """Return the first missing line of the page; new ids are stored."""
+        lines = iter(message)
         for line in shown:
             pattern, new = self._pattern(line)
             found = next((hit for text in lines if (hit := pattern.fullmatch(text.rstrip()))), None)
@@ -156,7 +156,7 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
 
 
 @pytest.mark.slow
-def test_the_tutorial_can_be_followed_from_its_first_line_to_its_last(reader: Reader) -> None:
+def test_the_tutorial_works(reader: Reader) -> None:
     for language, text in BLOCK.findall(PAGE.read_text()):
         if language == "console":
             for command in commands(text):

@@ -13,10 +13,10 @@ from windlass import Context, InvalidArgumentError, Snooze, Windlass
 from windlass.client import Client
 from windlass.core.decisions.outcome import Failed, Succeeded
 from windlass.core.decisions.retry import Policy
-from windlass.core.decisions.transition import Answer, Transition
+from windlass.core.decisions.transition import ApplyResult, Transition
 from windlass.core.job.state import State
 from windlass.core.query.job_query import Query
-from windlass.core.query.queue_rates import Drain
+from windlass.core.query.queue_rates import DrainProgress
 from windlass.store import Store
 from windlass.stores import open_store
 from windlass.testing import VirtualClock, make_job
@@ -45,9 +45,7 @@ async def store(
         yield store
 
 
-async def test_a_queue_tells_its_depth_its_oldest_and_its_pace(
-    store: Store, clock: VirtualClock
-) -> None:
+async def test_a_queue_has_depth_age_and_rates(store: Store, clock: VirtualClock) -> None:
     for number in range(3):
         await enqueue_one(store, queue="media", delay=3600.0 if number == 2 else 0.0)
     clock.advance(6)
@@ -103,7 +101,7 @@ async def test_clear_leaves_alone_what_starts_in_the_moment_between(store: Store
     job = await enqueue_one(store, queue="media")
 
     class Racing(Spy):
-        async def apply(self, transitions: Sequence[Transition]) -> list[Answer]:
+        async def apply(self, transitions: Sequence[Transition]) -> list[ApplyResult]:
             await claim_one(store, "media")
             return await super().apply(transitions)
 
@@ -112,7 +110,7 @@ async def test_clear_leaves_alone_what_starts_in_the_moment_between(store: Store
     assert (row.state, row.cancel_requested) == (State.RUNNING, False)
 
 
-async def test_clear_goes_through_any_number_of_jobs(store: Store) -> None:
+async def test_clear_cancels_any_number_of_jobs(store: Store) -> None:
     for _ in range(3):
         await store.enqueue([make_job(queue="media") for _ in range(700)])
     assert await Client(store).clear("media") == 2100
@@ -135,7 +133,7 @@ async def test_a_drain_ends_when_all_has_run_that_is_in_the_queue() -> None:
     jobs = [await first.aenqueue() for _ in range(4)]
     await second.options(hold=True).aenqueue()
     client = app.client()
-    looks: list[Drain] = []
+    looks: list[DrainProgress] = []
     async with asyncio.timeout(PATIENCE), working(app, queues={"media": 2}):
         async for look in client.drain("media"):
             looks.append(look)
@@ -143,7 +141,7 @@ async def test_a_drain_ends_when_all_has_run_that_is_in_the_queue() -> None:
                 assert look.left == 4
                 go.set()
     assert (looks[0].left, looks[-1].left) == (4, 0)
-    assert looks[-1].most >= 4
+    assert looks[-1].peak >= 4
     assert not any(look.capped for look in looks)
     assert [(await job.arefresh()).state for job in jobs] == [State.SUCCEEDED] * 4
     held = (await client.store.stats())["media"].counts
@@ -155,12 +153,12 @@ async def test_a_drain_waits_for_what_is_to_be_tried_again() -> None:
     app = Windlass("memory:")
 
     @app.task
-    async def later(ctx: Context) -> str:
+    async def delayed(ctx: Context) -> str:
         if ctx.attempt == 1:
             raise Snooze(0.3)
         return "done"
 
-    job = await later.aenqueue()
+    job = await delayed.aenqueue()
     async with asyncio.timeout(PATIENCE), working(app):
         async for _ in app.client().drain("default"):
             pass
@@ -168,14 +166,14 @@ async def test_a_drain_waits_for_what_is_to_be_tried_again() -> None:
     await app.aclose()
 
 
-async def test_a_drain_of_a_queue_that_nobody_knows_is_over_at_once(store: Store) -> None:
+async def test_a_drain_of_an_unknown_queue_ends_at_once(store: Store) -> None:
     looks = [look async for look in Client(store).drain("nothing")]
-    assert [(look.left, look.most) for look in looks] == [(0, 0)]
-    with pytest.raises(InvalidArgumentError, match="no queue is named"):
+    assert [(look.left, look.peak) for look in looks] == [(0, 0)]
+    with pytest.raises(InvalidArgumentError, match="at least one queue"):
         await anext(Client(store).drain())
 
 
-async def test_a_drain_tells_which_queues_are_paused(store: Store) -> None:
+async def test_a_drain_reports_paused_queues(store: Store) -> None:
     await enqueue_one(store, queue="media")
     await store.pause(["media"], paused=True)
     look = await anext(Client(store).drain("media", "mail"))

@@ -1,4 +1,4 @@
-"""Jobs for pages and programs in JavaScript to follow."""
+"""Tasks whose jobs the JavaScript tests follow."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def make(place: Path) -> Windlass:
 
 
 def log_of(web: httpx.Client, job_id: str) -> list[dict[str, Any]]:
-    """All events of a job, as pages of JSON tell them."""
+    """Return all events of a job from the JSON pages."""
     found: list[dict[str, Any]] = []
     params: dict[str, Any] = {"limit": 1000}
     while True:

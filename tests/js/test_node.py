@@ -1,4 +1,4 @@
-"""The JavaScript client in Node: by itself, and with real servers on lines that break."""
+"""The JavaScript client in Node: alone, and with real servers and broken connections."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tests.js.proxy import Proxy
 from tests.server.conftest import Served, enqueue, serving, until, wait_for
 
 from windlass.server.auth.api_keys import Role
-from windlass.server.config import Door, ServerConfig
+from windlass.server.config import AuthMode, ServerConfig
 from windlass.server.javascript_client import folder
 
 ROOT = JS.parent
-WHO = ("first", "late", "slow")
+LISTENERS = ("first", "late", "slow")
 CUTS = 10
 
 
@@ -32,72 +32,80 @@ def working(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 @pytest.mark.parametrize("path", sorted(JS.glob("test/*.test.js")), ids=lambda path: path.stem)
-def test_what_needs_no_server(path: Path) -> None:
+def test_client_without_server(path: Path) -> None:
     run_tests(path)
 
 
 def test_every_verb_on_a_real_server(tmp_path: Path) -> None:
-    config = ServerConfig(door=Door.KEYS)
+    config = ServerConfig(auth=AuthMode.KEYS)
     with serving(tmp_path, config, worker=True) as served:
         key = served.key(Role.OPERATOR)
-        run_tests(JS / "test/live/verbs.test.js", WINDLASS_URL=served.url, WINDLASS_KEY=key)
+        run_tests(JS / "test/real-server/verbs.test.js", WINDLASS_URL=served.url, WINDLASS_KEY=key)
 
 
-def test_through_many_cuts_each_hears_the_whole_log_once(working: Served, tmp_path: Path) -> None:
-    """Cut in the middle of a job that speaks all the time."""
+def test_each_listener_receives_the_whole_log_once_through_many_cuts(
+    working: Served, tmp_path: Path
+) -> None:
+    """The connection is cut while the job writes events."""
     gate = tmp_path / "gate"
     with working.client() as web, Proxy(working.url) as proxy:
         job = enqueue(web, "chatter", gate=str(gate))["id"]
         with program("follow.js", proxy.url, job) as node:
             for number in range(1, CUTS + 1):
-                node.heard(lambda line: by_first(line, "open", value=True), "it is there", number)
-                node.heard(lambda line: by_first(line, "event"), "it listens", 10 * number)
+                node.wait_for(
+                    lambda line: by_first(line, "open", value=True), "it is connected", number
+                )
+                node.wait_for(
+                    lambda line: by_first(line, "event"), "it receives events", 10 * number
+                )
                 proxy.cut()
-                node.heard(lambda line: by_first(line, "open", value=False), "it breaks", number)
+                node.wait_for(lambda line: by_first(line, "open", value=False), "it breaks", number)
             gate.touch()
         log = log_of(web, job)
     assert len(log) > 10 * CUTS
-    for who in WHO:
-        assert node.transcript(who) == log
+    for listener in LISTENERS:
+        assert node.transcript(listener) == log
     assert node.lines[-1] == {"state": "succeeded"}
     assert not [line for line in node.lines if "log" in line]
 
 
 def by_first(line: dict[str, Any], key: str, *, value: bool | None = None) -> bool:
-    return line.get("who") == "first" and key in line and (value is None or line[key] is value)
+    return line.get("listener") == "first" and key in line and (value is None or line[key] is value)
 
 
 def seq_of(line: dict[str, Any]) -> int:
     return int(line["event"]["id"].rpartition("-")[2]) if "event" in line else 0
 
 
-def test_all_who_listen_share_one_connection(working: Served, tmp_path: Path) -> None:
+def test_all_listeners_share_one_connection(working: Served, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     with working.client() as web:
         job = enqueue(web, "video", gate=str(gate))["id"]
         with program("follow.js", working.url, job) as node:
-            for who in WHO:
-                node.heard(
-                    lambda line, who=who: line.get("who") == who and seq_of(line) >= 6,  # type: ignore[misc]
-                    f"{who} hears of it",
+            for listener in LISTENERS:
+                node.wait_for(
+                    lambda line, listener=listener: (  # type: ignore[misc]
+                        line.get("listener") == listener and seq_of(line) >= 6
+                    ),
+                    f"{listener} receives events",
                 )
-            assert working.site.hub.open == 1
+            assert working.context.hub.open_streams == 1
             gate.touch()
         log = log_of(web, job)
-    for who in WHO:
-        assert node.transcript(who) == log
-    for who in WHO[:2]:
+    for listener in LISTENERS:
+        assert node.transcript(listener) == log
+    for listener in LISTENERS[:2]:
         percents = [line["percent"] for line in node.lines
-                    if line.get("who") == who and "percent" in line]  # fmt: skip
+                    if line.get("listener") == listener and "percent" in line]  # fmt: skip
         assert percents == sorted(percents)
         assert 40 in percents
         assert percents[-1] == 100
 
 
-def test_a_server_that_is_replaced_in_the_middle_is_not_noticed_by_who_listens(
+def test_listeners_continue_when_the_server_is_replaced(
     tmp_path: Path,
 ) -> None:
-    """The first server ends its streams and is gone; the second has another port, and the jobs."""
+    """The first server stops; the second has another port and the same jobs."""
     gate = tmp_path / "gate"
     with ExitStack() as stack:
         first = stack.enter_context(serving(tmp_path, app=make(tmp_path)))
@@ -105,9 +113,9 @@ def test_a_server_that_is_replaced_in_the_middle_is_not_noticed_by_who_listens(
         with first.client() as web:
             job = enqueue(web, "video", gate=str(gate))["id"]
         node = stack.enter_context(program("follow.js", proxy.url, job))
-        node.heard(lambda line: seq_of(line) >= 2, "it follows")
+        node.wait_for(lambda line: seq_of(line) >= 2, "it follows")
         first.stop()
-        node.heard(lambda line: line.get("open") is False, "it notices")
+        node.wait_for(lambda line: line.get("open") is False, "it notices")
         gate.touch()
         second = stack.enter_context(serving(tmp_path, worker=True, app=make(tmp_path)))
         proxy.target = second.url
@@ -115,12 +123,12 @@ def test_a_server_that_is_replaced_in_the_middle_is_not_noticed_by_who_listens(
             wait_for(web, job, "succeeded")
             node.process.wait(20)
             log = log_of(web, job)
-    for who in WHO:
-        assert node.transcript(who) == log
+    for listener in LISTENERS:
+        assert node.transcript(listener) == log
     assert node.lines[-1] == {"state": "succeeded"}
 
 
-def test_many_jobs_come_on_one_connection_and_a_list_by_snapshots(
+def test_many_jobs_share_one_connection_and_a_list_sends_snapshots(
     working: Served, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
@@ -129,11 +137,11 @@ def test_many_jobs_come_on_one_connection_and_a_list_by_snapshots(
             enqueue(web, "film", {"tags": ["many"]}, gate=str(gate), lines=5)["id"]
             for _ in range(4)
         ]
-        with program("many.js", proxy.url, "many", *jobs) as node:
-            until(lambda: working.site.hub.followed == 4, "all are followed")
-            until(lambda: working.site.hub.open == 2, "on two connections")
+        with program("follow-many.js", proxy.url, "many", *jobs) as node:
+            until(lambda: working.context.hub.followed_jobs == 4, "all are followed")
+            until(lambda: working.context.hub.open_streams == 2, "on two connections")
             proxy.cut()
-            until(lambda: working.site.hub.followed == 4, "they are followed again")
+            until(lambda: working.context.hub.followed_jobs == 4, "they are followed again")
             gate.touch()
         for job in jobs:
             assert node.transcript(job) == log_of(web, job)
@@ -149,7 +157,7 @@ def test_the_package_for_node_is_of_this_version_and_licence() -> None:
     assert "dependencies" not in package
 
 
-def test_the_wheel_carries_all_that_the_client_is() -> None:
+def test_the_wheel_contains_the_client() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     carried = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
     inside = "windlass/server/static/js"

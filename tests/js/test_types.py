@@ -1,4 +1,4 @@
-"""What js/src/wire.d.ts declares is what the server takes and answers: the same names, no more."""
+"""js/src/api-types.d.ts declares exactly the fields of the server's schemas."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from windlass.core.job.state import State
 from windlass.server import problems
 from windlass.server.schemas import jobs, overview, requests
 
-TEXT = (JS / "src/wire.d.ts").read_text()
+TEXT = (JS / "src/api-types.d.ts").read_text()
 DECLARED = {
     found[1]: (found[2], found[3])
     for found in re.finditer(
@@ -28,19 +28,19 @@ MODELS: dict[str, type[BaseModel]] = {
     "JobError": jobs.ErrorView,
     "JobPage": jobs.JobPage,
     "Count": jobs.CountView,
-    "BatchAnswer": jobs.BatchAnswer,
+    "BatchResult": jobs.EnqueueBatchResult,
     "Attempt": jobs.AttemptView,
-    "Why": jobs.WhyView,
-    "Moved": jobs.Moved,
-    "CancelAnswer": jobs.CancelView,
-    "ActionAnswer": jobs.ActionView,
+    "Diagnosis": jobs.DiagnosisView,
+    "SubmitResult": jobs.JobStateView,
+    "CancelResult": jobs.CancelView,
+    "BulkActionResult": jobs.BulkActionView,
     "Queue": overview.QueueView,
     "Worker": overview.WorkerView,
     "Task": overview.TaskView,
     "FailureGroup": overview.FailureGroupView,
     "Failures": overview.FailureList,
     "Limit": overview.LimitView,
-    "LimitFacts": overview.LimitFacts,
+    "LimitSettings": overview.LimitSettings,
     "FlowSummary": overview.FlowSummary,
     "FlowPage": overview.FlowPageView,
     "Flow": overview.FlowView,
@@ -48,15 +48,15 @@ MODELS: dict[str, type[BaseModel]] = {
     "Stats": overview.Stats,
     "Problem": problems.Problem,
     "FieldProblem": problems.FieldProblem,
-    "NewJob": requests.NewJobAsked,
-    "NewSchedule": requests.ScheduleAsked,
-    "Filter": requests.ListAsked,
-    "Action": requests.ActionAsked,
+    "NewJob": requests.EnqueueRequest,
+    "NewSchedule": requests.CreateScheduleRequest,
+    "Filter": requests.ListJobsRequest,
+    "BulkAction": requests.BulkActionRequest,
 }
 
 
 def names(interface: str) -> set[str]:
-    """Of its own fields, and those of the interfaces that it extends."""
+    """Return its own fields and those of the interfaces that it extends."""
     above, body = DECLARED[interface]
     own = set(re.findall(r"^  (\w+)\??:", body, re.MULTILINE))
     return own.union(*(names(one) for one in re.findall(r"\w+", above) if one in DECLARED))

@@ -1,8 +1,8 @@
-"""All mistakes that are planted in the process of a test."""
+"""All bugs that are planted in the process of a test."""
 
 from __future__ import annotations
 
-from tests.planted_bugs.bug import mistakes_in
+from tests.planted_bugs.bug import planted_bugs_in
 from tests.planted_bugs.bugs import (
     flows,
     limits,
@@ -17,6 +17,6 @@ from tests.planted_bugs.bugs import (
     worker,
 )
 
-MISTAKES = mistakes_in(
+PLANTED_BUGS = planted_bugs_in(
     worker, settle, tasks, stores, sql, postgres, simulation, schedules, flows, limits, server
 )

@@ -1,4 +1,4 @@
-"""A mistake that can be planted in this process, and the test of the suite that must catch it."""
+"""A bug that can be planted in this process, and the test that must catch it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from httpx import TimeoutException
 
 
 @dataclass(frozen=True, slots=True)
-class Mistake:
-    """Called, it spoils this process for good: plant it in one that is made for it.
+class PlantedBug:
+    """A function that plants a bug in this process permanently: call it in a separate process.
 
-    Its test fails by an assertion. `raises`: by this error instead. `waits`: what is spoiled is
-    that something comes at all, so the test waits in vain.
+    Its test must fail by an assertion, or by the error `raises`. With `waits`, the test must wait
+    for something that never happens.
     """
 
     plant: Callable[[], None]
@@ -27,7 +27,7 @@ class Mistake:
 
     @property
     def times_out(self) -> bool:
-        """Whether its test ends by waiting in vain, for as long as its patience lasts."""
+        """Whether its test ends by a timeout."""
         return self.waits or issubclass(self.raises, TimeoutException)
 
     @property
@@ -41,17 +41,17 @@ class Mistake:
 
 def caught_by(
     test: str, *, raises: type[BaseException] = AssertionError, waits: bool = False
-) -> Callable[[Callable[[], None]], Mistake]:
-    """Say which test, by its full name, catches the mistake that this function plants."""
-    return lambda plant: Mistake(plant, test, raises, waits)
+) -> Callable[[Callable[[], None]], PlantedBug]:
+    """Mark a function that plants a bug; `test` is the node id of the test that catches it."""
+    return lambda plant: PlantedBug(plant, test, raises, waits)
 
 
-def swap(owner: object, name: str, wrong: object) -> None:
-    """Put something wrong in a place that must be there."""
+def swap(owner: object, name: str, broken: object) -> None:
+    """Replace an existing attribute by a broken one."""
     getattr(owner, name)
-    setattr(owner, name, wrong)
+    setattr(owner, name, broken)
 
 
-def mistakes_in(*modules: ModuleType) -> tuple[Mistake, ...]:
+def planted_bugs_in(*modules: ModuleType) -> tuple[PlantedBug, ...]:
     values = [value for module in modules for value in vars(module).values()]
-    return tuple(value for value in values if isinstance(value, Mistake))
+    return tuple(value for value in values if isinstance(value, PlantedBug))

@@ -1,8 +1,8 @@
-"""A pytest plugin that runs each test as it is, and once more for each mistake it must catch.
+"""Pytest plugin: runs each test without a bug, and once with each planted bug it must catch.
 
-Every run has a process of its own, forked from the one that collected the tests: so a mistake
-spoils nothing but its own run, a run that hangs is killed, and a run costs what its test costs.
-What became of each is written as one line of JSON into the file that `--teeth` names.
+Every run has its own process, forked from the one that collected the tests. So a bug affects only
+its run, a hanging run is killed, and a run costs no more than its test. Each result is one line of
+JSON in the file `--planted-runs`.
 """
 
 from __future__ import annotations
@@ -22,95 +22,97 @@ from typing import Any
 import pytest
 from _pytest.runner import runtestprotocol
 from tests.planted_bugs import all_bugs
-from tests.planted_bugs.bug import Mistake
+from tests.planted_bugs.bug import PlantedBug
 
-AT_ONCE = 4  # most of the longer ones only wait
-PATIENCE = 5.0  # seconds a test waits where it is expected to wait in vain, not its own patience
-IN_VAIN = 2 * PATIENCE  # seconds after which such a run has hung
-BOUND = 400.0  # the same for all others: above what the slowest machine needs
-MARK = "WINDLASS_TEETH"
+PARALLEL_RUNS = 4  # most of the long runs only wait
+PATIENCE = 5.0  # seconds a test waits if it is expected to time out, instead of its own PATIENCE
+WAIT_BOUND = 2 * PATIENCE  # seconds after which such a run hangs
+BOUND = 400.0  # the same for all other runs, above the need of the slowest machine
+MARK = "WINDLASS_PLANTED_RUN"
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """How one run ended: `raised` and `said` are of what failed, if anything did."""
+class RunResult:
+    """Result of one run: `raised` and `output` belong to the failure, if any."""
 
     test: str
-    mistake: str | None
+    bug: str | None
     outcome: str
     raised: str = ""
     asserted: bool = False
-    said: str = ""
+    output: str = ""
     seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
     item: pytest.Item
-    mistake: Mistake | None
+    bug: PlantedBug | None
     pid: int
-    began: float
+    started: float
     report: Path
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--teeth", type=Path, help="where to write how each run ended")
+    parser.addoption("--planted-runs", type=Path, help="file for the results of all runs")
 
 
 def pytest_runtestloop(session: pytest.Session) -> bool:
-    out: Path = session.config.getoption("--teeth")
-    planted = all_bugs.MISTAKES
+    out: Path = session.config.getoption("--planted-runs")
+    planted = all_bugs.PLANTED_BUGS
     wanted = [
-        (item, mistake)
+        (item, bug)
         for item in session.items
-        for mistake in (None, *(it for it in planted if it.test == item.nodeid))
+        for bug in (None, *(each for each in planted if each.test == item.nodeid))
     ]
-    wanted.sort(key=lambda run: not (run[1] and run[1].waits))  # those that take longest come first
+    wanted.sort(key=lambda run: not (run[1] and run[1].waits))  # the longest runs first
     running: list[Run] = []
     numbers = count()
     with out.open("w") as lines:
         while wanted or running:
-            while wanted and len(running) < AT_ONCE:
+            while wanted and len(running) < PARALLEL_RUNS:
                 running.append(_start(*wanted.pop(0), out.with_suffix(f".{next(numbers)}")))
             time.sleep(0.01)
             for run in [*running]:
-                ended = _ended(run)
-                if ended is None:
+                result = _finished_run(run)
+                if result is None:
                     continue
                 running.remove(run)
-                lines.write(json.dumps(asdict(ended)) + "\n")
+                lines.write(json.dumps(asdict(result)) + "\n")
     return True
 
 
-def _start(item: pytest.Item, mistake: Mistake | None, report: Path) -> Run:
-    began = time.monotonic()
+def _start(item: pytest.Item, bug: PlantedBug | None, report: Path) -> Run:
+    started = time.monotonic()
     pid = os.fork()
     if pid == 0:
         status = 1
         try:
-            _run(item, mistake, report)
+            _run(item, bug, report)
             status = 0
         finally:
             os._exit(status)
-    return Run(item, mistake, pid, began, report)
+    return Run(item, bug, pid, started, report)
 
 
-def _run(item: pytest.Item, mistake: Mistake | None, report: Path) -> None:
+def _run(item: pytest.Item, bug: PlantedBug | None, report: Path) -> None:
     os.setsid()
     os.environ[MARK] = str(os.getpid())
-    place = report.with_suffix(report.suffix + ".tmp")
-    place.mkdir()
-    os.environ["PYTEST_DEBUG_TEMPROOT"] = str(place)  # two runs of one test must not meet
-    if mistake is not None and mistake.times_out:
+    temp = report.with_suffix(report.suffix + ".tmp")
+    temp.mkdir()
+    os.environ["PYTEST_DEBUG_TEMPROOT"] = str(temp)  # runs of one test must not share it
+    if bug is not None and bug.times_out:
         _shorten_patience()
-    if mistake is not None:
-        mistake()
+    if bug is not None:
+        bug()
     reports = runtestprotocol(item, log=False, nextitem=None)
     failed = next((it for it in reports if it.failed), None)
-    told: dict[str, Any] = {"outcome": "passed" if any(it.passed for it in reports) else "skipped"}
+    result: dict[str, Any] = {
+        "outcome": "passed" if any(it.passed for it in reports) else "skipped"
+    }
     if failed is not None:
-        told = {"outcome": "failed", "said": failed.longreprtext[-4000:], **vars(failed)["why"]}
-    report.write_text(json.dumps(told))
+        result = {"outcome": "failed", "output": failed.longreprtext[-4000:], **vars(failed)["why"]}
+    report.write_text(json.dumps(result))
 
 
 def _shorten_patience() -> None:
@@ -130,27 +132,27 @@ def pytest_runtest_makereport(
     return report
 
 
-def _ended(run: Run) -> Ended | None:
-    """How it ended, if it has; with all that it started it is gone then."""
-    seconds = time.monotonic() - run.began
-    bound = IN_VAIN if run.mistake and run.mistake.waits else BOUND
+def _finished_run(run: Run) -> RunResult | None:
+    """Return the result of a finished run, after killing all processes that it started."""
+    seconds = time.monotonic() - run.started
+    bound = WAIT_BOUND if run.bug and run.bug.waits else BOUND
     over, status = os.waitpid(run.pid, os.WNOHANG)
     if not over and seconds < bound:
         return None
-    _end_all(run.pid)
+    _kill_all(run.pid)
     if not over:
         os.waitpid(run.pid, 0)
-        told: dict[str, Any] = {"outcome": "hung"}
+        result: dict[str, Any] = {"outcome": "hung"}
     elif run.report.exists():
-        told = json.loads(run.report.read_text())
+        result = json.loads(run.report.read_text())
     else:
-        told = {"outcome": f"died with {status}"}
-    name = run.mistake.name if run.mistake else None
-    return Ended(run.item.nodeid, name, seconds=round(seconds, 2), **told)
+        result = {"outcome": f"died with {status}"}
+    name = run.bug.name if run.bug else None
+    return RunResult(run.item.nodeid, name, seconds=round(seconds, 2), **result)
 
 
-def _end_all(leader: int) -> None:
-    """Kill what is left of a run: its session, and what it started in sessions of their own."""
+def _kill_all(leader: int) -> None:
+    """Kill the processes of a run: its session, and those in other sessions."""
     with suppress(ProcessLookupError):
         os.killpg(leader, signal.SIGKILL)
     mark = f"{MARK}={leader}".encode()

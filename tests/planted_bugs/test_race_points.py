@@ -40,7 +40,7 @@ class ReadTogether(WrappedStore):
         return answer
 
 
-async def test_of_two_who_read_the_same_ticket_one_is_let_in() -> None:
+async def test_one_of_two_concurrent_uses_of_a_ticket_is_accepted() -> None:
     async with MemoryStore() as store, asyncio.timeout(PATIENCE):
         tickets = Tickets(ReadTogether(store, asyncio.Barrier(2)))
         ticket, _ = await tickets.issue("key")

@@ -1,4 +1,4 @@
-"""A child process for tests: does what it is told, one thing after another."""
+"""A child process for tests: runs one command after another."""
 
 from __future__ import annotations
 
@@ -13,52 +13,52 @@ from typing import Any
 
 from tests.process.process_table import hold_the_interpreter
 
-from windlass.process.parent import Parent, Stopped
+from windlass.process.parent import ParentLink, StopRequested
 
 STUBBORN = "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(600)"
 
 
-def main(end: socket) -> None:
-    with Parent(end) as parent:
+def main(connection: socket) -> None:
+    with ParentLink(connection) as parent:
         try:
             while True:
-                told = parent.next()
-                said = ACTS[told["do"]](parent, told.get("with"))
-                parent.say({"did": told["do"], "said": said})
-        except Stopped:
-            parent.say({"did": "stop"})
+                message = parent.next()
+                result = COMMANDS[message["do"]](parent, message.get("with"))
+                parent.send({"did": message["do"], "result": result})
+        except StopRequested:
+            parent.send({"did": "stop"})
 
 
-def ask(parent: Parent, given: Any) -> Any:
-    return parent.ask({"want": given}).result()
+def request(parent: ParentLink, given: Any) -> Any:
+    return parent.request({"want": given}).result()
 
 
-def start(parent: Parent, given: Any) -> int:
-    """A grandchild, which ignores what it can."""
+def start(parent: ParentLink, given: Any) -> int:
+    """Start a grandchild, which ignores SIGTERM."""
     return subprocess.Popen([sys.executable, "-I", "-S", "-c", STUBBORN]).pid
 
 
-def fork(parent: Parent, given: Any) -> int:
-    """One that keeps our end of the channel."""
+def fork(parent: ParentLink, given: Any) -> int:
+    """Fork a process that keeps the child's end of the channel."""
     pid = os.fork()
     if pid == 0:
         signal.pause()
     return pid
 
 
-def sleep(parent: Parent, given: Any) -> None:
-    parent.say({"at": "sleep"})
+def sleep(parent: ParentLink, given: Any) -> None:
+    parent.send({"at": "sleep"})
     time.sleep(600)
 
 
-def hold(parent: Parent, given: Any) -> None:
+def hold(parent: ParentLink, given: Any) -> None:
     hold_the_interpreter(given)
 
 
-ACTS: dict[str, Callable[[Parent, Any], Any]] = {
+COMMANDS: dict[str, Callable[[ParentLink, Any], Any]] = {
     "repeat": lambda _, given: given,
     "pid": lambda _, given: os.getpid(),
-    "ask": ask,
+    "request": request,
     "start": start,
     "fork": fork,
     "sleep": sleep,

@@ -1,6 +1,6 @@
-"""A worker's stand-in, run as a script: starts a child, says who is there, and waits to be killed.
+"""A stand-in for a worker, run as a script: starts a child, prints pids, waits to be killed.
 
-Its arguments are what the child does meanwhile, and a file for it.
+Arguments: the command that the child runs meanwhile, and a file for it.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from pathlib import Path
 
 from tests.process.process_table import wait_for
 
-from windlass.process import Pool
+from windlass.process import ChildPool
 
 
-async def main(what: str, mark: str) -> None:
-    pool = Pool("tests.process.child_commands", limit=1)
+async def main(command: str, mark: str) -> None:
+    pool = ChildPool("tests.process.child_commands", limit=1)
     async with pool.take() as process:
         process.channel.send({"do": "start"})
-        grandchild = (await process.channel.receive())["said"]
-        process.channel.send({"do": what, "with": mark})
-        if what == "hold":
+        grandchild = (await process.channel.receive())["result"]
+        process.channel.send({"do": command, "with": mark})
+        if command == "hold":
             await asyncio.to_thread(wait_for, Path(mark))
         else:
             await process.channel.receive()

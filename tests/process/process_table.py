@@ -1,4 +1,4 @@
-"""What the system says about processes."""
+"""Reads the process table of the operating system."""
 
 from __future__ import annotations
 

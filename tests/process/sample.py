@@ -33,7 +33,7 @@ from windlass.core.job.row import JobRow
 
 app = Windlass("memory:")
 group = Tasks()
-SPOKEN = threading.Event()
+SENT = threading.Event()
 app.include(group)
 
 
@@ -51,7 +51,7 @@ async def life() -> AsyncIterator[dict[str, Any]]:
     entered_by = asyncio.current_task()
     write(mark, "up ")
     yield {"pid": os.getpid()}
-    assert asyncio.current_task() is entered_by  # as much that is entered demands
+    assert asyncio.current_task() is entered_by  # many context managers require it
     write(mark, "down")
 
 
@@ -96,7 +96,7 @@ def fail(how: str) -> None:
         "input": InvalidInput("cannot be worked with"),
         "after": RetryAfter("5m", "busy"),
         "snooze": Snooze(7, "zzz"),
-        "cancel": Cancel("not wanted"),
+        "cancel": Cancel("no longer needed"),
         "exit": SystemExit(3),
         "odd": OddError(),
     }
@@ -104,7 +104,7 @@ def fail(how: str) -> None:
 
 
 @app.task
-def unfit_result() -> Any:
+def unstorable_result() -> Any:
     return {"result": object()}
 
 
@@ -113,8 +113,8 @@ def large_result() -> str:
     return "x" * 2_000_000
 
 
-def says(ctx: Context) -> str:
-    """All that a task can say; the same in a thread of the worker as in a child."""
+def emit_everything(ctx: Context) -> str:
+    """Use every event method; same in a thread of the worker and in a child."""
     ctx.progress(3)
     ctx.stage("voice")
     ctx.progress(50, "half of it")
@@ -136,11 +136,11 @@ def says(ctx: Context) -> str:
     try:
         ctx.step("broken", dict[str, int]().pop, "nothing")
     except KeyError:
-        ctx.step("broken", lambda: "mended")
+        ctx.step("broken", lambda: "fixed")
     return f"{outer} {ctx.attempt} {ctx.fence} {ctx.cancelled}"
 
 
-speaks = app.task(says)
+emits = app.task(emit_everything)
 
 
 @app.task
@@ -176,15 +176,15 @@ async def steps(ctx: Context, mark: str) -> list[str]:
 
 
 @app.task
-def hands_over(ctx: Context, fails: bool) -> str:
+def enqueues_child(ctx: Context, fails: bool) -> str:
     child = ctx.then(double.options(priority=3), Order(date(2026, 1, 2), ["a"]))
     if fails:
-        raise ValueError("so that nothing comes of it")
+        raise ValueError("the child is not enqueued")
     return str(child)
 
 
 @app.task
-def spreads(ctx: Context, days: list[date]) -> list[Any]:
+def fans_out(ctx: Context, days: list[date]) -> list[Any]:
     word = ctx.wait_for("go", timeout=60)
     orders = ctx.map(double.options(tags=("part",)), [Order(day, [word]) for day in days])
     return [order["items"] for order in orders]
@@ -243,8 +243,8 @@ async def stuck_async(ctx: Context) -> None:
 def leaves_a_thread(ctx: Context) -> int:
     def chatter() -> None:
         while True:
-            ctx.log("a ghost")
-            SPOKEN.set()
+            ctx.log("stale")
+            SENT.set()
 
     threading.Thread(target=chatter, daemon=True).start()
     return os.getpid()
@@ -252,32 +252,32 @@ def leaves_a_thread(ctx: Context) -> int:
 
 @app.task
 def leaves_a_thread_that_is_sending(ctx: Context) -> int:
-    """It returns while a thread of its own is between the check and the write."""
-    begun = threading.Event()
-    send = ctx._parent.say  # type: ignore[attr-defined]
+    """Return while its own thread is between the check and the write."""
+    started = threading.Event()
+    send = ctx._parent.send  # type: ignore[attr-defined]
 
     def send_slowly(message: Any) -> None:
-        ctx._parent.say = send  # type: ignore[attr-defined]
-        begun.set()
+        ctx._parent.send = send  # type: ignore[attr-defined]
+        started.set()
         time.sleep(0.3)
         send(message)
-        SPOKEN.set()
+        SENT.set()
 
     def chatter() -> None:
-        ctx._parent.say = send_slowly  # type: ignore[attr-defined]
-        ctx.log("a ghost")
+        ctx._parent.send = send_slowly  # type: ignore[attr-defined]
+        ctx.log("stale")
 
     threading.Thread(target=chatter, daemon=True).start()
-    assert begun.wait(10)
+    assert started.wait(10)
     return os.getpid()
 
 
 @app.task
-def hears_the_message() -> bool:
-    return SPOKEN.wait(10)
+def message_was_sent() -> bool:
+    return SENT.wait(10)
 
 
 @app.task
-def hears_the_ghost() -> tuple[int, bool]:
-    SPOKEN.clear()
-    return os.getpid(), SPOKEN.wait(10)
+def stale_thread_sends() -> tuple[int, bool]:
+    SENT.clear()
+    return os.getpid(), SENT.wait(10)

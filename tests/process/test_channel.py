@@ -10,19 +10,21 @@ from collections.abc import AsyncIterator
 import pytest
 
 from windlass.process import channel
-from windlass.process.channel import Channel, frame
+from windlass.process.channel import MessageChannel, frame
 
 
 @pytest.fixture
-async def ends() -> AsyncIterator[tuple[Channel, Channel]]:
+async def ends() -> AsyncIterator[tuple[MessageChannel, MessageChannel]]:
     loop = asyncio.get_running_loop()
-    one, two = (Channel(end, loop) for end in socket.socketpair())
+    one, two = (MessageChannel(end, loop) for end in socket.socketpair())
     yield one, two
     one.close()
     two.close()
 
 
-async def test_messages_arrive_whole_and_in_order(ends: tuple[Channel, Channel]) -> None:
+async def test_messages_arrive_whole_and_in_order(
+    ends: tuple[MessageChannel, MessageChannel],
+) -> None:
     one, two = ends
     sent = [{"n": n, "text": "é\ud800" * n} for n in range(50)]
     for message in sent:
@@ -32,8 +34,10 @@ async def test_messages_arrive_whole_and_in_order(ends: tuple[Channel, Channel])
     assert await one.receive() == {"back": None}
 
 
-async def test_sending_never_blocks_and_loses_nothing(ends: tuple[Channel, Channel]) -> None:
-    """Nobody reads while far more is said than a socket takes."""
+async def test_sending_never_blocks_and_loses_nothing(
+    ends: tuple[MessageChannel, MessageChannel],
+) -> None:
+    """Sends far more than the socket buffer holds, without a reader."""
     one, two = ends
     text = "x" * 1_000_000
     for n in range(20):
@@ -44,27 +48,27 @@ async def test_sending_never_blocks_and_loses_nothing(ends: tuple[Channel, Chann
     assert await two.receive() == {"n": "after"}
 
 
-async def test_many_threads_may_speak_at_once(ends: tuple[Channel, Channel]) -> None:
+async def test_many_threads_may_send_at_once(ends: tuple[MessageChannel, MessageChannel]) -> None:
     one, two = ends
 
-    def speak(who: int) -> None:
+    def send(sender: int) -> None:
         for n in range(200):
-            one.send({"who": who, "n": n, "text": "x" * 500})
+            one.send({"sender": sender, "n": n, "text": "x" * 500})
 
-    threads = [threading.Thread(target=speak, args=(who,)) for who in range(4)]
+    threads = [threading.Thread(target=send, args=(sender,)) for sender in range(4)]
     for thread in threads:
         thread.start()
-    heard: dict[int, list[int]] = {who: [] for who in range(4)}
+    received: dict[int, list[int]] = {sender: [] for sender in range(4)}
     for _ in range(800):
         message = await two.receive()
-        heard[message["who"]].append(message["n"])
-    assert all(numbers == list(range(200)) for numbers in heard.values())
+        received[message["sender"]].append(message["n"])
+    assert all(numbers == list(range(200)) for numbers in received.values())
     for thread in threads:
         thread.join()
 
 
-async def test_what_was_said_before_the_end_is_heard_before_it(
-    ends: tuple[Channel, Channel],
+async def test_messages_sent_before_the_end_are_received(
+    ends: tuple[MessageChannel, MessageChannel],
 ) -> None:
     one, two = ends
     one.send({"last": "word"})
@@ -72,21 +76,21 @@ async def test_what_was_said_before_the_end_is_heard_before_it(
     assert await two.receive() == {"last": "word"}
     with pytest.raises(EOFError, match="gone"):
         await two.receive()
-    two.send({"to": "nobody"})
-    one.send({"from": "nobody"})
+    two.send({"to": "closed"})
+    one.send({"from": "closed"})
 
 
 @pytest.mark.parametrize(
     "nonsense", [b"\xff\xff\xff\xff", b"\x00\x00\x00\x03abc", b"\x00\x00\x00\x03[1]"]
 )
-async def test_nonsense_ends_the_talk(nonsense: bytes) -> None:
-    ours, theirs = socket.socketpair()
-    listening = Channel(ours, asyncio.get_running_loop())
-    theirs.send(nonsense)
-    with pytest.raises(EOFError, match="no message"):
-        await listening.receive()
-    theirs.close()
-    listening.close()
+async def test_an_invalid_message_ends_the_channel(nonsense: bytes) -> None:
+    this_end, other_end = socket.socketpair()
+    receiver = MessageChannel(this_end, asyncio.get_running_loop())
+    other_end.send(nonsense)
+    with pytest.raises(EOFError, match="invalid message"):
+        await receiver.receive()
+    other_end.close()
+    receiver.close()
 
 
 def test_a_message_that_no_process_should_send_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

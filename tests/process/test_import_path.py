@@ -6,7 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from windlass.process.import_path import Address, address_of, find, holder, importable
+from windlass.process.import_path import (
+    ImportPath,
+    find_holder,
+    import_path_of,
+    import_problem,
+    resolve,
+)
 
 THING = object()
 
@@ -18,12 +24,12 @@ class Box:
 
 def test_what_a_module_holds_is_found_by_its_name() -> None:
     for function in (test_what_a_module_holds_is_found_by_its_name, Box.inside):
-        assert importable(function) is None
-        assert find(address_of(function))[1] is function
-    address = holder(THING)
-    assert address == Address(module=__name__, name="THING")
-    assert find(address)[1] is THING
-    assert holder(object()) is None
+        assert import_problem(function) is None
+        assert resolve(import_path_of(function))[1] is function
+    address = find_holder(THING)
+    assert address == ImportPath(module=__name__, name="THING")
+    assert resolve(address)[1] is THING
+    assert find_holder(object()) is None
 
 
 def test_what_no_name_leads_to_is_refused_with_the_reason() -> None:
@@ -33,7 +39,7 @@ def test_what_no_name_leads_to_is_refused_with_the_reason() -> None:
         (local, "defined inside 'test_what_no_name_leads_to_is_refused_with_the_reason'"),
         (lambda: None, "is a lambda"),
     ):
-        assert reason in str(importable(function))
+        assert reason in str(import_problem(function))
 
 
 def run(*arguments: str, cwd: Path) -> str:
@@ -47,29 +53,30 @@ def run(*arguments: str, cwd: Path) -> str:
 
 def test_what_was_typed_in_is_refused(tmp_path: Path) -> None:
     code = (
-        "from windlass.process.import_path import importable\n"
+        "from windlass.process.import_path import import_problem\n"
         "def typed(): ...\n"
-        "print(importable(typed))\n"
+        "print(import_problem(typed))\n"
     )
-    assert "typed in at a prompt" in run("-c", code, cwd=tmp_path)
+    assert "defined at a prompt" in run("-c", code, cwd=tmp_path)
 
 
 MAIN = """
 import sys
 from dataclasses import asdict
-from windlass.process.import_path import Address, address_of, find, holder, loading_main
+from windlass.process.import_path import ImportPath, find_holder, import_path_of
+from windlass.process.import_path import loading_main, resolve
 {more}
 def function():
     return __name__, __package__, getattr(__spec__, "name", None), MARK
 
 if __name__ == "__main__":
-    address = address_of(function)
+    address = import_path_of(function)
     assert not loading_main()
-    module, found = find(Address(**asdict(address)))
+    module, found = resolve(ImportPath(**asdict(address)))
     assert found is not function
-    assert find(address)[1] is found, "read twice"
+    assert resolve(address)[1] is found, "read twice"
     assert sys.modules["__main__"] is module
-    assert holder(found).module == "__main__"
+    assert find_holder(found).module == "__main__"
     print(*found())
 else:
     assert loading_main()

@@ -1,4 +1,4 @@
-"""When a process is killed, what it started is gone, too: its children and theirs."""
+"""When a process is killed, all its descendants end, too."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ ROOT = Path(__file__).parents[2]
 
 
 @contextmanager
-def driving(what: str, place: Path) -> Iterator[tuple[subprocess.Popen[str], int, int, int]]:
+def driving(command: str, place: Path) -> Iterator[tuple[subprocess.Popen[str], int, int, int]]:
     driver = subprocess.Popen(
-        [sys.executable, "-m", "tests.process.driver", what, str(place / "mark")],
+        [sys.executable, "-m", "tests.process.driver", command, str(place / "mark")],
         cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
     assert driver.stdout is not None
@@ -47,7 +47,7 @@ def test_a_killed_worker_leaves_nothing_behind(tmp_path: Path) -> None:
 
 
 def test_a_child_dies_with_its_parent_even_without_a_warden(tmp_path: Path) -> None:
-    """Held in a C call it can do nothing about it itself: the system does."""
+    """Blocked in a C call, the child cannot end itself; the kernel kills it."""
     with driving("hold", tmp_path) as (driver, child, _, warden):
         kill(warden)
         wait_until_gone(warden)

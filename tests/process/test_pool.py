@@ -1,4 +1,4 @@
-"""Real child processes: warm, alone with their work, and gone with all they started."""
+"""Real child processes: warm, one job at a time, and ended with all their descendants."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tests.process.process_table import (
     wait_for,
 )
 
-from windlass.process import Pool, Process, ProcessDiedError
-from windlass.process.groups import Groups
+from windlass.process import ChildPool, ChildProcess, ProcessDiedError
+from windlass.process.groups import ProcessGroups
 
 MODULE = "tests.process.child_commands"
 
@@ -31,26 +31,26 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def pool() -> AsyncIterator[Pool]:
+async def pool() -> AsyncIterator[ChildPool]:
     """Shared, so that most tests find a warm child."""
-    pool = Pool(MODULE, limit=2, grace=PATIENCE)
+    pool = ChildPool(MODULE, limit=2, grace=PATIENCE)
     yield pool
     await asyncio.wait_for(pool.aclose(), 2 * PATIENCE)
 
 
-async def hear(process: Process) -> Any:
+async def receive(process: ChildProcess) -> Any:
     return await asyncio.wait_for(process.channel.receive(), PATIENCE)
 
 
-async def tell(process: Process, what: str, given: Any = None) -> Any:
+async def command(process: ChildProcess, what: str, given: Any = None) -> Any:
     process.channel.send({"do": what, "with": given})
-    return (await hear(process)).get("said")
+    return (await receive(process)).get("result")
 
 
-async def test_a_warm_child_is_used_again_and_never_shared(pool: Pool) -> None:
+async def test_a_warm_child_is_used_again_and_never_shared(pool: ChildPool) -> None:
     async with pool.take() as one, pool.take() as two:
-        assert await tell(one, "repeat", ["é", 1, None]) == ["é", 1, None]
-        pids = [await tell(one, "pid"), await tell(two, "pid")]
+        assert await command(one, "repeat", ["é", 1, None]) == ["é", 1, None]
+        pids = [await command(one, "pid"), await command(two, "pid")]
         assert pids == [one.pid, two.pid]
         third = asyncio.ensure_future(take_pid(pool))
         done, _ = await asyncio.wait({third}, timeout=0.05)
@@ -64,12 +64,12 @@ async def test_a_warm_child_is_used_again_and_never_shared(pool: Pool) -> None:
     assert failed.pid not in pool.pids
 
 
-async def take_pid(pool: Pool) -> int:
+async def take_pid(pool: ChildPool) -> int:
     async with pool.take() as process:
         return process.pid
 
 
-async def test_a_child_that_died_while_idle_is_replaced(pool: Pool) -> None:
+async def test_a_child_that_died_while_idle_is_replaced(pool: ChildPool) -> None:
     pid = await take_pid(pool)
     async with pool.take() as process:
         assert process.pid == pid
@@ -80,10 +80,10 @@ async def test_a_child_that_died_while_idle_is_replaced(pool: Pool) -> None:
 
 
 async def test_idle_children_beyond_the_spare_ones_are_ended() -> None:
-    pool = Pool(MODULE, limit=2, spare=1, idle=0.05)
+    pool = ChildPool(MODULE, limit=2, spare=1, idle=0.05)
     async with pool.take() as one, pool.take() as two:
-        await tell(one, "pid")
-        await tell(two, "pid")
+        await command(one, "pid")
+        await command(two, "pid")
         pids = {one.pid, two.pid}
     ends = {one.ended, two.ended}
     await asyncio.wait(ends, timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
@@ -93,33 +93,33 @@ async def test_idle_children_beyond_the_spare_ones_are_ended() -> None:
     await pool.aclose()
 
 
-async def test_a_child_asks_and_is_answered(pool: Pool) -> None:
+async def test_a_child_sends_a_request_and_gets_a_response(pool: ChildPool) -> None:
     async with pool.take() as process:
-        process.channel.send({"do": "ask", "with": "time"})
-        question = await hear(process)
-        assert question["want"] == "time"
-        process.channel.send({"answer": question["number"], "value": "late"})
-        assert (await hear(process))["said"] == "late"
+        process.channel.send({"do": "request", "with": "time"})
+        message = await receive(process)
+        assert message["want"] == "time"
+        process.channel.send({"response": message["request"], "value": "late"})
+        assert (await receive(process))["result"] == "late"
 
 
-async def test_stopping_is_asked_for_and_takes_the_grandchildren_along(pool: Pool) -> None:
+async def test_a_stop_ends_the_child_and_its_grandchildren(pool: ChildPool) -> None:
     async with pool.take() as process:
-        grandchild = await tell(process, "start")
+        grandchild = await command(process, "start")
         process.channel.send({"do": "sleep"})
-        assert await hear(process) == {"at": "sleep"}
+        assert await receive(process) == {"at": "sleep"}
         assert alive(grandchild)
         await process.stop(PATIENCE)
         assert process.ended.result() == 0
-        assert await hear(process) == {"did": "stop"}
+        assert await receive(process) == {"did": "stop"}
         await until_gone(grandchild)
 
 
-async def test_a_child_that_cannot_listen_is_killed_after_the_grace(
-    pool: Pool, tmp_path: Path
+async def test_an_unresponsive_child_is_killed_after_the_grace(
+    pool: ChildPool, tmp_path: Path
 ) -> None:
     mark = tmp_path / "mark"
     async with pool.take() as process:
-        grandchild = await tell(process, "start")
+        grandchild = await command(process, "start")
         process.channel.send({"do": "hold", "with": str(mark)})
         await asyncio.to_thread(wait_for, mark)
         await process.stop(0.1)
@@ -127,50 +127,50 @@ async def test_a_child_that_cannot_listen_is_killed_after_the_grace(
         await until_gone(process.pid, grandchild)
 
 
-async def test_only_the_parent_may_stop_a_child(pool: Pool) -> None:
-    """A service manager signals every process of a service; the worker wants to finish first."""
+async def test_only_the_parent_may_stop_a_child(pool: ChildPool) -> None:
+    """A service manager signals every process of a service; the worker finishes first."""
     async with pool.take() as process:
-        await tell(process, "pid")
+        await command(process, "pid")
         os.killpg(process.pid, signal.SIGTERM)
-        assert await tell(process, "repeat", "still here") == "still here"
+        assert await command(process, "repeat", "still here") == "still here"
 
 
-async def test_a_dead_child_takes_its_grandchildren_along(pool: Pool) -> None:
+async def test_a_dead_child_takes_its_grandchildren_along(pool: ChildPool) -> None:
     """Also one that was forked, and holds the channel open."""
     async with pool.take() as process:
-        grandchild = await tell(process, "start")
-        fork = await tell(process, "fork")
+        grandchild = await command(process, "start")
+        fork = await command(process, "fork")
         process.channel.send({"do": "die", "with": signal.SIGSEGV})
         assert await asyncio.wait_for(process.ended, PATIENCE) == -signal.SIGSEGV
         with pytest.raises(EOFError):
-            await hear(process)
+            await receive(process)
         await until_gone(grandchild, fork)
 
 
 @pytest.mark.parametrize(
-    ("status", "message", "died_of", "exit_code"),
+    ("status", "message", "signal_number", "exit_code"),
     [
-        (-11, "its process (pid 7) died of SIGSEGV", signal.SIGSEGV, None),
-        (-9, "died of SIGKILL; perhaps the system was out of memory", signal.SIGKILL, None),
+        (-11, "its process (pid 7) was killed by SIGSEGV", signal.SIGSEGV, None),
+        (-9, "was killed by SIGKILL; possibly out of memory", signal.SIGKILL, None),
         (3, "its process (pid 7) exited with code 3", None, 3),
-        (-99, "died of signal 99", None, None),
+        (-99, "was killed by signal 99", None, None),
     ],
 )
-async def test_how_a_process_died_is_said(
-    status: int, message: str, died_of: int | None, exit_code: int | None
+async def test_the_error_names_signal_or_exit_code(
+    status: int, message: str, signal_number: int | None, exit_code: int | None
 ) -> None:
     error = ProcessDiedError(7, status)
     assert message in str(error)
-    assert (error.signal, error.exit_code, error.code) == (died_of, exit_code, "crashed")
+    assert (error.signal, error.exit_code, error.code) == (signal_number, exit_code, "crashed")
 
 
 async def test_closing_leaves_neither_processes_nor_descriptors() -> None:
     before, had = descriptors(), children()
-    pool = Pool(MODULE, limit=3)
+    pool = ChildPool(MODULE, limit=3)
     async with pool.take() as one:
-        await tell(one, "pid")
+        await command(one, "pid")
         async with pool.take() as two:
-            await tell(two, "pid")
+            await command(two, "pid")
     with pytest.raises(LookupError):
         async with pool.take():
             raise LookupError
@@ -184,7 +184,7 @@ async def test_closing_leaves_neither_processes_nor_descriptors() -> None:
 
 
 async def test_a_warden_that_was_killed_is_replaced() -> None:
-    groups = Groups()
+    groups = ProcessGroups()
     groups.add(2**22 - 1)
     first = groups.warden
     assert first is not None

@@ -17,10 +17,10 @@ import pytest
 from fastapi import FastAPI
 
 from windlass import Context, Windlass, WorkerConfig, fixed
-from windlass.server.auth.api_keys import Keys, Role
-from windlass.server.config import Door, ServerConfig
-from windlass.server.context import Site
-from windlass.server.uvicorn_server import Server
+from windlass.server.auth.api_keys import ApiKeys, Role
+from windlass.server.config import AuthMode, ServerConfig
+from windlass.server.context import ServerContext
+from windlass.server.uvicorn_server import UvicornServer
 from windlass.worker import Worker
 
 STREAM = {"Accept": "text/event-stream"}
@@ -80,15 +80,15 @@ class Served:
 
     app: Windlass
     url: str = ""
-    server: Server = field(init=False)
+    server: UvicornServer = field(init=False)
     workers: list[Worker] = field(default_factory=list)
     loop: asyncio.AbstractEventLoop = field(init=False)
     thread: Thread = field(init=False)
 
     @property
-    def site(self) -> Site:
-        site: Site = self.server.config.app.state.site  # type: ignore[union-attr]
-        return site
+    def context(self) -> ServerContext:
+        context: ServerContext = self.server.config.app.state.server_context  # type: ignore[union-attr]
+        return context
 
     def client(
         self, key: str | None = None, headers: dict[str, str] | None = None, **more: Any
@@ -107,7 +107,7 @@ class Served:
         self, *roles: Role, owner: str | None = None, team: str | None = None
     ) -> tuple[str, str]:
         async def make() -> tuple[str, str]:
-            keys = Keys(self.app.client().store)
+            keys = ApiKeys(self.app.client().store)
             key, token = await keys.create("test", roles, owner=owner, team=team)
             return token, key.id
 
@@ -139,11 +139,13 @@ def serving(
 
     async def main() -> None:
         served.loop = asyncio.get_running_loop()
-        api = served.app.asgi(config or ServerConfig(door=Door.LOCAL))
-        served.server = Server(around(api), "127.0.0.1", 0, grace=grace, started=started)
+        api = served.app.asgi(config or ServerConfig(auth=AuthMode.LOCAL))
+        served.server = UvicornServer(around(api), "127.0.0.1", 0, grace=grace, on_started=started)
         tasks = []
         if worker:
-            served.workers.append(served.app.worker(WorkerConfig(poll=0.02, sweep=0.05, grace=0)))
+            served.workers.append(
+                served.app.worker(WorkerConfig(poll_interval=0.02, sweep_interval=0.05, grace=0))
+            )
             tasks = [asyncio.create_task(one.run()) for one in served.workers]
         await served.server.serve()
         for one in served.workers:

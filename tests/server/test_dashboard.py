@@ -51,7 +51,7 @@ def test_what_a_page_loads_is_there_packed_and_kept_for_ever(web: httpx.Client) 
         assert plain.content == answer.content
     name = next(iter(found)).partition("/")[2].partition("/")[2]
     kept = dashboard.assets().files[name]
-    assert gzip.decompress(kept.packed) == kept.body
+    assert gzip.decompress(kept.gzipped) == kept.body
 
 
 def test_files_of_another_release_and_files_that_are_none_are_not_there(web: httpx.Client) -> None:
@@ -91,7 +91,7 @@ def test_an_address_is_given_back_as_a_header_can_hold_it() -> None:
         "type": "http", "method": "GET", "path": "/jobs/", "raw_path": b"/jobs/", "root_path": "",
         "query_string": "q=→#\r\n".encode(), "headers": [(b"accept", b"text/html")],
     }  # fmt: skip
-    led = dashboard.lost(Request(scope))
+    led = dashboard.not_found_page(Request(scope))
     assert led is not None
     assert led.headers["location"] == "../jobs?q=%E2%86%92%23%0D%0A"
 
@@ -111,5 +111,5 @@ def test_a_task_tells_its_defaults_and_a_caller_their_rights(web: httpx.Client) 
     tasks = {one["name"]: one for one in web.get("/api/tasks").json()["tasks"]}
     assert tasks["add"]["arguments"]["properties"]["b"]["default"] == 0
     assert "default" not in tasks["add"]["arguments"]["properties"]["a"]
-    rights = web.get("/api/session").json()["rights"]
-    assert {"read", "survey", "produce", "operate", "admin"} <= set(rights)
+    permissions = web.get("/api/session").json()["permissions"]
+    assert {"read", "monitor", "produce", "operate", "admin"} <= set(permissions)

@@ -20,9 +20,9 @@ from fastapi import FastAPI
 from tests.server.conftest import PATIENCE, STREAM, enqueue, make_app, said, until
 
 from windlass import Windlass
-from windlass.server.config import Door, ServerConfig
+from windlass.server.config import AuthMode, ServerConfig
 
-OPEN = ServerConfig(door=Door.OPEN)
+OPEN = ServerConfig(auth=AuthMode.OPEN)
 
 
 @contextmanager
@@ -165,7 +165,7 @@ MOUNTED = """
 import sys, uvicorn
 from fastapi import FastAPI
 from windlass import Windlass
-from windlass.server.config import Door, ServerConfig
+from windlass.server.config import AuthMode, ServerConfig
 
 app = Windlass(sys.argv[1])
 
@@ -174,7 +174,7 @@ def add(a: int) -> int:
     return a
 
 api = FastAPI()
-api.mount("/jobs", app.asgi(ServerConfig(door=Door.OPEN)))
+api.mount("/jobs", app.asgi(ServerConfig(auth=AuthMode.OPEN)))
 uvicorn.run(api, port=int(sys.argv[2]), log_level="warning")
 """
 

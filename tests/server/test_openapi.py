@@ -27,8 +27,8 @@ from tests.server.conftest import Served, make_app, serving
 
 from windlass import Windlass
 from windlass.server.auth.api_keys import Role
-from windlass.server.config import Door, ServerConfig
-from windlass.stores.memory.data import Data
+from windlass.server.config import AuthMode, ServerConfig
+from windlass.stores.memory.data import MemoryData
 
 EFFORT = int(os.environ.get("WINDLASS_EFFORT", "1"))
 ENDLESS = "/api/events"
@@ -45,7 +45,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::DeprecationW
 
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    config = ServerConfig(door=Door.KEYS, rate=0, failure_burst=1e9)
+    config = ServerConfig(auth=AuthMode.KEYS, rate=0, auth_failure_burst=1e9)
     with serving(tmp_path_factory.mktemp("schema"), config) as one:
         yield one
 
@@ -99,7 +99,7 @@ MAKING: dict[str, dict[str, Any]] = {
 def test_what_was_made_can_be_followed_by_its_links(tmp_path: Path, noun: str) -> None:
     """From an empty store each time, and open, so that the same requests have the same answers."""
     app = make_app(tmp_path, "memory:")
-    with serving(tmp_path, ServerConfig(door=Door.OPEN, rate=0), app=app) as served:
+    with serving(tmp_path, ServerConfig(auth=AuthMode.OPEN, rate=0), app=app) as served:
         schema = schemathesis.openapi.from_url(f"{served.url}/api/openapi.json")
         schema.config.generation.update(modes=[GenerationMode.POSITIVE])
         schema.config.phases.stateful.inference.algorithms = []  # by the links that it tells of
@@ -116,7 +116,7 @@ def following(app: Windlass, machine: type[APIStateMachine]) -> Any:
 
         def setup(self) -> None:
             data = app._root._data  # type: ignore[attr-defined]
-            vars(data).update(vars(Data(data.clock)))
+            vars(data).update(vars(MemoryData(data.clock)))
 
         def before_call(self, case: schemathesis.Case[Any]) -> None:
             """Of a hundred random names none is a task's, and no word is a length of time."""

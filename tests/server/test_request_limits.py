@@ -14,12 +14,12 @@ import pytest
 from tests.server.conftest import PATIENCE, STREAM, Served, enqueue, make_app, serving
 from tests.server.test_mount import own, running
 
-from windlass.server.config import Door, ServerConfig
+from windlass.server.config import AuthMode, ServerConfig
 from windlass.server.uvicorn_server import MAX_HEAD
 
 JSON = {"Content-Type": "application/json"}
-SMALL = ServerConfig(door=Door.OPEN, max_body=100_000, max_depth=10, max_batch=20)
-HASTY = ServerConfig(door=Door.LOCAL, patience=0.3, keepalive=0.2)
+SMALL = ServerConfig(auth=AuthMode.OPEN, max_body=100_000, max_json_depth=10, max_batch=20)
+HASTY = ServerConfig(auth=AuthMode.LOCAL, read_timeout=0.3, keepalive=0.2)
 
 
 @pytest.fixture(scope="module")
@@ -209,7 +209,7 @@ def test_a_body_that_trickles_is_cut(hasty: Served) -> None:
         )
         answer = trickle(sock)
         assert answer.startswith(b"HTTP/1.1 408")
-        assert b'"code":"too_slow"' in answer
+        assert b'"code":"request_timeout"' in answer
 
 
 def test_who_goes_on_after_the_answer_is_cut(hasty: Served) -> None:
@@ -250,7 +250,7 @@ def test_there_is_no_websocket(web: httpx.Client) -> None:
 def test_a_mounted_server_has_the_same_limits(tmp_path: Path) -> None:
     app = make_app(tmp_path)
     api = own()
-    api.mount("/windlass", app.asgi(ServerConfig(door=Door.OPEN, max_body=1000)))
+    api.mount("/windlass", app.asgi(ServerConfig(auth=AuthMode.OPEN, max_body=1000)))
     with running(api) as web:
         answer = web.post("/windlass/api/jobs", json={"task": "x" * 2000})
         assert told(answer) == (413, "too_large")

@@ -58,7 +58,10 @@ def test_two_servers_on_one_database_tell_the_same_story(database: str, tmp_path
                 for job in jobs
                 for number, servers in enumerate([(one, two), (two, one)])
             }
-            until(lambda: one.site.hub.open == two.site.hub.open == 3, "all have changed over")
+            until(
+                lambda: one.context.hub.open_streams == two.context.hub.open_streams == 3,
+                "all have changed over",
+            )
             gate.touch()
             found = {who: work.result() for who, work in reading.items()}
         for job in jobs:

@@ -1,4 +1,4 @@
-"""Each rule is shown on a store in memory and on a file, in virtual time."""
+"""Each rule is tested on a memory store and on a SQLite file, in virtual time."""
 
 from __future__ import annotations
 

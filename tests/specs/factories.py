@@ -1,4 +1,4 @@
-"""What the tests of all specifications share: workers, virtual time, and a job's story."""
+"""Helpers of the specification tests: workers, virtual time, and job histories."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ async def working(
 ) -> AsyncIterator[Worker]:
     """A worker during the block. What still runs at its end is released, uncounted."""
     queues = {"default": slots, PROBE: 1, **values.pop("queues", {})}
-    worker = make_worker(app, store, queues=queues, **{"follow": 0.01, "grace": 0.01, **values})
+    worker = make_worker(
+        app, store, queues=queues, **{"cancel_poll": 0.01, "grace": 0.01, **values}
+    )
     running = asyncio.create_task(worker.run())
     try:
         yield worker
@@ -63,11 +65,11 @@ async def end(app: Windlass, job: Job[Any], **values: Any) -> JobRow:
 def status(wanted: State, attempt: int | None = None) -> Callable[[Event], bool]:
     """For `until`: the job is in this state (in this attempt)."""
 
-    def told(event: Event) -> bool:
+    def reported(event: Event) -> bool:
         data = event.data
         return data.get("status") == wanted and attempt in {None, data.get("attempt")}
 
-    return told
+    return reported
 
 
 async def reach(job: Job[Any], wanted: State, attempt: int | None = None) -> JobRow:
@@ -77,7 +79,7 @@ async def reach(job: Job[Any], wanted: State, attempt: int | None = None) -> Job
 
 
 async def eventually(what: Callable[[], Any], patience: float = PATIENCE) -> None:
-    """Wait for something that tells nobody: a directory, a lease."""
+    """Poll for a condition without an event, such as a directory or a lease."""
     async with asyncio.timeout(patience):
         while True:
             found = what()
@@ -95,10 +97,10 @@ def add_probe(app: Windlass) -> None:
 
 
 async def pass_time(app: Windlass, clock: VirtualClock, seconds: float) -> None:
-    """Move time on; return when a worker has seen to all that is due then, and to lost leases.
+    """Move the clock; return when a worker has swept all due jobs and expired leases.
 
-    A job whose time comes a moment from now is promoted by a sweep that began after the move; by
-    the time that a second such job runs, that sweep is over.
+    A job due right after the move is promoted by a sweep that started after the move. When a second
+    such job runs, that sweep is over.
     """
     clock.advance(seconds)
     for _ in range(2):
@@ -142,7 +144,7 @@ def places(data: Path) -> list[str]:
 
 
 def age(place: Path, hours: float) -> Path:
-    """Make a workspace that looks as if nobody had written there for so long."""
+    """Make a workspace with old modification times."""
     place.mkdir(parents=True, exist_ok=True)
     then = time.time() - hours * HOUR
     os.utime(place, (then, then))
@@ -154,7 +156,7 @@ def age(place: Path, hours: float) -> Path:
 
 @contextmanager
 def process(code: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """A Python process; it is gone when the block is."""
+    """Run a Python process for the block."""
     child = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(code), *arguments], stdout=subprocess.PIPE, text=True
     )

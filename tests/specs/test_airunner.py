@@ -1,4 +1,4 @@
-"""The rules of the runner's queue: the verbs of its job store, and the stream of events."""
+"""Rules of the runner's queue: the verbs of its job store, and the stream of events."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ async def test_one_request_sent_many_times_at_once_makes_one_job(app: Windlass) 
     @app.task
     async def task() -> None: ...
 
-    asked = task.options(request_id="request-1")
-    jobs = await asyncio.gather(*(asked.aenqueue() for _ in range(20)))
+    requested = task.options(request_id="request-1")
+    jobs = await asyncio.gather(*(requested.aenqueue() for _ in range(20)))
     assert len({job.id for job in jobs}) == 1
     assert sum(not job.duplicate for job in jobs) == 1
 
@@ -117,7 +117,7 @@ async def test_a_job_that_is_not_there_is_not_found(app: Windlass) -> None:
 # -- dequeue
 
 
-async def test_a_dequeued_job_is_running_and_its_lease_is_as_long_as_it_was_asked_for(
+async def test_a_dequeued_job_is_running_with_the_requested_lease(
     app: Windlass,
 ) -> None:
     @app.task
@@ -130,7 +130,7 @@ async def test_a_dequeued_job_is_running_and_its_lease_is_as_long_as_it_was_aske
     assert row.lease_until == (row.started_at or 0) + 300 * SECOND
 
 
-async def test_a_worker_takes_no_more_jobs_than_it_has_room_for(
+async def test_a_worker_claims_no_more_jobs_than_its_slots(
     app: Windlass, clock: VirtualClock
 ) -> None:
     go = asyncio.Event()
@@ -163,7 +163,7 @@ async def test_a_job_that_cannot_be_read_does_not_stop_those_behind_it(app: Wind
     assert (await bad.arefresh()).row.error is not None
 
 
-async def test_a_job_of_which_this_worker_knows_nothing_waits_for_one_that_does(
+async def test_a_job_with_an_unknown_task_waits_for_another_worker(
     app: Windlass, clock: VirtualClock
 ) -> None:
     [job] = await app.aenqueue_many([NewJob(id=uuid4(), task="of a newer release", payload=b"{}")])
@@ -178,7 +178,7 @@ async def test_a_job_of_which_this_worker_knows_nothing_waits_for_one_that_does(
         clock.advance(60)
         assert await job.aresult(PATIENCE) == "known now"
     [warning] = await events_of(job, EventType.WARNING)
-    assert "does not know the task" in warning.data["message"]
+    assert "is not registered in this worker" in warning.data["message"]
 
 
 # -- the lease
@@ -196,7 +196,7 @@ async def taken_over(app: Windlass, clock: VirtualClock) -> AsyncIterator[Job[st
         return f"by attempt {ctx.attempt}"
 
     job = await task.aenqueue()
-    async with working(app, slots=1, sweep=FOREVER):
+    async with working(app, slots=1, sweep_interval=FOREVER):
         await reach(job, State.RUNNING)
         async with working(app):
             clock.advance(31)
@@ -218,7 +218,7 @@ async def test_a_job_whose_worker_fell_silent_is_delivered_again(
     ]
 
 
-async def test_a_job_that_was_completed_does_not_come_back_when_a_lease_runs_out(
+async def test_a_completed_job_is_not_requeued_by_an_expired_lease(
     app: Windlass, clock: VirtualClock
 ) -> None:
     async with taken_over(app, clock) as job:
@@ -300,7 +300,7 @@ async def test_completing_a_job_sets_its_state_and_its_result_at_once(
     assert row.updated_at == row.ended_at
 
 
-async def test_a_completion_whose_answer_is_lost_is_asked_again_and_counts_once(
+async def test_a_completion_with_a_lost_response_is_repeated_and_counts_once(
     app: Windlass,
 ) -> None:
     runs: list[int] = []
@@ -318,9 +318,9 @@ async def test_a_completion_whose_answer_is_lost_is_asked_again_and_counts_once(
     rows = await ended(app, *jobs, store=bad)
     assert {(row.state, row.attempt) for row in rows} == {(State.SUCCEEDED, 1)}
     assert sorted(runs) == list(range(12))
-    for n, job in enumerate(jobs):  # and what was said again is not heard twice
-        said = [event.data["message"] for event in await events_of(job, EventType.LOG)]
-        assert said == [f"job {n}"]
+    for n, job in enumerate(jobs):  # and repeated records are not stored twice
+        message = [event.data["message"] for event in await events_of(job, EventType.LOG)]
+        assert message == [f"job {n}"]
 
 
 # -- events
@@ -344,10 +344,10 @@ async def test_events_of_each_job_are_numbered_from_one_without_gaps(app: Windla
         assert numbers == list(range(1, 4 + lines + 1))
 
 
-async def test_events_come_in_the_order_in_which_they_were_said(app: Windlass) -> None:
+async def test_events_keep_the_order_of_their_records(app: Windlass) -> None:
     job = await talkative(app, 40)
-    told = [event.data["text"] for event in await events_of(job, EventType.OUTPUT)]
-    assert told == [f"line {n}" for n in range(40)]
+    reported = [event.data["text"] for event in await events_of(job, EventType.OUTPUT)]
+    assert reported == [f"line {n}" for n in range(40)]
 
 
 async def test_an_event_has_the_instant_of_the_store(app: Windlass, clock: VirtualClock) -> None:
@@ -358,11 +358,11 @@ async def test_an_event_has_the_instant_of_the_store(app: Windlass, clock: Virtu
 
     job = await task.aenqueue()
     await end(app, job)
-    [said] = await events_of(job, EventType.LOG)
-    assert said.at == job.row.created_at + 60 * SECOND
+    [message] = await events_of(job, EventType.LOG)
+    assert message.at == job.row.created_at + 60 * SECOND
 
 
-async def test_a_stream_replays_what_was_and_goes_on_with_what_comes(app: Windlass) -> None:
+async def test_a_stream_replays_events_and_continues_live(app: Windlass) -> None:
     go = asyncio.Event()
 
     @app.task
@@ -377,14 +377,14 @@ async def test_a_stream_replays_what_was_and_goes_on_with_what_comes(app: Windla
     job = await task.aenqueue()
     async with working(app), asyncio.timeout(PATIENCE):
         await until(job, lambda event: event.type is EventType.STEP_STATUS)
-        told = []
-        async for event in job.aevents():  # comes when half of it is over
-            told.append(event)
+        reported = []
+        async for event in job.aevents():  # starts in the middle
+            reported.append(event)
             if event.type is EventType.STEP_STATUS:
                 go.set()
-    assert [event.seq for event in told] == list(range(1, len(told) + 1))
-    said = [event.data["message"] for event in told if event.type is EventType.LOG]
-    assert said == ["before", "after"]
+    assert [event.seq for event in reported] == list(range(1, len(reported) + 1))
+    message = [event.data["message"] for event in reported if event.type is EventType.LOG]
+    assert message == ["before", "after"]
 
 
 async def test_a_stream_from_a_number_starts_behind_it(app: Windlass) -> None:
@@ -394,7 +394,7 @@ async def test_a_stream_from_a_number_starts_behind_it(app: Windlass) -> None:
     assert [event.seq for event in late] == [event.seq for event in everything if event.seq > 4]
 
 
-async def test_two_readers_are_told_the_same(app: Windlass) -> None:
+async def test_two_readers_get_the_same_events(app: Windlass) -> None:
     @app.task
     async def task(ctx: Context) -> None:
         ctx.log("for both")
@@ -407,7 +407,7 @@ async def test_two_readers_are_told_the_same(app: Windlass) -> None:
     assert EventType.LOG in {event.type for event in first}
 
 
-async def test_old_events_of_ended_jobs_go_and_a_reader_is_told_where_the_job_stands(
+async def test_old_events_are_pruned_and_readers_get_a_snapshot(
     app: Windlass, clock: VirtualClock
 ) -> None:
     @app.task
@@ -436,7 +436,7 @@ async def pruned(job: Job[None]) -> bool:
 
 
 class Deaf:
-    """A store that takes in nothing of what tasks say while they run."""
+    """A store that refuses the records of running tasks."""
 
     def __call__(self, verb: str) -> None:
         if verb == "record":
@@ -448,7 +448,7 @@ async def test_output_that_cannot_be_stored_does_not_fail_the_job(app: Windlass)
     async def task(ctx: Context) -> str:
         ctx.emit("output", {"stream": "stdout", "text": "hello", "offset": 0})
         ctx.progress(50)
-        await asyncio.sleep(0.6)  # longer than what is said may wait to be stored
+        await asyncio.sleep(0.6)  # longer than the write interval of records
         return "done all the same"
 
     job = await task.aenqueue()
@@ -456,7 +456,7 @@ async def test_output_that_cannot_be_stored_does_not_fail_the_job(app: Windlass)
     assert await job.aresult() == "done all the same"
 
 
-async def test_an_event_told_while_an_error_is_handled_never_hides_the_error(
+async def test_an_event_during_error_handling_never_hides_the_error(
     app: Windlass,
 ) -> None:
     @app.task(max_retries=0)
@@ -482,9 +482,9 @@ async def test_throttled_workers_try_again_and_no_attempt_is_lost(app: Windlass)
 
     @app.task(max_retries=0)
     async def task() -> int:
-        left["apply"] = 2  # from now on: nobody but the settler writes any more
+        left["apply"] = 2  # from now on only the settler writes
         return 1
 
     job = await task.aenqueue()
-    await end(app, job, sweep=FOREVER, store=Spy(app.client().store.twin(), throttle))
+    await end(app, job, sweep_interval=FOREVER, store=Spy(app.client().store.twin(), throttle))
     assert (await job.aresult(), job.row.attempt, left) == (1, 1, {"claim": 0, "apply": 0})

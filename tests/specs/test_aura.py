@@ -1,4 +1,4 @@
-"""The rules of the job queue with live progress: states, instants, progress, resume."""
+"""Rules of the job queue with live progress: states, instants, progress, resume."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ async def test_a_final_state_is_never_left(
     before = job.row
     for verb in (job.acancel, job.asubmit):
         if state is State.CANCELED and verb == job.acancel:
-            assert await verb() is State.CANCELED  # it is what was asked for
+            assert await verb() is State.CANCELED  # the requested id
             continue
         with pytest.raises(ConflictError, match=f"is {state} and cannot be"):
             await verb()
@@ -224,7 +224,7 @@ async def test_a_job_canceled_while_it_waits_never_started(
 
 
 @pytest.mark.parametrize("state", FINAL)
-async def test_a_final_job_has_its_end_and_its_last_event_says_when(
+async def test_a_final_job_and_its_last_event_have_the_end_time(
     app: Windlass, state: State
 ) -> None:
     job = await brought_to(app, state)
@@ -368,9 +368,9 @@ async def test_each_stage_has_its_phase_and_its_part_of_the_whole(app: Windlass)
             await job.await_end(PATIENCE)
     for (phase, low, high), known in PHASES.items():
         for stage in known:
-            told = await events_of(jobs[stage], EventType.STEP_PROGRESS)
-            assert [event.data["progressPct"] for event in told] == [low, high], stage
-            assert {event.data["phase"] for event in told} == {phase}, stage
+            received = await events_of(jobs[stage], EventType.STEP_PROGRESS)
+            assert [event.data["progressPct"] for event in received] == [low, high], stage
+            assert {event.data["phase"] for event in received} == {phase}, stage
 
 
 async def test_a_flood_of_progress_is_written_at_most_twice_a_second(app: Windlass) -> None:
@@ -384,9 +384,11 @@ async def test_a_flood_of_progress_is_written_at_most_twice_a_second(app: Windla
     job = await task.aenqueue()
     began = time.monotonic()
     await end(app, job)
-    told = await percents(job)
-    assert told[-1] == 99
-    assert len(told) <= 2 + 2 * (time.monotonic() - began)  # the last one goes with the settle
+    received = await percents(job)
+    assert received[-1] == 99
+    assert len(received) <= 2 + 2 * (
+        time.monotonic() - began
+    )  # the last one is stored with the settle
 
 
 # -- resuming
@@ -420,7 +422,7 @@ def pipeline(app: Windlass, done: list[str], breaks_in: str) -> Job[None]:
         ("render", "visuals", ["render"]),  # which is done from its beginning
     ],
 )
-async def test_a_resumed_job_goes_on_after_its_last_completed_step(
+async def test_a_resumed_job_continues_after_its_last_completed_step(
     app: Windlass, breaks_in: str, last: str, left: list[str]
 ) -> None:
     done: list[str] = []
@@ -438,7 +440,7 @@ async def test_a_job_that_broke_before_its_first_step_cannot_be_resumed(app: Win
     job = await asyncio.to_thread(pipeline, app, [], "initialization")
     row = await end(app, job)
     assert (row.can_resume, row.last_step) == (False, None)
-    with pytest.raises(ConflictError, match="completed no step"):
+    with pytest.raises(ConflictError, match="no completed step"):
         await job.aresume()
 
 
@@ -512,7 +514,7 @@ async def test_what_a_retry_does_not_mend_fails_at_once(
     assert (row.state, row.attempt) == (State.FAILED, 1)
 
 
-async def test_a_failure_is_told_with_its_errors_its_stage_and_the_last_lines(
+async def test_a_failure_event_has_errors_stage_and_last_log_lines(
     app: Windlass,
 ) -> None:
     @app.task
@@ -530,8 +532,8 @@ async def test_a_failure_is_told_with_its_errors_its_stage_and_the_last_lines(
     await end(app, job)
     last = (await events_of(job))[-1]
     assert last.type is EventType.JOB_FAILED
-    told = {key: last.data[key] for key in ("status", "jobId", "stage", "errors", "logs")}
-    assert told == {
+    received = {key: last.data[key] for key in ("status", "jobId", "stage", "errors", "logs")}
+    assert received == {
         "status": "failed",
         "jobId": str(job.id),
         "stage": "Visuals",

@@ -1,4 +1,4 @@
-"""The rules of the job queue with live progress: cancel, cleanup, and the events of a job."""
+"""Rules of the job queue with live progress: cancel, cleanup, and the events of a job."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ async def test_a_cancel_stops_an_async_task_before_its_next_stage(app: Windlass)
     job = await task.aenqueue()
     async with working(app):
         await eventually(lambda: stages == ["script", "voice"])
-        assert await job.acancel("enough") is State.RUNNING  # it is asked for; cleanup follows
+        assert await job.acancel("enough") is State.RUNNING  # only requested; cleanup follows
         await job.await_end(PATIENCE)
     assert stages == ["script", "voice"]
     assert (job.state, job.row.cancel_reason) == (State.CANCELED, "enough")
 
 
-async def test_a_cancel_tells_a_thread_which_stops_by_itself(app: Windlass) -> None:
+async def test_a_cancel_notifies_a_thread_that_stops_itself(app: Windlass) -> None:
     stages: list[str] = []
     voice = threading.Event()
 
@@ -87,18 +87,18 @@ async def test_a_cancel_tells_a_thread_which_stops_by_itself(app: Windlass) -> N
     assert (stages, job.state) == (["script", "voice"], State.CANCELED)
 
 
-async def test_an_accepted_cancel_wins_over_a_success_that_comes_after_it(app: Windlass) -> None:
-    begun, go = threading.Event(), threading.Event()
+async def test_an_accepted_cancel_wins_over_a_later_success(app: Windlass) -> None:
+    started, go = threading.Event(), threading.Event()
 
     @app.task
     def task() -> str:
-        begun.set()
+        started.set()
         assert go.wait(PATIENCE)
         return "done all the same"
 
     job = await task.aenqueue()
     async with working(app):
-        assert await asyncio.to_thread(begun.wait, PATIENCE)
+        assert await asyncio.to_thread(started.wait, PATIENCE)
         await job.acancel()
         go.set()
         row = (await job.await_end(PATIENCE)).row
@@ -107,7 +107,7 @@ async def test_an_accepted_cancel_wins_over_a_success_that_comes_after_it(app: W
 
 async def test_a_canceled_job_starts_no_work_downstream(app: Windlass) -> None:
     ran: list[int] = []
-    begun, go = threading.Event(), threading.Event()
+    started, go = threading.Event(), threading.Event()
     child: list[UUID] = []
 
     @app.task
@@ -117,12 +117,12 @@ async def test_a_canceled_job_starts_no_work_downstream(app: Windlass) -> None:
     @app.task
     def task(ctx: Context) -> None:
         child.append(ctx.then(downstream))
-        begun.set()
+        started.set()
         assert go.wait(PATIENCE)
 
     job = await task.aenqueue()
     async with working(app):
-        assert await asyncio.to_thread(begun.wait, PATIENCE)
+        assert await asyncio.to_thread(started.wait, PATIENCE)
         await job.acancel()
         go.set()
         await job.await_end(PATIENCE)
@@ -131,7 +131,7 @@ async def test_a_canceled_job_starts_no_work_downstream(app: Windlass) -> None:
     assert not ran
 
 
-async def test_a_cancel_is_told_when_it_is_asked_for_and_when_it_is_done(app: Windlass) -> None:
+async def test_a_cancel_has_events_at_its_request_and_its_end(app: Windlass) -> None:
     @app.task
     async def task(ctx: Context) -> None:
         ctx.stage("Voice")
@@ -142,11 +142,14 @@ async def test_a_cancel_is_told_when_it_is_asked_for_and_when_it_is_done(app: Wi
         await reach(job, State.RUNNING)
         await job.acancel("the customer left")
         await job.await_end(PATIENCE)
-    asked, done = [e for e in await events_of(job) if e.type.startswith(("cancel", "job-can"))]
-    assert (asked.type, asked.data["reason"]) == (EventType.CANCEL_REQUESTED, "the customer left")
+    requested, done = [e for e in await events_of(job) if e.type.startswith(("cancel", "job-can"))]
+    assert (requested.type, requested.data["reason"]) == (
+        EventType.CANCEL_REQUESTED,
+        "the customer left",
+    )
     assert done.type is EventType.JOB_CANCELLED
-    told = {key: done.data[key] for key in ("status", "jobId", "stage", "message")}
-    assert told == {
+    reported = {key: done.data[key] for key in ("status", "jobId", "stage", "message")}
+    assert reported == {
         "status": "canceled",
         "jobId": str(job.id),
         "stage": "Voice",
@@ -244,7 +247,7 @@ async def test_the_files_of_a_failed_job_stay_and_are_there_when_it_is_resumed(
 async def test_a_canceled_job_of_a_dead_worker_is_cleaned_by_another(
     app: Windlass, data: Path, clock: VirtualClock
 ) -> None:
-    """The first worker never hears of it: its machine sleeps, and its next look is far off."""
+    """The first worker never notices it: its machine sleeps, and its next read is far away."""
     filled, go = threading.Event(), threading.Event()
 
     @app.task
@@ -254,7 +257,7 @@ async def test_a_canceled_job_of_a_dead_worker_is_cleaned_by_another(
         go.wait(PATIENCE)
 
     job = await task.aenqueue()
-    async with working(app, slots=1, follow=FOREVER, sweep=FOREVER):
+    async with working(app, slots=1, cancel_poll_interval=FOREVER, sweep_interval=FOREVER):
         assert await asyncio.to_thread(filled.wait, PATIENCE)
         await job.acancel()
         async with working(app):
@@ -284,11 +287,11 @@ async def test_what_cannot_be_removed_is_a_warning_and_no_failure(
 async def test_cleanup_that_takes_long_holds_up_no_other_job(
     app: Windlass, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun, go = threading.Event(), threading.Event()
+    started, go = threading.Event(), threading.Event()
     remove = shutil.rmtree
 
     def slowly(*args: Any, **kwargs: Any) -> None:
-        begun.set()
+        started.set()
         assert go.wait(PATIENCE)
         remove(*args, **kwargs)
 
@@ -301,7 +304,7 @@ async def test_cleanup_that_takes_long_holds_up_no_other_job(
 
     async with working(app):
         await task.aenqueue(files=True)
-        assert await asyncio.to_thread(begun.wait, PATIENCE)
+        assert await asyncio.to_thread(started.wait, PATIENCE)
         other = await task.aenqueue(files=False)
         assert (await other.await_end(PATIENCE)).state is State.SUCCEEDED
         go.set()
@@ -358,7 +361,7 @@ async def test_cleanup_touches_nothing_but_the_directories_of_the_job(
 
 
 async def eventful(app: Windlass) -> Job[str]:
-    """A job that says something of every sort and is done."""
+    """A job that writes every type of event and succeeds."""
 
     @app.task(name="eventful", backoff=fixed(0))
     async def task(ctx: Context) -> str:
@@ -390,19 +393,19 @@ KEYS = {
 }
 
 
-async def test_every_sort_of_event_says_what_it_must(app: Windlass) -> None:
+async def test_every_event_type_has_its_required_fields(app: Windlass) -> None:
     events = await events_of(await eventful(app))
-    told: dict[EventType, set[str]] = {}
+    reported: dict[EventType, set[str]] = {}
     for event in events:
-        told[event.type] = told.get(event.type, set()) | set(event.data)
-    assert told.keys() >= KEYS.keys()
-    assert {kind: keys - told[kind] for kind, keys in KEYS.items()} == {k: set() for k in KEYS}
+        reported[event.type] = reported.get(event.type, set()) | set(event.data)
+    assert reported.keys() >= KEYS.keys()
+    assert {kind: keys - reported[kind] for kind, keys in KEYS.items()} == {k: set() for k in KEYS}
     last = events[-1]
     assert (last.data["status"], last.data["output"]) == ("succeeded", "sound.wav")
     assert last.data["artifacts"][0]["uri"] == "file:///sound.wav"
 
 
-async def test_a_step_that_is_completed_says_in_which_phase(app: Windlass) -> None:
+async def test_a_completed_step_has_its_phase(app: Windlass) -> None:
     steps = await events_of(await eventful(app), EventType.STEP_STATUS)
     assert [(event.data["step"], event.data.get("phase")) for event in steps] == [("speak", "tts")]
 
@@ -412,7 +415,7 @@ async def test_every_event_carries_the_correlation_id(app: Windlass) -> None:
     assert {event.correlation_id for event in events} == {"request-7"}
 
 
-async def test_a_correlation_id_is_made_if_none_is_given_and_goes_on_to_children(
+async def test_a_correlation_id_is_generated_and_passed_to_children(
     app: Windlass,
 ) -> None:
     @app.task
@@ -446,7 +449,7 @@ async def test_event_ids_are_milliseconds_and_a_number_that_grows(
     assert all(a < b for a, b in pairwise(parts))
 
 
-async def test_a_reader_that_comes_back_gets_only_what_it_has_not_seen(app: Windlass) -> None:
+async def test_a_reconnected_reader_gets_only_new_events(app: Windlass) -> None:
     job = await eventful(app)
     events = await events_of(job)
     for seen in range(len(events) + 1):
@@ -454,9 +457,7 @@ async def test_a_reader_that_comes_back_gets_only_what_it_has_not_seen(app: Wind
         assert rest == [event.seq for event in events[seen:]]
 
 
-async def test_a_reader_is_told_live_and_its_stream_ends_with_the_job(
-    app: Windlass, clock: VirtualClock
-) -> None:
+async def test_a_stream_is_live_and_ends_with_its_job(app: Windlass, clock: VirtualClock) -> None:
     go = asyncio.Event()
 
     @app.task
@@ -465,12 +466,12 @@ async def test_a_reader_is_told_live_and_its_stream_ends_with_the_job(
         raise InvalidInput
 
     job = await task.aenqueue()
-    told: list[str] = []
+    reported: list[str] = []
     async with working(app), asyncio.timeout(PATIENCE):
         async for event in job.aevents():
-            told.append(event.data["status"])
-            if told[-1] == "running":
+            reported.append(event.data["status"])
+            if reported[-1] == "running":
                 await pass_time(app, clock, 1)
-                assert told[-1] == "running"
+                assert reported[-1] == "running"
                 go.set()
-    assert told == ["created", "queued", "running", "failed"]
+    assert reported == ["created", "queued", "running", "failed"]

@@ -1,4 +1,4 @@
-"""The rules of the video pipeline's queue: claims, states, retries, one job per video."""
+"""Rules of the video pipeline's queue: claims, states, retries, one job per video."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from windlass import (
     State,
     TerminalError,
     Windlass,
-    schedule,
+    delays,
 )
 from windlass.core.event import EventType
 from windlass.testing import VirtualClock
 
-MINUTES = schedule([60, 300, 900], jitter=0.2)  # one, five, fifteen
+MINUTES = delays([60, 300, 900], jitter=0.2)  # one, five, fifteen
 
 
 # -- claims
@@ -60,7 +60,7 @@ async def test_no_two_workers_get_the_same_job(app: Windlass) -> None:
     assert sorted(runs) == list(range(60))
 
 
-async def test_the_oldest_job_goes_first(app: Windlass, clock: VirtualClock) -> None:
+async def test_the_oldest_job_runs_first(app: Windlass, clock: VirtualClock) -> None:
     order: list[int] = []
 
     @app.task
@@ -75,7 +75,7 @@ async def test_the_oldest_job_goes_first(app: Windlass, clock: VirtualClock) -> 
     assert order == [0, 1, 2, 3, 4]
 
 
-async def test_a_higher_priority_goes_before_what_is_older(app: Windlass) -> None:
+async def test_a_higher_priority_runs_before_older_jobs(app: Windlass) -> None:
     order: list[str] = []
 
     @app.task
@@ -104,7 +104,7 @@ async def test_a_worker_takes_only_the_sorts_of_jobs_it_is_for(
     assert (await other.arefresh()).state is State.QUEUED
 
 
-async def test_a_claimed_job_says_by_whom_and_until_when(
+async def test_a_claimed_job_has_its_worker_and_lease_end(
     app: Windlass, clock: VirtualClock
 ) -> None:
     @app.task(lease="5m")
@@ -118,7 +118,7 @@ async def test_a_claimed_job_says_by_whom_and_until_when(
     assert row.lease_until == clock.now() + 300 * SECOND
 
 
-async def test_a_lease_is_refreshed_while_its_worker_lives(
+async def test_a_lease_is_extended_while_its_worker_runs(
     app: Windlass, clock: VirtualClock
 ) -> None:
     @app.task
@@ -148,7 +148,7 @@ async def test_a_job_whose_lease_ran_out_is_reclaimed_by_another_worker(
         return ctx.job.worker or ""
 
     job = await task.aenqueue()
-    async with working(app, slots=1, name="asleep", sweep=FOREVER):
+    async with working(app, slots=1, name="asleep", sweep_interval=FOREVER):
         await reach(job, State.RUNNING)
         async with working(app, name="awake"):
             clock.advance(31)
@@ -167,7 +167,7 @@ async def test_a_job_is_queued_then_processed_then_done(app: Windlass) -> None:
     assert await story(job) == ["created", "queued", "running", "succeeded"]
 
 
-async def test_a_failed_attempt_goes_back_to_the_queue_while_retries_are_left(
+async def test_a_failed_attempt_is_requeued_while_retries_are_left(
     app: Windlass, clock: VirtualClock
 ) -> None:
     @app.task(max_retries=1, backoff=MINUTES)
@@ -337,14 +337,14 @@ async def test_an_error_is_kept_beside_the_payload_and_leaves_it_as_it_was(
         raise FileNotFoundError(f"nothing at {path}")
 
     job = await task.aenqueue("videos/master.mp4")
-    asked = job.row.payload
+    requested = job.row.payload
     async with working(app):
         for attempt in (1, 2):
             await reach(job, State.RETRYING, attempt)
             clock.advance(3600)
         row = (await job.await_end(PATIENCE)).row
     [last] = await events_of(job, EventType.JOB_FAILED)
-    assert (row.payload, row.retry_count) == (asked, 2)
+    assert (row.payload, row.retry_count) == (requested, 2)
     assert last.data["errorMessage"] == "nothing at videos/master.mp4"
     assert last.data["retryCount"] == 2
     error = last.data["error"]
@@ -392,7 +392,7 @@ async def test_a_stage_that_is_run_twice_enqueues_the_next_one_once(app: Windlas
     @app.task
     async def sample(video: str) -> None: ...
 
-    @app.task(backoff=schedule([0], jitter=0))
+    @app.task(backoff=delays([0], jitter=0))
     async def transcode(ctx: Context, video: str) -> list[str]:
         following = await sample.options(unique_key=video, hold=True).aenqueue(video)
         if ctx.attempt == 1:
@@ -406,7 +406,7 @@ async def test_a_stage_that_is_run_twice_enqueues_the_next_one_once(app: Windlas
     assert (await app.ajob(following)).row.unique_key == "video-1"
 
 
-async def test_a_video_may_have_many_clips_but_each_is_asked_for_once(app: Windlass) -> None:
+async def test_a_video_may_have_many_clips_but_each_only_once(app: Windlass) -> None:
     @app.task
     async def clip(video: str, t_start: int, t_end: int) -> None: ...
 
@@ -450,7 +450,7 @@ async def test_each_stage_enqueues_the_next_with_its_success_and_not_without(
         await app.ajob(children["broken"])
 
 
-async def test_a_job_knows_whose_it_is(app: Windlass) -> None:
+async def test_a_job_has_its_owner(app: Windlass) -> None:
     @app.task(max_retries=0)
     async def task() -> None:
         raise OSError

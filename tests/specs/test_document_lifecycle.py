@@ -1,4 +1,4 @@
-"""The rules of a document job's life: its states, its retries, what it carries."""
+"""Rules of the lifecycle of a document job: its states, its retries, its data."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from windlass import (
     fixed,
 )
 from windlass.core.event import EventType
-from windlass.task import TaskMaker
+from windlass.task import TaskDecorator
 from windlass.testing import VirtualClock
 
 ONCE = ["queued", "running", "retrying"]
@@ -52,7 +52,7 @@ async def processed(
 ) -> Job[None]:
     """A document whose attempts end so, one second apart; None is a success."""
 
-    make: TaskMaker = app.task(name=f"document {uuid4()}", **{"backoff": fixed(1), **options})
+    make: TaskDecorator = app.task(name=f"document {uuid4()}", **{"backoff": fixed(1), **options})
 
     @make
     async def task(ctx: Context) -> None:
@@ -99,7 +99,7 @@ async def test_submitting_a_created_job_queues_it_and_only_then_it_runs(
     assert await story(job) == ["created", "queued", "running", "succeeded"]
 
 
-async def test_no_job_goes_back_to_where_it_was(app: Windlass) -> None:
+async def test_no_job_returns_to_an_earlier_state(app: Windlass) -> None:
     @app.task
     async def task(fail: bool) -> None:
         if fail:
@@ -119,7 +119,7 @@ async def test_no_job_goes_back_to_where_it_was(app: Windlass) -> None:
             assert (await job.arefresh()).row == before
 
 
-async def test_a_running_job_comes_back_to_the_queue_only_by_a_retry(
+async def test_a_running_job_is_requeued_only_by_a_retry(
     app: Windlass, clock: VirtualClock
 ) -> None:
     """Also when its worker gives it back in order to go: both moves are in its story."""
@@ -147,7 +147,7 @@ async def test_a_queued_job_that_is_canceled_is_canceled_and_not_failed(app: Win
     assert await story(job) == ["created", "queued", "canceled"]
 
 
-async def test_a_queued_job_fails_when_nobody_had_the_means_in_time(
+async def test_a_queued_job_that_did_not_start_in_time_fails(
     app: Windlass, clock: VirtualClock
 ) -> None:
     @app.task
@@ -255,7 +255,7 @@ async def test_after_three_retries_the_next_failure_is_the_last(
     assert (job.row.retry_count, job.row.policy.max_retries) == (3, 3)
 
 
-async def test_many_failures_at_once_do_not_come_back_at_once(
+async def test_retries_of_simultaneous_failures_are_spread(
     app: Windlass, clock: VirtualClock
 ) -> None:
     runs = 0
@@ -370,7 +370,7 @@ async def test_a_running_job_is_given_to_no_other_worker(
             assert len(workers) == 1
 
 
-async def test_the_job_of_a_killed_worker_still_comes_to_its_end(file: str, tmp_path: Path) -> None:
+async def test_the_job_of_a_killed_worker_still_ends(file: str, tmp_path: Path) -> None:
     die_at_work = """
         import asyncio, os, signal, sys
         from windlass import Windlass
@@ -425,7 +425,7 @@ async def test_each_move_is_one_event_and_none_is_left_out(
     assert await story(job) == ["created", *ONCE, *ONCE, "queued", "running", "succeeded"]
 
 
-async def test_the_store_is_blind_and_the_life_of_a_job_is_the_same(
+async def test_a_job_with_an_encrypted_payload_works_the_same(
     url: str, clock: VirtualClock
 ) -> None:
     app = Windlass(url, clock=clock, codec=EncryptingCodec({"k1": os.urandom(32)}))

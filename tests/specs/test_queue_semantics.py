@@ -1,4 +1,4 @@
-"""The rules of the queue: delivery, order, leases and fencing, retries, what survives."""
+"""Rules of the queue: delivery, order, leases and fencing, retries, durability."""
 
 from __future__ import annotations
 
@@ -75,9 +75,9 @@ async def test_every_job_that_was_accepted_is_run(app: Windlass) -> None:
 
 
 async def test_a_job_may_run_twice_but_ends_once(app: Windlass, clock: VirtualClock) -> None:
-    """The first worker is cut off: its lease runs out while it works on, and another one takes it.
+    """The first worker is disconnected: its lease expires, and another claims the job.
 
-    Both finish; the one that still holds the lease is heard.
+    Both finish; only the lease holder can settle.
     """
     go, done = asyncio.Event(), asyncio.Event()
     runs: list[int] = []
@@ -91,7 +91,7 @@ async def test_a_job_may_run_twice_but_ends_once(app: Windlass, clock: VirtualCl
         return f"by attempt {ctx.attempt}"
 
     job = await task.aenqueue()
-    async with working(app, slots=1, sweep=FOREVER) as ghost:
+    async with working(app, slots=1, sweep_interval=FOREVER) as stale:
         await reach(job, State.RUNNING)
         async with working(app):
             clock.advance(31)
@@ -99,7 +99,7 @@ async def test_a_job_may_run_twice_but_ends_once(app: Windlass, clock: VirtualCl
         ended_as = job.row
         go.set()
         await asyncio.wait_for(done.wait(), PATIENCE)
-    assert (runs, dict(ghost.settled)) == ([1, 2], {})
+    assert (runs, dict(stale.settled)) == ([1, 2], {})
     assert (await job.arefresh()).row == ended_as
 
 
@@ -148,7 +148,7 @@ async def test_a_store_in_memory_ends_with_its_app() -> None:
 
 
 async def test_the_job_of_a_killed_worker_is_run_by_another_after_its_lease(file: str) -> None:
-    """The other worker's clock moves only when it is told to: a slow machine ends no lease."""
+    """The other worker's clock moves only in the test: a slow machine ends no lease."""
     work_and_hang = """
         import asyncio, sys, time
         from windlass import Windlass
@@ -209,11 +209,11 @@ async def test_workers_try_again_when_the_store_is_away_and_lose_nothing(app: Wi
             return ctx.attempt
 
         done = await ctx.astep("piece", piece)
-        failures["apply"] = 2  # from now on: nobody but the settler writes any more
+        failures["apply"] = 2  # from now on only the settler writes
         return done
 
     job = await task.aenqueue()
-    row = await end(app, job, sweep=FOREVER, store=Spy(app.client().store.twin(), look))
+    row = await end(app, job, sweep_interval=FOREVER, store=Spy(app.client().store.twin(), look))
     assert failures == {"claim": 0, "record": 0, "apply": 0}
     assert (row.state, row.attempt, row.retry_count) == (State.SUCCEEDED, 1, 0)
 
@@ -373,7 +373,7 @@ async def test_an_acknowledged_job_is_complete_and_holds_no_lease(app: Windlass)
 # -- retries
 
 
-async def test_a_failed_job_is_claimable_again_only_when_its_time_has_come(
+async def test_a_failed_job_is_claimable_again_only_when_due(
     app: Windlass, clock: VirtualClock
 ) -> None:
     @app.task(backoff=fixed(10))
@@ -466,7 +466,7 @@ async def test_a_lease_that_runs_out_makes_the_job_claimable_and_not_a_moment_be
         return ctx.fence
 
     job = await task.aenqueue()
-    async with working(app, slots=1, sweep=FOREVER):
+    async with working(app, slots=1, sweep_interval=FOREVER):
         await reach(job, State.RUNNING)
         async with working(app):
             await pass_time(app, clock, 4.9)
@@ -498,19 +498,19 @@ async def test_every_claim_has_a_new_token_and_the_next_version(
 async def test_a_stale_worker_changes_nothing_while_the_next_one_works(
     app: Windlass, clock: VirtualClock, late: str
 ) -> None:
-    go, said, finish = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    go, message, finish = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def from_beyond(ctx: Context) -> str:
         try:
             await go.wait()
             ctx.progress(99, "from beyond")
             if late == "report":
-                await asyncio.sleep(1)  # it is stopped, when what it says is not heard
+                await asyncio.sleep(1)  # it is stopped when its records are refused
             if late == "nack":
                 raise InvalidInput("from beyond")
             return "from beyond"
         finally:
-            said.set()
+            message.set()
 
     @app.task
     async def task(ctx: Context) -> str:
@@ -521,24 +521,26 @@ async def test_a_stale_worker_changes_nothing_while_the_next_one_works(
         return "from the living"
 
     job = await task.aenqueue()
-    async with working(app, slots=1, sweep=FOREVER) as ghost:
+    async with working(app, slots=1, sweep_interval=FOREVER) as stale:
         await reach(job, State.RUNNING)
         async with working(app):
             clock.advance(31)
             row = await reach(job, State.RUNNING, attempt=2)
             go.set()
-            await asyncio.wait_for(said.wait(), PATIENCE)
-            ghost.stop()
+            await asyncio.wait_for(message.wait(), PATIENCE)
+            stale.stop()
             await pass_time(app, clock, 1)
             now = (await job.arefresh()).row
             assert (now.state, now.fence, now.lease) == (State.RUNNING, 2, row.lease)
             finish.set()
             assert await job.aresult(PATIENCE) == "from the living"
-    told = [event.data["progressPct"] for event in await events_of(job, EventType.STEP_PROGRESS)]
-    assert (told, dict(ghost.settled)) == ([10], {})
+    reported = [
+        event.data["progressPct"] for event in await events_of(job, EventType.STEP_PROGRESS)
+    ]
+    assert (reported, dict(stale.settled)) == ([10], {})
 
 
-async def test_a_lease_is_thirty_seconds_unless_the_task_or_the_worker_says_otherwise(
+async def test_a_lease_is_thirty_seconds_unless_the_task_or_worker_sets_it(
     app: Windlass,
 ) -> None:
     @app.task

@@ -1,4 +1,4 @@
-"""The page of the specifications and these tests say the same: each names all of the other."""
+"""The page of the specifications and these tests name each other completely."""
 
 from __future__ import annotations
 

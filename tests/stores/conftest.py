@@ -1,4 +1,4 @@
-"""A PostgreSQL server for these tests: one of our own, or that of WINDLASS_TEST_POSTGRES_URL."""
+"""PostgreSQL server for tests: a private one, or that of WINDLASS_TEST_POSTGRES_URL."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def postgres_server() -> str:
 
 @pytest.fixture(scope="session")
 def postgres_database(postgres_server: str) -> Iterator[str]:
-    """The URL of a new database with our schema. Its commits wait for no disk: it is for tests."""
+    """URL of a new database with the schema, without synchronous commits."""
     name = f"windlass_test_{uuid4().hex[:12]}"
     url = database_url(postgres_server, name)
     asyncio.run(execute(postgres_server, f"CREATE DATABASE {name}"))
@@ -31,7 +31,7 @@ def postgres_database(postgres_server: str) -> Iterator[str]:
 
 @pytest_asyncio.fixture
 async def new_database(postgres_server: str) -> AsyncIterator[str]:
-    """The URL of a database of its own, without a schema."""
+    """URL of a new database without a schema."""
     name = f"windlass_test_{uuid4().hex[:12]}"
     await execute(postgres_server, f"CREATE DATABASE {name}")
     yield database_url(postgres_server, name)
@@ -40,7 +40,7 @@ async def new_database(postgres_server: str) -> AsyncIterator[str]:
 
 @pytest.fixture(scope="session")
 def clean_database(postgres_database: str) -> Iterator[Callable[[], None]]:
-    """Deletes all jobs, by one connection for all tests: a new one costs as much as the deletes."""
+    """Delete all jobs. Reuses one connection: opening one costs as much as the deletes."""
     connection: psycopg.Connection | None = None
 
     def clean() -> None:
@@ -56,6 +56,6 @@ def clean_database(postgres_database: str) -> Iterator[Callable[[], None]]:
 
 @pytest.fixture
 def postgres_url(postgres_database: str, clean_database: Callable[[], None]) -> str:
-    """The database of these tests, without any job."""
+    """URL of the test database, without jobs."""
     clean_database()
     return postgres_database

@@ -1,4 +1,4 @@
-"""An application for two tenants: whoever starts writes that down, and goes on when it may."""
+"""App for two tenants: each job records its start, then waits for a file."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ STARTS, GO = "starts", "go"  # files in the directory of the test
 
 
 def declare(app: Windlass) -> Task[[str], None]:
-    @app.task(name="turn", limit_key="tenant")
-    async def turn(tenant: str) -> None:
-        _begin(tenant)
-        while not Path(GO).exists():  # noqa: ASYNC110, ASYNC240 - another process makes it
+    @app.task(name="report_start", limit_key="tenant")
+    async def report_start(tenant: str) -> None:
+        _record_start(tenant)
+        while not Path(GO).exists():  # noqa: ASYNC110, ASYNC240 - another process creates it
             await asyncio.sleep(0.01)
 
-    return turn
+    return report_start
 
 
-def _begin(tenant: str) -> None:
+def _record_start(tenant: str) -> None:
     with Path(STARTS).open("a") as file:
         file.write(f"{tenant}\n")
 

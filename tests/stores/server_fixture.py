@@ -1,4 +1,4 @@
-"""A server on a real socket, whose store is another one for each test."""
+"""Server on a real socket, whose store is replaced in each test."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 from tests.server.conftest import PATIENCE, Served, serving
 
 from windlass import Windlass
-from windlass.server.config import Door, ServerConfig
+from windlass.server.config import AuthMode, ServerConfig
 from windlass.store import Store
 from windlass.stores.http import HttpConfig, HttpStore
 
-OPEN = ServerConfig(door=Door.OPEN)
+OPEN = ServerConfig(auth=AuthMode.OPEN)
 
 
 @contextmanager
@@ -25,14 +25,14 @@ def server(place: Path, config: ServerConfig = OPEN) -> Iterator[Served]:
 
 @contextmanager
 def standing_in(served: Served, store: Store, place: Path) -> Iterator[Callable[[], HttpStore]]:
-    """In the block the server serves this store. Answers how to open it from afar."""
-    with served.app.stand_in(store, place):
+    """Serve this store inside the block. Yields a function that opens it over HTTP."""
+    with served.app.replace_store(store, place):
         try:
             yield lambda: HttpStore(HttpConfig(url=served.url))
         finally:
-            asyncio.run_coroutine_threadsafe(_let_go(served), served.loop).result(PATIENCE)
+            asyncio.run_coroutine_threadsafe(_close_store(served), served.loop).result(PATIENCE)
 
 
-async def _let_go(served: Served) -> None:
-    await served.site.news.close()
+async def _close_store(served: Served) -> None:
+    await served.context.wakeups.close()
     await served.app.client().store.close()

@@ -1,4 +1,4 @@
-"""Concurrent calls share round trips, and an idle store makes nobody wait for company."""
+"""Concurrent calls share round trips; an idle store runs a call at once."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import pytest
 
 from windlass.core.errors import StoreError, StoreUnavailableError
-from windlass.stores.coalescing import MOST, Gatherer
+from windlass.stores.coalescing import MAX_ITEMS, Coalescer
 
 
 class Server:
-    """Doubles numbers, one call at a time, when it is let; refuses the unlucky one."""
+    """Doubles numbers when `open` is set; raises for 13."""
 
     def __init__(self) -> None:
         self.calls: list[list[int]] = []
@@ -27,23 +27,23 @@ class Server:
         return [2 * number for number in numbers]
 
 
-async def test_a_call_that_finds_no_other_is_made_at_once() -> None:
+async def test_a_call_on_an_idle_store_runs_at_once() -> None:
     server = Server()
     server.open.set()
-    gatherer = Gatherer(server.double)
+    coalescer = Coalescer(server.double)
 
-    assert await gatherer([1, 2]) == [2, 4]
-    assert await gatherer([3]) == [6]
+    assert await coalescer([1, 2]) == [2, 4]
+    assert await coalescer([3]) == [6]
     assert server.calls == [[1, 2], [3]]
 
 
-async def test_calls_that_come_while_one_is_under_way_are_made_as_one() -> None:
+async def test_calls_during_a_running_call_are_merged() -> None:
     server = Server()
-    gatherer = Gatherer(server.double)
-    waiting = [asyncio.ensure_future(gatherer([n, -n])) for n in range(5)]
+    coalescer = Coalescer(server.double)
+    waiting = [asyncio.ensure_future(coalescer([n, -n])) for n in range(5)]
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    late = [asyncio.ensure_future(gatherer([n])) for n in range(20, 120)]
+    late = [asyncio.ensure_future(coalescer([n])) for n in range(20, 120)]
     await asyncio.sleep(0)
     server.open.set()
 
@@ -52,20 +52,20 @@ async def test_calls_that_come_while_one_is_under_way_are_made_as_one() -> None:
     assert len(server.calls) == 2
 
 
-async def test_a_call_is_never_more_than_a_statement_can_carry() -> None:
+async def test_a_merged_call_has_at_most_max_items() -> None:
     server = Server()
     server.open.set()
-    gatherer = Gatherer(server.double)
+    coalescer = Coalescer(server.double)
 
-    await asyncio.gather(*(gatherer(list(range(100, 500))) for _ in range(10)))
+    await asyncio.gather(*(coalescer(list(range(100, 500))) for _ in range(10)))
 
-    assert max(map(len, server.calls)) <= MOST
+    assert max(map(len, server.calls)) <= MAX_ITEMS
 
 
-async def test_one_bad_call_fails_by_itself() -> None:
+async def test_one_bad_call_fails_alone() -> None:
     server = Server()
-    gatherer = Gatherer(server.double)
-    waiting = [asyncio.ensure_future(gatherer([n])) for n in (1, 12, 13, 14)]
+    coalescer = Coalescer(server.double)
+    waiting = [asyncio.ensure_future(coalescer([n])) for n in (1, 12, 13, 14)]
     await asyncio.sleep(0)
     server.open.set()
 
@@ -75,11 +75,11 @@ async def test_one_bad_call_fails_by_itself() -> None:
     assert isinstance(bad, StoreError)
 
 
-async def test_when_the_server_is_away_nobody_tries_again() -> None:
+async def test_an_unavailable_server_is_not_retried() -> None:
     server = Server()
     server.error = StoreUnavailableError
-    gatherer = Gatherer(server.double)
-    waiting = [asyncio.ensure_future(gatherer([n])) for n in (12, 13, 14)]
+    coalescer = Coalescer(server.double)
+    waiting = [asyncio.ensure_future(coalescer([n])) for n in (12, 13, 14)]
     await asyncio.sleep(0)
     server.open.set()
 
@@ -89,23 +89,23 @@ async def test_when_the_server_is_away_nobody_tries_again() -> None:
     assert len(server.calls) == 1
 
 
-async def test_whoever_gives_up_leaves_the_others_and_the_write_alone() -> None:
+async def test_a_cancelled_call_cancels_neither_others_nor_the_write() -> None:
     server = Server()
-    gatherer = Gatherer(server.double)
-    gone, stays = (asyncio.ensure_future(gatherer([n])) for n in (1, 2))
+    coalescer = Coalescer(server.double)
+    cancelled, stays = (asyncio.ensure_future(coalescer([n])) for n in (1, 2))
     await asyncio.sleep(0)
-    gone.cancel()
+    cancelled.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await gone
+        await cancelled
     server.open.set()
 
     assert await stays == [4]
-    await gatherer.finish()
+    await coalescer.finish()
     assert server.calls == [[1, 2]]
 
 
-async def test_nothing_asked_is_nothing_called() -> None:
+async def test_an_empty_call_makes_no_request() -> None:
     server = Server()
 
-    assert await Gatherer(server.double)([]) == []
+    assert await Coalescer(server.double)([]) == []
     assert server.calls == []

@@ -1,6 +1,6 @@
-"""One tenant has very many jobs waiting, another brings one: it starts within its turn.
+"""Fairness: a new job of one tenant does not wait for the backlog of another.
 
-`make test` puts in 5,000, `make test-all` 20,000, `WINDLASS_EFFORT=5` 100,000.
+`make test` enqueues 5,000, `make test-all` 20,000, `WINDLASS_EFFORT=5` 100,000.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pytest
 from tests.stores.fairness_app import GO, STARTS, declare
 
 from windlass import Limit, Task, Windlass
-from windlass.testing.conformance.limits import end_all
+from windlass.testing.conformance.limits import settle_all
 from windlass.testing.factories import claim_all
 
 ROOT = Path(__file__).parents[2]
@@ -27,7 +27,7 @@ FEW, MANY = 5_000, 20_000 * EFFORT
 BULK = 1_000
 SLOTS = 10
 PATIENCE = 60.0
-TURN = 2  # in line, one's first job stands right behind the first of all
+NEXT = 2  # the first job of a key is placed right behind the first of all
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -47,42 +47,42 @@ async def app(url: str) -> AsyncIterator[Windlass]:
 @pytest.mark.parametrize(
     ("limited", "count"),
     [
-        pytest.param(False, FEW, id="in line"),
-        pytest.param(False, MANY, id="in line, many", marks=pytest.mark.slow),
+        pytest.param(False, FEW, id="queued"),
+        pytest.param(False, MANY, id="queued, many", marks=pytest.mark.slow),
         pytest.param(True, MANY, id="at a gate", marks=pytest.mark.slow),
     ],
 )
 async def test_one_job_does_not_wait_for_the_backlog_of_another_tenant(
     app: Windlass, url: str, tmp_path: Path, limited: bool, count: int
 ) -> None:
-    turn = declare(app)
+    report_start = declare(app)
     ahead = 0
     if limited:
         await app.limits.aset("queue:default", Limit(concurrency=SLOTS))
-        ahead = SLOTS  # they are in line, and hold all there is
+        ahead = SLOTS  # queued, and holding all slots
     for _ in range(count // BULK):
-        await app.aenqueue_many([turn.new_job("ada") for _ in range(BULK)])
+        await app.aenqueue_many([report_start.new_job("ada") for _ in range(BULK)])
 
-    assert "bob" in await claimed_after_one_came(app, turn, most=ahead + TURN)
-    assert "bob" in await claimed_after_one_came(app, turn, most=ahead + TURN)
+    assert "bob" in await claimed_after_bob(app, report_start, most=ahead + NEXT)
+    assert "bob" in await claimed_after_bob(app, report_start, most=ahead + NEXT)
     with working(url, tmp_path):
-        before = await started(tmp_path, SLOTS)  # and none of them ends
-        job = await turn.aenqueue("bob")
+        before = await started(tmp_path, SLOTS)  # none of them ends
+        job = await report_start.aenqueue("bob")
         (tmp_path / GO).touch()
         await job.await_end(PATIENCE)
     after = starts(tmp_path)[len(before) :]
     assert before == ["ada"] * SLOTS
-    assert after.index("bob") < SLOTS + TURN
+    assert after.index("bob") < SLOTS + NEXT
 
 
-async def claimed_after_one_came(app: Windlass, turn: Task[[str], None], most: int) -> list[str]:
-    """Whose jobs are claimed, one by one, once a job of bob's is there."""
+async def claimed_after_bob(app: Windlass, report_start: Task[[str], None], most: int) -> list[str]:
+    """Enqueue a job of bob, claim jobs one by one, and return their limit keys."""
     store = app.client().store
-    await turn.aenqueue("bob")
+    await report_start.aenqueue("bob")
     keys = []
     for _ in range(most):
         claimed = await claim_all(store, limit=1)
-        await end_all(store, claimed)
+        await settle_all(store, claimed)
         keys += [str(row.limit_key) for row in claimed]
     assert len(keys) == most
     return keys
@@ -90,15 +90,15 @@ async def claimed_after_one_came(app: Windlass, turn: Task[[str], None], most: i
 
 @contextmanager
 def working(url: str, place: Path) -> Iterator[None]:
-    """A real worker in a process of its own."""
-    words = ["worker", "tests.stores.fairness_app:app", "-Q", f"default={SLOTS}", "--grace=1s"]
+    """Run a worker in a separate process."""
+    arguments = ["worker", "tests.stores.fairness_app:app", "-Q", f"default={SLOTS}", "--grace=1s"]
     environment = os.environ | {
         "WINDLASS_URL": url,
         "WINDLASS_DATA": str(place / "data"),
         "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)]),
     }
     process = subprocess.Popen(
-        [sys.executable, "-m", "windlass", *words],
+        [sys.executable, "-m", "windlass", *arguments],
         cwd=place,
         env=environment,
         stderr=subprocess.DEVNULL,

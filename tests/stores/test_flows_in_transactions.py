@@ -1,4 +1,4 @@
-"""A flow inside a transaction of the caller's: all of it with their rows, or nothing of either."""
+"""Flows in transactions of the caller: the flow and the rows commit together."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class BoomError(Exception):
 
 
 class Shop:
-    """An app, and rows of the caller's own in the same database."""
+    """An app, and rows of the caller in the same database."""
 
     def __init__(self, url: str, data: Path) -> None:
         self.app = app = Windlass(url, data=data)
@@ -54,14 +54,14 @@ class Shop:
         self.pack, self.ship = pack, ship
 
     def transaction(self) -> AbstractAsyncContextManager[Tx]:
-        """Jobs enqueued inside join it."""
+        """Return a transaction; jobs enqueued inside it are part of it."""
         raise NotImplementedError
 
     async def orders(self) -> list[str]:
         raise NotImplementedError
 
     def flow(self, *items: str, **options: Any) -> tuple[Flow, Node[str]]:
-        """Parts, and the job that gathers them; the options are those of the first part."""
+        """Return a flow of parts, and the job that uses them; options apply to the first part."""
         flow = self.app.flow()
         first, *others = items
         parts = [flow.put(self.pack.options(**options).call(first))]
@@ -74,7 +74,7 @@ class Shop:
 
 
 class Tx:
-    """A transaction of the caller's."""
+    """Transaction of the caller."""
 
     def __init__(self, run: Callable[[str], Any]) -> None:
         self._run = run
@@ -134,14 +134,14 @@ async def shop(made: Shop) -> AsyncIterator[Shop]:
     await made.app.aclose()
 
 
-async def test_nothing_is_seen_or_run_before_the_commit_which_wakes_a_worker(shop: Shop) -> None:
-    worker = shop.app.worker(WorkerConfig(poll=NEVER))
+async def test_jobs_run_only_after_the_commit_which_wakes_a_worker(shop: Shop) -> None:
+    worker = shop.app.worker(WorkerConfig(poll_interval=NEVER))
     working = asyncio.create_task(worker.run())
     flow, end = shop.flow("a rope", "a sail")
     async with shop.transaction() as tx:
         await tx.insert("a boat")
         run = await flow.aenqueue()
-        await asyncio.sleep(0.3)  # time enough for a worker that sees them
+        await asyncio.sleep(0.3)  # long enough for a worker to run them
         assert await shop.states() == []
     stats = await run.await_end(PATIENCE)
     assert (stats.state, stats.jobs) == (State.SUCCEEDED, 3)
@@ -151,21 +151,21 @@ async def test_nothing_is_seen_or_run_before_the_commit_which_wakes_a_worker(sho
     await working
 
 
-async def test_rolled_back_means_never_there(shop: Shop) -> None:
+async def test_a_rolled_back_flow_leaves_nothing(shop: Shop) -> None:
     flow, _ = shop.flow("a rope", "a sail", request_id="r", unique_key="k")
 
-    async def change_my_mind() -> None:
+    async def roll_back() -> None:
         async with shop.transaction() as tx:
             await tx.insert("a boat")
             await flow.aenqueue()
             raise BoomError
 
     with pytest.raises(BoomError):
-        await change_my_mind()
+        await roll_back()
     assert (await shop.orders(), await shop.states()) == ([], [])
     with pytest.raises(NotFoundError):
         await shop.app.aflow_run(flow.id)
-    await flow.aenqueue()  # and nothing of it stands in the way
+    await flow.aenqueue()  # nothing of it conflicts
     assert await shop.states() == [State.CREATED, State.QUEUED, State.QUEUED]
 
 
@@ -174,19 +174,19 @@ def missing_parent(shop: Shop) -> Flow:
 
 
 def taken_key(shop: Shop) -> Flow:
-    """An active job has the key, and would stand for one that another depends on."""
+    """An active job has the key of a job that another one depends on."""
     return shop.flow("an oar", "a rope", unique_key="k")[0]
 
 
 def other_arguments(shop: Shop) -> Flow:
-    """The last to be stored is the one that is refused."""
+    """The last job of the flow is refused."""
     flow, end = shop.flow("an oar")
     flow.put(shop.pack.options(request_id="r").call("a net")).after(end)
     return flow
 
 
 def key_of_its_own(shop: Shop) -> Flow:
-    """One of the flow would stand for another of it."""
+    """Two jobs of the flow have the same key."""
     flow, _ = shop.flow("a rope", unique_key="own")
     second = flow.put(shop.pack.options(unique_key="own").call("a sail"))
     flow.add(shop.pack, "a mast").after(second)
@@ -200,7 +200,7 @@ def too_long(shop: Shop) -> Flow:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "kind"),
+    ("make_flow", "error"),
     [
         (missing_parent, NotFoundError),
         (taken_key, ConflictError),
@@ -209,25 +209,25 @@ def too_long(shop: Shop) -> Flow:
         (too_long, InvalidArgumentError),
     ],
 )
-async def test_a_flow_that_is_refused_leaves_nothing_and_the_transaction_goes_on(
-    shop: Shop, wrong: Callable[[Shop], Flow], kind: type[Exception]
+async def test_a_refused_flow_leaves_nothing_and_the_transaction_continues(
+    shop: Shop, make_flow: Callable[[Shop], Flow], error: type[Exception]
 ) -> None:
     await shop.pack.options(request_id="r", unique_key="k").aenqueue("an anchor")
-    flow = wrong(shop)
-    with pytest.raises(kind) as without:
+    flow = make_flow(shop)
+    with pytest.raises(error) as without:
         await flow.aenqueue()
     async with shop.transaction() as tx:
         await tx.insert("a boat")
-        with pytest.raises(kind) as refused:
+        with pytest.raises(error) as refused:
             await flow.aenqueue()
-        assert str(refused.value) == str(without.value)  # as anywhere else
+        assert str(refused.value) == str(without.value)  # same error as outside a transaction
         await tx.insert("a ship")
         await shop.pack.aenqueue("a buoy")
     assert await shop.orders() == ["a boat", "a ship"]
     assert await shop.states() == [State.QUEUED, State.QUEUED]  # the anchor and the buoy
 
 
-async def test_what_was_enqueued_before_a_refused_flow_stays(shop: Shop) -> None:
+async def test_jobs_enqueued_before_a_refused_flow_remain(shop: Shop) -> None:
     await shop.pack.options(unique_key="k").aenqueue("an anchor")
     async with shop.transaction():
         run = await shop.flow("a rope")[0].aenqueue()
@@ -237,7 +237,7 @@ async def test_what_was_enqueued_before_a_refused_flow_stays(shop: Shop) -> None
     assert len(await shop.states()) == 3
 
 
-async def test_the_same_flow_again_is_there_once(shop: Shop) -> None:
+async def test_a_repeated_flow_is_stored_once(shop: Shop) -> None:
     flow, _ = shop.flow("a rope", "a sail", request_id="r")
     async with shop.transaction():
         await flow.aenqueue()
@@ -248,7 +248,7 @@ async def test_the_same_flow_again_is_there_once(shop: Shop) -> None:
     assert len(await shop.states()) == 3
 
 
-async def test_a_job_of_it_that_was_asked_for_before_is_not_made_again(shop: Shop) -> None:
+async def test_a_job_with_an_earlier_request_id_is_not_created_again(shop: Shop) -> None:
     before = await shop.pack.options(request_id="r").aenqueue("a log")
     flow, end = shop.flow("a rope")
     flow.put(shop.pack.options(request_id="r").call("a log")).after(end)
@@ -260,7 +260,7 @@ async def test_a_job_of_it_that_was_asked_for_before_is_not_made_again(shop: Sho
     assert len(await shop.states()) == 3
 
 
-async def test_a_flow_may_depend_on_what_the_transaction_enqueued_before(shop: Shop) -> None:
+async def test_a_flow_may_depend_on_earlier_jobs_of_the_transaction(shop: Shop) -> None:
     async with shop.transaction():
         first = await shop.pack.aenqueue("a keel")
         run = await shop.flow("a rope", depends_on=[first])[0].aenqueue()
@@ -268,7 +268,7 @@ async def test_a_flow_may_depend_on_what_the_transaction_enqueued_before(shop: S
     assert (await run.await_end(PATIENCE)).state is State.SUCCEEDED
 
 
-async def test_chains_join_as_well(shop: Shop) -> None:
+async def test_chains_are_part_of_the_transaction(shop: Shop) -> None:
     async with shop.transaction() as tx:
         await tx.insert("a boat")
         run = await chain(
@@ -279,7 +279,7 @@ async def test_chains_join_as_well(shop: Shop) -> None:
     assert (await run.arefresh()).jobs == 3
 
 
-async def test_a_limit_holds_for_a_flow_that_joined(shop: Shop) -> None:
+async def test_a_limit_applies_to_a_flow_in_a_transaction(shop: Shop) -> None:
     await shop.app.limits.aset("queue:default", Limit(concurrency=1))
     async with shop.transaction():
         run = await shop.flow("a rope", "a sail")[0].aenqueue()

@@ -1,4 +1,4 @@
-"""The memory store keeps the contract."""
+"""Conformance suite of the memory store."""
 
 from __future__ import annotations
 

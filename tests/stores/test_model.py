@@ -1,4 +1,4 @@
-"""Every store of ours against the memory store, on a good line and on a bad one."""
+"""Model-based tests: each store against the memory store, with and without lost calls."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from windlass.testing.wrapped_store import WrappedStore
 
 T = TypeVar("T")
 
-# `make chaos` asks for more: as many times the histories, and new ones each time.
+# `make chaos` multiplies the number of histories, and uses new ones each time.
 EFFORT = int(os.environ.get("WINDLASS_EFFORT", "1"))
 
 
@@ -31,7 +31,7 @@ SHARE = pytest.mark.parametrize(
 )  # `make test` runs a sixth of the histories
 RAISE_LOST = pytest.mark.parametrize(
     "raise_lost", [True, pytest.param(False, marks=pytest.mark.slow)]
-)  # a lost answer is an error, or the call is repeated below
+)  # a lost response is an error, or the call is repeated below
 
 
 def run(make: MakeStore, *, steps: int, examples: int, seed: int) -> None:
@@ -53,7 +53,7 @@ def sqlite(tmp_path: Path) -> MakeStore:
     return make
 
 
-def on_a_bad_line(make: MakeStore, *, raise_lost: bool) -> MakeStore:
+def with_lost_calls(make: MakeStore, *, raise_lost: bool) -> MakeStore:
     def make_faulty(clock: VirtualClock) -> Callable[[], Store]:
         opened = make(clock)
         random = Random(1).random
@@ -63,14 +63,14 @@ def on_a_bad_line(make: MakeStore, *, raise_lost: bool) -> MakeStore:
 
 
 @SHARE
-def test_the_memory_store_is_the_same_when_asked_twice(share: int) -> None:
+def test_the_memory_store_matches_itself(share: int) -> None:
     run(memory, steps=40, examples=60 // share, seed=1)
 
 
 @SHARE
 @RAISE_LOST
-def test_the_memory_store_is_the_same_when_calls_are_repeated(raise_lost: bool, share: int) -> None:
-    run(on_a_bad_line(memory, raise_lost=raise_lost), steps=40, examples=60 // share, seed=2)
+def test_the_memory_store_is_the_same_with_repeated_calls(raise_lost: bool, share: int) -> None:
+    run(with_lost_calls(memory, raise_lost=raise_lost), steps=40, examples=60 // share, seed=2)
 
 
 @SHARE
@@ -80,40 +80,40 @@ def test_sqlite_is_the_same_as_the_memory_store(sqlite: MakeStore, share: int) -
 
 @SHARE
 @RAISE_LOST
-def test_sqlite_is_the_same_when_calls_are_repeated(
+def test_sqlite_is_the_same_with_repeated_calls(
     sqlite: MakeStore, raise_lost: bool, share: int
 ) -> None:
-    run(on_a_bad_line(sqlite, raise_lost=raise_lost), steps=40, examples=40 // share, seed=4)
+    run(with_lost_calls(sqlite, raise_lost=raise_lost), steps=40, examples=40 // share, seed=4)
 
 
 class Counted(WrappedStore):
-    """After each call, gates have counted the passes that there are, and those are worth that."""
+    """After each call, the counters of gates match the permits, and the permits match the jobs."""
 
     async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
         answer = await call()
         if verb != "close":
             assert isinstance(self.store, SqliteStore)
-            counted, there, wrong = await self.store._engine.read(_passes)
-            assert (counted, wrong) == (there, []), verb
+            counted, actual, wrong = await self.store._engine.read(_permits)
+            assert (counted, wrong) == (actual, []), verb
         return answer
 
     def wrap(self, store: Store) -> Store:
         return Counted(store)
 
 
-COUNTED = "SELECT gate, passes, held FROM windlass_gate WHERE passes OR held ORDER BY gate"
-THERE = "SELECT gate, count(*), sum(held) FROM windlass_pass GROUP BY gate ORDER BY gate"
-WRONG = """SELECT * FROM windlass_pass AS pass JOIN windlass_job AS job USING (n)
-WHERE pass.held <> (job.fence = pass.fence AND job.state = 'running'
-    OR job.fence < pass.fence AND (job.state = 'queued' OR job.gate IS NOT NULL))"""
+COUNTED = "SELECT gate, permits, holding FROM windlass_gate WHERE permits OR holding ORDER BY gate"
+ACTUAL = "SELECT gate, count(*), sum(held) FROM windlass_permit GROUP BY gate ORDER BY gate"
+WRONG = """SELECT * FROM windlass_permit AS permit JOIN windlass_job AS job USING (n)
+WHERE permit.held <> (job.fence = permit.fence AND job.state = 'running'
+    OR job.fence < permit.fence AND (job.state = 'queued' OR job.gate IS NOT NULL))"""
 
 
-def _passes(connection: apsw.Connection) -> list[list[Any]]:
-    return [connection.execute(sql).fetchall() for sql in (COUNTED, THERE, WRONG)]
+def _permits(connection: apsw.Connection) -> list[list[Any]]:
+    return [connection.execute(sql).fetchall() for sql in (COUNTED, ACTUAL, WRONG)]
 
 
 @pytest.mark.slow
-def test_gates_of_sqlite_always_count_the_passes_that_there_are(sqlite: MakeStore) -> None:
+def test_gate_counters_of_sqlite_always_match_the_permits(sqlite: MakeStore) -> None:
     def make(clock: VirtualClock) -> Callable[[], Store]:
         opened = sqlite(clock)
         return lambda: Counted(opened())
@@ -122,7 +122,7 @@ def test_gates_of_sqlite_always_count_the_passes_that_there_are(sqlite: MakeStor
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
-async def test_a_queue_named_twice_in_one_claim_hands_out_no_job_twice(
+async def test_a_queue_named_twice_in_one_claim_returns_no_job_twice(
     kind: str, sqlite: MakeStore, clock: VirtualClock
 ) -> None:
     async with (memory if kind == "memory" else sqlite)(clock)() as store:

@@ -1,4 +1,4 @@
-"""The PostgreSQL store keeps the contract."""
+"""Conformance suite of the PostgreSQL store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The SQLite store keeps the contract."""
+"""Conformance suite of the SQLite store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store on a bad line keeps the contract too, because a repeated write is answered alike."""
+"""Conformance of a store with lost and repeated calls: a repeated write is idempotent."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from windlass.testing.conformance.suite import *  # noqa: F403
 from windlass.testing.faults import FaultyStore
 
 # Verbs that write; `make test-all` runs the whole suite.
-SAMPLE = (TestBatches, TestClaiming, TestEnqueue, TestRepetition, TestSettling)  # noqa: F405
+SAMPLE = (TestBatches, TestClaim, TestEnqueue, TestRepetition, TestSettle)  # noqa: F405
 
 
 @pytest.fixture

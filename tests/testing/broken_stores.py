@@ -1,4 +1,4 @@
-"""Ten stores with one planted mistake each. A suite that lets any of them pass proves nothing."""
+"""Ten stores with one planted bug each, which the conformance suite must find."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from dataclasses import replace
 from uuid import UUID
 
 from windlass.core.clock import Clock, Instant
-from windlass.core.decisions.enqueue import Enqueued, Rivals
-from windlass.core.decisions.transition import Answer, Decision, Status, Transition
+from windlass.core.decisions.enqueue import Conflicts, EnqueueResult
+from windlass.core.decisions.transition import ApplyResult, Decision, Status, Transition
 from windlass.core.event import EventType
 from windlass.core.job.progress import clamp
 from windlass.core.job.row import JobRow, NewJob
 from windlass.core.job.state import RESCUING, State, Trigger
-from windlass.store import EventPage, Saying
+from windlass.store import AttemptRecords, EventPage
 from windlass.stores.memory import MemoryStore
-from windlass.stores.memory.data import Data
+from windlass.stores.memory.data import MemoryData
 
 
 class Broken(MemoryStore):
-    """Twins are broken in the same way."""
+    """Base class: twins have the same bug."""
 
-    def __init__(self, *, clock: Clock | None = None, _data: Data | None = None) -> None:
+    def __init__(self, *, clock: Clock | None = None, _data: MemoryData | None = None) -> None:
         super().__init__(clock=clock, _data=_data)
 
     def twin(self) -> MemoryStore:
@@ -30,30 +30,30 @@ class Broken(MemoryStore):
 
 
 class SettlesByIdOnly(Broken):
-    """Whoever settles, settles: neither fence nor token is looked at."""
+    """A settle checks neither fence nor token."""
 
-    def _apply(self, wish: Transition, now: Instant) -> Answer:
-        row = self._data.jobs.get(wish.job_id)
-        if row is not None and wish.trigger.settles:
-            wish = replace(wish, fence=row.fence, token=row.token)
-        return super()._apply(wish, now)
+    def _apply(self, transition: Transition, now: Instant) -> ApplyResult:
+        row = self._data.jobs.get(transition.job_id)
+        if row is not None and transition.trigger.settles:
+            transition = replace(transition, fence=row.fence, token=row.token)
+        return super()._apply(transition, now)
 
 
 class RescuesUnseen(Broken):
-    """A sweeper's old sight is applied to whatever attempt runs now."""
+    """A stale rescue is applied to whatever attempt runs now."""
 
-    def _apply(self, wish: Transition, now: Instant) -> Answer:
-        row = self._data.jobs.get(wish.job_id)
-        if row is not None and wish.trigger in RESCUING:
-            wish = replace(wish, fence=row.fence, token=row.token)
-        return super()._apply(wish, now)
+    def _apply(self, transition: Transition, now: Instant) -> ApplyResult:
+        row = self._data.jobs.get(transition.job_id)
+        if row is not None and transition.trigger in RESCUING:
+            transition = replace(transition, fence=row.fence, token=row.token)
+        return super()._apply(transition, now)
 
 
-class HandsOutTwice(Broken):
-    """A job that runs is still in the line."""
+class ClaimsTwice(Broken):
+    """A running job is still in the queue."""
 
-    def _line(self, queue: str, limit: int, now: Instant) -> list[JobRow]:
-        line = super()._line(queue, limit, now)
+    def _claimable(self, queue: str, limit: int, now: Instant) -> list[JobRow]:
+        line = super()._claimable(queue, limit, now)
         running = (
             row
             for row in self._data.jobs.values()
@@ -63,98 +63,98 @@ class HandsOutTwice(Broken):
 
 
 class SkipsNumbers(Broken):
-    """What an attempt says takes two numbers, as a sequence does that was rolled back."""
+    """Each record takes two numbers, like a rolled-back sequence."""
 
-    def _write(self, row: JobRow, decision: Decision, now: Instant) -> Answer:
+    def _write(self, row: JobRow, decision: Decision, now: Instant) -> ApplyResult:
         if decision.log and "seq" in decision.changes:
             decision.changes["seq"] += 1
         return super()._write(row, decision, now)
 
 
-class SlipsBack(Broken):
-    """The last percentage reported is the one kept."""
+class LowersProgress(Broken):
+    """The last reported percentage is stored, even if it is lower."""
 
-    def _record(self, saying: Saying) -> Answer:
-        answer = super()._record(saying)
-        reported = [record.percent for record in saying.records if record.percent is not None]
+    def _record(self, entry: AttemptRecords) -> ApplyResult:
+        answer = super()._record(entry)
+        reported = [record.percent for record in entry.records if record.percent is not None]
         if answer.applied and reported:
-            row = self._data.jobs[saying.lease.job_id]
+            row = self._data.jobs[entry.lease.job_id]
             self._data.jobs[row.id] = replace(row, percent=clamp(reported[-1]))
         return answer
 
 
 class ForgetsKeysInBulk(Broken):
-    """Unique keys are looked up once, before the batch."""
+    """Unique keys are checked once, before the batch."""
 
     _before: frozenset[UUID] = frozenset()
 
-    async def enqueue(self, jobs: Sequence[NewJob], *, together: bool = False) -> list[Enqueued]:
+    async def enqueue(self, jobs: Sequence[NewJob], *, atomic: bool = False) -> list[EnqueueResult]:
         self._before = frozenset(self._data.jobs)
-        return await super().enqueue(jobs, together=together)
+        return await super().enqueue(jobs, atomic=atomic)
 
-    def _rivals(self, new: NewJob) -> Rivals:
-        rivals = super()._rivals(new)
+    def _conflicts(self, new: NewJob) -> Conflicts:
+        rivals = super()._conflicts(new)
         if rivals.same_key is not None and rivals.same_key.id not in self._before:
             return replace(rivals, same_key=None)
         return rivals
 
 
-class DisownsRepeats(Broken):
-    """A settle repeated after a lost answer is told that it came too late."""
+class RejectsRepeats(Broken):
+    """A settle repeated after a lost response gets a stale result."""
 
-    def _apply(self, wish: Transition, now: Instant) -> Answer:
-        before = self._data.jobs.get(wish.job_id)
-        answer = super()._apply(wish, now)
-        repeat = self._data.jobs.get(wish.job_id) is before
-        if answer.applied and repeat and wish.trigger.settles:
-            return Answer(Status.STALE, answer.state)
+    def _apply(self, transition: Transition, now: Instant) -> ApplyResult:
+        before = self._data.jobs.get(transition.job_id)
+        answer = super()._apply(transition, now)
+        repeat = self._data.jobs.get(transition.job_id) is before
+        if answer.applied and repeat and transition.trigger.settles:
+            return ApplyResult(Status.STALE, answer.state)
         return answer
 
 
 class LetsSuccessWin(Broken):
-    """A success that comes after an accepted cancel counts as a success."""
+    """A success after an accepted cancel counts as a success."""
 
-    def _apply(self, wish: Transition, now: Instant) -> Answer:
-        row = self._data.jobs.get(wish.job_id)
-        if row is not None and wish.trigger is Trigger.SUCCEED and not row.final:
+    def _apply(self, transition: Transition, now: Instant) -> ApplyResult:
+        row = self._data.jobs.get(transition.job_id)
+        if row is not None and transition.trigger is Trigger.SUCCEED and not row.final:
             self._data.jobs[row.id] = replace(row, cancel_at=None)
-        return super()._apply(wish, now)
+        return super()._apply(transition, now)
 
 
-class LastComesFirst(Broken):
-    """Within a priority, the newest is handed out first."""
+class NewestFirst(Broken):
+    """Within a priority, the newest job is claimed first."""
 
-    def _line(self, queue: str, limit: int, now: Instant) -> list[JobRow]:
-        line = super()._line(queue, len(self._data.jobs), now)
+    def _claimable(self, queue: str, limit: int, now: Instant) -> list[JobRow]:
+        line = super()._claimable(queue, len(self._data.jobs), now)
         return heapq.nsmallest(limit, line, key=lambda row: (-row.priority, -(row.position or 0)))
 
 
 class RewritesEvents(Broken):
-    """The events of the current attempt show the progress of now, not that of their moment."""
+    """The events of the current attempt show the current progress, not their own."""
 
     async def events(self, job_id: UUID, after: int = 0, limit: int = 1000) -> EventPage | None:
         page = await super().events(job_id, after, limit)
         if page is None:
             return None
         percent = self._data.jobs[job_id].percent
-        told = [
+        received = [
             replace(event, data={**event.data, "percent": percent})
             if event.type is EventType.JOB_STATUS
             else event
             for event in page.events
         ]
-        return EventPage(told, page.ended)
+        return EventPage(received, page.ended)
 
 
 BROKEN: tuple[type[Broken], ...] = (
     SettlesByIdOnly,
     RescuesUnseen,
-    HandsOutTwice,
+    ClaimsTwice,
     SkipsNumbers,
-    SlipsBack,
+    LowersProgress,
     ForgetsKeysInBulk,
-    DisownsRepeats,
+    RejectsRepeats,
     LetsSuccessWin,
-    LastComesFirst,
+    NewestFirst,
     RewritesEvents,
 )

@@ -1,4 +1,4 @@
-"""Each planted mistake is found: by the conformance test that exists for it, and by the model."""
+"""Each planted bug is found by its conformance test and by the model."""
 
 from __future__ import annotations
 
@@ -26,58 +26,56 @@ from windlass.testing.conformance import (
 )
 from windlass.testing.conformance.model import run_model
 
-Story: TypeAlias = Callable[..., Awaitable[None]]
+ConformanceTest: TypeAlias = Callable[..., Awaitable[None]]
 
-FOUND_BY: dict[type[Broken], Story] = {
-    broken_stores.SettlesByIdOnly: settle.TestSettling.test_only_the_holder_of_the_lease_can_settle,
+FOUND_BY: dict[type[Broken], ConformanceTest] = {
+    broken_stores.SettlesByIdOnly: settle.TestSettle.test_only_the_holder_of_the_lease_can_settle,
     broken_stores.RescuesUnseen: (
-        leases.TestLeases.test_a_rescue_seen_before_the_next_worker_crashed_too_is_stale
+        leases.TestLeases.test_a_rescue_read_before_the_next_crash_is_stale
     ),
-    broken_stores.HandsOutTwice: (
-        claim.TestClaiming.test_many_claims_at_once_never_hand_out_a_job_twice
-    ),
+    broken_stores.ClaimsTwice: (claim.TestClaim.test_concurrent_claims_never_return_a_job_twice),
     broken_stores.SkipsNumbers: events.TestEvents.test_events_are_numbered_from_1_without_gaps,
-    broken_stores.SlipsBack: progress.TestProgress.test_a_lower_report_does_not_move_it_back,
+    broken_stores.LowersProgress: progress.TestProgress.test_a_lower_percent_is_ignored,
     broken_stores.ForgetsKeysInBulk: (
-        uniqueness.TestUniqueness.test_a_key_counts_within_one_bulk_enqueue_too
+        uniqueness.TestUniqueness.test_a_key_is_unique_within_one_bulk_enqueue
     ),
-    broken_stores.DisownsRepeats: (
-        settle.TestSettling.test_a_repeated_settle_is_answered_as_the_first
+    broken_stores.RejectsRepeats: (
+        settle.TestSettle.test_a_repeated_settle_returns_the_same_result
     ),
     broken_stores.LetsSuccessWin: cancel.TestCancel.test_an_accepted_cancel_wins_over_every_outcome,
-    broken_stores.LastComesFirst: order.TestOrder.test_first_in_first_out_over_many_calls,
-    broken_stores.RewritesEvents: events.TestEvents.test_an_event_once_read_never_changes,
+    broken_stores.NewestFirst: order.TestOrder.test_first_in_first_out_over_many_calls,
+    broken_stores.RewritesEvents: events.TestEvents.test_an_event_never_changes,
 }
 
 RARE = {
     broken_stores.ForgetsKeysInBulk,
-    broken_stores.SlipsBack,
+    broken_stores.LowersProgress,
 }  # the model needs many examples for these
 
 
-async def tell(story: Story, kind: type[MemoryStore]) -> None:
-    """Run one test of the suite as pytest would, with its fixtures made here."""
-    told = 0
-    for values in every_case(story):
+async def run_test(test: ConformanceTest, broken: type[MemoryStore]) -> None:
+    """Run one test of the suite as pytest would, with fixtures created here."""
+    completed = 0
+    for values in every_case(test):
         clock = VirtualClock()
-        first = kind(clock=clock)
+        first = broken(clock=clock)
 
         async def open_store(first: MemoryStore = first) -> Store:
             return first.twin()
 
         given = {"store": first, "clock": clock, "open_store": open_store, **values}
-        suite = getattr(inspect.getmodule(story), story.__qualname__.partition(".")[0])
-        names = [*inspect.signature(story).parameters][1:]
+        suite = getattr(inspect.getmodule(test), test.__qualname__.partition(".")[0])
+        names = [*inspect.signature(test).parameters][1:]
         with suppress(pytest.skip.Exception):
-            await story(suite(), **{name: given[name] for name in names})
-            told += 1
-    if not told:
+            await test(suite(), **{name: given[name] for name in names})
+            completed += 1
+    if not completed:
         raise RuntimeError("every case was skipped")
 
 
-def every_case(story: Story) -> list[dict[str, Any]]:
-    """The values that `parametrize` would give."""
-    marks = [mark for mark in getattr(story, "pytestmark", []) if mark.name == "parametrize"]
+def every_case(test: ConformanceTest) -> list[dict[str, Any]]:
+    """Return the values of `parametrize`."""
+    marks = [mark for mark in getattr(test, "pytestmark", []) if mark.name == "parametrize"]
     if not marks:
         return [{}]
     [mark] = marks
@@ -85,30 +83,30 @@ def every_case(story: Story) -> list[dict[str, Any]]:
     return [{name: value} for value in values]
 
 
-def test_no_planted_mistake_is_left_out() -> None:
-    here = {kind for kind in Broken.__subclasses__() if kind.__module__ == Broken.__module__}
+def test_every_broken_store_is_listed() -> None:
+    here = {broken for broken in Broken.__subclasses__() if broken.__module__ == Broken.__module__}
     assert set(FOUND_BY) == here
     assert len(FOUND_BY) == 10
 
 
-@pytest.mark.parametrize("kind", FOUND_BY, ids=lambda kind: kind.__name__)
-async def test_the_suite_finds_it(kind: type[Broken]) -> None:
+@pytest.mark.parametrize("broken", FOUND_BY, ids=lambda broken: broken.__name__)
+async def test_the_suite_finds_it(broken: type[Broken]) -> None:
     with pytest.raises(AssertionError):
-        await tell(FOUND_BY[kind], kind)
+        await run_test(FOUND_BY[broken], broken)
 
 
-@pytest.mark.parametrize("kind", FOUND_BY, ids=lambda kind: kind.__name__)
-async def test_the_same_story_is_true_of_a_sound_store(kind: type[Broken]) -> None:
-    await tell(FOUND_BY[kind], MemoryStore)
+@pytest.mark.parametrize("broken", FOUND_BY, ids=lambda broken: broken.__name__)
+async def test_a_correct_store_passes_the_same_test(broken: type[Broken]) -> None:
+    await run_test(FOUND_BY[broken], MemoryStore)
 
 
 @pytest.mark.parametrize(
-    "kind",
-    [pytest.param(kind, marks=[pytest.mark.slow] * (kind in RARE)) for kind in FOUND_BY],
-    ids=lambda kind: kind.__name__,
+    "broken",
+    [pytest.param(broken, marks=[pytest.mark.slow] * (broken in RARE)) for broken in FOUND_BY],
+    ids=lambda broken: broken.__name__,
 )
-def test_the_model_finds_it(kind: type[Broken]) -> None:
+def test_the_model_finds_it(broken: type[Broken]) -> None:
     with pytest.raises(AssertionError):
         run_model(
-            lambda clock: kind(clock=clock).twin, steps=40, examples=200, seed=1, shrink=False
+            lambda clock: broken(clock=clock).twin, steps=40, examples=200, seed=1, shrink=False
         )

@@ -1,4 +1,4 @@
-"""Workers that die at a named point, and what the next one finds."""
+"""Workers that crash at a named point, and the recovery by the next one."""
 
 from __future__ import annotations
 
@@ -79,14 +79,14 @@ def film(app: Windlass, request: pytest.FixtureRequest) -> Film:
         ("after-settle", State.SUCCEEDED, "voice render"),
     ],
 )
-def test_a_worker_dies_at_the_point_and_another_goes_on(
+def test_a_worker_crashes_at_the_point_and_another_continues(
     film: Film, jobs: Twin, point: str, state: State, ran: str
 ) -> None:
     job = film.task.enqueue()
     with jobs.crash_at(point):
         assert jobs.drain() == {state: 1}
     if state is State.RUNNING:
-        assert jobs.drain() == {State.RUNNING: 1}  # the lease of the dead still stands
+        assert jobs.drain() == {State.RUNNING: 1}  # the lease of the crashed worker is still valid
         jobs.clock.advance(30)
     jobs.drain()
     assert job.result() == "vr"
@@ -218,20 +218,20 @@ def test_all_that_the_worker_held_is_left_to_its_leases(app: Windlass, jobs: Twi
         assert jobs.drain(concurrency=2) == {State.RUNNING: 2}
 
 
-def test_a_point_that_no_worker_comes_to_fails_the_test(film: Film, jobs: Twin) -> None:
+def test_a_point_that_no_worker_reaches_fails_the_test(film: Film, jobs: Twin) -> None:
     film.task.enqueue()
     with (
-        pytest.raises(AssertionError, match=r"came to 'after-step:sound'; .*after-step:voice"),
+        pytest.raises(AssertionError, match=r"reached 'after-step:sound'; .*after-step:voice"),
         jobs.crash_at("after-step:sound"),
     ):
         jobs.drain()
     with (
-        pytest.raises(AssertionError, match="was anything run off"),
+        pytest.raises(AssertionError, match="did a drain run"),
         jobs.crash_at("after-claim"),
     ):
         pass
     film.task.enqueue()
-    assert jobs.drain() == {State.SUCCEEDED: 1}  # nobody is doomed any more
+    assert jobs.drain() == {State.SUCCEEDED: 1}  # no trigger is active
 
 
 def test_an_error_in_the_block_is_not_hidden(jobs: Twin) -> None:
@@ -249,7 +249,7 @@ def test_an_unknown_point_is_refused_with_the_known_ones(jobs: Twin, point: str)
 
 
 def test_the_first_time_is_one(jobs: Twin) -> None:
-    wrong = pytest.raises(InvalidArgumentError, match="the first time is 1")
+    wrong = pytest.raises(InvalidArgumentError, match="nth must be at least 1")
     with wrong, jobs.crash_at("after-claim", nth=0):
         pass
 

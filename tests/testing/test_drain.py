@@ -1,4 +1,4 @@
-"""Running off what a test enqueued: now, or through all time to come."""
+"""Drains of a twin: due jobs only, or all jobs with a moving clock."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_what_is_not_due_yet_waits_until_the_clock_is_moved(app: Windlass, jobs:
     assert ran == ["now", "later"]
 
 
-def test_until_empty_goes_through_retries_and_delays(app: Windlass, jobs: Twin) -> None:
+def test_until_empty_runs_retries_and_delayed_jobs(app: Windlass, jobs: Twin) -> None:
     @app.task(max_retries=2, backoff=fixed(60))
     async def stubborn(ctx: Context) -> int:
         if ctx.attempt < 3:
@@ -152,7 +152,7 @@ def test_jobs_that_tasks_enqueue_run_too_in_whatever_queue(app: Windlass, jobs: 
     jobs.assert_enqueued(leaf, count=3)
 
 
-def test_the_lifespan_runs_once_for_a_drain_and_its_failure_is_told(app: Windlass) -> None:
+def test_the_lifespan_runs_once_per_drain_and_its_failure_is_raised(app: Windlass) -> None:
     lives: list[str] = []
 
     @app.lifespan
@@ -190,7 +190,7 @@ def test_nothing_to_do_starts_no_worker(app: Windlass, jobs: Twin) -> None:
 def test_jobs_without_an_end_are_named(
     app: Windlass, jobs: Twin, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    monkeypatch.setattr(drain, "MOST_ATTEMPTS", 50)
+    monkeypatch.setattr(drain, "MAX_ATTEMPTS", 50)
 
     @app.task(name="perpetual")
     async def perpetual() -> None:
@@ -199,7 +199,7 @@ def test_jobs_without_an_end_are_named(
         await perpetual.aenqueue()
 
     perpetual.enqueue()
-    with pytest.raises(AssertionError, match=r"50 attempts.*still at it: perpetual"):
+    with pytest.raises(AssertionError, match=r"50 attempts.*unfinished tasks: perpetual"):
         jobs.drain(until_empty=True)
 
 

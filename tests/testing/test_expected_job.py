@@ -1,4 +1,4 @@
-"""What was enqueued, and what is said when it is not what the test expects."""
+"""Assertions about enqueued jobs, and their error messages."""
 
 from __future__ import annotations
 
@@ -109,12 +109,12 @@ def test_the_message_lists_what_was_enqueued_instead(app: Windlass, jobs: Twin) 
     with pytest.raises(AssertionError) as caught:
         jobs.assert_enqueued(task, to="bob", queue="mail")
     problem, first, second = str(caught.value).splitlines()
-    assert problem.endswith("send was enqueued with to='bob', queue='mail'; enqueued were:")
+    assert problem.endswith("send was enqueued with to='bob', queue='mail'; enqueued jobs:")
     assert first.endswith("send(to='ann') queue='mail' is queued")
     assert "transcode(path=" in second
 
 
-def test_the_message_says_how_many_there_were(app: Windlass, jobs: Twin) -> None:
+def test_the_message_has_the_number_of_jobs(app: Windlass, jobs: Twin) -> None:
     task = app.task(send)
     with pytest.raises(AssertionError, match=r"no job of .*send was enqueued; nothing was"):
         jobs.assert_enqueued(task)
@@ -125,7 +125,7 @@ def test_the_message_says_how_many_there_were(app: Windlass, jobs: Twin) -> None
         jobs.assert_not_enqueued(task, to="ann")
 
 
-def test_a_name_that_the_task_does_not_have_is_a_mistake(app: Windlass, jobs: Twin) -> None:
+def test_an_unknown_name_is_an_error(app: Windlass, jobs: Twin) -> None:
     task = app.task(send)
     task.enqueue("ann")
     with pytest.raises(InvalidArgumentError, match=r"tto: neither an argument .* \(to\) nor an"):

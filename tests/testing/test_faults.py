@@ -1,4 +1,4 @@
-"""The stores that make trouble: what they lose, what they repeat, and when they die."""
+"""Store wrappers that lose and repeat calls, or crash."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from windlass.core.records import Put
 from windlass.store import Pruned, Retention, Store
 from windlass.stores.memory import MemoryStore
 from windlass.testing import VirtualClock, claim_all, make_job
-from windlass.testing.crash_points import CrashPoint, SimulatedCrash, die
+from windlass.testing.crash_points import CrashPoint, SimulatedCrash, kill_process
 from windlass.testing.faults import FaultyStore
 from windlass.testing.wrapped_store import WrappedStore
 
@@ -91,7 +91,7 @@ async def test_a_repeated_claim_hands_out_the_same_jobs_to_the_same_holder(inner
 
 
 @pytest.mark.parametrize(("lot", "stored"), [(LOSE_REQUEST, 0), (LOSE_ANSWER, 1)])
-async def test_a_caller_that_is_told_of_a_loss_cannot_know_which_it_was(
+async def test_a_lost_request_and_a_lost_response_raise_the_same_error(
     inner: Counted, lot: float, stored: int
 ) -> None:
     store = faulty(inner, lot, raise_lost=True)
@@ -185,7 +185,7 @@ def test_dying_in_earnest_runs_no_handler() -> None:
     child = os.fork()
     if child == 0:  # pragma: no cover - in the child
         try:
-            die()
+            kill_process()
         finally:
             os._exit(0)
 

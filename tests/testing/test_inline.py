@@ -1,4 +1,4 @@
-"""Inline: a job has ended when its enqueue returns."""
+"""Inline mode: a job has ended when its enqueue returns."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_job_has_ended_retries_and_all_when_enqueue_returns(story: Story, jobs
     assert (jobs.clock.now() - start) / 1e6 == 120
 
 
-@pytest.mark.filterwarnings("ignore:this blocks the running event loop")
+@pytest.mark.filterwarnings("ignore:this call blocks the running event loop")
 async def test_in_an_async_test_both_ways_of_enqueueing_do_so(story: Story, jobs: Twin) -> None:
     assert (await story.stubborn.aenqueue(2)).state is State.SUCCEEDED
     with pytest.warns(RuntimeWarning, match="blocks the running event loop"):
@@ -75,7 +75,7 @@ def test_a_delay_is_waited_for_by_the_clock(story: Story, jobs: Twin) -> None:
     assert (jobs.clock.now() - start) / 1e6 == 86_400
 
 
-def test_a_failure_raises_nothing_unless_asked(story: Story, jobs: Twin) -> None:
+def test_a_failure_raises_only_with_raises(story: Story, jobs: Twin) -> None:
     job = story.stubborn.enqueue(9)
     assert job.state is State.FAILED
     with pytest.raises(JobFailedError, match="not yet"):
@@ -147,7 +147,7 @@ def test_what_is_held_waits_for_its_submit_and_a_drain(story: Story, jobs: Twin)
     assert jobs.drain() == {State.SUCCEEDED: 1}
 
 
-def test_a_request_asked_twice_answers_the_ended_job(story: Story, jobs: Twin) -> None:
+def test_a_repeated_request_returns_the_ended_job(story: Story, jobs: Twin) -> None:
     first = story.stubborn.options(request_id="r").enqueue(1)
     second = story.stubborn.options(request_id="r").enqueue(1)
     assert (second.id, second.duplicate, second.state) == (first.id, True, State.SUCCEEDED)

@@ -1,4 +1,4 @@
-"""The pytest plugin, as a user's test run meets it."""
+"""The pytest plugin in a user's test run."""
 
 from __future__ import annotations
 
@@ -86,12 +86,12 @@ def test_the_app_is_given_by_a_fixture(
 @pytest.mark.parametrize(
     ("setting", "says"),
     [
-        ("", "*no app to test: write a fixture `windlass_app`*"),
+        ("", "*no app to test: define a fixture `windlass_app`*"),
         ("windlass_app = shop:nix", "*the app to test: module 'shop' * has no 'nix'*shop:app*"),
         ("windlass_app = nix:app", "*the app to test: no module 'nix'*"),
     ],
 )
-def test_without_an_app_the_test_says_what_to_do(
+def test_without_an_app_the_error_describes_the_fix(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, setting: str, says: str
 ) -> None:
     pytester.makeini(f"[pytest]\n{setting}\n")
@@ -101,7 +101,7 @@ def test_without_an_app_the_test_says_what_to_do(
     result.stdout.fnmatch_lines([says])
 
 
-def test_who_uses_none_of_it_pays_nothing(
+def test_an_unused_plugin_imports_nothing(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytester.makepyfile("""

@@ -1,4 +1,4 @@
-"""A task called alone, with a real context."""
+"""A task called without a worker, with a real context."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def async_film(ctx: Context, path: str) -> str:
 
 
 @pytest.mark.parametrize("asynchronous", [True, False])
-def test_the_context_knows_what_the_task_said(app: Windlass, asynchronous: bool) -> None:
+def test_the_context_records_the_events_of_the_task(app: Windlass, asynchronous: bool) -> None:
     ctx = context()
     if asynchronous:
         assert asyncio.run(app.task(async_film)(ctx, path="a")) == "a.wav"
@@ -66,7 +66,7 @@ def test_the_context_knows_what_the_task_said(app: Windlass, asynchronous: bool)
     assert ctx.events[0].data["message"] == "half of it"
     assert ctx.events[2].data["message"] == "rendering"
     assert ctx.percent == 25
-    assert ctx.at_stage == "tts"
+    assert ctx.current_stage == "tts"
     assert ctx.steps == {"voice": "a.wav"}
     [artifact] = ctx.artifacts
     assert (artifact["name"], artifact["uri"], artifact["size"]) == ("film", "file:///film.mp4", 12)
@@ -104,7 +104,7 @@ def test_steps_of_earlier_attempts_are_not_done_again(app: Windlass) -> None:
     ]
 
 
-def test_a_context_of_the_second_attempt_goes_on_where_the_first_was(app: Windlass) -> None:
+def test_a_context_of_the_second_attempt_has_the_steps_of_the_first(app: Windlass) -> None:
     task = app.task(max_retries=0)(film)
     first = context(task)
     task(first, "a")
@@ -115,7 +115,7 @@ def test_a_context_of_the_second_attempt_goes_on_where_the_first_was(app: Windla
 
 
 def test_steps_need_an_earlier_attempt() -> None:
-    with pytest.raises(InvalidArgumentError, match="2 or more with steps"):
+    with pytest.raises(InvalidArgumentError, match="at least 2 with steps"):
         context(steps={"voice": 1}, attempt=1)
     with pytest.raises(InvalidArgumentError, match="attempt is 0"):
         context(attempt=0)
@@ -130,11 +130,11 @@ def test_facts_about_the_job_are_given_by_name(app: Windlass) -> None:
     assert job.correlation_id == str(job.id)
     assert job.task == task.name
     assert ctx.state == "model"
-    with pytest.raises(InvalidArgumentError, match=r"ownr: no fact about a job; known are"):
+    with pytest.raises(InvalidArgumentError, match=r"unknown job field ownr; use one of"):
         context(ownr="ann")
 
 
-def test_a_task_that_looks_whether_it_is_cancelled_can_be_told_so() -> None:
+def test_a_context_can_be_cancelled_for_the_task() -> None:
     assert context(cancelled=True).cancelled
     assert not context().cancelled
     ctx = context()
@@ -142,7 +142,7 @@ def test_a_task_that_looks_whether_it_is_cancelled_can_be_told_so() -> None:
     assert ctx.cancelled
 
 
-def test_the_workspace_is_real_and_goes_with_the_context(tmp_path: Path, app: Windlass) -> None:
+def test_the_workspace_is_real_and_deleted_with_the_context(tmp_path: Path, app: Windlass) -> None:
     ctx = context(app.task(film))
     place = ctx.workspace / "file"
     place.write_text("x")

@@ -1,4 +1,4 @@
-"""Schedules in a test of one's own: they tick when the test says so."""
+"""Schedules of a twin: they tick when the test calls `tick`."""
 
 from __future__ import annotations
 

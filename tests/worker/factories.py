@@ -23,7 +23,7 @@ def config(**values: Any) -> WorkerConfig:
 
 def make_worker(app: Windlass, store: Store | None = None, **values: Any) -> Worker:
     own = store or app.client().store.twin()
-    return Worker(own, app.tasks, app.codec, config(**values), app.kit)
+    return Worker(own, app.tasks, app.codec, config(**values), app.hooks)
 
 
 @asynccontextmanager
@@ -68,7 +68,7 @@ async def until(job: Job[Any], wanted: Callable[[Event], bool]) -> Event:
 
 
 async def eventually(look: Callable[[], Awaitable[bool]]) -> None:
-    """For what tells nobody when it comes."""
+    """Poll until the condition holds."""
     async with asyncio.timeout(PATIENCE):
         while not await look():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
@@ -86,7 +86,7 @@ def running(event: Event) -> bool:
 
 
 class Spy(WrappedStore):
-    """Passes everything on, and tells `look` the verb before each call; it may raise."""
+    """Passes calls on; calls `look` with the verb before each, which may raise."""
 
     def __init__(self, store: Store, look: Callable[[str], None]) -> None:
         super().__init__(store)

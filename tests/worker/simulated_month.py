@@ -19,9 +19,9 @@ from windlass.core.decisions.outcome import Succeeded
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.job.row import DEFAULT_QUEUE
 from windlass.core.records import Entry
-from windlass.core.schedule import MARK, NAME_HEADER, TICK_HEADER, Schedule, begun, iso
+from windlass.core.schedule import MARK, NAME_HEADER, TICK_HEADER, Schedule, iso, start_schedule
 from windlass.cron import ticks_of
-from windlass.schedule_records import Timetable, plan
+from windlass.schedule_records import ScheduleRecords, make_schedule
 from windlass.store import DAY, Store
 from windlass.testing import FaultyStore, VirtualClock, claim_all, make_job
 from windlass.testing.factories import settle_one
@@ -35,11 +35,15 @@ HOURS = 3600
 def schedules(missed: str) -> list[Schedule]:
     job = make_job(task="report")
     return [
-        plan("berlin", job, cron="30 2 * * *", tz="Europe/Berlin", missed=missed),
-        plan("berlin-often", job, cron="*/40 1-4 * * *", tz="Europe/Berlin", missed=missed),
-        plan("new-york", job, cron="*/30 0-2 * * *", tz="America/New_York", missed=missed),
-        plan("new-york-early", job, cron="30 1,2 * * *", tz="America/New_York", missed=missed),
-        plan("seven-hours", job, every="7h", missed=missed),
+        make_schedule("berlin", job, cron="30 2 * * *", tz="Europe/Berlin", missed=missed),
+        make_schedule(
+            "berlin-often", job, cron="*/40 1-4 * * *", tz="Europe/Berlin", missed=missed
+        ),
+        make_schedule("new-york", job, cron="*/30 0-2 * * *", tz="America/New_York", missed=missed),
+        make_schedule(
+            "new-york-early", job, cron="30 1,2 * * *", tz="America/New_York", missed=missed
+        ),
+        make_schedule("seven-hours", job, every="7h", missed=missed),
     ]
 
 
@@ -56,12 +60,12 @@ class Frozen(FaultyStore):
             return found
         for key, entry in zip(keys, found, strict=True):
             self.first.setdefault(key, entry)
-        self.frozen_for += 2 * module.STALE
+        self.frozen_for += 2 * module.MARK_MAX_AGE
         return [self.first[key] for key in keys]
 
 
 class Month:
-    """`outages`: for hours nobody ticks, so that ticks are missed."""
+    """`outages`: no ticker runs for hours, so that ticks are missed."""
 
     def __init__(self, store: Store, clock: VirtualClock, seed: int, *, outages: bool) -> None:
         self._store = store
@@ -83,17 +87,17 @@ class Month:
         return Ticker(line, clock=lambda: line.frozen_for)
 
     async def live(self, planned: list[Schedule], until: Instant) -> None:
-        table = Timetable(self._store)
+        table = ScheduleRecords(self._store)
         for one in planned:
             await table.add(one)
         begin = self._clock.now()
         calm = Ticker(self._store)
         while self._clock.now() < until:
-            self._pass_time([begun(one, begin) for one in planned])
+            self._pass_time([start_schedule(one, begin) for one in planned])
             some = self._chance.sample(range(TICKERS), self._chance.randint(1, TICKERS))
             await asyncio.gather(*(self._tick(number) for number in some))
             if not self._outages:
-                await settle(calm)  # within a minute, somebody gets through
+                await settle(calm)  # within a minute, one ticker succeeds
             await self._run_off()
         await settle(calm)
         await self._run_off()
@@ -141,5 +145,5 @@ def expected(planned: list[Schedule], begin: Instant, end: Instant) -> Counter[t
     return Counter(
         (one.name, iso(tick))
         for one in planned
-        for tick in takewhile(lambda tick: tick <= end, ticks_of(begun(one, begin))(begin))
+        for tick in takewhile(lambda tick: tick <= end, ticks_of(start_schedule(one, begin))(begin))
     )

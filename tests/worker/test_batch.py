@@ -49,9 +49,9 @@ from windlass.core.job.state import State, Trigger
 from windlass.core.query.job_query import Query
 from windlass.testing import VirtualClock, twin
 from windlass.testing import batch as make_batch
-from windlass.testing.factories import claim_one, even
-from windlass.worker.attempt import Attempt
-from windlass.worker.batch.collector import Call, Gatherer
+from windlass.testing.factories import claim_one, no_jitter
+from windlass.worker.attempt import RunningAttempt
+from windlass.worker.batch.collector import BatchCall, BatchCollector
 
 LONG = 3 * PATIENCE
 
@@ -158,15 +158,15 @@ def test_a_wrong_declaration_is_refused_with_what_to_write() -> None:
         @app.task(batch=0, args=Page)
         async def none(batch: Batch[Page]) -> None: ...
 
-    with pytest.raises(ConfigurationError, match="takes one parameter"):
+    with pytest.raises(ConfigurationError, match="must take one parameter"):
 
         @app.task(batch=2, args=Page)  # type: ignore[arg-type]
         async def two(ctx: Context, batch: Batch[Page]) -> None: ...
 
-    with pytest.raises(ConfigurationError, match="leave one of them out"):
+    with pytest.raises(ConfigurationError, match="remove one of the two"):
         app.task(batch=2, args=Page, executor="process")(batch_sample.index.spec.function)
 
-    with pytest.raises(ConfigurationError, match="a dataclass, a model, or a function"):
+    with pytest.raises(ConfigurationError, match="a dataclass, a model or a "):
 
         @app.task(batch=2, args=int)
         async def scalar(batch: Batch[int]) -> None: ...
@@ -194,7 +194,7 @@ async def test_a_full_batch_begins_at_once_and_the_rest_after_its_wait(app: Wind
     assert began[2] - start >= 0.3
 
 
-async def test_jobs_that_come_while_the_first_waits_are_in_its_call(app: Windlass) -> None:
+async def test_jobs_claimed_while_the_first_waits_join_its_batch(app: Windlass) -> None:
     sizes: list[int] = []
 
     @app.task(batch=3, wait=PATIENCE, args=Page)
@@ -216,7 +216,7 @@ def _is(look: Callable[[], bool]) -> Callable[[], Awaitable[bool]]:
     return asked
 
 
-async def test_a_batch_that_waits_for_company_holds_no_slot(app: Windlass) -> None:
+async def test_a_batch_that_waits_for_more_jobs_holds_no_slot(app: Windlass) -> None:
     @app.task(batch=100, wait=2 * PATIENCE, args=Page)
     async def index(batch: Batch[Page]) -> None: ...
 
@@ -288,7 +288,7 @@ async def test_jobs_of_each_task_and_queue_are_gathered_apart(app: Windlass) -> 
     ]
 
 
-async def test_slow_jobs_of_other_tasks_that_were_claimed_for_company_go_back_at_once(
+async def test_surplus_jobs_of_other_tasks_are_released_at_once(
     app: Windlass,
 ) -> None:
     claims = 0
@@ -309,7 +309,9 @@ async def test_slow_jobs_of_other_tasks_that_were_claimed_for_company_go_back_at
     await index.aenqueue(1)
     others = await app.aenqueue_many([slow.new_job() for _ in range(10)])
     store = app.client().store
-    async with working(app, Spy(store.twin(), look), queues={"default": 2}, poll=PATIENCE) as it:
+    async with working(
+        app, Spy(store.twin(), look), queues={"default": 2}, poll_interval=PATIENCE
+    ) as it:
         await eventually(_is(lambda: it.settled.get(State.QUEUED, 0) > 0))
         counted = await states(others)
         assert counted.count(State.RUNNING) == 2
@@ -322,7 +324,7 @@ async def test_slow_jobs_of_other_tasks_that_were_claimed_for_company_go_back_at
             await job.await_end(PATIENCE)
 
 
-async def test_without_a_wait_a_batch_looks_for_company_once_however_much_is_there(
+async def test_without_a_wait_a_batch_gets_one_more_claim(
     app: Windlass,
 ) -> None:
     @app.task(batch=50, args=Page)
@@ -330,13 +332,13 @@ async def test_without_a_wait_a_batch_looks_for_company_once_however_much_is_the
 
     await index.aenqueue(1)
     row = await claim_one(app.client().store)
-    ripe: list[Call] = []
-    gatherer = Gatherer(app.tasks, ripe.append)
-    assert gatherer.add(Attempt(row, row.lease, 0.0))
-    gatherer.looked("default", more=True)  # the claim that brought it
-    assert (len(ripe), gatherer.company("default")) == (0, 49)
-    gatherer.looked("default", more=True)  # one for company: all it brought is of other tasks
-    assert (len(ripe), gatherer.company("default")) == (1, 0)
+    ready: list[BatchCall] = []
+    collector = BatchCollector(app.tasks, ready.append)
+    assert collector.add(RunningAttempt(row, row.lease, 0.0))
+    collector.after_claim("default", more=True)  # the claim that returned it
+    assert (len(ready), collector.wanted("default")) == (0, 49)
+    collector.after_claim("default", more=True)  # one more claim: it returned jobs of other tasks
+    assert (len(ready), collector.wanted("default")) == (1, 0)
 
 
 async def test_a_stop_gives_back_at_once_what_is_gathered(app: Windlass) -> None:
@@ -360,10 +362,10 @@ async def test_a_job_that_is_canceled_while_it_is_gathered_never_runs(app: Windl
         seen.extend(page.args.number for page in batch)
 
     first, second = await enqueue(app, index, 1, 2)
-    async with working(app, follow=0.01) as worker:
+    async with working(app, cancel_poll_interval=0.01) as worker:
         await eventually(_is(lambda: worker.running == 2))
         await first.acancel("enough")
-        await asyncio.sleep(0.1)  # the follower looks
+        await asyncio.sleep(0.1)  # the cancel watcher polls
         await index.aenqueue(3)
         await second.await_end(PATIENCE)
         await first.await_end(PATIENCE)
@@ -441,7 +443,7 @@ async def test_each_that_failed_with_the_call_is_retried_by_its_own_policy(app: 
     assert [(await job.arefresh()).row.attempt for job in jobs] == [2, 2, 2]
 
 
-async def test_what_is_settled_is_stored_while_the_call_goes_on(app: Windlass) -> None:
+async def test_settled_items_are_stored_while_the_call_continues(app: Windlass) -> None:
     go = asyncio.Event()
 
     @app.task(batch=3, args=Page)
@@ -487,9 +489,9 @@ async def test_to_settle_a_job_twice_is_an_error_of_the_task(app: Windlass) -> N
     @app.task(batch=2, args=Page)
     async def index(batch: Batch[Page]) -> None:
         batch[0].succeed()
-        with pytest.raises(ConflictError, match="settled already"):
+        with pytest.raises(ConflictError, match="already settled"):
             batch[0].succeed()
-        with pytest.raises(ConflictError, match="settled already"):
+        with pytest.raises(ConflictError, match="already settled"):
             batch[0].fail(ValueError())
         with pytest.raises(InvalidArgumentError, match="takes an exception"):
             batch[1].fail("a text")  # type: ignore[arg-type]
@@ -530,7 +532,7 @@ async def test_arguments_that_no_longer_fit_fail_their_own_job(app: Windlass) ->
     await old.aclose()
 
 
-async def test_each_item_speaks_for_its_own_job(app: Windlass) -> None:
+async def test_each_item_records_events_of_its_own_job(app: Windlass) -> None:
     @app.task
     async def after(number: int) -> None: ...
 
@@ -545,8 +547,8 @@ async def test_each_item_speaks_for_its_own_job(app: Windlass) -> None:
     jobs = await enqueue(app, index, 1, 2, 3)
     await work_off(app)
     for number, job in enumerate(jobs, 1):
-        [said] = await events_of(job, EventType.LOG)
-        assert said.data["message"] == f"page {number}"
+        [event] = await events_of(job, EventType.LOG)
+        assert event.data["message"] == f"page {number}"
         assert [e.data["progressPct"] for e in await events_of(job, EventType.STEP_PROGRESS)] == [
             10 * number
         ]
@@ -604,8 +606,8 @@ async def test_a_batch_sees_what_the_lifespan_made(app: Windlass) -> None:
 # -- what ends an attempt from outside
 
 
-async def test_a_cancel_of_one_is_told_to_its_item_and_the_call_goes_on(app: Windlass) -> None:
-    told, go = asyncio.Event(), asyncio.Event()
+async def test_a_cancel_reaches_its_item_and_the_call_continues(app: Windlass) -> None:
+    cancelled, go = asyncio.Event(), asyncio.Event()
 
     @app.task(batch=2, args=Page)
     async def index(batch: Batch[Page, int]) -> None:
@@ -613,17 +615,17 @@ async def test_a_cancel_of_one_is_told_to_its_item_and_the_call_goes_on(app: Win
             await asyncio.sleep(0.01)
         assert not batch[1].cancelled
         assert not batch.cancelled
-        told.set()
+        cancelled.set()
         await go.wait()
         batch[0].succeed(1)  # too late: the cancel was accepted
         await asyncio.sleep(0.01)
         batch[1].succeed(2)
 
     jobs = await enqueue(app, index, 0, 1)
-    async with working(app, follow=0.01):
+    async with working(app, cancel_poll_interval=0.01):
         await until(jobs[0], running)
         await jobs[0].acancel("enough")
-        await asyncio.wait_for(told.wait(), PATIENCE)
+        await asyncio.wait_for(cancelled.wait(), PATIENCE)
         assert await states(jobs) == [State.RUNNING, State.RUNNING]  # its task may still be at it
         go.set()
         await jobs[1].await_end(PATIENCE)
@@ -640,12 +642,12 @@ async def test_a_cancel_of_all_cancels_the_call(app: Windlass) -> None:
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
-            await asyncio.sleep(0.01)  # told once, it may tidy up
+            await asyncio.sleep(0.01)  # cancelled once, it may clean up
             ended.append("tidied")
             raise
 
     jobs = await enqueue(app, index, 0, 1)
-    async with working(app, follow=0.01):
+    async with working(app, cancel_poll_interval=0.01):
         await until(jobs[1], running)
         for job in jobs:
             await job.acancel("enough")
@@ -655,7 +657,7 @@ async def test_a_cancel_of_all_cancels_the_call(app: Windlass) -> None:
     assert ended == ["tidied"]
 
 
-async def test_one_that_is_canceled_before_the_call_has_begun_is_not_in_it(app: Windlass) -> None:
+async def test_a_job_canceled_before_the_call_starts_is_not_in_it(app: Windlass) -> None:
     go = asyncio.Event()
     seen: list[int] = []
 
@@ -671,7 +673,7 @@ async def test_one_that_is_canceled_before_the_call_has_begun_is_not_in_it(app: 
 
     late = index.options(tags=("late",))
     jobs = await app.aenqueue_many([index.new_job(1), late.new_job(2)])
-    async with working(app, follow=0.01):
+    async with working(app, cancel_poll_interval=0.01):
         await until(jobs[0], running)
         await jobs[0].acancel("enough")
         await jobs[0].await_end(PATIENCE)
@@ -681,13 +683,13 @@ async def test_one_that_is_canceled_before_the_call_has_begun_is_not_in_it(app: 
     assert seen == [2]
 
 
-async def test_a_call_is_told_once_for_each_reason_and_may_tidy_up(app: Windlass) -> None:
-    begun, swallowed = asyncio.Event(), asyncio.Event()
+async def test_a_call_is_cancelled_once_per_reason_and_may_clean_up(app: Windlass) -> None:
+    started, swallowed = asyncio.Event(), asyncio.Event()
     ended: list[str] = []
 
     @app.task(batch=4, args=Page)
     async def index(batch: Batch[Page]) -> None:
-        begun.set()
+        started.set()
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:  # of all cancels
@@ -703,8 +705,8 @@ async def test_a_call_is_told_once_for_each_reason_and_may_tidy_up(app: Windlass
             raise
 
     jobs = await enqueue(app, index, *range(4))
-    async with working(app, follow=0.01, grace=0.0):
-        await asyncio.wait_for(begun.wait(), PATIENCE)
+    async with working(app, cancel_poll_interval=0.01, grace=0.0):
+        await asyncio.wait_for(started.wait(), PATIENCE)
         for job in jobs:
             await job.acancel("enough")
         await asyncio.wait_for(swallowed.wait(), PATIENCE)
@@ -729,7 +731,7 @@ async def test_one_whose_lease_is_lost_settles_nothing_and_the_others_do() -> No
         [row] = await store.get([jobs[0].id])
         assert row is not None
         await store.pause(["default"], paused=True)
-        await store.apply([settle(row, Released(), random=even)])  # behind the worker's back
+        await store.apply([settle(row, Released(), random=no_jitter)])  # behind the worker's back
         await jobs[1].await_end(PATIENCE)
     assert await states(jobs) == [State.QUEUED, State.SUCCEEDED]
     assert jobs[0].row.result is None
@@ -755,17 +757,17 @@ async def test_the_timeout_is_that_of_the_call(app: Windlass) -> None:
 
 
 async def test_a_stop_cancels_the_call_and_gives_its_jobs_back(app: Windlass) -> None:
-    begun = asyncio.Event()
+    started = asyncio.Event()
 
     @app.task(batch=3, args=Page)
     async def index(batch: Batch[Page, str]) -> None:
         batch[0].succeed("done")
-        begun.set()
+        started.set()
         await asyncio.Event().wait()
 
     jobs = await enqueue(app, index, 0, 1, 2)
     async with working(app, grace=0.0):
-        await asyncio.wait_for(begun.wait(), PATIENCE)
+        await asyncio.wait_for(started.wait(), PATIENCE)
     rows = [(await job.arefresh()).row for job in jobs]
     assert [row.state for row in rows] == [State.SUCCEEDED, State.QUEUED, State.QUEUED]
     assert [row.retry_count for row in rows] == [0, 0, 0]
@@ -806,7 +808,7 @@ async def test_a_sync_function_runs_on_a_thread_and_settles_each_from_there(app:
     assert threading.get_ident() not in threads
 
 
-async def test_a_thread_is_asked_to_stop_and_its_jobs_wait_for_it(app: Windlass) -> None:
+async def test_jobs_of_a_batch_thread_wait_until_it_returns(app: Windlass) -> None:
     @app.task(batch=2, args=Page, timeout=0.1, max_retries=0)
     def index(batch: Batch[Page, str]) -> None:
         while not batch.cancelled:

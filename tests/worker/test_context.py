@@ -1,4 +1,4 @@
-"""What a task says while it runs, and the steps that it does once."""
+"""Events of a running task, and its steps."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def percents(events: list[Event]) -> list[int]:
 # -- progress
 
 
-async def test_progress_that_nobody_has_seen_gives_way_to_the_newest(store: MemoryStore) -> None:
+async def test_unstored_progress_is_replaced_by_the_newest(store: MemoryStore) -> None:
     row = await start_one(store)
     context = context_of(row, store)
     for percent in range(1, 1001):
@@ -75,16 +75,16 @@ async def test_other_words_stay_and_keep_their_place(store: MemoryStore) -> None
     context.progress(30)
     context.warn("careful")
     await context.flush()
-    said = [e for e in await read_events(store, row.id) if e.seq > 3]
-    assert [event.type for event in said] == [
+    events = [e for e in await read_events(store, row.id) if e.seq > 3]
+    assert [event.type for event in events] == [
         EventType.STEP_PROGRESS,
         EventType.LOG,
         EventType.STEP_PROGRESS,
         EventType.WARNING,
     ]
-    assert body(said[1]) == {"level": "debug", "message": "half way"}
-    assert body(said[3]) == {"message": "careful"}
-    assert percents(said) == [10, 30]
+    assert body(events[1]) == {"level": "debug", "message": "half way"}
+    assert body(events[3]) == {"message": "careful"}
+    assert percents(events) == [10, 30]
 
 
 async def test_progress_never_falls_whatever_is_reported(store: MemoryStore) -> None:
@@ -169,7 +169,7 @@ async def test_progress_is_written_while_a_task_runs(app: Windlass) -> None:
     assert verbs.count("record") == 1
 
 
-async def test_a_sync_task_speaks_from_its_own_thread(app: Windlass) -> None:
+async def test_a_sync_task_records_events_from_its_own_thread(app: Windlass) -> None:
     @app.task
     def task(ctx: Context) -> str:
         ctx.log(f"from {threading.current_thread().name}")
@@ -202,7 +202,7 @@ async def test_no_word_is_too_long_or_too_odd_to_be_stored(app: Windlass, text: 
     assert all(body(line)["message"] for line in lines)
 
 
-async def test_what_can_never_be_stored_is_refused_where_it_is_said(store: MemoryStore) -> None:
+async def test_an_event_that_cannot_be_stored_is_refused_at_the_call(store: MemoryStore) -> None:
     context = context_of(await start_one(store), store)
     with pytest.raises(InvalidArgumentError, match="stage"):
         context.stage("s" * (MAX_KEY + 1))
@@ -211,7 +211,7 @@ async def test_what_can_never_be_stored_is_refused_where_it_is_said(store: Memor
     assert context.take() == ()
 
 
-async def test_what_could_not_be_stored_is_said_again_in_order(store: MemoryStore) -> None:
+async def test_events_of_a_failed_flush_are_stored_later_in_order(store: MemoryStore) -> None:
     down = True
 
     def look(verb: str) -> None:
@@ -236,21 +236,21 @@ async def test_two_flushes_at_once_lose_nothing(store: MemoryStore) -> None:
     faulty = FaultyStore(store, Random(3).random, lose=0.3, repeat=0.3, delay=True)
     context = context_of(row, faulty)
 
-    async def speak(name: str) -> None:
+    async def emit(name: str) -> None:
         for n in range(20):
             context.log(f"{name}{n}")
             await context.flush()
 
-    await asyncio.gather(*(speak(name) for name in "abc"))
+    await asyncio.gather(*(emit(name) for name in "abc"))
     lines = [e for e in await read_events(store, row.id) if e.type is EventType.LOG]
     assert len({body(line)["message"] for line in lines}) == len(lines) == 60
 
 
-async def test_an_attempt_that_lost_its_lease_is_told_when_it_speaks(store: MemoryStore) -> None:
+async def test_a_flush_after_a_lost_lease_raises(store: MemoryStore) -> None:
     row = await start_one(store)
     context = context_of(row, store)
     await settle_one(store, row, Succeeded())
-    context.log("a ghost")
+    context.log("stale")
     with pytest.raises(StaleLeaseError, match=str(row.id)):
         await context.flush()
     assert EventType.LOG not in {e.type for e in await read_events(store, row.id)}
@@ -364,7 +364,7 @@ async def test_a_step_waits_for_a_store_that_is_away_and_the_task_notices_nothin
 @pytest.mark.parametrize(
     ("value", "message"), [("x" * MAX_BLOB, "checkpoint of step 'big'"), (object(), "checkpoint")]
 )
-async def test_a_step_whose_result_cannot_be_kept_fails_and_says_so(
+async def test_a_step_whose_result_cannot_be_stored_fails_with_that_error(
     app: Windlass, value: Any, message: str
 ) -> None:
     @app.task(max_retries=0)

@@ -1,4 +1,4 @@
-"""How one attempt ends: by its value, its error, its timeout, or its own wish."""
+"""Outcomes of an attempt: result, error, timeout, snooze, cancel."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from windlass.core.job.state import State, Trigger
 from windlass.core.sizes import MAX_BLOB, MAX_TRACEBACK
 from windlass.testing.clock import VirtualClock
 from windlass.testing.factories import claim_one, settle_one, sweep_all
-from windlass.worker.error_info import OURS
+from windlass.worker.error_info import PACKAGE_DIR
 from windlass.worker.unknown_tasks import UNKNOWN_TASK_DELAY
 
 
@@ -70,8 +70,8 @@ async def timed(clock: VirtualClock) -> AsyncIterator[Windlass]:
     await app.aclose()
 
 
-def said(app: Windlass, row: JobRow) -> dict[str, Any]:
-    """What the stored error says to people."""
+def stored_error(app: Windlass, row: JobRow) -> dict[str, Any]:
+    """Decode the stored error."""
     assert row.error is not None
     assert row.error.body is not None
     found: dict[str, Any] = app.codec.decode(row.error.body, Purpose.ERROR)
@@ -81,7 +81,7 @@ def said(app: Windlass, row: JobRow) -> dict[str, Any]:
 # -- values
 
 
-async def test_an_async_task_runs_and_its_result_comes_back(app: Windlass) -> None:
+async def test_an_async_task_runs_and_returns_its_result(app: Windlass) -> None:
     @app.task
     async def add(a: int, b: int = 2) -> int:
         return a + b
@@ -114,12 +114,12 @@ async def test_as_many_sync_tasks_run_at_once_as_there_are_slots(app: Windlass) 
     assert sorted([await job.aresult() for job in jobs]) == [0, 1, 2, 3, 4]
 
 
-async def test_the_context_tells_who_is_running(app: Windlass) -> None:
+async def test_the_context_identifies_the_attempt(app: Windlass) -> None:
     @app.task
-    async def who(ctx: Context) -> list[Any]:
+    async def identify(ctx: Context) -> list[Any]:
         return [str(ctx.job.id), ctx.attempt, ctx.fence, ctx.cancelled]
 
-    job = await who.aenqueue()
+    job = await identify.aenqueue()
     await run_one(app, job)
     assert await job.aresult() == [str(job.id), 1, 1, False]
 
@@ -139,13 +139,13 @@ async def test_arguments_that_no_longer_fit_end_the_job_at_once(app: Windlass) -
     assert (row.state, row.attempt) == (State.FAILED, 1)
     assert row.error is not None
     assert (row.error.code, row.error.kind) == ("invalid_input", ErrorKind.TERMINAL)
-    assert "argument 'height'" in said(app, row)["message"]
+    assert "argument 'height'" in stored_error(app, row)["message"]
 
 
 @pytest.mark.parametrize(
     "result", [object(), float("nan"), "x" * MAX_BLOB], ids=["odd", "nan", "big"]
 )
-async def test_a_result_that_cannot_be_stored_is_the_end_and_says_so(
+async def test_a_result_that_cannot_be_stored_fails_the_job_with_that_error(
     app: Windlass, result: Any
 ) -> None:
     @app.task(max_retries=3)
@@ -156,7 +156,7 @@ async def test_a_result_that_cannot_be_stored_is_the_end_and_says_so(
     assert (row.state, row.attempt) == (State.FAILED, 1)  # to do it again would not help
     assert row.error is not None
     assert row.error.code == "invalid_result"
-    assert "result" in said(app, row)["message"]
+    assert "result" in stored_error(app, row)["message"]
 
 
 # -- errors
@@ -209,7 +209,7 @@ async def test_an_error_keeps_its_message_and_the_end_of_its_traceback(app: Wind
 
     job: Job[Any] = await deep.aenqueue(1)
     row = await run_one(app, job)
-    found = said(app, row)
+    found = stored_error(app, row)
     assert (found["type"], found["message"]) == ("ValueError", "the bottom")
     assert "in deep" in found["traceback"]
     with pytest.raises(JobFailedError, match="the bottom") as caught:
@@ -232,12 +232,12 @@ async def test_a_traceback_begins_in_the_users_code_and_so_does_its_cause(
         broken(n)
 
     task = app.task(max_retries=0)(abroken if sort == "async" else broken)
-    found = said(app, await run_one(app, await task.aenqueue(1)))["traceback"]
+    found = stored_error(app, await run_one(app, await task.aenqueue(1)))["traceback"]
     cause, top = found.split("The above exception was the direct cause")
     for one in (cause, top):
         files = re.findall(r'File "([^"]+)", line', one)
         assert files[0] == __file__, one
-        assert not any(file.startswith(OURS) for file in files)
+        assert not any(file.startswith(PACKAGE_DIR) for file in files)
     assert "in loads" in cause  # what the user called stays
     assert "in broken" in top
 
@@ -247,10 +247,10 @@ async def test_a_traceback_without_the_users_code_is_kept_whole(app: Windlass) -
     async def odd() -> object:
         return object()  # which no codec takes
 
-    found = said(app, await run_one(app, await odd.aenqueue()))["traceback"]
+    found = stored_error(app, await run_one(app, await odd.aenqueue()))["traceback"]
     files = re.findall(r'File "([^"]+)", line', found)
     assert files
-    assert files[0].startswith(OURS)
+    assert files[0].startswith(PACKAGE_DIR)
 
 
 @pytest.mark.parametrize(
@@ -265,7 +265,7 @@ async def test_no_message_is_too_long_or_too_odd_to_end_a_job(app: Windlass, mes
     assert row.state is State.FAILED
     assert row.error is not None
     assert row.error.code == "ValueError"
-    found = said(app, row)
+    found = stored_error(app, row)
     assert found["message"][:4] == message[:4]
     assert len((found["traceback"] or "").encode()) <= MAX_TRACEBACK
 
@@ -304,7 +304,7 @@ async def test_whatever_a_task_raises_fails_it_and_nothing_else(
 
 
 async def test_a_cancellation_from_within_is_an_error_and_no_cancel(app: Windlass) -> None:
-    """The task awaits something that somebody else cancelled; nobody asked for the job's end."""
+    """Something that the task awaits is cancelled, without a stop request."""
 
     @app.task(max_retries=1, backoff=fixed(0))
     async def task(ctx: Context) -> int:
@@ -319,11 +319,11 @@ async def test_a_cancellation_from_within_is_an_error_and_no_cancel(app: Windlas
     assert (row.state, row.retry_count) == (State.SUCCEEDED, 1)
 
 
-async def test_a_backoff_that_fails_itself_falls_back_to_what_the_row_says(app: Windlass) -> None:
+async def test_a_failing_backoff_function_falls_back_to_the_stored_policy(app: Windlass) -> None:
     def broken(n: int) -> float:
         raise RuntimeError("no number")
 
-    @app.task(max_retries=1, backoff=custom(broken, otherwise=fixed(0)))
+    @app.task(max_retries=1, backoff=custom(broken, fallback=fixed(0)))
     async def fails() -> NoReturn:
         raise ValueError
 
@@ -334,7 +334,7 @@ async def test_a_backoff_that_fails_itself_falls_back_to_what_the_row_says(app: 
 # -- what a task asks for
 
 
-async def test_retry_after_waits_as_long_as_it_says_and_counts(timed: Windlass) -> None:
+async def test_retry_after_waits_for_its_delay_and_counts(timed: Windlass) -> None:
     @timed.task(backoff=fixed(1))
     async def busy() -> NoReturn:
         raise RetryAfter(300)
@@ -353,10 +353,10 @@ async def test_retry_after_fails_when_no_retries_are_left(app: Windlass) -> None
 
     row = await run_one(app, await busy.aenqueue())
     assert (row.state, row.retry_count) == (State.FAILED, 1)
-    assert said(app, row)["message"] == "the other side is busy"
+    assert stored_error(app, row)["message"] == "the other side is busy"
 
 
-async def test_a_snooze_comes_back_later_and_counts_nowhere(
+async def test_a_snoozed_job_runs_later_and_is_not_counted(
     timed: Windlass, clock: VirtualClock
 ) -> None:
     @timed.task(max_retries=0)
@@ -405,7 +405,7 @@ async def test_a_reason_of_any_length_cancels(app: Windlass) -> None:
 @pytest.mark.parametrize(
     ("kind", "delay"), [(Snooze, -1), (RetryAfter, float("nan")), (Snooze, 1e12)]
 )
-async def test_a_wish_that_cannot_be_is_a_failure_that_says_so(
+async def test_an_invalid_transition_fails_the_job_with_that_error(
     app: Windlass, kind: type[Snooze | RetryAfter], delay: float
 ) -> None:
     @app.task(max_retries=0)
@@ -498,7 +498,7 @@ async def test_a_timeout_may_be_declared_terminal(app: Windlass) -> None:
     assert (row.state, row.attempt) == (State.FAILED, 1)
     assert row.error is not None
     assert (row.error.code, row.error.kind) == (TIMEOUT, ErrorKind.TERMINAL)
-    assert "longer than its timeout of 0.05 s" in said(app, row)["message"]
+    assert "longer than its timeout of 0.05 s" in stored_error(app, row)["message"]
 
 
 async def test_a_timeout_error_of_the_tasks_own_is_not_taken_for_its_timeout(
@@ -591,11 +591,11 @@ async def test_an_unknown_task_is_snoozed_with_a_warning(timed: Windlass) -> Non
     page = await store.events(job.id)
     assert page is not None
     [warning] = [event for event in page.events if event.type is EventType.WARNING]
-    assert b"does not know the task 'of.tomorrow'" in (warning.body or b"")
+    assert b"task 'of.tomorrow' is not registered" in (warning.body or b"")
 
 
 class UnknownTasks:
-    """A job of a task that nobody here knows, and a worker that meets it again and again."""
+    """A job of an unknown task, and a worker that claims it repeatedly."""
 
     def __init__(self, app: Windlass, clock: VirtualClock) -> None:
         self.app = app
@@ -641,7 +641,7 @@ async def test_after_a_day_of_that_the_job_fails(unknown: UnknownTasks) -> None:
     assert row.state is State.FAILED
     assert row.error is not None
     assert (row.error.code, row.error.kind) == (UNKNOWN_TASK, ErrorKind.TERMINAL)
-    with pytest.raises(JobFailedError, match=r"no worker knew the task 'of.tomorrow'"):
+    with pytest.raises(JobFailedError, match=r"no worker had the task 'of.tomorrow'"):
         await job.aresult()
 
 
@@ -654,7 +654,7 @@ async def test_a_job_that_waited_for_days_still_has_its_day(
     assert row.state is State.RETRYING
 
 
-async def test_a_day_begins_anew_after_somebody_knew_the_task(
+async def test_the_day_starts_again_after_a_worker_had_the_task(
     unknown: UnknownTasks, clock: VirtualClock
 ) -> None:
     job = await unknown.job()
@@ -668,12 +668,12 @@ async def test_a_day_begins_anew_after_somebody_knew_the_task(
     assert row.state is State.RETRYING
 
 
-async def test_a_crash_is_told_by_its_code(timed: Windlass, clock: VirtualClock) -> None:
+async def test_a_crash_has_its_error_code(timed: Windlass, clock: VirtualClock) -> None:
     @timed.task(crash_cap=1)
     async def killer() -> None: ...
 
     job = await killer.aenqueue()
-    await claim_one(timed.client().store, lease=10.0)  # by a worker that is never heard of again
+    await claim_one(timed.client().store, lease=10.0)  # by a worker that dies
     clock.advance(11)
     async with working(timed):
         await job.await_end(PATIENCE)

@@ -20,17 +20,17 @@ async def app() -> AsyncIterator[Windlass]:
 
 
 async def test_what_the_lifespan_yields_is_the_state_of_every_task(app: Windlass) -> None:
-    told: list[str] = []
+    calls: list[str] = []
 
     @app.lifespan
     async def life() -> AsyncIterator[dict[str, int]]:
-        told.append("up")
+        calls.append("up")
         yield {"model": 7}
-        told.append("down")
+        calls.append("down")
 
     @app.task
     async def of_loop(ctx: Context) -> int:
-        told.append("job")
+        calls.append("job")
         return int(ctx.state["model"])
 
     @app.task
@@ -40,7 +40,7 @@ async def test_what_the_lifespan_yields_is_the_state_of_every_task(app: Windlass
     jobs = [await of_loop.aenqueue(), await of_thread.aenqueue()]
     await work_off(app)
     assert [await job.aresult() for job in jobs] == [7, 7]
-    assert told == ["up", "job", "down"]
+    assert calls == ["up", "job", "down"]
 
 
 async def test_a_context_manager_may_be_the_lifespan(app: Windlass) -> None:

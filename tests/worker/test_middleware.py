@@ -22,32 +22,32 @@ async def app() -> AsyncIterator[Windlass]:
 
 
 async def test_a_function_runs_around_every_task_the_first_outermost(app: Windlass) -> None:
-    told: list[str] = []
+    calls: list[str] = []
 
     @app.middleware
     async def outer(ctx: Context, call_next: CallNext) -> Any:
-        told.append(f"outer {ctx.job.task}")
+        calls.append(f"outer {ctx.job.task}")
         value = await call_next()
-        told.append("outer end")
+        calls.append("outer end")
         return value
 
     @app.middleware
     async def inner(ctx: Context, call_next: CallNext) -> Any:
-        told.append("inner")
+        calls.append("inner")
         return await call_next() + 1
 
     @app.task(name="plus")
     def plus() -> int:
-        told.append("task")
+        calls.append("task")
         return 1
 
     job = await plus.aenqueue()
     await work_off(app)
     assert await job.aresult() == 2
-    assert told == ["outer plus", "inner", "task", "outer end"]
+    assert calls == ["outer plus", "inner", "task", "outer end"]
 
 
-async def test_an_object_may_look_at_both_doors(app: Windlass) -> None:
+async def test_an_object_may_have_both_hooks(app: Windlass) -> None:
     @app.middleware
     class Tenant:
         def enqueue(self, new_job: NewJob) -> NewJob:
@@ -110,7 +110,7 @@ async def test_an_enqueue_hook_that_returns_no_job_is_named(app: Windlass) -> No
     @app.task
     def task() -> None: ...
 
-    with pytest.raises(ConfigurationError, match=r"answered None.*must return the NewJob"):
+    with pytest.raises(ConfigurationError, match=r"returned None.*must return the NewJob"):
         await task.aenqueue()
 
 

@@ -12,10 +12,10 @@ import pytest
 from tests.worker.factories import PATIENCE, Spy, make_worker
 
 from windlass import Context, Windlass
-from windlass.core.decisions.transition import Answer, Transition
+from windlass.core.decisions.transition import ApplyResult, Transition
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.job.state import State
-from windlass.worker.attempt import Attempt, Why
+from windlass.worker.attempt import RunningAttempt, StopReason
 
 T = TypeVar("T")
 
@@ -30,11 +30,11 @@ async def app() -> AsyncIterator[Windlass]:
 async def test_a_task_that_will_not_end_is_left_to_its_lease(
     app: Windlass, caplog: pytest.LogCaptureFixture
 ) -> None:
-    begun, go = asyncio.Event(), asyncio.Event()
+    started, go = asyncio.Event(), asyncio.Event()
 
     @app.task
     async def stubborn() -> None:
-        begun.set()
+        started.set()
         while not go.is_set():
             try:
                 await go.wait()
@@ -42,29 +42,29 @@ async def test_a_task_that_will_not_end_is_left_to_its_lease(
                 continue
 
     job = await stubborn.aenqueue()
-    worker = make_worker(app, grace=0.0, release=0.1)
+    worker = make_worker(app, grace=0.0, release_timeout=0.1)
     running = asyncio.create_task(worker.run())
-    await begun.wait()
+    await started.wait()
     worker.stop()
     await asyncio.wait_for(running, PATIENCE)
     assert (await job.arefresh()).state is State.RUNNING
-    assert f"left to their leases, for they did not let go: {job.id}" in caplog.text
+    assert f"did not stop in time; will be retried after lease expiry: {job.id}" in caplog.text
     go.set()
 
 
 async def test_a_thread_that_does_not_return_holds_up_nothing_for_long(app: Windlass) -> None:
-    begun, go = asyncio.Event(), threading.Event()
+    started, go = asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()
 
     @app.task
     def busy(ctx: Context) -> None:
-        loop.call_soon_threadsafe(begun.set)
+        loop.call_soon_threadsafe(started.set)
         go.wait()
 
     job = await busy.aenqueue()
-    worker = make_worker(app, grace=0.0, release=0.1)
+    worker = make_worker(app, grace=0.0, release_timeout=0.1)
     running = asyncio.create_task(worker.run())
-    await begun.wait()
+    await started.wait()
     worker.stop()
     await asyncio.wait_for(running, PATIENCE)
     assert (await job.arefresh()).state is State.RUNNING
@@ -73,7 +73,7 @@ async def test_a_thread_that_does_not_return_holds_up_nothing_for_long(app: Wind
 
 async def test_a_store_that_is_away_does_not_hold_up_a_stop(app: Windlass) -> None:
     away = False
-    begun = asyncio.Event()
+    started = asyncio.Event()
 
     def look(verb: str) -> None:
         if away and verb != "close":
@@ -81,23 +81,23 @@ async def test_a_store_that_is_away_does_not_hold_up_a_stop(app: Windlass) -> No
 
     @app.task
     async def task() -> None:
-        begun.set()
+        started.set()
         await asyncio.Event().wait()
 
     job = await task.aenqueue()
-    worker = make_worker(app, Spy(app.client().store.twin(), look), grace=0.0, release=0.1)
+    worker = make_worker(app, Spy(app.client().store.twin(), look), grace=0.0, release_timeout=0.1)
     running = asyncio.create_task(worker.run())
-    await begun.wait()
+    await started.wait()
     away = True
     worker.stop()
     await asyncio.wait_for(running, PATIENCE)
-    assert (await job.arefresh()).state is State.RUNNING  # nobody could be told
+    assert (await job.arefresh()).state is State.RUNNING  # the store was unavailable
 
 
-@pytest.mark.parametrize("patient", [False, True])
+@pytest.mark.parametrize("unbounded", [False, True])
 @pytest.mark.parametrize("verb", ["claim", "stats"])
 async def test_a_call_that_is_never_answered_does_not_hold_up_a_stop(
-    app: Windlass, verb: str, patient: bool
+    app: Windlass, verb: str, unbounded: bool
 ) -> None:
     asked = asyncio.Event()
 
@@ -110,10 +110,10 @@ async def test_a_call_that_is_never_answered_does_not_hold_up_a_stop(
 
     before = asyncio.all_tasks()
     store = Silent(app.client().store.twin(), lambda _: None)
-    worker = make_worker(app, store, burst=True, grace=0.0, release=0.1)
+    worker = make_worker(app, store, burst=True, grace=0.0, release_timeout=0.1)
     running = asyncio.create_task(worker.run())
     await asyncio.wait_for(asked.wait(), PATIENCE)
-    worker.stop(patient=patient)
+    worker.stop(unbounded=unbounded)
     await asyncio.wait_for(running, PATIENCE)
     assert asyncio.all_tasks() == before
 
@@ -134,7 +134,7 @@ async def test_what_a_claim_took_that_is_never_answered_is_left_to_its_lease(app
             return answer
 
     store = Silent(app.client().store.twin(), lambda _: None)
-    worker = make_worker(app, store, grace=0.0, release=0.1)
+    worker = make_worker(app, store, grace=0.0, release_timeout=0.1)
     running = asyncio.create_task(worker.run())
     await asyncio.wait_for(taken.wait(), PATIENCE)
     worker.stop()
@@ -142,7 +142,7 @@ async def test_what_a_claim_took_that_is_never_answered_is_left_to_its_lease(app
     assert (await job.arefresh()).state is State.RUNNING
 
 
-async def test_what_a_claim_brings_after_the_stop_is_given_back(app: Windlass) -> None:
+async def test_jobs_claimed_after_the_stop_are_released(app: Windlass) -> None:
     @app.task
     async def task() -> None: ...
 
@@ -158,7 +158,7 @@ async def test_what_a_claim_brings_after_the_stop_is_given_back(app: Windlass) -
             return answer
 
     store = Slow(app.client().store.twin(), lambda _: None)
-    worker = make_worker(app, store, grace=0.0, release=PATIENCE)
+    worker = make_worker(app, store, grace=0.0, release_timeout=PATIENCE)
     running = asyncio.create_task(worker.run())
     await asyncio.wait_for(taken.wait(), PATIENCE)
     worker.stop()
@@ -172,11 +172,11 @@ async def test_what_a_claim_brings_after_the_stop_is_given_back(app: Windlass) -
 async def test_a_worker_that_is_cancelled_again_and_again_leaves_nothing_behind(
     app: Windlass,
 ) -> None:
-    begun, go = asyncio.Event(), asyncio.Event()
+    started, go = asyncio.Event(), asyncio.Event()
 
     @app.task
     async def slow_to_end() -> None:
-        begun.set()
+        started.set()
         try:
             await asyncio.Event().wait()
         finally:
@@ -185,7 +185,7 @@ async def test_a_worker_that_is_cancelled_again_and_again_leaves_nothing_behind(
     job = await slow_to_end.aenqueue()
     before = asyncio.all_tasks()
     running = asyncio.create_task(make_worker(app).run())
-    await begun.wait()
+    await started.wait()
     for _ in range(3):
         running.cancel()
         await asyncio.sleep(0)
@@ -198,19 +198,19 @@ async def test_a_worker_that_is_cancelled_again_and_again_leaves_nothing_behind(
 
 
 async def test_a_patient_stop_waits_for_as_long_as_it_takes(app: Windlass) -> None:
-    begun, go = asyncio.Event(), asyncio.Event()
+    started, go = asyncio.Event(), asyncio.Event()
 
     @app.task
     async def long() -> None:
-        begun.set()
+        started.set()
         await go.wait()
 
     job = await long.aenqueue()
     later = await long.aenqueue()
     worker = make_worker(app, grace=0.0, queues={"default": 1})
     running = asyncio.create_task(worker.run())
-    await begun.wait()
-    worker.stop(patient=True)
+    await started.wait()
+    worker.stop(unbounded=True)
     done, _ = await asyncio.wait({running}, timeout=0.2)
     assert not done
     go.set()
@@ -219,41 +219,41 @@ async def test_a_patient_stop_waits_for_as_long_as_it_takes(app: Windlass) -> No
     assert (await later.arefresh()).state is State.QUEUED
 
 
-async def test_another_stop_ends_the_patience(app: Windlass) -> None:
-    begun = asyncio.Event()
+async def test_a_second_stop_starts_the_grace_period(app: Windlass) -> None:
+    started = asyncio.Event()
 
     @app.task
     async def endless() -> None:
-        begun.set()
+        started.set()
         await asyncio.Event().wait()
 
     job = await endless.aenqueue()
     worker = make_worker(app, grace=0.0)
     running = asyncio.create_task(worker.run())
-    await begun.wait()
-    worker.stop(patient=True)
+    await started.wait()
+    worker.stop(unbounded=True)
     worker.stop()
     await asyncio.wait_for(running, PATIENCE)
     assert (await job.arefresh()).state is State.QUEUED
 
 
-async def test_a_task_that_swallowed_its_cancel_is_told_again_when_the_worker_stops(
+async def test_a_task_that_swallowed_its_cancel_is_cancelled_again_when_the_worker_stops(
     app: Windlass,
 ) -> None:
-    begun, swallowed = asyncio.Event(), asyncio.Event()
+    started, swallowed = asyncio.Event(), asyncio.Event()
 
     @app.task
-    async def deaf() -> None:
-        begun.set()
+    async def unresponsive() -> None:
+        started.set()
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.Event().wait()
         swallowed.set()
         await asyncio.Event().wait()
 
-    job = await deaf.aenqueue()
-    worker = make_worker(app, grace=0.0, follow=0.01)
+    job = await unresponsive.aenqueue()
+    worker = make_worker(app, grace=0.0, cancel_poll_interval=0.01)
     running = asyncio.create_task(worker.run())
-    await begun.wait()
+    await started.wait()
     await job.acancel()
     await asyncio.wait_for(swallowed.wait(), PATIENCE)
     worker.stop()
@@ -261,7 +261,7 @@ async def test_a_task_that_swallowed_its_cancel_is_told_again_when_the_worker_st
     assert (await job.arefresh()).state is State.CANCELED
 
 
-async def test_an_attempt_told_to_end_before_its_first_step_ends(app: Windlass) -> None:
+async def test_an_attempt_stopped_before_its_first_step_ends(app: Windlass) -> None:
     ran = False
 
     @app.task
@@ -271,13 +271,13 @@ async def test_an_attempt_told_to_end_before_its_first_step_ends(app: Windlass) 
 
     job = await task.aenqueue()
     worker = make_worker(app, queues={"default": 1})
-    begin = worker._begin
+    start = worker._start
 
-    def begin_and_end(attempt: Attempt) -> None:
-        begin(attempt)
-        worker._end(attempt.lease, Why.CANCEL)  # in the same turn of the loop
+    def start_and_stop(attempt: RunningAttempt) -> None:
+        start(attempt)
+        worker._stop_attempt(attempt.lease, StopReason.CANCEL)  # same iteration of the event loop
 
-    worker._fetcher._begin = begin_and_end
+    worker._fetcher._start = start_and_stop
     await job.acancel()
     again = await task.aenqueue()
     running = asyncio.create_task(worker.run())
@@ -297,8 +297,8 @@ async def test_one_job_that_cannot_be_settled_keeps_no_other_from_it(
     bad = jobs[2].id
 
     class Picky(Spy):
-        async def apply(self, transitions: Sequence[Transition]) -> list[Answer]:
-            if any(wish.job_id == bad for wish in transitions):
+        async def apply(self, transitions: Sequence[Transition]) -> list[ApplyResult]:
+            if any(transition.job_id == bad for transition in transitions):
                 raise ZeroDivisionError("a bug")
             return await super().apply(transitions)
 
@@ -313,13 +313,13 @@ async def test_one_job_that_cannot_be_settled_keeps_no_other_from_it(
     assert "could not be settled" in caplog.text
 
 
-async def test_a_worker_whose_loop_broke_stops_and_says_so(app: Windlass) -> None:
+async def test_a_worker_whose_loop_failed_stops_and_logs_it(app: Windlass) -> None:
     @app.task
     async def task() -> None: ...
 
     worker = make_worker(app)
 
-    async def broken(lull: asyncio.Event) -> None:
+    async def broken(no_backlog: asyncio.Event) -> None:
         raise ZeroDivisionError("a bug")
 
     worker._settler.run = broken  # type: ignore[method-assign]

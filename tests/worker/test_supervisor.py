@@ -1,4 +1,4 @@
-"""Several worker processes kept alive: real processes, real signals."""
+"""The supervisor with real worker processes and real signals."""
 
 from __future__ import annotations
 
@@ -16,47 +16,47 @@ import pytest
 
 from windlass.worker import supervised_process
 from windlass.worker import supervisor as module
-from windlass.worker.supervisor import RECYCLED, Supervisor, how
+from windlass.worker.supervisor import RECYCLED, Supervisor, describe_exit
 
 PATIENCE = 30.0
-# A worker without the work: it tells each start, and does what the test wrote for it.
+# A stand-in for a worker: writes a file at each start, then runs the code of the test.
 CHILD = """
 import os, signal, sys, time
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-spec = spec_from_file_location("lifeline", LIFELINE)  # alone: the whole of Windlass takes long
-lifeline = module_from_spec(spec)
-spec.loader.exec_module(lifeline)
+spec = spec_from_file_location("supervised_process", MODULE)  # importing all of Windlass is slow
+supervised_process = module_from_spec(spec)
+spec.loader.exec_module(supervised_process)
 pipe, place = sys.argv[-1].removeprefix("--supervised=").split(":")
-asked = 0
+stops = 0
 def on_signal(number, frame):
-    global asked
-    asked = max(asked, 1)
-def at_once():
-    global asked
-    asked = 2
+    global stops
+    stops = max(stops, 1)
+def on_force():
+    global stops
+    stops = 2
 signal.signal(signal.SIGTERM, on_signal)
-lifeline.follow(int(pipe), at_once)
+supervised_process.watch_supervisor(int(pipe), on_force)
 number = len(list(Path(".").glob(f"{place}.*"))) + 1
 Path(f"{place}.{number}.tmp").write_text(str(os.getpid()))
 Path(f"{place}.{number}.tmp").rename(f"{place}.{number}")
 def until(times):
-    while asked < times:
+    while stops < times:
         time.sleep(0.01)
-""".replace("LIFELINE", repr(supervised_process.__file__))
+""".replace("MODULE", repr(supervised_process.__file__))
 
 
-class Kept:
-    """A supervisor under test, and what it said."""
+class SupervisorUnderTest:
+    """A supervisor under test, and the lines it reported."""
 
     def __init__(self, place: Path, does: str, number: int = 2, **over: Any) -> None:
         self.place = place
-        self.said: list[str] = []
+        self.lines: list[str] = []
         script = place / "child.py"
         script.write_text(CHILD + textwrap.dedent(does))
         values: dict[str, Any] = {"grace": 5.0, "burst": False} | over
         self.supervisor = Supervisor(
-            [sys.executable, str(script)], number, say=self.said.append, **values
+            [sys.executable, str(script)], number, report=self.lines.append, **values
         )
 
     async def pid(self, slot: int, start: int = 1) -> int:
@@ -67,10 +67,10 @@ class Kept:
 
 
 @pytest.fixture
-def keep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Kept]:
+def keep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., SupervisorUnderTest]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(module, "FIRST_DELAY", 0.01)
-    return lambda does, **over: Kept(tmp_path, does, **over)
+    return lambda does, **over: SupervisorUnderTest(tmp_path, does, **over)
 
 
 @asynccontextmanager
@@ -83,14 +83,14 @@ async def running(work: Coroutine[Any, Any, int]) -> AsyncIterator[asyncio.Task[
         await asyncio.wait({task})
 
 
-async def until(wanted: Callable[[], bool]) -> None:
-    """For what another process does there is nothing to await but its trace."""
+async def until(condition: Callable[[], bool]) -> None:
+    """Poll for an effect of another process."""
     async with asyncio.timeout(PATIENCE):
-        while not wanted():  # noqa: ASYNC110
+        while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
-def lives(pid: int) -> bool:
+def is_running(pid: int) -> bool:
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -98,103 +98,103 @@ def lives(pid: int) -> bool:
     return state != "Z"
 
 
-async def test_what_dies_is_started_again_and_told(keep: Any) -> None:
-    kept = keep("until(1)")
-    async with running(kept.supervisor.run()) as ended:
-        first, other = await kept.pid(1), await kept.pid(2)
+async def test_a_dead_worker_is_restarted_and_reported(keep: Any) -> None:
+    tested = keep("until(1)")
+    async with running(tested.supervisor.run()) as ended:
+        first, other = await tested.pid(1), await tested.pid(2)
         assert os.getsid(first) == first  # Ctrl-C in a terminal does not reach it twice
         os.kill(first, signal.SIGKILL)
-        second = await kept.pid(1, start=2)
+        second = await tested.pid(1, start=2)
         assert second != first
-        assert f"worker 1 (pid {first}) was killed by SIGKILL after" in kept.said[0]
-        assert "another starts in 0.01 s" in kept.said[0]
-        kept.supervisor.stop()
+        assert f"worker 1 (pid {first}) was killed by SIGKILL after" in tested.lines[0]
+        assert "restarting in 0.01 s" in tested.lines[0]
+        tested.supervisor.stop()
         assert await asyncio.wait_for(ended, PATIENCE) == 0
-    assert not lives(second)
-    assert not lives(other)
+    assert not is_running(second)
+    assert not is_running(other)
 
 
 async def test_the_delay_grows_with_quick_deaths_up_to_its_cap(
     keep: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MAX_DELAY", 0.04)
-    kept = keep("sys.exit(9) if number < 6 else until(1)", number=1)
-    async with running(kept.supervisor.run()) as ended:
-        await kept.pid(1, start=6)
-        kept.supervisor.stop()
+    tested = keep("sys.exit(9) if number < 6 else until(1)", number=1)
+    async with running(tested.supervisor.run()) as ended:
+        await tested.pid(1, start=6)
+        tested.supervisor.stop()
         assert await asyncio.wait_for(ended, PATIENCE) == 0
-    waits = [line.partition("another starts in ")[2] for line in kept.said if "ended with" in line]
+    waits = [line.partition("restarting in ")[2] for line in tested.lines if "exited with" in line]
     assert waits == ["0.01 s", "0.02 s", "0.04 s", "0.04 s", "0.04 s"]
 
 
-async def test_after_a_long_life_the_delay_starts_small_again(
+async def test_a_long_uptime_resets_the_restart_delay(
     keep: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "SETTLED", 0.0)
-    kept = keep("sys.exit(9) if number < 4 else until(1)", number=1)
-    async with running(kept.supervisor.run()) as ended:
-        await kept.pid(1, start=4)
-        kept.supervisor.stop()
+    monkeypatch.setattr(module, "STABLE", 0.0)
+    tested = keep("sys.exit(9) if number < 4 else until(1)", number=1)
+    async with running(tested.supervisor.run()) as ended:
+        await tested.pid(1, start=4)
+        tested.supervisor.stop()
         await asyncio.wait_for(ended, PATIENCE)
-    assert [line[-6:] for line in kept.said if "ended with" in line] == ["0.01 s"] * 3
+    assert [line[-6:] for line in tested.lines if "exited with" in line] == ["0.01 s"] * 3
 
 
-async def test_one_that_wants_to_be_replaced_is_no_death(keep: Any) -> None:
-    kept = keep(f"sys.exit({RECYCLED}) if number < 3 else until(1)", number=1)
-    async with running(kept.supervisor.run()) as ended:
-        await kept.pid(1, start=3)
-        kept.supervisor.stop()
+async def test_a_recycled_worker_is_replaced_without_delay(keep: Any) -> None:
+    tested = keep(f"sys.exit({RECYCLED}) if number < 3 else until(1)", number=1)
+    async with running(tested.supervisor.run()) as ended:
+        await tested.pid(1, start=3)
+        tested.supervisor.stop()
         assert await asyncio.wait_for(ended, PATIENCE) == 0
-    replaced = [line for line in kept.said if "is replaced by a fresh one" in line]
+    replaced = [line for line in tested.lines if "is replaced" in line]
     assert len(replaced) == 2
-    assert not any("starts in" in line for line in kept.said)
+    assert not any("restarting" in line for line in tested.lines)
 
 
 async def test_a_burst_ends_when_all_have_nothing_left_to_do(keep: Any) -> None:
-    kept = keep("sys.exit(9 if (place, number) == ('2', 1) else 0)", burst=True)
-    assert await asyncio.wait_for(kept.supervisor.run(), PATIENCE) == 0
-    assert len(kept.said) == 1
-    assert "worker 2" in kept.said[0]
+    tested = keep("sys.exit(9 if (place, number) == ('2', 1) else 0)", burst=True)
+    assert await asyncio.wait_for(tested.supervisor.run(), PATIENCE) == 0
+    assert len(tested.lines) == 1
+    assert "worker 2" in tested.lines[0]
 
 
 async def test_the_second_stop_reaches_the_workers_as_their_second_signal(keep: Any) -> None:
-    kept = keep("until(1); Path(f'asked{place}').touch(); until(2)")
-    async with running(kept.supervisor.run()) as ended:
-        await kept.pid(1)
-        await kept.pid(2)
-        kept.supervisor.stop()
-        await until(lambda: all((kept.place / f"asked{n}").exists() for n in (1, 2)))
+    tested = keep("until(1); Path(f'asked{place}').touch(); until(2)")
+    async with running(tested.supervisor.run()) as ended:
+        await tested.pid(1)
+        await tested.pid(2)
+        tested.supervisor.stop()
+        await until(lambda: all((tested.place / f"asked{n}").exists() for n in (1, 2)))
         assert not ended.done()
-        kept.supervisor.stop()
+        tested.supervisor.stop()
         assert await asyncio.wait_for(ended, PATIENCE) == 0
 
 
 async def test_two_stops_at_once_are_two(keep: Any) -> None:
-    kept = keep("until(2)")
-    async with running(kept.supervisor.run()) as ended:
-        await kept.pid(1)
-        await kept.pid(2)
-        kept.supervisor.stop()
-        kept.supervisor.stop()
+    tested = keep("until(2)")
+    async with running(tested.supervisor.run()) as ended:
+        await tested.pid(1)
+        await tested.pid(2)
+        tested.supervisor.stop()
+        tested.supervisor.stop()
         assert await asyncio.wait_for(ended, PATIENCE) == 0
-    assert not any("killed" in line for line in kept.said)
+    assert not any("killed" in line for line in tested.lines)
 
 
 async def test_what_a_service_manager_sends_to_every_process_is_no_second_stop(keep: Any) -> None:
-    kept = keep("until(1); Path('asked').touch(); until(2)", number=1)
-    async with running(kept.supervisor.run()) as ended:
-        pid = await kept.pid(1)
-        kept.supervisor.stop()
-        await until((kept.place / "asked").exists)
+    tested = keep("until(1); Path('asked').touch(); until(2)", number=1)
+    async with running(tested.supervisor.run()) as ended:
+        pid = await tested.pid(1)
+        tested.supervisor.stop()
+        await until((tested.place / "asked").exists)
         os.kill(pid, signal.SIGTERM)
         done, _ = await asyncio.wait({ended}, timeout=0.5)
         assert not done
-        kept.supervisor.stop()
+        tested.supervisor.stop()
         assert await asyncio.wait_for(ended, PATIENCE) == 0
 
 
 async def test_the_third_stop_kills_with_all_their_children(keep: Any) -> None:
-    kept = keep(
+    tested = keep(
         """
         import subprocess
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
@@ -204,45 +204,45 @@ async def test_the_third_stop_kills_with_all_their_children(keep: Any) -> None:
         """,
         number=1,
     )
-    async with running(kept.supervisor.run()) as ended:
-        child = await kept.pid(1, start=2)
+    async with running(tested.supervisor.run()) as ended:
+        child = await tested.pid(1, start=2)
         for _ in range(3):
-            kept.supervisor.stop()
+            tested.supervisor.stop()
         assert await asyncio.wait_for(ended, PATIENCE) == 1
-    await until(lambda: not lives(child))
-    assert "does not end and is killed" in kept.said[-1]
+    await until(lambda: not is_running(child))
+    assert "did not stop in time and is killed" in tested.lines[-1]
 
 
-async def test_one_that_outstays_the_grace_is_killed(
+async def test_a_worker_that_exceeds_the_grace_is_killed(
     keep: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("RELEASE", "LAST", "MARGIN"):
+    for name in ("DEFAULT_RELEASE_TIMEOUT", "FORCE_TIMEOUT", "KILL_MARGIN"):
         monkeypatch.setattr(module, name, 0.05)
-    kept = keep("until(99)", number=1, grace=0.05)
-    async with running(kept.supervisor.run()) as ended:
-        await kept.pid(1)
-        kept.supervisor.stop()
+    tested = keep("until(99)", number=1, grace=0.05)
+    async with running(tested.supervisor.run()) as ended:
+        await tested.pid(1)
+        tested.supervisor.stop()
         assert await asyncio.wait_for(ended, PATIENCE) == 1
 
 
-async def test_workers_that_cannot_be_started_rightly_end_it(keep: Any) -> None:
-    kept = keep("sys.exit(2)")
-    assert await asyncio.wait_for(kept.supervisor.run(), PATIENCE) == 2
+async def test_usage_errors_of_all_workers_end_the_supervisor(keep: Any) -> None:
+    tested = keep("sys.exit(2)")
+    assert await asyncio.wait_for(tested.supervisor.run(), PATIENCE) == 2
 
 
 async def test_a_worker_that_cannot_be_started_is_tried_again(keep: Any) -> None:
-    kept = keep("until(1)", number=1)
-    program = kept.place / "python"
-    kept.supervisor._command = [str(program), *kept.supervisor._command[1:]]
-    async with running(kept.supervisor.run()) as ended:
-        await until(lambda: bool(kept.said))
-        assert "could not be started" in kept.said[0]
-        script = kept.place / "script"
+    tested = keep("until(1)", number=1)
+    program = tested.place / "python"
+    tested.supervisor._command = [str(program), *tested.supervisor._command[1:]]
+    async with running(tested.supervisor.run()) as ended:
+        await until(lambda: bool(tested.lines))
+        assert "not started" in tested.lines[0]
+        script = tested.place / "script"
         script.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
         script.chmod(0o700)
         script.rename(program)
-        await kept.pid(1)
-        kept.supervisor.stop()
+        await tested.pid(1)
+        tested.supervisor.stop()
         assert await asyncio.wait_for(ended, PATIENCE) == 0
 
 
@@ -252,20 +252,20 @@ async def test_no_worker_outlives_a_supervisor_that_is_killed(tmp_path: Path) ->
 import asyncio
 from windlass.worker.supervisor import Supervisor
 command = [{sys.executable!r}, "child.py"]
-asyncio.run(Supervisor(command, 2, grace=5, burst=False, say=print).run())
+asyncio.run(Supervisor(command, 2, grace=5, burst=False, report=print).run())
 """
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", program, cwd=tmp_path)
-    kept = Kept(tmp_path, "until(1)")
-    pids = [await kept.pid(1), await kept.pid(2)]
+    tested = SupervisorUnderTest(tmp_path, "until(1)")
+    pids = [await tested.pid(1), await tested.pid(2)]
     process.kill()
     await process.wait()
-    await until(lambda: not any(map(lives, pids)))
+    await until(lambda: not any(map(is_running, pids)))
 
 
 @pytest.mark.parametrize(
-    ("code", "told"),
-    [(0, "ended"), (3, "ended with code 3"), (-9, "was killed by SIGKILL"),
+    ("code", "text"),
+    [(0, "exited"), (3, "exited with code 3"), (-9, "was killed by SIGKILL"),
      (-60, "was killed by signal 60")],
 )  # fmt: skip
-def test_how_a_process_ended_is_told_plainly(code: int, told: str) -> None:
-    assert how(code) == told
+def test_exit_codes_are_described_in_words(code: int, text: str) -> None:
+    assert describe_exit(code) == text

@@ -116,7 +116,7 @@ async def test_a_waiting_worker_starts_a_new_job_without_polling(file: Windlass)
     async def task() -> int:
         return 1
 
-    async with working(file, poll=PATIENCE) as worker:
+    async with working(file, poll_interval=PATIENCE) as worker:
         for _ in range(3):
             job = await task.aenqueue()
             assert await job.aresult(PATIENCE / 2) == 1
@@ -142,7 +142,7 @@ async def test_a_burst_ends_when_nothing_is_left_to_do(app: Windlass) -> None:
     assert {(await job.arefresh()).state for job in jobs} == {State.SUCCEEDED}
 
 
-async def test_a_burst_does_not_wait_for_what_only_somebody_else_can_start(app: Windlass) -> None:
+async def test_a_burst_does_not_wait_for_jobs_that_only_others_can_start(app: Windlass) -> None:
     @app.task(queue="paused")
     async def task() -> None: ...
 
@@ -171,7 +171,7 @@ async def test_a_running_async_task_is_cancelled_and_may_clean_up(app: Windlass)
             cleaned.set()
 
     job = await endless.aenqueue()
-    async with working(app, follow=0.01):
+    async with working(app, cancel_poll_interval=0.01):
         await until(job, running)
         assert await job.acancel("enough") is State.RUNNING
         await job.await_end(PATIENCE)
@@ -179,13 +179,13 @@ async def test_a_running_async_task_is_cancelled_and_may_clean_up(app: Windlass)
     assert (job.state, job.row.cancel_reason) == (State.CANCELED, "enough")
 
 
-async def test_a_running_thread_is_asked_and_ends_canceled_when_it_returns(app: Windlass) -> None:
+async def test_a_running_thread_ends_canceled_when_it_returns(app: Windlass) -> None:
     @app.task
     def cooperative(ctx: Context) -> str:
         return "noticed" if ctx.cancel_flag.wait(PATIENCE) and ctx.cancelled else "missed"
 
     job = await cooperative.aenqueue()
-    async with working(app, follow=0.01):
+    async with working(app, cancel_poll_interval=0.01):
         await until(job, running)
         await job.acancel()
         await job.await_end(PATIENCE)
@@ -246,7 +246,7 @@ async def test_a_lost_lease_stops_the_task_and_drops_its_result(
         assert await job.aresult(PATIENCE) == "by attempt 2"
         await asyncio.wait_for(stopped.wait(), PATIENCE)  # long before the worker stops
     assert (job.row.attempt, job.row.crash_count) == (2, 1)
-    assert any("was lost to another worker" in line for line in caplog.messages)
+    assert any("lease expired; result discarded" in line for line in caplog.messages)
 
 
 async def test_a_thread_that_lost_its_job_does_not_disturb_the_next_attempt(
@@ -259,7 +259,7 @@ async def test_a_thread_that_lost_its_job_does_not_disturb_the_next_attempt(
     def task(ctx: Context) -> str:
         if ctx.attempt == 1:
             assert go.wait(PATIENCE)
-            return "a ghost"
+            return "stale"
         second.set()
         assert go.wait(PATIENCE)
         return "the real one"
@@ -283,17 +283,17 @@ async def test_a_thread_that_lost_its_job_does_not_disturb_the_next_attempt(
 
 
 async def test_a_stop_lets_running_tasks_finish_and_claims_no_more(app: Windlass) -> None:
-    begun, go = asyncio.Event(), asyncio.Event()
+    started, go = asyncio.Event(), asyncio.Event()
 
     @app.task
     async def task() -> str:
-        begun.set()
+        started.set()
         await go.wait()
         return "finished"
 
     first, second = [await task.aenqueue() for _ in range(2)]
     async with working(app, queues={"default": 1}, grace=PATIENCE) as worker:
-        await asyncio.wait_for(begun.wait(), PATIENCE)
+        await asyncio.wait_for(started.wait(), PATIENCE)
         worker.stop()
         go.set()
     assert await first.aresult(PATIENCE) == "finished"
@@ -309,12 +309,12 @@ async def test_after_the_grace_the_rest_is_released_uncounted(file: Windlass) ->
         return ctx.attempt
 
     @file.task
-    def on_a_thread(ctx: Context) -> int:
+    def run_on_thread(ctx: Context) -> int:
         if ctx.attempt == 1:
             ctx.cancel_flag.wait(PATIENCE)
         return ctx.attempt
 
-    jobs: list[Job[int]] = [await stubborn.aenqueue(), await on_a_thread.aenqueue()]
+    jobs: list[Job[int]] = [await stubborn.aenqueue(), await run_on_thread.aenqueue()]
     async with working(file, grace=0.05):
         for job in jobs:
             await until(job, running)
@@ -363,7 +363,7 @@ async def test_a_worker_leaves_no_thread_behind(file: Windlass) -> None:
 # -- a store that fails
 
 
-async def test_jobs_come_through_a_store_that_loses_requests_and_answers(app: Windlass) -> None:
+async def test_jobs_survive_a_store_that_loses_requests_and_responses(app: Windlass) -> None:
     runs: list[int] = []
 
     @app.task(max_retries=0)
@@ -417,7 +417,7 @@ async def test_no_verb_that_fails_for_a_while_ends_the_worker(
     assert job.row.attempt == 1
     if verb in {"claim", "apply"}:
         assert breaks.left[verb] == 0
-        assert any("trying again" in line for line in caplog.messages)
+        assert any("retrying" in line for line in caplog.messages)
 
 
 async def test_a_settle_whose_answer_was_lost_is_repeated_and_counts_once(app: Windlass) -> None:
@@ -427,7 +427,7 @@ async def test_a_settle_whose_answer_was_lost_is_repeated_and_counts_once(app: W
         async def apply(self, transitions: Any) -> Any:
             nonlocal settles
             answers = await self.store.apply(transitions)
-            if any(wish.trigger is Trigger.SUCCEED for wish in transitions):
+            if any(transition.trigger is Trigger.SUCCEED for transition in transitions):
                 settles += 1
                 if settles == 1:
                     raise StoreUnavailableError("the answer was lost")
@@ -435,7 +435,7 @@ async def test_a_settle_whose_answer_was_lost_is_repeated_and_counts_once(app: W
 
     @app.task
     async def task(ctx: Context) -> int:
-        ctx.log("said once")
+        ctx.log("logged once")
         return ctx.attempt
 
     job = await task.aenqueue()
@@ -469,7 +469,7 @@ async def test_a_claim_whose_answer_was_lost_loses_no_job(app: Windlass) -> None
     assert claims[0] == claims[1] != claims[2]
 
 
-async def test_what_is_said_while_the_store_is_away_comes_with_the_settle(app: Windlass) -> None:
+async def test_events_during_a_store_outage_are_stored_with_the_settle(app: Windlass) -> None:
     breaks = Breaks(record=1)
     tried = asyncio.Event()
 
@@ -524,7 +524,7 @@ async def test_a_sync_call_on_the_workers_loop_is_refused_and_not_waited_for(
 
     job = await careless.aenqueue()
     await work_off(file)
-    with pytest.raises(JobFailedError, match="await the async name"):
+    with pytest.raises(JobFailedError, match="await the async method"):
         await job.aresult(PATIENCE)
 
 
@@ -535,7 +535,7 @@ async def test_what_a_task_makes_of_being_released_is_not_its_failure(file: Wind
             try:
                 await asyncio.sleep(FOREVER)
             except asyncio.CancelledError:
-                raise RuntimeError("who dares?") from None
+                raise RuntimeError("not cancelled") from None
         return ctx.attempt
 
     job = await touchy.aenqueue()
@@ -577,7 +577,7 @@ async def test_a_step_gives_the_first_attempt_what_it_gives_the_next(file: Windl
 
 
 async def test_a_stop_wakes_a_worker_that_waits(file: Windlass) -> None:
-    worker = make_worker(file, poll=60.0)
+    worker = make_worker(file, poll_interval=60.0)
     running_worker = asyncio.create_task(worker.run())
     await asyncio.sleep(0.2)
     worker.stop()

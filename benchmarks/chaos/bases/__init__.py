@@ -1,6 +1,6 @@
 """The stores that a storm can run on. Imports no Windlass code.
 
-All that the laboratory knows of one sort of store is here. Another one joins by an entry in BASES.
+This package holds all code specific to one kind of store. BASES lists the kinds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a storm asks of its store: a URL for its processes, and the raw tables for the checker."""
+"""Interface of a store in a storm: a URL for processes, and the raw tables for the checker."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any, Protocol, TypeAlias
 from uuid import UUID
 
 Row: TypeAlias = dict[str, Any]
-EDGES = "SELECT * FROM windlass_edge ORDER BY child, place"
+EDGES = "SELECT * FROM windlass_edge ORDER BY child, ordinal"
 _DEFAULT_POLICY = {"crash_cap": 3, "max_retries": 3}  # of a job whose row names none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tables:
-    """What is there: ids as text, instants in microseconds, JSON parsed.
+    """The tables: ids as text, instants in microseconds, JSON parsed.
 
-    `log` and `steps` are by a job's number `n`; `outcomes` is how often an end was counted; `edges`
-    holds, by the number of a job, those that it waits or waited for, in their order.
+    `log` and `steps` are keyed by job number `n`; `outcomes` counts settled attempts; `edges`
+    maps a job number to its parents in their order.
     """
 
     jobs: list[Row]
@@ -30,7 +30,7 @@ class Tables:
 
 
 class Base(Protocol):
-    """`place` is the directory of the storm. Every look is one snapshot, and changes nothing."""
+    """`place` is the directory of the storm. Every read is one snapshot."""
 
     driver: str  # the module that a process needs for it
 
@@ -44,10 +44,10 @@ class Base(Protocol):
         """For WINDLASS_URL."""
 
     def now(self, place: Path) -> int:
-        """What the clock shows that the store goes by, in microseconds."""
+        """Return the store's time in microseconds."""
 
     def ended(self, place: Path) -> int:
-        """How many jobs have ended; cheap, for it is asked many times a second."""
+        """Return the number of ended jobs; cheap, because it is called many times a second."""
 
     def unfinished(self, place: Path) -> int | None:
         """How many have not; None while there is no table."""
@@ -56,13 +56,13 @@ class Base(Protocol):
         """Which of these succeeded or were canceled."""
 
     def stuck(self, place: Path) -> bool:
-        """Whether somebody keeps all others from writing."""
+        """Whether a process blocks all other writers."""
 
     def read(self, place: Path) -> Tables: ...
 
 
 def by_job(rows: Iterable[Mapping[str, Any]]) -> dict[int, list[Row]]:
-    """Rows of the log, or steps, with what they say parsed."""
+    """Return rows of the log, or steps, with parsed content."""
     found: dict[int, list[Row]] = {}
     for values in rows:
         row = dict(values)
@@ -72,7 +72,7 @@ def by_job(rows: Iterable[Mapping[str, Any]]) -> dict[int, list[Row]]:
 
 
 def by_child(rows: Iterable[Mapping[str, Any]]) -> dict[int, list[Row]]:
-    """Who waits for whom; the rows come in the order in which the parents were named."""
+    """Return the edges; the rows are in the order of the parents."""
     found: dict[int, list[Row]] = {}
     for values in rows:
         row = dict(values)

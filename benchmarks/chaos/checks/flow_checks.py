@@ -1,4 +1,4 @@
-"""Checks of jobs that depend on jobs. Imports no Windlass code."""
+"""Checks of dependencies between jobs. Imports no Windlass code."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def nothing_is_waited_for_any_more(it: Evidence) -> Iterator[str]:
 
 
 def none_went_on_before_what_it_waited_for(it: Evidence) -> Iterator[str]:
-    """By the instants of the store, and by what the tasks wrote when they began and ended.
+    """By the instants of the store, and by the ledger of the tasks.
 
-    Whoever fans out begins before its parts; it goes on when it has begun for the last time.
+    A job that fans out starts before its parts and continues with its last attempt.
     """
     jobs = {row["id"]: row for row in it.jobs}
     done = {id_: _success(it, row) for id_, row in jobs.items()}
@@ -53,8 +53,8 @@ def _success(it: Evidence, row: Row) -> Line | None:
     return next(own, None)
 
 
-def whoever_gathers_has_every_result_in_order(it: Evidence) -> Iterator[str]:
-    """Each attempt that came to its end had the results that were stored, in the right places."""
+def a_gathering_job_has_every_result_in_order(it: Evidence) -> Iterator[str]:
+    """Each completed attempt had the stored results, in the right order."""
     jobs = {row["id"]: row for row in it.jobs}
     for row in it.jobs:
         parents = [jobs.get(edge["parent_id"]) for edge in it.edges.get(row["n"], ())]
@@ -65,7 +65,7 @@ def whoever_gathers_has_every_result_in_order(it: Evidence) -> Iterator[str]:
                 yield f"job {row['id']} went on with {number} results that are not its parents'"
 
 
-def whoever_fans_out_made_each_part_once(it: Evidence) -> Iterator[str]:
+def a_fan_out_made_each_part_once(it: Evidence) -> Iterator[str]:
     jobs = {row["id"]: row for row in it.jobs}
     for fan, parts in it.fans.items():
         made = (
@@ -85,6 +85,6 @@ def _item(it: Evidence, part: str) -> int | None:
 CHECKS = (
     nothing_is_waited_for_any_more,
     none_went_on_before_what_it_waited_for,
-    whoever_gathers_has_every_result_in_order,
-    whoever_fans_out_made_each_part_once,
+    a_gathering_job_has_every_result_in_order,
+    a_fan_out_made_each_part_once,
 )

@@ -1,4 +1,4 @@
-"""Stretches of time: how many at once, when there were few, what is in both. No Windlass code."""
+"""Operations on time intervals: counts, complements and intersections. No Windlass code."""
 
 from __future__ import annotations
 

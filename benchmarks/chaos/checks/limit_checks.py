@@ -1,8 +1,7 @@
-"""Checks of limits: how many ran at once, how many started, who stood at a gate. No Windlass code.
+"""Checks of limits: concurrent attempts, starts, and jobs waiting at gates. No Windlass code.
 
-A limit counts the attempts that the store counts: from the claim to the end, or to the moment at
-which a lost lease was taken back. What a frozen worker does when it wakes up holds nothing, and is
-no attempt any more: the other checks see to it that nothing comes of it.
+A limit counts attempts as the store does: from the claim to the settle or the rescue. The work of a
+stale worker after its rescue is not an attempt. Other checks verify that it has no effect.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ from benchmarks.chaos.checks.evidence import Evidence
 from benchmarks.chaos.checks.intervals import EVER, Span, below, common, longest, most_of
 from benchmarks.chaos.checks.rescue_times import SECOND, SLACK
 
-GENEROUS = 10.0  # further seconds in which a slow machine may let somebody in
+GENEROUS = 10.0  # additional seconds for the admission on a slow machine
 LOST = {"crash", "give-up"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stint:
-    """One attempt of a job: since when it might run, when it came into line, began, was over."""
+    """One attempt of a job: when it was ready, queued, started and over."""
 
     job: str
     fence: int
@@ -35,10 +34,10 @@ class Stint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gates:
-    """What was seen of limits. `most` is how full each was: attempts at once, starts in a period.
+    """Observed limits. `most` is the maximum of each: attempts at once, starts in a period.
 
-    `longest` is how many seconds somebody stood outside though none of his gates was full, and
-    `late` counts those who did so for longer than a lease and the slack.
+    `longest` is the longest wait in seconds at gates with free capacity. `late` counts the waits
+    longer than a lease and the slack.
     """
 
     most: dict[str, int]
@@ -65,7 +64,7 @@ def seen(it: Evidence) -> Gates | None:
     )
 
 
-# -- what the tables tell
+# -- reading the tables
 
 
 def limits(it: Evidence) -> dict[str, Row]:
@@ -103,7 +102,7 @@ def stints(it: Evidence) -> Iterator[Stint]:
 
 
 def _gates(it: Evidence, row: Row) -> tuple[str, ...]:
-    """By what was asked for; what the job's row says of gates is not believed."""
+    """Return the gates computed from the enqueued job, not from its row."""
     names = (f"key:{row['task']}", f"task:{row['task']}", f"queue:{row['queue']}")
     keys = (f"={row['limit_key']}", "", "")
     return tuple(name + key for name, key in zip(names, keys, strict=True) if name in limits(it))
@@ -138,7 +137,7 @@ def _counted(own: Iterable[Stint], limit: Row) -> Iterator[Span]:
 
 
 def _taken(own: Iterable[Stint], limit: Row) -> Iterator[Span]:
-    """How long each takes away room: that begins when it is let into the line."""
+    """Return how long each holds capacity, from its admission on."""
     for stint in own:
         if stint.let_in is not None:
             yield stint.let_in, _until(stint, limit)
@@ -152,7 +151,7 @@ def _until(stint: Stint, limit: Row) -> int:
 
 
 def standing(it: Evidence, found: Sequence[Stint]) -> Iterator[tuple[Stint, float]]:
-    """Who stood outside though none of his gates was full, and for how many seconds on end."""
+    """Yield jobs that waited although no gate was full, with the seconds."""
     open_at = {}
     for gate, own in _by_gate(found).items():
         _, limit = _limit(it, gate)
@@ -184,7 +183,7 @@ def no_limit_was_exceeded(it: Evidence) -> Iterator[str]:
             yield f"{gate}: {most} {what}; the limit is {_bound(limit)}"
 
 
-def nobody_stood_before_an_open_gate(it: Evidence) -> Iterator[str]:
+def no_job_waited_at_an_open_gate(it: Evidence) -> Iterator[str]:
     """A slot that a dead worker's job held is free within a lease and the slack."""
     for stint, seconds in standing(it, list(stints(it))):
         if seconds > it.plan["lease"] + SLACK + GENEROUS:
@@ -193,7 +192,7 @@ def nobody_stood_before_an_open_gate(it: Evidence) -> Iterator[str]:
 
 
 def attempts_ran_while_they_counted(it: Evidence) -> Iterator[str]:
-    """By the ledger: none began before its claim; none but a ghost went on after its end."""
+    """By the ledger: no attempt ran before its claim, and only stale ones after their end."""
     for stint in stints(it) if limits(it) else ():
         lines = [line for line in it.runs.get(stint.job, ()) if line["fence"] == stint.fence]
         if lines and (stint.started is None or lines[0]["at"] < stint.started):
@@ -204,6 +203,6 @@ def attempts_ran_while_they_counted(it: Evidence) -> Iterator[str]:
 
 CHECKS = (
     no_limit_was_exceeded,
-    nobody_stood_before_an_open_gate,
+    no_job_waited_at_an_open_gate,
     attempts_ran_while_they_counted,
 )

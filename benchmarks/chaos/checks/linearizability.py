@@ -1,13 +1,13 @@
-"""Whether what clients were told about one job can have happened in some order. No Windlass code.
+"""Linearizability check of the calls of one job. No Windlass code.
 
-A history is a set of calls, each with the moments it began and was answered. It is linearizable if
-every call can be given one moment between those two, so that a single machine doing them one by one
-would have given those answers. The machine is `_moves`: a job in a hundred lines, written apart
-from the rules that the stores use. A call whose answer nobody heard may have happened at any moment
-since it began, also long after its sender gave up, or never.
+A history is a set of calls, each with a start and an end. It is linearizable if every call can be
+assigned one instant in between, so that a sequential machine returns the same results. The machine
+is `_moves`: a job in a hundred lines, independent of the rules of the stores. A call without a
+received response may take effect at any time after its start, even after its sender gave up, or
+never.
 
-The search goes through the orders that time allows, remembers where it has been, and stops at the
-first that fits (Wing and Gong, with the memory that Lowe added).
+The search tries the orders that the times allow, caches visited states, and stops at the first
+match (Wing and Gong, with Lowe's cache).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _HAIR = 2e-6  # seconds: a store's clock may round
 
 
 class Kind(StrEnum):
-    __hash__ = str.__hash__  # the enum's own is written in Python, and it is asked at every move
+    __hash__ = str.__hash__  # the enum's own hash is slow Python code, and it is used at every move
 
     ENQUEUE = "enqueue"
     CLAIM = "claim"
@@ -35,10 +35,10 @@ class Kind(StrEnum):
 
 
 class Call(NamedTuple):
-    """`word` is the trigger of a settle or rescue; an `answer` of None was never heard.
+    """`word` is the trigger of a settle or rescue; an `answer` of None was never received.
 
-    `fence` 0 is a claim whose answer was lost, so that nobody knows what it would have been.
-    A read is answered `seen` with the row in the words of `shown`.
+    `fence` 0 is a claim with a lost response, whose fence is unknown.
+    A read has the answer `seen` with the text of `shown`.
     """
 
     kind: Kind
@@ -48,15 +48,15 @@ class Call(NamedTuple):
     fence: int = 0
     token: Any = None
     word: str = ""
-    seconds: float = 0.0  # of the lease that is asked for
+    seconds: float = 0.0  # of the requested lease
     answer: str | None = None
     state: str | None = None  # as answered
     cancel: bool | None = None  # as answered to an extension
-    crash: bool = False  # whether a settle says that the process died
+    crash: bool = False  # whether a settle reports a crash
 
 
 class Where(NamedTuple):
-    """Where a job stands. `soonest` and `latest` bound the end of its lease."""
+    """State of a job. `soonest` and `latest` bound the end of its lease."""
 
     state: str = "none"
     fence: int = 0
@@ -70,13 +70,15 @@ class Where(NamedTuple):
 
 
 def shown(*, state: str, fence: int, attempt: int, errors: int, crashes: int, cancel: bool) -> str:
-    """A row in words: what a read answers."""
-    asked = ", asked to stop" if cancel else ""
-    return f"{state}: fence {fence}, attempt {attempt}, {errors} errors, {crashes} crashes{asked}"
+    """Return a row as text, for the answer of a read."""
+    requested = ", asked to stop" if cancel else ""
+    return (
+        f"{state}: fence {fence}, attempt {attempt}, {errors} errors, {crashes} crashes{requested}"
+    )
 
 
-Told: TypeAlias = tuple[str, str | None]  # the answer and the state that it tells; None is any
-Move: TypeAlias = tuple[Told, Where]
+TransitionResult: TypeAlias = tuple[str, str | None]  # the result and its state; None matches any
+Move: TypeAlias = tuple[TransitionResult, Where]
 _WAITING = {"created", "queued", "retrying"}
 _END = {"succeed": "succeeded", "fail": "failed", "abort": "canceled", "give-up": "failed"}
 
@@ -111,7 +113,7 @@ def _extend(at: Where, call: Call, held: bool) -> Iterator[Move]:
 
 
 def _record(at: Where, _: Call, held: bool) -> Iterator[Move]:
-    """Only the holder of the lease has a say; what it says moves nothing."""
+    """Only the lease holder can record, and a record changes no state."""
     if at.state == "none":
         yield ("missing", None), at
     else:
@@ -121,7 +123,7 @@ def _record(at: Where, _: Call, held: bool) -> Iterator[Move]:
 def _rescue(at: Where, call: Call, held: bool) -> Iterator[Move]:
     if not held or call.ended >= at.soonest:
         yield from _end(at, call, held)
-    if not held or call.began < at.latest:  # it is not what it was, or somebody extended it
+    if not held or call.began < at.latest:  # the attempt has changed, or its lease was extended
         yield ("stale", None), at
         yield ("conflict", at.state), at
 
@@ -201,19 +203,19 @@ _MACHINE: dict[Kind, Callable[[Where, Call, bool], Iterator[Move]]] = {
     Kind.CANCEL: _cancel,
     Kind.READ: _read,
 }
-_TIMED = {Kind.CLAIM, Kind.EXTEND, Kind.RESCUE}  # where the machine looks at the clock
+_TIMED = {Kind.CLAIM, Kind.EXTEND, Kind.RESCUE}  # calls that depend on the clock
 
 
-def _fits(call: Call, told: Told) -> bool:
-    answer, state = told
+def _fits(call: Call, reported: TransitionResult) -> bool:
+    answer, state = reported
     if call.answer is None:
         return True
-    heard = str(call.cancel) if call.kind is Kind.EXTEND else call.state
-    return call.answer == answer and (state is None or heard is None or heard == state)
+    received = str(call.cancel) if call.kind is Kind.EXTEND else call.state
+    return call.answer == answer and (state is None or received is None or received == state)
 
 
 def explain(history: Sequence[Call]) -> str | None:
-    """None if the history can have happened; else the story so far as it can be told."""
+    """Return None if the history is linearizable, else the longest matching prefix."""
     calls = sorted(history, key=lambda call: (call.began, call.ended))
     needed = sum(1 << n for n, call in enumerate(calls) if call.answer is not None)
     todo: list[tuple[int, Where]] = [(0, Where())]
@@ -226,9 +228,9 @@ def explain(history: Sequence[Call]) -> str | None:
         if (done & needed).bit_count() > (furthest[0] & needed).bit_count():
             furthest = done, at
         for n in _next(calls, done):
-            for told, after in _moves(at, _narrowed(calls, done, n)):
+            for reported, after in _moves(at, _narrowed(calls, done, n)):
                 step = (done | 1 << n, after)
-                if _fits(calls[n], told) and step not in seen:
+                if _fits(calls[n], reported) and step not in seen:
                     seen.add(step)
                     todo.append(step)
     return _story(calls, *furthest)
@@ -244,7 +246,7 @@ def _narrowed(calls: Sequence[Call], done: int, n: int) -> Call:
 
 
 def _next(calls: Sequence[Call], done: int) -> Iterator[int]:
-    """The calls that may come next: none was answered before they began."""
+    """Return the calls that may be next: no other call ended before their start."""
     bar = inf
     for n, call in enumerate(calls):
         if call.began > bar:

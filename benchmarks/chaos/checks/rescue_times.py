@@ -1,4 +1,4 @@
-"""How long the jobs of a killed worker waited until they were claimable, and claimed, again."""
+"""Times until the jobs of a killed worker were claimable, and claimed, again."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from benchmarks.chaos.checks.evidence import Evidence
 SECOND = 1e6
 SLACK = 2.0  # seconds after its lease in which a dead worker's job is promised to be claimable
 KILLED = {"SIGKILL"}
-DARK = "of everything"  # the fault that leaves nobody to rescue
+DARK = "of everything"  # the fault that kills all sweepers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rescue:
-    """Seconds after the kill. `watched`: nobody killed all that could rescue it in the meantime."""
+    """Seconds after the kill. `watched`: a sweeper was running all the time."""
 
     taken: float
     claimed: float | None
@@ -61,7 +61,7 @@ def _at(sorted_values: Sequence[float], part: float) -> float:
 
 
 def rescues(it: Evidence) -> Iterator[Rescue]:
-    """Each attempt that was lost by the kill of its worker, which the worker's name tells."""
+    """Yield each attempt lost by the kill of its worker, matched by the worker's name."""
     killed: dict[int, list[int]] = {}
     dark = [line["at"] for line in it.faults if line["fault"] == DARK]
     for line in it.faults:
@@ -73,12 +73,12 @@ def rescues(it: Evidence) -> Iterator[Rescue]:
             at = _kill_of(lost, killed)
             if at is not None:
                 after: Row = past[place + 1]["facts"] if place + 1 < len(past) else row
-                begun = after["started_at"]
+                started = after["started_at"]
                 # The kill of everything that killed this worker is noted after it.
                 others = [moment for moment in dark if at < moment < lost["at"]]
                 yield Rescue(
                     taken=(lost["at"] - at) / SECOND,
-                    claimed=None if begun is None else (begun - at) / SECOND,
+                    claimed=None if started is None else (started - at) / SECOND,
                     watched=len(others) < 2,
                 )
 

@@ -1,4 +1,4 @@
-"""Errors of the disk in some processes for a while, and a process that dies at a sync."""
+"""Temporary disk errors in some processes, and a process that is killed at a sync."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from functools import lru_cache
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
-from benchmarks.chaos.disk.entering import BASE, prepare
 from benchmarks.chaos.disk.faults import DEADLY, FAILING, switch
-from benchmarks.chaos.disk.living import all_lived, stir
+from benchmarks.chaos.disk.liveness import all_survived, stir
+from benchmarks.chaos.disk.setup import BASE, prepare
 from benchmarks.chaos.fleet import Fleet
 
 MOST_SYNCS = 6
-PATIENCE = 2.0  # for a process to come to its last sync; one that is idle makes none
+PATIENCE = 2.0  # for a process to reach its last sync; an idle one makes none
 
 
 @contextmanager
@@ -26,7 +26,7 @@ def failing(place: Path) -> Iterator[list[str]]:
     prepare(place, "failing")
     complaints: list[str] = []
     yield complaints
-    complaints += all_lived(place)
+    complaints += all_survived(place)
 
 
 @contextmanager
@@ -55,7 +55,7 @@ def kill_at_sync(fleet: Fleet, _: float) -> None:
         side, number = fleet.random.choice(("before", "after")), fleet.random.randint(1, MOST_SYNCS)
         by = "strace" if side == "before" and can_trace() else "the disk"
         traced = _traced(fleet.place, worker, number)
-        with traced if by == "strace" else _told(fleet.place, worker, f"{side} {number}"):
+        with traced if by == "strace" else _ordered(fleet.place, worker, f"{side} {number}"):
             worker.join(PATIENCE)
         if not worker.is_alive():
             fleet.struck(f"SIGKILL {side} a sync (by {by})", worker.pid)
@@ -80,7 +80,7 @@ def _traced(place: Path, worker: ForkServerProcess, number: int) -> Iterator[Non
 
 
 @contextmanager
-def _told(place: Path, worker: ForkServerProcess, what: str) -> Iterator[None]:
+def _ordered(place: Path, worker: ForkServerProcess, what: str) -> Iterator[None]:
     order = switch(place / "disk", DEADLY, worker.pid)
     draft = order.with_suffix(".new")
     draft.write_text(what)
@@ -98,8 +98,8 @@ def can_trace() -> bool:
     if shutil.which("strace") is None:
         return False
     with subprocess.Popen(["sleep", "60"]) as victim:
-        words = ["strace", "-qq", "-o", os.devnull, "-p", str(victim.pid)]
-        tracer = subprocess.Popen(words, stderr=subprocess.DEVNULL)
+        arguments = ["strace", "-qq", "-o", os.devnull, "-p", str(victim.pid)]
+        tracer = subprocess.Popen(arguments, stderr=subprocess.DEVNULL)
         with suppress(subprocess.TimeoutExpired):
             tracer.wait(0.5)
         allowed = tracer.poll() is None

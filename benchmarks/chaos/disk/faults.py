@@ -1,4 +1,4 @@
-"""Disks that fail while a switch is on: a file that the driver makes and removes."""
+"""Disks that fail while a switch is on: a file that the driver creates and removes."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""What all processes did to the files, in order; and what of it a power cut would leave.
+"""Journal of all file changes of all processes, and the possible disk contents after a power cut.
 
-One file that every process appends to. A change is written down after it was made, inside the very
-call, so while SQLite's locks are held: two changes of one place are here in their true order, and
-what is here was truly done. A sync is written down after it returned, with the length that the
-journal had before it began: only what was written down by then is taken for synced. A change that a
-process did not come to write down was known to nobody, and is as good as made after the cut.
+Every process appends to one file. It records a change after making it, inside the same call and
+under SQLite's locks. So two changes of one range are recorded in their true order, and every
+recorded change was made. It records a sync after its return, with the journal length before its
+start: only earlier entries count as synced. A change that a process did not record counts as made
+after the cut.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import apsw
 
 from benchmarks.chaos.disk.seam import Disk, Go
-from windlass.testing.power_cut import Content, Op, State, apply
+from windlass.testing.power_cut import Content, DiskState, FileOp, apply
 
 Kind: TypeAlias = Literal["open", "write", "truncate", "sync", "delete"]
 _KINDS: tuple[Kind, ...] = ("open", "write", "truncate", "sync", "delete")
@@ -35,10 +35,10 @@ class Entry(NamedTuple):
 
 
 class JournaledDisk(Disk):
-    """The disk as it is, and a journal of what is done to it. Not `honest`, it forgets syncs."""
+    """The real disk with a journal of its changes. Without `honors_sync`, syncs are ignored."""
 
-    def __init__(self, path: Path, *, honest: bool = True) -> None:
-        self._honest = honest
+    def __init__(self, path: Path, *, honors_sync: bool = True) -> None:
+        self._honors_sync = honors_sync
         self._file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
     def opened(self, name: str) -> None:
@@ -51,11 +51,11 @@ class JournaledDisk(Disk):
         return self._done(go(), "truncate", name, size)
 
     def sync(self, name: str, go: Go) -> int:
-        covered = os.fstat(self._file).st_size if self._honest else 0
+        covered = os.fstat(self._file).st_size if self._honors_sync else 0
         return self._done(go(), "sync", name, covered)
 
     def delete(self, name: str, syncs: bool, go: Go) -> int:
-        return self._done(go(), "delete", name, int(syncs and self._honest))
+        return self._done(go(), "delete", name, int(syncs and self._honors_sync))
 
     def _done(self, code: int, kind: Kind, name: str, number: int = 0, data: bytes = b"") -> int:
         if code == apsw.SQLITE_OK:
@@ -81,20 +81,20 @@ def read(path: Path) -> Iterator[Entry]:
 
 
 class _File:
-    def __init__(self, lasting: bytes = b"") -> None:
-        self.lasting = bytearray(lasting)
-        self.pending: deque[tuple[int, Op]] = deque()
+    def __init__(self, synced: bytes = b"") -> None:
+        self.synced = bytearray(synced)
+        self.pending: deque[tuple[int, FileOp]] = deque()
 
     def sync(self, covered: int) -> None:
         while self.pending and self.pending[0][0] < covered:
-            apply(self.lasting, self.pending.popleft()[1])
+            apply(self.synced, self.pending.popleft()[1])
 
 
 class Replay:
-    """Follows a journal from the files that were there when it began.
+    """Replays a journal on the files at its start.
 
-    The directory is that of a journaling file system (ext4, XFS, btrfs): what is synced is found
-    again under its name, and of what came after, some first part.
+    The directory is that of a journaling file system (ext4, XFS, btrfs): synced names survive, and
+    of later changes a prefix.
     """
 
     def __init__(self, files: dict[str, bytes]) -> None:
@@ -102,7 +102,7 @@ class Replay:
         self._safe = dict(self._live)
         self._changes: deque[tuple[int, str, _File | None]] = deque()
 
-    def follow(self, entries: Iterator[Entry]) -> State:
+    def follow(self, entries: Iterator[Entry]) -> DiskState:
         for entry in entries:
             match entry.kind:
                 case "sync":
@@ -135,13 +135,13 @@ class Replay:
             else:
                 self._safe[name] = file
 
-    def _state(self) -> State:
+    def _state(self) -> DiskState:
         files = [*self._safe.values(), *(file for _, _, file in self._changes if file)]
-        return State(
+        return DiskState(
             names={name: id(file) for name, file in self._safe.items()},
             changes=[(name, id(file) if file else None) for _, name, file in self._changes],
             contents={
-                id(file): Content(bytes(file.lasting), [op for _, op in file.pending])
+                id(file): Content(bytes(file.synced), [op for _, op in file.pending])
                 for file in files
             },
         )

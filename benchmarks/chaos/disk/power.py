@@ -1,6 +1,6 @@
-"""The power goes: every process stops in one moment, and the files hold what a disk could hold.
+"""Power cuts: all processes stop at once, and the files get a possible content of the disk.
 
-That is all that was synced, and of the rest any part, torn at sectors: chosen by the seed.
+It contains all synced data and any part of the rest, torn at sectors, chosen by the seed.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from benchmarks.chaos import ledger
-from benchmarks.chaos.disk.entering import BASE, PAGES, Sort, prepare
 from benchmarks.chaos.disk.journal import Replay, read
-from benchmarks.chaos.disk.living import stir
+from benchmarks.chaos.disk.liveness import stir
+from benchmarks.chaos.disk.setup import BASE, PAGES, Sort, prepare
 from benchmarks.chaos.fleet import PATIENCE, Fleet
-from windlass.testing.power_cut import Image, write_image
+from windlass.testing.power_cut import DiskImage, write_image
 
 CUT = "power cut"
-_ENDED = frozenset("TtZX")  # how the kernel calls what is stopped or dead
+_ENDED = frozenset("TtZX")  # kernel states of stopped and dead processes
 
 
 @contextmanager
@@ -59,7 +59,7 @@ def cut(fleet: Fleet, _: float, *, harsh: bool = False) -> None:
 
 
 def _stop_at_once(pids: list[int]) -> None:
-    """No process goes on while another is dead already and has lost its locks."""
+    """Stop all processes before killing any: a dead one loses its locks."""
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGSTOP)
@@ -74,23 +74,23 @@ def _stands_still(pid: int) -> bool:
     try:
         threads = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/stat")]
     except OSError:
-        return False  # one just ended: look again
+        return False  # a thread just ended: retry
     return all(stat.rpartition(")")[2].split()[0] in _ENDED for stat in threads)
 
 
-def _replayed(disk: Path, seed: int = 0) -> Sequence[Image]:
+def _replayed(disk: Path, seed: int = 0) -> Sequence[DiskImage]:
     """What the disk could hold by now: nothing unsynced, all of it, or a part."""
     files = {path.name: path.read_bytes() for path in (disk / "lasting").iterdir()}
     return list(Replay(files).follow(read(disk / "journal")).images(seed, 1))
 
 
-def _there(place: Path) -> Image:
+def _there(place: Path) -> DiskImage:
     files = {path.name: path.read_bytes() for path in place.glob(f"{BASE}*")}
     files.pop(f"{BASE}-shm", None)
     return files
 
 
-def _lay_out(place: Path, image: Image) -> None:
+def _lay_out(place: Path, image: DiskImage) -> None:
     """From here on this is what the disk has; the memory that processes shared is no more."""
     for path in (*place.glob(f"{BASE}*"), *(place / "disk" / "lasting").iterdir()):
         path.unlink()
@@ -99,16 +99,16 @@ def _lay_out(place: Path, image: Image) -> None:
     os.truncate(place / "disk" / "journal", 0)
 
 
-def _broken(place: Path, image: Image) -> list[str]:
-    """What SQLite has to say of a copy: to ask the files themselves would mend them."""
+def _broken(place: Path, image: DiskImage) -> list[str]:
+    """Return the integrity errors of a copy: opening the files themselves would repair them."""
     copy = place / "disk" / "copy"
     copy.mkdir()
     write_image(image, copy)
     try:
         with closing(sqlite3.connect(copy / BASE)) as base:
-            said = [str(row[0]) for row in base.execute("PRAGMA integrity_check")]
+            message = [str(row[0]) for row in base.execute("PRAGMA integrity_check")]
     except sqlite3.DatabaseError as error:
-        said = [str(error)]
+        message = [str(error)]
     finally:
         shutil.rmtree(copy)
-    return [] if said == ["ok"] else said
+    return [] if message == ["ok"] else message

@@ -1,8 +1,7 @@
-"""Gets between SQLite and its files, in this process, for every connection that is opened from now.
+"""Intercepts the file changes of SQLite in this process, for all connections opened later.
 
-SQLite's layers in Python have no shared memory, and without it no two processes share a file. So
-the layer that SQLite has stays, and of its table of functions only the few that change files lead
-through here: they are C functions, found and replaced with `ctypes`.
+An SQLite VFS in Python has no shared memory, so two processes could not share a file. This module
+keeps SQLite's own VFS and replaces only the few C functions that change files, with `ctypes`.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class _Vfs(Structure):
 
 
 class _Methods(Structure):
-    """`sqlite3_io_methods`; what is not changed here is copied as it is."""
+    """`sqlite3_io_methods`; unchanged entries are copied."""
 
     _fields_ = (
         ("version", c_int),

@@ -1,10 +1,10 @@
-"""The storms of the disk, run and judged like all others."""
+"""The storms of the disk."""
 
 from __future__ import annotations
 
 from benchmarks.chaos.disk.errors import deadly, failing, kill_at_sync, spoil
+from benchmarks.chaos.disk.full_disk import fill, small
 from benchmarks.chaos.disk.power import CUT, cut, powered
-from benchmarks.chaos.disk.room import fill, small
 from benchmarks.chaos.processes import Mix
 from benchmarks.chaos.storm import Plan, Storm
 
@@ -33,7 +33,7 @@ DISK_STORMS = {
         Storm(name="fsync-kill", mix=_MIX, strike=kill_at_sync, every=0.1, around=deadly),
     )
 }
-DISK_ASKED = {
+DISK_SIZES = {
     "powercut": Plan(jobs=3000, faults=100, seconds=_HOUR, seed=0, slots=2),
     "full": Plan(jobs=5000, faults=50, seconds=_HOUR, seed=0),
     "eio": Plan(jobs=5000, faults=100, seconds=_HOUR, seed=0),

@@ -1,6 +1,6 @@
-"""Workers, producers and their faults in virtual time, on one thread: a seed is a whole history.
+"""Simulation of workers, producers and faults in virtual time; a seed fixes all of it.
 
-The worker's own code runs unchanged (`Worker` with its fetcher, settler, keeper, sweeper and the
-rest). What is simulated is what surrounds it: event loops, time, the line to the store, and the
-processes, which can be killed, frozen or held up at any step.
+The worker's own code runs unchanged (`Worker` with its fetcher, settler, keeper, sweeper and other
+loops). The simulation replaces its environment: event loops, time, the network to the store, and
+processes, which can be killed, frozen or delayed at any step.
 """

@@ -1,4 +1,4 @@
-"""Simulated lives by the thousand, until so many jobs have lived and died in them."""
+"""Command line of the simulation: runs seeds until enough jobs have ended."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from pathlib import Path
 from random import SystemRandom
 
 from benchmarks.chaos.simulation.check import check
-from benchmarks.chaos.simulation.life import FAULTS, Plan, live
+from benchmarks.chaos.simulation.run import FAULTS, Plan, simulate
 
-EACH = 1000  # jobs of one life
-SHOWN = 5  # violations of one life
+EACH = 1000  # jobs of one run
+SHOWN = 5  # violations of one run
 
 
 @dataclass
 class Sum:
-    """What was run, and what came of it."""
+    """Totals of all runs."""
 
     jobs: int = 0
-    lives: int = 0
+    runs: int = 0
     steps: int = 0
     calls: int = 0
     attempts: int = 0
@@ -38,7 +38,7 @@ class Sum:
     violations: dict[int, list[str]] = field(default_factory=dict)  # by seed
 
     def add(self, other: Sum) -> None:
-        for name in ("jobs", "lives", "steps", "calls", "attempts", "virtual_seconds"):
+        for name in ("jobs", "runs", "steps", "calls", "attempts", "virtual_seconds"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.faults += other.faults
         self.violations |= other.violations
@@ -47,7 +47,7 @@ class Sum:
         faults = ", ".join(f"{count:,} {name}" for name, count in sorted(self.faults.items()))
         bound = f"at most {3 / self.jobs:.1e} of all jobs are broken by such faults (3/n, 95 %)"
         return (
-            f"{self.jobs:,} jobs in {self.lives:,} lives: {self.attempts:,} attempts, "
+            f"{self.jobs:,} jobs in {self.runs:,} lives: {self.attempts:,} attempts, "
             f"{self.calls:,} calls of the store, {self.steps:,} steps, "
             f"{self.virtual_seconds / 3600:.1f} h of virtual time; faults: {faults}; "
             f"{sum(map(len, self.violations.values()))} violations"
@@ -56,14 +56,14 @@ class Sum:
 
 
 def one(seed: int, faults: tuple[str, ...] = FAULTS) -> Sum:
-    """One life and its verdict."""
-    logging.getLogger("windlass").setLevel(logging.CRITICAL)  # faults are what it complains about
-    life = live(seed, Plan(jobs=EACH, faults=faults))
+    """Run one simulation and check it."""
+    logging.getLogger("windlass").setLevel(logging.CRITICAL)  # workers log every fault
+    life = simulate(seed, Plan(jobs=EACH, faults=faults))
     violations = asyncio.run(check(life))
     calls = life.history.calls
     return Sum(
         jobs=len(calls),
-        lives=1,
+        runs=1,
         steps=life.world.steps,
         calls=sum(map(len, calls.values())),
         attempts=sum(line.phase == "start" for line in life.script.ledger),
@@ -77,9 +77,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.chaos.simulation", description=__doc__
     )
-    parser.add_argument("--jobs", type=int, default=10_000, help="how many, in all lives")
+    parser.add_argument("--jobs", type=int, default=10_000, help="number of jobs of all runs")
     parser.add_argument("--seed", type=int, default=SystemRandom().getrandbits(32))
-    parser.add_argument("--lives", type=int, help="how many, instead; 1 repeats that of the seed")
+    parser.add_argument(
+        "--runs", type=int, help="number of runs, instead of --jobs; 1 repeats the seed"
+    )
     parser.add_argument("--faults", default=",".join(FAULTS), help="which, separated by commas")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     parser.add_argument("--json", type=Path, metavar="FILE", help="the figures for programs")
@@ -87,11 +89,11 @@ def main() -> None:
     faults = tuple(name for name in given.faults.split(",") if name)
     if unknown := sorted({*faults} - {*FAULTS}):
         parser.error(f"unknown faults: {', '.join(unknown)}; known are {', '.join(FAULTS)}")
-    lives = given.lives or max(1, -(-given.jobs // EACH))
-    found = _all(given.seed, lives, faults, given.processes)
+    runs = given.runs or max(1, -(-given.jobs // EACH))
+    found = _all(given.seed, runs, faults, given.processes)
     print(found)
     for seed, violations in found.violations.items():
-        print(f"\nseed {seed} (--seed {seed} --lives 1):")
+        print(f"\nseed {seed} (--seed {seed} --runs 1):")
         print("\n".join(f"- {violation}" for violation in violations[:SHOWN]))
     if given.json:
         given.json.write_text(json.dumps(vars(found), indent=2))
@@ -99,16 +101,16 @@ def main() -> None:
         sys.exit(1)
 
 
-def _all(first: int, lives: int, faults: tuple[str, ...], processes: int) -> Sum:
-    found, began, told = Sum(), time.monotonic(), 0.0
-    # A life makes cycles by the thousand: to look for them less often saves an eighth of its time.
+def _all(first: int, runs: int, faults: tuple[str, ...], processes: int) -> Sum:
+    found, began, reported = Sum(), time.monotonic(), 0.0
+    # A run makes thousands of cycles: collecting them less often saves an eighth of its time.
     seldom = partial(gc.set_threshold, 20_000)
-    with ProcessPoolExecutor(min(processes, lives), initializer=seldom) as pool:
-        running = [pool.submit(one, seed, faults) for seed in range(first, first + lives)]
+    with ProcessPoolExecutor(min(processes, runs), initializer=seldom) as pool:
+        running = [pool.submit(one, seed, faults) for seed in range(first, first + runs)]
         for done in as_completed(running):
             found.add(done.result())
-            if (elapsed := time.monotonic() - began) > told + 10:
-                told = elapsed
+            if (elapsed := time.monotonic() - began) > reported + 10:
+                reported = elapsed
                 print(f"{elapsed:.0f} s: {found}", file=sys.stderr, flush=True)
     return found
 

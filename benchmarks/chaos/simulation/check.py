@@ -1,4 +1,4 @@
-"""What must hold after a simulated life. Each check yields a sentence for each violation."""
+"""Checks of a simulation run. Each check yields one message per violation."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from benchmarks.chaos.simulation.life import Life
-from benchmarks.chaos.simulation.tasks import ERRORS, Line
+from benchmarks.chaos.simulation.run import SimulationRun
+from benchmarks.chaos.simulation.tasks import ERRORS, TaskEvent
 from windlass.core.clock import SECOND
 from windlass.core.decisions.transition import Checkpoint
 from windlass.core.event import Event, EventType, fold, snapshot
@@ -24,24 +24,24 @@ PATIENCE = 2.0  # seconds beyond the lease
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One job: how it stands, and all that is known of its way there."""
+    """One job: its row and its whole history."""
 
-    life: Life
+    life: SimulationRun
     row: JobRow
     task: str
     events: Sequence[Event]
     attempts: Sequence[Attempt]
-    lines: Sequence[Line]
+    lines: Sequence[TaskEvent]
     steps: Mapping[str, Checkpoint]
 
-    def said(self, phase: str) -> list[Line]:
+    def message(self, phase: str) -> list[TaskEvent]:
         return [line for line in self.lines if line.phase == phase]
 
 
-async def check(life: Life) -> list[str]:
-    """Every violation there is; an empty list is a sound life."""
+async def check(life: SimulationRun) -> list[str]:
+    """Return all violations; an empty list means a correct run."""
     found = [*life.problems]
-    lines: dict[UUID, list[Line]] = defaultdict(list)
+    lines: dict[UUID, list[TaskEvent]] = defaultdict(list)
     for line in life.script.ledger:
         lines[line.job].append(line)
     ids = [*life.acknowledged]
@@ -58,13 +58,15 @@ async def check(life: Life) -> list[str]:
         [steps] = await life.store.checkpoints([job])
         case = Case(life, row, task, events, attempts, lines[job], steps)
         found += [f"job {job} ({task}): {wrong}" for one in CHECKS for wrong in one(case)]
-    found += _it_can_have_happened(life)
-    found += _children_came_with_success(life, dict(zip([*ids, *children], rows, strict=True)))
+    found += _history_is_linearizable(life)
+    found += _children_have_a_succeeded_parent(
+        life, dict(zip([*ids, *children], rows, strict=True))
+    )
     return found
 
 
 def it_ended_as_it_must(case: Case) -> Iterator[str]:
-    """No task raises more than its retries allow: a job succeeds, unless somebody cancels it."""
+    """No task raises more often than its retries allow: a job succeeds unless it is canceled."""
     row = case.row
     if row.state not in {State.SUCCEEDED, State.CANCELED}:
         yield f"it is {row.state}: {row.error}"
@@ -81,7 +83,7 @@ def the_result_is_of_the_last_attempt(case: Case) -> Iterator[str]:
     fence = json.loads(row.result or b"null")
     if fence != row.fence:
         yield f"its result is of fence {fence}, its last is {row.fence}"
-    if [line.fence for line in case.said("end")].count(row.fence) != 1:
+    if [line.fence for line in case.message("end")].count(row.fence) != 1:
         yield f"it succeeded with fence {row.fence}, which did not end once in the ledger"
 
 
@@ -89,8 +91,8 @@ def fences_rise(case: Case) -> Iterator[str]:
     fences = [attempt.fence for attempt in case.attempts]
     if fences != list(range(1, case.row.fence + 1)) and case.row.state is State.SUCCEEDED:
         yield f"its attempts have the fences {fences}"
-    begun = Counter(line.fence for line in case.said("start"))
-    if twice := [fence for fence, times in begun.items() if times > 1]:
+    started = Counter(line.fence for line in case.message("start"))
+    if twice := [fence for fence, times in started.items() if times > 1]:
         yield f"it began twice with the fences {twice}"
 
 
@@ -111,19 +113,19 @@ def attempts_do_not_overlap(case: Case) -> Iterator[str]:
 def nothing_is_counted_that_did_not_happen(case: Case) -> Iterator[str]:
     """Errors are those its task raised; a crash needs a process that was hurt."""
     outcomes = Counter(attempt.outcome for attempt in case.attempts)
-    raised = len(case.said("raise"))
-    told = outcomes[Trigger.RETRY]
+    raised = len(case.message("raise"))
+    reported = outcomes[Trigger.RETRY]
     canceled = case.row.state is State.CANCELED and case.attempts[-1:]
     if case.row.retry_count > min(raised, ERRORS):
         yield f"it counts {case.row.retry_count} errors; its task raised {raised}"
-    # An error that came after an accepted cancel is how that cancel was obeyed.
-    if case.row.retry_count not in {told, told - bool(canceled)}:
+    # An error after an accepted cancel is the effect of that cancel.
+    if case.row.retry_count not in {reported, reported - bool(canceled)}:
         yield f"it counts {case.row.retry_count} errors; its attempts ended {dict(outcomes)}"
     if case.row.crash_count and not case.life.faults:
         yield f"it counts {case.row.crash_count} crashes in a life without a fault"
 
 
-def it_came_back_in_time(case: Case) -> Iterator[str]:
+def a_lost_job_was_claimable_in_time(case: Case) -> Iterator[str]:
     """Where no fault but a kill can be the reason, a dead worker's job waits a lease and 2 s."""
     if not {*case.life.plan.faults} <= {"kill", "stop"}:
         return
@@ -146,26 +148,28 @@ def cancels_were_answered_truly(case: Case) -> Iterator[str]:
 def steps_are_not_repeated(case: Case) -> Iterator[str]:
     """A step that a later attempt did again was not recorded by the earlier one."""
     for name, kept in case.steps.items():
-        did = [line.fence for line in case.said("step") if line.step == name]
+        did = [line.fence for line in case.message("step") if line.step == name]
         if kept.attempt not in did or max(did) > kept.attempt:
             yield f"step {name!r} was recorded by attempt {kept.attempt} and done by {did}"
 
 
-def nothing_is_said_twice(case: Case) -> Iterator[str]:
-    """However often it was sent. A line names the attempt that said it."""
-    said = Counter(event.body for event in case.events if event.type is EventType.LOG)
-    if twice := sorted(str(body) for body, times in said.items() if times > 1):
+def no_record_is_stored_twice(case: Case) -> Iterator[str]:
+    """However often it was sent. A line names its attempt."""
+    message = Counter(event.body for event in case.events if event.type is EventType.LOG)
+    if twice := sorted(str(body) for body, times in message.items() if times > 1):
         yield f"its log repeats {', '.join(twice)}"
 
 
-def _it_can_have_happened(life: Life) -> Iterator[str]:
-    """What the store answered, heard or not, has some order, and it leads to the row as it is."""
+def _history_is_linearizable(life: SimulationRun) -> Iterator[str]:
+    """All results, received or not, are linearizable and lead to the current row."""
     for job in life.history.calls:
         if (story := life.history.judge(job)) is not None:
             yield f"job {job}: what was answered cannot have happened: {story}"
 
 
-def _children_came_with_success(life: Life, rows: dict[UUID, JobRow | None]) -> Iterator[str]:
+def _children_have_a_succeeded_parent(
+    life: SimulationRun, rows: dict[UUID, JobRow | None]
+) -> Iterator[str]:
     """Of each parent's attempts, the one that succeeded has its child there, the others none."""
     for line in life.script.ledger:
         if line.phase == "child":
@@ -182,8 +186,8 @@ CHECKS = (
     the_log_is_dense_and_adds_up,
     attempts_do_not_overlap,
     nothing_is_counted_that_did_not_happen,
-    it_came_back_in_time,
+    a_lost_job_was_claimable_in_time,
     cancels_were_answered_truly,
     steps_are_not_repeated,
-    nothing_is_said_twice,
+    no_record_is_stored_twice,
 )

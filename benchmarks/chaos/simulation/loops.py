@@ -1,8 +1,9 @@
-"""Event loops in virtual time, and who of them goes next.
+"""Event loops in virtual time, and their scheduler.
 
-Each loop stands for one thread of one simulated process. One step of one loop at a time, chosen by
-the seed among those that have something to do; when none has, time jumps to the next timer. Nothing
-here reads a real clock, a socket or an object's address, so a seed gives the same history always.
+Each loop stands for one thread of one simulated process. The scheduler runs one step of one loop at
+a time, chosen by the seed among the ready loops. Without a ready loop, time jumps to the next
+timer. Nothing here reads a real clock, a socket or an object's address, so a seed repeats a whole
+run.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ BURIAL = 60.0
 
 
 class _Future(asyncio.Future[Any]):
-    """Sets of futures are gone through in an order that is the same in each run."""
+    """Makes the order of sets of futures the same in each run."""
 
     def __init__(self, *, loop: Loop) -> None:
         super().__init__(loop=loop)
@@ -42,7 +43,7 @@ class _Task(asyncio.Task[Any]):
 
 
 class _NoSelector:
-    """There is no outside world to hear from."""
+    """A selector without file descriptors."""
 
     def select(self, _: float | None) -> list[Any]:
         return []
@@ -81,7 +82,7 @@ class Loop(asyncio.BaseEventLoop):
         raise RuntimeError("a simulated process has no threads: the seed could not order them")
 
     def _write_to_self(self) -> None:
-        """Nobody sleeps in a system call here."""
+        """The loop never blocks in a system call."""
 
     def _process_events(self, _: object) -> None:
         """There are none."""
@@ -94,7 +95,7 @@ class Loop(asyncio.BaseEventLoop):
         return max(self._scheduled[0].when(), self.frozen_until) if self._scheduled else NEVER
 
     def step(self) -> None:
-        """One turn: what is ready now runs, what it makes ready waits for the next."""
+        """Run one iteration: callbacks that are ready now; later ones wait for the next."""
         outer = _get_running_loop()
         _set_running_loop(self)
         try:
@@ -138,7 +139,7 @@ class World:
         self.random.choice(ready).step()
 
     def _due(self, loops: Sequence[Loop]) -> list[Loop]:
-        """Those that have something to do now; in one breath, for it is asked at every step."""
+        """Return the ready loops; fast, because it runs at every step."""
         now = self.now
         return [
             loop
@@ -148,10 +149,10 @@ class World:
         ]
 
     def bury(self, loops: Sequence[Loop]) -> None:
-        """Let dead loops come to their end apart from the rest, in a moment that nobody sees.
+        """Run dead loops to their end, separately and without virtual time.
 
-        A process that is killed runs no such end, so it must be without effect: whoever calls this
-        has cut their lines. It is for the sake of this process, where nothing may be left half run.
+        A killed process runs no such end, so it must have no effect: the caller has cut their
+        connections. This only cleans up the tasks in this process.
         """
         self.loops = [loop for loop in self.loops if loop not in loops]
         before = self.now, self.random.getstate()

@@ -1,9 +1,8 @@
-"""The line between simulated processes and the store: slow, lossy, and deaf to the dead.
+"""Simulated network between processes and the store: slow, lossy, and cut off for dead processes.
 
-A request travels, is carried out on the store's own loop, and its answer travels back. What a
-process has sent is carried out even if the process died in the meantime: that is how ghosts write.
-So is a late request: its sender was told that it timed out, has perhaps asked again and gone on to
-other things, lost the lease, or died, and then it arrives.
+A request travels, runs on the store's own loop, and its response travels back. A sent request runs
+even if its process has died meanwhile; so stale workers write. The same holds for a late request:
+its sender got a timeout, may have repeated the call, lost the lease or died before it arrives.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class Network:
         self.world = world
         self.loop = world.loop()
         self.weather = Weather()
-        self.late = 0.0  # the chance of a request to be late, whatever the weather
+        self.late = 0.0  # the probability of a late request
         self.under_way = 0  # of those that are late
 
     def delay(self) -> float:
@@ -67,7 +66,7 @@ class Network:
         return gives_up, gives_up + LATE * draw() ** 3
 
 
-class Line:
+class Connection:
     """One process's connection. Once cut, nothing is sent and no answer arrives."""
 
     def __init__(self) -> None:
@@ -77,21 +76,21 @@ class Line:
 class RemoteStore(WrappedStore):
     """A handle of a simulated process on a store that is elsewhere."""
 
-    def __init__(self, store: Store, network: Network, line: Line) -> None:
+    def __init__(self, store: Store, network: Network, line: Connection) -> None:
         super().__init__(store)
         self._network = network
-        self._line = line
+        self._connection = line
 
     def wrap(self, store: Store) -> RemoteStore:
-        return RemoteStore(store, self._network, self._line)
+        return RemoteStore(store, self._network, self._connection)
 
     async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
-        if self._line.cut:
+        if self._connection.cut:
             raise StoreUnavailableError(f"{verb}: this process is dead")
         here = asyncio.get_running_loop()
         answer: asyncio.Future[T] = here.create_future()
         if verb not in _HARMLESS and self._network.comes_late():
-            self._send_late(verb, call, partial(self._hear, here, answer))
+            self._send_late(verb, call, partial(self._receive, here, answer))
         else:
             tell = partial(self._send_back, verb, here, answer)
             self._network.later(self._arrive, verb, call, tell)
@@ -136,22 +135,22 @@ class RemoteStore(WrappedStore):
         """A lost message costs its sender time, for it has to ask again."""
         if verb not in _HARMLESS and self._network.loses():
             error = StoreUnavailableError(f"{verb}: the answer was lost")
-        self._network.later(self._hear, there, answer, result, error)
+        self._network.later(self._receive, there, answer, result, error)
 
     def _unheard(self, _: object, error: BaseException | None) -> None:
-        """The end of a late request. Only an error that no store may raise is for anybody."""
+        """Finish a late request. Raise only errors that no store may raise."""
         self._network.under_way -= 1
         if error is not None and not isinstance(error, StoreUnavailableError):
             raise error
 
-    def _hear(
+    def _receive(
         self,
         there: asyncio.AbstractEventLoop,
         answer: asyncio.Future[Any],
         result: object,
         error: BaseException | None,
     ) -> None:
-        if not self._line.cut:
+        if not self._connection.cut:
             there.call_soon_threadsafe(_settle, answer, result, error)
 
 
@@ -166,7 +165,7 @@ def _outcome(done: asyncio.Task[T]) -> tuple[T | None, BaseException | None]:
 
 def _settle(answer: asyncio.Future[Any], result: object, error: BaseException | None) -> None:
     if answer.done():
-        return  # nobody waits for it any more
+        return  # its caller is gone
     if error is not None:
         answer.set_exception(error)
     else:

@@ -9,10 +9,10 @@ from functools import partial
 from typing import Any
 
 from benchmarks.chaos.call_history import History, Recorded
-from benchmarks.chaos.simulation.network import Line, Network, RemoteStore
+from benchmarks.chaos.simulation.network import Connection, Network, RemoteStore
 from windlass import Windlass, Worker, WorkerConfig
 from windlass.store import Store
-from windlass.worker import Kit
+from windlass.worker import AppHooks
 from windlass.worker.loops.keeper import Join, Keeper
 
 
@@ -21,13 +21,13 @@ class Process:
         self, network: Network, store: Store, app: Windlass, history: History, config: WorkerConfig
     ) -> None:
         self._world = world = network.world
-        self._line = Line()
+        self._connection = Connection()
         self._main, self._side = world.loop(), world.loop()
         there = Recorded(store.twin(), history, config.name)
-        handle = RemoteStore(there, network, self._line)
-        keeper = partial(Keeper, apart=self._apart, clock=lambda: world.now)
+        handle = RemoteStore(there, network, self._connection)
+        keeper = partial(Keeper, run_apart=self._apart, clock=lambda: world.now)
         self.name = config.name
-        self.worker = Worker(handle, app.tasks, app.codec, config, Kit(), keeper=keeper)
+        self.worker = Worker(handle, app.tasks, app.codec, config, AppHooks(), keeper=keeper)
         self.running = self._main.create_task(self.worker.run())
 
     def _apart(self, _: str, work: Coroutine[Any, Any, None]) -> Join:
@@ -47,7 +47,7 @@ class Process:
         return self.running.done()
 
     def problems(self) -> list[str]:
-        """What went wrong inside that nobody caught."""
+        """The uncaught errors of the process."""
         found = [str(error) for loop in (self._main, self._side) for error in loop.errors]
         if self.running.done() and not self.running.cancelled():
             error = self.running.exception()
@@ -55,16 +55,16 @@ class Process:
         return [f"{self.name}: {problem}" for problem in found]
 
     def kill(self) -> None:
-        """As by -9: not one step more. What it sent before is still carried out."""
-        self._line.cut = True
+        """Like SIGKILL: no further step. Requests sent before still run."""
+        self._connection.cut = True
         self._world.bury([self._main, self._side])
 
     def freeze(self, seconds: float) -> None:
-        """As by SIGSTOP: neither of its threads goes on, and time does."""
+        """Like SIGSTOP: both threads stop while time moves on."""
         self._main.frozen_until = self._side.frozen_until = self._world.now + seconds
 
     def block(self, seconds: float) -> None:
-        """As by a task that calculates on the event loop: the keeper goes on."""
+        """Like a task that blocks the event loop: the keeper still runs."""
         self._main.frozen_until = self._world.now + seconds
 
     def thaw(self) -> None:

@@ -1,4 +1,4 @@
-"""The tasks of a simulated life, and what their attempts did, as seen from outside the store."""
+"""The tasks of a simulation run, and a ledger of their attempts outside the store."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class HiccupError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """An attempt that started, ended, raised or was told to stop; `step` names what it did."""
+class TaskEvent:
+    """An attempt that started, ended, raised or was stopped; `step` names a step."""
 
     at: float
     job: UUID
@@ -32,13 +32,13 @@ class Line:
 
 
 class Script:
-    """An application whose tasks write to one ledger, for as long as their process lives.
+    """An application whose tasks write to one ledger while their process runs.
 
     Each returns the fence of its attempt: `failing` after its errors, `shy` after its snoozes.
     """
 
     def __init__(self, app: Windlass, world: World) -> None:
-        self.ledger: list[Line] = []
+        self.ledger: list[TaskEvent] = []
         self._snoozed: Counter[UUID] = Counter()
         self._world = world
         kind = app.task(crash_cap=CAP, max_retries=5, backoff=fixed(0.2))
@@ -51,7 +51,7 @@ class Script:
 
     def _note(self, ctx: Context, phase: str, step: str = "") -> None:
         if asyncio.get_running_loop() in self._world.loops:  # else its process is dead
-            self.ledger.append(Line(self._world.now, ctx.job.id, ctx.fence, phase, step))
+            self.ledger.append(TaskEvent(self._world.now, ctx.job.id, ctx.fence, phase, step))
 
     def _end(self, ctx: Context) -> int:
         self._note(ctx, "end")
@@ -63,7 +63,7 @@ class Script:
         return self._end(ctx)
 
     async def failing(self, ctx: Context, seconds: float) -> int:
-        """Raises twice; the second time it says when to come again."""
+        """Raises twice; the second time with its own delay."""
         self._note(ctx, "start")
         await asyncio.sleep(seconds)
         errors = ctx.job.retry_count
@@ -75,7 +75,7 @@ class Script:
         return self._end(ctx)
 
     async def stubborn(self, ctx: Context, seconds: float) -> int:
-        """Does not stop when it is told, and comes to its end all the same."""
+        """Ignores the stop request and runs to its end."""
         self._note(ctx, "start")
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds

@@ -1,4 +1,4 @@
-"""Streams in a storm: servers that die, thousands of readers, and what they were told, checked.
+"""Event streams in a storm: crashing servers, thousands of readers, and a check of their events.
 
 `readers` and `transcripts` import no Windlass code.
 """

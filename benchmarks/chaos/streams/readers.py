@@ -1,16 +1,15 @@
-"""Thousands of readers of event streams, who write down what they are told. No Windlass code.
+"""Thousands of readers of event streams that record what they receive. No Windlass code.
 
     python -m benchmarks.chaos.streams.readers PLACE SERVER SERVER
 
-Reader n follows the n-th job (there may be many readers of one), as a browser would: when its
-connection ends before the job does, it comes back, to any server, with the last id that it has;
-when it has the last event, it asks once more, and must be told that there is nothing. A line per
-connection goes to `PLACE/streams/transcript.jsonl`: what was asked, the status, the body as it
-came, and whether it came to its end. Who finds a door closed goes to the next: thousands who knock
-there again and again would take the time in which the server behind it is to begin.
-`PLACE/streams/open` says how many streams are open now, how many there were at most, and how many
-readers have seen their job's end. SIGUSR1 makes a fifth of the readers hang up, whatever they are
-doing. It ends when all have seen that.
+Reader n follows the n-th job as a browser would; a job may have many readers. After a lost
+connection it reconnects to any server with its last event id. After the last event it requests the
+stream once more and must get an empty response. Each connection adds a line to
+`PLACE/streams/transcript.jsonl`: the request, the status, the received body, and whether it was
+complete. A reader that is refused tries the next server: thousands of repeated attempts would take
+the time that a restarting server needs. `PLACE/streams/open` has the number of open streams, their
+maximum, and the number of readers whose job has ended. SIGUSR1 disconnects a fifth of the readers.
+The program ends when all readers are done.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ import uvloop
 from benchmarks.chaos.ledger import read
 from benchmarks.serving.sockets import SSE, Answers, address, request
 
-LOOK = 0.2  # seconds between two looks for jobs that were acknowledged
+LOOK = 0.2  # seconds between two reads of acknowledged jobs
 AT_ONCE = 100  # connections that are being made
 HANG_UP = 0.2
-BACK = (0.05, 0.5)  # seconds until a reader comes back
+BACK = (0.05, 0.5)  # seconds until a reader reconnects
 COUNT = 0.1  # seconds between two counts of the open streams
 STREAM, NOTHING_MORE = 200, 204
 _ENDS = ("job-completed", "job-failed", "job-cancelled")
@@ -81,7 +80,7 @@ class Readers:
         self._made: set[Connection] = set()
         self._streams: set[Connection] = set()
         self._most = 0  # streams that were open at once
-        self._done = 0  # readers who have seen their job's end
+        self._done = 0  # readers whose job has ended
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -99,15 +98,15 @@ class Readers:
 
     async def _count_open(self) -> None:
         draft = self._place / "streams" / "open.new"
-        told: dict[str, int] = {}
+        reported: dict[str, int] = {}
         while True:
             count = len(self._streams)
             self._most = max(self._most, count)
             facts = {"now": count, "most": self._most, "done": self._done}
-            if facts != told:
+            if facts != reported:
                 draft.write_text(json.dumps(facts))
                 draft.replace(self._place / "streams" / "open")
-                told = facts
+                reported = facts
             await asyncio.sleep(COUNT)
 
     def _look(self) -> None:
@@ -133,7 +132,7 @@ class Readers:
             if made is None:
                 server = (server + 1) % len(self._servers)
             else:
-                told = messages(bytes(made.body))
+                reported = messages(bytes(made.body))
                 facts = {"reader": number, "job": job, "server": server, "after": after}
                 body = made.body.decode("utf-8", "surrogateescape")
                 facts |= {"status": made.status, "whole": made.whole, "body": body}
@@ -141,7 +140,7 @@ class Readers:
                 if made.status == NOTHING_MORE and ended:
                     self._done += 1
                     return
-                for event_id, kind, _ in told:
+                for event_id, kind, _ in reported:
                     after, ended = event_id, kind in _ENDS
                 server = self._any_server()
             if not ended:
@@ -151,7 +150,7 @@ class Readers:
         return self._random.randrange(len(self._servers))
 
     async def _ask(self, server: int, job: str, after: str | None) -> Connection | None:
-        """What came of it; None if there is no server now."""
+        """Return the response, or None without a server."""
         headers = SSE | ({} if after is None else {"Last-Event-ID": after})
         made = Connection(self._streams)
         with suppress(OSError):
@@ -167,7 +166,7 @@ class Readers:
 
 
 def messages(body: bytes) -> list[tuple[str, str, str]]:
-    """Id, type and data of each message that came whole and has an id; as a browser would."""
+    """Return id, type and data of each complete message with an id, as a browser does."""
     found = []
     for block in body.split(b"\n\n")[:-1]:
         fields = dict(line.partition(b": ")[::2] for line in block.split(b"\n"))

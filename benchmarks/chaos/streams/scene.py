@@ -1,4 +1,4 @@
-"""Two servers and the readers, beside a storm's workers and producers."""
+"""Two servers and the readers, beside the workers and producers of a storm."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from benchmarks.chaos.processes import keeping_bytecode
 from benchmarks.chaos.streams.transcripts import counted
 
 SERVERS = 2
-PATIENCE = 120.0  # seconds for one more reader to be told of its job's end, after all have ended
+PATIENCE = 120.0  # seconds for the next reader to receive the end of its job
 LOOK = 0.05
 KILLED = "SIGKILL of a web server"
 STOPPED = "SIGTERM of a web server"
@@ -34,7 +34,7 @@ ROOT = Path(__file__).parents[3]
 
 
 class Scene:
-    """Servers are replaced when they end, on the same port. What is wrong, `end` tells."""
+    """Replaces ended servers on the same port. `end` returns the problems."""
 
     def __init__(self, place: Path) -> None:
         self._place = place
@@ -53,10 +53,10 @@ class Scene:
         port = str(self._ports[number])
         return self._start(f"server-{number}", "windlass", "serve", "--url", url, "--port", port)
 
-    def _start(self, name: str, module: str, *words: str) -> subprocess.Popen[bytes]:
+    def _start(self, name: str, module: str, *arguments: str) -> subprocess.Popen[bytes]:
         with (self._place / "log" / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", module, *words],
+                [sys.executable, "-m", module, *arguments],
                 cwd=ROOT,
                 env=os.environ | keeping_bytecode(),
                 stdout=log,
@@ -85,7 +85,7 @@ class Scene:
         self._keeper.join()
         for server in self._servers:
             server.terminate()
-            if server.wait(PATIENCE) not in {0, -SIGTERM}:  # told before it could hear
+            if server.wait(PATIENCE) not in {0, -SIGTERM}:  # before its handler was installed
                 wrong.append(f"a web server that was asked to stop ended with {server.returncode}")
         return wrong
 
@@ -142,10 +142,10 @@ def _free_port() -> int:
 
 
 def break_streams(fleet: Fleet, _: float) -> None:
-    """A server is killed, or asked to stop; readers hang up; now and then a worker is killed.
+    """Kill or stop a server, disconnect readers, or sometimes kill a worker.
 
-    Only while most readers have a stream: so none of it hits nobody, however slow the machine is.
-    The jobs go on speaking until it has been enough.
+    Only while most readers have a stream, so that each fault has an effect on a slow machine, too.
+    The jobs write events until there were enough faults.
     """
     turn, connections = sum(fleet.faults.values()), fleet.plan.connections
     if turn >= strikes(connections):

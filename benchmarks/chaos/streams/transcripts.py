@@ -1,4 +1,4 @@
-"""Holds what readers of streams were told against the raw tables. Imports no Windlass code."""
+"""Compares the transcripts of stream readers with the raw tables. Imports no Windlass code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LAST = {"succeeded": "job-completed", "failed": "job-failed", "canceled": "job-
 _STATUS = "job-status"
 _ALLOWED = (b"retry: ", b": keepalive: ", b"id: ", b"event: ", b"data: ")
 _NOTHING_MORE, _NOT_NOW = 204, 503
-Told: TypeAlias = tuple[str, str]  # the id of an event, and its type
+EventRef: TypeAlias = tuple[str, str]  # the id of an event, and its type
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,16 +33,16 @@ class Reader:
         return f"reader {self.number} of job {self.job}"
 
 
-@lru_cache(maxsize=1)  # each check asks, and there may be hundreds of megabytes of it
+@lru_cache(maxsize=1)  # every check reads it, and it may have hundreds of megabytes
 def read(place: Path) -> list[Reader]:
     readers: dict[int, Reader] = {}
     with (place / "streams" / "transcript.jsonl").open() as file:
         for text in file:
             if not text.endswith("\n"):
-                break  # the readers were killed, and that is told elsewhere
+                break  # the readers were killed; another check reports it
             line = json.loads(text)
             line["body"] = line["body"].encode("utf-8", "surrogateescape")
-            line["told"] = messages(line["body"])
+            line["reported"] = messages(line["body"])
             number = line["reader"]
             readers.setdefault(number, Reader(number, line["job"])).connections.append(line)
     return [readers[number] for number in sorted(readers)]
@@ -50,7 +50,7 @@ def read(place: Path) -> list[Reader]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Streams:
-    """How much was read: connections in all, and most of them at once; events that came."""
+    """Totals: connections, the maximum of open ones, and received events."""
 
     readers: int
     connections: int
@@ -74,13 +74,13 @@ def seen(place: Path) -> Streams | None:
         readers=len(readers),
         connections=len(made),
         most=counted(place)["most"],
-        events=sum(len(connection["told"]) for connection in made),
+        events=sum(len(connection["reported"]) for connection in made),
         cut=sum(not connection["whole"] for connection in made),
     )
 
 
-def log_of(row: Row, lines: list[Row]) -> list[Told]:
-    """Every event of a job, by its row and what is stored of its past."""
+def log_of(row: Row, lines: list[Row]) -> list[EventRef]:
+    """Return every event of a job, from its row and its log."""
     found = {1: (row["created_at"], _STATUS)}
     for held, kind in ((row, None), *((line["facts"], line["type"]) for line in lines)):
         if kind in {None, "attempt"}:
@@ -102,15 +102,15 @@ def transcripts_are_the_log(it: Evidence) -> Iterator[str]:
     if len(readers) != it.plan["connections"]:
         yield f"{len(readers)} readers were told something, of {it.plan['connections']}"
     logs = {row["id"]: log_of(row, it.log.get(row["n"], [])) for row in it.jobs}
-    said: dict[tuple[str, str], str] = {}
+    message: dict[tuple[str, str], str] = {}
     for reader in readers:
         log = logs.get(reader.job, [])
-        seen: list[Told] = []
+        seen: list[EventRef] = []
         for connection in reader.connections:
             yield from _form(reader, connection, seen, log)
-            for event_id, kind, data in connection["told"]:
+            for event_id, kind, data in connection["reported"]:
                 seen.append((event_id, kind))
-                if said.setdefault((reader.job, event_id), data) != data:
+                if message.setdefault((reader.job, event_id), data) != data:
                     yield f"{reader.name}: {event_id} is told in two ways: {data:.200}"
         if seen != log:
             yield f"{reader.name}: {_difference(seen, log)}"
@@ -119,8 +119,10 @@ def transcripts_are_the_log(it: Evidence) -> Iterator[str]:
             yield f"{reader.name} was not told that there is nothing more, but {last}"
 
 
-def _form(reader: Reader, connection: Row, seen: list[Told], log: list[Told]) -> Iterator[str]:
-    """What one response must be, whatever it brings."""
+def _form(
+    reader: Reader, connection: Row, seen: list[EventRef], log: list[EventRef]
+) -> Iterator[str]:
+    """Check the form of one response."""
     status, body, whole = connection["status"], connection["body"], connection["whole"]
     before = seen[-1][0] if seen else None
     if connection["after"] != before:
@@ -142,18 +144,18 @@ def _form(reader: Reader, connection: Row, seen: list[Told], log: list[Told]) ->
             yield f"{reader.name} was told {line!r:.80}"
 
 
-def _difference(seen: list[Told], log: list[Told]) -> str:
+def _difference(seen: list[EventRef], log: list[EventRef]) -> str:
     if len(set(seen)) < len(seen):
         twice = next(one for place, one in enumerate(seen) if one in seen[:place])
         return f"{twice[0]} came twice"
-    for told, stored in zip(seen, log, strict=False):
-        if told != stored:
-            return f"was told {told}, where the log has {stored}"
+    for reported, stored in zip(seen, log, strict=False):
+        if reported != stored:
+            return f"was told {reported}, where the log has {stored}"
     return f"was told {len(seen)} events, the log has {len(log)}"
 
 
-def words_are_those_of_the_task(it: Evidence) -> Iterator[str]:
-    """Lines that tasks said have the very text that is stored."""
+def log_texts_match_the_task(it: Evidence) -> Iterator[str]:
+    """Log events have the stored text."""
     if not (it.place / "streams").exists():
         return
     stored = {
@@ -162,17 +164,17 @@ def words_are_those_of_the_task(it: Evidence) -> Iterator[str]:
         for line in it.log.get(row["n"], ())
         if line["type"] == "log"
     }
-    told = {
+    reported = {
         (reader.job, event_id, data)
         for reader in read(it.place)
         for connection in reader.connections
-        for event_id, kind, data in connection["told"]
+        for event_id, kind, data in connection["reported"]
         if kind == "log"
     }
-    for job, event_id, data in sorted(told):
-        words = stored.get((job, event_id), {}).get("message")
-        if json.loads(data)["message"] != words:
-            yield f"job {job}: {event_id} says {data:.80}; stored is {words!r}"
+    for job, event_id, data in sorted(reported):
+        arguments = stored.get((job, event_id), {}).get("message")
+        if json.loads(data)["message"] != arguments:
+            yield f"job {job}: {event_id} says {data:.80}; stored is {arguments!r}"
 
 
-CHECKS = (transcripts_are_the_log, words_are_those_of_the_task)
+CHECKS = (transcripts_are_the_log, log_texts_match_the_task)

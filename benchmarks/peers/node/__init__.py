@@ -1,4 +1,4 @@
-"""Sides written in JavaScript: Node, and their packages, installed when they are first needed."""
+"""Base of the JavaScript peers: finds Node and installs their packages on first use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from benchmarks.peers.postgres import PostgresSide
 from windlass.bench.job_ledger import Ledger
-from windlass.bench.round_config import Place
+from windlass.bench.round_config import RoundConfig
 
 OLDEST = (22, 18)  # what the two peers ask for
 CHILD = Path(__file__).with_name("child.mjs")
@@ -47,7 +47,7 @@ class NodeSide(PostgresSide):
 
     @classmethod
     def there(cls) -> bool:
-        """Whether npm need not be asked any more."""
+        """Whether the package is installed."""
         known = _home(cls) / "node_modules" / cls.package / "package.json"
         return known.exists() and bool(json.loads(known.read_text())["version"] == cls.release)
 
@@ -60,21 +60,21 @@ class NodeSide(PostgresSide):
         home.mkdir(parents=True, exist_ok=True)
         wanted = f"{cls.package}@{cls.release}"
         quiet = ["--no-package-lock", "--no-audit", "--no-fund", "--loglevel=error"]
-        words = [*npm(), "install", *quiet, "--prefix", str(home), wanted]
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        arguments = [*npm(), "install", *quiet, "--prefix", str(home), wanted]
+        done = subprocess.run(arguments, capture_output=True, text=True, check=False)
         if done.returncode:
             lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
             return f"npm install {wanted}: {lines[0]}"
         return None
 
-    async def open(self, place: Place) -> None: ...
+    async def open(self, place: RoundConfig) -> None: ...
 
     async def aput(self, payload: str) -> None:
         raise NotImplementedError
 
     async def aclose(self) -> None: ...
 
-    async def serve(self, ledger: Ledger) -> None:
+    async def awork(self, ledger: Ledger) -> None:
         raise NotImplementedError
 
 
@@ -96,7 +96,7 @@ def node() -> str | None:
 
 
 def npm() -> list[str]:
-    """That of the same Node, whatever else is installed."""
+    """Return the npm of the same Node."""
     found = node()
     assert found is not None
     if Path(found).is_relative_to(_wheel()):

@@ -38,7 +38,7 @@ class Ledger {
   async begin() {
     tell({ event: "ready" });
     await gone;
-    tell({ event: "begun", at: Number(now()) });
+    tell({ event: "started", at: Number(now()) });
   }
 
   ran(text) {
@@ -92,7 +92,7 @@ async function trickle(side, count, wait, gap) {
 }
 
 const [script, home, role, ...numbers] = process.argv.slice(2);
-const place = JSON.parse(fs.readFileSync("place.json", "utf8"));
+const place = JSON.parse(fs.readFileSync("round.json", "utf8"));
 const library = createRequire(`${home}/package.json`);
 const load = (name) => import(pathToFileURL(library.resolve(name)).href);
 const side = await (await import(script)).open(place, load);

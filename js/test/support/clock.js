@@ -1,8 +1,8 @@
-/** Time that passes when a test says so. */
+/** Virtual clock that a test advances. */
 
-/** Lets everything happen that waits for nothing but its turn; a body of JSON takes a few. */
+/** Run pending tasks of the event loop. Reading a JSON body takes several. */
 export async function settled() {
-  for (let turn = 0; turn < 10; turn += 1) await new Promise((resolve) => setImmediate(resolve));
+  for (let round = 0; round < 10; round += 1) await new Promise((resolve) => setImmediate(resolve));
 }
 
 export class VirtualClock {
@@ -20,13 +20,13 @@ export class VirtualClock {
 
   clearTimeout = (/** @type {any} */ timer) => void this.#timers.delete(timer);
 
-  /** How many timers are set. */
-  get waiting() {
+  /** Number of pending timers. */
+  get pending() {
     return this.#timers.size;
   }
 
   /** @param {number} ms */
-  async pass(ms) {
+  async advance(ms) {
     const end = this.#now + ms;
     await settled();
     for (;;) {

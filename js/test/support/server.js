@@ -1,13 +1,13 @@
-/** A server that does what a test says: each request is answered by the next of its answers. */
+/** Scripted server: the next item of `answers` responds to each request. */
 
-import { seqOf } from "../../src/event.js";
+import { seqOf } from "../../src/streaming/job-event.js";
 import { Windlass } from "../../windlass.js";
 import { VirtualClock } from "./clock.js";
 
 export const JOB = "01890a5d-ac96-774b-bcce-b302099a8057";
 
-/** A stream that a test writes to. */
-export class Line {
+/** Event stream that a test writes to. */
+export class TestStream {
   aborted = false;
 
   constructor(signal) {
@@ -16,7 +16,7 @@ export class Line {
       this.aborted = true;
       try {
         this.controller.error(signal.reason);
-      } catch {} // it has ended
+      } catch {} // already closed
     });
   }
 
@@ -35,8 +35,8 @@ export class Server {
   answers = [];
   /** @type {((call: any) => Response) | null} */
   always = null;
-  /** @type {Line[]} */
-  lines = [];
+  /** @type {TestStream[]} */
+  streams = [];
 
   fetch = async (input, init) => {
     const body = init.body ? JSON.parse(init.body) : null;
@@ -48,16 +48,16 @@ export class Server {
   };
 
   stream(signal) {
-    const line = new Line(signal);
-    this.lines.push(line);
-    return new Response(line.body, { headers: { "content-type": "text/event-stream" } });
+    const stream = new TestStream(signal);
+    this.streams.push(stream);
+    return new Response(stream.body, { headers: { "content-type": "text/event-stream" } });
   }
 
-  get line() {
-    return this.lines.at(-1);
+  get lastStream() {
+    return this.streams.at(-1);
   }
 
-  /** The cursors with which streams were asked for. */
+  /** The lastEventId of each request. */
   get cursors() {
     return this.calls.map(({ url }) => url.searchParams.get("lastEventId"));
   }
@@ -68,12 +68,12 @@ export class Server {
   }
 
   problem(status, more = {}, headers = {}) {
-    const told = { type: "urn:x", title: "No", status, detail: "not so", code: "x", advice: "y" };
+    const base = { type: "urn:x", title: "No", status, detail: "not so", code: "x", advice: "y" };
     const init = answer(status, "application/problem+json", headers);
-    this.answers.push(() => new Response(JSON.stringify({ ...told, ...more }), init));
+    this.answers.push(() => new Response(JSON.stringify({ ...base, ...more }), init));
   }
 
-  /** From now on, behave like a server whose job has so many events, and lives. */
+  /** Behave like a server with a running job of `count` events. */
   keep(count) {
     this.always = (call) => {
       const after = seqOf(call.url.searchParams.get("lastEventId") ?? 0);
@@ -93,7 +93,7 @@ export class Server {
     this.answers.push(() => Promise.reject(new TypeError("fetch failed")));
   }
 
-  /** Never answers, but to an abort. */
+  /** Never respond; reject when the request is aborted. */
   silent() {
     this.answers.push(
       ({ init }) =>
@@ -109,7 +109,7 @@ const answer = (status, type, headers = {}) => ({
   headers: { "content-type": type, ...headers },
 });
 
-/** A client, the server that it speaks to, the clock of both, and what was logged. */
+/** Return a client, its scripted server, their clock, and the log messages. */
 export function setUp(options = {}) {
   const [server, clock, logged] = [new Server(), new VirtualClock(), []];
   const write = (level) => (first) => void logged.push(`${level}: ${first}`);
@@ -119,35 +119,36 @@ export function setUp(options = {}) {
   return { client, server, clock, logged };
 }
 
-/** An event as the stream of its job brings it. */
-export const said = (seq, type = "log", data = {}) =>
+/** An event on the stream of its job. */
+export const logEvent = (seq, type = "log", data = {}) =>
   `id: ${1000 + seq}-${seq}\nevent: ${type}\ndata: ${JSON.stringify(data)}\n\n`;
 
 export const status = (seq, state, percent = 0) =>
-  said(seq, "job-status", { status: state, percent });
+  logEvent(seq, "job-status", { status: state, percent });
 
-export const progress = (seq, percent) => said(seq, "step-progress", { progressPct: percent });
+export const progress = (seq, percent) => logEvent(seq, "step-progress", { progressPct: percent });
 
-export const done = (seq) => said(seq, "job-completed", { status: "succeeded", percent: 100 });
+export const done = (seq) => logEvent(seq, "job-completed", { status: "succeeded", percent: 100 });
 
-/** The same as JSON tells it. */
+/** The JSON form of an event. */
 export const view = (seq, type = "log", data = {}, jobId = JOB) => ({
   id: `${1000 + seq}-${seq}`, seq, at: "2026-01-31T12:00:00Z", type, jobId, data,
 });
 
-export const manySaid = (jobId, seq, type = "log", data = {}) =>
+/** An event on a stream of several jobs. */
+export const sharedEvent = (jobId, seq, type = "log", data = {}) =>
   `event: ${type}\ndata: ${JSON.stringify(view(seq, type, data, jobId))}\n\n`;
 
-/** What one who follows hears. */
-export function ears() {
-  const heard = { seqs: [], percents: [], states: [], ends: [], errors: [], connections: [] };
+/** Callbacks that record their calls. */
+export function recorder() {
+  const recorded = { seqs: [], percents: [], states: [], ends: [], errors: [], connections: [] };
   return {
-    ...heard,
-    onEvent: (event) => void heard.seqs.push(event.seq),
-    onProgress: (percent) => void heard.percents.push(percent),
-    onState: (state) => void heard.states.push(state),
-    onEnd: (event) => void heard.ends.push(event?.type ?? null),
-    onError: (error) => void heard.errors.push(error),
-    onConnection: ({ open, wait }) => void heard.connections.push(open ? "open" : wait),
+    ...recorded,
+    onEvent: (event) => void recorded.seqs.push(event.seq),
+    onProgress: (percent) => void recorded.percents.push(percent),
+    onState: (state) => void recorded.states.push(state),
+    onEnd: (event) => void recorded.ends.push(event?.type ?? null),
+    onError: (error) => void recorded.errors.push(error),
+    onConnection: ({ open, wait }) => void recorded.connections.push(open ? "open" : wait),
   };
 }

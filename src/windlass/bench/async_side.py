@@ -1,4 +1,4 @@
-"""A side whose library lives on an event loop: uvloop's, where that is installed."""
+"""Base of sides with an async library; uses uvloop if it is installed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from windlass.bench.job_ledger import Ledger
-from windlass.bench.round_config import Place
+from windlass.bench.round_config import RoundConfig
 from windlass.bench.side import Side
 
 T = TypeVar("T")
@@ -18,23 +18,23 @@ T = TypeVar("T")
 
 def fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
     with contextlib.suppress(ImportError):
-        made: Callable[[], asyncio.AbstractEventLoop] = importlib.import_module(
+        factory: Callable[[], asyncio.AbstractEventLoop] = importlib.import_module(
             "uvloop"
         ).new_event_loop
-        return made
+        return factory
     return None
 
 
 class AsyncSide(Side):
-    def __init__(self, place: Place) -> None:
+    def __init__(self, config: RoundConfig) -> None:
         self._runner = asyncio.Runner(loop_factory=fast_loop())
-        self.run(self.open(place))
+        self.run(self.open(config))
 
-    def run(self, wanted: Coroutine[Any, Any, T]) -> T:
-        return self._runner.run(wanted)
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return self._runner.run(coroutine)
 
     @abstractmethod
-    async def open(self, place: Place) -> None: ...
+    async def open(self, config: RoundConfig) -> None: ...
 
     @abstractmethod
     async def aput(self, payload: str) -> None: ...
@@ -46,10 +46,10 @@ class AsyncSide(Side):
     async def aclose(self) -> None: ...
 
     @abstractmethod
-    async def serve(self, ledger: Ledger) -> None: ...
+    async def awork(self, ledger: Ledger) -> None: ...
 
     @abstractmethod
-    async def left(self) -> int: ...
+    async def aunfinished(self) -> int: ...
 
     def put(self, payload: str) -> None:
         self.run(self.aput(payload))
@@ -70,7 +70,7 @@ class AsyncSide(Side):
     def put_many(self, payloads: Sequence[str]) -> None:
         self.run(self.aput_many(payloads))
 
-    def rest(self, seconds: float) -> None:
+    def pause(self, seconds: float) -> None:
         self.run(asyncio.sleep(seconds))
 
     def close(self) -> None:
@@ -78,7 +78,7 @@ class AsyncSide(Side):
         self._runner.close()
 
     def work(self, ledger: Ledger) -> None:
-        self.run(self.serve(ledger))
+        self.run(self.awork(ledger))
 
     def unfinished(self) -> int:
-        return self.run(self.left())
+        return self.run(self.aunfinished())

@@ -1,4 +1,4 @@
-"""A whole run: every side in every round, in turn, and the machine that it was on."""
+"""A whole run: every side in every round, and a description of the machine."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from pathlib import Path
 from typing import Any
 
 from windlass.bench.peers import PEERS, load
-from windlass.bench.plan import Plan, Told
+from windlass.bench.plan import Plan, ProgressCallback
 from windlass.bench.results import SQLITE, Goal, Result, SideResult
-from windlass.bench.round import Round, Setting, attempt
-from windlass.bench.server import Server
+from windlass.bench.round import Round, RoundSetup, attempt
+from windlass.bench.server import BenchServer
 from windlass.bench.side import PAYLOAD, POLL, Side, installed
 
-_WORDS = {
-    "throughput": "works off {jobs:,} jobs",
-    "pair": "works off {jobs:,} jobs by two workers",
-    "waiting": "waits for work",
+_STEPS = {
+    "throughput": "runs {jobs:,} jobs",
+    "pair": "runs {jobs:,} jobs with two workers",
+    "waiting": "waits for jobs",
 }
 
 
 def measure(
     plan: Plan,
     directory: Path,
-    progress: Told,
+    progress: ProgressCallback,
     peers: Mapping[str, str] = PEERS,
     *,
-    servers: Mapping[str, Server] | None = None,
+    servers: Mapping[str, BenchServer] | None = None,
     goals: Sequence[Goal] = SQLITE,
 ) -> Result:
-    """Measure these peers (names and their modules) in an empty directory of the disk that counts.
+    """Measure these peers (names and modules) in an empty directory of the disk to measure.
 
-    `progress` is told what comes next, and how many of how many steps are done. `servers` are those
-    that run, by their kind; sides that need another are skipped.
+    `progress` gets the next step, the number of steps done and their total. `servers` are the
+    running servers by kind; sides that need another server are skipped.
     """
     servers = servers or {}
     result = Result(plan, machine(), goals)
@@ -46,22 +46,22 @@ def measure(
         if reason is None and side.server is not None and side.server not in servers:
             reason = f"no {side.server} server"
         if reason is None:
-            result.sides[name] = _entrant(side, servers)
+            result.sides[name] = _side_result(side, servers)
         else:
             result.skipped[name] = reason
     steps = list(_steps(plan, list(result.sides)))
     for done, (number, kind, name) in enumerate(steps):
-        mine = plan.shared(load(peers[name]).share)
-        what = _WORDS[kind].format(jobs=mine.total)
-        progress(f"round {number + 1} of {plan.rounds}: {name} {what}", done, len(steps))
-        place = directory / f"{done}-{name}"
-        result.sides[name].rounds.append(_round(kind, peers[name], mine, place, servers))
-        shutil.rmtree(place)
+        side_plan = plan.shared(load(peers[name]).share)
+        step = _STEPS[kind].format(jobs=side_plan.total)
+        progress(f"round {number + 1} of {plan.rounds}: {name} {step}", done, len(steps))
+        path = directory / f"{done}-{name}"
+        result.sides[name].rounds.append(_round(kind, peers[name], side_plan, path, servers))
+        shutil.rmtree(path)
     progress("done", len(steps), len(steps))
     return result
 
 
-def _entrant(side: type[Side], servers: Mapping[str, Server]) -> SideResult:
+def _side_result(side: type[Side], servers: Mapping[str, BenchServer]) -> SideResult:
     result = SideResult(side.version(), side.durability, side.bulk, side.server)
     if side.server is not None:
         server = servers[side.server]
@@ -69,18 +69,20 @@ def _entrant(side: type[Side], servers: Mapping[str, Server]) -> SideResult:
     return result
 
 
-def _round(kind: str, module: str, plan: Plan, place: Path, servers: Mapping[str, Server]) -> Round:
+def _round(
+    kind: str, module: str, plan: Plan, path: Path, servers: Mapping[str, BenchServer]
+) -> Round:
     needed = load(module).server
     if needed is None:
-        return attempt(kind, Setting(module, plan, place, None, ""))
+        return attempt(kind, RoundSetup(module, plan, path, None, ""))
     server = servers[needed]
-    with server.fresh() as url:
-        server.rest(url)
-        return attempt(kind, Setting(module, plan, place, server, url))
+    with server.new_database() as url:
+        server.quiesce(url)
+        return attempt(kind, RoundSetup(module, plan, path, server, url))
 
 
 def _steps(plan: Plan, names: list[str]) -> list[tuple[int, str, str]]:
-    """Turn by turn, and every other round backwards: nobody is always the first."""
+    """Return the steps. Sides alternate, in reverse order every other round."""
     wanted = {"throughput": plan.throughput, "pair": plan.pair, "waiting": plan.waiting}
     return [
         (number, kind, name)
@@ -92,7 +94,7 @@ def _steps(plan: Plan, names: list[str]) -> list[tuple[int, str, str]]:
 
 
 def machine() -> dict[str, Any]:
-    import sqlite3  # noqa: PLC0415 - the peers' SQLite; no other command needs to load a second one
+    import sqlite3  # noqa: PLC0415 - the SQLite of the peers; only this command needs it
 
     return {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -1,12 +1,12 @@
-"""What each process of the bench does; `boot` starts it, with the module of a side and a role.
+"""Roles of the bench processes; `child_boot` starts one with the module of a side and a role.
 
-    fill SINGLES TOGETHER OTHERS   put in jobs one by one, then a hundred calls at a time, then the
-                                   others in bulk; tell how fast
+    fill SINGLES TOGETHER OTHERS   enqueue jobs one by one, then 100 calls at a time, then the
+                                   others in bulk; report the rates
     trickle COUNT PAUSE GAP        one job to warm up, a pause, then one job after each gap
     work                           run jobs until SIGTERM
-    watch                          tell when every job has run and none is left to be settled
+    watch                          report when every job has run and is settled
 
-It works in the directory of its side, and ends when the bench that started it is gone.
+A process works in the directory of its side, and ends when the bench ends.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import NoReturn
 
-from windlass.bench.job_ledger import Ledger, Parent, all_ran, counts_of, tell
+from windlass.bench.job_ledger import BenchParent, Ledger, all_ran, counts_of, send_event
 from windlass.bench.peers import load
 from windlass.bench.plan import BULK, TOGETHER
-from windlass.bench.round_config import Place
+from windlass.bench.round_config import RoundConfig
 from windlass.bench.side import Side, payload
 
-LOOK = 0.004  # seconds
+CHECK_EVERY = 0.004  # seconds
 
 
 def fill(side: Side, singles: int, together: int, others: int) -> None:
-    """Each kind is timed by itself; the first job of all warms up, and counts for none."""
+    """Time each kind of enqueue separately; the first job warms up and is not timed."""
     side.put(payload(0))
     texts = [payload(number) for number in range(singles + together + others)]
     each, some = texts[1:singles], texts[singles : singles + together]
@@ -44,7 +44,7 @@ def fill(side: Side, singles: int, together: int, others: int) -> None:
         side.put_each(many)
     else:
         many_rate = _timed(side.put_many, _parts(many, BULK))
-    tell(event="filled", single=each_rate, together=some_rate, bulk=many_rate)
+    send_event(event="filled", single=each_rate, together=some_rate, bulk=many_rate)
 
 
 def _parts(texts: Sequence[str], size: int) -> list[Sequence[str]]:
@@ -52,7 +52,7 @@ def _parts(texts: Sequence[str], size: int) -> list[Sequence[str]]:
 
 
 def _timed(put: Callable[[Sequence[str]], None], parts: list[Sequence[str]]) -> float | None:
-    """Jobs a second; None if there are none."""
+    """Return jobs per second, or None without jobs."""
     began = time.monotonic()
     for part in parts:
         put(part)
@@ -60,43 +60,43 @@ def _timed(put: Callable[[Sequence[str]], None], parts: list[Sequence[str]]) -> 
 
 
 def trickle(side: Side, count: int, pause: float, gap: float) -> None:
-    """Tell, for each job, when it was about to be put in, and when that was done."""
+    """Report the instants before and after the enqueue of each job."""
     side.put(payload(0))
-    tell(event="pausing")
-    side.rest(pause)
+    send_event(event="pausing")
+    side.pause(pause)
     puts = []
     for number in range(1, count + 1):
         text = payload(number)
         before = time.monotonic_ns()
         side.put(text)
         puts.append((number, before, time.monotonic_ns()))
-        side.rest(gap)
-    tell(event="trickled", puts=puts)
+        side.pause(gap)
+    send_event(event="trickled", puts=puts)
 
 
-def watch(side: Side, place: Place) -> None:
-    """Only the counts are looked at while jobs run; the queue itself is asked at the end."""
-    counts = counts_of(place)
-    side.unfinished()  # its connection is open from now on
-    tell(event="watching")
-    while not all_ran(place, counts):
-        time.sleep(LOOK)
+def watch(side: Side, config: RoundConfig) -> None:
+    """Poll only the run counts while jobs run, and query the queue at the end."""
+    counts = counts_of(config)
+    side.unfinished()  # opens its connection
+    send_event(event="watching")
+    while not all_ran(config, counts):
+        time.sleep(CHECK_EVERY)
     while side.unfinished():
-        time.sleep(LOOK)
-    tell(event="drained", at=time.monotonic_ns())
+        time.sleep(CHECK_EVERY)
+    send_event(event="drained", at=time.monotonic_ns())
 
 
 def _end(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001
-    """At once: what counts is in the ledger, and the queue is thrown away."""
+    """Exit at once: the ledger has the results, and the queue is deleted."""
     os._exit(0)
 
 
-def main(words: Sequence[str]) -> None:
-    parent = Parent()
+def main(arguments: Sequence[str]) -> None:
+    parent = BenchParent()
     signal.signal(signal.SIGTERM, _end)
-    module, role, *numbers = words
-    place = Place.here()
-    side = load(module)(place)
+    module, role, *numbers = arguments
+    config = RoundConfig.load()
+    side = load(module)(config)
     match role:
         case "fill":
             fill(side, int(numbers[0]), int(numbers[1]), int(numbers[2]))
@@ -105,6 +105,6 @@ def main(words: Sequence[str]) -> None:
             trickle(side, int(numbers[0]), float(numbers[1]), float(numbers[2]))
             side.close()
         case "watch":
-            watch(side, place)
+            watch(side, config)
         case _:
-            side.work(Ledger(place, parent))
+            side.work(Ledger(config, parent))

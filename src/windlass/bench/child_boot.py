@@ -1,7 +1,7 @@
-"""Starts `windlass.bench.child` without the rest of Windlass: a peer must not carry our weight.
+"""Starts `windlass.bench.child` without importing the rest of Windlass into a peer's process.
 
-Run as a script. The package `windlass` is here an empty one with the same modules, so that nothing
-of it is loaded but what a side asks for.
+Run as a script. It replaces the package `windlass` by an empty one with the same modules, so that
+only the modules that a side imports are loaded.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What a worker under measure did: a file in the place of the round, and words to the bench.
+"""Ledger of a measured worker: a file in the directory of the round, and events to the bench.
 
-The file is mapped into memory, so that it outlives its process however that ends. All numbers are
-little-endian: how many different jobs ran here (8 bytes); with stamps, when each started (8 bytes a
-job, nanoseconds); how often each ran (1 byte a job). The clock is CLOCK_MONOTONIC, which the
-processes of one machine share. What is told are lines of JSON.
+The file is a memory map, so it survives any end of its process. All numbers are little-endian: the
+number of different jobs that ran (8 bytes); with stamps, the start of each job (8 bytes per job,
+nanoseconds); the number of runs of each job (1 byte per job). The clock is CLOCK_MONOTONIC, which
+all processes of a machine share. Events are lines of JSON on stdout.
 """
 
 from __future__ import annotations
@@ -20,57 +20,57 @@ from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Any
 
-from windlass.bench.round_config import Place
+from windlass.bench.round_config import RoundConfig
 
-WORD = 8  # bytes
+INT_SIZE = 8  # bytes
 SUFFIX = ".ledger"
 
 
-def tell(**values: Any) -> None:
+def send_event(**values: Any) -> None:
     sys.stdout.write(json.dumps(values) + "\n")
     sys.stdout.flush()
 
 
-class Parent:
-    """The bench, at the other end of our input: it says when to begin, and may be gone."""
+class BenchParent:
+    """The bench at the other end of stdin: sends the start signal; its end stops this process."""
 
     def __init__(self) -> None:
-        self._go = Event()
+        self._started = Event()
         Thread(target=self._listen, daemon=True).start()
 
     def _listen(self) -> None:
         while os.read(sys.stdin.fileno(), 1):
-            self._go.set()
+            self._started.set()
         os.kill(os.getpid(), signal.SIGTERM)
-        self._go.set()  # who still waits blocks the loop that would see the signal
+        self._started.set()  # a blocked wait would keep the event loop from handling the signal
 
     def wait(self) -> None:
-        """Until it says go."""
-        self._go.wait()
+        """Wait for the start signal."""
+        self._started.wait()
 
 
 class Ledger:
-    def __init__(self, place: Place, parent: Parent) -> None:
+    def __init__(self, config: RoundConfig, parent: BenchParent) -> None:
         self._parent = parent
-        stamps = WORD * place.jobs if place.stamps else 0
-        size = WORD + stamps + place.jobs
-        with (place.directory / f"{os.getpid()}{SUFFIX}").open("w+b") as file:
+        stamps = INT_SIZE * config.jobs if config.stamps else 0
+        size = INT_SIZE + stamps + config.jobs
+        with (config.directory / f"{os.getpid()}{SUFFIX}").open("w+b") as file:
             file.truncate(size)
             file.flush()
             view = memoryview(mmap.mmap(file.fileno(), size))
-        self._count = view[:WORD].cast("Q")
-        self._starts = view[WORD : WORD + stamps].cast("Q") if stamps else None
-        self._runs = view[WORD + stamps :]
+        self._count = view[:INT_SIZE].cast("Q")
+        self._starts = view[INT_SIZE : INT_SIZE + stamps].cast("Q") if stamps else None
+        self._runs = view[INT_SIZE + stamps :]
         self._lock = Lock()  # some sides run jobs in threads
 
-    def begin(self) -> None:
-        """Just before the worker starts to look for jobs; all workers of a round do at once."""
-        tell(event="ready")
+    def wait_for_start(self) -> None:
+        """Wait until all workers of a round may start; call it right before the first fetch."""
+        send_event(event="ready")
         self._parent.wait()
-        tell(event="begun", at=time.monotonic_ns())
+        send_event(event="started", at=time.monotonic_ns())
 
-    def ran(self, payload: str) -> None:
-        """The job itself: all that it does."""
+    def record_run(self, payload: str) -> None:
+        """Record one run: this is the body of the no-op job."""
         now = time.monotonic_ns() if self._starts is not None else 0
         number = int(payload[:8])
         with self._lock:
@@ -83,8 +83,8 @@ class Ledger:
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
-    """What all the workers of a round did together."""
+class JobTally:
+    """Run counts and start times of all workers of a round."""
 
     jobs: int
     missing: int
@@ -92,35 +92,35 @@ class Tally:
     starts: dict[int, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, place: Place) -> Tally:
-        books = [path.read_bytes() for path in ledgers(place.directory)]
-        stamps = WORD * place.jobs if place.stamps else 0
-        runs = [0] * place.jobs
+    def of(cls, config: RoundConfig) -> JobTally:
+        contents = [path.read_bytes() for path in ledgers(config.directory)]
+        stamps = INT_SIZE * config.jobs if config.stamps else 0
+        runs = [0] * config.jobs
         starts: dict[int, int] = {}
-        for book in books:
-            for number, times in enumerate(book[WORD + stamps :]):
+        for content in contents:
+            for number, times in enumerate(content[INT_SIZE + stamps :]):
                 runs[number] += times
             if stamps:
-                found = enumerate(memoryview(book)[WORD : WORD + stamps].cast("Q"))
+                found = enumerate(memoryview(content)[INT_SIZE : INT_SIZE + stamps].cast("Q"))
                 starts |= {number: at for number, at in found if at}
         missing = runs.count(0)
-        return cls(place.jobs, missing, place.jobs - missing - runs.count(1), starts)
+        return cls(config.jobs, missing, config.jobs - missing - runs.count(1), starts)
 
 
 def ledgers(directory: Path) -> list[Path]:
     return sorted(directory.glob(f"*{SUFFIX}"))
 
 
-def all_ran(place: Place, counts: Iterable[memoryview]) -> bool:
-    """Cheap while jobs are left: only once there may be none is every job looked at."""
-    return sum(count[0] for count in counts) >= place.jobs and not Tally.of(place).missing
+def all_ran(config: RoundConfig, counts: Iterable[memoryview]) -> bool:
+    """Whether every job ran. Reads all ledgers only if the counts allow it."""
+    return sum(count[0] for count in counts) >= config.jobs and not JobTally.of(config).missing
 
 
-def counts_of(place: Place) -> list[memoryview]:
-    """A live view of each worker's count; the workers are ready by now."""
+def counts_of(config: RoundConfig) -> list[memoryview]:
+    """Return a live view of each worker's count. All workers must be ready."""
     found = []
-    for path in ledgers(place.directory):
+    for path in ledgers(config.directory):
         with path.open("rb") as file:
-            view = mmap.mmap(file.fileno(), WORD, access=mmap.ACCESS_READ)
+            view = mmap.mmap(file.fileno(), INT_SIZE, access=mmap.ACCESS_READ)
             found.append(memoryview(view).cast("Q"))
     return found

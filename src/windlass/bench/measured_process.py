@@ -1,4 +1,4 @@
-"""A process under measure: started, listened to, weighed, and surely ended."""
+"""A measured process: start, events, CPU and memory use, and end."""
 
 from __future__ import annotations
 
@@ -17,39 +17,39 @@ from typing import IO, Any, Self
 from windlass.core.errors import WindlassError
 
 PROC = Path("/proc")
-STOPPING = 15.0  # seconds that a producer has to end once it is done
+STOP_TIMEOUT = 15.0  # seconds for the exit of a producer
 MB = 1_000_000
-GLANCE = 0.25  # seconds between two looks at whether the others still live
+CHECK_EVERY = 0.25  # seconds between two checks of the other processes
 
 
 class BenchError(WindlassError):
-    """A side could not be measured; the others can."""
+    """Raised if one side cannot be measured."""
 
 
-class Child:
-    """One process of a side; to be used as a block, at whose end it is gone.
+class BenchProcess:
+    """One process of a side, used as a context manager that kills it at the end.
 
-    Nobody asks a worker to end: what it did is in its ledger, and its queue is thrown away.
+    A worker is not stopped gracefully: its ledger has the results, and its queue is deleted.
     """
 
-    def __init__(self, directory: Path, program: Sequence[str], *words: str) -> None:
-        self._what = " ".join(words)
-        self._complaints = directory / f"{words[0]}-{time.monotonic_ns()}.err"
-        self._said: SimpleQueue[dict[str, Any] | None] = SimpleQueue()
-        # What a user has set for Windlass is not to be measured: the defaults are.
+    def __init__(self, directory: Path, program: Sequence[str], *arguments: str) -> None:
+        self._role = " ".join(arguments)
+        self._error_file = directory / f"{arguments[0]}-{time.monotonic_ns()}.err"
+        self._events: SimpleQueue[dict[str, Any] | None] = SimpleQueue()
+        # Settings of the user are not measured: the defaults apply.
         environment = {k: v for k, v in os.environ.items() if not k.startswith("WINDLASS_")}
-        with self._complaints.open("wb") as complaints:
-            self._process = subprocess.Popen(  # noqa: S603 - a program of our own
-                [*program, *words],
+        with self._error_file.open("wb") as error_file:
+            self._process = subprocess.Popen(  # noqa: S603 - a fixed program
+                [*program, *arguments],
                 cwd=directory,
                 env=environment,
-                stdin=subprocess.PIPE,  # by its end the child learns of ours, however it comes
+                stdin=subprocess.PIPE,  # its end-of-file stops the child when the bench ends
                 stdout=subprocess.PIPE,
-                stderr=complaints,
-                start_new_session=True,  # Ctrl-C in a terminal is for the bench alone
+                stderr=error_file,
+                start_new_session=True,  # Ctrl-C in a terminal stops only the bench
             )
         assert self._process.stdout is not None
-        Thread(target=self._listen, args=(self._process.stdout,), daemon=True).start()
+        Thread(target=self._read_events, args=(self._process.stdout,), daemon=True).start()
 
     def __enter__(self) -> Self:
         return self
@@ -65,61 +65,63 @@ class Child:
     def pid(self) -> int:
         return self._process.pid
 
-    def _listen(self, lines: IO[bytes]) -> None:
+    def _read_events(self, lines: IO[bytes]) -> None:
         with lines:
             for line in lines:
-                with contextlib.suppress(ValueError):  # a library that prints says nothing to us
-                    said = json.loads(line)
-                    if isinstance(said, dict):
-                        self._said.put(said)
-        self._said.put(None)
+                with contextlib.suppress(ValueError):  # output of a library is ignored
+                    message = json.loads(line)
+                    if isinstance(message, dict):
+                        self._events.put(message)
+        self._events.put(None)
 
-    def expect(self, event: str, timeout: float, beside: Sequence[Child] = ()) -> Mapping[str, Any]:
-        """Wait until it tells this; in vain, if one of those beside it ends meanwhile."""
+    def expect(
+        self, event: str, timeout: float, others: Sequence[BenchProcess] = ()
+    ) -> Mapping[str, Any]:
+        """Wait for this event. Raise if the process or one of `others` ends first."""
         deadline = time.monotonic() + timeout
         while (left := deadline - time.monotonic()) > 0:
             with contextlib.suppress(Empty):
-                said = self._said.get(timeout=min(left, GLANCE))
-                if said is None:
+                message = self._events.get(timeout=min(left, CHECK_EVERY))
+                if message is None:
                     raise self._ended(event)
-                if said.get("event") == event:
-                    return said
-            for other in beside:
+                if message.get("event") == event:
+                    return message
+            for other in others:
                 other.check(event)
-        raise BenchError(f"{self._what!r} did not come to be {event} within {timeout:,.0f} s")
+        raise BenchError(f"{self._role!r} sent no {event!r} within {timeout:,.0f} s")
 
-    def go(self) -> None:
-        """Let the worker begin; it waits for this."""
+    def start(self) -> None:
+        """Send the start signal, which workers wait for."""
         assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # its end is told of where it is waited for
+        with contextlib.suppress(BrokenPipeError):  # `expect` reports its end
             self._process.stdin.write(b"g")
             self._process.stdin.flush()
 
     def check(self, event: str) -> None:
-        """It is still there, as it must be until this comes to be."""
+        """Raise if the process has ended before this event."""
         if self._process.poll() is not None:
             raise self._ended(event)
 
     def _ended(self, event: str) -> BenchError:
-        return BenchError(f"{self._what!r} ended before it was {event}: {self._last_words()}")
+        return BenchError(f"{self._role!r} ended before {event!r}: {self._last_error()}")
 
     def wait(self) -> None:
-        """For its own end, which comes soon."""
+        """Wait for the exit of the process."""
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(STOPPING)
+            self._process.wait(STOP_TIMEOUT)
 
-    def _last_words(self) -> str:
-        lines = self._complaints.read_text(errors="replace").strip().splitlines()
+    def _last_error(self) -> str:
+        lines = self._error_file.read_text(errors="replace").strip().splitlines()
         return lines[-1] if lines else f"exit code {self._process.wait()}"
 
 
 def cpu_seconds(pid: int | None) -> float | None:
-    """What the process and its descendants have used; None where the system does not tell."""
+    """Return the CPU seconds of the process and its descendants, or None if unavailable."""
     if pid is None:
         return None
     with contextlib.suppress(OSError, ValueError, IndexError):
         ticks = 0
-        for one in _family(pid):
+        for one in _process_tree(pid):
             fields = (PROC / str(one) / "stat").read_text().rpartition(")")[2].split()
             ticks += int(fields[11]) + int(fields[12])  # utime, stime
         return ticks / os.sysconf("SC_CLK_TCK")
@@ -127,9 +129,9 @@ def cpu_seconds(pid: int | None) -> float | None:
 
 
 def memory(pid: int) -> dict[str, float]:
-    """MB held by the process and its descendants: `rss`, and `pss` (shared pages by share)."""
+    """Return the MB of the process and its descendants: `rss` and proportional `pss`."""
     totals: dict[str, float] = {}
-    for one in _family(pid):
+    for one in _process_tree(pid):
         for file, name, key in (("status", "VmRSS", "rss"), ("smaps_rollup", "Pss", "pss")):
             with contextlib.suppress(OSError, ValueError, IndexError):
                 lines = (PROC / str(one) / file).read_text().splitlines()
@@ -138,7 +140,7 @@ def memory(pid: int) -> dict[str, float]:
     return totals
 
 
-def _family(pid: int) -> list[int]:
+def _process_tree(pid: int) -> list[int]:
     found = [pid]
     for one in found:
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""What is to be measured, and how much of it."""
+"""Plan of a benchmark run: what to measure, and how many jobs."""
 
 from __future__ import annotations
 
@@ -9,20 +9,22 @@ from typing import Any, TypeAlias
 from windlass.core.errors import InvalidArgumentError
 
 BULK = 1_000  # jobs a call
-TOGETHER = 100  # single calls under way at once
+TOGETHER = 100  # concurrent single calls
 THROUGHPUT = ("single", "together", "bulk", "drain", "memory")
 PAIR = ("pair",)
 WAITING = ("latency", "idle")
 GROUPS = ("single", "together", "bulk", "drain", "pair", "memory", *WAITING)
-Told: TypeAlias = Callable[[str, int, int], None]  # what comes next; how many of how many are done
+ProgressCallback: TypeAlias = Callable[
+    [str, int, int], None
+]  # next step, steps done, steps in total
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """`jobs` are worked off in a drain, a tenth of them put in one by one, the others in bulk.
+    """A drain runs `jobs` jobs: a tenth enqueued one by one, the others in bulk.
 
-    Where calls made together are measured, they put in another tenth. An idle worker is left alone
-    for `pause` seconds, its CPU time read over the last `idle` of them; then `starts` jobs come,
+    If concurrent calls are measured, they enqueue another tenth. An idle worker waits for `pause`
+    seconds, and its CPU time is read over the last `idle` seconds. Then `starts` jobs are enqueued,
     `gap` seconds apart.
     """
 
@@ -46,11 +48,11 @@ class Plan:
     ) -> Plan:
         for what, number in (("--jobs", jobs), ("--rounds", rounds)):
             if number is not None and number < 1:
-                raise InvalidArgumentError(f"{what} is {number}; it must be 1 or more")
+                raise InvalidArgumentError(f"{what} is {number}; it must be at least 1")
         unknown = sorted(set(only) - set(GROUPS))
         if unknown:
             raise InvalidArgumentError(
-                f"--only names {', '.join(unknown)}; what can be measured is {', '.join(GROUPS)}"
+                f"--only: unknown {', '.join(unknown)}; use {', '.join(GROUPS)}"
             )
         chosen = tuple(group for group in GROUPS if group in only) or GROUPS
         if quick:
@@ -67,7 +69,7 @@ class Plan:
 
     @property
     def singles(self) -> int:
-        """Put in one by one; the first of them warms up and is not timed."""
+        """The number of jobs enqueued one by one; the first warms up and is not timed."""
         return max(2, self.jobs // 10) if "single" in self.only else 1
 
     @property
@@ -82,11 +84,11 @@ class Plan:
 
     @property
     def total(self) -> int:
-        """All the jobs of a round."""
+        """The number of jobs of a round."""
         return self.singles + self.together + self.others
 
     def shared(self, share: float) -> Plan:
-        """For a side that gets only a share of the jobs."""
+        """Return the plan of a side that gets only a share of the jobs."""
         return replace(self, jobs=max(1, round(self.jobs * share)))
 
     @property

@@ -1,4 +1,4 @@
-"""From rounds to figures: medians, ratios, and the targets that Windlass has set itself."""
+"""Results of a run: medians, ratios to the peers, and the targets of Windlass."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class SideResult:
 
     @property
     def exactly_once(self) -> bool:
-        """Whether every round that came to an end ran each of its jobs once."""
+        """Whether every completed round ran each of its jobs once."""
         checks = [each.check for each in self.rounds if each.check is not None]
         return bool(checks) and all(check.exactly_once for check in checks)
 
@@ -84,7 +84,7 @@ class SideResult:
 
 @dataclass(slots=True)
 class Result:
-    """One run. `skipped` says which peers were left out, and why."""
+    """Results of one run. `skipped` maps peers that were not measured to the reason."""
 
     plan: Plan
     machine: Mapping[str, Any]
@@ -96,7 +96,7 @@ class Result:
         return self.sides[OURS].median(key) if OURS in self.sides else None
 
     def ratio(self, key: str, peer: str) -> float | None:
-        """Our median as a multiple of the peer's."""
+        """Return our median divided by the peer's."""
         ours = self.own(key)
         theirs = self.sides[peer].median(key) if peer in self.sides else None
         return ours / theirs if ours is not None and theirs else None
@@ -127,7 +127,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """`value` finds in a result what the goal is about; None if that was not measured."""
+    """`value` reads the figure of the goal from a result, or None if it was not measured."""
 
     text: str
     unit: str
@@ -137,7 +137,7 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """`value` is None, and so is `reached`, where it was not measured."""
+    """`value` and `reached` are None if the figure was not measured."""
 
     text: str
     value: float | None

@@ -1,4 +1,4 @@
-"""One round of one side: what is put in, what workers make of it, and whether all was well."""
+"""One round of one side: enqueue, run, and check that every job ran once."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from windlass.bench.job_ledger import Tally
-from windlass.bench.measured_process import BenchError, Child, cpu_seconds, memory
+from windlass.bench.job_ledger import JobTally
+from windlass.bench.measured_process import BenchError, BenchProcess, cpu_seconds, memory
 from windlass.bench.peers import load
 from windlass.bench.plan import Plan
-from windlass.bench.round_config import Place
-from windlass.bench.server import Server
-from windlass.bench.side import in_python
+from windlass.bench.round_config import RoundConfig
+from windlass.bench.server import BenchServer
+from windlass.bench.side import python_command
 
-START = 60.0  # seconds until a process is up, on a busy machine
-SLOWEST = 50  # jobs a second: who is slower is given up
-LINGER = 0.3  # seconds in which a job that runs a second time shows itself
+START = 60.0  # seconds for the start of a process, on a busy machine
+SLOWEST = 50  # jobs per second; a slower side fails
+LINGER = 0.3  # seconds in which a second run of a job would appear
 CENT = 100
 
 
@@ -32,7 +32,7 @@ class Check:
     twice: int
 
     @classmethod
-    def of(cls, tally: Tally) -> Check:
+    def of(cls, tally: JobTally) -> Check:
         return cls(tally.jobs, tally.missing, tally.twice)
 
     @property
@@ -47,15 +47,15 @@ class Check:
 
 @dataclass(slots=True)
 class Round:
-    """The figures of one round, by their keys; `error` says why there are none, or not all."""
+    """Figures of one round by key; `error` is the reason for missing figures."""
 
     figures: dict[str, float] = field(default_factory=dict)
     latencies_ms: list[float] = field(default_factory=list)
     check: Check | None = None
     error: str | None = None
 
-    def note(self, plan: Plan, figures: Mapping[str, float | None]) -> None:
-        """Of what was measured, what is wanted."""
+    def add(self, plan: Plan, figures: Mapping[str, float | None]) -> None:
+        """Add the figures that the plan includes."""
         self.figures |= {
             key: value
             for key, value in figures.items()
@@ -64,102 +64,102 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
-    """One round about to begin: whose, how much, where, on which server."""
+class RoundSetup:
+    """Inputs of one round: side, plan, directory and server."""
 
     module: str
     plan: Plan
     directory: Path
-    server: Server | None
+    server: BenchServer | None
     url: str
 
     @property
-    def patience(self) -> float:
+    def timeout(self) -> float:
         return START + self.plan.total / SLOWEST
 
-    def prepare(self, jobs: int, *, stamps: bool = False) -> Place:
-        place = Place(self.directory, jobs, self.url, stamps)
-        place.prepare()
-        return place
+    def prepare(self, jobs: int, *, stamps: bool = False) -> RoundConfig:
+        config = RoundConfig(self.directory, jobs, self.url, stamps)
+        config.save()
+        return config
 
-    def child(self, *words: str) -> Child:
-        return Child(self.directory, load(self.module).program(self.module), *words)
+    def child(self, *arguments: str) -> BenchProcess:
+        return BenchProcess(self.directory, load(self.module).program(self.module), *arguments)
 
-    def watcher(self) -> Child:
-        """Always in Python, whatever the side is written in: it asks the queue, no more."""
-        return Child(self.directory, in_python(self.module), "watch")
+    def watcher(self) -> BenchProcess:
+        """Return the watcher, always a Python process: it only queries the queue."""
+        return BenchProcess(self.directory, python_command(self.module), "watch")
 
 
-def throughput(setting: Setting) -> Round:
-    """Put jobs in, each way by itself; then a fresh worker process works them all off."""
-    result, plan = Round(), setting.plan
-    place = setting.prepare(plan.total)
-    filled = _fill(setting, plan.singles, plan.together, plan.others)
-    result.note(plan, filled)
-    seconds, held = _drain(setting, 1)
-    result.check = Check.of(Tally.of(place))
-    result.note(plan, {"drain": plan.total / seconds})
+def throughput(setup: RoundSetup) -> Round:
+    """Time each kind of enqueue, then the drain by one new worker process."""
+    result, plan = Round(), setup.plan
+    config = setup.prepare(plan.total)
+    filled = _fill(setup, plan.singles, plan.together, plan.others)
+    result.add(plan, filled)
+    seconds, held = _drain(setup, 1)
+    result.check = Check.of(JobTally.of(config))
+    result.add(plan, {"drain": plan.total / seconds})
     if "memory" in plan.only:
         result.figures |= {f"memory_{kind}": size for kind, size in held.items()}
     return result
 
 
-def pair(setting: Setting) -> Round:
-    """The same jobs, all put in at once, and worked off by two worker processes."""
-    result, plan = Round(), setting.plan
-    place = setting.prepare(plan.total)
-    _fill(setting, 1, 0, plan.total - 1)
-    seconds, _ = _drain(setting, 2)
-    result.check = Check.of(Tally.of(place))
-    result.note(plan, {"pair": plan.total / seconds})
+def pair(setup: RoundSetup) -> Round:
+    """Time the drain of the same jobs by two worker processes."""
+    result, plan = Round(), setup.plan
+    config = setup.prepare(plan.total)
+    _fill(setup, 1, 0, plan.total - 1)
+    seconds, _ = _drain(setup, 2)
+    result.check = Check.of(JobTally.of(config))
+    result.add(plan, {"pair": plan.total / seconds})
     return result
 
 
-def _fill(setting: Setting, *numbers: int) -> Mapping[str, float | None]:
-    with setting.child("fill", *map(str, numbers)) as producer:
-        filled = producer.expect("filled", setting.patience)
+def _fill(setup: RoundSetup, *numbers: int) -> Mapping[str, float | None]:
+    with setup.child("fill", *map(str, numbers)) as producer:
+        filled = producer.expect("filled", setup.timeout)
         producer.wait()
-    if setting.server is not None:
-        setting.server.rest(setting.url)
+    if setup.server is not None:
+        setup.server.quiesce(setup.url)
     return {key: filled[key] for key in ("single", "together", "bulk")}
 
 
-def _drain(setting: Setting, number: int) -> tuple[float, Mapping[str, float]]:
-    """Seconds from the first look of the first worker until all is settled; memory at the end."""
+def _drain(setup: RoundSetup, number: int) -> tuple[float, Mapping[str, float]]:
+    """Return the seconds from the first worker's start to the last settle, and memory."""
     with ExitStack() as stack:
-        workers = [stack.enter_context(setting.child("work")) for _ in range(number)]
+        workers = [stack.enter_context(setup.child("work")) for _ in range(number)]
         for worker in workers:
             worker.expect("ready", START)
-        watcher = stack.enter_context(setting.watcher())
+        watcher = stack.enter_context(setup.watcher())
         watcher.expect("watching", START, workers)
         for worker in workers:
-            worker.go()
-        begun = [worker.expect("begun", START)["at"] for worker in workers]
-        drained = watcher.expect("drained", setting.patience, workers)["at"]
+            worker.start()
+        started = [worker.expect("started", START)["at"] for worker in workers]
+        drained = watcher.expect("drained", setup.timeout, workers)["at"]
         time.sleep(LINGER)
         held = memory(workers[0].pid)
-    return (drained - min(begun)) / 1e9, held
+    return (drained - min(started)) / 1e9, held
 
 
-def waiting(setting: Setting) -> Round:
-    """A worker waits in vain, and then for jobs that come one at a time from another process."""
-    result, plan = Round(), setting.plan
+def waiting(setup: RoundSetup) -> Round:
+    """Measure a worker without jobs, then the start latency of single jobs."""
+    result, plan = Round(), setup.plan
     starts = plan.starts if "latency" in plan.only else 0
-    place = setting.prepare(starts + 1, stamps=True)
-    words = ("trickle", str(starts), str(plan.pause), str(plan.gap))
-    with setting.child("work") as worker:
+    config = setup.prepare(starts + 1, stamps=True)
+    arguments = ("trickle", str(starts), str(plan.pause), str(plan.gap))
+    with setup.child("work") as worker:
         worker.expect("ready", START)
-        worker.go()
-        worker.expect("begun", START)
-        with setting.child(*words) as producer:
+        worker.start()
+        worker.expect("started", START)
+        with setup.child(*arguments) as producer:
             producer.expect("pausing", START)
             time.sleep(plan.pause - plan.idle)
-            result.note(plan, _idle(setting, worker))
+            result.add(plan, _idle(setup, worker))
             trickled = producer.expect("trickled", START + starts * plan.gap, [worker])
-        with setting.watcher() as watcher:
+        with setup.watcher() as watcher:
             watcher.expect("drained", START, [worker])
         time.sleep(LINGER)
-    tally = Tally.of(place)
+    tally = JobTally.of(config)
     result.check = Check.of(tally)
     result.latencies_ms = [
         (tally.starts[number] - put) / 1e6
@@ -171,11 +171,11 @@ def waiting(setting: Setting) -> Round:
     return result
 
 
-def _idle(setting: Setting, worker: Child) -> dict[str, float | None]:
-    """Percent of a core, of the worker and of the server; not to the very end of the pause."""
-    pids = {"idle": worker.pid, "idle_server": setting.server.pid if setting.server else None}
+def _idle(setup: RoundSetup, worker: BenchProcess) -> dict[str, float | None]:
+    """Return the CPU use of worker and server in percent of a core."""
+    pids = {"idle": worker.pid, "idle_server": setup.server.pid if setup.server else None}
     before, began = {key: cpu_seconds(pid) for key, pid in pids.items()}, time.monotonic()
-    time.sleep(setting.plan.idle * 0.98)  # the first job is no idling
+    time.sleep(setup.plan.idle * 0.98)  # end before the first job
     after, ended = {key: cpu_seconds(pid) for key, pid in pids.items()}, time.monotonic()
     found: dict[str, float | None] = {}
     for key in pids:
@@ -192,20 +192,20 @@ def percentiles(latencies: list[float]) -> dict[str, float]:
     return {"latency_p50": cuts[49], "latency_p99": cuts[98]}
 
 
-KINDS: Mapping[str, Callable[[Setting], Round]] = {
+KINDS: Mapping[str, Callable[[RoundSetup], Round]] = {
     "throughput": throughput,
     "pair": pair,
     "waiting": waiting,
 }
 
 
-def attempt(kind: str, setting: Setting) -> Round:
-    """A round; a side that breaks down keeps no other from being measured."""
-    setting.directory.mkdir()
-    # The nearest settings file is this one: the user's own are not measured.
-    nothing = "# nothing is set: these are the defaults\n"
-    (setting.directory / "windlass.toml").write_text(nothing, encoding="utf-8")
+def attempt(kind: str, setup: RoundSetup) -> Round:
+    """Run a round; the failure of one side does not stop the others."""
+    setup.directory.mkdir()
+    # The nearest settings file applies, so settings of the user are not measured.
+    nothing = "# empty: the defaults apply\n"
+    (setup.directory / "windlass.toml").write_text(nothing, encoding="utf-8")
     try:
-        return KINDS[kind](setting)
+        return KINDS[kind](setup)
     except BenchError as error:
         return Round(error=str(error))

@@ -1,4 +1,4 @@
-"""Where one round of one side takes place, and what its processes need to know of it."""
+"""Configuration of one round of one side, shared with its processes as a JSON file."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-FILE = "place.json"
+FILE = "round.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """`url` is a fresh database of a server ("" for sides that keep a file in `directory`).
+class RoundConfig:
+    """`url` is a new database of a server ("" for sides that keep a file in `directory`).
 
-    `jobs` jobs are expected, numbered from 0; with `stamps` it is noted when each of them starts.
+    `jobs` is the number of jobs, numbered from 0. With `stamps`, workers record every start.
     """
 
     directory: Path
@@ -21,12 +21,12 @@ class Place:
     url: str = ""
     stamps: bool = False
 
-    def prepare(self) -> None:
-        known = asdict(self) | {"directory": str(self.directory)}
-        (self.directory / FILE).write_text(json.dumps(known), encoding="utf-8")
+    def save(self) -> None:
+        values = asdict(self) | {"directory": str(self.directory)}
+        (self.directory / FILE).write_text(json.dumps(values), encoding="utf-8")
 
     @classmethod
-    def here(cls) -> Place:
-        """The one that the bench prepared in the working directory."""
-        known = json.loads(Path(FILE).read_text(encoding="utf-8"))
-        return cls(**known | {"directory": Path.cwd()})
+    def load(cls) -> RoundConfig:
+        """Read the file that the bench wrote to the working directory."""
+        values = json.loads(Path(FILE).read_text(encoding="utf-8"))
+        return cls(**values | {"directory": Path.cwd()})

@@ -1,4 +1,4 @@
-"""CONTRACT: a server that several sides keep their jobs on, one round after the other."""
+"""CONTRACT: a server that several sides use, one round after the other."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 
-class Server(Protocol):
-    """`durability` is its version and how it syncs, as the server itself says; `synced` is when.
+class BenchServer(Protocol):
+    """`durability` is the reported version and sync settings; `synced` is the time of a sync.
 
-    `pid` is its process, if it runs on this machine and is ours to look at.
+    `pid` is its process if the bench started it on this machine.
     """
 
     durability: str
@@ -18,9 +18,9 @@ class Server(Protocol):
     pid: int | None
 
     @abstractmethod
-    def fresh(self) -> AbstractContextManager[str]:
-        """The URL of an empty database, for the block."""
+    def new_database(self) -> AbstractContextManager[str]:
+        """Return a context manager with the URL of an empty database."""
 
     @abstractmethod
-    def rest(self, url: str) -> None:
-        """Write out what is pending, look at new rows: nobody pays for what was before."""
+    def quiesce(self, url: str) -> None:
+        """Flush pending writes and update statistics, so that no side pays for earlier work."""

@@ -1,4 +1,4 @@
-"""CONTRACT: one job queue under measure, and the no-op job that every side runs."""
+"""CONTRACT: one job queue to measure, and the no-op job that every side runs."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from pathlib import Path
 from typing import ClassVar, Protocol
 
 from windlass.bench.job_ledger import Ledger
-from windlass.bench.round_config import Place
+from windlass.bench.round_config import RoundConfig
 
 PAYLOAD = 100  # bytes
 DIGITS = 8
-POLL = 0.005  # seconds between two looks of a side that can only poll
-EACH_COMMIT = "each commit"  # when it is synced; whoever promises less must say so
+POLL = 0.005  # seconds between two polls of a side that cannot wait for jobs
+EACH_COMMIT = "each commit"  # the default time of a sync
 BOOT = Path(__file__).with_name("child_boot.py")
 
 
 def payload(number: int) -> str:
-    """The argument of a job: its number, and padding."""
+    """Return the argument of a job: its number, padded."""
     return f"{number:0{DIGITS}}".ljust(PAYLOAD, "x")
 
 
-def in_python(module: str) -> list[str]:
-    """Starts a process of the side in this module; a role and its numbers are appended."""
+def python_command(module: str) -> list[str]:
+    """Return the command for a process of this side; append a role and its numbers."""
     return [sys.executable, "-P", str(BOOT), module]
 
 
 def installed(package: str) -> str | None:
-    """The version of a package; None if it is not there."""
-    from importlib import metadata  # noqa: PLC0415 - heavy, and workers under measure need it not
+    """Return the version of a package, or None if it is not installed."""
+    from importlib import metadata  # noqa: PLC0415 - heavy; measured workers do not need it
 
     try:
         return metadata.version(package)
@@ -41,12 +41,12 @@ def installed(package: str) -> str | None:
 
 
 class Side(Protocol):
-    """Opened in a place, in each process anew.
+    """One job queue, opened once in each process.
 
-    `library` is the module that must be there, `package` what to install for it. `durability` says
-    what a commit promises and what is kept of a job. `bulk` says how many jobs are put in at once,
-    `together` how many single calls are under way at once (None: it cannot). `server` is the kind
-    of server that it needs. A slow side gets only a `share` of the jobs, so that a round ends.
+    `library` is the required module, `package` the package to install. `durability` describes the
+    guarantee of a commit and the data kept of a job. `bulk` describes a bulk enqueue, `together`
+    concurrent single enqueues (None: not supported). `server` is the kind of server that the side
+    needs. A slow side gets only a `share` of the jobs, so that a round ends.
     """
 
     library: ClassVar[str]
@@ -59,7 +59,7 @@ class Side(Protocol):
 
     @classmethod
     def missing(cls) -> str | None:
-        """Why it cannot be measured here; None if it can."""
+        """Return why the side cannot be measured here, or None if it can."""
         if find_spec(cls.library) is None:
             return f"not installed: pip install {cls.package}"
         return None
@@ -70,41 +70,41 @@ class Side(Protocol):
 
     @classmethod
     def program(cls, module: str) -> list[str]:
-        """What starts its producers and workers: they keep to what `child` says of the roles."""
-        return in_python(module)
+        """Return the command for producers and workers; `child` defines their roles."""
+        return python_command(module)
 
     @abstractmethod
-    def __init__(self, place: Place) -> None: ...
+    def __init__(self, config: RoundConfig) -> None: ...
 
     @abstractmethod
     def put(self, payload: str) -> None:
-        """Enqueue one job; it is durable when this returns."""
+        """Enqueue one job durably."""
 
     def put_each(self, payloads: Sequence[str]) -> None:
-        """One after the other."""
+        """Enqueue the jobs one after the other."""
         for each in payloads:
             self.put(each)
 
     def put_together(self, payloads: Sequence[str]) -> None:
-        """Each by a call of its own, all under way at once; called only if `together` says how."""
+        """Enqueue each job by its own call, all concurrently. Called only if `together` is set."""
         raise NotImplementedError
 
     def put_many(self, payloads: Sequence[str]) -> None:
-        """Many by one call; called only if `bulk` says how."""
+        """Enqueue many jobs by one call. Called only if `bulk` is set."""
         raise NotImplementedError
 
-    def rest(self, seconds: float) -> None:
-        """Let time pass between two calls; what the library does in the background goes on."""
+    def pause(self, seconds: float) -> None:
+        """Sleep between two calls, while background work of the library continues."""
         time.sleep(seconds)
 
     @abstractmethod
     def close(self) -> None:
-        """Called by producers, which leave the queue as they would leave it in life."""
+        """Close the queue in a producer, as an application would."""
 
     @abstractmethod
     def work(self, ledger: Ledger) -> None:
-        """Be a worker, until SIGTERM: tell the ledger when it begins, and what ran."""
+        """Run jobs until SIGTERM; report the start and every run to the ledger."""
 
     @abstractmethod
     def unfinished(self) -> int:
-        """Jobs that are not done with, durably; asked by a process of its own."""
+        """Return the number of jobs not durably settled. Called in a separate process."""

@@ -1,13 +1,13 @@
-"""The command line: one file per command, gathered here."""
+"""The command line; one file per command."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from windlass.cli import jobs
+from windlass.cli import jobs, terminal
 from windlass.cli.commands import (
     bench,
     check,
@@ -24,29 +24,29 @@ from windlass.cli.commands import (
     worker,
     workers,
 )
-from windlass.cli.terminal import complain, exit_code, forgive
 from windlass.core.errors import WindlassError
+from windlass.core.version import version
 
-HELP = """Durable jobs: never lost, never finished twice, visible while they run.
+HELP = """Durable background jobs for Python.
 
-Exit codes: 0 done; 1 the answer is no (a job failed, there is none);
-2 the command or a setting is wrong; 3 the store cannot be reached;
-130 stopped by Ctrl-C.
+Exit codes: 0 success; 1 failure (a job failed or was not found);
+2 invalid command or setting; 3 store unavailable; 130 interrupted
+by Ctrl-C.
 
-Settings: arguments, then WINDLASS_… variables, then windlass.toml
-(windlass config show tells which is which).
+Settings: options, then WINDLASS_… variables, then windlass.toml
+(windlass config show lists each value and its source).
 """
 
 
 class _Commands(TyperGroup):
-    """Every error that Windlass knows becomes one plain message and an exit code."""
+    """Prints every WindlassError as one message and sets the exit code."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
         except WindlassError as error:
-            complain(str(error))
-            raise typer.Exit(exit_code(error)) from None
+            terminal.error(str(error))
+            raise typer.Exit(terminal.exit_code(error)) from None
         except KeyboardInterrupt:
             raise typer.Exit(130) from None
 
@@ -59,6 +59,26 @@ cli = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _print_version(value: bool) -> None:
+    if value:
+        terminal.out().print(f"windlass {version()}")
+        raise typer.Exit
+
+
+@cli.callback(help=HELP)
+def _global_options(
+    *,
+    show_version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None: ...
+
+
 cli.command("dev")(dev.dev)
 cli.command("worker")(worker.worker)
 cli.command("serve")(serve.serve)
@@ -77,5 +97,5 @@ cli.add_typer(config.commands, name="config")
 
 
 def main() -> None:
-    forgive()
+    terminal.replace_unencodable()
     cli()

@@ -1,4 +1,4 @@
-"""From `module:app` to the application, with a plain answer when there is none."""
+"""Loading an app from `module:app`, with a clear error if it fails."""
 
 from __future__ import annotations
 
@@ -15,24 +15,26 @@ DEFAULT_NAME = "app"
 
 
 def load_app(path: str) -> Windlass:
-    """Import the module, from the working directory too, and take the app that it holds."""
+    """Import the module, also from the working directory, and return its app."""
     module_name, _, name = path.partition(":")
     name = name or DEFAULT_NAME
     if module_name.endswith(".py") or "/" in module_name:
         dotted = module_name.removesuffix(".py").strip("./").replace("/", ".")
-        raise ConfigurationError(f"{path!r} is a file; name its module: {dotted}:{name}")
+        raise ConfigurationError(f"{path!r} is a file; give its module: {dotted}:{name}")
     if not all(part.isidentifier() for part in [*module_name.split("."), *name.split(".")]):
-        raise ConfigurationError(f"{path!r} is not of the form module:app")
+        raise ConfigurationError(f"{path!r} does not have the form module:app")
     module = _import(module_name)
     found: object = module
     for part in name.split("."):
         if not hasattr(found, part):
             raise ConfigurationError(
-                f"module {module_name!r} ({module.__file__}) has no {name!r}{_instead(module)}"
+                f"module {module_name!r} ({module.__file__}) has no {name!r}{_suggest_apps(module)}"
             )
         found = getattr(found, part)
     if not isinstance(found, Windlass):
-        raise ConfigurationError(f"{path} is {found!r:.80}, not a Windlass app{_instead(module)}")
+        raise ConfigurationError(
+            f"{path} is {found!r:.80}, not a Windlass app{_suggest_apps(module)}"
+        )
     return found
 
 
@@ -46,16 +48,16 @@ def _import(name: str) -> ModuleType:
         missing = error.name or ""
         if name == missing or name.startswith(f"{missing}."):
             raise ConfigurationError(
-                f"no module {name!r} here ({here}); {_elsewhere(name)}"
+                f"no module {name!r} in {here}; {_suggest_folder(name)}"
             ) from None
-        raise _broken(name, error) from None
+        raise _import_error(name, error) from None
     except ConfigurationError:
         raise
-    except Exception as error:  # noqa: BLE001 - whatever a module raises, it cannot be imported
-        raise _broken(name, error) from None
+    except Exception as error:  # noqa: BLE001 - any error of the module
+        raise _import_error(name, error) from None
 
 
-def _broken(name: str, error: Exception) -> ConfigurationError:
+def _import_error(name: str, error: Exception) -> ConfigurationError:
     frames = traceback.extract_tb(error.__traceback__)
     where = f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else "its import"
     if isinstance(error, SyntaxError):
@@ -65,18 +67,18 @@ def _broken(name: str, error: Exception) -> ConfigurationError:
     )
 
 
-def _elsewhere(name: str) -> str:
-    """Where the user may have meant to be."""
+def _suggest_folder(name: str) -> str:
+    """Suggest a directory that holds the module."""
     first = name.partition(".")[0]
     here = Path.cwd()
-    for place in (here / "src", here.parent, *sorted(here.glob("*/"))):
-        if (place / f"{first}.py").is_file() or (place / first / "__init__.py").is_file():
-            return f"it is in {place}: go there first (cd {place})"
-    return "go to the directory that holds it, or install it, and mind the spelling"
+    for folder in (here / "src", here.parent, *sorted(here.glob("*/"))):
+        if (folder / f"{first}.py").is_file() or (folder / first / "__init__.py").is_file():
+            return f"it is in {folder}: run cd {folder} first"
+    return "change to its directory or install it, and check the spelling"
 
 
-def _instead(module: ModuleType) -> str:
+def _suggest_apps(module: ModuleType) -> str:
     apps = [name for name, value in vars(module).items() if isinstance(value, Windlass)]
     if not apps:
-        return f"; the module holds no Windlass app: write {DEFAULT_NAME} = Windlass() in it"
+        return f"; the module has no Windlass app: add {DEFAULT_NAME} = Windlass() to it"
     return f"; it has {', '.join(f'{module.__name__}:{name}' for name in apps)}"

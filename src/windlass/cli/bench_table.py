@@ -1,4 +1,4 @@
-"""The figures of `windlass bench`, for people."""
+"""Tables of `windlass bench`."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ def show(result: Result) -> None:
 
 
 def show_notes(result: Result) -> None:
-    """What belongs beneath the figures: how they came about, the targets, and who took part."""
+    """Print the notes below the figures: method, targets, systems."""
     plan, machine = result.plan, result.machine
     terminal.out().print(
-        f"[dim]x: ours as a multiple of theirs. {_how(plan)} "
+        f"[dim]x: Windlass relative to this system. {_method(plan)} "
         f"{machine['cores']} cores, Python {machine['python']}, uvloop {machine['uvloop'] or 'no'}."
-        f"{' Quick: for a look, not to be quoted.' if plan.quick else ''}[/]\n"
+        f"{' Quick run: not representative.' if plan.quick else ''}[/]\n"
     )
     _show_targets(result.targets())
     _show_sides(result)
 
 
-def _how(plan: Plan) -> str:
+def _method(plan: Plan) -> str:
     rounds = "One round" if plan.rounds == 1 else f"Medians of {plan.rounds} rounds"
     parts = [f"{rounds}; no-op jobs of {PAYLOAD} bytes"]
     if plan.throughput:
-        parts.append(f"{plan.total:,} a drain, {BULK:,} a bulk call")
+        parts.append(f"{plan.total:,} per drain, {BULK:,} per bulk call")
     if plan.waiting:
-        parts.append(f"a worker idle for {plan.pause:g} s, then jobs {plan.gap:g} s apart")
+        parts.append(f"a worker idle for {plan.pause:g} s, then jobs every {plan.gap:g} s")
     return "; ".join(parts) + "."
 
 
@@ -64,14 +64,14 @@ def _times(ratio: float) -> str:
     return f"{ratio:.1f}x" if ratio >= 1 else f"{ratio:.2f}x"
 
 
-def _show_targets(found: list[Target]) -> None:
-    if not found:
+def _show_targets(targets: list[Target]) -> None:
+    if not targets:
         return
-    table = terminal.table("target", "here", "")
+    table = terminal.table("target", "result", "")
     table.columns[1].justify = "right"
-    for target in found:
-        here = "-" if target.value is None else f"{target.value:.2f} {target.unit}"
-        table.add_row(target.text, here, _VERDICTS[target.reached])
+    for target in targets:
+        result = "-" if target.value is None else f"{target.value:.2f} {target.unit}"
+        table.add_row(target.text, result, _VERDICTS[target.reached])
     terminal.out().print(table)
 
 
@@ -79,7 +79,7 @@ def _show_sides(result: Result) -> None:
     console = terminal.out()
     console.print()
     for name, side in result.sides.items():
-        bulk = f"; bulk: {side.bulk}" if side.bulk else "; no bulk"
+        bulk = f"; bulk: {side.bulk}" if side.bulk else "; no bulk call"
         console.print(f"[bold]{name}[/] {side.version or ''}: {escape(side.durability + bulk)}")
         console.print(f"  {_health(side)}")
     for name, reason in result.skipped.items():

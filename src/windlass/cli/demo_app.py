@@ -1,4 +1,4 @@
-"""The app that `windlass dev` runs when it is given none: one task with something to see."""
+"""The demo app of `windlass dev`: one task with visible progress."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from windlass.app import Windlass
 from windlass.client import EnqueueOptions
 from windlass.worker import Context
 
-URL = "sqlite:///windlass-demo.db"  # of its own: a demo has no business among real jobs
+URL = "sqlite:///windlass-demo.db"  # separate from real jobs
 STAGES = ("plan", "tts", "visuals", "compose", "render")
 STEPS = 8
 
 
 def demo_app(pace: float = 0.2) -> Windlass:
-    """`pace` is the length of each small step, in seconds."""
+    """Create the demo app; `pace` is the length of each step in seconds."""
     app = Windlass(URL)
 
     @app.task(name="demo.film", max_retries=3)
     async def film(ctx: Context, title: str) -> dict[str, str]:
-        """Pretend to make a film, stage by stage."""
+        """Simulate rendering a film, stage by stage."""
         for stage in STAGES:
             ctx.stage(stage)
             for step in range(1, STEPS + 1):
@@ -31,7 +31,7 @@ def demo_app(pace: float = 0.2) -> Windlass:
 
 
 async def enqueue_demo(app: Windlass) -> None:
-    """One job; not another while it is under way."""
+    """Enqueue one job, unless one is active."""
     spec = app.tasks.get("demo.film")
     assert spec is not None
     options = EnqueueOptions(unique_key="demo")
@@ -39,7 +39,7 @@ async def enqueue_demo(app: Windlass) -> None:
 
 
 WELCOME = f"""\
-This is a demo: a job that pretends to make a film, in ./windlass-demo.db.
-Your own app: windlass dev module:app. In another terminal, meanwhile:
+Demo: one job that simulates rendering a film, in ./windlass-demo.db.
+Run your own app with: windlass dev module:app. In another terminal, try:
   windlass jobs list --url {URL}
   windlass jobs why ID --url {URL}"""

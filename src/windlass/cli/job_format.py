@@ -1,4 +1,4 @@
-"""A job and its events, as JSON for scripts and in words for people."""
+"""Formats of jobs and events: JSON for scripts, text for people."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from windlass.core.errors import CodecError
 from windlass.core.event import Event, EventType
 from windlass.core.job.attempt import Attempt
 from windlass.core.job.dependency import Edges
-from windlass.core.job.failure import Failure
+from windlass.core.job.failure import CRASHED, Failure
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
 
-SEALED = "(cannot be read here: name the app that has the key, -A module:app)"
+ENCRYPTED = "(encrypted: give the app that has the key, -A module:app)"
 _INSTANTS = {
     "created_at": "createdAt",
     "queued_at": "queuedAt",
@@ -45,11 +45,11 @@ def decoded(client: Client, data: bytes | None, purpose: Purpose) -> Any:
     try:
         return client.codec.decode(data, purpose)
     except (CodecError, UnicodeDecodeError):
-        return SEALED
+        return ENCRYPTED
 
 
 def summary(row: JobRow) -> dict[str, Any]:
-    """What lists show: nothing that the codec would have to open."""
+    """Format a job for lists, without fields that the codec must decode."""
     return {
         "id": str(row.id),
         "task": row.task,
@@ -76,7 +76,7 @@ def summary(row: JobRow) -> dict[str, Any]:
     }
 
 
-def whole(client: Client, row: JobRow, attempts: list[Attempt]) -> dict[str, Any]:
+def details(client: Client, row: JobRow, attempts: list[Attempt]) -> dict[str, Any]:
     return summary(row) | {
         "payload": decoded(client, row.payload, Purpose.PAYLOAD),
         "result": decoded(client, row.result, Purpose.RESULT),
@@ -87,97 +87,103 @@ def whole(client: Client, row: JobRow, attempts: list[Attempt]) -> dict[str, Any
         "cancelReason": row.cancel_reason,
         "canResume": row.can_resume,
         "lastCompletedStep": row.last_step,
-        "attempts": [_attempt(client, one) for one in attempts],
+        "attempts": [_attempt(client, attempt) for attempt in attempts],
     }
 
 
-def edges(row: JobRow, its: Edges) -> dict[str, Any]:
-    """The flow that it belongs to, whom it waits or waited for, and who waits for it."""
+def edges(row: JobRow, edges: Edges) -> dict[str, Any]:
+    """Format the flow, parents and children of a job."""
     return {
         "flowId": str(row.flow_id) if row.flow_id else None,
         "waitingFor": row.waiting_for,
         "onParent": row.on_parent.value,
-        "dependsOn": [str(job) for job in its.parents],
-        "awaitedBy": [str(job) for job in its.children],
+        "dependsOn": [str(job) for job in edges.parents],
+        "awaitedBy": [str(job) for job in edges.children],
     }
 
 
 def error(client: Client, failure: Failure | None) -> dict[str, Any] | None:
     if failure is None:
         return None
-    said = decoded(client, failure.body, Purpose.ERROR)
-    words = said if isinstance(said, dict) else {"message": said}
+    body = decoded(client, failure.body, Purpose.ERROR)
+    fields = body if isinstance(body, dict) else {"message": body}
     return {
         "code": failure.code,
         "error_type": failure.kind.value,
         "step": failure.step,
         "attempt": failure.attempt,
         "at": iso(failure.at),
-        **words,
+        **fields,
     }
 
 
-def _attempt(client: Client, one: Attempt) -> dict[str, Any]:
+def _attempt(client: Client, attempt: Attempt) -> dict[str, Any]:
     return {
-        "number": one.number,
-        "worker": one.worker,
-        "queuedAt": iso(one.queued_at),
-        "startedAt": iso(one.started_at),
-        "endedAt": iso(one.ended_at),
-        "outcome": one.outcome.value if one.outcome else None,
-        "error": error(client, one.error),
-        "delay": one.delay,
-        "percent": one.percent,
-        "stage": one.stage,
+        "number": attempt.number,
+        "worker": attempt.worker,
+        "queuedAt": iso(attempt.queued_at),
+        "startedAt": iso(attempt.started_at),
+        "endedAt": iso(attempt.ended_at),
+        "outcome": attempt.outcome.value if attempt.outcome else None,
+        "error": error(client, attempt.error),
+        "delay": attempt.delay,
+        "percent": attempt.percent,
+        "stage": attempt.stage,
     }
 
 
-def event(client: Client, line: Event) -> dict[str, Any]:
-    data = dict(line.data)
-    if line.body is not None and line.type is not EventType.RESYNC:
-        name, purpose = _BODIES.get(line.type, (None, Purpose.EVENT))
-        said = decoded(client, line.body, purpose)
-        data |= {name: said} if name else said if isinstance(said, dict) else {"message": said}
+def event_json(client: Client, event: Event) -> dict[str, Any]:
+    data = dict(event.data)
+    if event.body is not None and event.type is not EventType.RESYNC:
+        name, purpose = _BODIES.get(event.type, (None, Purpose.EVENT))
+        body = decoded(client, event.body, purpose)
+        data |= {name: body} if name else body if isinstance(body, dict) else {"message": body}
     return {
-        "id": line.wire_id,
-        "seq": line.seq,
-        "at": iso(line.at),
-        "type": line.type.value,
-        "jobId": str(line.job_id),
-        "correlationId": line.correlation_id,
+        "id": event.wire_id,
+        "seq": event.seq,
+        "at": iso(event.at),
+        "type": event.type.value,
+        "jobId": str(event.job_id),
+        "correlationId": event.correlation_id,
         "data": data,
     }
 
 
-def words(client: Client, line: Event) -> str:
-    """One event as a line for people, in rich's markup."""
-    data = event(client, line)["data"]
-    when = f"[dim]{terminal.clock(line.at)}[/]"
-    if "status" in data and line.type is not EventType.STEP_STATUS:
+def _error_text(code: str, message: str | None) -> str:
+    if message:
+        return f"{code}: {message}"
+    return "worker lost" if code == CRASHED else code
+
+
+def text_line(client: Client, event: Event) -> str:
+    """Format an event as a line of rich markup."""
+    data = event_json(client, event)["data"]
+    when = f"[dim]{terminal.clock(event.at)}[/]"
+    if "status" in data and event.type is not EventType.STEP_STATUS:
         status = State(data["status"])
         parts = [terminal.state(status)]
         if status is State.RUNNING:
             parts.append(f"attempt {data['attempt']} on {escape(str(data.get('worker')))}")
         if data.get("error"):
-            said = data.get("errors")
-            message = said.get("message") if isinstance(said, dict) else said
-            parts.append(escape(f"{data['error']['code']}{f': {message}' if message else ''}"))
+            errors = data.get("errors")
+            message = errors.get("message") if isinstance(errors, dict) else errors
+            parts.append(escape(_error_text(data["error"]["code"], message)))
         if data.get("delay") is not None:
-            wait = data["delay"]
-            parts.append(f"(again in {wait:.1f} s)" if wait else "(again at once)")
+            delay = data["delay"]
+            parts.append(f"(next attempt in {delay:.1f} s)" if delay else "(next attempt now)")
         if status is State.CANCELED and data.get("message"):
             parts.append(escape(str(data["message"])))
         return f"{when} {' '.join(parts)}"
-    if line.type is EventType.RESYNC:
-        now = terminal.state(State(data["state"]))
-        return f"{when} {now} [dim](earlier lines are past keeping)[/]"
-    colour = {EventType.WARNING: "yellow", EventType.ERROR: "red"}.get(line.type)
-    kind = line.type.value if line.type is not EventType.LOG else str(data.get("level", "info"))
+    if event.type is EventType.RESYNC:
+        state = terminal.state(State(data["state"]))
+        return f"{when} {state} [dim](earlier events were pruned)[/]"
+    colour = {EventType.WARNING: "yellow", EventType.ERROR: "red"}.get(event.type)
+    kind = event.type.value if event.type is not EventType.LOG else str(data.get("level", "info"))
     skipped = {"level", "phase"}
     text = data.get("message") or " ".join(
         f"{key}={value}" for key, value in data.items() if value is not None and key not in skipped
     )
-    if line.type is EventType.STEP_PROGRESS:
+    if event.type is EventType.STEP_PROGRESS:
         stage = data.get("stage") or data.get("step") or ""
         text = " ".join(filter(None, [f"{data['progressPct']}%", stage, data.get("message")]))
     return f"{when} {f'[{colour}]{kind}[/]' if colour else kind} {escape(str(text))}"

@@ -1,7 +1,7 @@
-"""Jobs as they run: a bar for each that is under way, a line for each that has ended.
+"""Live view of jobs: a progress bar for each active job, a line for each finished one.
 
-Waits for: a moment between two looks. Guarantees: a job that was seen under way is followed to its
-end, and told once. Stops: when cancelled, after a last look. It only reads.
+Waits for: its refresh interval. Guarantees: an active job is followed to its end and reported once.
+Stops: when cancelled, after a last refresh. Only reads.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
 from windlass.core.query.job_query import Query
 
-LOOK = 0.25  # seconds
-NEWEST = 20
-ROWS = 12
+REFRESH_INTERVAL = 0.25  # seconds
+NEWEST = 20  # jobs read per refresh
+MAX_BARS = 12
 
 
-class View:
-    """`footer` stands below the bars."""
+class LiveView:
+    """Shows active jobs as bars and finished ones as lines; `footer` is below the bars."""
 
     def __init__(self, client: Client, footer: str) -> None:
         self._client = client
@@ -43,23 +43,23 @@ class View:
 
     @contextlib.asynccontextmanager
     async def showing(self) -> AsyncIterator[None]:
-        """Show what happens as long as the block runs."""
+        """Show jobs while the block runs."""
         page = await self._client.store.find(Query(limit=NEWEST))
-        self._ended = {row.id for row in page.rows if row.final}  # before our time
+        self._ended = {row.id for row in page.rows if row.final}  # finished before the view started
         with self._region():
-            looking = asyncio.create_task(self._run())
+            refreshing = asyncio.create_task(self._run())
             try:
                 yield
             finally:
-                looking.cancel()
-                await asyncio.wait({looking})
+                refreshing.cancel()
+                await asyncio.wait({refreshing})
                 with contextlib.suppress(StoreError):
-                    await self._look()
+                    await self._refresh()
                 if self._live is not None:
                     self._live.update("")
 
-    def say(self, message: str) -> None:
-        """Above the bars, from any thread."""
+    def print(self, message: str) -> None:
+        """Print above the bars; thread-safe."""
         self._console.print(escape(message), soft_wrap=True)
 
     def _region(self) -> contextlib.AbstractContextManager[object]:
@@ -70,47 +70,49 @@ class View:
 
     async def _run(self) -> None:
         while True:
-            with contextlib.suppress(StoreError):  # the worker says so; the next look may do
-                await self._look()
-            await asyncio.sleep(LOOK)
+            with contextlib.suppress(
+                StoreError
+            ):  # the worker logs it; the next refresh may succeed
+                await self._refresh()
+            await asyncio.sleep(REFRESH_INTERVAL)
 
-    async def _look(self) -> None:
+    async def _refresh(self) -> None:
         store = self._client.store
         newest = await store.find(Query(limit=NEWEST))
         rows = {row.id: row for row in newest.rows}
-        known = [job for job in self._active if job not in rows]
-        rows |= {row.id: row for row in await store.get(known) if row is not None}
-        before, self._active = self._active, {}
+        older = [job for job in self._active if job not in rows]
+        rows |= {row.id: row for row in await store.get(older) if row is not None}
+        previous, self._active = self._active, {}
         for row in sorted(rows.values(), key=lambda row: row.serial):
             if not row.final:
                 self._active[row.id] = row
-                self._tell_move(before.get(row.id), row)
+                self._print_change(previous.get(row.id), row)
             elif row.id not in self._ended:
                 self._ended.add(row.id)
-                self._console.print(self._line(row) + self._end(row), soft_wrap=True)
+                self._console.print(self._line(row) + self._outcome(row), soft_wrap=True)
         if self._live is not None:
             self._live.update(self._bars(self._console))
 
-    def _tell_move(self, before: JobRow | None, row: JobRow) -> None:
-        """Where there are no bars, each new state is a line."""
-        if self._live is None and (before is None or before.state is not row.state):
+    def _print_change(self, previous: JobRow | None, row: JobRow) -> None:
+        """Without bars, print each new state as a line."""
+        if self._live is None and (previous is None or previous.state is not row.state):
             self._console.print(self._line(row), soft_wrap=True)
 
     def _line(self, row: JobRow) -> str:
-        if self._console.width < terminal.NARROW:
+        if self._console.width < terminal.NARROW_WIDTH:
             return f"{terminal.state(row.state)} {escape(row.task)} [dim]…{str(row.id)[-6:]}[/]"
         when = f"[dim]{terminal.clock(row.updated_at)}[/]"
         return f"{when} {terminal.state(row.state)} {escape(row.task)} [dim]{row.id}[/]"
 
-    def _end(self, row: JobRow) -> str:
-        """How long it took, and what was wrong."""
-        said = ""
+    def _outcome(self, row: JobRow) -> str:
+        """Return the duration and the error, if any."""
+        text = ""
         if row.ended_at is not None and row.first_started_at is not None:
-            said = f" after {terminal.span((row.ended_at - row.first_started_at) / SECOND)}"
+            text = f" after {terminal.span((row.ended_at - row.first_started_at) / SECOND)}"
         error = job_format.error(self._client, row.error)
         if row.state is State.FAILED and error is not None:
-            said += f"; {error['code']}: {error.get('message') or ''}".rstrip(": ")
-        return escape(said)
+            text += f"; {error['code']}: {error.get('message') or ''}".rstrip(": ")
+        return escape(text)
 
     def _bars(self, console: Console) -> RenderableType:
         table = Table.grid(expand=True, padding=(0, 1, 0, 0))
@@ -118,12 +120,12 @@ class View:
             table.add_column(no_wrap=True, overflow="ellipsis")
         table.add_column(ratio=1)
         table.add_column(justify="right", no_wrap=True)
-        wide = console.width >= terminal.NARROW
+        wide = console.width >= terminal.NARROW_WIDTH
         rows = sorted(self._active.values(), key=lambda row: row.state is not State.RUNNING)
-        for row in rows[:ROWS]:
+        for row in rows[:MAX_BARS]:
             name = f"{row.task} {str(row.id)[-6:]}" if wide else row.task
             note = f"{row.percent}% {row.stage or ''}" if wide else f"{row.percent}%"
             bar = ProgressBar(total=100, completed=row.percent)
             table.add_row(terminal.state(row.state), escape(name), bar, escape(note.rstrip()))
-        more = f"{len(rows) - ROWS} more · " if len(rows) > ROWS else ""
+        more = f"{len(rows) - MAX_BARS} more · " if len(rows) > MAX_BARS else ""
         return Group(table, f"[dim]{more}{escape(self._footer)}[/]", "")

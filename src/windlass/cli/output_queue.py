@@ -1,7 +1,6 @@
-"""Speaking without waiting for whoever reads.
+"""Output that never blocks the caller.
 
-A pipe that nobody empties, or a terminal that was halted, takes no more after a while, and whoever
-writes to it then waits for good. What ends a worker must not.
+A full pipe or a halted terminal blocks every writer. The shutdown of a worker must not block.
 """
 
 from __future__ import annotations
@@ -15,42 +14,42 @@ from threading import Event, Thread
 
 from windlass.cli import terminal
 
-LAST_WORDS = 1.0  # seconds
+FLUSH_TIMEOUT = 1.0  # seconds
 
 
-class Voice:
-    """Says one thing after the other, on a thread of its own; `say` is how plain words are said."""
+class OutputQueue:
+    """Prints messages in order on its own thread; `print_line` prints plain messages."""
 
-    def __init__(self, say: Callable[[str], None] = terminal.say) -> None:
-        self._plainly = say
-        self._words: SimpleQueue[Callable[[], object]] = SimpleQueue()
-        Thread(target=self._speak, name="windlass-voice", daemon=True).start()
+    def __init__(self, print_line: Callable[[str], None] = terminal.info) -> None:
+        self._print_line = print_line
+        self._calls: SimpleQueue[Callable[[], object]] = SimpleQueue()
+        Thread(target=self._run, name="windlass-output", daemon=True).start()
 
-    def _speak(self) -> None:
+    def _run(self) -> None:
         while True:
-            word = self._words.get()
-            with contextlib.suppress(OSError, ValueError):  # nobody may be there any more
-                word()
+            call = self._calls.get()
+            with contextlib.suppress(OSError, ValueError):  # the output may be closed
+                call()
 
-    def do(self, word: Callable[[], object]) -> None:
-        self._words.put(word)
+    def put(self, call: Callable[[], object]) -> None:
+        self._calls.put(call)
 
-    def say(self, message: str) -> None:
-        self.do(partial(self._plainly, message))
+    def print(self, message: str) -> None:
+        self.put(partial(self._print_line, message))
 
     def warn(self, message: str) -> None:
-        self.do(partial(terminal.warn, message))
+        self.put(partial(terminal.warn, message))
 
-    def complain(self, message: str) -> None:
-        self.do(partial(terminal.complain, message))
+    def error(self, message: str) -> None:
+        self.put(partial(terminal.error, message))
 
-    def finish(self) -> bool:
-        """Wait a moment until all is said; whether it is."""
-        said = Event()
-        self.do(said.set)
-        return said.wait(LAST_WORDS)
+    def flush(self) -> bool:
+        """Wait briefly until all is printed; return whether it is."""
+        flushed = Event()
+        self.put(flushed.set)
+        return flushed.wait(FLUSH_TIMEOUT)
 
-    def leave(self, code: int) -> None:
-        """At the end of a process: end it here if Python, too, would wait for whoever reads."""
-        if not self.finish():
+    def exit_if_blocked(self, code: int) -> None:
+        """End the process here if its output blocks: Python's exit would wait for it."""
+        if not self.flush():
             os._exit(code)

@@ -1,11 +1,12 @@
-"""How a worker process ends: asked, then told, then simply ended.
+"""Shutdown of a worker process in three steps: finish, force, exit.
 
-The first signal lets the running jobs finish for the grace. The second, or the grace and a little
-more, gives them back. The third, or a little later, ends the process whatever tasks, threads or the
-store do; what still runs is left to its lease. A thread of its own sees to it, because a task may
-block the event loop; and it waits for nobody who should read what it says.
+The first signal gives running jobs the grace period. The second signal, or a little more than the
+grace period, requeues them. The third signal, or a little later, ends the process even if tasks,
+threads or the store block; running jobs are then left to lease expiry. A separate thread does this,
+because a task may block the event loop. It never waits for a reader of its output.
 
-Under a supervisor every signal is the first one; the second comes by the pipe (`lifeline`).
+Under a supervisor, every signal is the first step; the second comes through the pipe
+(`supervised_process`).
 """
 
 from __future__ import annotations
@@ -25,174 +26,181 @@ from typing import Any, TypeAlias
 
 from windlass.app import Windlass
 from windlass.cli import terminal
-from windlass.cli.output_queue import Voice
-from windlass.cli.store_wait import reach
+from windlass.cli.output_queue import OutputQueue
+from windlass.cli.store_wait import wait_for_store
 from windlass.core.job.state import State
 from windlass.core.query.job_query import Query
 from windlass.worker import Worker
-from windlass.worker.supervised_process import follow
-from windlass.worker.supervisor import LAST
+from windlass.worker.supervised_process import watch_supervisor
+from windlass.worker.supervisor import FORCE_TIMEOUT
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-NUDGE, NUDGE_EVERY = signal.SIGURG, 0.2  # seconds
-ASK_STORE = 1.0
-MANY = 5
+WAKE_SIGNAL, WAKE_INTERVAL = signal.SIGURG, 0.2  # seconds
+STORE_TIMEOUT = 1.0  # seconds
+MAX_LISTED = 5  # jobs in the last message
 SHOW_CURSOR = "\x1b[?25h"
 
 
-class Ask(Enum):
-    MORE = auto()  # one step further than before
-    FINISH = auto()  # the first step, however often it is said
-    AT_ONCE = auto()  # the second
-    OVER = auto()  # nothing is left to be stopped
+class StopRequest(Enum):
+    NEXT = auto()  # one step further
+    FINISH = auto()  # the first step, also if repeated
+    FORCE = auto()  # the second step
+    DONE = auto()  # the worker has ended
 
 
-Asks: TypeAlias = SimpleQueue[Ask]
-"""Safe to fill from any thread, and in a signal's handler."""
+StopRequests: TypeAlias = SimpleQueue[StopRequest]
+"""`put` is safe from any thread and from signal handlers."""
 
 
-def asks_of(supervised: str) -> Asks:
-    """What the supervisor asks of this worker, from now on; the text is what it gave along."""
-    asks: Asks = SimpleQueue()
-    follow(int(supervised.partition(":")[0]), lambda: asks.put(Ask.AT_ONCE))
-    return asks
+def supervisor_requests(supervised: str) -> StopRequests:
+    """Collect stop requests of the supervisor; the argument is its --supervised option."""
+    requests: StopRequests = SimpleQueue()
+    pipe = int(supervised.partition(":")[0])
+    watch_supervisor(pipe, lambda: requests.put(StopRequest.FORCE))
+    return requests
 
 
-class Stopper:
-    """Runs one worker, and ends it when signals come, or when a supervisor asks.
+class WorkerRunner:
+    """Runs one worker and stops it on signals or on request of a supervisor.
 
-    `asks` are the supervisor's: what it said before this began is in there, too. A `quiet` one
-    leaves it to the supervisor to say that all are stopping.
+    `requests` holds the supervisor's requests, also earlier ones. With `quiet`, only the supervisor
+    prints shutdown messages.
     """
 
     def __init__(
         self,
         app: Windlass,
         worker: Worker,
-        voice: Voice,
+        output: OutputQueue,
         *,
-        asks: Asks | None = None,
+        requests: StopRequests | None = None,
         quiet: bool = False,
     ) -> None:
         self._quiet = quiet
         self._app = app
         self._worker = worker
-        self._voice = voice
-        self._supervised = asks is not None
-        self._asks: Asks = SimpleQueue() if asks is None else asks
-        self._asked = 0
+        self._output = output
+        self._supervised = requests is not None
+        self._requests: StopRequests = SimpleQueue() if requests is None else requests
+        self._step = 0  # 1: finish, 2: force, 3: exit
         self._stopping = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        self._main = get_ident()
+        self._main_thread = get_ident()
         self._running: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
-        """Until the worker has ended; what its lifespan raised on the way out is told."""
+        """Run until the worker has ended; report errors of its lifespan during a forced stop."""
         self._running = self._loop.create_task(self._work())
-        Thread(target=self._attend, name="windlass-stopper", daemon=True).start()
-        with self._handling():
+        Thread(target=self._handle_requests, name="windlass-shutdown", daemon=True).start()
+        with self._signal_handlers():
             try:
                 await self._running
             except asyncio.CancelledError:
-                if self._asked < 2:  # noqa: PLR2004 - the second signal
+                if self._step < 2:  # noqa: PLR2004 - the second signal
                     raise
             except Exception as error:
-                if self._asked < 2:  # noqa: PLR2004
+                if self._step < 2:  # noqa: PLR2004
                     raise
-                self._voice.complain(f"while stopping at once: {type(error).__name__}: {error}")
+                self._output.error(f"during forced shutdown: {type(error).__name__}: {error}")
             finally:
-                if self._asked < 2:  # noqa: PLR2004 - else it watches on until the process is gone
-                    self._asks.put(Ask.OVER)
+                if self._step < 2:  # noqa: PLR2004 - else the thread runs until the process ends
+                    self._requests.put(StopRequest.DONE)
 
     async def _work(self) -> None:
-        if await reach(self._app, self._stopping, patient=not self._worker.config.burst):
+        retry = not self._worker.config.burst
+        if await wait_for_store(self._app, self._stopping, retry=retry):
             await self._worker.run()
 
     def finish(self) -> None:
-        """As the first signal does: no more jobs; those that run have the grace to end."""
+        """Act as on the first signal: claim no more jobs; running ones get the grace period."""
         self._stopping.set()
         self._worker.stop()
 
     @contextlib.contextmanager
-    def _handling(self) -> Iterator[None]:
-        """Handlers of Python's own: those of a loop wait for it, and a task may block it."""
+    def _signal_handlers(self) -> Iterator[None]:
+        """Install Python signal handlers: asyncio's would wait for a blocked event loop."""
 
         def on_signal(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-            self._asks.put(Ask.FINISH if self._supervised else Ask.MORE)
+            request = StopRequest.FINISH if self._supervised else StopRequest.NEXT
+            self._requests.put(request)
 
-        before = {number: signal.signal(number, on_signal) for number in SIGNALS}
-        if signal.getsignal(NUDGE) is signal.SIG_DFL:  # which is to ignore it
-            before[NUDGE] = signal.signal(NUDGE, lambda *_: None)
+        previous = {number: signal.signal(number, on_signal) for number in SIGNALS}
+        if signal.getsignal(WAKE_SIGNAL) is signal.SIG_DFL:  # the default ignores it
+            previous[WAKE_SIGNAL] = signal.signal(WAKE_SIGNAL, lambda *_: None)
         try:
             yield
         finally:
-            for number, handler in before.items():
+            for number, handler in previous.items():
                 signal.signal(number, handler)
 
     # -- on its own thread
 
-    def _attend(self) -> None:
+    def _handle_requests(self) -> None:
         deadline: float | None = None
-        while (ask := self._next(deadline)) is not Ask.OVER:
-            step = {Ask.FINISH: 1, Ask.AT_ONCE: 2}.get(ask, self._asked + 1)
-            if step > self._asked:
-                self._asked = step
-                deadline = time.monotonic() + self._take(step)
+        while (request := self._next(deadline)) is not StopRequest.DONE:
+            steps = {StopRequest.FINISH: 1, StopRequest.FORCE: 2}
+            step = steps.get(request, self._step + 1)
+            if step > self._step:
+                self._step = step
+                deadline = time.monotonic() + self._start_step(step)
 
-    def _next(self, deadline: float | None) -> Ask:
-        """Wait for what is asked, or for the time to go a step further."""
+    def _next(self, deadline: float | None) -> StopRequest:
+        """Wait for the next request, or for the deadline, which is one step further."""
         if deadline is None:
-            return self._asks.get()
-        while (left := deadline - time.monotonic()) > 0:
+            return self._requests.get()
+        while (remaining := deadline - time.monotonic()) > 0:
             with contextlib.suppress(Empty):
-                return self._asks.get(timeout=min(left, NUDGE_EVERY))
-            # A signal that came just before a blocking call has not interrupted it, and Python's
-            # handler waits for the call to end. This does interrupt it.
-            signal.pthread_kill(self._main, NUDGE)
-        return Ask.MORE
+                return self._requests.get(timeout=min(remaining, WAKE_INTERVAL))
+            # A signal just before a blocking call does not interrupt it, and Python's handler waits
+            # for the call to end. This signal interrupts it.
+            signal.pthread_kill(self._main_thread, WAKE_SIGNAL)
+        return StopRequest.NEXT
 
-    def _take(self, step: int) -> float:
-        """Answers how long it may last. First it is done, then it is told."""
+    def _start_step(self, step: int) -> float:
+        """Start a step, then report it; return how many seconds it may take."""
         config = self._worker.config
         if step == 1:
-            self._tell(self.finish)
-            self._say(f"stopping: running jobs have {config.grace:g} s to end; once more: at once")
-            return config.grace + config.release + LAST
+            self._call_on_loop(self.finish)
+            self._print(
+                f"Shutting down: waiting up to {config.grace:g} s for running jobs "
+                "(Ctrl-C again to force)"
+            )
+            return config.grace + config.release_timeout + FORCE_TIMEOUT
         if step == 2:  # noqa: PLR2004
             assert self._running is not None
-            self._tell(self._running.cancel)
-            self._say("stopping at once: what still runs is given back, uncounted")
-            return config.release + LAST
-        self._end()
+            self._call_on_loop(self._running.cancel)
+            self._print("Forced shutdown: running jobs requeued (attempt not counted)")
+            return config.release_timeout + FORCE_TIMEOUT
+        self._exit()
         return 0.0
 
-    def _tell(self, act: Callable[[], Any]) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop has ended in the meantime
-            self._loop.call_soon_threadsafe(act)
+    def _call_on_loop(self, function: Callable[[], Any]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(function)
 
-    def _say(self, message: str) -> None:
+    def _print(self, message: str) -> None:
         if not self._quiet:
-            self._voice.say(message)
+            self._output.print(message)
 
-    def _end(self) -> None:
-        name, left = self._worker.config.name, self._left()
-        self._voice.warn(f"worker {name} does not end, so its process does; {left}")
-        self._voice.do(_show_cursor)
-        self._voice.finish()
+    def _exit(self) -> None:
+        name, jobs = self._worker.config.name, self._running_jobs()
+        self._output.warn(f"worker {name} did not stop in time and exits now; {jobs}")
+        self._output.put(_show_cursor)
+        self._output.flush()
         os._exit(terminal.FAILED)
 
-    def _left(self) -> str:
-        """Which jobs still run here, if the store can say so soon."""
+    def _running_jobs(self) -> str:
+        """Describe the jobs that still run here, if the store responds soon."""
         found: list[str] = []
-        asking = Thread(target=lambda: found.extend(asyncio.run(self._jobs())), daemon=True)
-        asking.start()
-        asking.join(ASK_STORE)
+        query = Thread(target=lambda: found.extend(asyncio.run(self._find_jobs())), daemon=True)
+        query.start()
+        query.join(STORE_TIMEOUT)
         if not found:
-            return "what still runs is left to its lease"
-        jobs = ", ".join(found[:MANY]) + (f" and {len(found) - MANY} more" * (len(found) > MANY))
-        return f"left to their leases: {jobs}"
+            return "running jobs will be retried after lease expiry"
+        more = f" and {len(found) - MAX_LISTED} more" * (len(found) > MAX_LISTED)
+        return f"will be retried after lease expiry: {', '.join(found[:MAX_LISTED])}{more}"
 
-    async def _jobs(self) -> list[str]:
+    async def _find_jobs(self) -> list[str]:
         name = self._worker.config.name
         query = Query(states=frozenset({State.RUNNING}), worker=name)
         page = await self._app.client().store.find(query)
@@ -200,7 +208,7 @@ class Stopper:
 
 
 def _show_cursor() -> None:
-    """A live view may have hidden it."""
+    """Show the cursor, which a live view may have hidden."""
     if sys.__stdout__ is not None and sys.__stdout__.isatty():
         sys.__stdout__.write(SHOW_CURSOR)
         sys.__stdout__.flush()

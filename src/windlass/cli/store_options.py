@@ -1,4 +1,4 @@
-"""Options that commands share, and the store or app that they lead to."""
+"""Options shared by commands, and the store or app that they select."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ from windlass.core.errors import (
     StoreUnavailableError,
 )
 from windlass.core.query.job_query import MAX_PAGE, Query
-from windlass.stores import file_of, open_store
+from windlass.stores import open_store, sqlite_path
 
 T = TypeVar("T")
-MIN_PIECE = 4
+MIN_ID_PART = 4  # characters
 Url = Annotated[
     str | None,
-    typer.Option("--url", help="Where the jobs are kept: sqlite:///jobs.db, https://server."),
+    typer.Option("--url", help="URL of the store: sqlite:///jobs.db, https://server."),
 ]
-AppPath = Annotated[str | None, typer.Option("--app", "-A", help="The application, as module:app.")]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON for scripts instead of tables.")]
-JobId = Annotated[str, typer.Argument(help="The job's id, or its beginning or end.")]
-JobIds = Annotated[list[str], typer.Argument(help="The jobs' ids, or their beginnings or ends.")]
+AppPath = Annotated[str | None, typer.Option("--app", "-A", help="The app, as module:app.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+JobId = Annotated[str, typer.Argument(help="Job id, or its first or last characters.")]
+JobIds = Annotated[list[str], typer.Argument(help="Job ids, or their first or last characters.")]
 
 
-def run(work: Coroutine[Any, Any, T], *, quick: bool = False) -> T:
-    """Run it to its end; `quick` for what runs long: by uvloop, where that is installed."""
-    with asyncio.Runner(loop_factory=_quick_loop() if quick else None) as runner:
+def run(work: Coroutine[Any, Any, T], *, fast: bool = False) -> T:
+    """Run a coroutine; with `fast` on uvloop, if it is installed."""
+    with asyncio.Runner(loop_factory=_uvloop_factory() if fast else None) as runner:
         return runner.run(work)
 
 
-def _quick_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+def _uvloop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     try:
-        import uvloop  # noqa: PLC0415 - optional, and 80 ms that a short command need not spend
+        import uvloop  # noqa: PLC0415 - optional; its import takes 80 ms
     except ImportError:
         return None
     return uvloop.new_event_loop
@@ -54,21 +54,21 @@ def url_option(url: str, name: str) -> str | None:
     return dict(parse_qsl(urlsplit(url).query)).get(name)
 
 
-def the_app(path: str | None) -> Windlass:
-    """The application that was named, here or in the settings."""
+def require_app(path: str | None) -> Windlass:
+    """Load the app of the option or of the settings."""
     setting = settings({"app": path})["app"]
     if setting.value is None:
         raise ConfigurationError(
-            "no application is named: add -A module:app, or set WINDLASS_APP, "
+            "no app given: add -A module:app, set WINDLASS_APP, "
             'or write app = "module:app" in windlass.toml'
         )
     return load_app(setting.value)
 
 
-async def the_url(url: str | None, app_path: str | None = None) -> str:
-    """Where the jobs are that are meant, by the same rules as `opened`, without opening them."""
+async def store_url(url: str | None, app_path: str | None = None) -> str:
+    """Return the URL of the store, by the same rules as `open_client`, without opening it."""
     found = settings({"url": url, "app": app_path})
-    if url is None and (app_path is not None or (found["app"].given and not found["url"].given)):
+    if url is None and (app_path is not None or (found["app"].is_set and not found["url"].is_set)):
         app = load_app(found["app"].value)
         await app.aclose()
         return app.url
@@ -76,67 +76,67 @@ async def the_url(url: str | None, app_path: str | None = None) -> str:
 
 
 @asynccontextmanager
-async def opened(
-    url: str | None, app_path: str | None = None, *, make: bool = False
+async def open_client(
+    url: str | None, app_path: str | None = None, *, create: bool = False
 ) -> AsyncIterator[Client]:
-    """A client of the store that is meant.
+    """Open a client of the store.
 
-    The argument's URL or app; else the URL of the settings; else the app of the settings, whose URL
-    is then the one; else the default. Without `make`, a file that does not exist stays so.
+    Precedence: URL or app of the arguments; URL of the settings; URL of the app of the settings;
+    the default. Without `create`, a missing file is an error.
     """
     found = settings({"url": url, "app": app_path})
-    if app_path is not None or (found["app"].given and not found["url"].given):
+    if app_path is not None or (found["app"].is_set and not found["url"].is_set):
         app = load_app(found["app"].value)
         try:
             if url is None:
-                _must_exist(app.url, make=make)
+                _must_exist(app.url, create=create)
                 yield app.client()
                 return
-            codec = app.codec  # another place, the same keys
+            codec = app.codec  # another store, the same keys
         finally:
             await app.aclose()
     else:
         codec = None
-    place = found["url"].value
-    _must_exist(place, make=make)
-    async with open_store(place) as store:
+    store_url = found["url"].value
+    _must_exist(store_url, create=create)
+    async with open_store(store_url) as store:
         yield Client(store, codec)
 
 
-def _must_exist(url: str, *, make: bool) -> None:
-    path = file_of(url)  # which refuses a URL that is none
+def _must_exist(url: str, *, create: bool) -> None:
+    path = sqlite_path(url)  # raises for an invalid URL
     if urlsplit(url).scheme == "memory":
         raise InvalidArgumentError(
-            "jobs in memory: are seen only by the process that holds them; "
-            "name a file: --url sqlite:///jobs.db"
+            "jobs in memory: are visible only inside their own process; "
+            "use a file: --url sqlite:///jobs.db"
         )
-    if path is not None and not make and not path.exists():
+    if path is not None and not create and not path.exists():
         raise StoreUnavailableError(
-            f"no jobs are kept in {path}: there is no such file. Go to the directory that has it, "
-            "name it with --url or -A module:app, or make it with windlass migrate"
+            f"No database at {path}. Change to its directory, set --url or -A module:app, "
+            "or create it with windlass migrate"
         )
 
 
-async def which(client: Client, text: str) -> UUID:
-    """The job that is meant: by its whole id, or a piece of it that only one recent job has."""
+async def find_job(client: Client, text: str) -> UUID:
+    """Return the id of a job, given whole or as a part that only one recent job has."""
     try:
         return UUID(text)
     except ValueError:
         pass
-    piece = text.lower()
-    if len(piece) < MIN_PIECE or not set(piece) <= set("0123456789abcdef-"):
+    part = text.lower()
+    if len(part) < MIN_ID_PART or not set(part) <= set("0123456789abcdef-"):
         raise InvalidArgumentError(
-            f"{text!r} is no job id; give all of it, or {MIN_PIECE} or more of its first or last "
-            "characters"
+            f"{text!r} is not a job id; give the whole id, or at least {MIN_ID_PART} of its first "
+            "or last characters"
         )
     page = await client.store.find(Query(limit=MAX_PAGE))
     ids = [row.id for row in page.rows]
-    found = [job for job in ids if str(job).startswith(piece) or str(job).endswith(piece)]
+    found = [job for job in ids if str(job).startswith(part) or str(job).endswith(part)]
     if not found:
-        raise NotFoundError(f"none of the {len(ids)} most recent jobs begins or ends with {text!r}")
+        raise NotFoundError(f"none of the {len(ids)} most recent jobs starts or ends with {text!r}")
     if len(found) > 1:
         raise InvalidArgumentError(
-            f"{len(found)} recent jobs begin or end with {text!r}, {found[0]} and {found[1]} among "
-            "them; give more of the id (the end differs most)"
+            f"{len(found)} recent jobs start or end with {text!r}, such as {found[0]} and "
+            f"{found[1]}; give more of the id (the end differs most)"
         )
     return found[0]

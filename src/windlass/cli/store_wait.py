@@ -1,9 +1,8 @@
-"""A worker that starts before its server does waits for it.
+"""Waiting for the store at the start of a worker.
 
-Waits for: an answer of the store. Guarantees: what is wrong is said once, and again after a minute;
-what waiting cannot mend (a wrong password, no such database, a key that may not work) ends the
-worker with that message.
-Stops: when told. A crash leaves nothing: no job was claimed.
+Waits for: a response of the store. Guarantees: each error is logged once, and again after a minute.
+Errors that waiting cannot fix (wrong password, missing database, missing permission) end the worker
+with that message. Stops: on request. A crash leaves nothing behind: no job was claimed.
 """
 
 from __future__ import annotations
@@ -13,47 +12,50 @@ import asyncio
 from windlass.app import Windlass
 from windlass.core.errors import SchemaError, StoreError
 from windlass.store import Store
-from windlass.stores import may_pass, migration_script
-from windlass.worker.loops.outage_log import Trouble
+from windlass.stores import is_transient, migration_script
+from windlass.worker.loops.outage_log import OutageLog
 
-PAUSE = 0.5  # seconds
+RETRY_DELAY = 0.5  # seconds
 
 
-async def reach(app: Windlass, stopping: asyncio.Event, *, patient: bool) -> bool:
-    """Whether the store was reached; else it was told to stop before."""
-    trouble = Trouble("reaching the store")
+async def wait_for_store(app: Windlass, stopping: asyncio.Event, *, retry: bool) -> bool:
+    """Wait until the store responds; return False if the worker is stopped before.
+
+    Without `retry`, raise the first error.
+    """
+    outages = OutageLog("Connecting to the store")
     stopped = asyncio.create_task(stopping.wait())
     try:
         while not stopped.done():
-            asking = asyncio.create_task(_ask(app.client().store))
-            await asyncio.wait({asking, stopped}, return_when=asyncio.FIRST_COMPLETED)
-            if not asking.done():
-                asking.cancel()
+            check = asyncio.create_task(_check(app.client().store))
+            await asyncio.wait({check, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            if not check.done():
+                check.cancel()
                 return False
-            error = asking.exception()
+            error = check.exception()
             if error is None:
-                trouble.over()
-                trouble.done()
+                outages.succeeded()
+                outages.log_recovery()
                 return True
-            if not (patient and isinstance(error, StoreError) and await _may_pass(error, app.url)):
+            if not (retry and isinstance(error, StoreError) and await _may_recover(error, app.url)):
                 raise error
-            trouble.met(error)
-            await asyncio.wait({stopped}, timeout=PAUSE)
+            outages.failed(error)
+            await asyncio.wait({stopped}, timeout=RETRY_DELAY)
         return False
     finally:
         stopped.cancel()
 
 
-async def _ask(store: Store) -> None:
-    """As a worker does: whose key lets it look, but not work, is told so before it begins."""
+async def _check(store: Store) -> None:
+    """Read as a worker does, so that a key without the worker role fails at the start."""
     await store.ping()
     await store.due(1)
 
 
-async def _may_pass(error: StoreError, url: str) -> bool:
-    """A schema that is missing or old is mended by whoever runs `windlass migrate`."""
+async def _may_recover(error: StoreError, url: str) -> bool:
+    """Whether waiting can help. A missing or old schema may be fixed by `windlass migrate`."""
     if not isinstance(error, SchemaError):
-        return may_pass(error)
+        return is_transient(error)
     try:
         return bool(await asyncio.to_thread(migration_script, url))
     except StoreError:

@@ -1,4 +1,4 @@
-"""Speaking to people and to scripts: colours, times, JSON, messages and exit codes."""
+"""Terminal output: colours, times, JSON, messages and exit codes."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from windlass.core.job.state import State
 FAILED = 1
 USAGE = 2
 UNAVAILABLE = 3
-NARROW = 80
-RICH_PIPE, PIPE = 80, 200  # columns
+NARROW_WIDTH = 80
+RICH_PIPE_WIDTH, PIPE_WIDTH = 80, 200  # columns
 COLOURS = {
     State.CREATED: "dim",
     State.QUEUED: "cyan",
@@ -35,39 +35,39 @@ COLOURS = {
     State.FAILED: "red",
     State.CANCELED: "magenta",
 }
-_STEPS = (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1))
+_UNITS = (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1))
 
 
 def out() -> Console:
-    """Made when asked, because a test or a pipe may have replaced the stream.
+    """Create the console for each use, because tests and pipes replace the stream.
 
-    A pipe has no width, for which rich takes 80; nothing that goes into one needs to be cut. Names
-    have colons: `queue:x:` is no picture.
+    A pipe has no width and rich assumes 80; output to a pipe is not cut. Emoji are off, because
+    names have colons: `queue:x:`.
     """
     console = Console(file=sys.stdout, highlight=False, soft_wrap=False, emoji=False)
-    if not console.is_terminal and console.width == RICH_PIPE:
-        console.width = PIPE
+    if not console.is_terminal and console.width == RICH_PIPE_WIDTH:
+        console.width = PIPE_WIDTH
     return console
 
 
 def err() -> Console:
-    """Lines are broken between words for people, and left whole for a file."""
-    whole = not sys.stderr.isatty()
-    return Console(file=sys.stderr, highlight=False, soft_wrap=whole, emoji=False)
+    """Create the console for messages; lines are wrapped only on a terminal."""
+    is_file = not sys.stderr.isatty()
+    return Console(file=sys.stderr, highlight=False, soft_wrap=is_file, emoji=False)
 
 
-def _unicode() -> bool:
+def _stdout_is_utf8() -> bool:
     return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
 
 
-def forgive() -> None:
-    """A terminal that cannot show a character shows another instead; nothing fails for that."""
+def replace_unencodable() -> None:
+    """Print a replacement for characters that the terminal cannot encode, instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
 
 
-def say(message: str) -> None:
+def info(message: str) -> None:
     err().print(escape(message))
 
 
@@ -75,12 +75,12 @@ def warn(message: str) -> None:
     err().print(f"[yellow]warning:[/] {escape(message)}")
 
 
-def complain(message: str) -> None:
+def error(message: str) -> None:
     err().print(f"[red]error:[/] {escape(message)}")
 
 
-def exit_code(error: WindlassError) -> int:
-    match error:
+def exit_code(exception: WindlassError) -> int:
+    match exception:
         case StoreError():
             return UNAVAILABLE
         case ConfigurationError() | InvalidArgumentError() | TooLargeError():
@@ -90,22 +90,22 @@ def exit_code(error: WindlassError) -> int:
 
 
 def print_json(value: Any, *, line: bool = False) -> None:
-    """For scripts: never wrapped, never coloured. A stream has one value per line."""
-    text = json.dumps(value, ensure_ascii=not _unicode(), indent=None if line else 2)
+    """Print JSON, never wrapped or coloured; with `line`, one value per line."""
+    text = json.dumps(value, ensure_ascii=not _stdout_is_utf8(), indent=None if line else 2)
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
 
 def plain(value: Any) -> str:
-    """A value in one line: text as it is, anything else as JSON."""
+    """Format a value in one line: text unchanged, anything else as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def table(*columns: str) -> Table:
-    made = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    new = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     for column in columns:
-        made.add_column(column, overflow="ellipsis", no_wrap=True)
-    return made
+        new.add_column(column, overflow="ellipsis", no_wrap=True)
+    return new
 
 
 def jobs(number: int, *, capped: bool = False) -> str:
@@ -123,13 +123,13 @@ def iso(instant: Instant | None) -> str | None:
 
 
 def clock(instant: Instant) -> str:
-    """The local time of day, for log lines."""
+    """Format the local time of day, for log lines."""
     return to_datetime(instant).astimezone().strftime("%H:%M:%S.%f")[:-3]
 
 
 def span(seconds: float) -> str:
-    """A length of time in its largest whole unit."""
-    for unit, size in _STEPS:
+    """Format a duration in its largest whole unit."""
+    for unit, size in _UNITS:
         if seconds >= size:
             return f"{int(seconds // size)}{unit}"
     return f"{max(0, round(seconds * 1000))}ms"

@@ -1,5 +1,5 @@
-"""What a job is and may become: pure values and functions, no I/O.
+"""Values and decisions of jobs: pure functions, no I/O.
 
-Every rule about states, retries, progress and cancel is decided here, once. Stores apply what
-these functions answer; they never decide.
+All rules about states, retries, progress and cancel are here. Stores apply the returned decisions;
+they never decide.
 """

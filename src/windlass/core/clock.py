@@ -1,7 +1,7 @@
-"""Instants: whole microseconds since 1970, UTC. People see aware datetimes, made at the edge.
+"""Instants: integer microseconds since 1970, UTC. The public API converts them to datetimes.
 
-Integers, because every store keeps them exactly, they compare and add without a time zone to get
-wrong, and the hot path converts none of them (docs/design/decisions/0001).
+Every store keeps integers exactly. They compare and add without time zone errors, and the hot path
+converts none of them (docs/design/decisions/0001).
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ Instant = int
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
-MAX_INSTANT: Instant = 253_402_300_800 * SECOND - 1  # the end of the year 9999
+MAX_INSTANT: Instant = 253_402_300_800 * SECOND - 1  # end of the year 9999
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 
 class Clock(Protocol):
-    """The one door through which time enters a store."""
+    """The only source of time of a store."""
 
     def now(self) -> Instant: ...
 
 
 class SystemClock:
-    """The machine's wall clock."""
+    """The wall clock of this machine."""
 
     __slots__ = ()
 
@@ -41,7 +41,7 @@ def after(instant: Instant, seconds: float) -> Instant:
 
 
 def minute_of(instant: Instant) -> Instant:
-    """The beginning of its minute, by which settled attempts are counted."""
+    """Return the start of its minute; rollups count attempts per minute."""
     return instant // MINUTE * MINUTE
 
 
@@ -52,6 +52,6 @@ def to_datetime(instant: Instant) -> datetime:
 def from_datetime(value: datetime) -> Instant:
     if value.tzinfo is None:
         raise InvalidArgumentError(
-            f"{value!r} has no time zone; use an aware datetime, such as UTC"
+            f"{value!r} has no time zone; use an aware datetime: datetime.now(UTC)"
         )
     return (value - _EPOCH) // _MICROSECOND

@@ -1,4 +1,4 @@
-"""Values to bytes and back: JSON, or AES-GCM for stores that must stay blind. Never pickle."""
+"""Codecs: values to bytes and back, as JSON or encrypted with AES-GCM. Never pickle."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from windlass.core.errors import CodecError
 _MAX_DEPTH = 100
 _encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _decoder = json.JSONDecoder()
-# Without a look for space around the value, which takes as long again.
+# Skips the search for whitespace around the value, which would double the time.
 _scan = _decoder.scan_once  # type: ignore[attr-defined]
 DIGEST = 16
 
 
 class Purpose(StrEnum):
-    """What the bytes are. A ciphertext made for one purpose does not open under another."""
+    """Kind of data. A ciphertext made for one purpose cannot be decrypted as another."""
 
     PAYLOAD = "payload"
     RESULT = "result"
@@ -37,12 +37,12 @@ class Codec(Protocol):
     def decode(self, data: bytes, purpose: Purpose) -> Any: ...
 
     def digest(self, value: Any) -> bytes:
-        """Equal for equal values, and no more telling about them than the encoded bytes are."""
+        """Return a digest: equal for equal values, and as confidential as the encoded bytes."""
         ...
 
 
 class JsonCodec:
-    """Compact UTF-8 JSON. Refuses what JSON cannot carry, and says where it is."""
+    """Compact UTF-8 JSON. Names the path of a value that JSON cannot represent."""
 
     __slots__ = ()
 
@@ -52,8 +52,8 @@ class JsonCodec:
         try:
             return _write(value).encode()
         except (TypeError, ValueError, RecursionError) as error:
-            where = _culprit(value) or "the value"
-            raise CodecError(f"the {purpose} cannot be written as JSON: {where}: {error}") from None
+            where = _find_invalid(value) or "the value"
+            raise CodecError(f"cannot encode the {purpose} as JSON: {where}: {error}") from None
 
     def decode(self, data: bytes, purpose: Purpose) -> Any:
         try:
@@ -64,26 +64,26 @@ class JsonCodec:
                     return value
             except StopIteration:
                 pass
-            return _decoder.decode(text)  # there is space around it, or it is wrong
+            return _decoder.decode(text)  # whitespace around the value, or invalid JSON
         except (ValueError, RecursionError) as error:
             raise CodecError(
-                f"the {purpose} is not JSON ({error}); was it written by another codec?"
+                f"the {purpose} is not JSON ({error}); was it encoded by another codec?"
             ) from None
 
     def digest(self, value: Any) -> bytes:
         plain = self.encode(value, Purpose.PAYLOAD)
-        # Sorted, because equal objects may come with their keys in any order.
+        # Sorted: equal objects may have their keys in any order.
         ordered = json.dumps(json.loads(plain), sort_keys=True, separators=(",", ":"))
         return blake2b(ordered.encode(), digest_size=DIGEST).digest()
 
 
 def _writer() -> Callable[[Any], str]:
-    """The encoder's `encode`, which makes anew what it works with for each value: once is enough.
+    """Return a faster `JSONEncoder.encode`, which would create the C encoder for each value.
 
-    Without its notes of what it is inside of, which an error would leave behind: a value that
-    contains itself is found by its depth.
+    The encoder is created once, without markers against circular references: an error would leave
+    them behind. The recursion limit detects a value that contains itself.
     """
-    if _make_encoder is None:  # this Python has none of its own
+    if _make_encoder is None:  # this Python has no C encoder
         return _encoder.encode
     pieces = _make_encoder(
         None, _encoder.default, encode_basestring, None, ":", ",", False, False, False
@@ -94,20 +94,20 @@ def _writer() -> Callable[[Any], str]:
 _write = _writer()
 
 
-def _culprit(value: Any, path: str = "", depth: int = 0) -> str | None:
-    """The path to the first thing that JSON cannot carry."""
+def _find_invalid(value: Any, path: str = "", depth: int = 0) -> str | None:
+    """Return the path of the first value that JSON cannot represent."""
     if depth > _MAX_DEPTH:
         return f"{path[:80]}… is nested too deeply"
     if isinstance(value, dict):
         for key, item in value.items():
             if not isinstance(key, str | int | float | bool | None):
                 return f"{path or 'the value'} has the key {_show(key)}"
-            if found := _culprit(item, f"{path}.{key}" if path else str(key), depth + 1):
+            if found := _find_invalid(item, f"{path}.{key}" if path else str(key), depth + 1):
                 return found
         return None
     if isinstance(value, list | tuple):
         for index, item in enumerate(value):
-            if found := _culprit(item, f"{path}[{index}]", depth + 1):
+            if found := _find_invalid(item, f"{path}[{index}]", depth + 1):
                 return found
         return None
     try:
@@ -120,15 +120,15 @@ def _culprit(value: Any, path: str = "", depth: int = 0) -> str | None:
 def _show(value: Any) -> str:
     try:
         return f"{value!r:.120}"
-    except Exception:  # noqa: BLE001 - a value that cannot even be shown is still to be named
-        return f"a {type(value).__name__} that cannot be shown"
+    except Exception:  # noqa: BLE001 - the message must not fail because of a broken repr
+        return f"a {type(value).__name__} whose repr fails"
 
 
 class EncryptingCodec:
     """AES-256-GCM around another codec. Needs `pip install 'windlass[crypto]'`.
 
-    Bytes are: version, length of the key's id, the id, nonce, ciphertext with tag. The purpose is
-    authenticated. The first key encrypts; all of them decrypt, so that keys can be rotated.
+    Format: version, length of the key id, key id, nonce, ciphertext with tag. The purpose is
+    authenticated. The first key encrypts and all keys decrypt, so that keys can be rotated.
     """
 
     VERSION = 1
@@ -148,13 +148,13 @@ class EncryptingCodec:
         for name, key in keys.items():
             if len(key) != self.KEY or not 0 < len(name.encode()) < 256:  # noqa: PLR2004 - a byte
                 raise CodecError(
-                    f"key {name!r} has {len(key)} bytes; a key is 32 random bytes "
-                    "under an id of 1 to 255 bytes: os.urandom(32)"
+                    f"key {name!r} has {len(key)} bytes; a key must be 32 random bytes, "
+                    "os.urandom(32), and its id 1 to 255 bytes"
                 )
         self._invalid_tag = InvalidTag
         self._ciphers = {name.encode(): AESGCM(key) for name, key in keys.items()}
         self._current = next(iter(keys)).encode()
-        # The oldest key: digests stay comparable while keys are rotated, until it is taken out.
+        # The oldest key: digests stay comparable during key rotation, until it is removed.
         self._digest_key = list(keys.values())[-1]
         self._inner: Codec = inner or JsonCodec()
 
@@ -166,23 +166,23 @@ class EncryptingCodec:
 
     def decode(self, data: bytes, purpose: Purpose) -> Any:
         if len(data) < 2 + self.NONCE or data[0] != self.VERSION:
-            raise CodecError(f"the {purpose} was not written by the encrypting codec")
+            raise CodecError(f"the {purpose} was not encoded by the encrypting codec")
         start = 2 + data[1]
         if len(data) < start + self.NONCE:
-            raise CodecError(f"the {purpose} was cut short: {len(data)} bytes are left of it")
+            raise CodecError(f"the {purpose} is truncated to {len(data)} bytes")
         name = bytes(data[2:start])
         cipher = self._ciphers.get(name)
         if cipher is None:
             raise CodecError(
                 f"the {purpose} was encrypted with key {name.decode(errors='replace')!r}, "
-                "which this process does not have; add it to the codec's keys"
+                "which is missing here; add it to the keys of EncryptingCodec"
             )
         nonce, sealed = data[start : start + self.NONCE], data[start + self.NONCE :]
         try:
             plain = cipher.decrypt(nonce, sealed, purpose.value.encode())
         except self._invalid_tag:
             raise CodecError(
-                f"the {purpose} does not open: the key is another one, or the bytes were changed"
+                f"the {purpose} cannot be decrypted: wrong key, or the bytes were modified"
             ) from None
         return self._inner.decode(plain, purpose)
 

@@ -1,4 +1,4 @@
-"""Durations and rates as people write them: seconds, a timedelta, or words like "5m", "10/s"."""
+"""Parsing of durations (seconds, timedelta, "5m", "1h30m") and rates ("10/s", "100/1m")."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
 
 
-def seconds(value: Duration, what: str = "the duration") -> float:
-    """A duration given as a number of seconds, a timedelta, or words like "5m" or "1h30m"."""
+def to_seconds(value: Duration, what: str = "the duration") -> float:
+    """Return a duration in seconds: a number, a timedelta, or text such as "5m" or "1h30m"."""
     if isinstance(value, timedelta):
         number = value.total_seconds()
     elif isinstance(value, str):
@@ -21,7 +21,7 @@ def seconds(value: Duration, what: str = "the duration") -> float:
         parts = _PART.findall(text)
         if not parts or "".join(n + unit for n, unit in parts) != text.replace(" ", ""):
             raise InvalidArgumentError(
-                f'{what} is {value!r}; write seconds, or words like "30s", "5m", "1h30m", "2d"'
+                f'{what} is {value!r}; write seconds, or text such as "30s", "5m", "1h30m", "2d"'
             )
         number = sum(float(n) * _UNITS[unit] for n, unit in parts)
     else:
@@ -29,19 +29,19 @@ def seconds(value: Duration, what: str = "the duration") -> float:
             number = float(value)
         except TypeError:
             raise InvalidArgumentError(
-                f"{what} is {value!r}; write seconds, words or a timedelta"
+                f'{what} is {value!r}; write seconds, text such as "5m", or a timedelta'
             ) from None
     if not 0 <= number < float("inf"):
         raise InvalidArgumentError(f"{what} is {value!r}; it must be zero or more")
     return number
 
 
-def rate(text: str) -> tuple[int, float]:
-    """How many, in how many seconds: "100/1m"; a unit alone is one of it, as in "10/s"."""
+def parse_rate(text: str) -> tuple[int, float]:
+    """Return number and period in seconds of a rate: "100/1m"; "10/s" is "10/1s"."""
     number, _, period = str(text).replace(" ", "").partition("/")
     if not (number.isascii() and number.isdigit() and period):
         raise InvalidArgumentError(
-            f'the rate is {text!r}; write how many in which time: "10/s", "100/1m", "1000/12h"'
+            f'the rate is {text!r}; write NUMBER/PERIOD: "10/s", "100/1m", "1000/12h"'
         )
-    words = f"1{period}" if period.lower() in _UNITS else period
-    return int(number), seconds(words, f"the period of the rate {text!r}")
+    text_period = f"1{period}" if period.lower() in _UNITS else period
+    return int(number), to_seconds(text_period, f"the period of the rate {text!r}")

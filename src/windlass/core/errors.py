@@ -1,35 +1,35 @@
-"""Every error Windlass raises, on one screen.
+"""The error classes of Windlass.
 
     WindlassError
-    ├── TaskError                 raised by a task, to say how its attempt ends
+    ├── TaskError                 raised by a task to end its attempt
     │   ├── TerminalError           never retry
-    │   │   ├── InvalidInput          the arguments cannot be worked with
-    │   │   ├── InvalidResult         what the task returned cannot be stored
-    │   │   ├── MissingInput          something the arguments point to is gone
-    │   │   ├── ConfigurationError    the worker is set up wrongly
-    │   │   ├── AuthenticationError   the outside system refused us
-    │   │   ├── QuotaExceeded         a limit that waiting will not lift
-    │   │   ├── InsufficientResources this job needs more than there is
-    │   │   ├── ConstraintViolation   the outside data forbids it
-    │   │   └── ChildrenFailed        jobs that the task waits for ended without success
-    │   ├── RetryAfter              retry, after this delay (counted)
-    │   ├── Snooze                  come back after this delay (not counted)
+    │   │   ├── InvalidInput          the arguments are invalid
+    │   │   ├── InvalidResult         the return value cannot be stored
+    │   │   ├── MissingInput          something that the arguments refer to is missing
+    │   │   ├── ConfigurationError    the worker or app is configured wrongly
+    │   │   ├── AuthenticationError   an external system refused the credentials
+    │   │   ├── QuotaExceeded         a quota is exhausted; waiting does not help
+    │   │   ├── InsufficientResources the job needs more than this machine has
+    │   │   ├── ConstraintViolation   a constraint of external data is violated
+    │   │   └── ChildrenFailed        awaited child jobs ended without success
+    │   ├── RetryAfter              retry after this delay (counted)
+    │   ├── Snooze                  run again after this delay (not counted)
     │   └── Cancel                  end as canceled
-    ├── RequestError              what was asked cannot be done; asking again will not help
-    │   ├── InvalidArgumentError    a value is wrong: which one, and why
-    │   ├── TooLargeError           payload, result, checkpoint or event over its limit
-    │   ├── NotFoundError           no such job (or not yours)
+    ├── RequestError              the request cannot be done; repeating it does not help
+    │   ├── InvalidArgumentError    a value is invalid
+    │   ├── TooLargeError           payload, result, checkpoint or event over its size limit
+    │   ├── NotFoundError           no such job, or no access
     │   ├── ConflictError           the job's state forbids it
-    │   └── StaleLeaseError         the attempt that speaks no longer holds its lease
-    ├── StoreError                the store could not answer; the outcome is unknown: repeat
+    │   └── StaleLeaseError         the attempt no longer holds its lease
+    ├── StoreError                the store failed; the outcome is unknown, repeat the call
     │   ├── StoreUnavailableError   disk full, I/O error, locked for too long, unreachable
-    │   ├── StoreDeniedError        a server does not let the key do this, or knows no such key
-    │   ├── StoreCorruptError       the file is not a sound database
-    │   └── SchemaError             the schema is older, newer or altered
-    ├── CodecError                bytes that cannot be encoded or decoded
+    │   ├── StoreDeniedError        the server refused the API key or its permission
+    │   ├── StoreCorruptError       the database is damaged
+    │   └── SchemaError             the schema is too old, too new or modified
+    ├── CodecError                a value cannot be encoded or decoded
     └── JobFailedError            the awaited job ended without success
 
-Each class has a stable `code`: the wire and the logs carry that, never the class name.
+Each class has a stable `code`, used in the API and in logs instead of the class name.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 
 
 def _seconds(delay: Duration) -> float:
-    from windlass.core.duration import seconds  # noqa: PLC0415 - which raises errors of this tree
+    from windlass.core.duration import to_seconds  # noqa: PLC0415 - it imports this module
 
-    return seconds(delay, "delay")
+    return to_seconds(delay, "delay")
 
 
 class WindlassError(Exception):
@@ -60,7 +60,7 @@ class TerminalError(TaskError):
     code: ClassVar[str] = "terminal"
 
 
-class InvalidInput(TerminalError):  # noqa: N818 - tasks raise these words, users read them
+class InvalidInput(TerminalError):  # noqa: N818 - users raise these
     code: ClassVar[str] = "invalid_input"
 
 
@@ -109,7 +109,7 @@ class Snooze(TaskError):  # noqa: N818
 
     def __init__(self, delay: Duration, message: str = "") -> None:
         self.delay = _seconds(delay)
-        super().__init__(message or f"come back after {self.delay:g} s")
+        super().__init__(message or f"run again after {self.delay:g} s")
 
 
 class Cancel(TaskError):  # noqa: N818
@@ -125,7 +125,7 @@ class RequestError(WindlassError):
 
 
 class InvalidArgumentError(RequestError, ValueError):
-    """`problems` are pairs: where in a task's arguments, and what is wrong there, if known."""
+    """An invalid value. `problems` are (argument path, message) pairs of a task's arguments."""
 
     code: ClassVar[str] = "invalid_argument"
     problems: Sequence[tuple[str, str]] = ()

@@ -1,8 +1,8 @@
-"""The log of a job: what is written, and what readers see.
+"""Event log of a job: stored log rows, and the events that readers see.
 
-Lifecycle events of creation and of the current attempt have no log row: the job's row says all of
-it, and `derive` makes the events. An attempt that ends without ending the job leaves one `ATTEMPT`
-row from which its events come. `fold` goes the other way, from events to where the job stands.
+Lifecycle events of the creation and of the current attempt have no log row: `derive` makes them
+from the job's row. An attempt that ends without ending the job leaves one `ATTEMPT` row, from
+which its events are made. `fold` is the reverse: it computes the job's state from events.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from windlass.core.job.failure import Failure
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
 
-ATTEMPT = "attempt"  # a log row's type; readers never see it
-_MAX_DIGITS = 18  # what every store can count to
+ATTEMPT = "attempt"  # type of a log row; never visible to readers
+_MAX_DIGITS = 18  # every store can hold such a number
 
 
 class EventType(StrEnum):
-    """What a line of the log says: (in brackets) the keys of its `data`, as a reader gets them.
+    """Event types, each with the keys of its `data` in parentheses.
 
-    job-status: it came to another state (status, attempt, percent, stage, phase)
-    step-status: a step is done, and its result recorded (step, status, phase)
-    step-progress: how far it is (progressPct, message, step, stage, phase, etaSeconds)
-    warning: the task, or its worker, warns (message)
-    error: something went wrong, and the attempt goes on (message)
-    job-completed: it succeeded (status, jobId, percent, output, artifacts, logs)
-    job-failed: it failed (status, jobId, stage, errorMessage, errors, artifacts, logs)
-    job-cancelled: it was canceled (status, jobId, stage, by, message, artifacts, logs)
-    cancel-requested: a running job was asked to stop (by, reason)
-    log: a line that the task logged (level, message)
-    artifact: what the task made, and where it is (name, uri, size)
-    process-start: an outside program began; the keys of this and the next three are the task's own
-    process-end: an outside program ended
-    process-error: an outside program could not be run
-    output: what an outside program wrote
-    resync: the log before this was pruned; where the job stands (state, attempt, percent, seq)
+    job-status: the job changed its state (status, attempt, percent, stage, phase)
+    step-status: a step completed and its result is stored (step, status, phase)
+    step-progress: progress of the job (progressPct, message, step, stage, phase, etaSeconds)
+    warning: a warning of the task or its worker (message)
+    error: an error that does not end the attempt (message)
+    job-completed: the job succeeded (status, jobId, percent, output, artifacts, logs)
+    job-failed: the job failed (status, jobId, stage, errorMessage, errors, artifacts, logs)
+    job-cancelled: the job was canceled (status, jobId, stage, by, message, artifacts, logs)
+    cancel-requested: cancellation of a running job was requested (by, reason)
+    log: a log line of the task (level, message)
+    artifact: a file or object that the task produced (name, uri, size)
+    process-start: an external program started; the task defines the keys of the process events
+    process-end: an external program ended
+    process-error: an external program could not be started
+    output: output of an external program
+    resync: the earlier log was pruned; the current state (state, attempt, percent, seq)
     """
 
     JOB_STATUS = "job-status"
@@ -81,9 +81,9 @@ FINAL_EVENT = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """What a running attempt says. Numbered by the attempt from 1, so that a repeat is dropped.
+    """A log record of a running attempt, numbered from 1 so that repeats are dropped.
 
-    `body` is the codec's bytes. A `checkpoint` is kept as the step's result for later attempts.
+    `body` is encoded by the codec. A `checkpoint` is the step's result, kept for later attempts.
     """
 
     n: int
@@ -99,7 +99,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogRow:
-    """One stored line of a job's log; `type` is an event type's value, or ATTEMPT."""
+    """One stored row of a job's log; `type` is an event type's value, or ATTEMPT."""
 
     seq: int
     at: Instant
@@ -113,7 +113,7 @@ class LogRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One line as a reader sees it. `data` is plain; `body` is the codec's bytes, if any."""
+    """One event as readers see it. `data` is plain; `body` is encoded by the codec."""
 
     job_id: UUID
     seq: int
@@ -125,17 +125,17 @@ class Event:
 
     @property
     def wire_id(self) -> str:
-        """As clients of a stream name it: `{unix milliseconds}-{seq}`."""
+        """Return the event id of streams: `{unix milliseconds}-{seq}`."""
         return f"{self.at // 1000}-{self.seq}"
 
     @property
     def final(self) -> bool:
-        """Whether it is the last one of its job."""
+        """Whether it is the last event of its job."""
         return self.type in FINAL_EVENT.values()
 
 
 def parse_wire_id(text: str) -> int:
-    """The seq in a wire id (or in a bare number): where a reader wants to go on from."""
+    """Return the seq of a wire id or of a plain number: the resume position of a reader."""
     digits = text.rpartition("-")[2]
     if not (digits.isascii() and digits.isdigit() and len(digits) <= _MAX_DIGITS):
         raise InvalidArgumentError(f"{text!r} is not an event id; expected <milliseconds>-<number>")
@@ -143,24 +143,24 @@ def parse_wire_id(text: str) -> int:
 
 
 def derive(row: JobRow, log: Iterable[LogRow], after: int = 0) -> list[Event]:
-    """The events numbered above `after`, in order: the stored ones and those the row implies.
+    """Return the events above `after`, in order: from the log, and derived from the row.
 
-    `log` may start at any row; rows whose events all lie at or below `after` change nothing.
+    `log` may start at any row; events at or below `after` are ignored.
     """
     events: list[Event] = []
     if after < row.log_floor:
         after = row.log_floor
         events.append(_resync(row))
-    found = [*_of_row(row), *(event for line in log for event in _of_log(row, line))]
+    found = [*_of_row(row), *(event for log_row in log for event in _of_log(row, log_row))]
     events += sorted((event for event in found if event.seq > after), key=lambda e: e.seq)
     return events
 
 
 def page(row: JobRow, log: Iterable[LogRow], after: int, limit: int) -> list[Event]:
-    """The next events above `after`, at most `limit`, with no gap among them.
+    """Return the next events above `after`, at most `limit`, without gaps.
 
-    A store may cut the log short when it reads: it hands in the first rows of either sort (what was
-    said, and past attempts), and where the numbers stop being dense, this page ends.
+    A store may pass only the first log rows of both kinds (records and past attempts). The page
+    ends at the first gap in the numbers.
     """
     kept: list[Event] = []
     expected = after + 1
@@ -223,41 +223,50 @@ def _final(row: JobRow) -> Event:
         body = row.error.body
     elif row.state is State.CANCELED:
         data |= {"by": row.cancel_by, "message": row.cancel_reason}
-        if row.error is not None:  # of an earlier attempt: the row keeps it, so the event does
+        if row.error is not None:  # of an earlier attempt; the row keeps it, too
             data["error"] = row.error.facts()
             body = row.error.body
     return _event(row, row.seq, row.ended_at, data, type=FINAL_EVENT[row.state], body=body)
 
 
-def _of_log(row: JobRow, line: LogRow) -> Iterator[Event]:
-    if line.type != ATTEMPT:
-        yield _event(row, line.seq, line.at, line.facts, type=EventType(line.type), body=line.body)
+def _of_log(row: JobRow, log_row: LogRow) -> Iterator[Event]:
+    if log_row.type != ATTEMPT:
+        yield _event(
+            row,
+            log_row.seq,
+            log_row.at,
+            log_row.facts,
+            type=EventType(log_row.type),
+            body=log_row.body,
+        )
         return
-    facts = line.facts
+    facts = log_row.facts
     base = (facts["base_percent"], facts["base_stage"], facts["base_phase"])
     yield _event(
         row,
         facts["queued_seq"],
         facts["queued_at"],
-        _status(State.QUEUED, line.attempt - 1, *base),
+        _status(State.QUEUED, log_row.attempt - 1, *base),
     )
-    running = _status(State.RUNNING, line.attempt, *base) | {"worker": facts["worker"]}
+    running = _status(State.RUNNING, log_row.attempt, *base) | {"worker": facts["worker"]}
     yield _event(row, facts["started_seq"], facts["started_at"], running)
     end = (facts["percent"], facts["stage"], facts["phase"])
-    data = _status(State.RETRYING, line.attempt, *end) | {
+    data = _status(State.RETRYING, log_row.attempt, *end) | {
         "outcome": facts["outcome"],
         "delay": facts["delay"],
         "retryCount": facts["retry_count"],
         "crashCount": facts["crash_count"],
         "error": facts["error"],
     }
-    yield _event(row, line.seq, line.at, data, body=line.body)
+    yield _event(row, log_row.seq, log_row.at, data, body=log_row.body)
 
 
 def _resync(row: JobRow) -> Event:
     folded = snapshot(row)
     data: dict[str, Any] = {
-        name: getattr(folded, name) for name in Folded.__slots__ if name not in {"error", "result"}
+        name: getattr(folded, name)
+        for name in FoldedJob.__slots__
+        if name not in {"error", "result"}
     }
     data["error"] = folded.error.facts() if folded.error else None
     body = folded.result
@@ -274,8 +283,8 @@ def _resync(row: JobRow) -> Event:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Folded:
-    """Where a job stands, as its events tell it. Equal to `snapshot` of its row, always."""
+class FoldedJob:
+    """State of a job, computed from its events. Always equal to `snapshot` of its row."""
 
     state: State | None = None
     attempt: int = 0
@@ -295,11 +304,13 @@ class Folded:
     seq: int = 0
 
 
-def snapshot(row: JobRow) -> Folded:
-    return Folded(**{name: getattr(row, name) for name in Folded.__slots__})
+def snapshot(row: JobRow) -> FoldedJob:
+    """Return the state of a job from its row."""
+    return FoldedJob(**{name: getattr(row, name) for name in FoldedJob.__slots__})
 
 
-def fold(events: Iterable[Event]) -> Folded:
+def fold(events: Iterable[Event]) -> FoldedJob:
+    """Return the state of a job from all its events."""
     values: dict[str, Any] = {}
     for event in events:
         values["seq"] = max(event.seq, values.get("seq", 0))
@@ -321,7 +332,7 @@ def fold(events: Iterable[Event]) -> Folded:
             for name in ("stage", "phase"):
                 if event.data.get(name) is not None:
                     values[name] = event.data[name]
-    return Folded(**values)
+    return FoldedJob(**values)
 
 
 def _fold_status(values: dict[str, Any], event: Event) -> None:

@@ -1,4 +1,4 @@
-"""Small data beside the jobs: one family of versioned records (schedules, pauses, keys …)."""
+"""Records: small versioned entries beside the jobs (schedules, limits, pauses, API keys …)."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from windlass.core.admission.gates import LIMIT, check_name, limit_of
+from windlass.core.admission.gates import LIMIT, check_limit_name, decode_limit
 from windlass.core.clock import Instant, after
 from windlass.core.decisions.retry import MAX_DELAY
 from windlass.core.errors import InvalidArgumentError
 from windlass.core.sizes import check_size, check_text
 
-PAUSED = "paused"  # the kind that marks a paused queue, by its name
+PAUSED = "paused"  # record kind of paused queues; the key is the queue name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One record. `version` counts its writes."""
+    """One stored record. `version` counts its writes."""
 
     kind: str
     key: str
@@ -28,10 +28,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Put:
-    """Write a record. `expected` is the version seen (0: it must not exist); None overwrites.
+    """A write of a record. `expected` is the version read (0: must not exist); None overwrites.
 
-    A repeat is known by its value. Whoever competes for a record puts their own name in it: two who
-    write the same have both written it.
+    A repeat is recognised by its value. Processes that compete for a record must write different
+    values: two equal writes both count as applied.
     """
 
     kind: str
@@ -44,32 +44,34 @@ class Put:
         check_text("the kind of a record", self.kind)
         check_text("the key of a record", self.key)
         check_size("the record", self.value)
-        if self.kind == LIMIT:  # which stores read, whoever wrote it
+        if self.kind == LIMIT:  # stores read limits from these records
             _check_limit(self.key, self.value)
-            if self.ttl is not None:  # nobody would look at its gates
-                raise InvalidArgumentError("a limit has no ttl: it stays until it is deleted")
+            if self.ttl is not None:  # its end would admit no jobs
+                raise InvalidArgumentError("a limit cannot have a ttl; delete it instead")
         if self.ttl is not None and not 0 < self.ttl <= MAX_DELAY:
-            raise InvalidArgumentError(f"ttl is {self.ttl} s; it must be positive")
+            raise InvalidArgumentError(
+                f"ttl is {self.ttl} s; it must be positive and at most 10 years"
+            )
 
 
 def _check_limit(name: str, data: bytes) -> None:
-    check_name(name)
+    check_limit_name(name)
     try:
-        limit = limit_of(data)
+        limit = decode_limit(data)
     except (ValueError, KeyError, TypeError) as error:
-        raise InvalidArgumentError(f"the limit of {name} cannot be read: {error}") from None
+        raise InvalidArgumentError(f"the limit of {name} is malformed: {error}") from None
     if limit is None:
-        raise InvalidArgumentError(f"the record of {name} sets no limit; delete it instead")
+        raise InvalidArgumentError(f"the record of {name} sets no limit; delete the record instead")
     facts = json.loads(data)
     if any(facts.get(part) != value for part, value in limit.encode().items()):
         raise InvalidArgumentError(
-            f"the limit of {name} cannot be read: what holds, {limit}, does not stand first in it"
+            f"the limit of {name} is malformed: the first fields must be the limit, {limit}"
         )
 
 
 @dataclass(frozen=True, slots=True)
-class PutAnswer:
-    """Whether it is written, and what stands there now."""
+class PutResult:
+    """Result of one put: whether it applied, and the record afterwards."""
 
     applied: bool
     entry: Entry | None
@@ -77,27 +79,36 @@ class PutAnswer:
 
 def check_keys(kind: str, keys: Sequence[str]) -> None:
     for text in (kind, *keys):
-        check_text("the name of a record", text)
+        check_text("the kind or key of a record", text)
 
 
-def alive(entry: Entry | None, now: Instant) -> Entry | None:
+def unexpired(entry: Entry | None, now: Instant) -> Entry | None:
+    """Return the record, unless it has expired."""
     if entry is None or (entry.expires_at is not None and entry.expires_at <= now):
         return None
     return entry
 
 
-def put(wish: Put, current: Entry | None, now: Instant) -> PutAnswer:
-    """What a write does to a living record (or none).
+def apply_put(request: Put, current: Entry | None, now: Instant) -> PutResult:
+    """Return the result of a write to an unexpired record, or to none.
 
-    A repeat, known by its value, keeps the version and begins the lifetime anew.
+    A repeat, recognised by its value, keeps the version and renews the ttl.
     """
     version = current.version if current else 0
-    expires = after(now, wish.ttl) if wish.ttl is not None else None
-    if current is not None and current.value == wish.value and wish.expected in {None, version - 1}:
-        return PutAnswer(applied=True, entry=replace(current, expires_at=expires))
-    if wish.expected not in {None, version}:
-        return PutAnswer(applied=False, entry=current)
+    expires = after(now, request.ttl) if request.ttl is not None else None
+    if (
+        current is not None
+        and current.value == request.value
+        and request.expected in {None, version - 1}
+    ):
+        return PutResult(applied=True, entry=replace(current, expires_at=expires))
+    if request.expected not in {None, version}:
+        return PutResult(applied=False, entry=current)
     entry = Entry(
-        kind=wish.kind, key=wish.key, value=wish.value, version=version + 1, expires_at=expires
+        kind=request.kind,
+        key=request.key,
+        value=request.value,
+        version=version + 1,
+        expires_at=expires,
     )
-    return PutAnswer(applied=True, entry=entry)
+    return PutResult(applied=True, entry=entry)

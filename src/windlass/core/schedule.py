@@ -1,8 +1,8 @@
-"""Schedules: jobs that come to be by themselves, and which of their ticks are to be jobs now.
+"""Schedules: jobs enqueued at cron times or intervals, and which ticks are due.
 
-A tick is an instant at which a schedule makes a job. Its job's id is made of the schedule's id and
-that instant: whoever sees the tick enqueues the same job, so no leader is needed. A mark says how
-far the ticks have become jobs; it moves after they have (docs/design/decisions/0016).
+A tick is an instant at which a schedule enqueues a job. The job's id is derived from the schedule's
+id and the tick: every worker enqueues the same job, so no leader is needed. A mark stores the last
+tick that was enqueued; it is written after the jobs (docs/design/decisions/0016).
 """
 
 from __future__ import annotations
@@ -20,39 +20,39 @@ from uuid import UUID, uuid5
 from windlass.core.clock import MAX_INSTANT, MINUTE, SECOND, Instant, to_datetime
 from windlass.core.decisions.retry import Policy
 from windlass.core.errors import InvalidArgumentError
-from windlass.core.job.row import NewJob, check
+from windlass.core.job.row import NewJob, check_new_job
 from windlass.core.sizes import check_text
 
-SCHEDULE = "schedule"  # the kind of records that say what is to be done; the key is the name
-MARK = "schedule-mark"  # the kind of those that say how far it is done; the key is the id
-NAME_HEADER, TICK_HEADER = "schedule", "schedule-tick"  # of a job that a schedule made
-ON_TIME = MINUTE  # a tick that nobody saw for longer was missed
-BATCH = 100  # ticks of a schedule that become jobs in one go
+SCHEDULE = "schedule"  # record kind of schedules; the key is the name
+MARK = "schedule-mark"  # record kind of marks; the key is the id of the schedule
+NAME_HEADER, TICK_HEADER = "schedule", "schedule-tick"  # of a job that a schedule enqueued
+ON_TIME = MINUTE  # a tick is missed if no worker processed it for longer
+BATCH = 100  # ticks of a schedule that are enqueued in one call
 NEVER: Instant = MAX_INSTANT
 _HOUR = 60 * MINUTE
-Ticks = Callable[[Instant], Iterator[Instant]]  # all beyond an instant, in order
+Ticks = Callable[[Instant], Iterator[Instant]]  # all ticks after an instant, in order
 
-# What a schedule's jobs share. Any other field of a job speaks of one job only.
+# Fields that the jobs of a schedule share. All other fields are of a single job.
 _SHARED = (
     "task", "queue", "payload", "priority", "delay", "hold", "expires_in", "policy", "lease",
     "owner", "team", "tags", "headers", "unique_key", "debounce", "limit_key",
 )  # fmt: skip
 
 
-class Missed(StrEnum):
-    """What becomes of ticks that no worker saw within a minute."""
+class MissedPolicy(StrEnum):
+    """What happens to ticks that no worker processed within a minute."""
 
-    SKIP = "skip"  # nothing
-    LAST = "last"  # the newest becomes a job, unless one that is on time stands for it
-    ALL = "all"  # each becomes a job, the oldest first
+    SKIP = "skip"  # they are skipped
+    LAST = "last"  # only the newest is enqueued, unless a tick is on time
+    ALL = "all"  # all are enqueued, the oldest first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """`job` is what each tick makes, but for its id. Either `cron` or `every`, in microseconds.
+    """A schedule. `job` is the template of its jobs. It has `cron`, or `every` in microseconds.
 
-    Ticks lie beyond `since`; intervals count from `anchor`. `declared` is the fingerprint of the
-    declaration in code that wrote it last, None if it was made at run time.
+    Ticks are after `since`; intervals count from `anchor`. `declared` is the fingerprint of the
+    declaration in code that wrote it last, None if it was added at run time.
     """
 
     id: UUID
@@ -61,7 +61,7 @@ class Schedule:
     cron: str | None = None
     every: int | None = None
     tz: str = "UTC"
-    missed: Missed = Missed.LAST
+    missed: MissedPolicy = MissedPolicy.LAST
     paused: bool = False
     anchor: Instant = 0
     since: Instant = 0
@@ -82,7 +82,7 @@ class Schedule:
 
     @staticmethod
     def decode(data: bytes) -> Schedule:
-        """A newer version may say more than this one understands."""
+        """Decode; ignore fields of newer versions."""
         facts = json.loads(data)
         known: dict[str, Any] = {f.name: facts[f.name] for f in fields(Schedule) if f.name in facts}
         shared = {name: facts["job"][name] for name in _SHARED if name in facts["job"]}
@@ -92,13 +92,17 @@ class Schedule:
             "policy": Policy.decode(shared["policy"]),
             "tags": tuple(shared["tags"]),
         }
-        known |= {"id": shared["id"], "job": NewJob(**shared), "missed": Missed(facts["missed"])}
+        known |= {
+            "id": shared["id"],
+            "job": NewJob(**shared),
+            "missed": MissedPolicy(facts["missed"]),
+        }
         return Schedule(**known)
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """All ticks up to `tick` have been seen to, of a schedule whose ticks began at `since`."""
+    """All ticks up to `tick` are processed, of the schedule with this `since`."""
 
     since: Instant
     tick: Instant
@@ -113,31 +117,31 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
-    """The ticks that are to become jobs now, in order; and when to look again."""
+class DueTicks:
+    """The ticks to enqueue now, in order, and the next tick."""
 
     ticks: tuple[Instant, ...]
     next: Instant
 
 
-def due(schedule: Schedule, mark: Mark | None, ticks: Ticks, now: Instant) -> Due:
-    """Which ticks become jobs. Every one that is on time does; of others, those of the policy."""
+def due_ticks(schedule: Schedule, mark: Mark | None, ticks: Ticks, now: Instant) -> DueTicks:
+    """Return the ticks to enqueue: all that are on time, and missed ones by the policy."""
     if schedule.paused:
-        return Due((), NEVER)
-    after = reached(schedule, mark)
-    if schedule.missed is Missed.ALL:
+        return DueTicks((), NEVER)
+    after = last_tick(schedule, mark)
+    if schedule.missed is MissedPolicy.ALL:
         found = tuple(islice(_until(now, ticks(after)), BATCH))
         if len(found) == BATCH:
-            return Due(found, next(ticks(found[-1]), NEVER))
+            return DueTicks(found, next(ticks(found[-1]), NEVER))
     else:
         found = tuple(_until(now, ticks(max(after, now - ON_TIME))))
-        if not found and schedule.missed is Missed.LAST:
+        if not found and schedule.missed is MissedPolicy.LAST:
             found = _newest(ticks, after, now)
-    return Due(found, next(ticks(max(after, now)), NEVER))
+    return DueTicks(found, next(ticks(max(after, now)), NEVER))
 
 
-def reached(schedule: Schedule, mark: Mark | None) -> Instant:
-    """Beyond what the next tick lies. A mark of before the last edit or pause counts no more."""
+def last_tick(schedule: Schedule, mark: Mark | None) -> Instant:
+    """Return the instant after which the next tick is. A mark older than the last edit is void."""
     return mark.tick if mark is not None and mark.since == schedule.since else schedule.since
 
 
@@ -146,18 +150,18 @@ def _until(now: Instant, ticks: Iterable[Instant]) -> Iterator[Instant]:
 
 
 def _newest(ticks: Ticks, after: Instant, now: Instant) -> tuple[Instant, ...]:
-    """The last tick up to now: looked for near now first, for a year has 31 million seconds."""
-    reach = _HOUR
+    """Return the last tick up to now. Searches backward from now: a year has 31 million seconds."""
+    span = _HOUR
     while True:
-        start = max(after, now - reach)
+        start = max(after, now - span)
         found = tuple(deque(_until(now, ticks(start)), maxlen=1))
         if found or start == after:
             return found
-        reach *= 24
+        span *= 24
 
 
 def interval(anchor: Instant, every: int) -> Ticks:
-    """Each so many microseconds after the anchor, whatever clocks on walls do."""
+    """Return the ticks of an interval in microseconds, independent of time zones."""
 
     def ticks(after: Instant) -> Iterator[Instant]:
         return count(anchor + every * max(1, (after - anchor) // every + 1), every)
@@ -165,13 +169,13 @@ def interval(anchor: Instant, every: int) -> Ticks:
     return ticks
 
 
-def job_of(schedule: Schedule, tick: Instant) -> NewJob:
-    """The job that a tick makes: the same, whoever makes it and however often."""
+def tick_job(schedule: Schedule, tick: Instant) -> NewJob:
+    """Return the job of a tick: always the same, on every worker."""
     return _job(schedule, uuid5(schedule.id, str(tick)), tick)
 
 
-def extra_job(schedule: Schedule, job_id: UUID, now: Instant) -> NewJob:
-    """A job beside the ticks, because somebody wants it now: to its task, now is the tick."""
+def manual_job(schedule: Schedule, job_id: UUID, now: Instant) -> NewJob:
+    """Return an extra job that is run by hand; its tick is now."""
     return _job(schedule, job_id, now)
 
 
@@ -184,46 +188,46 @@ def iso(instant: Instant) -> str:
     return to_datetime(instant).isoformat().replace("+00:00", "Z")
 
 
-def begun(schedule: Schedule, now: Instant) -> Schedule:
-    """A schedule as it begins; intervals count from a whole second."""
+def start_schedule(schedule: Schedule, now: Instant) -> Schedule:
+    """Return a schedule whose ticks start now; intervals count from a whole second."""
     return replace(schedule, anchor=now // SECOND * SECOND, since=now)
 
 
-def edited(old: Schedule, new: Schedule, now: Instant) -> Schedule:
-    """What code says now, in place of what it said before. A pause is a person's, and stays."""
+def merge_declared(old: Schedule, new: Schedule, now: Instant) -> Schedule:
+    """Return the schedule of changed code. Keeps a pause, which was set by a user."""
     kept = replace(new, id=old.id, paused=old.paused, anchor=old.anchor, since=old.since)
-    return kept if old.timing == new.timing else begun(kept, now)
+    return kept if old.timing == new.timing else start_schedule(kept, now)
 
 
 def set_paused(schedule: Schedule, now: Instant, *, paused: bool) -> Schedule:
-    """The ticks of a pause are nobody's: they are not missed, and do not come back after it."""
+    """Pause or resume a schedule. Ticks during a pause are dropped; they do not count as missed."""
     if schedule.paused == paused:
         return schedule
     return replace(schedule, paused=paused, since=schedule.since if paused else now)
 
 
 def check_schedule(schedule: Schedule) -> None:
-    """Raise what is wrong with it, but for its timing."""
+    """Raise an error if a schedule is invalid; does not check its timing."""
     check_text("the name of a schedule", schedule.name)
     if not schedule.name.strip():
         raise InvalidArgumentError("the name of a schedule is empty")
-    check(schedule.job)
-    plain = NewJob(id=schedule.job.id, task=schedule.job.task)
-    alone = [
+    check_new_job(schedule.job)
+    default = NewJob(id=schedule.job.id, task=schedule.job.task)
+    single = [
         field.name
-        for field in fields(plain)
+        for field in fields(default)
         if field.name not in ("id", *_SHARED)
-        and getattr(schedule.job, field.name) != getattr(plain, field.name)
+        and getattr(schedule.job, field.name) != getattr(default, field.name)
     ]
-    if alone:
-        option = alone[0].replace("digest", "id")  # which is there if the id was given
+    if single:
+        option = single[0].replace("digest", "id")  # an explicit id sets the digest
         raise InvalidArgumentError(
-            f"schedule {schedule.name!r} has the option {option}, which is for one job; "
-            "a schedule makes many"
+            f"schedule {schedule.name!r} has the option {option}, which applies to a single job; "
+            "remove it"
         )
 
 
-def facts_of(job: NewJob, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """What a job says, for a fingerprint: its arguments plain, for encryption differs each time."""
+def fingerprint_data(job: NewJob, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the data of the fingerprint. Arguments are plain: encryption differs each time."""
     shared = {name: getattr(job, name) for name in _SHARED if name != "payload"}
     return {**shared, "policy": job.policy.encode(), "arguments": arguments}

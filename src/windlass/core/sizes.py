@@ -1,4 +1,4 @@
-"""Sizes that every store keeps, so that a job accepted by one is accepted by all."""
+"""Size limits of all stores, so that a job accepted by one is accepted by all."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ MAX_NAME = 128  # queues, tasks, workers
 MAX_TAGS = 32
 MAX_PARENTS = 100_000
 MAX_PRIORITY = 2**31 - 1
-MAX_REASON = 4 * KIB  # why somebody canceled
+MAX_REASON = 4 * KIB  # reason of a cancel
 
 
 def check_size(what: str, data: bytes | None, limit: int = MAX_BLOB) -> None:
+    """Raise an error if data is too large."""
     if data is not None and len(data) > limit:
         raise TooLargeError(
             f"{what} is {len(data):,} bytes, the limit is {limit:,}; "
@@ -26,11 +27,11 @@ def check_size(what: str, data: bytes | None, limit: int = MAX_BLOB) -> None:
 
 
 def check_text(what: str, text: str | None, limit: int = MAX_KEY) -> None:
-    """Refuse text that is too long, or that no store could write."""
+    """Raise an error if a text is too long, or cannot be stored."""
     if text is None:
         return
     if not isinstance(text, str):
-        raise InvalidArgumentError(f"{what} is {text!r:.80}; it must be text")
+        raise InvalidArgumentError(f"{what} is {text!r:.80}; it must be a string")
     if text.isascii() and len(text) <= limit and "\0" not in text:
         return
     if "\0" in text:

@@ -1,10 +1,10 @@
-"""Task tokens: what a worker somewhere else shows, to speak for one attempt.
+"""Task tokens: signed leases for workers that use the HTTP protocol.
 
     wt_ + base64url(version, key id, job, fence, lease token, expiry, queue, receipt, holder,
                     HMAC-SHA256)
 
-The signature says that this lease was given out here. Whether it is still held, the job's row says:
-a token of a lease that is gone is answered `stale`, however well it is signed.
+The signature proves that this server issued the lease. The job's row decides whether the lease is
+still held: a valid token of a lost lease is answered `stale`.
 """
 
 from __future__ import annotations
@@ -22,18 +22,20 @@ from windlass.core.job.lease import Lease
 
 PREFIX = "wt_"
 KEY_ID = 8  # bytes
-MAX_LENGTH = 8192  # characters; a queue's name and a receipt are far below
+MAX_LENGTH = 8192  # characters; queue names and receipts are much shorter
 _VERSION = 1
-_HEAD = struct.Struct(f">B{KEY_ID}s16sQ16sQHHH")  # the last three are lengths, of what follows
+_HEAD = struct.Struct(
+    f">B{KEY_ID}s16sQ16sQHHH"
+)  # the last three are the lengths of the strings that follow
 _MAC = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskToken:
-    """`receipt` is what a transport wants back with the job, if it wants anything.
+    """`receipt` is an opaque value that a transport needs back with the job.
 
-    `holder` is the id of the API key that the job was claimed with, if it was: it is good for as
-    long as that is.
+    `holder` is the id of the API key that claimed the job, if any: the token is valid only while
+    that key is.
     """
 
     lease: Lease
@@ -43,11 +45,12 @@ class TaskToken:
     holder: str = ""
 
     def signed(self, key_id: bytes, secret: bytes) -> str:
+        """Return the signed token as text."""
         body = self._body(key_id)
-        return _written(body + hmac.digest(secret, body, "sha256"))
+        return _encode(body + hmac.digest(secret, body, "sha256"))
 
     def _body(self, key_id: bytes) -> bytes:
-        rest = [text.encode() for text in (self.queue, self.receipt, self.holder)]
+        strings = [text.encode() for text in (self.queue, self.receipt, self.holder)]
         head = _HEAD.pack(
             _VERSION,
             key_id,
@@ -55,20 +58,20 @@ class TaskToken:
             self.lease.fence,
             self.lease.token.bytes,
             self.expires_at,
-            *map(len, rest),
+            *map(len, strings),
         )
-        return head + b"".join(rest)
+        return head + b"".join(strings)
 
 
-def key_of(text: str) -> bytes | None:
-    """The id of the key that it says to be signed with; None for what has not a token's form."""
-    data = _bytes(text)
+def signing_key_id(text: str) -> bytes | None:
+    """Return the id of the signing key that a token names; None if the token is malformed."""
+    data = _decode(text)
     return None if data is None else data[1 : 1 + KEY_ID]
 
 
-def read(text: str, secrets: Mapping[bytes, bytes]) -> TaskToken | None:
-    """The token, if one of these keys (by id) signed it to the letter; its expiry is not judged."""
-    data = _bytes(text)
+def verify_token(text: str, secrets: Mapping[bytes, bytes]) -> TaskToken | None:
+    """Return the token if one of these keys (by id) signed it; does not check its expiry."""
+    data = _decode(text)
     if data is None:
         return None
     body, signature = data[:-_MAC], data[-_MAC:]
@@ -88,11 +91,11 @@ def read(text: str, secrets: Mapping[bytes, bytes]) -> TaskToken | None:
     )
 
 
-def _written(data: bytes) -> str:
+def _encode(data: bytes) -> str:
     return PREFIX + base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
-def _bytes(text: str) -> bytes | None:
+def _decode(text: str) -> bytes | None:
     if not text.startswith(PREFIX) or len(text) > MAX_LENGTH or not text.isascii():
         return None
     encoded = text[len(PREFIX) :]
@@ -100,7 +103,7 @@ def _bytes(text: str) -> bytes | None:
         data = base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4))
     except (ValueError, binascii.Error):
         return None
-    # Decoding is lenient: other letters may mean the same bytes. Only one way of writing counts.
-    if len(data) < _HEAD.size + _MAC or _written(data) != text:
+    # base64 decoding is lenient: only the canonical encoding is accepted.
+    if len(data) < _HEAD.size + _MAC or _encode(data) != text:
         return None
     return data

@@ -1,7 +1,7 @@
-"""A worker as others see it: the record that it keeps of itself while it lives.
+"""Presence of workers: the record that each running worker keeps up to date.
 
-That it lives does not say that it asks for work. One that lives, has room, and has had no answer to
-a claim for a while is deaf: its jobs run on, but it takes no others, whatever waits for it.
+A worker that is running may still have stopped fetching jobs. It is unresponsive if it has a free
+slot but no claim of it was answered for a while. Its running jobs continue.
 """
 
 from __future__ import annotations
@@ -12,17 +12,18 @@ from dataclasses import asdict, dataclass
 
 from windlass.core.clock import SECOND, Instant
 
-WORKER = "worker"  # the kind of these records; the key is the worker's name
-DEAF_POLLS = 20  # so many polls without an answer, and no less than
-DEAF_SECONDS = 2.0
+WORKER = "worker"  # record kind of workers; the key is the worker name
+UNRESPONSIVE_POLLS = 20  # poll intervals without an answered claim
+UNRESPONSIVE_SECONDS = 2.0  # minimum of that time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveWorker:
-    """`queues` maps each to its slots. `last_claim_at` is when a claim of it was last answered.
+    """Record of a running worker. All instants are of the store's clock.
 
-    `seen_at` is when it last wrote this; instants are the store's. `free` counts its empty slots,
-    and `room_since` tells since when it has had one. It asks for work every `poll` seconds.
+    `queues` maps queue names to slots. `last_claim_at` is when a claim was last answered,
+    `seen_at` when this record was written. `free` counts its free slots; it has had one since
+    `free_since`. It polls for jobs every `poll_interval` seconds.
     """
 
     name: str
@@ -36,33 +37,36 @@ class LiveWorker:
     last_claim_at: Instant | None = None
     running: int = 0
     free: int = 0
-    room_since: Instant | None = None
-    poll: float = 1.0
+    free_since: Instant | None = None
+    poll_interval: float = 1.0
     stopping: bool = False
 
     @property
-    def silent_for(self) -> float:
-        """Seconds, when it was last seen, for which it had room and no answer to a claim."""
-        if self.room_since is None:
+    def unanswered_for(self) -> float:
+        """Return for how many seconds it had a free slot and no answered claim, at `seen_at`."""
+        if self.free_since is None:
             return 0.0
-        heard = max(self.room_since, self.last_claim_at or self.started_at)
-        return max(0, self.seen_at - heard) / SECOND
+        answered = max(self.free_since, self.last_claim_at or self.started_at)
+        return max(0, self.seen_at - answered) / SECOND
 
     @property
-    def deaf(self) -> bool:
-        """Whether it lives and has stopped claiming, though it has room and was not told to."""
-        return not self.stopping and self.silent_for > max(DEAF_POLLS * self.poll, DEAF_SECONDS)
+    def unresponsive(self) -> bool:
+        """Whether it stopped fetching jobs, although it has a free slot and is not stopping."""
+        return not self.stopping and self.unanswered_for > max(
+            UNRESPONSIVE_POLLS * self.poll_interval, UNRESPONSIVE_SECONDS
+        )
 
     @property
-    def takes_jobs(self) -> bool:
-        return not (self.stopping or self.deaf)
+    def accepts_jobs(self) -> bool:
+        """Whether it fetches new jobs."""
+        return not (self.stopping or self.unresponsive)
 
     def encode(self) -> bytes:
         return json.dumps(asdict(self), separators=(",", ":")).encode()
 
     @staticmethod
     def decode(data: bytes) -> LiveWorker:
-        """A newer worker may say more than this version understands."""
+        """Decode; ignore fields of newer versions."""
         facts = json.loads(data)
         known = {name: facts[name] for name in LiveWorker.__slots__ if name in facts}
         return LiveWorker(**{**known, "tasks": tuple(facts["tasks"])})
@@ -70,7 +74,7 @@ class LiveWorker:
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """Whether work is taken here; `problems` say why not, and what to do."""
+    """Whether jobs are being processed; `problems` are the reasons if not, with advice."""
 
     problems: tuple[str, ...] = ()
 
@@ -79,17 +83,17 @@ class Readiness:
         return not self.problems
 
 
-def deafness(workers: Iterable[LiveWorker]) -> tuple[str, ...]:
-    """What is wrong with those that are deaf."""
+def unresponsive_problems(workers: Iterable[LiveWorker]) -> tuple[str, ...]:
+    """Describe the unresponsive workers."""
     return tuple(
-        f"worker {one.name} (pid {one.pid} on {one.host}) is deaf: it has {one.free} free slots, "
-        f"and no claim of it was answered for {one.silent_for:.0f} s; restart it"
+        f"worker {one.name} (pid {one.pid} on {one.host}) is unresponsive: {one.free} free slots, "
+        f"but no jobs fetched for {one.unanswered_for:.0f} s; restart it"
         for one in workers
-        if one.deaf
+        if one.unresponsive
     )
 
 
 def store_problem(error: BaseException, timeout: float) -> str:
-    """What is wrong with a store that could not be asked."""
+    """Describe a store that cannot be reached."""
     why = f"no answer within {timeout:g} s" if isinstance(error, TimeoutError) else str(error)
     return f"the store cannot be reached: {why}"

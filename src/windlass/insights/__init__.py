@@ -1,1 +1,1 @@
-"""Reads that answer people's questions: queue rates, failures, flow graphs, why a job waits."""
+"""Reads for users: queue rates, failure groups, flow graphs, diagnosis of waiting jobs."""

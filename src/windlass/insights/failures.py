@@ -1,4 +1,4 @@
-"""What failed most: failed jobs by task and by what their errors say."""
+"""Failure groups: failed jobs grouped by task and error."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from windlass.core.errors import CodecError
 from windlass.core.job.failure import FailedJob
 from windlass.store import Store
 
-LOOKED_AT = 2_000  # jobs, the last to fail: read with their errors, which may be 20 KiB each
-SHOWN = 200  # characters of a message
-_NUMBER = re.compile(r"[0-9a-fA-F-]*\d[0-9a-fA-F-]*")  # ids, too
+MAX_SCANNED = 2_000  # newest failed jobs; each error may have 20 KiB
+MAX_MESSAGE = 200  # characters
+_NUMBER = re.compile(r"[0-9a-fA-F-]*\d[0-9a-fA-F-]*")  # matches ids, too
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureGroup:
-    """Jobs of one task that failed alike; type, message and job are those of the last.
+    """Failed jobs of one task with the same error; type, message and job are of the newest one.
 
-    Alike are errors of one code and type whose messages begin with the same line, but for numbers.
-    The key is the same whenever it is asked for.
+    Errors are the same if code, type and the first line of the message are equal, apart from
+    numbers. The key is stable.
     """
 
     key: str
@@ -43,14 +43,14 @@ class FailureGroup:
 
 @dataclass(frozen=True, slots=True)
 class FailureGroups:
-    """The largest first. `looked_at` jobs were grouped; more had failed if it is `capped`."""
+    """Failure groups, the largest first, of `scanned` jobs; `capped` if more jobs failed."""
 
     groups: Sequence[FailureGroup]
-    looked_at: int
+    scanned: int
     capped: bool
 
 
-async def failures(
+async def group_failures(
     store: Store,
     codec: Codec,
     since: Instant,
@@ -58,50 +58,53 @@ async def failures(
     owner: str | None = None,
     team: str | None = None,
 ) -> FailureGroups:
-    found = await store.failures(since, LOOKED_AT, owner, team)
-    alike: dict[tuple[str, str, str, str], list[tuple[FailedJob, _Words]]] = {}
+    """Group the jobs that failed since an instant."""
+    found = await store.failures(since, MAX_SCANNED, owner, team)
+    groups_by_error: dict[tuple[str, str, str, str], list[tuple[FailedJob, _ErrorText]]] = {}
     for job in found.jobs:
-        words = _words(job, codec)
-        same = _NUMBER.sub("#", words.message or "")  # of all of it: cut, they would end apart
-        alike.setdefault((job.task, words.code, words.type or "", same), []).append((job, words))
-    groups = [_group(what, jobs) for what, jobs in alike.items()]
+        error = _error_text(job, codec)
+        # The whole message: truncated numbers would end at different places.
+        pattern = _NUMBER.sub("#", error.message or "")
+        key = (job.task, error.code, error.type or "", pattern)
+        groups_by_error.setdefault(key, []).append((job, error))
+    groups = [_group(key, jobs) for key, jobs in groups_by_error.items()]
     groups.sort(key=lambda one: (-one.count, -one.last_at, one.task, one.code))
     return FailureGroups(groups, len(found.jobs), found.capped)
 
 
 @dataclass(frozen=True, slots=True)
-class _Words:
+class _ErrorText:
     code: str
     type: str | None = None
     message: str | None = None
 
 
-def _words(job: FailedJob, codec: Codec) -> _Words:
+def _error_text(job: FailedJob, codec: Codec) -> _ErrorText:
     if job.error is None:
-        return _Words("")
+        return _ErrorText("")
     try:
-        said: Any = codec.decode(job.error.body or b"", Purpose.ERROR)
-    except (CodecError, UnicodeDecodeError):  # maintenance wrote none, or the key is not here
-        said = None
-    if not isinstance(said, dict):
-        return _Words(job.error.code)
-    kind, message = said.get("type"), said.get("message")
+        body: Any = codec.decode(job.error.body or b"", Purpose.ERROR)
+    except (CodecError, UnicodeDecodeError):  # maintenance wrote no body, or the key is missing
+        body = None
+    if not isinstance(body, dict):
+        return _ErrorText(job.error.code)
+    kind, message = body.get("type"), body.get("message")
     lines = message.strip().splitlines() if isinstance(message, str) else []
-    return _Words(
+    return _ErrorText(
         job.error.code,
         kind if isinstance(kind, str) else None,
         lines[0] if lines else None,
     )
 
 
-def _group(what: tuple[str, ...], jobs: Sequence[tuple[FailedJob, _Words]]) -> FailureGroup:
-    (last, words), (first, _) = jobs[0], jobs[-1]
+def _group(key: tuple[str, ...], jobs: Sequence[tuple[FailedJob, _ErrorText]]) -> FailureGroup:
+    (last, error), (first, _) = jobs[0], jobs[-1]
     return FailureGroup(
-        key=sha256(json.dumps(what).encode()).hexdigest()[:24],
+        key=sha256(json.dumps(key).encode()).hexdigest()[:24],
         task=last.task,
-        code=words.code,
-        type=words.type,
-        message=None if words.message is None else words.message[:SHOWN],
+        code=error.code,
+        type=error.type,
+        message=None if error.message is None else error.message[:MAX_MESSAGE],
         count=len(jobs),
         first_at=first.ended_at,
         last_at=last.ended_at,

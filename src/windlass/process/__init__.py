@@ -1,21 +1,27 @@
-"""Child processes: started, spoken with, kept warm, never left behind. Knows nothing of jobs."""
+"""Child processes: spawning, messaging, warm pools, cleanup. Independent of jobs."""
 
 from __future__ import annotations
 
-from windlass.process.import_path import Address, address_of, find, holder, importable
-from windlass.process.parent import Parent, Stopped
-from windlass.process.pool import Pool
-from windlass.process.spawn import Process, ProcessDiedError
+from windlass.process.import_path import (
+    ImportPath,
+    find_holder,
+    import_path_of,
+    import_problem,
+    resolve,
+)
+from windlass.process.parent import ParentLink, StopRequested
+from windlass.process.pool import ChildPool
+from windlass.process.spawn import ChildProcess, ProcessDiedError
 
 __all__ = [
-    "Address",
-    "Parent",
-    "Pool",
-    "Process",
+    "ChildPool",
+    "ChildProcess",
+    "ImportPath",
+    "ParentLink",
     "ProcessDiedError",
-    "Stopped",
-    "address_of",
-    "find",
-    "holder",
-    "importable",
+    "StopRequested",
+    "find_holder",
+    "import_path_of",
+    "import_problem",
+    "resolve",
 ]

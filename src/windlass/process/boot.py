@@ -1,7 +1,7 @@
-"""The first lines of a child process: die with the parent, find the same modules, begin.
+"""Entry script of a child process: dies with its parent, sets the import path, runs a module.
 
-Run as a script, by path and with the standard library alone, because the parent's import path is
-not known before its first message: {path, argv, module}. `main` of that module gets the socket.
+Run as a script by path, with the standard library only, because the parent's import path arrives
+with its first message: {path, argv, module}. `main` of that module gets the socket.
 """
 
 from __future__ import annotations
@@ -18,28 +18,32 @@ _SET_PARENT_DEATH_SIGNAL = 1
 
 
 def main(descriptor: int, parent: int) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the module decides, once it is loaded
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # meant for the worker, who decides for us
+    # The module sets its own SIGTERM handler once it is loaded. The worker handles Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     _die_with(parent)
-    end = socket(fileno=descriptor)
-    end.set_inheritable(False)
-    size = int.from_bytes(end.recv(4, MSG_WAITALL), "big")
-    begin = json.loads(end.recv(size, MSG_WAITALL)) if size else None
-    if begin is None:
-        return  # nobody is there any more
-    sys.path[:] = begin["path"]
-    sys.argv[:] = begin["argv"]
-    importlib.import_module(begin["module"]).main(end)
+    connection = socket(fileno=descriptor)
+    connection.set_inheritable(False)
+    size = int.from_bytes(connection.recv(4, MSG_WAITALL), "big")
+    start = json.loads(connection.recv(size, MSG_WAITALL)) if size else None
+    if start is None:
+        return  # the parent is gone
+    sys.path[:] = start["path"]
+    sys.argv[:] = start["argv"]
+    importlib.import_module(start["module"]).main(connection)
 
 
 def _die_with(parent: int) -> None:
-    """Linux kills us when the thread that started us ends; elsewhere the socket's end tells."""
+    """On Linux, let the kernel kill this process when the thread that started it ends.
+
+    Elsewhere, the end of the socket shows that the parent is gone.
+    """
     if sys.platform == "linux":
         with contextlib.suppress(ImportError, OSError, AttributeError):
-            import ctypes  # noqa: PLC0415 - a Python may be built without it; the warden remains
+            import ctypes  # noqa: PLC0415 - optional in Python builds; the warden covers that case
 
             ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, int(signal.SIGKILL), 0, 0, 0)
-    if os.getppid() != parent:  # it died before that was set
+    if os.getppid() != parent:  # the parent died before prctl
         os._exit(1)
 
 

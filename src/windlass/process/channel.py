@@ -1,4 +1,4 @@
-"""Messages over one end of a socket pair: four bytes of length, then JSON. Never pickle."""
+"""Messages over a socket pair: four bytes of length, then JSON. Never pickle."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from threading import Lock
 from typing import Any, TypeAlias
 
 Message: TypeAlias = dict[str, Any]
-MAX_FRAME = 64 * 1024 * 1024  # far beyond any honest message; a broken sender must not fill memory
-_HEAD = 4
+MAX_FRAME = 64 * 1024 * 1024  # far above any valid message; a broken sender must not fill memory
+_HEADER_SIZE = 4
 _CHUNK = 64 * 1024
 
 
@@ -18,22 +18,22 @@ def frame(message: Message) -> bytes:
     body = json.dumps(message, separators=(",", ":")).encode()
     if len(body) > MAX_FRAME:
         raise ValueError(
-            f"a message of {len(body):,} bytes is over the limit of {MAX_FRAME:,} between a "
-            "process and its child; keep the data in a file and pass its path"
+            f"a message of {len(body):,} bytes exceeds the limit of {MAX_FRAME:,} between a "
+            "process and its child; write the data to a file and pass its path"
         )
-    return len(body).to_bytes(_HEAD, "big") + body
+    return len(body).to_bytes(_HEADER_SIZE, "big") + body
 
 
-class Channel:
-    """`send` may be called from any thread and never blocks; `receive` belongs to the loop.
+class MessageChannel:
+    """`send` is thread-safe and never blocks; `receive` runs on the event loop.
 
-    What the kernel takes is with it when `send` returns, so that a process that dies right after
-    has still said it. The rest waits here until the other side reads on.
+    `send` passes as much as possible to the kernel before it returns, so that a message survives
+    the death of the process. The rest is buffered until the other side reads.
     """
 
-    def __init__(self, end: socket, loop: asyncio.AbstractEventLoop) -> None:
-        end.setblocking(False)
-        self._end = end
+    def __init__(self, connection: socket, loop: asyncio.AbstractEventLoop) -> None:
+        connection.setblocking(False)
+        self._connection = connection
         self._loop = loop
         self._lock = Lock()
         self._unsent = bytearray()
@@ -41,59 +41,59 @@ class Channel:
         self._closed = False
 
     def send(self, message: Message) -> None:
-        """To a side that is gone, nothing is said and nothing is raised: `receive` tells."""
+        """Send a message. Raises nothing if the other side is gone: `receive` raises EOFError."""
         data = memoryview(frame(message))
         with self._lock:
             if self._closed:
                 return
             waiting = bool(self._unsent)
             if not waiting:
-                data = data[self._pass_on(data) :]
+                data = data[self._send_now(data) :]
             self._unsent += data
             if waiting or not data:
                 return
-        self._loop.call_soon_threadsafe(self._go_on)
+        self._loop.call_soon_threadsafe(self._start_writer)
 
-    def _pass_on(self, data: memoryview | bytearray) -> int:
+    def _send_now(self, data: memoryview | bytearray) -> int:
         try:
-            return self._end.send(data)
+            return self._connection.send(data)
         except BlockingIOError:
             return 0
         except OSError:
             return len(data)
 
-    def _go_on(self) -> None:
+    def _start_writer(self) -> None:
         if not self._closed:
-            self._loop.add_writer(self._end, self._drain)
+            self._loop.add_writer(self._connection, self._drain)
 
     def _drain(self) -> None:
         with self._lock:
-            del self._unsent[: self._pass_on(self._unsent)]
+            del self._unsent[: self._send_now(self._unsent)]
             if not self._unsent:
-                self._loop.remove_writer(self._end)
+                self._loop.remove_writer(self._connection)
 
     async def receive(self) -> Message:
-        """The next message. Raises EOFError when the other side is gone, or talks nonsense."""
-        head = await self._exactly(_HEAD)
-        size = int.from_bytes(head, "big")
+        """Return the next message. Raise EOFError if the other side is gone or sends garbage."""
+        header = await self._read_exactly(_HEADER_SIZE)
+        size = int.from_bytes(header, "big")
         if size > MAX_FRAME:
-            raise EOFError("the other side sent what is no message")
+            raise EOFError("the other side sent an invalid message")
         try:
-            message: Message = {**json.loads(await self._exactly(size))}
+            message: Message = {**json.loads(await self._read_exactly(size))}
         except (ValueError, TypeError):
-            raise EOFError("the other side sent what is no message") from None
+            raise EOFError("the other side sent an invalid message") from None
         return message
 
-    async def _exactly(self, size: int) -> bytes:
+    async def _read_exactly(self, size: int) -> bytes:
         while len(self._received) < size:
             try:
-                chunk = await self._loop.sock_recv(self._end, _CHUNK)
+                chunk = await self._loop.sock_recv(self._connection, _CHUNK)
             except OSError:
                 chunk = b""
             if not chunk:
                 raise EOFError("the other side is gone")
             self._received += chunk
-            await asyncio.sleep(0)  # one that never stops talking must not have the loop for itself
+            await asyncio.sleep(0)  # a constant stream of messages must not starve the loop
         data = bytes(self._received[:size])
         del self._received[:size]
         return data
@@ -104,5 +104,5 @@ class Channel:
                 return
             self._closed = True
             self._unsent.clear()
-        self._loop.remove_writer(self._end)
-        self._end.close()
+        self._loop.remove_writer(self._connection)
+        self._connection.close()

@@ -1,4 +1,4 @@
-"""The process groups that must not outlive this process, and the warden that sees to it."""
+"""Process groups that must not outlive this process, and the warden that ensures it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 _WARDEN = Path(__file__).with_name("warden.py")
 
 
-class Groups:
-    """The warden starts with the first group, and again if somebody killed it."""
+class ProcessGroups:
+    """Starts the warden with the first group, and again if it was killed."""
 
     def __init__(self) -> None:
         self._groups: set[int] = set()
@@ -19,22 +19,22 @@ class Groups:
 
     def add(self, group: int) -> None:
         self._groups.add(group)
-        if not self._told(f"+{group}\n"):
+        if not self._send(f"+{group}\n"):
             self._start()
 
     def remove(self, group: int) -> None:
-        """Before its leader is reaped: after that the number may be somebody else's."""
+        """Remove a group. Call it before the leader is reaped: then the id can be reused."""
         self._groups.discard(group)
-        if not self._told(f"-{group}\n") and self._groups:
+        if not self._send(f"-{group}\n") and self._groups:
             self._start()
 
-    def _told(self, line: str) -> bool:
+    def _send(self, line: str) -> bool:
         if self._warden is None:
             return False
         try:
             self._write(line)
         except BrokenPipeError:
-            self._let_go()
+            self._stop_warden()
             return False
         return True
 
@@ -59,11 +59,11 @@ class Groups:
         return None if self._warden is None else self._warden.pid
 
     def close(self) -> None:
-        """End the warden. The groups are in nobody's care from now on, so end them first."""
+        """Stop the warden. End the groups first: nothing kills them afterwards."""
         if self._warden is not None:
-            self._let_go()
+            self._stop_warden()
 
-    def _let_go(self) -> None:
+    def _stop_warden(self) -> None:
         warden, self._warden = self._warden, None
         assert warden is not None
         assert warden.stdin is not None

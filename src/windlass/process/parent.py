@@ -1,7 +1,7 @@
-"""The parent, as its child sees it: somebody to talk to, and who may say stop.
+"""A child's link to its parent: messages, requests, and stop requests.
 
-A thread with an event loop of its own listens, whatever the main thread does. It ends with the
-process. If the parent is gone, it kills the child's whole group at once: nobody is left to tell.
+A thread with its own event loop listens while the main thread works. It ends with the process. If
+the parent is gone, it kills the child's whole process group at once.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from threading import Event, Lock, Thread
 from types import FrameType
 from typing import Any, Self
 
-from windlass.process.channel import Channel, Message
+from windlass.process.channel import Message, MessageChannel
 
 
-class Stopped(BaseException):
-    """The parent wants this process to end. Raised in the main thread, so that `finally` runs."""
+class StopRequested(BaseException):
+    """The parent asks this process to end. Raised in the main thread, so that `finally` runs."""
 
 
-def _stop() -> None:
-    raise Stopped
+def _raise_stop() -> None:
+    raise StopRequested
 
 
-class Parent:
-    """For the main thread, around all it does. SIGTERM counts only if the parent announced it."""
+class ParentLink:
+    """Connection to the parent, for the main thread. SIGTERM counts only after a stop message."""
 
-    def __init__(self, end: socket) -> None:
+    def __init__(self, connection: socket) -> None:
         self.loop = asyncio.new_event_loop()
-        self._channel = Channel(end, self.loop)
+        self._channel = MessageChannel(connection, self.loop)
         self._work: SimpleQueue[Message] = SimpleQueue()
-        self._asked: dict[int, Future[Any]] = {}
+        self._requests: dict[int, Future[Any]] = {}
         self._numbers = count(1)
         self._lock = Lock()
         self._pid = os.getpid()
-        self._announced = Event()
-        self._obeyed = False
-        self.on_announced: Callable[[], None] = lambda: None  # called by the listening thread
-        self._obey: Callable[[], None] = _stop
+        self._stop_requested = Event()
+        self._handled = False
+        self.on_stop: Callable[[], None] = lambda: None  # called by the listening thread
+        self._handler: Callable[[], None] = _raise_stop
         signal.signal(signal.SIGTERM, self._on_sigterm)
         Thread(target=self._listen, name="windlass-parent", daemon=True).start()
 
@@ -53,44 +53,44 @@ class Parent:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """The process is about to end: Python takes its handlers down, and a signal would kill."""
+        """Ignore SIGTERM: Python removes its handlers at exit, and a signal would kill."""
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
     def check_stop(self) -> None:
-        """Raise Stopped if the parent wants this process to end."""
-        if self._announced.is_set():
-            raise Stopped
+        """Raise StopRequested if the parent has asked this process to end."""
+        if self._stop_requested.is_set():
+            raise StopRequested
 
     @contextmanager
-    def obeyed_by(self, act: Callable[[], None]) -> Iterator[None]:
-        """In the block, the main thread does this when it is to stop, and nothing is raised."""
-        self._obey = act
+    def stop_handler(self, handler: Callable[[], None]) -> Iterator[None]:
+        """In the block, a stop calls the handler instead of raising StopRequested."""
+        self._handler = handler
         try:
             yield
         finally:
-            self._obey = _stop
+            self._handler = _raise_stop
 
     def next(self) -> Message:
-        """The next message that is neither an answer nor a stop."""
+        """Wait for the next message that is neither a response nor a stop."""
         return self._work.get()
 
-    def say(self, message: Message) -> None:
+    def send(self, message: Message) -> None:
         self._channel.send(message)
 
-    def ask(self, message: Message) -> Future[Any]:
-        """The parent's answer to come; what it raised over there is raised here."""
-        answer: Future[Any] = Future()
+    def request(self, message: Message) -> Future[Any]:
+        """Send a request; the future gets the parent's response, or its error as ParentError."""
+        response: Future[Any] = Future()
         with self._lock:
             number = next(self._numbers)
-            self._asked[number] = answer
-        self._channel.send({**message, "number": number})
-        return answer
+            self._requests[number] = response
+        self._channel.send({**message, "request": number})
+        return response
 
     def _listen(self) -> None:
         asyncio.set_event_loop(self.loop)
         try:
             self.loop.run_until_complete(self._receive())
-        except Exception:  # noqa: BLE001 - a deaf child can only end, but it says why
+        except Exception:  # noqa: BLE001 - without a connection the child must end; log why
             traceback.print_exc()
         finally:
             os.killpg(self._pid, signal.SIGKILL)
@@ -102,36 +102,36 @@ class Parent:
             except EOFError:
                 return
             match message:
-                case {"say": "stop"}:
-                    self._announced.set()
-                    self.on_announced()
-                    os.kill(self._pid, signal.SIGTERM)  # ours may have come before its news
-                case {"answer": number}:
+                case {"type": "stop"}:
+                    self._stop_requested.set()
+                    self.on_stop()
+                    os.kill(self._pid, signal.SIGTERM)  # the parent's may have arrived earlier
+                case {"response": number}:
                     self._resolve(number, message)
                 case _:
                     self._work.put(message)
 
     def _resolve(self, number: int, message: Message) -> None:
         with self._lock:
-            answer = self._asked.pop(number)
-        if not answer.set_running_or_notify_cancel():
+            response = self._requests.pop(number)
+        if not response.set_running_or_notify_cancel():
             return
         if "error" in message:
-            answer.set_exception(RefusedError(**message["error"]))
+            response.set_exception(ParentError(**message["error"]))
         else:
-            answer.set_result(message.get("value"))
+            response.set_result(message.get("value"))
 
     def _on_sigterm(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
-        if os.getpid() != self._pid:  # a process that was forked off: it has no parent to obey
+        if os.getpid() != self._pid:  # a forked process, which has no link to the parent
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGTERM)
-        elif self._announced.is_set() and not self._obeyed:
-            self._obeyed = True
-            self._obey()
+        elif self._stop_requested.is_set() and not self._handled:
+            self._handled = True
+            self._handler()
 
 
-class RefusedError(Exception):
-    """What the parent raised when it was asked."""
+class ParentError(Exception):
+    """An error that the parent raised for a request."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)

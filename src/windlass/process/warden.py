@@ -1,10 +1,9 @@
-"""A tiny process beside a worker that outlives it by a moment, to end what it started.
+"""A small process that outlives a worker briefly, to kill the process groups that it started.
 
-Run as a script, by path and with the standard library alone. It waits for lines on its input: `+n`
-puts the process group n in its care, `-n` takes it out. When the input closes, or the process that
-started it is gone in whatever way, it kills every group in its care and ends. It ignores the
-signals of a terminal and of a service manager: it has to go last. If it is itself killed, the
-worker starts another when it next has something to say.
+Run as a script by path, with the standard library only. It reads lines on its input: `+n` adds
+process group n, `-n` removes it. When the input closes, or the worker ends for any reason, it kills
+every group and exits. It ignores signals of a terminal and of a service manager, because it must
+end last. If the warden is killed, the worker starts another with its next update.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import signal
 import sys
 
 INPUT = 0
-LOOK = 1.0  # seconds between two looks at the parent, where there is no way to be told
+POLL_INTERVAL = 1.0  # seconds between checks of the parent, without pidfd
 
 
 def main(parent: int) -> None:
@@ -30,12 +29,12 @@ def main(parent: int) -> None:
 
 
 def _watch(parent: int, groups: set[int]) -> None:
-    """Keep the groups up to date until the parent is gone."""
-    # The input may be held open by a process that the worker forked: its end tells, too.
-    end = _end_of(parent)
+    """Update the groups until the parent is gone."""
+    # A process that the worker forked may hold the input open, so the parent is watched, too.
+    exit_fds = _exit_fds(parent)
     rest = b""
     while True:
-        ready = select.select([INPUT, *end], [], [], None if end else LOOK)[0]
+        ready = select.select([INPUT, *exit_fds], [], [], None if exit_fds else POLL_INTERVAL)[0]
         if INPUT in ready:
             data = os.read(INPUT, 65536)
             if not data:
@@ -48,14 +47,14 @@ def _watch(parent: int, groups: set[int]) -> None:
             return
 
 
-def _end_of(parent: int) -> list[int]:
+def _exit_fds(parent: int) -> list[int]:
     if sys.platform != "linux":
         return []
     try:
-        end = os.pidfd_open(parent)
-    except OSError:  # an old kernel; or it is gone, and then the first look tells
+        exit_fd = os.pidfd_open(parent)
+    except OSError:  # an old kernel; or the parent is gone, which the first check detects
         return []
-    return [end] if os.getppid() == parent else []
+    return [exit_fd] if os.getppid() == parent else []
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""The HTTP API: jobs by JSON, their events as they happen, and a door that is locked.
+"""HTTP API: jobs as JSON, event streams, authentication, dashboard.
 
-The web packages are loaded by the first call here, and by nothing else.
+The web packages are imported by the first call here, and by nothing else.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ if TYPE_CHECKING:
     from fastapi import APIRouter, FastAPI
 
     from windlass.server.config import ServerConfig
-    from windlass.server.context import Home
+    from windlass.server.context import ServedApp
 
 
-class Serving:
-    """What an app has for those who come by HTTP."""
+class HttpApi:
+    """The methods of an app that serve it over HTTP."""
 
-    def asgi(self: Home, config: ServerConfig | None = None) -> FastAPI:
-        """The HTTP API as an ASGI application: to be run, or mounted in another one.
+    def asgi(self: ServedApp, config: ServerConfig | None = None) -> FastAPI:
+        """The HTTP API and dashboard as an ASGI application: run it, or mount it in your own.
 
-        Callers need an API key, unless `ServerConfig(door=…)` says otherwise.
+        Clients need an API key, unless you set `ServerConfig(auth=…)`.
         """
         _check_installed()
         from windlass.server.app import make_asgi  # noqa: PLC0415 - an optional package
 
         return make_asgi(self, config)
 
-    def router(self: Home, config: ServerConfig | None = None) -> APIRouter:
-        """The same routes for a FastAPI application of your own: `api.include_router(…)`."""
+    def router(self: ServedApp, config: ServerConfig | None = None) -> APIRouter:
+        """The same API routes for your own FastAPI application: `api.include_router(…)`."""
         _check_installed()
         from windlass.server.app import make_router  # noqa: PLC0415 - an optional package
 

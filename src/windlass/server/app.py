@@ -1,4 +1,4 @@
-"""From an app to an ASGI application, or to a router for somebody else's."""
+"""Build the ASGI application, or a router for another application."""
 
 from __future__ import annotations
 
@@ -9,93 +9,97 @@ from fastapi.responses import JSONResponse
 from fastapi.security import APIKeyCookie, HTTPBearer
 from starlette.exceptions import HTTPException
 
+from windlass.core.version import version
 from windlass.server import dashboard
-from windlass.server.auth.authenticator import Need
+from windlass.server.auth.authenticator import Permission
 from windlass.server.auth.sessions import COOKIE
 from windlass.server.config import ServerConfig
-from windlass.server.context import Home, Site
-from windlass.server.middleware import HEADERS, guarded
-from windlass.server.problems import answer, documented
-from windlass.server.routes.route_table import TABLE, Route
-from windlass.server.version import version
+from windlass.server.context import ServedApp, ServerContext
+from windlass.server.middleware import SECURITY_HEADERS, protected_route_class
+from windlass.server.problems import problem_response, problem_responses
+from windlass.server.routes.route_table import ROUTES, Route
 
-ABOUT = "Durable jobs: enqueue them, follow what happens to them, act on them."
-_ALWAYS = (400, 401, 403, 421, 429, 503)
+DESCRIPTION = "Durable jobs: enqueue them, follow their progress, act on them."
+_COMMON_PROBLEMS = (400, 401, 403, 421, 429, 503)
+_BODY_PROBLEMS = (408, 413)  # of routes that take a JSON body
 _NOT_JSON = 415
 NOT_FOUND = 404
-_OF_BODIES = (408, 413)  # of those that take one
 _bearer = HTTPBearer(auto_error=False, description="An API key: `windlass keys create`.")
 _cookie = APIKeyCookie(
-    name=COOKIE, auto_error=False, description="A browser's session: `POST /api/session`."
+    name=COOKIE, auto_error=False, description="A browser session: `POST /api/session`."
 )
 
 
-def make_router(app: Home, config: ServerConfig | None = None) -> APIRouter:
+def make_router(app: ServedApp, config: ServerConfig | None = None) -> APIRouter:
     router = APIRouter()
-    _add_all(router, Site(app, config or ServerConfig()))
+    _add_all(router, ServerContext(app, config or ServerConfig()))
     return router
 
 
-def make_asgi(app: Home, config: ServerConfig | None = None) -> FastAPI:
-    site = Site(app, config or ServerConfig())
-    # Its pages of documentation would load scripts from elsewhere; the document itself is below.
+def make_asgi(app: ServedApp, config: ServerConfig | None = None) -> FastAPI:
+    server = ServerContext(app, config or ServerConfig())
+    # FastAPI's own documentation pages load scripts from other hosts, so they are disabled.
     api = FastAPI(
         title="Windlass",
         version=version(),
-        description=ABOUT,
+        description=DESCRIPTION,
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
-        redirect_slashes=False,  # it would lead on to whatever name the caller gave us
+        redirect_slashes=False,  # a redirect would echo the Host header of the request
     )
-    api.state.site = site
-    _add_all(api.router, site)  # FastAPI would analyze each route twice if it included them
-    document = Route("GET", "/api/openapi.json", _document, Need.READ, internal=True)
-    _add(api.router, site, document)
+    api.state.server_context = server
+    _add_all(api.router, server)  # `include_router` would analyze each route twice
+    document = Route("GET", "/api/openapi.json", _openapi, Permission.READ, internal=True)
+    _add(api.router, server, document)
     for path in dashboard.PAGES:
-        shown = dashboard.page(path.count("/"))
-        _add(api.router, site, Route("GET", f"/{path}", shown, Need.NOTHING, internal=True))
-    asset = Route("GET", dashboard.ASSET, dashboard.asset, Need.NOTHING, internal=True)
-    _add(api.router, site, asset)
-    api.add_exception_handler(HTTPException, _no_such_route)
+        page = dashboard.page_endpoint(path.count("/"))
+        _add(api.router, server, Route("GET", f"/{path}", page, Permission.PUBLIC, internal=True))
+    asset = Route("GET", dashboard.ASSET, dashboard.asset, Permission.PUBLIC, internal=True)
+    _add(api.router, server, asset)
+    api.add_exception_handler(HTTPException, _http_error)
     return api
 
 
-def _add_all(router: APIRouter, site: Site) -> None:
-    for route in TABLE:
-        _add(router, site, route)
+def _add_all(router: APIRouter, server: ServerContext) -> None:
+    for route in ROUTES:
+        _add(router, server, route)
 
 
-def _add(router: APIRouter, site: Site, route: Route) -> None:
-    body = _OF_BODIES if _NOT_JSON in route.problems else ()
-    told: dict[int | str, dict[str, Any]] = documented(*_ALWAYS, *body, *route.problems)
-    told |= {status: dict(answer) for status, answer in route.answers.items()}
+def _add(router: APIRouter, server: ServerContext, route: Route) -> None:
+    of_body = _BODY_PROBLEMS if _NOT_JSON in route.problems else ()
+    responses: dict[int | str, dict[str, Any]] = problem_responses(
+        *_COMMON_PROBLEMS, *of_body, *route.problems
+    )
+    responses |= {status: dict(response) for status, response in route.responses.items()}
     if route.links:
-        for status in {route.status, *route.answers}:
-            told[status] = told.get(status, {}) | {"links": dict(route.links)}
+        for status in {route.status, *route.responses}:
+            responses[status] = responses.get(status, {}) | {"links": dict(route.links)}
+    module = route.endpoint.__module__.rpartition(".")[2]
+    public = route.permission is Permission.PUBLIC
     router.add_api_route(
         route.path,
         route.endpoint,
         methods=[route.method],
         status_code=route.status,
-        responses=told,
-        operation_id=f"{route.endpoint.__module__.rpartition('.')[2]}_{route.endpoint.__name__}",
-        tags=[route.endpoint.__module__.rpartition(".")[2]],
-        dependencies=[] if route.need is Need.NOTHING else [Depends(_bearer), Depends(_cookie)],
-        route_class_override=guarded(site, route.need, route.by),
+        responses=responses,
+        operation_id=f"{module}_{route.endpoint.__name__}",
+        tags=[module],
+        dependencies=[] if public else [Depends(_bearer), Depends(_cookie)],
+        route_class_override=protected_route_class(server, route.permission, route.credentials),
         include_in_schema=not route.internal,
     )
 
 
-async def _document(request: Request) -> JSONResponse:
+async def _openapi(request: Request) -> JSONResponse:
     api: FastAPI = request.scope["app"]
     return JSONResponse(api.openapi())
 
 
-async def _no_such_route(request: Request, error: Exception) -> Response:
-    response: Response = answer(error, request)
+async def _http_error(request: Request, error: Exception) -> Response:
+    response: Response = problem_response(error, request)
     if response.status_code == NOT_FOUND:
-        response = dashboard.lost(request) or response
-    for name, value in HEADERS.items():
+        response = dashboard.not_found_page(request) or response
+    for name, value in SECURITY_HEADERS.items():
         response.headers.setdefault(name, value)
     return response

@@ -1,4 +1,4 @@
-"""A server at work: the app that it serves, its doorkeeper, its streams; and one visit to it."""
+"""State of a server, and the context of one request."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from fastapi import Depends, Path, Request
 
 from windlass.client import Client, EnqueueOptions
 from windlass.core.codec import Codec
-from windlass.core.decisions.enqueue import Enqueued
+from windlass.core.decisions.enqueue import EnqueueResult
 from windlass.core.errors import NotFoundError
 from windlass.core.job.row import JobRow, NewJob
 from windlass.schedules import Schedules
-from windlass.server.auth.audit import Audit
-from windlass.server.auth.authenticator import Caller, Doorkeeper
+from windlass.server.auth.audit import AuditLog
+from windlass.server.auth.authenticator import Authenticator, Caller
 from windlass.server.config import ServerConfig
-from windlass.server.remote.wakeups import News
-from windlass.server.streaming.access_recheck import Welcome
-from windlass.server.streaming.hub import Hub
-from windlass.server.streaming.list_watch import Watches
+from windlass.server.remote.wakeups import StoreWakeups
+from windlass.server.streaming.access_recheck import AccessRecheck
+from windlass.server.streaming.hub import EventHub
+from windlass.server.streaming.list_watch import ListWatches
 from windlass.task_spec import Registry, TaskSpec
-from windlass.worker.hooks import Kit
+from windlass.worker.hooks import AppHooks
 
 
-class Home(Protocol):
-    """What a server needs of the app that it serves."""
+class ServedApp(Protocol):
+    """The interface that a server needs of its app."""
 
     @property
     def codec(self) -> Codec: ...
@@ -38,86 +38,89 @@ class Home(Protocol):
     @property
     def schedules(self) -> Schedules: ...
     @property
-    def kit(self) -> Kit: ...
+    def hooks(self) -> AppHooks: ...
     @property
-    def hosted(self) -> int: ...
+    def running_workers(self) -> int: ...
     def client(self) -> Client: ...
     def prepare(
         self, spec: TaskSpec, args: Any, kwargs: Any, options: EnqueueOptions
     ) -> NewJob: ...
-    async def aenqueue_each(self, jobs: list[NewJob]) -> list[Enqueued]: ...
+    async def aenqueue_each(self, jobs: list[NewJob]) -> list[EnqueueResult]: ...
 
 
-class Site:
-    def __init__(self, app: Home, config: ServerConfig) -> None:
+class ServerContext:
+    """The parts that all requests of a server share."""
+
+    def __init__(self, app: ServedApp, config: ServerConfig) -> None:
         self.app = app
         self.config = config
-        self.hub = Hub(app.client, app.codec, config)
-        self.watches = Watches(app.client, config.look)
-        self.shown: dict[str, float] = {}  # workers elsewhere, and when they were last written down
-        self.news = News(lambda: app.client().store)
-        self.door = Doorkeeper(lambda: app.client().store, config)
-        self.signing = self.door.signing
-        self.welcome = Welcome(self.door.still)
+        self.hub = EventHub(app.client, app.codec, config)
+        self.list_watches = ListWatches(app.client, config.list_poll_interval)
+        self.workers_seen: dict[str, float] = {}  # remote workers, and when each was last stored
+        self.wakeups = StoreWakeups(lambda: app.client().store)
+        self.authenticator = Authenticator(lambda: app.client().store, config)
+        self.token_signer = self.authenticator.token_signer
+        self.access_recheck = AccessRecheck(self.authenticator.still_authorized)
 
     async def close(self) -> None:
-        """End what lasts, in order: whoever waits or reads goes on elsewhere."""
+        """End event streams and long polls; clients continue at another server."""
         self.hub.close()
-        self.welcome.close()
-        await self.news.close()
+        self.access_recheck.close()
+        await self.wakeups.close()
 
 
 @dataclass(frozen=True, slots=True)
-class Visit:
-    """One request, by somebody who was let in."""
+class RequestContext:
+    """One authorized request."""
 
-    site: Site
+    server: ServerContext
     caller: Caller
 
     @property
-    def app(self) -> Home:
-        return self.site.app
+    def app(self) -> ServedApp:
+        return self.server.app
 
     @property
     def client(self) -> Client:
-        return self.site.app.client()
+        return self.server.app.client()
 
     async def job(self, job_id: UUID) -> JobRow:
-        """The job, if there is one that the caller sees: another's is as good as none."""
+        """Return the job, or raise NotFoundError if it is missing or not visible to the caller."""
         [row] = await self.jobs([job_id])
         return row
 
     async def jobs(self, ids: Sequence[UUID]) -> list[JobRow]:
-        """All of these, or the first that is not there."""
+        """Return all of these jobs, or raise NotFoundError for the first that is missing."""
         rows = await self.client.store.get(ids)
-        return [self.seen(job_id, row) for job_id, row in zip(ids, rows, strict=True)]
+        return [self.visible(job_id, row) for job_id, row in zip(ids, rows, strict=True)]
 
-    def seen(self, job_id: UUID, row: JobRow | None) -> JobRow:
-        if row is None or not self.caller.sees(row):
+    def visible(self, job_id: UUID, row: JobRow | None) -> JobRow:
+        if row is None or not self.caller.can_see(row):
             raise NotFoundError(f"no job {job_id}")
         return row
 
     @contextlib.contextmanager
-    def waiting(self) -> Iterator[asyncio.Event]:
-        """In the block the request waits for something; the event says that it is to wait no more.
+    def long_poll(self) -> Iterator[asyncio.Event]:
+        """Count the request as a long poll. The event is set when it must stop waiting.
 
-        That is when the server stops, or the caller would not be let in again.
+        It is set when the server shuts down, or when the caller loses access.
         """
         with (
-            self.site.hub.long_poll(self.caller.key_id) as ending,
-            self.site.welcome.reading(self.caller, ending),
+            self.server.hub.long_poll(self.caller.key_id) as ending,
+            self.server.access_recheck.track(self.caller, ending),
         ):
             yield ending
 
-    async def record(self, action: str, target: str) -> None:
-        """Note down what is about to be done, so that nothing is done without a note."""
-        await Audit(self.client.store).note(self.caller.key_id, self.caller.name, action, target)
+    async def audit(self, action: str, target: str) -> None:
+        """Add an audit entry. Call it before the action, so that no action lacks an entry."""
+        log = AuditLog(self.client.store)
+        await log.append(self.caller.key_id, self.caller.name, action, target)
 
 
-async def _visit(request: Request) -> Visit:  # async, or it would run on a thread
-    visit: Visit = request.state.visit
-    return visit
+async def _request_context(request: Request) -> RequestContext:  # async, or it runs on a thread
+    context: RequestContext = request.state.context
+    return context
 
 
-Here = Annotated[Visit, Depends(_visit)]
-Id = Annotated[UUID, Path(alias="id")]
+Ctx = Annotated[RequestContext, Depends(_request_context)]
+PathId = Annotated[UUID, Path(alias="id")]

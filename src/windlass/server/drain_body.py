@@ -1,7 +1,7 @@
-"""Refusals that arrive: who is told no in the middle of a request is heard out, for a moment.
+"""Read the rest of a rejected request's body, so that the client receives the response.
 
-A connection that is closed while its client still sends is reset, and the answer is lost with it:
-nginx would say 502 instead.
+Closing a connection while its client still sends resets it, and the response is lost:
+nginx would answer 502 instead.
 """
 
 from __future__ import annotations
@@ -12,30 +12,30 @@ import contextlib
 from fastapi import Request
 from starlette.types import Message, Receive
 
-MOST = 64 * 1024 * 1024  # bytes that are listened to and thrown away
-SECONDS = 2.0
+MAX_BYTES = 64 * 1024 * 1024  # bytes that are read and discarded
+TIMEOUT = 2.0  # seconds
 
 
-class Heard:
-    """What receives a request, and knows whether it has come to its end."""
+class BodyReceiver:
+    """An ASGI `receive` that records whether the whole body was received."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
-        self._ended = False
+        self._complete = False
         self._size = 0
 
     async def __call__(self) -> Message:
-        said = await self._receive()
-        self._size += len(said.get("body", b""))
-        self._ended = not said.get("more_body", False)
-        return said
+        message = await self._receive()
+        self._size += len(message.get("body", b""))
+        self._complete = not message.get("more_body", False)
+        return message
 
-    async def out(self, request: Request) -> None:
-        """Listen to the rest of it, unless that is very much, or does not come."""
+    async def drain(self, request: Request) -> None:
+        """Discard the rest of the body, within the limits of size and time."""
         length = request.headers.get("content-length", "0")
-        if not length.isascii() or not length.isdigit() or len(length) > len(str(MOST)):
+        if not length.isascii() or not length.isdigit() or len(length) > len(str(MAX_BYTES)):
             return
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(SECONDS):
-                while not self._ended and self._size < MOST:
+            async with asyncio.timeout(TIMEOUT):
+                while not self._complete and self._size < MAX_BYTES:
                     await self()

@@ -1,13 +1,13 @@
-"""The JavaScript client, for pages of ours and of others: where its files are."""
+"""Location of the JavaScript client's files."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-_INSIDE = Path(__file__).parent / "static" / "js"  # in a wheel
-_BESIDE = Path(__file__).parents[3] / "js"  # in a source tree
+_IN_WHEEL = Path(__file__).parent / "static" / "js"
+_IN_SOURCE_TREE = Path(__file__).parents[3] / "js"
 
 
 def folder() -> Path:
-    """To be served as it is: `StaticFiles(directory=folder())`; `windlass.js` is the module."""
-    return _INSIDE if _INSIDE.exists() else _BESIDE
+    """Return the folder: serve `StaticFiles(directory=folder())`, and import `windlass.js`."""
+    return _IN_WHEEL if _IN_WHEEL.exists() else _IN_SOURCE_TREE

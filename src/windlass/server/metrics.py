@@ -1,4 +1,4 @@
-"""What is counted, in the text format of Prometheus."""
+"""Metrics in the Prometheus text format."""
 
 from __future__ import annotations
 
@@ -13,36 +13,42 @@ Sample = tuple[Mapping[str, str], float]
 
 
 def exposition(
-    queues: Sequence[Queue], workers: Sequence[LiveWorker], streams: int, followed: int
+    queues: Sequence[Queue], workers: Sequence[LiveWorker], open_streams: int, followed_jobs: int
 ) -> str:
-    parts = [
-        *_of_queues(queues),
+    families = [
+        *_queue_metrics(queues),
         _gauge(
-            "windlass_worker_running",
-            "Attempts that a live worker holds.",
+            "windlass_worker_running_jobs",
+            "Jobs that a live worker is running.",
             [({"worker": one.name}, one.running) for one in workers],
         ),
         _gauge(
-            "windlass_worker_free",
-            "Empty slots of a live worker.",
+            "windlass_worker_free_slots",
+            "Free slots of a live worker.",
             [({"worker": one.name}, one.free) for one in workers],
         ),
         _gauge(
-            "windlass_worker_deaf",
-            "1 if a live worker has stopped claiming, though it has room.",
-            [({"worker": one.name}, one.deaf) for one in workers],
+            "windlass_worker_unresponsive",
+            "1 if a live worker has free slots but has stopped claiming jobs.",
+            [({"worker": one.name}, one.unresponsive) for one in workers],
         ),
-        _gauge("windlass_streams", "Event streams that this process serves.", [({}, streams)]),
-        _gauge("windlass_jobs_followed", "Jobs whose logs this process reads.", [({}, followed)]),
+        _gauge(
+            "windlass_event_streams", "Open event streams of this process.", [({}, open_streams)]
+        ),
+        _gauge(
+            "windlass_followed_jobs",
+            "Jobs whose event logs this process is following.",
+            [({}, followed_jobs)],
+        ),
     ]
-    return "".join(parts)
+    return "".join(families)
 
 
-def _of_queues(queues: Sequence[Queue]) -> Iterator[str]:
+def _queue_metrics(queues: Sequence[Queue]) -> Iterator[str]:
     states = [state for state in State if state not in FINAL]
     yield _gauge(
         "windlass_jobs",
-        "Jobs in a queue that have not ended, by state; counted up to 10000.",
+        "Unfinished jobs by queue and state; counted up to 10000.",
         [
             ({"queue": one.name, "state": state.value}, one.counts.get(state, 0))
             for one in queues
@@ -51,17 +57,17 @@ def _of_queues(queues: Sequence[Queue]) -> Iterator[str]:
     )
     yield _gauge(
         "windlass_queue_paused",
-        "1 if a queue hands out no jobs.",
+        "1 if the queue is paused.",
         [({"queue": one.name}, one.paused) for one in queues],
     )
     yield _gauge(
-        "windlass_queue_oldest_seconds",
-        "For how long the first job in line has been there.",
+        "windlass_queue_oldest_job_age_seconds",
+        "Queue wait of the oldest queued job.",
         [({"queue": one.name}, one.oldest_age or 0) for one in queues],
     )
     yield _gauge(
         "windlass_attempts_per_minute",
-        "Attempts that ended so, per minute, of the last minutes.",
+        "Attempts per minute by queue and outcome, averaged over the last minutes.",
         [
             ({"queue": one.name, "outcome": outcome}, getattr(one.rates, outcome))
             for one in queues
@@ -77,8 +83,8 @@ def _gauge(name: str, help_: str, samples: Iterable[Sample]) -> str:
 
 
 def _labels(labels: Mapping[str, str]) -> str:
-    told = ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
-    return f"{{{told}}}" if told else ""
+    pairs = ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
+    return f"{{{pairs}}}" if pairs else ""
 
 
 def _escaped(value: str) -> str:

@@ -1,4 +1,4 @@
-"""What happens to every request, whichever route takes it: limits, the door, errors, headers."""
+"""Checks of every request: body limits, authentication, error responses, security headers."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from typing import Any
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
-from windlass.server.auth.authenticator import NOBODY, By, Need
+from windlass.server.auth.authenticator import PUBLIC_CALLER, Credential, Permission
 from windlass.server.config import ServerConfig
-from windlass.server.context import Site, Visit
-from windlass.server.drain_body import Heard
-from windlass.server.problems import Refusal, answer
+from windlass.server.context import RequestContext, ServerContext
+from windlass.server.drain_body import BodyReceiver
+from windlass.server.problems import ApiError, problem_response
 
-HEADERS = {
+SECURITY_HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
-STRANGERS = 4096  # bytes that somebody may send who has shown no key yet
-_RAW = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
-PARAMETERS = 500  # in an address
+_RAW_HEADERS = [(name.lower().encode(), value.encode()) for name, value in SECURITY_HEADERS.items()]
+MAX_PUBLIC_BODY = 4096  # bytes of a body without authentication
+MAX_QUERY_PARAMETERS = 500
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
-class Limited(Request):
-    """A request whose body has an end, which comes soon, and whose JSON has a bottom."""
+class LimitedRequest(Request):
+    """A request with limits on the size, the duration and the JSON depth of its body."""
 
     def __init__(self, request: Request, max_body: int, config: ServerConfig) -> None:
         super().__init__(request.scope, request.receive)
         self._max_body = max_body
-        self._max_depth = config.max_depth
-        self._patience = config.patience
+        self._max_depth = config.max_json_depth
+        self._timeout = config.read_timeout
 
     async def stream(self) -> AsyncGenerator[bytes, None]:
         size = 0
@@ -50,39 +50,39 @@ class Limited(Request):
 
     def _check_size(self, size: int) -> None:
         if size > self._max_body:
-            raise Refusal("too_large", f"the request is over its limit of {self._max_body:,} bytes")
+            raise ApiError("too_large", f"the body exceeds the limit of {self._max_body:,} bytes")
 
     async def body(self) -> bytes:
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(self._timeout):
                 return await super().body()
         except TimeoutError:
-            detail = f"its body did not come within {self._patience:g} s"
-            raise Refusal("too_slow", detail, {"Connection": "close"}) from None
+            detail = f"the body was not received within {self._timeout:g} s"
+            raise ApiError("request_timeout", detail, {"Connection": "close"}) from None
 
     async def json(self) -> Any:
         body = await self.body()
         try:
-            value = json.loads(body, parse_constant=_no_constant)
+            value = json.loads(body, parse_constant=_reject_constant)
         except RecursionError:
             raise self._too_deep() from None
         except UnicodeDecodeError:
-            raise Refusal("bad_request", "the request is not UTF-8") from None
+            raise ApiError("bad_request", "the body is not UTF-8") from None
         if _deeper_than(value, self._max_depth):
             raise self._too_deep()
         return value
 
-    def _too_deep(self) -> Refusal:
-        return Refusal("bad_request", f"the JSON is nested deeper than {self._max_depth} levels")
+    def _too_deep(self) -> ApiError:
+        return ApiError("bad_request", f"the JSON is nested deeper than {self._max_depth} levels")
 
 
-def _no_constant(name: str) -> Any:
-    raise Refusal("bad_request", f"{name} is no JSON; leave it out, or send null")
+def _reject_constant(name: str) -> Any:
+    raise ApiError("bad_request", f"{name} is not valid JSON; omit it, or send null")
 
 
-def _deeper_than(value: Any, most: int) -> bool:
+def _deeper_than(value: Any, limit: int) -> bool:
     level = [value]
-    for _ in range(most):
+    for _ in range(limit):
         level = [
             inner
             for outer in level
@@ -94,53 +94,60 @@ def _deeper_than(value: Any, most: int) -> bool:
     return True
 
 
-def guarded(site: Site, need: Need, by: frozenset[By] = frozenset()) -> type[APIRoute]:
-    """Routes of this site that ask for this."""
+def protected_route_class(
+    server: ServerContext, permission: Permission, credentials: frozenset[Credential] = frozenset()
+) -> type[APIRoute]:
+    """Return the class of routes that need this permission."""
 
-    class Guarded(APIRoute):
+    class ProtectedRoute(APIRoute):
         def get_route_handler(self) -> Handler:
             inner = super().get_route_handler()
             takes_body = self.body_field is not None
 
             async def handle(request: Request) -> Response:
-                heard = Heard(request.receive)
-                request = Request(request.scope, heard)
+                receiver = BodyReceiver(request.receive)
+                request = Request(request.scope, receiver)
                 try:
                     response = await _handle(request, inner, takes_body=takes_body)
-                except Exception as error:  # noqa: BLE001 - each is told as a problem
-                    response = answer(error, request)
-                    await heard.out(request)
+                except Exception as error:  # noqa: BLE001 - each becomes a problem response
+                    response = problem_response(error, request)
+                    await receiver.drain(request)
                 except asyncio.CancelledError:
-                    if not site.hub.closed:
+                    if not server.hub.closed:
                         raise
-                    response = answer(Refusal("stopping", "there was no time left"), request)
-                given = {name for name, _ in response.raw_headers}
-                response.raw_headers.extend(pair for pair in _RAW if pair[0] not in given)
+                    stopping = ApiError("stopping", "the request did not finish before shutdown")
+                    response = problem_response(stopping, request)
+                present = {name for name, _ in response.raw_headers}
+                response.raw_headers.extend(h for h in _RAW_HEADERS if h[0] not in present)
                 return response
 
             return handle
 
     async def _handle(request: Request, inner: Handler, *, takes_body: bool) -> Response:
         _check_query(request)
-        caller = await site.door.admit(request, need, by)
+        caller = await server.authenticator.authorize(request, permission, credentials)
         if takes_body:
             _check_json(request)
-        request.state.visit = Visit(site, caller)
-        config = site.config
-        most = min(STRANGERS, config.max_body) if caller is NOBODY else config.max_body
-        return await inner(Limited(request, most, config))
+        request.state.context = RequestContext(server, caller)
+        limit = server.config.max_body
+        if caller is PUBLIC_CALLER:
+            limit = min(MAX_PUBLIC_BODY, limit)
+        return await inner(LimitedRequest(request, limit, server.config))
 
-    return Guarded
+    return ProtectedRoute
 
 
 def _check_query(request: Request) -> None:
-    """Each that is not known would be told as a mistake: of thousands, that takes seconds."""
+    """Limit the parameters: reporting thousands of unknown ones takes seconds."""
     found = request.scope["query_string"].count(b"&") + 1
-    if found > PARAMETERS:
-        raise Refusal("bad_request", f"it has {found:,} parameters, the limit is {PARAMETERS}")
+    if found > MAX_QUERY_PARAMETERS:
+        raise ApiError(
+            "bad_request",
+            f"the query has {found:,} parameters, the limit is {MAX_QUERY_PARAMETERS}",
+        )
 
 
 def _check_json(request: Request) -> None:
     kind = request.headers.get("content-type", "application/json").partition(";")[0].strip()
     if kind.lower() != "application/json":
-        raise Refusal("media_type", f"the request is {kind}; this server speaks JSON")
+        raise ApiError("media_type", f"the content type is {kind}; this server accepts only JSON")

@@ -1,4 +1,4 @@
-"""Errors on the wire: application/problem+json (RFC 9457), from one table of codes."""
+"""Error responses: application/problem+json (RFC 9457), from one table of codes."""
 
 from __future__ import annotations
 
@@ -18,42 +18,46 @@ log = logging.getLogger("windlass.server")
 MEDIA_TYPE = "application/problem+json"
 URN = "urn:windlass:problem:"
 
-# code: status, title, what to do
-SORTS: Mapping[str, tuple[int, str, str]] = {
-    "bad_request": (400, "The request cannot be read", "correct the request and send it again"),
-    "unauthorized": (401, "No valid API key", "send `Authorization: Bearer <key>`"),
-    "forbidden": (403, "The key may not do this", "use a key that has the role"),
-    "cross_site": (403, "Another site asks", "ask from this server's own pages, or without them"),
-    "not_found": (404, "There is no such thing here", "mind the id; it may be past keeping"),
-    "no_route": (404, "There is no such address", "see /api/openapi.json for all of them"),
-    "method": (405, "The address does not know this method", "see /api/openapi.json"),
-    "too_slow": (408, "The request came too slowly", "send it faster, or less at a time"),
-    "conflict": (409, "The state of things forbids it", "look at it again, then decide"),
-    "stale_lease": (409, "The lease is gone", "stop the attempt; another worker may have it"),
-    "protocol": (400, "Another version of the store protocol", "use versions that fit together"),
-    "too_large": (413, "Too large", "keep large data elsewhere and pass its address"),
-    "media_type": (415, "Not JSON", "send `Content-Type: application/json`"),
-    "host": (421, "This server is not called so", "call it by its own name, or allow this one"),
-    "invalid_argument": (422, "A value is wrong", "correct what is named, and send it again"),
-    "codec": (422, "A value cannot be stored", "send plain JSON values"),
-    "store_unavailable": (503, "The store does not answer", "ask again in a moment"),
-    "store": (503, "The store could not answer", "ask again: a repeat is harmless"),
-    "store_corrupt": (503, "The store is damaged", "see the server's log; restore a backup"),
-    "store_denied": (503, "The server's own store refuses it", "see to the server's own key"),
-    "schema": (503, "The store's schema does not fit", "run `windlass migrate`"),
-    "stopping": (503, "The server is stopping", "ask again, here or at another server"),
-    "too_often": (429, "Too many requests", "wait for as long as Retry-After says"),
+# code: status, title, advice
+PROBLEMS: Mapping[str, tuple[int, str, str]] = {
+    "bad_request": (400, "Malformed request", "correct the request and send it again"),
+    "unauthorized": (401, "Authentication failed", "send `Authorization: Bearer <key>`"),
+    "forbidden": (403, "Permission denied", "use a key with the role that this needs"),
+    "cross_site": (403, "Cross-site request", "send it from this server's own pages or a client"),
+    "not_found": (
+        404,
+        "Not found",
+        "check the id; it may be deleted, past retention, or not visible to this key",
+    ),
+    "no_route": (404, "No such path", "see /api/openapi.json for all paths"),
+    "method": (405, "Method not allowed", "see /api/openapi.json"),
+    "request_timeout": (408, "Request timeout", "send the body faster, or in smaller requests"),
+    "conflict": (409, "Conflict with the current state", "read the current state, then decide"),
+    "stale_lease": (409, "Lease lost", "stop the attempt; another worker may run the job"),
+    "protocol": (400, "Store protocol mismatch", "use compatible versions of Windlass"),
+    "too_large": (413, "Request too large", "store large data elsewhere and pass its URL"),
+    "media_type": (415, "Unsupported media type", "send `Content-Type: application/json`"),
+    "host": (421, "Unknown host name", "use a host name of this server, or allow this one"),
+    "invalid_argument": (422, "Invalid value", "correct the named fields and send it again"),
+    "codec": (422, "Value cannot be stored", "send plain JSON values"),
+    "store_unavailable": (503, "Store unavailable", "retry in a moment"),
+    "store": (503, "Store error", "retry; repeating the request is safe"),
+    "store_corrupt": (503, "Store corrupted", "see the server's log; restore a backup"),
+    "store_denied": (503, "Store denied access to the server", "check the server's own API key"),
+    "schema": (503, "Store schema mismatch", "run `windlass migrate`"),
+    "stopping": (503, "Server shutting down", "retry, here or at another server"),
+    "rate_limited": (429, "Too many requests", "retry after the seconds in Retry-After"),
     "too_many_streams": (
         429,
         "Too many open streams",
-        "end some, or follow many jobs on one (GET /api/events); or ask again after Retry-After",
+        "close some, follow many jobs on one stream (GET /api/events), or wait for Retry-After",
     ),
-    "internal": (500, "The server has a fault", "see the server's log"),
+    "internal": (500, "Internal server error", "see the server's log"),
 }
-_OF_STATUS = {400: "bad_request", 401: "unauthorized", 403: "forbidden", 404: "no_route",
-              405: "method", 413: "too_large", 415: "media_type"}  # fmt: skip
+_CODE_OF_STATUS = {400: "bad_request", 401: "unauthorized", 403: "forbidden", 404: "no_route",
+                   405: "method", 413: "too_large", 415: "media_type"}  # fmt: skip
 _RETRY_AFTER = {503: "1"}
-_WRONG = 422
+_INVALID = 422
 
 
 class FieldProblem(BaseModel):
@@ -62,7 +66,7 @@ class FieldProblem(BaseModel):
 
 
 class Problem(BaseModel):
-    """What is wrong (`title`, `detail`), where (`instance`, `errors`), what to do (`advice`)."""
+    """An error: what (`title`, `detail`), where (`instance`, `errors`), what to do (`advice`)."""
 
     type: str
     title: str
@@ -74,16 +78,16 @@ class Problem(BaseModel):
     errors: list[FieldProblem] | None = None
 
 
-class Refusal(HTTPException):
-    """What the server itself refuses, by a code of the table."""
+class ApiError(HTTPException):
+    """A request that the server rejects; `code` is a key of `PROBLEMS`."""
 
     def __init__(self, code: str, detail: str, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(SORTS[code][0], detail, headers)
+        super().__init__(PROBLEMS[code][0], detail, headers)
         self.code = code
 
 
-class WrongFieldsError(WindlassError):
-    """Values that are wrong, each with the name of its field."""
+class InvalidFieldsError(WindlassError):
+    """Invalid values, each with the name of its field."""
 
     code = "invalid_argument"
 
@@ -92,97 +96,97 @@ class WrongFieldsError(WindlassError):
         self.errors = list(errors)
 
 
-def wrong(field: str, message: str) -> WrongFieldsError:
-    return all_wrong([(field, message)])
+def invalid_field(field: str, message: str) -> InvalidFieldsError:
+    return invalid_fields([(field, message)])
 
 
-def all_wrong(problems: Sequence[tuple[str, str]]) -> WrongFieldsError:
-    return WrongFieldsError(
+def invalid_fields(problems: Sequence[tuple[str, str]]) -> InvalidFieldsError:
+    return InvalidFieldsError(
         *(
-            FieldProblem(field=_sendable(field), message=_sendable(message))
+            FieldProblem(field=_encodable(field), message=_encodable(message))
             for field, message in problems
         )
     )
 
 
-def _sendable(text: str) -> str:
-    """JSON may name half a character, which no answer could be written with."""
+def _encodable(text: str) -> str:
+    """Escape lone surrogates: JSON input may contain them, UTF-8 output cannot."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def fields_of(errors: Sequence[Any], skip: int = 0) -> list[FieldProblem]:
-    """What pydantic found; `skip` is how many parts of each place do not speak of a field."""
+def field_problems(errors: Sequence[Any], skip: int = 0) -> list[FieldProblem]:
+    """Convert pydantic errors; `skip` drops the leading parts of each location."""
     return [
         FieldProblem(
-            field=_sendable(_place(one, skip) or "body"),
-            message=_sendable(str(one["msg"]) + _told(one)),
+            field=_encodable(_location(one, skip) or "body"),
+            message=_encodable(str(one["msg"]) + _json_error(one)),
         )
         for one in errors
     ]
 
 
-def _place(error: Mapping[str, Any], skip: int) -> str:
-    """Of what is no JSON at all, the place is a number of letters, and its message has it."""
+def _location(error: Mapping[str, Any], skip: int) -> str:
+    """Return the dotted field; empty for malformed JSON, whose message has the offset."""
     found = () if error["type"] == "json_invalid" else error["loc"][skip:]
     return ".".join(map(str, found))
 
 
-def _told(error: Mapping[str, Any]) -> str:
-    why = (error.get("ctx") or {}).get("error")
-    return f" ({why})" if error["type"] == "json_invalid" and why else ""
+def _json_error(error: Mapping[str, Any]) -> str:
+    cause = (error.get("ctx") or {}).get("error")
+    return f" ({cause})" if error["type"] == "json_invalid" and cause else ""
 
 
 def problem(error: BaseException, instance: str | None = None) -> Problem:
-    """What is told of an error; of one that nobody foresaw, nothing but that."""
+    """Describe an error for a response. Unexpected errors reveal no details."""
     errors: list[FieldProblem] | None = None
     if isinstance(error, RequestValidationError):
-        errors = fields_of(error.errors(), skip=1)
+        errors = field_problems(error.errors(), skip=1)
         code, detail = "invalid_argument", "; ".join(f"{e.field}: {e.message}" for e in errors)
-    elif isinstance(error, Refusal):
+    elif isinstance(error, ApiError):
         code, detail = error.code, str(error.detail)
     elif isinstance(error, HTTPException):
-        code, detail = _OF_STATUS.get(error.status_code, "bad_request"), str(error.detail)
-    elif isinstance(error, WindlassError) and error.code in SORTS:
+        code, detail = _CODE_OF_STATUS.get(error.status_code, "bad_request"), str(error.detail)
+    elif isinstance(error, WindlassError) and error.code in PROBLEMS:
         code, detail = error.code, str(error)
-        errors = error.errors if isinstance(error, WrongFieldsError) else None
+        errors = error.errors if isinstance(error, InvalidFieldsError) else None
     else:
-        code, detail = "internal", "what went wrong is in the server's log"
-    status, title, advice = SORTS[code]
+        code, detail = "internal", "unexpected error; see the server's log for details"
+    status, title, advice = PROBLEMS[code]
     return Problem(
         type=URN + code,
         title=title,
         status=status,
-        detail=_sendable(detail),
-        instance=None if instance is None else _sendable(instance),
+        detail=_encodable(detail),
+        instance=None if instance is None else _encodable(instance),
         code=code,
         advice=advice,
         errors=errors,
     )
 
 
-def answer(error: BaseException, request: Request) -> JSONResponse:
-    """The response to a request that failed."""
-    told = problem(error, request.url.path)
-    if told.status >= 500:  # noqa: PLR2004 - the server's own
-        log.error("%s %s: %s", request.method, request.url.path, told.detail, exc_info=error)
+def problem_response(error: BaseException, request: Request) -> JSONResponse:
+    """Build the response to a failed request."""
+    body = problem(error, request.url.path)
+    if body.status >= 500:  # noqa: PLR2004 - server errors
+        log.error("%s %s: %s", request.method, request.url.path, body.detail, exc_info=error)
     headers = dict(getattr(error, "headers", None) or {})
-    if told.status in _RETRY_AFTER:
-        headers["Retry-After"] = _RETRY_AFTER[told.status]
+    if body.status in _RETRY_AFTER:
+        headers["Retry-After"] = _RETRY_AFTER[body.status]
     return JSONResponse(
-        told.model_dump(exclude_none=True),
-        told.status,
+        body.model_dump(exclude_none=True),
+        body.status,
         headers=headers,
         media_type=MEDIA_TYPE,
     )
 
 
-def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """For the OpenAPI document: the problems that a route may answer."""
-    titles = {status: title for status, title, _ in reversed([*SORTS.values()])}
+def problem_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Describe the error responses of a route for the OpenAPI document."""
+    titles = {status: title for status, title, _ in reversed([*PROBLEMS.values()])}
     schema = {"$ref": "#/components/schemas/Problem"}
-    found: dict[int | str, dict[str, Any]] = {
+    responses: dict[int | str, dict[str, Any]] = {
         status: {"description": titles[status], "content": {MEDIA_TYPE: {"schema": schema}}}
-        for status in sorted({*statuses, _WRONG})
+        for status in sorted({*statuses, _INVALID})
     }
-    found[_WRONG]["model"] = Problem  # by which the document gets to know its shape
-    return found
+    responses[_INVALID]["model"] = Problem  # adds the schema to the document
+    return responses

@@ -1,15 +1,15 @@
-"""The contract, kept several ways. `open_store` names them; nothing else needs to."""
+"""Implementations of the store contract. `open_store` picks one by URL."""
 
 from __future__ import annotations
 
 from windlass.stores.checkup import Finding, Verdict
 from windlass.stores.open import (
     checkup,
-    file_of,
-    may_pass,
+    is_transient,
     migration_script,
     open_store,
     roles_script,
+    sqlite_path,
 )
 from windlass.stores.urls import public_url
 
@@ -17,10 +17,10 @@ __all__ = [
     "Finding",
     "Verdict",
     "checkup",
-    "file_of",
-    "may_pass",
+    "is_transient",
     "migration_script",
     "open_store",
     "public_url",
     "roles_script",
+    "sqlite_path",
 ]

@@ -1,9 +1,9 @@
-"""The caller's own connection, whichever library made it: one statement in their transaction.
+"""Adapters that run one statement on the caller's own database connection.
 
-Known are those of asyncpg, psycopg 3 (sync and async), SQLAlchemy 2 (sessions and connections, sync
-and async) and Django. None of these is imported before a connection of its kind is given. Every
-statement takes one text and answers texts, so that no type adapter of the caller's gets in the way;
-`:given` marks where the text goes.
+Supports asyncpg, psycopg 3 (sync and async), SQLAlchemy 2 (sessions and connections, sync and
+async) and Django. A library is imported only when one of its connections is passed in. Every
+statement takes one text and returns texts, so type adapters of the caller's connection do not
+matter. `:argument` marks the place of the text argument.
 """
 
 from __future__ import annotations
@@ -19,82 +19,82 @@ from windlass.core.errors import (
     WindlassError,
 )
 
-GIVEN = ":given"
-_KNOWN = "asyncpg, psycopg 3, SQLAlchemy 2 and Django (django.db.connection)"
+ARGUMENT = ":argument"
+_SUPPORTED = "asyncpg, psycopg 3, SQLAlchemy 2 and Django (django.db.connection)"
 
 
-class Borrowed:
-    """A connection of the caller's. What it cannot do says what to write instead."""
+class BorrowedConnection:
+    """Connection of the caller. An unsupported call raises an error that names the alternative."""
 
     name: ClassVar[str]
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
 
-    def call(self, sql: str, given: str) -> list[str]:
-        """Run one of our statements in the transaction that is open."""
+    def call(self, sql: str, argument: str) -> list[str]:
+        """Run one Windlass statement in the open transaction."""
         try:
-            return self._run(sql, given)
+            return self._run(sql, argument)
         except Exception as error:
-            known = _ours(error)
-            if known is None:
-                raise  # in the driver's own words
-            raise known from error
+            translated = _translate(error)
+            if translated is None:
+                raise  # the driver's own error
+            raise translated from error
 
-    async def acall(self, sql: str, given: str) -> list[str]:
-        """The same in async code. A sync connection blocks the event loop for the statement."""
+    async def acall(self, sql: str, argument: str) -> list[str]:
+        """Run the statement from async code. A sync connection blocks the event loop meanwhile."""
         try:
-            return await self._arun(sql, given)
+            return await self._arun(sql, argument)
         except Exception as error:
-            known = _ours(error)
-            if known is None:
-                raise  # in the driver's own words
-            raise known from error
+            translated = _translate(error)
+            if translated is None:
+                raise  # the driver's own error
+            raise translated from error
 
-    def _run(self, sql: str, given: str) -> list[str]:  # noqa: ARG002 - for those that can
+    def _run(self, sql: str, argument: str) -> list[str]:  # noqa: ARG002 - used by subclasses
         raise ConfigurationError(
-            f"this {self.name} connection is async: write `await task.aenqueue(…)`, "
-            "and in a task `await ctx.asettle_within(…)`"
+            f"this {self.name} connection is async: use `await task.aenqueue(…)`, "
+            "or in a task `await ctx.asettle_within(…)`"
         )
 
-    async def _arun(self, sql: str, given: str) -> list[str]:
-        return self._run(sql, given)
+    async def _arun(self, sql: str, argument: str) -> list[str]:
+        return self._run(sql, argument)
 
 
-class _Asyncpg(Borrowed):
+class _Asyncpg(BorrowedConnection):
     name = "asyncpg"
 
-    async def _arun(self, sql: str, given: str) -> list[str]:
+    async def _arun(self, sql: str, argument: str) -> list[str]:
         if not self._connection.is_in_transaction():
             raise no_transaction("`async with connection.transaction():`")
-        found = await self._connection.fetch(sql.replace(GIVEN, "$1"), given)
-        return [row[0] for row in found]
+        rows = await self._connection.fetch(sql.replace(ARGUMENT, "$1"), argument)
+        return [row[0] for row in rows]
 
 
-class _Psycopg(Borrowed):
+class _Psycopg(BorrowedConnection):
     name = "psycopg"
 
-    def _run(self, sql: str, given: str) -> list[str]:
-        from psycopg import Cursor  # noqa: PLC0415 - it is there: they use it
+    def _run(self, sql: str, argument: str) -> list[str]:
+        from psycopg import Cursor  # noqa: PLC0415 - installed: the caller uses it
         from psycopg.rows import tuple_row  # noqa: PLC0415
 
         _check_psycopg(self._connection)
         with Cursor(self._connection, row_factory=tuple_row) as cursor:
-            found = cursor.execute(_format(sql), [given])
-            return [row[0] for row in found]
+            rows = cursor.execute(_format(sql), [argument])
+            return [row[0] for row in rows]
 
 
-class _AsyncPsycopg(Borrowed):
+class _AsyncPsycopg(BorrowedConnection):
     name = "psycopg"
 
-    async def _arun(self, sql: str, given: str) -> list[str]:
+    async def _arun(self, sql: str, argument: str) -> list[str]:
         from psycopg import AsyncCursor  # noqa: PLC0415
         from psycopg.rows import tuple_row  # noqa: PLC0415
 
         _check_psycopg(self._connection)
         async with AsyncCursor(self._connection, row_factory=tuple_row) as cursor:
-            found = await cursor.execute(_format(sql), [given])
-            return [row[0] async for row in found]
+            rows = await cursor.execute(_format(sql), [argument])
+            return [row[0] async for row in rows]
 
 
 def _check_psycopg(connection: Any) -> None:
@@ -105,45 +105,45 @@ def _check_psycopg(connection: Any) -> None:
 
 
 def _format(sql: str) -> Any:
-    return sql.replace(GIVEN, "%s")
+    return sql.replace(ARGUMENT, "%s")
 
 
-class _Sqlalchemy(Borrowed):
+class _Sqlalchemy(BorrowedConnection):
     name = "SQLAlchemy"
 
-    def _run(self, sql: str, given: str) -> list[str]:
+    def _run(self, sql: str, argument: str) -> list[str]:
         from sqlalchemy import text  # noqa: PLC0415
 
-        connection = self._its_connection()
+        connection = self._raw_connection()
         _check_sqlalchemy(connection)
-        return list(connection.execute(text(sql), {"given": given}).scalars())
+        return list(connection.execute(text(sql), {"argument": argument}).scalars())
 
-    def _its_connection(self) -> Any:
+    def _raw_connection(self) -> Any:
         return self._connection
 
 
 class _Session(_Sqlalchemy):
-    def _its_connection(self) -> Any:
-        return self._connection.connection()  # that of its transaction, begun if there is none
+    def _raw_connection(self) -> Any:
+        return self._connection.connection()  # of its transaction, which is started if needed
 
 
-class _AsyncSqlalchemy(Borrowed):
+class _AsyncSqlalchemy(BorrowedConnection):
     name = "SQLAlchemy"
 
-    async def _arun(self, sql: str, given: str) -> list[str]:
+    async def _arun(self, sql: str, argument: str) -> list[str]:
         from sqlalchemy import text  # noqa: PLC0415
 
-        connection = await self._its_connection()
+        connection = await self._raw_connection()
         _check_sqlalchemy(connection.sync_connection)
-        found = await connection.execute(text(sql), {"given": given})
-        return list(found.scalars())
+        result = await connection.execute(text(sql), {"argument": argument})
+        return list(result.scalars())
 
-    async def _its_connection(self) -> Any:
+    async def _raw_connection(self) -> Any:
         return self._connection
 
 
 class _AsyncSession(_AsyncSqlalchemy):
-    async def _its_connection(self) -> Any:
+    async def _raw_connection(self) -> Any:
         return await self._connection.connection()
 
 
@@ -153,40 +153,40 @@ def _check_sqlalchemy(connection: Any) -> None:
         raise no_transaction("an engine without isolation_level='AUTOCOMMIT', and `begin()`")
 
 
-class _Django(Borrowed):
+class _Django(BorrowedConnection):
     name = "Django"
 
-    def _run(self, sql: str, given: str) -> list[str]:
+    def _run(self, sql: str, argument: str) -> list[str]:
         connection = self._connection
         _check_vendor("Django", connection.vendor)
         if connection.get_autocommit():
             raise no_transaction("`with transaction.atomic():`")
         with connection.cursor() as cursor:
-            cursor.execute(sql.replace(GIVEN, "%s"), [given])
+            cursor.execute(sql.replace(ARGUMENT, "%s"), [argument])
             return [row[0] for row in cursor.fetchall()]
 
-    async def _arun(self, sql: str, given: str) -> list[str]:  # noqa: ARG002
+    async def _arun(self, sql: str, argument: str) -> list[str]:  # noqa: ARG002
         raise ConfigurationError(
-            "Django's connections are not for async code: write `task.enqueue(…)`, or "
-            "`ctx.settle_within(…)`, in a function that `sync_to_async` calls"
+            "Django connections do not work in async code: call `task.enqueue(…)` or "
+            "`ctx.settle_within(…)` in a function run by `sync_to_async`"
         )
 
 
-def borrow(connection: Any) -> Borrowed:
-    """The way to speak through this connection; a ConfigurationError if there is none."""
-    kinds = {
-        f"{kind.__module__.partition('.')[0]}.{kind.__name__}" for kind in type(connection).__mro__
+def borrow(connection: Any) -> BorrowedConnection:
+    """Return the adapter for this connection; raise ConfigurationError if it is not supported."""
+    class_names = {
+        f"{cls.__module__.partition('.')[0]}.{cls.__name__}" for cls in type(connection).__mro__
     }
-    for kind, names in _KINDS:
-        if not kinds.isdisjoint(names):
-            return kind(connection)
+    for adapter, names in _ADAPTERS:
+        if not class_names.isdisjoint(names):
+            return adapter(connection)
     raise ConfigurationError(
-        f"within takes a connection of {_KNOWN}; this is a {type(connection).__module__}."
+        f"within accepts connections of {_SUPPORTED}; got {type(connection).__module__}."
         f"{type(connection).__qualname__}"
     )
 
 
-_KINDS: tuple[tuple[type[Borrowed], frozenset[str]], ...] = (
+_ADAPTERS: tuple[tuple[type[BorrowedConnection], frozenset[str]], ...] = (
     (_Asyncpg, frozenset({"asyncpg.Connection", "asyncpg.PoolConnectionProxy"})),
     (_Psycopg, frozenset({"psycopg.Connection"})),
     (_AsyncPsycopg, frozenset({"psycopg.AsyncConnection"})),
@@ -201,43 +201,45 @@ _KINDS: tuple[tuple[type[Borrowed], frozenset[str]], ...] = (
 def _check_vendor(library: str, vendor: str) -> None:
     if vendor != "postgresql":
         raise ConfigurationError(
-            f"this {library} connection leads to {vendor}, and the jobs are in PostgreSQL: "
-            "give the connection of the same database"
+            f"this {library} connection is to {vendor}, but the jobs are in PostgreSQL: "
+            "pass a connection to the same database"
         )
 
 
 def no_transaction(how: str) -> ConfigurationError:
     return ConfigurationError(
-        "no transaction is open on this connection, so that a job could not be taken back with "
-        f"your rows: open one before, by {how}; or enqueue without within"
+        "no transaction is open on this connection, so the job could not be rolled back with "
+        f"your rows: start one first, with {how}; or enqueue without within"
     )
 
 
-def _ours(error: Exception) -> WindlassError | None:
-    """What our functions on the server raised, in our words; None for what is the driver's own."""
-    seen: Any = error
-    while seen is not None:
-        code = getattr(seen, "sqlstate", None) or getattr(seen, "pgcode", None)
+def _translate(error: Exception) -> WindlassError | None:
+    """Translate an error raised by Windlass functions on the server; None for any other error."""
+    cause: Any = error
+    while cause is not None:
+        code = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
         if code is not None:
-            return meant(code, str(seen).partition("\n")[0])
-        seen = getattr(seen, "orig", None) or seen.__cause__
+            return sqlstate_error(code, str(cause).partition("\n")[0])
+        cause = getattr(cause, "orig", None) or cause.__cause__
     return None
 
 
-def meant(code: str, said: str) -> WindlassError | None:
-    """What a SQLSTATE of our functions says."""
+def sqlstate_error(code: str, message: str) -> WindlassError | None:
+    """Return the error for a SQLSTATE raised by Windlass functions."""
     match code:
         case "WL001":
-            return StaleLeaseError(f"{said}; the transaction is rolled back")
+            return StaleLeaseError(f"{message}; the transaction is rolled back")
         case "WL002":
-            return ConfigurationError(f"{said}: give a connection of the database in the app's URL")
+            return ConfigurationError(
+                f"{message}: pass a connection to the database in the app's URL"
+            )
         case "WL003":
-            return ConflictError(said)
+            return ConflictError(message)
         case "WL005":
-            return NotFoundError(said)
+            return NotFoundError(message)
         case "42883" | "42P01":
             return SchemaError(
-                f"the database of this connection lacks the Windlass schema ({said}): "
-                "is it the app's, is it migrated (windlass migrate), does search_path find it?"
+                f"no Windlass schema found on this connection ({message}): check that it is the "
+                "app's database, that it is migrated (windlass migrate), and its search_path"
             )
     return None

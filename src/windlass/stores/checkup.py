@@ -1,4 +1,4 @@
-"""What a look at a store found."""
+"""Results of `windlass check` for a store."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from enum import StrEnum
 
 
 class Verdict(StrEnum):
-    FINE = "fine"
+    OK = "ok"
     WARNING = "warning"
-    WRONG = "wrong"
+    ERROR = "error"
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at; `mend` says what to do about it."""
+    """Result of one check; `fix` is the advice to the user."""
 
-    what: str
+    check: str
     verdict: Verdict
-    found: str
-    mend: str = ""
+    message: str
+    fix: str = ""

@@ -1,4 +1,4 @@
-"""From a URL to a store, importing only the driver that the URL names."""
+"""Opens the store that a URL names, and imports only its driver."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from windlass.core.clock import Clock
 from windlass.core.errors import InvalidArgumentError, StoreError
 from windlass.store import Store
 from windlass.stores.checkup import Finding
-from windlass.stores.urls import CONTROL, HTTP, POSTGRES, split, wrong
+from windlass.stores.urls import CONTROL, HTTP, POSTGRES, invalid_url, split
 
 DEFAULT_URL = "sqlite:///windlass.db"
-_PASSING = {"08", "53", "57"}  # classes: connections, resources, what an operator does
-# Those of a database server are its driver's.
+# SQLSTATE classes: connection exceptions, insufficient resources, operator intervention
+_TRANSIENT = {"08", "53", "57"}
+# Options per URL scheme. PostgreSQL options are passed on to its driver.
 _OPTIONS = {
     "memory": set[str](),
     "sqlite": {"durability"},
@@ -28,72 +29,73 @@ _OPTIONS = {
 def open_store(
     url: str = DEFAULT_URL, *, clock: Clock | None = None, key: str | None = None
 ) -> Store:
-    """Open what the URL names. `sqlite:///x.db` is relative, `sqlite:////var/x.db` absolute.
+    """Open the store that the URL names.
 
-    A server (`https://host`) is opened by `key`, or by the key of the settings.
+    `sqlite:///x.db` is a relative path, `sqlite:////var/x.db` an absolute one. A server
+    (`https://host`) is opened with `key`, or with the key in the settings.
     """
-    parts, options = _parts(url)
+    parts, options = _parse(url)
     if parts.scheme in HTTP:
-        return _server(url, clock, key)
+        return _open_server(url, clock, key)
     if key is not None:
-        raise InvalidArgumentError("a key opens a server, https://host; this store needs none")
+        raise InvalidArgumentError("a key applies only to a server, https://host; remove it")
     match parts.scheme:
         case "memory":
-            from windlass.stores.memory import MemoryStore  # noqa: PLC0415 - only what is named
+            from windlass.stores.memory import MemoryStore  # noqa: PLC0415 - lazy import
 
             return MemoryStore(clock=clock)
         case "sqlite":
-            from windlass.stores.sqlite import SqliteStore  # noqa: PLC0415 - only what is named
+            from windlass.stores.sqlite import SqliteStore  # noqa: PLC0415 - lazy import
 
-            path = _file(url, parts)
+            path = _path(url, parts)
             durability = options.get("durability", "full")
             return SqliteStore(path, durability=durability, clock=clock)
         case _:
-            _need_asyncpg()
-            from windlass.stores.postgres import PostgresStore  # noqa: PLC0415 - only what is named
+            _require_asyncpg()
+            from windlass.stores.postgres import PostgresStore  # noqa: PLC0415 - lazy import
 
             return PostgresStore(url, clock=clock)
 
 
-def _server(url: str, clock: Clock | None, key: str | None) -> Store:
+def _open_server(url: str, clock: Clock | None, key: str | None) -> Store:
     if clock is not None:
-        raise InvalidArgumentError("a store behind a server goes by that server's clock")
-    _need_httpx()
-    from windlass.stores.http import HttpConfig, HttpStore  # noqa: PLC0415 - only what is named
+        raise InvalidArgumentError("clock does not apply to a server: it uses its own clock")
+    _require_httpx()
+    from windlass.stores.http import HttpConfig, HttpStore  # noqa: PLC0415 - lazy import
 
     return HttpStore(HttpConfig(url=url, key=store_key(key)))
 
 
-def file_of(url: str) -> Path | None:
-    """The file that a SQLite URL names; None for every other sort of store."""
-    parts, _ = _parts(url)
-    return Path(_file(url, parts)).absolute() if parts.scheme == "sqlite" else None
+def sqlite_path(url: str) -> Path | None:
+    """Return the path of a SQLite URL; None for other stores."""
+    parts, _ = _parse(url)
+    return Path(_path(url, parts)).absolute() if parts.scheme == "sqlite" else None
 
 
 def migration_script(url: str) -> str:
-    """The SQL that `migrate` would run on what the URL names; empty when there is nothing to do."""
-    if _parts(url)[0].scheme in POSTGRES:
-        _need_asyncpg()
-        from windlass.stores.postgres import PostgresConfig  # noqa: PLC0415 - the same
-        from windlass.stores.postgres.schema import migrator  # noqa: PLC0415 - the same
+    """Return the SQL that `migrate` would run on this store; empty if it is up to date."""
+    if _parse(url)[0].scheme in POSTGRES:
+        _require_asyncpg()
+        from windlass.stores.postgres import PostgresConfig  # noqa: PLC0415 - lazy import
+        from windlass.stores.postgres.schema import migrator  # noqa: PLC0415 - lazy import
 
         return asyncio.run(migrator.script(PostgresConfig.of(url)))
-    path = file_of(url)
+    path = sqlite_path(url)
     if path is None:
         return ""
-    from windlass.stores.sqlite import connection  # noqa: PLC0415 - only what is named
+    from windlass.stores.sqlite import connection  # noqa: PLC0415 - lazy import
 
     return connection.script(path)
 
 
 def roles_script(url: str) -> str:
-    """The SQL that makes least-privilege roles for what the URL names."""
-    if _parts(url)[0].scheme not in POSTGRES:
+    """Return the SQL that creates least-privilege roles."""
+    if _parse(url)[0].scheme not in POSTGRES:
         raise InvalidArgumentError(
-            "there are roles on PostgreSQL only: name a database, --url postgresql://host/database"
+            "roles exist only on PostgreSQL: use --url postgresql://host/database"
         )
-    _need_asyncpg()
-    from windlass.stores.postgres.schema import privileges  # noqa: PLC0415 - only what is named
+    _require_asyncpg()
+    from windlass.stores.postgres.schema import privileges  # noqa: PLC0415 - lazy import
 
     return privileges.script()
 
@@ -101,63 +103,65 @@ def roles_script(url: str) -> str:
 async def checkup(
     url: str, *, clock: Clock | None = None, key: str | None = None
 ) -> list[Finding] | None:
-    """What is wrong there, and how to mend it; None of a store that can say nothing of itself."""
-    scheme = _parts(url)[0].scheme
+    """Check the store; None if this kind of store has no checks."""
+    scheme = _parse(url)[0].scheme
     if scheme in HTTP:
-        _need_httpx()
-        from windlass.stores.http.checkup import checkup as ask  # noqa: PLC0415 - the same
+        _require_httpx()
+        from windlass.stores.http.checkup import checkup as check_server  # noqa: PLC0415
 
-        return await ask(url, store_key(key))
+        return await check_server(url, store_key(key))
     if scheme not in POSTGRES:
         return None
-    _need_asyncpg()
-    from windlass.stores.postgres import PostgresConfig  # noqa: PLC0415 - only what is named
-    from windlass.stores.postgres.schema.checkup import checkup as look  # noqa: PLC0415 - the same
+    _require_asyncpg()
+    from windlass.stores.postgres import PostgresConfig  # noqa: PLC0415 - lazy import
+    from windlass.stores.postgres.schema.checkup import (  # noqa: PLC0415 - lazy import
+        checkup as check_database,
+    )
 
-    return await look(PostgresConfig.of(url), clock)
+    return await check_database(PostgresConfig.of(url), clock)
 
 
-def may_pass(error: StoreError) -> bool:
-    """Whether waiting may mend it: a server is away, starts, or is full; nothing is set up wrongly.
+def is_transient(error: StoreError) -> bool:
+    """Return whether a retry may succeed: the server is down, starting or full.
 
-    The driver's error tells: it has a SQLSTATE if PostgreSQL spoke, else it is an OSError.
+    The cause is the driver's error: it has a SQLSTATE if PostgreSQL sent it, else it is an OSError.
     """
     state = getattr(error.__cause__, "sqlstate", None)
-    return state[:2] in _PASSING if state else isinstance(error.__cause__, OSError)
+    return state[:2] in _TRANSIENT if state else isinstance(error.__cause__, OSError)
 
 
-def _need_asyncpg() -> None:
+def _require_asyncpg() -> None:
     if find_spec("asyncpg") is None:
         raise InvalidArgumentError(
             "a PostgreSQL store needs the package asyncpg: pip install 'windlass[postgres]'"
         )
 
 
-def _need_httpx() -> None:
+def _require_httpx() -> None:
     if find_spec("httpx") is None:
         raise InvalidArgumentError(
-            "a store behind a server needs the package httpx: pip install 'windlass[http]'"
+            "an HTTP store needs the package httpx: pip install 'windlass[http]'"
         )
 
 
-def _parts(url: str) -> tuple[SplitResult, dict[str, str]]:
-    """A URL and its options; raises when no store can be meant by it."""
+def _parse(url: str) -> tuple[SplitResult, dict[str, str]]:
+    """Split a URL and its options; raise InvalidArgumentError if it names no store."""
     parts = split(url)
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     if unknown := sorted(set(options) - _OPTIONS.get(parts.scheme, set(options))):
         names = ", ".join(unknown)
-        raise wrong(url, f"has unknown options: {names} (a '?' in a file's name is written %3F)")
+        raise invalid_url(url, f"has unknown options: {names} (write a '?' in a file name as %3F)")
     return parts, options
 
 
-def _file(url: str, parts: SplitResult) -> str:
+def _path(url: str, parts: SplitResult) -> str:
     path = unquote(parts.path.removeprefix("/"))
     if parts.netloc or not path.strip("/"):
-        raise wrong(
+        raise invalid_url(
             url,
-            "names no file: write sqlite:///file.db (relative, three slashes) "
+            "names no file: use sqlite:///file.db (relative, three slashes) "
             "or sqlite:////path/file.db (absolute, four)",
         )
     if CONTROL.search(path):
-        raise wrong(url, "holds a control character")
+        raise invalid_url(url, "contains a control character")
     return path

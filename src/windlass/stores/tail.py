@@ -1,4 +1,4 @@
-"""Following one job's log: what is stored, then what comes, with no gap between the two."""
+"""Live tail of one job's events: stored events first, then new ones, without a gap."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from uuid import UUID
 
 from windlass.core.event import Event
 from windlass.store import Store
-from windlass.stores.wakeup import Bulletin
+from windlass.stores.wakeup import JobWakeups
 
-PAGE = 100  # events that are read at a time
-POLL = 1.0  # seconds between looks when no hint arrives
+PAGE = 100  # events per read
+POLL = 1.0  # seconds between reads when no wakeup arrives
 
 
 async def tail(
-    store: Store, news: Bulletin, job_id: UUID, after: int, poll: float = POLL
+    store: Store, wakeups: JobWakeups, job_id: UUID, after: int, poll: float = POLL
 ) -> AsyncIterator[Event]:
-    """Ends after the final event, or when the job is unknown or deleted."""
-    with news.follow(job_id) as signal:
+    """Yield the events above `after`. Ends after the final event, or when the job is not found."""
+    with wakeups.subscribe(job_id) as wakeup:
         while True:
-            seen = signal.count
+            seen = wakeup.count
             page = await store.events(job_id, after, PAGE)
             if page is None:
                 return
@@ -28,5 +28,5 @@ async def tail(
                 yield event
             if page.ended:
                 return
-            if len(page.events) < PAGE:  # that was all; what came since is told by the signal
-                await signal.wait(seen, poll)
+            if len(page.events) < PAGE:  # the last page; later events raise the wakeup count
+                await wakeup.wait(seen, poll)

@@ -1,29 +1,29 @@
-"""The extra power of stores that can put jobs into a transaction of the caller's."""
+"""Optional protocols of stores that can enqueue inside a transaction of the caller."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from windlass.core.decisions.enqueue import Enqueued
+from windlass.core.decisions.enqueue import EnqueueResult
 from windlass.core.decisions.transition import Transition
 from windlass.core.job.row import NewJob
 
 
-class Joined(Protocol):
-    """Where jobs go that are enqueued inside a block: into its transaction."""
+class TransactionEnqueuer(Protocol):
+    """Enqueues jobs into the transaction of the current block."""
 
-    def enqueue(self, jobs: Sequence[NewJob], *, together: bool = False) -> list[Enqueued]:
-        """With `together`, all of them or none; and then their transaction goes on."""
+    def enqueue(self, jobs: Sequence[NewJob], *, atomic: bool = False) -> list[EnqueueResult]:
+        """Enqueue jobs. With `atomic`, all or none; a refusal keeps the transaction open."""
         ...
 
     async def aenqueue(
-        self, jobs: Sequence[NewJob], *, together: bool = False
-    ) -> list[Enqueued]: ...
+        self, jobs: Sequence[NewJob], *, atomic: bool = False
+    ) -> list[EnqueueResult]: ...
 
 
-class Transaction(Joined, Protocol):
-    """The caller's rows and jobs on the store's own connection, both or none."""
+class Transaction(TransactionEnqueuer, Protocol):
+    """Transaction on the store's own connection: the caller's rows and jobs, both or none."""
 
     def execute(self, sql: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> list[Any]: ...
 
@@ -33,24 +33,27 @@ class Transaction(Joined, Protocol):
 
 
 @runtime_checkable
-class Transacting(Protocol):
-    """A store that lends its own connection (SQLite)."""
+class SupportsTransaction(Protocol):
+    """Store that lends its own connection (SQLite)."""
 
     def transaction(self, seconds: float) -> Transaction: ...
 
 
-class Guest(Joined, Protocol):
-    """Jobs on a connection of the caller's."""
+class ConnectionEnqueuer(TransactionEnqueuer, Protocol):
+    """Enqueues jobs on the caller's own connection."""
 
     def end(self) -> None: ...
 
 
 @runtime_checkable
-class Joining(Protocol):
-    """A store that takes the caller's own connection (PostgreSQL)."""
+class SupportsWithin(Protocol):
+    """Store that accepts the caller's own connection (PostgreSQL)."""
 
-    def within(self, connection: Any) -> Guest: ...
+    def within(self, connection: Any) -> ConnectionEnqueuer: ...
 
-    def settlement(self, wish: Transition) -> tuple[str, str]:
-        """A success as a statement for the task's own connection, and its text."""
+    def settlement(self, transition: Transition) -> tuple[str, str]:
+        """Return the statement and the argument that settle a success on the caller's connection.
+
+        The argument is one text.
+        """
         ...

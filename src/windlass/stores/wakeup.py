@@ -1,4 +1,4 @@
-"""Hints that cross threads: something changed. Never lost between a look and the wait for it."""
+"""Thread-safe wakeups: a change between a read and the following wait is never missed."""
 
 from __future__ import annotations
 
@@ -10,27 +10,33 @@ from threading import Lock
 from uuid import UUID
 
 
-class Signal:
-    """Counts news. Whoever noted the count before looking cannot miss what came since."""
+class Wakeup:
+    """Counter of notifications.
+
+    A reader notes the count before it reads the store. `wait` then reports every later change.
+    """
 
     def __init__(self) -> None:
         self.count = 0
         self._lock = Lock()
-        self._waiters: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}  # first come, first told
+        self._waiters: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}  # woken in FIFO order
 
     def notify(self) -> None:
-        """From any thread; never raises."""
+        """Wake all waiters. Safe to call from any thread; never raises."""
         with self._lock:
             self.count += 1
             if not self._waiters:
                 return
             waiters, self._waiters = self._waiters, {}
         for event, loop in waiters.items():
-            with contextlib.suppress(RuntimeError):  # a loop that is closed waits for nothing
+            with contextlib.suppress(RuntimeError):  # a closed loop has no waiters left
                 loop.call_soon_threadsafe(event.set)
 
     async def wait(self, since: int, timeout: float) -> bool:
-        """Whether there was news after `since`; returns at once if there already is."""
+        """Wait for a notification after `since`; return False at the timeout.
+
+        Returns at once if the count has already moved past `since`.
+        """
         event = asyncio.Event()
         with self._lock:
             if self.count != since:
@@ -47,41 +53,41 @@ class Signal:
         return True
 
 
-class Bulletin:
-    """News by job: those who follow one job are not woken by all the others."""
+class JobWakeups:
+    """Wakeups per job, so that a change of one job wakes only the readers of that job."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._followed: dict[UUID, tuple[Signal, int]] = {}
+        self._subscribed: dict[UUID, tuple[Wakeup, int]] = {}
 
     @property
-    def followed(self) -> bool:
-        return bool(self._followed)
+    def has_subscribers(self) -> bool:
+        return bool(self._subscribed)
 
-    def tell(self, jobs: Iterable[UUID]) -> None:
+    def notify(self, jobs: Iterable[UUID]) -> None:
         with self._lock:
-            signals = [self._followed[job][0] for job in jobs if job in self._followed]
-        for signal in signals:
-            signal.notify()
+            wakeups = [self._subscribed[job][0] for job in jobs if job in self._subscribed]
+        for wakeup in wakeups:
+            wakeup.notify()
 
-    def tell_all(self) -> None:
-        """Somebody else wrote, and nobody knows about which job."""
+    def notify_all(self) -> None:
+        """Wake all subscribers: another process wrote, and its jobs are not known here."""
         with self._lock:
-            signals = [signal for signal, _ in self._followed.values()]
-        for signal in signals:
-            signal.notify()
+            wakeups = [wakeup for wakeup, _ in self._subscribed.values()]
+        for wakeup in wakeups:
+            wakeup.notify()
 
     @contextmanager
-    def follow(self, job: UUID) -> Iterator[Signal]:
+    def subscribe(self, job: UUID) -> Iterator[Wakeup]:
         with self._lock:
-            signal, users = self._followed.get(job, (Signal(), 0))
-            self._followed[job] = (signal, users + 1)
+            wakeup, users = self._subscribed.get(job, (Wakeup(), 0))
+            self._subscribed[job] = (wakeup, users + 1)
         try:
-            yield signal
+            yield wakeup
         finally:
             with self._lock:
-                signal, users = self._followed[job]
+                wakeup, users = self._subscribed[job]
                 if users == 1:
-                    del self._followed[job]
+                    del self._subscribed[job]
                 else:
-                    self._followed[job] = (signal, users - 1)
+                    self._subscribed[job] = (wakeup, users - 1)

@@ -1,8 +1,8 @@
-"""For tests of your own code and for authors of stores.
+"""Helpers for tests of your own code and of stores.
 
-`twin` puts an app on a memory store with a clock that obeys; `context` is for calling a task alone.
-`windlass.testing.conformance` is the contract as a test suite; `faults` wraps a store so that it
-repeats calls and loses answers.
+`twin` runs an app on a memory store with a virtual clock. `context` calls one task without a
+worker. `windlass.testing.conformance` tests the Store contract. `FaultyStore` repeats calls and
+loses responses.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from windlass.testing.clock import VirtualClock
 from windlass.testing.crash_points import CrashPoint, SimulatedCrash
 from windlass.testing.factories import claim_all, make_failure, make_job
 from windlass.testing.faults import FaultyStore
-from windlass.testing.task_context import LoneContext, batch, context
+from windlass.testing.task_context import RecordingContext, batch, context
 from windlass.testing.twins import Twin, twin
 
 __all__ = [
     "CrashPoint",
     "FaultyStore",
-    "LoneContext",
+    "RecordingContext",
     "SimulatedCrash",
     "Twin",
     "VirtualClock",

@@ -1,4 +1,4 @@
-"""Dying at a chosen point: around the n-th call of a verb, in play or in earnest."""
+"""Store wrapper that crashes around the n-th call of a verb, simulated or by SIGKILL."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ T = TypeVar("T")
 
 
 class SimulatedCrash(BaseException):
-    """The process is gone. Not an Exception, so that no handler takes it for a task's failure."""
+    """Simulated death of the process. A BaseException: no handler treats it as a task failure."""
 
 
-def collapse() -> None:
-    """Die in play: the caller is unwound, and the store answers it no more."""
+def simulate_crash() -> None:
+    """Raise SimulatedCrash in the caller."""
     raise SimulatedCrash
 
 
-def die() -> None:
-    """Die in earnest: no handler, no cleanup, nothing flushed. For tests with real processes."""
+def kill_process() -> None:
+    """Kill this process without handlers, cleanup or flush. For tests with real processes."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 @dataclass
-class _Fate:
-    """Shared by the handles of one process, which die together."""
+class _CrashState:
+    """Shared by all handles of one process: they crash together."""
 
-    left: int
+    remaining: int
     lock: Lock
-    dead: bool = False
+    crashed: bool = False
 
 
 class CrashPoint(WrappedStore):
     """Crashes before or after the n-th call of a verb, counted over this handle and its twins.
 
-    After that every call crashes: the dead write nothing, not even in a `finally`.
+    Every later call crashes too: a dead process writes nothing, not even in a `finally`.
     """
 
     def __init__(
@@ -51,37 +51,37 @@ class CrashPoint(WrappedStore):
         verb: str,
         nth: int = 1,
         when: Literal["before", "after"] = "before",
-        crash: Callable[[], None] = collapse,
+        crash: Callable[[], None] = simulate_crash,
     ) -> None:
         if verb == "tail" or not callable(getattr(Store, verb, None)):
-            raise InvalidArgumentError(f"{verb!r} is not a verb of a store that can be awaited")
+            raise InvalidArgumentError(f"{verb!r} is not an awaitable method of a store")
         super().__init__(store)
         self._verb = verb
         self._when = when
         self._crash = crash
-        self._fate = _Fate(nth, Lock())
+        self._state = _CrashState(nth, Lock())
 
     def wrap(self, store: Store) -> CrashPoint:
         twin = CrashPoint(store, self._verb, when=self._when, crash=self._crash)
-        twin._fate = self._fate
+        twin._state = self._state
         return twin
 
     async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
-        fate = self._fate
-        if fate.dead and verb == "close":
-            return await call()  # the system closes what a dead process held
-        struck = self._strikes(verb)
-        if not (fate.dead or (struck and self._when == "before")):
-            answer = await call()
-            if not (struck or fate.dead):
-                return answer
-        fate.dead = True
+        state = self._state
+        if state.crashed and verb == "close":
+            return await call()  # the system closes the handles of a dead process
+        reached = self._is_nth_call(verb)
+        if not (state.crashed or (reached and self._when == "before")):
+            result = await call()
+            if not (reached or state.crashed):
+                return result
+        state.crashed = True
         self._crash()
         raise AssertionError("the crash returned")
 
-    def _strikes(self, verb: str) -> bool:
+    def _is_nth_call(self, verb: str) -> bool:
         if verb != self._verb:
             return False
-        with self._fate.lock:
-            self._fate.left -= 1
-            return self._fate.left == 0
+        with self._state.lock:
+            self._state.remaining -= 1
+            return self._state.remaining == 0

@@ -1,9 +1,8 @@
-"""Running off what a test enqueued, with workers of the app itself.
+"""Runs the jobs that a test enqueued, with workers of the app itself.
 
-Waits for: news of the store, while a job can be claimed or runs. Guarantees: time stands still
-unless it may pass, and then moves from one due instant to the next, never under the feet of a
-running attempt. Stops: when nothing is left that could run. A worker that crashed is buried, and
-its leases are left to run out.
+Waits for a change in the store while a job can be claimed or runs. The clock stands still, or with
+`until_empty` moves from one due instant to the next, and never while an attempt runs. Stops when
+no job is left that could run. The leases of a crashed worker expire with the clock.
 """
 
 from __future__ import annotations
@@ -25,157 +24,157 @@ from windlass.core.job.state import ACTIVE, State
 from windlass.core.query.job_query import MAX_PAGE, Query
 from windlass.store import Retention, Store
 from windlass.testing.clock import VirtualClock
-from windlass.testing.factories import even
-from windlass.testing.store_spy import Bench, BenchStore, Life, at_once
+from windlass.testing.factories import no_jitter
+from windlass.testing.store_spy import SimulatedWorker, SpyStore, TwinState, run_immediate
 from windlass.worker import Worker, WorkerConfig
 
-MOST_ATTEMPTS = 10_000
-_FOR_GOOD = Retention(succeeded=0, canceled=0, failed=0, log=0, rollups=0)
-_LONG = 86_400.0
-_LAST_BREATH = 0.05  # seconds that a dead worker waits for settles that cannot come
-_PATIENCE = 20.0
-_LOOK = 1.0  # seconds after which to look again, whatever the news
+MAX_ATTEMPTS = 10_000
+_KEEP_ALL = Retention(succeeded=0, canceled=0, failed=0, log=0, rollups=0)
+_NEVER = 86_400.0
+_CRASHED_RELEASE = 0.05  # seconds that a crashed worker waits for its settles, which never end
+_UNWIND_TIMEOUT = 20.0
+_RECHECK = 1.0  # seconds after which to read the store again, without a change
 _WAITING = frozenset({State.CREATED, State.RETRYING})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drain:
-    """How to run things off. The jobs of `wanted` must end, whichever worker has them."""
+class DrainOptions:
+    """Options of one drain. The jobs of `must_end` must end, in whichever worker they run."""
 
-    through_time: bool
+    move_clock: bool
     concurrency: int = 1
-    wanted: Collection[UUID] = ()
+    must_end: Collection[UUID] = ()
 
 
 class Drainer:
-    """`store` is the memory store itself: no crash and no inline mode stands before it."""
+    """Runs workers over a twin. `store` is the memory store, without crashes or inline mode."""
 
-    def __init__(self, app: Windlass, store: Store, bench: Bench, clock: VirtualClock) -> None:
+    def __init__(self, app: Windlass, store: Store, state: TwinState, clock: VirtualClock) -> None:
         self._app = app
         self._store = store
-        self._bench = bench
+        self._state = state
         self._clock = clock
 
     def rows(self, *states: State) -> list[JobRow]:
-        """All jobs, or those in one of these states, oldest first."""
+        """Return all jobs, or the jobs in one of these states, oldest first."""
         query = Query(states=frozenset(states), limit=MAX_PAGE)
         found: list[JobRow] = []
         cursor: str | None = None
         while True:
-            page = at_once(self._store.find(replace(query, cursor=cursor)))
+            page = run_immediate(self._store.find(replace(query, cursor=cursor)))
             found += page.rows
             if (cursor := page.cursor) is None:
                 return found[::-1]
 
-    async def run(self, how: Drain) -> None:
-        here = self._app.client().store
-        if not (isinstance(here, BenchStore) and here.bench is self._bench):
+    async def run(self, options: DrainOptions) -> None:
+        store = self._app.client().store
+        if not (isinstance(store, SpyStore) and store.state is self._state):
             raise ConflictError(
-                "the app is not on this twin's store: "
-                "its block has ended, or another twin stands in"
+                "the app does not use this twin's store: "
+                "the twin's block has ended, or another twin is active"
             )
-        most = self._bench.claimed + MOST_ATTEMPTS
+        max_claimed = self._state.claimed + MAX_ATTEMPTS
         while True:
-            seen = self._bench.news.count
-            if not self._more(None, how):
+            seen = self._state.changes.count
+            if not self._has_work(None, options):
                 return
             if self._claimable():
-                if await self._work(how, most) or how.through_time:
+                if await self._work(options, max_claimed) or options.move_clock:
                     continue
-                return  # the worker died; its leases run out when time passes
-            # It runs elsewhere: in a worker whose task enqueued what we are here for.
-            await self._bench.news.wait(seen, _LOOK)
+                return  # the worker crashed; its leases expire when the clock moves
+            # A job of `must_end` runs in another worker: the one whose task enqueued it.
+            await self._state.changes.wait(seen, _RECHECK)
 
     # -- one worker
 
-    async def _work(self, how: Drain, most: int) -> bool:
-        """Whether it lived to the end of its work."""
-        bench = self._bench
-        life = Life(f"drain-{uuid7().hex[-8:]}", bench.doom)
+    async def _work(self, options: DrainOptions, max_claimed: int) -> bool:
+        """Run one worker until no job is left for it; return whether it did not crash."""
+        state = self._state
+        simulated = SimulatedWorker(f"drain-{uuid7().hex[-8:]}", state.trigger)
         queues = {spec.options.queue for spec in self._app.tasks} | self._claimable()
-        worker = self._worker(life, dict.fromkeys(sorted(queues), how.concurrency))
-        with bench.living(life):
+        worker = self._worker(simulated, dict.fromkeys(sorted(queues), options.concurrency))
+        with state.registered(simulated):
             running = asyncio.create_task(worker.run())
             try:
-                while not (life.dead or running.done()):
-                    seen = bench.news.count
-                    self._check(most)
-                    if not self._more(life, how) or not self._claimable() <= queues:
+                while not (simulated.crashed or running.done()):
+                    seen = state.changes.count
+                    self._check(max_claimed)
+                    if not self._has_work(simulated, options) or not self._claimable() <= queues:
                         break
-                    await self._news(seen, running)
+                    await self._wait_for_change(seen, running)
                 worker.stop()
             except BaseException:
                 running.cancel()
                 raise
             finally:
-                while not (life.dead or running.done()):
-                    await self._news(bench.news.count, running)
-                if life.dead:
-                    await _bury(running)
-        if not life.dead:
-            running.result()  # a lifespan that failed says so
-        return not life.dead
+                while not (simulated.crashed or running.done()):
+                    await self._wait_for_change(state.changes.count, running)
+                if simulated.crashed:
+                    await _unwind(running)
+        if not simulated.crashed:
+            running.result()  # raises the error of a failed lifespan
+        return not simulated.crashed
 
-    def _worker(self, life: Life, queues: dict[str, int]) -> Worker:
+    def _worker(self, simulated: SimulatedWorker, queues: dict[str, int]) -> Worker:
         config = WorkerConfig(
             queues=queues,
-            name=life.name,
-            sweep=_LONG,  # time does not pass by itself here
-            retention=_FOR_GOOD,
-            company=False,  # what is there is all that will come
-            isolate=False,  # nobody really died, and another process has nothing of the test
-            schedules=False,  # a test says when they tick
+            name=simulated.name,
+            sweep_interval=_NEVER,  # the clock does not move by itself
+            retention=_KEEP_ALL,
+            wait_for_batch=False,  # no more jobs arrive
+            isolate=False,  # no process died, and a child process lacks the objects of the test
+            schedules=False,  # tests call `tick`
         )
-        if life.doom is not None:
-            config = replace(config, release=_LAST_BREATH)
-        with self._bench.bearing(life):
+        if simulated.trigger is not None:
+            config = replace(config, release_timeout=_CRASHED_RELEASE)
+        with self._state.owning_handles(simulated):
             return self._app.worker(config)
 
-    async def _news(self, seen: int, running: asyncio.Task[Any]) -> None:
-        news = asyncio.ensure_future(self._bench.news.wait(seen, _LOOK))
+    async def _wait_for_change(self, seen: int, running: asyncio.Task[Any]) -> None:
+        changed = asyncio.ensure_future(self._state.changes.wait(seen, _RECHECK))
         try:
-            await asyncio.wait({news, running}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({changed, running}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            news.cancel()
+            changed.cancel()
 
-    def _check(self, most: int) -> None:
-        if self._bench.claimed > most:
+    def _check(self, max_claimed: int) -> None:
+        if self._state.claimed > max_claimed:
             names = sorted({row.task for row in self.rows(*ACTIVE)})
             raise AssertionError(
-                f"{MOST_ATTEMPTS:,} attempts, and there is no end to them; still at it: "
-                f"{', '.join(names)}. Does a task enqueue itself, or snooze, for ever?"
+                f"the drain did not end after {MAX_ATTEMPTS:,} attempts; unfinished tasks: "
+                f"{', '.join(names)}. Does a task always enqueue itself or snooze?"
             )
 
-    # -- what is left, and time
+    # -- remaining jobs, and the clock
 
-    def _more(self, life: Life | None, how: Drain) -> bool:
-        """Whether there is something to wait for. Promotes what is due, moves time if it may."""
-        while not self._held(life):
+    def _has_work(self, simulated: SimulatedWorker | None, options: DrainOptions) -> bool:
+        """Whether a job is left to wait for. Promotes due jobs and moves the clock if allowed."""
+        while not self._has_unsettled(simulated):
             moved = self._sweep()
-            if self._claimable() or self._elsewhere(how.wanted):
+            if self._claimable() or self._runs_elsewhere(options.must_end):
                 return True
-            if not (moved or (how.through_time and self._move())):
+            if not (moved or (options.move_clock and self._advance_clock())):
                 return False
         return True
 
-    def _held(self, life: Life | None) -> bool:
-        """Whether this worker has a job to settle."""
-        leases = list(life.held) if life is not None else []
-        rows = at_once(self._store.get([lease.job_id for lease in leases]))
+    def _has_unsettled(self, simulated: SimulatedWorker | None) -> bool:
+        """Whether this worker still has a job to settle."""
+        leases = list(simulated.leases) if simulated is not None else []
+        rows = run_immediate(self._store.get([lease.job_id for lease in leases]))
         return any(
             row is not None and row.state is State.RUNNING and row.lease == lease
             for row, lease in zip(rows, leases, strict=True)
         )
 
-    def _elsewhere(self, wanted: Collection[UUID]) -> bool:
-        """Whether a job that must end runs in another worker of ours."""
-        rows = at_once(self._store.get(list(wanted)))
-        alive = self._bench.alive
-        return any(r is not None and r.state is State.RUNNING and r.worker in alive for r in rows)
+    def _runs_elsewhere(self, must_end: Collection[UUID]) -> bool:
+        """Whether a job that must end runs in another worker of this twin."""
+        rows = run_immediate(self._store.get(list(must_end)))
+        workers = self._state.workers
+        return any(r is not None and r.state is State.RUNNING and r.worker in workers for r in rows)
 
     def _claimable(self) -> set[str]:
-        """The queues in which a job can be claimed; what is too late was swept away before."""
-        stats = at_once(self._store.stats())
+        """Return the queues with a claimable job. `_sweep` has removed expired jobs before."""
+        stats = run_immediate(self._store.stats())
         return {
             queue
             for queue, found in stats.items()
@@ -183,45 +182,55 @@ class Drainer:
         }
 
     def _sweep(self) -> bool:
-        """What maintenance does now; whether it moved anything."""
-        self._renew()
-        rows = at_once(self._store.due(MAX_PAGE)) + at_once(self._store.expired(MAX_PAGE))
-        answers = at_once(self._store.apply([sweep(row, random=even) for row in rows]))
+        """Promote, expire and rescue jobs; return whether a job changed."""
+        self._extend_leases()
+        rows = run_immediate(self._store.due(MAX_PAGE)) + run_immediate(
+            self._store.expired(MAX_PAGE)
+        )
+        answers = run_immediate(self._store.apply([sweep(row, random=no_jitter) for row in rows]))
         return any(answer.applied for answer in answers)
 
-    def _renew(self) -> None:
-        """Whatever the clock did, the living keep their leases: their keepers go by another."""
-        lives = list(self._bench.alive.values())  # some may be on another thread
-        leases = [lease for life in lives if not life.dead for lease in list(life.held)]
-        at_once(self._store.extend(leases, DEFAULT_LEASE))
+    def _extend_leases(self) -> None:
+        """Extend the leases of running workers.
 
-    def _move(self) -> bool:
-        """Until the next job is due, a rate lets one in, or the next lease of the dead runs out."""
-        stats = at_once(self._store.stats())
+        Their keepers use the real clock, so a jump of the virtual clock would expire the leases.
+        """
+        workers = list(self._state.workers.values())  # other threads change it
+        leases = [
+            lease
+            for simulated in workers
+            if not simulated.crashed
+            for lease in list(simulated.leases)
+        ]
+        run_immediate(self._store.extend(leases, DEFAULT_LEASE))
+
+    def _advance_clock(self) -> bool:
+        """Move the clock to the next due job, free rate slot or lease end of a crashed worker."""
+        stats = run_immediate(self._store.stats())
         paused = {queue for queue, found in stats.items() if found.paused}
         rows = [row for row in self.rows(*ACTIVE) if row.queue not in paused]
-        ends = [_ends(row, self._bench.alive) for row in rows]
+        instants = [_wakes_at(row, self._state.workers) for row in rows]
         gates = sorted({row.gate for row in rows if row.gate is not None})
-        ends += [gate.look_at for gate in at_once(self._store.gates(gates))]
-        instant = min((end for end in ends if end is not None), default=None)
+        instants += [gate.next_check_at for gate in run_immediate(self._store.gates(gates))]
+        instant = min((each for each in instants if each is not None), default=None)
         if instant is None or instant <= self._clock.now():
             return False
         self._clock.jump(instant)
         return True
 
 
-def _ends(row: JobRow, alive: Container[str]) -> Instant | None:
-    """When a job's waiting ends by itself, or the lease of the dead worker that had it."""
+def _wakes_at(row: JobRow, workers: Container[str]) -> Instant | None:
+    """Return when a job becomes due, or when the lease of its crashed worker expires."""
     if row.state is State.RUNNING:
-        return None if row.worker in alive else row.lease_until
+        return None if row.worker in workers else row.lease_until
     return row.due_at if row.state in _WAITING and not (row.held or row.waiting_for) else None
 
 
-async def _bury(running: asyncio.Task[None]) -> None:
-    """Let a dead worker unwind: none of its writes reach the store any more."""
+async def _unwind(running: asyncio.Task[None]) -> None:
+    """Wait until a crashed worker has unwound. None of its writes reach the store."""
     running.cancel()
-    await asyncio.wait({running}, timeout=_PATIENCE)
+    await asyncio.wait({running}, timeout=_UNWIND_TIMEOUT)
     if not running.done():
-        raise AssertionError(f"the worker died, but after {_PATIENCE:g} s it has not come to rest")
+        raise AssertionError(f"the crashed worker did not stop within {_UNWIND_TIMEOUT:g} s")
     if not running.cancelled():
-        running.exception()  # it died of it, and nobody else needs to hear
+        running.exception()  # marks the SimulatedCrash as retrieved

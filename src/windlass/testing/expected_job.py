@@ -1,4 +1,4 @@
-"""Whether a job is the one that a test expects, and what to say if none is."""
+"""Matching of enqueued jobs against a test's expectation, and the error message."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 from windlass.app import Windlass
 from windlass.core.clock import from_datetime, to_datetime
 from windlass.core.codec import Purpose
-from windlass.core.duration import seconds
+from windlass.core.duration import to_seconds
 from windlass.core.errors import InvalidArgumentError, WindlassError
 from windlass.core.job.row import JobRow, NewJob
 from windlass.core.job.state import State
 from windlass.task_spec import TaskSpec
 
-# What may be said of a job beside its arguments, and what it is when nobody says it.
+# Job options that a test can filter by, with their defaults.
 _OPTIONS: Mapping[str, Any] = {
     "queue": "default",
     "priority": 0,
@@ -36,8 +36,8 @@ _OPTIONS: Mapping[str, Any] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """A job as it was asked for, with its arguments as its task gets them."""
+class ObservedJob:
+    """A job as it was enqueued, with the arguments that its task receives."""
 
     task: str
     state: State
@@ -46,41 +46,43 @@ class Seen:
     options: dict[str, Any]
 
     @classmethod
-    def of(cls, row: JobRow, new: NewJob | None, app: Windlass) -> Seen:
+    def of(cls, row: JobRow, new: NewJob | None, app: Windlass) -> ObservedJob:
         stored = app.codec.decode(row.payload, Purpose.PAYLOAD)
         stored = stored if isinstance(stored, dict) else {}
         spec = app.tasks.get(row.task)
         arguments = dict(stored)
         if spec is not None:
             try:
-                known = _defaults(spec) | spec.signature.restore(stored)
-                arguments = {name: known[name] for name in _parameters(spec) if name in known}
+                values = _defaults(spec) | spec.signature.restore(stored)
+                arguments = {name: values[name] for name in _parameters(spec) if name in values}
             except WindlassError:
-                arguments = dict(stored)  # changed by a middleware, say; its task will complain
-        asked = new or row
-        options = {name: getattr(asked, name, default) for name, default in _OPTIONS.items()}
+                arguments = dict(
+                    stored
+                )  # a middleware may change them; the attempt reports the error
+        source = new or row
+        options = {name: getattr(source, name, default) for name, default in _OPTIONS.items()}
         if isinstance(options["run_at"], int):
             options["run_at"] = to_datetime(options["run_at"])
         return cls(row.task, row.state, stored, arguments, options)
 
     def __str__(self) -> str:
         shown = ", ".join(f"{key}={value!r:.60}" for key, value in self.arguments.items())
-        said = [
+        options = [
             f"{name}={value!r}"
             for name, value in self.options.items()
             if value != _OPTIONS[name] and name != "headers"
         ]
-        return " ".join([f"{self.task}({shown})", *said, f"is {self.state}"])
+        return " ".join([f"{self.task}({shown})", *options, f"is {self.state}"])
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class ExpectedJob:
     task: str
     arguments: Mapping[str, Any]
     options: Mapping[str, Any]
 
     @classmethod
-    def of(cls, spec: TaskSpec, given: Mapping[str, Any]) -> Expected:
+    def of(cls, spec: TaskSpec, given: Mapping[str, Any]) -> ExpectedJob:
         names = _parameters(spec)
         arguments = {name: value for name, value in given.items() if name in names}
         options = {name: _read(name, given[name]) for name in given if name not in names}
@@ -88,19 +90,22 @@ class Expected:
         if unknown:
             raise InvalidArgumentError(
                 f"{', '.join(unknown)}: neither an argument of {spec.name!r} "
-                f"({', '.join(names) or 'it has none'}) nor an option ({', '.join(_OPTIONS)})"
+                f"({', '.join(names) or 'no arguments'}) nor an option ({', '.join(_OPTIONS)})"
             )
         return cls(spec.name, arguments, options)
 
-    def met_by(self, seen: Seen) -> bool:
+    def matches(self, observed: ObservedJob) -> bool:
         return all(
-            value in (seen.arguments.get(name, _MISSING), seen.stored.get(name, _MISSING))
+            value in (observed.arguments.get(name, _MISSING), observed.stored.get(name, _MISSING))
             for name, value in self.arguments.items()
-        ) and all(_fits(name, value, seen.options[name]) for name, value in self.options.items())
+        ) and all(
+            _option_matches(name, value, observed.options[name])
+            for name, value in self.options.items()
+        )
 
     def __str__(self) -> str:
-        said = {**self.arguments, **self.options}
-        return ", ".join(f"{name}={value!r:.60}" for name, value in said.items())
+        filters = {**self.arguments, **self.options}
+        return ", ".join(f"{name}={value!r:.60}" for name, value in filters.items())
 
 
 _MISSING = object()
@@ -123,32 +128,34 @@ def _defaults(spec: TaskSpec) -> dict[str, Any]:
 
 def _read(name: str, value: Any) -> Any:
     if name in {"delay", "expires_in"} and value is not None:
-        return seconds(value, name)
+        return to_seconds(value, name)
     if name == "run_at" and isinstance(value, datetime):
-        from_datetime(value)  # it must have a time zone
+        from_datetime(value)  # raises without a time zone
     if name == "tags":
         return (value,) if isinstance(value, str) else tuple(value)
     return value
 
 
-def _fits(name: str, wanted: Any, got: Any) -> bool:
-    """Tags and headers must hold what is wanted; everything else must be it."""
+def _option_matches(name: str, wanted: Any, actual: Any) -> bool:
+    """Tags and headers must contain `wanted`; every other option must equal it."""
     if name == "tags":
-        return set(wanted) <= set(got)
+        return set(wanted) <= set(actual)
     if name == "headers":
-        return all(got.get(key) == value for key, value in wanted.items())
-    return bool(wanted == got)
+        return all(actual.get(key) == value for key, value in wanted.items())
+    return bool(wanted == actual)
 
 
-def complain(wanted: Expected, found: int, count: int | None, there: Sequence[Seen]) -> str:
-    """What is wrong, and what was enqueued instead, the wanted task's jobs first."""
-    narrowed = f" with {wanted}" if str(wanted) else ""
+def mismatch_message(
+    expected: ExpectedJob, found: int, count: int | None, observed: Sequence[ObservedJob]
+) -> str:
+    """Describe the mismatch and list the enqueued jobs, those of the expected task first."""
+    filters = f" with {expected}" if str(expected) else ""
     if count is None:
-        problem = f"no job of {wanted.task} was enqueued{narrowed}"
+        problem = f"no job of {expected.task} was enqueued{filters}"
     else:
         jobs = "job was" if found == 1 else "jobs were"
-        problem = f"{found} {jobs} enqueued of {wanted.task}{narrowed}, not {count}"
-    if not there:
+        problem = f"{found} {jobs} enqueued of {expected.task}{filters}, not {count}"
+    if not observed:
         return f"{problem}; nothing was enqueued"
-    ordered = sorted(there, key=lambda seen: seen.task != wanted.task)
-    return "\n  ".join([f"{problem}; enqueued were:", *(str(seen) for seen in ordered)])
+    ordered = sorted(observed, key=lambda job: job.task != expected.task)
+    return "\n  ".join([f"{problem}; enqueued jobs:", *(str(job) for job in ordered)])

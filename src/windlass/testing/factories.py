@@ -1,4 +1,4 @@
-"""Short words for what nearly every test needs."""
+"""Short helpers for store tests: make, claim, settle and read jobs."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from typing import Any
 from uuid import UUID
 
 from windlass.core.decisions.outcome import Outcome, settle, sweep
-from windlass.core.decisions.transition import Answer, CancelRequest, Transition
+from windlass.core.decisions.transition import ApplyResult, CancelRequest, Transition
 from windlass.core.event import Event, EventType, Record
 from windlass.core.ids import uuid7
 from windlass.core.job.failure import ErrorKind, Failure
 from windlass.core.job.lease import Claim
 from windlass.core.job.row import DEFAULT_QUEUE, JobRow, NewJob
-from windlass.store import Saying, Store
+from windlass.store import AttemptRecords, Store
 
 
 def make_job(**values: Any) -> NewJob:
-    """A job with a fresh id; name only what matters to the test."""
+    """Return a job with a new id; pass only the fields that matter to the test."""
     return NewJob(**{"id": uuid7(), "task": "test.noop", **values})
 
 
@@ -25,8 +25,8 @@ def make_failure(code: str = "ValueError", *, terminal: bool = False, **values: 
     return Failure(code=code, kind=kind, **values)
 
 
-def even() -> float:
-    """Randomness without surprises: always the middle."""
+def no_jitter() -> float:
+    """Return 0.5: a random source for retry delays without jitter."""
     return 0.5
 
 
@@ -37,17 +37,17 @@ async def claim_all(
     worker: str = "worker-1",
     lease: float | None = None,
 ) -> list[JobRow]:
-    """Claim up to `limit` from each queue (the default one if none is named), with a new token."""
+    """Claim up to `limit` jobs from each queue (default queue: "default") with a new token."""
     wanted = [(queue, limit) for queue in queues or ("default",)]
     return await store.claim(Claim(token=uuid7(), worker=worker, queues=wanted, lease=lease))
 
 
 async def enqueue_one(store: Store, **values: Any) -> JobRow:
-    """Enqueue one job that nothing stands in the way of; its row as the store answers it."""
-    [answer] = await store.enqueue([make_job(**values)])
-    assert answer.accepted, answer
-    assert answer.row is not None
-    return answer.row
+    """Enqueue one job, assert that it is accepted, and return its row."""
+    [result] = await store.enqueue([make_job(**values)])
+    assert result.accepted, result
+    assert result.row is not None
+    return result.row
 
 
 async def claim_one(
@@ -57,33 +57,33 @@ async def claim_one(
     worker: str = "worker-1",
     lease: float | None = None,
 ) -> JobRow:
-    """Claim the one job that is next in this queue."""
+    """Claim the next job of this queue."""
     [row] = await claim_all(store, queue, limit=1, worker=worker, lease=lease)
     return row
 
 
 async def start_one(store: Store, *, worker: str = "worker-1", **values: Any) -> JobRow:
-    """Enqueue a job and claim it: the row of a running attempt. Its queue must be empty."""
+    """Enqueue a job, claim it, and return the row of its attempt. Its queue must be empty."""
     job = await enqueue_one(store, **values)
     row = await claim_one(store, job.queue, worker=worker)
     assert row.id == job.id
     return row
 
 
-async def settle_one(store: Store, row: JobRow, outcome: Outcome, **more: Any) -> Answer:
-    """End the attempt that this row was claimed for."""
-    [answer] = await store.apply([settle(row, outcome, random=even, **more)])
-    return answer
+async def settle_one(store: Store, row: JobRow, outcome: Outcome, **more: Any) -> ApplyResult:
+    """Settle the attempt of this row."""
+    [result] = await store.apply([settle(row, outcome, random=no_jitter, **more)])
+    return result
 
 
-async def apply_one(store: Store, wish: Transition) -> Answer:
-    [answer] = await store.apply([wish])
-    return answer
+async def apply_one(store: Store, transition: Transition) -> ApplyResult:
+    [result] = await store.apply([transition])
+    return result
 
 
-async def cancel_one(store: Store, job_id: UUID, **values: Any) -> Answer:
-    [answer] = await store.cancel([CancelRequest(job_id=job_id, **values)])
-    return answer
+async def cancel_one(store: Store, job_id: UUID, **values: Any) -> ApplyResult:
+    [result] = await store.cancel([CancelRequest(job_id=job_id, **values)])
+    return result
 
 
 async def get_one(store: Store, job_id: UUID) -> JobRow:
@@ -93,7 +93,7 @@ async def get_one(store: Store, job_id: UUID) -> JobRow:
 
 
 async def read_events(store: Store, job_id: UUID, after: int = 0, limit: int = 1000) -> list[Event]:
-    """The whole log above `after`, page by page."""
+    """Return all events after seq `after`, read page by page."""
     found: list[Event] = []
     while True:
         page = await store.events(job_id, after, limit)
@@ -104,30 +104,30 @@ async def read_events(store: Store, job_id: UUID, after: int = 0, limit: int = 1
         after = found[-1].seq
 
 
-async def sweep_all(store: Store, limit: int = 100) -> list[Answer]:
-    """What maintenance does: promote and expire what is due, rescue what lost its lease."""
+async def sweep_all(store: Store, limit: int = 100) -> list[ApplyResult]:
+    """Sweep once: promote and expire due jobs, rescue jobs with an expired lease."""
     rows = [*await store.due(limit), *await store.expired(limit)]
-    return await store.apply([sweep(row, random=even) for row in rows])
+    return await store.apply([sweep(row, random=no_jitter) for row in rows])
 
 
-def note(n: int, text: str = "", **values: Any) -> Record:
-    """A log line, the n-th record of its attempt."""
+def log_record(n: int, text: str = "", **values: Any) -> Record:
+    """Return a log record, number `n` of its attempt."""
     return Record(**{"n": n, "type": EventType.LOG, "body": text.encode(), **values})
 
 
-def progress(n: int, percent: float | None, **values: Any) -> Record:
-    """A report of progress, the n-th record of its attempt."""
+def progress_record(n: int, percent: float | None, **values: Any) -> Record:
+    """Return a progress record, number `n` of its attempt."""
     return Record(n=n, type=EventType.STEP_PROGRESS, percent=percent, **values)
 
 
-def step_done(n: int, step: str, value: bytes, **values: Any) -> Record:
-    """A step's result, recorded for later attempts."""
+def checkpoint_record(n: int, step: str, value: bytes, **values: Any) -> Record:
+    """Return the record of a step's result, kept for later attempts."""
     return Record(
         n=n, type=EventType.STEP_STATUS, step=step, status="done", checkpoint=value, **values
     )
 
 
-async def say(store: Store, row: JobRow, *records: Record) -> Answer:
-    """Record what the attempt that this row was claimed for says."""
-    [answer] = await store.record([Saying(row.lease, records)])
-    return answer
+async def append_records(store: Store, row: JobRow, *records: Record) -> ApplyResult:
+    """Write records for the attempt of this row."""
+    [result] = await store.record([AttemptRecords(row.lease, records)])
+    return result

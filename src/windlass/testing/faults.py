@@ -1,4 +1,4 @@
-"""A store on a bad line: requests go missing, answers get lost, and the caller asks again."""
+"""Store wrapper that simulates an unreliable network: lost requests and lost responses."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from typing import TypeVar
 
-from windlass.core.decisions.enqueue import Enqueued
+from windlass.core.decisions.enqueue import EnqueueResult
 from windlass.core.decisions.retry import Random
-from windlass.core.decisions.transition import Answer, Transition
+from windlass.core.decisions.transition import ApplyResult, Transition
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.job.row import NewJob
-from windlass.core.records import Put, PutAnswer
+from windlass.core.records import Put, PutResult
 from windlass.store import Store
 from windlass.testing.wrapped_store import WrappedStore
 
 T = TypeVar("T")
 
-# `delete` and `prune` are writes too, but what they answer is what they found: the repeat of a
-# delete finds nothing (`missing`) and the repeat of a prune counts, and deletes, only what is left.
+# `delete` and `prune` are writes, too, but their results differ in a repeat: a second delete
+# returns `missing`, and a second prune counts (and deletes) only the remaining rows.
 REPEATABLE = frozenset(
     {
         "enqueue",
@@ -33,16 +33,16 @@ REPEATABLE = frozenset(
         "delete_records",
     }
 )
-_MOST_TURNS = 4
+_MAX_YIELDS = 4
 
 
 class FaultyStore(WrappedStore):
-    """Repeats writes at random. Callers see nothing of it, for a repeat is answered alike.
+    """Repeats writes at random. Callers notice nothing, because writes are idempotent.
 
-    With the chance `lose` a request never arrives; with the chance `repeat` it is carried out and
-    its answer is lost. Either way the call is made again. With `raise_lost` the caller gets the
-    StoreUnavailableError instead and has to repeat the call, not knowing which of the two happened.
-    With `delay`, calls wait for a few turns of the event loop, so that concurrent ones mix.
+    A request is lost before the store with the probability `lose`. Its response is lost with the
+    probability `repeat`. In both cases the wrapper calls again. With `raise_lost` the caller gets a
+    StoreUnavailableError instead and has to repeat the call, without knowing which case it is.
+    With `delay`, calls yield to the event loop a few times, so that concurrent calls interleave.
     """
 
     def __init__(
@@ -70,43 +70,43 @@ class FaultyStore(WrappedStore):
     async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
         if verb not in REPEATABLE:
             return await call()
-        await self._dawdle()
-        lot = self._random()
-        if lot < self._lose:
+        await self._yield_to_loop()
+        draw = self._random()
+        if draw < self._lose:
             self._fail(f"{verb}: the request was lost")
-            await self._dawdle()
-        elif lot < self._lose + self._repeat:
+            await self._yield_to_loop()
+        elif draw < self._lose + self._repeat:
             await call()
-            self._fail(f"{verb}: the answer was lost")
-            await self._dawdle()
+            self._fail(f"{verb}: the response was lost")
+            await self._yield_to_loop()
         return await call()
 
     def _fail(self, message: str) -> None:
         if self._raise_lost:
             raise StoreUnavailableError(message)
 
-    async def _dawdle(self) -> None:
+    async def _yield_to_loop(self) -> None:
         if self._delay:
-            for _ in range(int(self._random() * _MOST_TURNS)):
+            for _ in range(int(self._random() * _MAX_YIELDS)):
                 await asyncio.sleep(0)
 
-    # Items of one call act in order. Where a later one changes what an earlier one met, a repeat of
-    # the whole call cannot be answered alike, so such a call is made once.
+    # Items of one call run in order. If a later item changes the result of an earlier one, a repeat
+    # of the call returns other results. Such calls run once.
 
-    async def enqueue(self, jobs: Sequence[NewJob], *, together: bool = False) -> list[Enqueued]:
-        if len(jobs) > 1 and not _strangers(jobs):
-            return await self.store.enqueue(jobs, together=together)
-        return await super().enqueue(jobs, together=together)
+    async def enqueue(self, jobs: Sequence[NewJob], *, atomic: bool = False) -> list[EnqueueResult]:
+        if len(jobs) > 1 and not _independent(jobs):
+            return await self.store.enqueue(jobs, atomic=atomic)
+        return await super().enqueue(jobs, atomic=atomic)
 
-    async def apply(self, transitions: Sequence[Transition]) -> list[Answer]:
-        if not _distinct(wish.job_id for wish in transitions):
+    async def apply(self, transitions: Sequence[Transition]) -> list[ApplyResult]:
+        if not _distinct(transition.job_id for transition in transitions):
             return await self.store.apply(transitions)
         return await super().apply(transitions)
 
-    async def put_records(self, puts: Sequence[Put]) -> list[PutAnswer]:
-        # A put with a lifetime counts each time it is made: it is a heartbeat.
-        lasting = all(put.ttl is None for put in puts)
-        if not (lasting and _distinct((put.kind, put.key) for put in puts)):
+    async def put_records(self, puts: Sequence[Put]) -> list[PutResult]:
+        # Each put with a TTL updates a presence record, and a repeat extends it.
+        permanent = all(put.ttl is None for put in puts)
+        if not (permanent and _distinct((put.kind, put.key) for put in puts)):
             return await self.store.put_records(puts)
         return await super().put_records(puts)
 
@@ -116,8 +116,8 @@ def _distinct(values: Iterable[Hashable]) -> bool:
     return len(seen) == len(set(seen))
 
 
-def _strangers(jobs: Sequence[NewJob]) -> bool:
-    """Whether none of these can stand in another's way."""
+def _independent(jobs: Sequence[NewJob]) -> bool:
+    """Whether no job can be a duplicate of another."""
     return (
         _distinct(job.id for job in jobs)
         and _distinct((job.owner, job.request_id) for job in jobs if job.request_id is not None)

@@ -1,11 +1,11 @@
-"""A disk that can lose its power: it knows which writes were synced, and what a cut would leave.
+"""Simulated disk that models power cuts for SQLite tests.
 
-`PowerCutDisk` is an SQLite file system layer over the real one. It keeps, for every file, what was
-synced and what was only written since, and for the directory which names would be found again.
-`state()` freezes all that at any moment, and `State.images` makes the files that could be on the
-disk after a power cut just then: nothing unsynced, all of it, or any part, torn writes included.
+`PowerCutDisk` is an SQLite VFS over the real one. For each file it tracks the synced content and
+the writes since the last sync, and for the directory the synced names. `state()` takes a snapshot.
+`DiskState.images` yields possible contents of the disk after a power cut at that moment: with no
+unsynced write, with all of them, or with any part, torn writes included.
 
-SQLite's layers written in Python have no shared memory, so a store on such a disk is opened with
+An SQLite VFS in Python has no shared memory. Open a store on such a disk with
 `SqliteConfig(path=…, exclusive=True, vfs=disk.name)`.
 """
 
@@ -22,62 +22,64 @@ from uuid import uuid4
 
 import apsw
 
-SECTOR = 512  # what a disk writes whole
+SECTOR = 512  # bytes that a disk writes atomically
 _JOURNALS = apsw.SQLITE_OPEN_WAL | apsw.SQLITE_OPEN_MAIN_JOURNAL | apsw.SQLITE_OPEN_SUPER_JOURNAL
 
-Op: TypeAlias = tuple[int, bytes | None]  # a write at an offset; None cuts the file off there
-Image: TypeAlias = Mapping[str, bytes]  # a directory after the power came back
-Moment = Literal["open", "read", "write", "truncate", "sync", "synced", "delete"]
-Hook: TypeAlias = Callable[[Moment, str], None]
+FileOp: TypeAlias = tuple[int, bytes | None]  # a write at an offset; None truncates the file there
+DiskImage: TypeAlias = Mapping[str, bytes]  # the files of a directory after a power cut
+DiskOperation = Literal["open", "read", "write", "truncate", "sync", "synced", "delete"]
+Hook: TypeAlias = Callable[[DiskOperation, str], None]
 
 
-def _nothing(moment: Moment, name: str) -> None:
+def _no_hook(operation: DiskOperation, name: str) -> None:
     pass
 
 
 class _Inode:
-    """One file's content, whatever names lead to it."""
+    """The content of one file, independent of its names."""
 
-    __slots__ = ("lasting", "pending")
+    __slots__ = ("pending", "synced")
 
     def __init__(self) -> None:
-        self.lasting = b""
-        self.pending: list[Op] = []
+        self.synced = b""
+        self.pending: list[FileOp] = []
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """A file at one moment: what was synced, and what was only written since."""
+    """Snapshot of a file: the synced content, and the writes since."""
 
-    lasting: bytes
-    pending: Sequence[Op]
+    synced: bytes
+    pending: Sequence[FileOp]
 
-    def after(self, kept: Sequence[Op]) -> bytes:
-        content = bytearray(self.lasting)
+    def after(self, kept: Sequence[FileOp]) -> bytes:
+        content = bytearray(self.synced)
         for op in kept:
             apply(content, op)
         return bytes(content)
 
 
 @dataclass(frozen=True, slots=True)
-class State:
-    """All that a power cut at one moment could make of the files."""
+class DiskState:
+    """Snapshot of the disk, from which a power cut makes one of many images."""
 
-    names: Mapping[str, int]  # the names that are safe, and whose content they lead to
-    changes: Sequence[tuple[str, int | None]]  # names made and removed since, not yet safe
+    names: Mapping[str, int]  # synced names, with the key of their content
+    changes: Sequence[tuple[str, int | None]]  # names created or removed since the last sync
     contents: Mapping[int, Content]
 
-    def images(self, seed: int, parts: int) -> Iterator[Image]:
-        """Nothing unsynced, then all of it, then `parts` seeded mixtures."""
+    def images(self, seed: int, parts: int) -> Iterator[DiskImage]:
+        """Yield an image without unsynced writes, one with all, then `parts` seeded mixtures."""
         yield self._image(_none, 0)
         yield self._image(list, len(self.changes))
-        for turn in range(parts):
-            chance = random.Random(seed * 1_000 + turn)  # noqa: S311 - a seed reproduces it
+        for part in range(parts):
+            rng = random.Random(seed * 1_000 + part)  # noqa: S311 - a seed reproduces it
             # A journaling file system keeps the order of its directory's changes.
-            kept_changes = chance.randint(0, len(self.changes))
-            yield self._image(partial(_part, chance), kept_changes)
+            kept_changes = rng.randint(0, len(self.changes))
+            yield self._image(partial(_part, rng), kept_changes)
 
-    def _image(self, keep: Callable[[Sequence[Op]], Sequence[Op]], kept_changes: int) -> Image:
+    def _image(
+        self, keep: Callable[[Sequence[FileOp]], Sequence[FileOp]], kept_changes: int
+    ) -> DiskImage:
         names = dict(self.names)
         for name, number in self.changes[:kept_changes]:
             if number is None:
@@ -88,8 +90,8 @@ class State:
         return {name: file.after(keep(file.pending)) for name, file in found.items()}
 
 
-def apply(content: bytearray, op: Op) -> None:
-    """Do to a file's content what an operation does."""
+def apply(content: bytearray, op: FileOp) -> None:
+    """Apply a write or truncate operation to a file's content."""
     offset, data = op
     if data is None:
         del content[offset:]
@@ -99,66 +101,66 @@ def apply(content: bytearray, op: Op) -> None:
     content[offset : offset + len(data)] = data
 
 
-def _none(_: Sequence[Op]) -> list[Op]:
+def _none(_: Sequence[FileOp]) -> list[FileOp]:
     return []
 
 
-def _part(chance: random.Random, ops: Sequence[Op]) -> list[Op]:
-    """Some of the writes, in any mixture: a disk writes back in the order that suits it."""
-    kept: list[Op] = []
-    share = chance.choice((0.1, 0.5, 0.9))
+def _part(rng: random.Random, ops: Sequence[FileOp]) -> list[FileOp]:
+    """Return some of the writes: a disk may write back in any order."""
+    kept: list[FileOp] = []
+    share = rng.choice((0.1, 0.5, 0.9))
     for op in ops:
-        if chance.random() >= share:
+        if rng.random() >= share:
             continue
-        if op[1] is not None and chance.random() < 0.3:  # noqa: PLR2004 - torn now and then
-            kept += _torn(op[0], op[1], chance)
+        if op[1] is not None and rng.random() < 0.3:  # noqa: PLR2004 - the share of torn writes
+            kept += _torn(op[0], op[1], rng)
         else:
             kept.append(op)
     return kept
 
 
-def _torn(offset: int, data: bytes, chance: random.Random) -> Iterator[Op]:
-    """A write of which only some sectors arrived."""
+def _torn(offset: int, data: bytes, rng: random.Random) -> Iterator[FileOp]:
+    """Yield the sectors of a write that reached the disk."""
     at = 0
     while at < len(data):
         end = min(len(data), at + SECTOR - (offset + at) % SECTOR)
-        if chance.random() < 0.5:  # noqa: PLR2004
+        if rng.random() < 0.5:  # noqa: PLR2004
             yield offset + at, data[at:end]
         at = end
 
 
 class PowerCutDisk(apsw.VFS):
-    """Hand its `name` to SQLite as the `vfs`; `close` it when no connection uses it any more.
+    """An SQLite VFS: pass its `name` as `vfs`, and `close` it after the last connection.
 
-    `hook` is told of every operation before it is done (and of a sync after it, as "synced"); what
-    it raises is the operation's failure. A disk that is not `honest` ignores syncs.
+    `hook` is called before every operation, and after a sync with "synced". The operation fails
+    with the error that `hook` raises. Without `honors_sync`, the disk ignores syncs.
     """
 
-    def __init__(self, *, honest: bool = True, hook: Hook = _nothing) -> None:
+    def __init__(self, *, honors_sync: bool = True, hook: Hook = _no_hook) -> None:
         self.name = f"windlass-power-{uuid4().hex}"
         self.hook = hook
-        self.honest = honest
+        self.honors_sync = honors_sync
         self.lock = RLock()
-        self._live: dict[str, _Inode] = {}
-        self._safe: dict[str, _Inode] = {}
+        self._current: dict[str, _Inode] = {}
+        self._synced_names: dict[str, _Inode] = {}
         self._changes: list[tuple[str, _Inode | None]] = []
         super().__init__(self.name, "")
 
     def close(self) -> None:
         self.unregister()
 
-    def state(self) -> State:
+    def state(self) -> DiskState:
         with self.lock:
-            inodes = [*self._safe.values(), *(inode for _, inode in self._changes if inode)]
-            return State(
-                names={name: id(inode) for name, inode in self._safe.items()},
+            inodes = [*self._synced_names.values(), *(inode for _, inode in self._changes if inode)]
+            return DiskState(
+                names={name: id(inode) for name, inode in self._synced_names.items()},
                 changes=[(name, id(inode) if inode else None) for name, inode in self._changes],
                 contents={
-                    id(inode): Content(inode.lasting, tuple(inode.pending)) for inode in inodes
+                    id(inode): Content(inode.synced, tuple(inode.pending)) for inode in inodes
                 },
             )
 
-    # -- what SQLite calls
+    # -- called by SQLite
 
     def xOpen(  # noqa: N802 - SQLite's own name
         self, name: str | apsw.URIFilename | None, flags: list[int]
@@ -168,12 +170,12 @@ class PowerCutDisk(apsw.VFS):
         self.hook("open", base)
         file = _File(self, name, base, flags)
         with self.lock:
-            if base not in self._live:
-                inode = self._live[base] = _Inode()
+            if base not in self._current:
+                inode = self._current[base] = _Inode()
                 self._changes.append((base, inode))
-                # SQLite syncs the directory with the first sync of a journal that it made.
+                # SQLite syncs the directory with the first sync of a new journal.
                 file.syncs_directory = bool(flags[0] & _JOURNALS)
-            file.inode = self._live[base]
+            file.inode = self._current[base]
         return file
 
     def xDelete(self, filename: str, syncdir: bool) -> None:  # noqa: N802
@@ -181,20 +183,20 @@ class PowerCutDisk(apsw.VFS):
         self.hook("delete", base)
         super().xDelete(filename, syncdir)
         with self.lock:
-            if self._live.pop(base, None) is not None:
+            if self._current.pop(base, None) is not None:
                 self._changes.append((base, None))
             if syncdir:
                 self.sync_directory()
 
     def sync_directory(self) -> None:
         with self.lock:
-            if not self.honest:
+            if not self.honors_sync:
                 return
             for name, inode in self._changes:
                 if inode is None:
-                    self._safe.pop(name, None)
+                    self._synced_names.pop(name, None)
                 else:
-                    self._safe[name] = inode
+                    self._synced_names[name] = inode
             self._changes.clear()
 
 
@@ -226,14 +228,14 @@ class _File(apsw.VFSFile):
             self.inode.pending.append((newsize, None))
 
     def xSync(self, flags: int) -> None:  # noqa: ARG002, N802
-        """The real file is not synced: it is the model that loses power."""
+        """Sync the model only: the real file never loses power."""
         self.disk.hook("sync", self.base)
         with self.disk.lock:
-            if self.disk.honest:
-                content = bytearray(self.inode.lasting)
+            if self.disk.honors_sync:
+                content = bytearray(self.inode.synced)
                 for op in self.inode.pending:
                     apply(content, op)
-                self.inode.lasting = bytes(content)
+                self.inode.synced = bytes(content)
                 self.inode.pending.clear()
             if self.syncs_directory:
                 self.disk.sync_directory()
@@ -241,7 +243,7 @@ class _File(apsw.VFSFile):
         self.disk.hook("synced", self.base)
 
 
-def write_image(image: Image, directory: Path) -> None:
-    """Lay the files of an image into an empty directory."""
+def write_image(image: DiskImage, directory: Path) -> None:
+    """Write the files of an image into an empty directory."""
     for name, content in image.items():
         (directory / name).write_bytes(content)

@@ -1,4 +1,4 @@
-"""A store under test: it remembers what was asked for, tells when something happened, can kill."""
+"""Store wrapper of a twin: records requests, signals changes and simulates worker crashes."""
 
 from __future__ import annotations
 
@@ -9,177 +9,186 @@ from contextvars import ContextVar
 from typing import Any, TypeVar
 from uuid import UUID
 
-from windlass.core.decisions.enqueue import Enqueued
-from windlass.core.decisions.transition import Answer, Transition
+from windlass.core.decisions.enqueue import EnqueueResult
+from windlass.core.decisions.transition import ApplyResult, Transition
 from windlass.core.errors import InvalidArgumentError
 from windlass.core.job.lease import Claim, Lease
 from windlass.core.job.row import JobRow, NewJob
-from windlass.store import Saying, Store
-from windlass.stores.wakeup import Signal
+from windlass.store import AttemptRecords, Store
+from windlass.stores.wakeup import Wakeup
 from windlass.testing.crash_points import SimulatedCrash
 from windlass.testing.wrapped_store import WrappedStore
 
 T = TypeVar("T")
-Finish = Callable[[list[Enqueued]], Awaitable[list[Enqueued]]]
-_BORN: ContextVar[Life | None] = ContextVar("born", default=None)  # whose handles are being made
+Finish = Callable[[list[EnqueueResult]], Awaitable[list[EnqueueResult]]]
+_OWNER: ContextVar[SimulatedWorker | None] = ContextVar("owner", default=None)
 _POINT = re.compile(r"(before|after)-(claim|record|settle|enqueue|step:.+)", re.DOTALL)
 
 
-def at_once(call: Coroutine[Any, Any, T]) -> T:
-    """The answer of a memory store, which never waits: from sync code, on any loop or none."""
+def run_immediate(call: Coroutine[Any, Any, T]) -> T:
+    """Return the result of a memory store call from sync code, on any event loop or none.
+
+    A memory store never waits, so one step of the coroutine completes it.
+    """
     try:
         call.send(None)
     except StopIteration as end:
-        answer: T = end.value
-        return answer
+        result: T = end.value
+        return result
     call.close()
     raise AssertionError("a memory store waited for something")
 
 
-class Doom:
-    """Where a worker is to die: the n-th time that it comes to the point."""
+class CrashTrigger:
+    """Crashes a worker the n-th time that it reaches a crash point."""
 
     def __init__(self, point: str, nth: int = 1) -> None:
         if not _POINT.fullmatch(point):
             raise InvalidArgumentError(
-                f"{point!r} is no point to crash at; write before- or after-, then claim, record, "
-                "settle, enqueue or step:NAME, such as 'after-step:voice' or 'before-settle'"
+                f"{point!r} is not a crash point; use before- or after- with claim, record, "
+                "settle, enqueue or step:NAME, for example 'after-step:voice' or 'before-settle'"
             )
         if nth < 1:
-            raise InvalidArgumentError(f"nth is {nth}; the first time is 1")
+            raise InvalidArgumentError(f"nth must be at least 1, not {nth}")
         self.point = point
-        self.left = nth
-        self.passed: dict[str, None] = {}  # in order, each once
+        self.remaining = nth
+        self.reached: dict[str, None] = {}  # an ordered set
 
-    def strikes(self, point: str) -> bool:
-        self.passed.setdefault(point)
-        if self.left > 0 and point == self.point:
-            self.left -= 1
-            return self.left == 0
+    def fires(self, point: str) -> bool:
+        self.reached.setdefault(point)
+        if self.remaining > 0 and point == self.point:
+            self.remaining -= 1
+            return self.remaining == 0
         return False
 
 
-class Life:
-    """One worker's. When it is over, the store answers it no more."""
+class SimulatedWorker:
+    """One worker of a twin. After its crash, all its store calls raise SimulatedCrash."""
 
-    def __init__(self, name: str, doom: Doom | None) -> None:
+    def __init__(self, name: str, trigger: CrashTrigger | None) -> None:
         self.name = name
-        self.doom = doom
-        self.dead = False
-        self.held: set[Lease] = set()
+        self.trigger = trigger
+        self.crashed = False
+        self.leases: set[Lease] = set()
 
-    def come_to(self, *points: str) -> None:
-        """Die at the first of them that is doomed; the dead come nowhere."""
-        if self.dead or (self.doom is not None and any(map(self.doom.strikes, points))):
-            self.dead = True
+    def reach(self, *points: str) -> None:
+        """Raise SimulatedCrash if the trigger fires at one of the points, or has fired before."""
+        if self.crashed or (self.trigger is not None and any(map(self.trigger.fires, points))):
+            self.crashed = True
             raise SimulatedCrash
 
 
-class Bench:
-    """What the handles of one twin share."""
+class TwinState:
+    """State that all store handles of one twin share."""
 
     def __init__(self) -> None:
-        self.news = Signal()
+        self.changes = Wakeup()
         self.requests: dict[UUID, NewJob] = {}
         self.claimed = 0
-        self.alive: dict[str, Life] = {}
-        self.doom: Doom | None = None
-        self.finish: Finish | None = None  # inline: what an enqueue waits for
+        self.workers: dict[str, SimulatedWorker] = {}
+        self.trigger: CrashTrigger | None = None
+        self.finish: Finish | None = None  # inline mode: runs the jobs before enqueue returns
 
     @contextmanager
-    def living(self, life: Life) -> Iterator[None]:
-        self.alive[life.name] = life
+    def registered(self, worker: SimulatedWorker) -> Iterator[None]:
+        self.workers[worker.name] = worker
         try:
             yield
         finally:
-            del self.alive[life.name]
-            self.news.notify()
+            del self.workers[worker.name]
+            self.changes.notify()
 
     @contextmanager
-    def bearing(self, life: Life) -> Iterator[None]:
-        """The handles that are made in the block are this worker's own."""
-        token = _BORN.set(life)
+    def owning_handles(self, worker: SimulatedWorker) -> Iterator[None]:
+        """Assign store handles that are created in the block to this worker."""
+        token = _OWNER.set(worker)
         try:
             yield
         finally:
-            _BORN.reset(token)
+            _OWNER.reset(token)
 
     @property
-    def doomed(self) -> Life | None:
-        """Whoever enqueues while a doomed worker runs is one of its tasks."""
-        return next((life for life in list(self.alive.values()) if life.doom is not None), None)
+    def crashing_worker(self) -> SimulatedWorker | None:
+        """Return the running worker that has a crash trigger.
+
+        Enqueues during its run come from its own tasks.
+        """
+        workers = list(self.workers.values())
+        return next((worker for worker in workers if worker.trigger is not None), None)
 
 
-class BenchStore(WrappedStore):
-    """A handle of the test's own, or (with `life`) of one worker."""
+class SpyStore(WrappedStore):
+    """A store handle of the test itself or, with `worker`, of one simulated worker."""
 
-    def __init__(self, store: Store, bench: Bench, life: Life | None = None) -> None:
+    def __init__(
+        self, store: Store, state: TwinState, worker: SimulatedWorker | None = None
+    ) -> None:
         super().__init__(store)
-        self.bench = bench
-        self._life = life
+        self.state = state
+        self._worker = worker
 
-    def wrap(self, store: Store) -> BenchStore:
-        return BenchStore(store, self.bench, self._life or _BORN.get())
+    def wrap(self, store: Store) -> SpyStore:
+        return SpyStore(store, self.state, self._worker or _OWNER.get())
 
     async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
-        if self._life is None or verb == "close":  # the system closes what a dead process held
+        if self._worker is None or verb == "close":  # a crashed process closes its handles, too
             return await call()
-        self._life.come_to()
-        answer = await call()
-        self._life.come_to()  # it may have died elsewhere meanwhile
-        return answer
+        self._worker.reach()
+        result = await call()
+        self._worker.reach()  # it may have crashed in another call meanwhile
+        return result
 
-    def _come_to(self, *points: str, life: Life | None = None) -> None:
-        life = life or self._life
-        if life is not None:
+    def _reach(self, *points: str, worker: SimulatedWorker | None = None) -> None:
+        worker = worker or self._worker
+        if worker is not None:
             try:
-                life.come_to(*points)
+                worker.reach(*points)
             except SimulatedCrash:
-                self.bench.news.notify()
+                self.state.changes.notify()
                 raise
 
-    async def enqueue(self, jobs: Sequence[NewJob], *, together: bool = False) -> list[Enqueued]:
-        bench = self.bench
-        self._come_to("before-enqueue", life=bench.doomed)
-        bench.requests |= {new.id: new for new in jobs}
-        answers = await super().enqueue(jobs, together=together)
-        self._come_to("after-enqueue", life=bench.doomed)
-        bench.news.notify()
-        return answers if bench.finish is None else await bench.finish(answers)
+    async def enqueue(self, jobs: Sequence[NewJob], *, atomic: bool = False) -> list[EnqueueResult]:
+        state = self.state
+        self._reach("before-enqueue", worker=state.crashing_worker)
+        state.requests |= {new.id: new for new in jobs}
+        results = await super().enqueue(jobs, atomic=atomic)
+        self._reach("after-enqueue", worker=state.crashing_worker)
+        state.changes.notify()
+        return results if state.finish is None else await state.finish(results)
 
     async def claim(self, claim: Claim) -> list[JobRow]:
-        self._come_to("before-claim")
+        self._reach("before-claim")
         rows = await super().claim(claim)
-        self.bench.claimed += len(rows)
-        if self._life is not None:
-            self._life.held |= {row.lease for row in rows}
+        self.state.claimed += len(rows)
+        if self._worker is not None:
+            self._worker.leases |= {row.lease for row in rows}
         if rows:
-            self._come_to("after-claim")
-        self.bench.news.notify()
+            self._reach("after-claim")
+        self.state.changes.notify()
         return rows
 
-    async def record(self, sayings: Sequence[Saying]) -> list[Answer]:
-        said = [record for saying in sayings for record in saying.records]
-        what = ["record", *(f"step:{r.step}" for r in said if r.checkpoint is not None)]
-        self._come_to(*(f"before-{point}" for point in what))
-        answers = await super().record(sayings)
-        self._come_to(*(f"after-{point}" for point in what))
-        return answers
+    async def record(self, attempt_records: Sequence[AttemptRecords]) -> list[ApplyResult]:
+        records = [record for batch in attempt_records for record in batch.records]
+        points = ["record", *(f"step:{r.step}" for r in records if r.checkpoint is not None)]
+        self._reach(*(f"before-{point}" for point in points))
+        results = await super().record(attempt_records)
+        self._reach(*(f"after-{point}" for point in points))
+        return results
 
-    async def apply(self, transitions: Sequence[Transition]) -> list[Answer]:
+    async def apply(self, transitions: Sequence[Transition]) -> list[ApplyResult]:
         settled = {
-            Lease(wish.job_id, wish.fence, wish.token)
-            for wish in transitions
-            if wish.trigger.settles and wish.token is not None
+            Lease(transition.job_id, transition.fence, transition.token)
+            for transition in transitions
+            if transition.trigger.settles and transition.token is not None
         }
         if settled:
-            self._come_to("before-settle")
-        children = [child for wish in transitions for child in wish.children]
-        self.bench.requests |= {child.id: child for child in children}
-        answers = await super().apply(transitions)
+            self._reach("before-settle")
+        children = [child for transition in transitions for child in transition.children]
+        self.state.requests |= {child.id: child for child in children}
+        results = await super().apply(transitions)
         if settled:
-            self._come_to("after-settle")
-        if self._life is not None:
-            self._life.held -= settled
-        self.bench.news.notify()
-        return answers
+            self._reach("after-settle")
+        if self._worker is not None:
+            self._worker.leases -= settled
+        self.state.changes.notify()
+        return results

@@ -1,4 +1,4 @@
-"""Calling a task alone: with a real context, of a job that is in nobody's queue."""
+"""Contexts for calling one task without a worker."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from weakref import finalize
 
 from windlass.app import Windlass
-from windlass.client import accepted
+from windlass.client import accepted_row
 from windlass.core.codec import Codec, JsonCodec, Purpose
 from windlass.core.decisions.outcome import Failed
 from windlass.core.errors import ConfigurationError, InvalidArgumentError
@@ -27,61 +27,71 @@ from windlass.task import Task
 from windlass.task_spec import TaskSpec
 from windlass.testing.clock import VirtualClock
 from windlass.testing.factories import (
+    append_records,
+    checkpoint_record,
     claim_one,
     get_one,
     make_failure,
     read_events,
-    say,
     settle_one,
-    step_done,
     sweep_all,
 )
-from windlass.testing.store_spy import at_once
-from windlass.worker import Batch, Context, Item, Kit
+from windlass.testing.store_spy import run_immediate
+from windlass.worker import AppHooks, Batch, Context, Item
 from windlass.worker.batch.task import BatchSpec
 from windlass.workspace import Workspaces
 
 A = TypeVar("A")
 R = TypeVar("R")
-_FACTS = ("id", "queue", "priority", "owner", "team", "tags", "headers", "request_id", "unique_key")
+_FIELDS = (
+    "id",
+    "queue",
+    "priority",
+    "owner",
+    "team",
+    "tags",
+    "headers",
+    "request_id",
+    "unique_key",
+)
 
 
-class LoneContext(Context):
-    """A task's context, and what the task said by it."""
+class RecordingContext(Context):
+    """A task context that records the events, steps and jobs of the task."""
 
-    enqueued: list[Job[Any]]  # by `ctx.enqueue` and `ctx.aenqueue`; `children` are those of `then`
+    enqueued: list[Job[Any]]  # by `ctx.enqueue` and `ctx.aenqueue`; `ctx.then` fills `children`
 
     @property
     def events(self) -> list[Event]:
-        """What the task said, in order, each event with all it says in its `data`."""
-        at_once(self.flush())
-        found = at_once(read_events(self._store, self.job.id))
-        return [self._told(event) for event in found if event.type not in LIFECYCLE]
+        """The events of the task in order, each with its decoded body in `data`."""
+        run_immediate(self.flush())
+        found = run_immediate(read_events(self._store, self.job.id))
+        return [self._decoded(event) for event in found if event.type not in LIFECYCLE]
 
-    def _told(self, event: Event) -> Event:
+    def _decoded(self, event: Event) -> Event:
         if event.body is None:
             return event
-        said = self._codec.decode(event.body, Purpose.EVENT)
-        return replace(event, data={**event.data, **said})
+        body = self._codec.decode(event.body, Purpose.EVENT)
+        return replace(event, data={**event.data, **body})
 
     @property
     def percent(self) -> int:
-        """How far the job is."""
+        """The progress of the job in percent."""
         return self._now().percent
 
     @property
-    def at_stage(self) -> str | None:
-        """The stage that the task said last."""
+    def current_stage(self) -> str | None:
+        """The stage that the task reported last."""
         return self._now().stage
 
     def _now(self) -> JobRow:
-        at_once(self.flush())
-        return at_once(get_one(self._store, self.job.id))
+        run_immediate(self.flush())
+        return run_immediate(get_one(self._store, self.job.id))
 
     @property
     def steps(self) -> dict[str, Any]:
-        """The results of the steps that are completed, by name."""
-        [found] = at_once(self._store.checkpoints([self.job.id]))
+        """The results of completed steps, by name."""
+        [found] = run_immediate(self._store.checkpoints([self.job.id]))
         return {
             name: self._codec.decode(point.value, Purpose.CHECKPOINT)
             for name, point in found.items()
@@ -99,75 +109,77 @@ def context(
     steps: Mapping[str, Any] | None = None,
     state: Any = None,
     cancelled: bool = False,
-    **facts: Any,
-) -> LoneContext:
-    """A context to call a task with: `await transcode(context(), path="x")`.
+    **fields: Any,
+) -> RecordingContext:
+    """Return a context to call a task with: `await transcode(context(), path="x")`.
 
-    `steps` are the results that earlier attempts left; `facts` are the job's own (`owner`, `tags`,
-    `headers`, …). Name the task if it has stages or its app a codec of its own, and whenever it is
-    a sync one called in an async test. Its workspace is a directory that goes with the context.
+    `steps` are the step results of earlier attempts; `fields` are fields of the job (`owner`,
+    `tags`, `headers`, …). Pass the task if it has stages, if its app has its own codec, or if an
+    async test calls a sync task. The workspace directory is deleted with the context.
     """
-    unknown = sorted(set(facts) - set(_FACTS))
+    unknown = sorted(set(fields) - set(_FIELDS))
     if unknown:
         raise InvalidArgumentError(
-            f"{', '.join(unknown)}: no fact about a job; known are {', '.join(_FACTS)}"
+            f"unknown job field {', '.join(unknown)}; use one of {', '.join(_FIELDS)}"
         )
     spec = task.spec if task is not None else None
     app = _app_of(task) if task is not None else None
     codec = app.codec if app is not None else JsonCodec()
     store = MemoryStore(clock=VirtualClock())
-    row = at_once(_start(store, codec, _request(spec, facts), attempt, steps or {}))
-    data = Path(tempfile.mkdtemp(prefix="windlass-alone-"))
+    row = run_immediate(_start(store, codec, _request(spec, fields), attempt, steps or {}))
+    data = Path(tempfile.mkdtemp(prefix="windlass-context-"))
     jobs: list[Job[Any]] = []
-    kit = _kit(app, data, jobs)
-    stages = (spec.options.stages if spec is not None else None) or kit.stages
+    hooks = _hooks(app, data, jobs)
+    stages = (spec.options.stages if spec is not None else None) or hooks.stages
     loop, thread = _loop(spec, app)
-    made = LoneContext(row, store, codec, loop, stages, kit=kit, state=state)
-    made.enqueued = jobs
-    made.cancelled = cancelled
-    finalize(made, shutil.rmtree, data, ignore_errors=True)
+    ctx = RecordingContext(row, store, codec, loop, stages, hooks=hooks, state=state)
+    ctx.enqueued = jobs
+    ctx.cancelled = cancelled
+    finalize(ctx, shutil.rmtree, data, ignore_errors=True)
     if thread is not None:
-        finalize(made, loop.call_soon_threadsafe, loop.stop)
-    return made
+        finalize(ctx, loop.call_soon_threadsafe, loop.stop)
+    return ctx
 
 
 def batch(task: Task[Any, R], *args: A, **about: Any) -> Batch[A, R]:
-    """A batch to call a batch task with: `await index(batch(index, Page("x"), Page("y")))`.
+    """Return a batch to call a batch task with: `await index(batch(index, Page("x"), Page("y")))`.
 
-    Each item has a context of its own, made as `context(task, **about)`. Afterwards each says
-    whether it is `settled`, its `result` and its `error`.
+    Each item has its own context, ctx by `context(task, **about)`. Afterwards each item has
+    `settled`, `result` and `error`.
     """
     if not isinstance(task.spec, BatchSpec):
-        raise InvalidArgumentError(f"{task.name!r} is no batch task; call it with context()")
+        raise InvalidArgumentError(f"{task.name!r} is not a batch task; call it with context()")
     return Batch([Item(one, context(task, **about)) for one in args])
 
 
-def _request(spec: TaskSpec | None, facts: Mapping[str, Any]) -> NewJob:
-    values: dict[str, Any] = {"id": uuid7(), "task": "a task alone"}
+def _request(spec: TaskSpec | None, fields: Mapping[str, Any]) -> NewJob:
+    values: dict[str, Any] = {"id": uuid7(), "task": "test.context"}
     if spec is not None:
         options = spec.options
         values |= {"task": spec.name, "queue": options.queue, "priority": options.priority}
         values["policy"] = options.policy
-    return NewJob(**(values | dict(facts)))
+    return NewJob(**(values | dict(fields)))
 
 
 async def _start(
     store: Store, codec: Codec, new: NewJob, attempt: int | None, steps: Mapping[str, Any]
 ) -> JobRow:
-    """The attempt's row: all attempts before it failed, and the first completed the steps."""
+    """Return the attempt's row. Earlier attempts failed; the first one completed the steps."""
     wanted = attempt if attempt is not None else 2 if steps else 1
     if wanted < 1 or (steps and wanted == 1):
         raise InvalidArgumentError(
-            f"attempt is {wanted}; it is 1 or more, and 2 or more with steps, "
-            "which an earlier attempt must have completed"
+            f"attempt is {wanted}; it must be at least 1, or at least 2 with steps, "
+            "because an earlier attempt completed them"
         )
     policy = replace(new.policy, max_retries=max(new.policy.max_retries, wanted))
-    [answer] = await store.enqueue([replace(new, policy=policy)])
-    accepted(answer)
+    [result] = await store.enqueue([replace(new, policy=policy)])
+    accepted_row(result)
     row = await claim_one(store, new.queue)
     done = [(name, codec.encode(value, Purpose.CHECKPOINT)) for name, value in steps.items()]
     if done:
-        await say(store, row, *(step_done(n, *step) for n, step in enumerate(done, 1)))
+        await append_records(
+            store, row, *(checkpoint_record(n, *step) for n, step in enumerate(done, 1))
+        )
     while row.attempt < wanted:
         await settle_one(store, row, Failed(failure=make_failure(), delay=0.0))
         await sweep_all(store)
@@ -176,33 +188,36 @@ async def _start(
 
 
 def _app_of(task: Task[Any, Any]) -> Windlass | None:
-    """None for a group that no app has included yet: it can be called all the same."""
+    """Return the task's app, or None for a group that no app includes yet."""
     try:
-        app = task._app  # noqa: SLF001 - a test looks deeper than users of the task need to
+        app = task._app  # noqa: SLF001 - no public name for it
     except ConfigurationError:
         return None
     return app if isinstance(app, Windlass) else None
 
 
-def _kit(app: Windlass | None, data: Path, jobs: list[Job[Any]]) -> Kit:
-    """The app's own, but for where things go: never to a store that others work from."""
-    kit = app.kit if app is not None else Kit()
+def _hooks(app: Windlass | None, data: Path, jobs: list[Job[Any]]) -> AppHooks:
+    """Return the app's hooks, with temporary workspaces and enqueues into a memory store.
+
+    Jobs never go to a store that workers read from.
+    """
+    hooks = app.hooks if app is not None else AppHooks()
     here = app if app is not None and app.url.startswith("memory:") else None
     home = here or Windlass("memory:", codec=app.codec if app is not None else None)
 
     async def enqueue(new: list[NewJob]) -> list[Job[Any]]:
-        asked = new if here is not None else [kit.middleware.enqueue(one) for one in new]
-        handles = await home.aenqueue_many(asked)
+        prepared = new if here is not None else [hooks.middleware.enqueue(one) for one in new]
+        handles = await home.aenqueue_many(prepared)
         jobs.extend(handles)
         return handles
 
-    return replace(kit, workspaces=Workspaces(data), enqueue=enqueue)
+    return replace(hooks, workspaces=Workspaces(data), enqueue=enqueue)
 
 
 def _loop(
     spec: TaskSpec | None, app: Windlass | None
 ) -> tuple[asyncio.AbstractEventLoop, LoopThread | None]:
-    """The loop that runs here, for async tasks; sync ones wait for one on another thread."""
+    """Return the running loop for async tasks, or the loop of another thread for sync tasks."""
     try:
         running = asyncio.get_running_loop()
     except RuntimeError:

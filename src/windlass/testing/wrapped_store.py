@@ -1,4 +1,4 @@
-"""A store around a store: every verb passes through one hook."""
+"""Base class of store wrappers: every verb goes through one hook."""
 
 from __future__ import annotations
 
@@ -9,24 +9,30 @@ from uuid import UUID
 
 from windlass.core.admission.gates import GateStats
 from windlass.core.clock import Instant
-from windlass.core.decisions.enqueue import Enqueued
-from windlass.core.decisions.transition import Answer, CancelRequest, Checkpoint, Signal, Transition
+from windlass.core.decisions.enqueue import EnqueueResult
+from windlass.core.decisions.transition import (
+    ApplyResult,
+    CancelRequest,
+    Checkpoint,
+    SignalRequest,
+    Transition,
+)
 from windlass.core.event import Event
 from windlass.core.job.attempt import Attempt
 from windlass.core.job.dependency import Edges, FlowPage, FlowStats
 from windlass.core.job.failure import Failures
-from windlass.core.job.lease import Claim, Extended, Lease
+from windlass.core.job.lease import Claim, ExtendResult, Lease
 from windlass.core.job.row import JobRow, NewJob
 from windlass.core.query.job_query import Count, Page, Query
-from windlass.core.records import Entry, Put, PutAnswer
+from windlass.core.records import Entry, Put, PutResult
 from windlass.store import (
+    AttemptRecords,
     Capabilities,
     EventPage,
     Pruned,
     QueueStats,
     Retention,
     Rollup,
-    Saying,
     Store,
 )
 
@@ -34,18 +40,18 @@ T = TypeVar("T")
 
 
 class WrappedStore(Store):
-    """Passes every verb on, by way of `around`. Only `tail`, which is no call, goes straight."""
+    """Forwards every verb through `around`. Only `tail`, an iterator, is forwarded directly."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
 
     @abstractmethod
     async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
-        """Make the call, or do something about it. It may be made more than once."""
+        """Run the call. An implementation may skip, repeat, delay or fail it."""
 
     @abstractmethod
     def wrap(self, store: Store) -> Store:
-        """The same wrapping around another handle on the same data."""
+        """Wrap another handle on the same data in the same way."""
 
     @property
     def capabilities(self) -> Capabilities:
@@ -63,20 +69,20 @@ class WrappedStore(Store):
     async def close(self) -> None:
         await self.around("close", self.store.close)
 
-    async def enqueue(self, jobs: Sequence[NewJob], *, together: bool = False) -> list[Enqueued]:
-        return await self.around("enqueue", lambda: self.store.enqueue(jobs, together=together))
+    async def enqueue(self, jobs: Sequence[NewJob], *, atomic: bool = False) -> list[EnqueueResult]:
+        return await self.around("enqueue", lambda: self.store.enqueue(jobs, atomic=atomic))
 
     async def claim(self, claim: Claim) -> list[JobRow]:
         return await self.around("claim", lambda: self.store.claim(claim))
 
-    async def extend(self, leases: Sequence[Lease], seconds: float) -> list[Extended]:
+    async def extend(self, leases: Sequence[Lease], seconds: float) -> list[ExtendResult]:
         return await self.around("extend", lambda: self.store.extend(leases, seconds))
 
-    async def apply(self, transitions: Sequence[Transition]) -> list[Answer]:
+    async def apply(self, transitions: Sequence[Transition]) -> list[ApplyResult]:
         return await self.around("apply", lambda: self.store.apply(transitions))
 
-    async def record(self, sayings: Sequence[Saying]) -> list[Answer]:
-        return await self.around("record", lambda: self.store.record(sayings))
+    async def record(self, attempt_records: Sequence[AttemptRecords]) -> list[ApplyResult]:
+        return await self.around("record", lambda: self.store.record(attempt_records))
 
     async def wait(self, queues: Sequence[str], timeout: float) -> bool:
         return await self.around("wait", lambda: self.store.wait(queues, timeout))
@@ -90,13 +96,13 @@ class WrappedStore(Store):
     async def prune(self, retention: Retention, limit: int) -> Pruned:
         return await self.around("prune", lambda: self.store.prune(retention, limit))
 
-    async def cancel(self, requests: Sequence[CancelRequest]) -> list[Answer]:
+    async def cancel(self, requests: Sequence[CancelRequest]) -> list[ApplyResult]:
         return await self.around("cancel", lambda: self.store.cancel(requests))
 
-    async def signal(self, signals: Sequence[Signal]) -> list[Answer]:
+    async def signal(self, signals: Sequence[SignalRequest]) -> list[ApplyResult]:
         return await self.around("signal", lambda: self.store.signal(signals))
 
-    async def delete(self, ids: Sequence[UUID], owner: str | None = None) -> list[Answer]:
+    async def delete(self, ids: Sequence[UUID], owner: str | None = None) -> list[ApplyResult]:
         return await self.around("delete", lambda: self.store.delete(ids, owner))
 
     async def pause(self, queues: Sequence[str], *, paused: bool) -> None:
@@ -137,8 +143,8 @@ class WrappedStore(Store):
     async def checkpoints(self, ids: Sequence[UUID]) -> list[Mapping[str, Checkpoint]]:
         return await self.around("checkpoints", lambda: self.store.checkpoints(ids))
 
-    async def edges(self, ids: Sequence[UUID], most: int | None = None) -> list[Edges]:
-        return await self.around("edges", lambda: self.store.edges(ids, most))
+    async def edges(self, ids: Sequence[UUID], limit: int | None = None) -> list[Edges]:
+        return await self.around("edges", lambda: self.store.edges(ids, limit))
 
     async def flows(
         self, ids: Sequence[UUID], owner: str | None = None, team: str | None = None
@@ -156,7 +162,7 @@ class WrappedStore(Store):
             "newest_flows", lambda: self.store.newest_flows(limit, before, owner, team)
         )
 
-    async def put_records(self, puts: Sequence[Put]) -> list[PutAnswer]:
+    async def put_records(self, puts: Sequence[Put]) -> list[PutResult]:
         return await self.around("put_records", lambda: self.store.put_records(puts))
 
     async def get_records(self, kind: str, keys: Sequence[str]) -> list[Entry | None]:

@@ -1,4 +1,4 @@
-"""One attempt in a worker's hands, from its claim until its outcome is stored."""
+"""One attempt in a worker, from its claim until its outcome is stored."""
 
 from __future__ import annotations
 
@@ -12,51 +12,51 @@ from windlass.core.job.row import JobRow
 from windlass.worker.context import Context
 
 if TYPE_CHECKING:
-    from windlass.worker.batch.collector import Call
+    from windlass.worker.batch.collector import BatchCall
 
 
-class Why(StrEnum):
-    """What ends an attempt other than its task."""
+class StopReason(StrEnum):
+    """Why the worker stops an attempt before its task returns."""
 
-    CANCEL = "cancel"  # somebody asked for it, and that wins
-    RELEASE = "release"  # the worker is going away, or has claimed more than it can run
-    LOST = "lost"  # the lease is gone: nothing may be said about it any more
+    CANCEL = "cancel"  # a cancel was requested; it takes precedence
+    RELEASE = "release"  # the worker shuts down, or claimed more than it can run
+    LOST = "lost"  # the lease is lost: this worker must not settle the attempt
 
 
-class Attempt:
-    """`task` and `context` are there once it has begun, `wish` once it has ended."""
+class RunningAttempt:
+    """`task` and `context` are set when it starts, `transition` when it has ended."""
 
     __slots__ = (
-        "call", "claimed", "context", "doubt", "job", "lease", "refused", "started", "task", "why",
-        "wish",
+        "batch_call", "claimed_at", "context", "job", "lease", "lease_check", "refused", "started",
+        "stop_reason", "task", "transition",
     )  # fmt: skip
 
-    def __init__(self, job: JobRow, lease: Lease, claimed: float) -> None:
+    def __init__(self, job: JobRow, lease: Lease, claimed_at: float) -> None:
         self.job = job
         self.lease = lease
-        self.claimed = claimed
-        self.call: Call | None = None  # which it shares with other jobs of a batch task
+        self.claimed_at = claimed_at
+        self.batch_call: BatchCall | None = None  # shared with other jobs of a batch task
         self.context: Context | None = None
         self.task: asyncio.Task[None] | None = None
-        self.why: Why | None = None
-        self.doubt: asyncio.Task[None] | None = None  # whether its lease is lost, or done with
-        self.started = False  # a task that is cancelled before its first step would never end
-        self.wish: Transition | None = None  # how it ended, on its way to the store
-        self.refused = False  # what its task wanted could not be
+        self.stop_reason: StopReason | None = None
+        self.lease_check: asyncio.Task[None] | None = None  # reads whether the lease is lost
+        self.started = False  # a task cancelled before its first step would never finish
+        self.transition: Transition | None = None  # its outcome, not yet stored
+        self.refused = False  # the store refused the task's own transition
 
     @property
     def lost(self) -> bool:
-        return self.why is Why.LOST
+        return self.stop_reason is StopReason.LOST
 
-    def end(self, why: Why) -> None:
-        """Tell its task to stop, once for each reason: it may have swallowed the one before.
+    def request_stop(self, reason: StopReason) -> None:
+        """Cancel its task, once per reason: the task may have swallowed an earlier cancel.
 
-        The first reason stands, but for a lost lease, which overrules all.
+        The first reason stays, except that a lost lease replaces any other.
         """
-        before = self.why
-        if before is None or why is Why.LOST:
-            self.why = why
-        if self.started and before is not why and self.task is not None:
+        previous = self.stop_reason
+        if previous is None or reason is StopReason.LOST:
+            self.stop_reason = reason
+        if self.started and previous is not reason and self.task is not None:
             assert self.context is not None
-            self.context.ask_to_stop()
+            self.context.request_stop()
             self.task.cancel()

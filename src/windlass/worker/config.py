@@ -1,4 +1,4 @@
-"""A worker's settings."""
+"""Settings of a worker."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from windlass.core.ids import uuid7
 from windlass.core.job.row import DEFAULT_QUEUE
 from windlass.store import Retention
 
-RELEASE = 6.0
+DEFAULT_RELEASE_TIMEOUT = 6.0
 
 
 def worker_name() -> str:
@@ -21,37 +21,45 @@ def worker_name() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerConfig:
-    """`queues` maps each queue to its slots. `burst` ends the worker when nothing is left to do.
+    """Settings of one worker; times are in seconds.
 
-    `lease` overrules what the tasks say about theirs; None leaves it to them. `follow` is how
-    often, in seconds, running attempts look whether they are canceled. A stop waits for running
-    tasks for `grace` seconds, and then for what it told to end for `release` seconds. With
-    `isolate`, a job that was running when a worker died runs in a process of its own. Without
-    `schedules`, their ticks are left to other workers; without `company`, batch tasks take what is
-    there, whatever their `wait` is. Every `heartbeat` seconds it shows itself to others.
+    `queues` maps each queue to its number of slots. `burst` ends the worker when its queues are
+    empty. `lease` overrides the leases of the tasks. Every `cancel_poll_interval` seconds, running
+    attempts are checked for a cancel request. A stop waits `grace` seconds for running tasks, then
+    `release_timeout` seconds for tasks that it cancelled. With `isolate`, a job that was running
+    when a worker died runs in a child process. Without `schedules`, this worker enqueues no
+    scheduled jobs. Without `wait_for_batch`, batch tasks ignore their `wait`. Every
+    `presence_interval` seconds the worker updates its presence record.
     """
 
     queues: Mapping[str, int] = field(default_factory=lambda: {DEFAULT_QUEUE: 10})
     name: str = field(default_factory=worker_name)
     lease: float | None = None
-    poll: float = 1.0
-    sweep: float = 1.0
-    follow: float = 0.25
+    poll_interval: float = 1.0
+    sweep_interval: float = 1.0
+    cancel_poll_interval: float = 0.25
     grace: float = 10.0
-    release: float = RELEASE
+    release_timeout: float = DEFAULT_RELEASE_TIMEOUT
     burst: bool = False
     isolate: bool = True
     schedules: bool = True
-    company: bool = True
-    heartbeat: float = 10.0
+    wait_for_batch: bool = True
+    presence_interval: float = 10.0
     retention: Retention = field(default_factory=Retention)
 
     def __post_init__(self) -> None:
         if not self.queues or min(self.queues.values()) < 1:
             raise ConfigurationError(
-                f"queues is {dict(self.queues)}; name at least one, each with a slot or more"
+                f"queues is {dict(self.queues)}; "
+                "name at least one queue, each with at least one slot"
             )
-        for name in ("lease", "poll", "sweep", "follow", "heartbeat"):
+        for name in (
+            "lease",
+            "poll_interval",
+            "sweep_interval",
+            "cancel_poll_interval",
+            "presence_interval",
+        ):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise ConfigurationError(f"{name} is {value!r}; it must be more than 0 seconds")

@@ -1,7 +1,7 @@
-"""What an attempt raised, told so that its outcome can be decided where the error is not at hand.
+"""Errors of attempts, in a form that crosses process boundaries.
 
-In a child process the error's class and the task's own lists of errors are there; in the worker
-they may not be. So the child judges (`Raised.of`), and the worker raises a `RemoteError` with that.
+A child process has the error's class and the task's error lists; the worker may not. The child
+classifies the error (`ErrorInfo.from_error`), and the worker raises a `RemoteError` with it.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from windlass.core.job.row import NewJob
 from windlass.core.sizes import KIB, MAX_NAME, MAX_TRACEBACK
 from windlass.task_spec import TaskOptions
 from windlass.worker.child import messages
-from windlass.worker.event_buffer import storable
-from windlass.worker.suspension import Suspend, suspension_in
+from windlass.worker.event_buffer import storable_text
+from windlass.worker.suspension import Suspend, find_suspension
 
 MAX_MESSAGE = 4 * KIB
-OURS = str(Path(__file__).parents[1]) + os.sep
-PYTHONS = sysconfig.get_path("stdlib") + os.sep
+PACKAGE_DIR = str(Path(__file__).parents[1]) + os.sep
+STDLIB_DIR = sysconfig.get_path("stdlib") + os.sep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Raised:
-    """An error as it is stored, and whether it is worth another attempt. Always fits.
+class ErrorInfo:
+    """An error as it is stored, cut to the size limits, and whether it is retryable.
 
-    `code` is an error's own, or its type's name. `delay` is what a RetryAfter asks for.
+    `code` is the error's own code, or the name of its type. `delay` comes from a RetryAfter.
     """
 
     type: str
@@ -42,14 +42,15 @@ class Raised:
     delay: float | None = None
 
     @staticmethod
-    def of(error: BaseException, options: TaskOptions) -> Raised:
+    def from_error(error: BaseException, options: TaskOptions) -> ErrorInfo:
         name = type(error).__name__
-        return Raised(
-            type=storable(name, MAX_NAME),
-            message=message_of(error),
-            traceback=trace(error),
-            code=storable(error.code if isinstance(error, WindlassError) else name, MAX_NAME),
-            retryable=retryable(error, options),
+        code = error.code if isinstance(error, WindlassError) else name
+        return ErrorInfo(
+            type=storable_text(name, MAX_NAME),
+            message=error_message(error),
+            traceback=format_traceback(error),
+            code=storable_text(code, MAX_NAME),
+            retryable=is_retryable(error, options),
             delay=error.delay if isinstance(error, RetryAfter) else None,
         )
 
@@ -58,83 +59,86 @@ class Raised:
 
 
 class RemoteError(Exception):
-    """Raised in the worker for what a task raised in its child process."""
+    """Raised in the worker for an error that a task raised in its child process."""
 
-    def __init__(self, raised: Raised) -> None:
-        super().__init__(f"{raised.type}: {raised.message}")
-        self.raised = raised
-
-
-class UnfitError(RemoteError):
-    """The child could not begin: it found no task, or its app could not be had there."""
+    def __init__(self, info: ErrorInfo) -> None:
+        super().__init__(f"{info.type}: {info.message}")
+        self.info = info
 
 
-def retryable(error: BaseException, options: TaskOptions) -> bool:
+class ChildSetupError(RemoteError):
+    """The child could not start the task: it did not find the task or could not load its app."""
+
+
+def is_retryable(error: BaseException, options: TaskOptions) -> bool:
     if isinstance(error, (TerminalError, *options.terminal_on)):
         return False
     return not options.retry_on or isinstance(error, (RetryAfter, *options.retry_on))
 
 
-def message_of(error: BaseException) -> str:
+def error_message(error: BaseException) -> str:
     try:
         message = str(error)
-    except Exception:  # noqa: BLE001 - a message that cannot be made hides no error
+    except Exception:  # noqa: BLE001 - a broken __str__ must not hide the error
         message = ""
-    return storable(message or type(error).__name__, MAX_MESSAGE)
+    return storable_text(message or type(error).__name__, MAX_MESSAGE)
 
 
-def trace(error: BaseException) -> str:
-    """The traceback from the task's own code on; the end of it, where the news is."""
-    told = traceback.TracebackException.from_exception(error, compact=True)
-    every = [told]
-    for one in every:  # which grows meanwhile
-        del one.stack[: _way_in(one.stack)]
-        more = (one.__cause__, one.__context__, *(one.exceptions or ()))
-        every += [other for other in more if other is not None]
-    data = "".join(told.format()).encode("utf-8", "replace")
+def format_traceback(error: BaseException) -> str:
+    """Format the traceback from the task's own code on, cut at the start if it is too long."""
+    formatted = traceback.TracebackException.from_exception(error, compact=True)
+    exceptions = [formatted]
+    for exception in exceptions:  # grows during the loop
+        del exception.stack[: _count_worker_frames(exception.stack)]
+        related = (exception.__cause__, exception.__context__, *(exception.exceptions or ()))
+        exceptions += [other for other in related if other is not None]
+    data = "".join(formatted.format()).encode("utf-8", "replace")
     return data[-MAX_TRACEBACK:].decode("utf-8", "ignore")
 
 
-def _way_in(stack: traceback.StackSummary) -> int:
-    """How many frames lead from the worker to the user's code; 0 if none of that is in it."""
-    if not stack or not stack[0].filename.startswith(OURS):
+def _count_worker_frames(stack: traceback.StackSummary) -> int:
+    """Count the frames between the worker and the user's code; 0 if there is no user code."""
+    if not stack or not stack[0].filename.startswith(PACKAGE_DIR):
         return 0
-    return next((n for n, frame in enumerate(stack) if _theirs(frame.filename)), 0)
+    return next((n for n, frame in enumerate(stack) if _is_user_file(frame.filename)), 0)
 
 
-def _theirs(file: str) -> bool:
-    """Neither ours nor Python's own, through which we call; what is installed may be theirs."""
-    if file.startswith((OURS, "<frozen ")):
+def _is_user_file(file: str) -> bool:
+    """Whether a file belongs neither to Windlass nor to the standard library.
+
+    Installed packages count as user code.
+    """
+    if file.startswith((PACKAGE_DIR, "<frozen ")):
         return False
-    return not file.startswith(PYTHONS) or "-packages" in file
+    return not file.startswith(STDLIB_DIR) or "-packages" in file
 
 
-def ending_of(error: BaseException) -> dict[str, Any] | None:
-    """No error, but the task's own word on how its attempt ends."""
-    waits = suspension_in(error)
-    if waits is not None:
+def encode_ending(error: BaseException) -> dict[str, Any] | None:
+    """Encode Suspend, Snooze and Cancel, which end an attempt without an error; else None."""
+    suspend = find_suspension(error)
+    if suspend is not None:
         return {
-            "suspend": [str(job_id) for job_id in waits.awaits],
-            "children": [messages.to_json(new) for new in waits.children],
-            "timeout": waits.timeout,
-            "signals": waits.signals,
+            "suspend": [str(job_id) for job_id in suspend.awaits],
+            "children": [messages.to_json(new) for new in suspend.children],
+            "timeout": suspend.timeout,
+            "signals": suspend.signals,
         }
     match error:
         case Snooze(delay=delay):
-            return {"snooze": delay, "message": message_of(error)}
+            return {"snooze": delay, "message": error_message(error)}
         case Cancel(reason=reason):
-            return {"cancel": storable(reason, MAX_MESSAGE)}
+            return {"cancel": storable_text(reason, MAX_MESSAGE)}
     return None
 
 
-def ending_from(told: dict[str, Any]) -> Snooze | Cancel | Suspend:
-    if "suspend" in told:
+def decode_ending(message: dict[str, Any]) -> Snooze | Cancel | Suspend:
+    if "suspend" in message:
         return Suspend(
-            awaits=[UUID(job_id) for job_id in told["suspend"]],
-            children=[messages.from_json(NewJob, new) for new in told["children"]],
-            timeout=told["timeout"],
-            signals=told["signals"],
+            awaits=[UUID(job_id) for job_id in message["suspend"]],
+            children=[messages.from_json(NewJob, new) for new in message["children"]],
+            timeout=message["timeout"],
+            signals=message["signals"],
         )
-    if "snooze" in told:
-        return Snooze(told["snooze"], told["message"])
-    return Cancel(told["cancel"])
+    if "snooze" in message:
+        return Snooze(message["snooze"], message["message"])
+    return Cancel(message["cancel"])

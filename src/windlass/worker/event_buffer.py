@@ -1,4 +1,4 @@
-"""What a running attempt says: kept until it is stored, in order, and told once."""
+"""Events of a running attempt, buffered until they are stored, in order and once."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from windlass.core.event import LIFECYCLE, EventType, Record
 from windlass.core.job.progress import DEFAULT_STAGES, StageMap, advance, eta
 from windlass.core.job.row import JobRow
 from windlass.core.sizes import KIB
-from windlass.store import Saying, Store
+from windlass.store import AttemptRecords, Store
 
-MAX_MESSAGE = 8 * KIB  # characters; they fit into an event however they are encoded
+MAX_MESSAGE = 8 * KIB  # characters; they fit into an event in any encoding
 
 
-def storable(text: str, limit: int = MAX_MESSAGE) -> str:
-    """Text as it can be stored: what is said in passing is cut short rather than refused."""
+def storable_text(text: str, limit: int = MAX_MESSAGE) -> str:
+    """Cut text to the limit and replace characters that UTF-8 cannot encode. Never raises."""
     if len(text) > limit:
         text = text[: limit - 1] + "…"
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
-class Speech:
-    """The part of a context that speaks. Works from the task's own thread, whichever that is."""
+class EventBuffer:
+    """The part of a context that records events. Works from any thread."""
 
     __slots__ = (
-        "_began", "_codec", "_flushing", "_lock", "_loop", "_n", "_pending", "_percent", "_stage",
-        "_stages", "_store", "current_step", "flushed_at", "job",
+        "_codec", "_flush_lock", "_last_number", "_lock", "_loop", "_pending", "_percent", "_stage",
+        "_stages", "_started_at", "_store", "current_step", "flushed_at", "job",
     )  # fmt: skip
 
     def __init__(
@@ -46,47 +46,47 @@ class Speech:
         self._store = store
         self._codec = codec
         self._loop = loop
-        self._began = loop.time()
+        self._started_at = loop.time()
         self._stages = stages
-        self._lock = Lock()  # a sync task speaks from its own thread
-        self._flushing: asyncio.Lock | None = None  # made by the first who stores what was said
-        self._n = 0
-        self._stage: str | None = None  # where an earlier attempt was says nothing about this one
+        self._lock = Lock()  # a sync task records events from its own thread
+        self._flush_lock: asyncio.Lock | None = None  # created by the first flush
+        self._last_number = 0
+        self._stage: str | None = None  # not restored from an earlier attempt
         self._percent = job.percent
         self._pending: list[Record] = []
         self.current_step: str | None = None
-        self.flushed_at = 0.0  # by the loop's clock
+        self.flushed_at = 0.0  # loop time
 
     def _add(self, kind: EventType, data: dict[str, Any] | None = None, **values: Any) -> None:
         body = None if data is None else self._codec.encode(data, Purpose.EVENT)
         with self._lock:
-            record = Record(n=self._n + 1, type=kind, body=body, **values)
+            record = Record(n=self._last_number + 1, type=kind, body=body, **values)
             check_records([record])
-            self._n += 1
+            self._last_number += 1
             last = self._pending[-1] if self._pending else None
             if last is not None and last.type is kind is EventType.STEP_PROGRESS:
-                # Nobody has seen the last one yet: only the newest counts.
+                # The previous progress is not stored yet: only the newest counts.
                 self._pending[-1] = record
             else:
                 self._pending.append(record)
 
     def stage(self, name: str) -> None:
-        """Say what the task is doing from now on."""
+        """Set the current stage of the task; its progress starts at 0."""
         self._stage = name
         self.progress(0)
 
     def progress(self, percent: float, message: str | None = None) -> None:
-        """How far the current stage is; without a stage, the whole job. Never blocks."""
+        """Report progress of the current stage or, without a stage, of the job. Never blocks."""
         stage = self._stage
-        whole = percent if stage is None else self._stages.percent(stage, percent)
-        self._percent = advance(self._percent, whole)
-        said: dict[str, Any] = {} if message is None else {"message": storable(message)}
-        left = eta(self._loop.time() - self._began, self.job.percent, self._percent)
-        if left is not None:
-            said["etaSeconds"] = left
+        total = percent if stage is None else self._stages.percent(stage, percent)
+        self._percent = advance(self._percent, total)
+        data: dict[str, Any] = {} if message is None else {"message": storable_text(message)}
+        remaining = eta(self._loop.time() - self._started_at, self.job.percent, self._percent)
+        if remaining is not None:
+            data["etaSeconds"] = remaining
         self._add(
             EventType.STEP_PROGRESS,
-            said or None,
+            data or None,
             percent=self._percent,
             stage=stage,
             phase=self._phase,
@@ -98,30 +98,32 @@ class Speech:
         return None if self._stage is None else self._stages.phase(self._stage).name
 
     def log(self, message: str, level: str = "info") -> None:
-        said = {"level": level, "message": storable(message)}
-        self._add(EventType.LOG, said, step=self.current_step)
+        """Add a line to the job's log."""
+        data = {"level": level, "message": storable_text(message)}
+        self._add(EventType.LOG, data, step=self.current_step)
 
     def warn(self, message: str) -> None:
-        self._add(EventType.WARNING, {"message": storable(message)}, step=self.current_step)
+        """Add a warning to the job's log."""
+        self._add(EventType.WARNING, {"message": storable_text(message)}, step=self.current_step)
 
     def artifact(self, name: str, uri: str, size: int | None = None) -> None:
-        """Say what was made and where it is; the job's last event lists all of them."""
-        made = {"name": storable(name), "uri": storable(uri), "size": size}
-        self._add(EventType.ARTIFACT, made, step=self.current_step)
+        """Record an output and its location; the job's last event lists all artifacts."""
+        data = {"name": storable_text(name), "uri": storable_text(uri), "size": size}
+        self._add(EventType.ARTIFACT, data, step=self.current_step)
 
     def emit(self, kind: EventType | str, data: Mapping[str, Any]) -> None:
-        """Add an event of any kind that is a task's to tell."""
+        """Add an event of any type that tasks may emit."""
         try:
-            known = EventType(kind)
+            event_type = EventType(kind)
         except ValueError:
-            theirs = ", ".join(sorted(set(EventType) - LIFECYCLE))
+            allowed = ", ".join(sorted(set(EventType) - LIFECYCLE))
             raise InvalidArgumentError(
-                f"{kind!r} is no kind of event; a task may emit {theirs}"
+                f"{kind!r} is no event type; a task may emit {allowed}"
             ) from None
-        self._add(known, dict(data), step=self.current_step)
+        self._add(event_type, dict(data), step=self.current_step)
 
     def take(self) -> tuple[Record, ...]:
-        """What was said since this was last asked."""
+        """Remove and return the pending records."""
         if not self._pending:
             return ()
         with self._lock:
@@ -132,37 +134,37 @@ class Speech:
         with self._lock:
             self._pending[:0] = records
 
-    # -- storing it
+    # -- storing
 
     @property
-    def has_said(self) -> bool:
+    def has_pending(self) -> bool:
         return bool(self._pending)
 
     @property
     def flushing(self) -> bool:
-        return self._flushing is not None and self._flushing.locked()
+        return self._flush_lock is not None and self._flush_lock.locked()
 
-    async def quiet(self) -> None:
-        """Return when no write is under way."""
-        if self._flushing is not None:
-            async with self._flushing:
+    async def wait_flushed(self) -> None:
+        """Return when no flush is in progress."""
+        if self._flush_lock is not None:
+            async with self._flush_lock:
                 pass
 
     async def flush(self) -> None:
-        """Store what was said so far; raises when this attempt no longer holds its lease."""
-        if self._flushing is None:
-            self._flushing = asyncio.Lock()
-        async with self._flushing:  # one at a time: the store drops what is older than what it has
+        """Store the pending records. Raise StaleLeaseError if the attempt has lost its lease."""
+        if self._flush_lock is None:
+            self._flush_lock = asyncio.Lock()
+        async with self._flush_lock:  # one at a time: the store drops records with older numbers
             records = self.take()
             if not records:
                 return
             self.flushed_at = self._loop.time()
             try:
-                [answer] = await self._store.record([Saying(self.job.lease, records)])
+                [result] = await self._store.record([AttemptRecords(self.job.lease, records)])
             except BaseException:
-                self.put_back(records)  # repeated later; the store drops what it already has
+                self.put_back(records)  # sent again later; the store drops duplicates
                 raise
-        if answer.status is Status.REFUSED and answer.error is not None:
-            raise answer.error
-        if not answer.applied:
+        if result.status is Status.REFUSED and result.error is not None:
+            raise result.error
+        if not result.applied:
             raise StaleLeaseError(f"job {self.job.id} is no longer held by this attempt")

@@ -1,4 +1,4 @@
-"""What an application brings along for its workers, beside its tasks."""
+"""Hooks that an application gives its workers, in addition to its tasks."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from windlass.core.job.progress import DEFAULT_STAGES, StageMap
 from windlass.core.job.row import NewJob
 from windlass.core.schedule import Schedule
 from windlass.store import Store
-from windlass.task_spec import where
-from windlass.worker.loops.outage_log import Trouble
+from windlass.task_spec import source_location
+from windlass.worker.loops.outage_log import OutageLog
 from windlass.worker.middleware import Middleware
 from windlass.workspace import Workspaces
 
@@ -30,12 +30,14 @@ Enqueue: TypeAlias = Callable[[list[NewJob]], Awaitable[list[Any]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kit:
-    """`app` is what the tasks belong to; child processes look for the same one.
+class AppHooks:
+    """Callbacks and settings of one application.
 
-    `enqueue` stores jobs at once and answers with handles on them. `declared` are the schedules of
-    its code; `declare` stores the limits of it that a store has not heard of. `trouble` is of all
-    jobs' steps. `on_loop` surrounds a worker's life on its event loop, on which nothing may block.
+    `app` owns the tasks; child processes import the same object. `enqueue` stores jobs at once and
+    returns handles. `declared_schedules` returns the schedules of the app's code. `declare_limits`
+    stores the limits of the app's code that the store does not have yet. `step_outages` logs store
+    failures in steps of all jobs. `loop_context` wraps the worker's whole run on its event loop;
+    it must not block.
     """
 
     app: Any = None
@@ -44,26 +46,29 @@ class Kit:
     middleware: Middleware = field(default_factory=Middleware)
     workspaces: Workspaces | None = None
     enqueue: Enqueue | None = None
-    declared: Callable[[], Iterable[Schedule]] = tuple
-    declare: Callable[[Store], Awaitable[None]] | None = None
-    trouble: Trouble = field(default_factory=lambda: Trouble("storing steps"))
-    on_loop: Callable[[asyncio.AbstractEventLoop], AbstractContextManager[None]] = lambda _: (
+    declared_schedules: Callable[[], Iterable[Schedule]] = tuple
+    declare_limits: Callable[[Store], Awaitable[None]] | None = None
+    step_outages: OutageLog = field(default_factory=lambda: OutageLog("Storing steps"))
+    loop_context: Callable[[asyncio.AbstractEventLoop], AbstractContextManager[None]] = lambda _: (
         nullcontext()
     )
 
 
-def as_lifespan(given: Callable[[], Any]) -> Lifespan:
-    """From an async generator function with one `yield`, or what makes an async context manager."""
-    if inspect.isasyncgenfunction(given):
-        return asynccontextmanager(given)
-    if not callable(given):
-        raise ConfigurationError(f"the lifespan is {given!r}; it must be a function that yields")
-    return given
+def as_lifespan(function: Callable[[], Any]) -> Lifespan:
+    """Accept an async generator function with one `yield`, or a context manager factory."""
+    if inspect.isasyncgenfunction(function):
+        return asynccontextmanager(function)
+    if not callable(function):
+        raise ConfigurationError(f"the lifespan is {function!r}; it must be a function that yields")
+    return function
 
 
 @asynccontextmanager
-async def living(lifespan: Lifespan | None) -> AsyncIterator[Any]:
-    """The worker's state while it lives. A failure says when it came and what became of jobs."""
+async def lifespan_state(lifespan: Lifespan | None) -> AsyncIterator[Any]:
+    """Yield the worker's state between startup and shutdown of the lifespan.
+
+    An error in either phase becomes a ConfigurationError that names the phase.
+    """
     if lifespan is None:
         yield None
         return
@@ -72,8 +77,8 @@ async def living(lifespan: Lifespan | None) -> AsyncIterator[Any]:
         state = await manager.__aenter__()
     except Exception as error:
         raise ConfigurationError(
-            f"the lifespan at {where(lifespan)} failed to start: {type(error).__name__}: {error}; "
-            "the worker stops, no job was claimed"
+            f"the lifespan at {source_location(lifespan)} failed to start: "
+            f"{type(error).__name__}: {error}; the worker stops, no job was claimed"
         ) from error
     try:
         yield state
@@ -84,6 +89,6 @@ async def living(lifespan: Lifespan | None) -> AsyncIterator[Any]:
         await manager.__aexit__(None, None, None)
     except Exception as error:
         raise ConfigurationError(
-            f"the lifespan at {where(lifespan)} failed to end: {type(error).__name__}: {error}; "
-            "no job is lost, each was settled or given back before"
+            f"the lifespan at {source_location(lifespan)} failed to end: "
+            f"{type(error).__name__}: {error}; no job is lost: each was settled or requeued before"
         ) from error

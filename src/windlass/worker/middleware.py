@@ -1,4 +1,4 @@
-"""What an application wraps around every enqueue and every run of a task."""
+"""Middleware of an application: wraps every enqueue and every run of a task."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from windlass.core.errors import ConfigurationError
 from windlass.core.job.row import NewJob
-from windlass.task_spec import where
+from windlass.task_spec import source_location
 
 if TYPE_CHECKING:
     from windlass.worker.context import Context
@@ -19,33 +19,36 @@ _Enqueue: TypeAlias = Callable[[NewJob], NewJob]
 
 
 class Middleware:
-    """In the order of adding, the first outermost. One that raises fails that one call."""
+    """Middleware in the order of adding; the first is outermost.
+
+    One that raises fails only that call.
+    """
 
     def __init__(self) -> None:
         self._runs: list[_Run] = []
-        self.around_runs = False
+        self.has_run_hooks = False
         self._enqueues: list[_Enqueue] = []
 
-    def add(self, given: Any) -> None:
-        """An object (or its class) with `run`, `enqueue` or both; or one function.
+    def add(self, middleware: Any) -> None:
+        """Add an object (or its class) with `run`, `enqueue` or both; or one function.
 
-        An async function is a `run(ctx, call_next)`, a plain one an `enqueue(new_job)`.
+        An async function becomes `run(ctx, call_next)`, a plain one `enqueue(new_job)`.
         """
-        if inspect.isroutine(given):
-            asynchronous = inspect.iscoroutinefunction(given)
-            run, enqueue = (given, None) if asynchronous else (None, given)
+        if inspect.isroutine(middleware):
+            is_async = inspect.iscoroutinefunction(middleware)
+            run, enqueue = (middleware, None) if is_async else (None, middleware)
         else:
-            thing = given() if isinstance(given, type) else given
-            run, enqueue = getattr(thing, "run", None), getattr(thing, "enqueue", None)
+            instance = middleware() if isinstance(middleware, type) else middleware
+            run, enqueue = getattr(instance, "run", None), getattr(instance, "enqueue", None)
         if run is None and enqueue is None:
             raise ConfigurationError(
-                f"{given!r} is no middleware: it has neither `async def run(ctx, call_next)` "
-                "nor `def enqueue(new_job)`"
+                f"{middleware!r} is not a middleware: it has neither "
+                "`async def run(ctx, call_next)` nor `def enqueue(new_job)`"
             )
-        _check(given, run, enqueue)
+        _check(middleware, run, enqueue)
         if run is not None:
             self._runs.append(run)
-            self.around_runs = True
+            self.has_run_hooks = True
         if enqueue is not None:
             self._enqueues.append(enqueue)
 
@@ -57,12 +60,14 @@ class Middleware:
             try:
                 changed: Any = hook(new)
             except Exception as error:
-                error.add_note(f"the middleware at {where(hook)} refused to enqueue {new.task!r}")
+                error.add_note(
+                    f"the middleware at {source_location(hook)} refused to enqueue {new.task!r}"
+                )
                 raise
             if not isinstance(changed, NewJob):
                 raise ConfigurationError(
-                    f"the middleware at {where(hook)} answered {changed!r:.80} to the enqueue of "
-                    f"{new.task!r}; it must return the NewJob, changed or not"
+                    f"the middleware at {source_location(hook)} returned {changed!r:.80} for the "
+                    f"enqueue of {new.task!r}; it must return the NewJob, changed or not"
                 )
             new = changed
         return new
@@ -81,12 +86,12 @@ def _around(hook: _Run, context: Context, call_next: CallNext) -> CallNext:
     return call
 
 
-def _check(given: Any, run: Any, enqueue: Any) -> None:
+def _check(middleware: Any, run: Any, enqueue: Any) -> None:
     if run is not None and not inspect.iscoroutinefunction(run):
         raise ConfigurationError(
-            f"`run` of the middleware {given!r} must be `async def run(ctx, call_next)`"
+            f"`run` of the middleware {middleware!r} must be `async def run(ctx, call_next)`"
         )
     if enqueue is not None and (not callable(enqueue) or inspect.iscoroutinefunction(enqueue)):
         raise ConfigurationError(
-            f"`enqueue` of the middleware {given!r} must be a plain `def enqueue(new_job)`"
+            f"`enqueue` of the middleware {middleware!r} must be a plain `def enqueue(new_job)`"
         )

@@ -1,9 +1,9 @@
-"""A worker process, held by a pipe: by it the worker hears what no signal can say.
+"""Worker process of a supervisor, with a pipe for messages that signals cannot carry.
 
-Whoever manages services may send a signal to a supervisor and to each of its workers, so a worker
-that heard two cannot know whether it was asked once or twice. For a supervised one every signal
-therefore means the same: finish. "At once" comes by the pipe, and so does, by its end, that the
-supervisor is gone; both reach a worker whose main thread is busy.
+A service manager may signal the supervisor and each worker. A worker with two signals cannot tell
+whether it was asked once or twice, so for a supervised worker every signal means: shut down
+gracefully. The forced stop comes through the pipe. The pipe's end means that the supervisor is
+gone. Both reach a worker whose main thread is busy.
 """
 
 from __future__ import annotations
@@ -16,11 +16,14 @@ from asyncio.subprocess import Process
 from collections.abc import Callable, Sequence
 from threading import Thread
 
-_AT_ONCE = b"!"
+_FORCE = b"!"
 
 
-class HeldProcess:
-    """At the supervisor's end. It leads a session: Ctrl-C in a terminal does not reach it."""
+class SupervisedProcess:
+    """The supervisor's handle on a worker process.
+
+    The process leads its own session, so Ctrl-C in the terminal does not reach it.
+    """
 
     def __init__(self, process: Process, pipe: int) -> None:
         self._process = process
@@ -28,25 +31,25 @@ class HeldProcess:
         self.pid = process.pid
 
     @staticmethod
-    async def start(command: Sequence[str], slot: int) -> HeldProcess:
-        """The command gets one more argument, by which the worker finds its end of the pipe."""
-        theirs, ours = os.pipe()
+    async def start(command: Sequence[str], slot: int) -> SupervisedProcess:
+        """Start the command with one more argument: the worker's end of the pipe, and its slot."""
+        read_end, write_end = os.pipe()
         try:
             process = await asyncio.create_subprocess_exec(
                 *command,
-                f"--supervised={theirs}:{slot}",
-                pass_fds=(theirs,),
+                f"--supervised={read_end}:{slot}",
+                pass_fds=(read_end,),
                 start_new_session=True,
             )
         except BaseException:
-            os.close(ours)
+            os.close(write_end)
             raise
         finally:
-            os.close(theirs)
-        return HeldProcess(process, ours)
+            os.close(read_end)
+        return SupervisedProcess(process, write_end)
 
     async def wait(self) -> int:
-        """Its exit code, once it has ended."""
+        """Wait for its end and return its exit code."""
         try:
             return await self._process.wait()
         finally:
@@ -54,33 +57,33 @@ class HeldProcess:
             self._pipe = -1
 
     def finish(self) -> None:
-        """Let it end in order; one that has not begun yet ends here and now."""
+        """Ask it to shut down gracefully. A process that is still starting ends at once."""
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGTERM)
 
-    def stop_at_once(self) -> None:
-        with contextlib.suppress(OSError):  # it has ended meanwhile
-            os.write(self._pipe, _AT_ONCE)
+    def force_stop(self) -> None:
+        with contextlib.suppress(OSError):  # the process has already ended
+            os.write(self._pipe, _FORCE)
 
     def kill(self) -> None:
-        """With its children: it leads a group."""
+        """Kill it with its children: it leads a process group."""
         if self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
 
 
-def follow(supervisor: int, at_once: Callable[[], object]) -> None:
-    """In a worker: have `at_once` called, on a thread, when the supervisor says so.
+def watch_supervisor(pipe: int, on_force: Callable[[], object]) -> None:
+    """In a worker: call `on_force`, on a thread, when the supervisor forces a stop.
 
-    When that is gone, end as if by SIGTERM. The kernel closes a dead process's files, so this
-    misses no way to die; and who was dead before the worker began to look has closed its end.
+    When the supervisor is gone, send SIGTERM to this process. The kernel closes the pipe of a dead
+    process, so this detects every kind of death, also one before this call.
     """
-    os.set_inheritable(supervisor, False)
+    os.set_inheritable(pipe, False)
 
     def watch() -> None:
         with contextlib.suppress(OSError):
-            while os.read(supervisor, 1):
-                at_once()
+            while os.read(pipe, 1):
+                on_force()
         os.kill(os.getpid(), signal.SIGTERM)
 
-    Thread(target=watch, name="windlass-lifeline", daemon=True).start()
+    Thread(target=watch, name="windlass-supervisor-watch", daemon=True).start()

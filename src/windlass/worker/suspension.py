@@ -1,7 +1,8 @@
-"""Waiting without a slot: for jobs that a task made, or for a signal.
+"""Waiting without a slot: for child jobs or for a signal.
 
-A task that waits is suspended: its attempt ends, uncounted, and when what it waits for has come, it
-runs again from its beginning. Steps that were completed answer at once, and so does the wait.
+A waiting task is suspended: its attempt ends, uncounted. When the awaited jobs have ended or the
+signal arrives, the task runs again from its beginning. Completed steps and the wait itself then
+return at once.
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ from uuid import UUID, uuid5
 
 from windlass.core.codec import Codec, Purpose
 from windlass.core.errors import ChildrenFailed, MissingInput
-from windlass.core.job.result_reference import RESULTS, needed, unpack
+from windlass.core.job.result_reference import RESULTS, needed_parents, resolve_references
 from windlass.core.job.row import JobRow, NewJob
 from windlass.core.job.state import State
 from windlass.store import Store
 
-PAGE = 1000  # rows that are read at a time
+PAGE_SIZE = 1000  # rows per read
 
 
 class Suspend(BaseException):
-    """Ends an attempt that waits. No `Exception`: a task that handles those must not stop it."""
+    """Ends an attempt that waits. A BaseException, so that `except Exception` does not catch it."""
 
     def __init__(
         self,
@@ -32,114 +33,118 @@ class Suspend(BaseException):
         timeout: float | None = None,
         signals: int | None = None,
     ) -> None:
-        super().__init__("the task waits; let this pass")
+        super().__init__("the task is suspended; do not catch this exception")
         self.awaits = tuple(awaits)
         self.children = tuple(children)
         self.timeout = timeout
         self.signals = signals
 
 
-def suspension_in(error: BaseException) -> Suspend | None:
-    """What a task raised to wait, though it may have waited for several things side by side."""
+def find_suspension(error: BaseException) -> Suspend | None:
+    """Return the Suspend in an error or, for concurrent waits, in its exception group."""
     if isinstance(error, Suspend):
         return error
     if isinstance(error, BaseExceptionGroup):
-        return next((it for each in error.exceptions if (it := suspension_in(each))), None)
+        found = (find_suspension(member) for member in error.exceptions)
+        return next((suspend for suspend in found if suspend), None)
     return None
 
 
 @dataclass(slots=True)
-class Seen:
-    """What became of jobs that a task made: results by place, and who is not done, or not there."""
+class ChildResults:
+    """States of the jobs that a task waits for; each list holds their indexes."""
 
     results: dict[int, Any] = field(default_factory=dict)
-    open: list[int] = field(default_factory=list)
+    unfinished: list[int] = field(default_factory=list)
     missing: list[int] = field(default_factory=list)
-    lost: list[tuple[int, str]] = field(default_factory=list)
-    gone: list[int] = field(default_factory=list)  # among the missing: those that were there
+    failed: list[tuple[int, str]] = field(default_factory=list)  # with state and error code
+    pruned: list[int] = field(default_factory=list)  # missing now, but existed before
 
 
-async def see(store: Store, codec: Codec, job: JobRow, ids: Sequence[UUID]) -> Seen:
-    """For those of them that are not there, it matters whether the job waited for them before."""
-    seen = await _see(store, codec, ids)
-    if seen.missing and job.attempt > 1:
+async def read_children(
+    store: Store, codec: Codec, job: JobRow, ids: Sequence[UUID]
+) -> ChildResults:
+    """Read child jobs. A missing one is `pruned` if the job has already waited for it."""
+    children = await _read_results(store, codec, ids)
+    if children.missing and job.attempt > 1:
         [edges] = await store.edges([job.id])
-        before = set(edges.parents)
-        seen.gone = [place for place in seen.missing if ids[place] in before]
-    return seen
+        parents = set(edges.parents)
+        children.pruned = [index for index in children.missing if ids[index] in parents]
+    return children
 
 
-async def _see(store: Store, codec: Codec, ids: Sequence[UUID]) -> Seen:
-    seen = Seen()
-    for start in range(0, len(ids), PAGE):
-        rows = await store.get(ids[start : start + PAGE])
-        for place, row in enumerate(rows, start):
+async def _read_results(store: Store, codec: Codec, ids: Sequence[UUID]) -> ChildResults:
+    children = ChildResults()
+    for start in range(0, len(ids), PAGE_SIZE):
+        rows = await store.get(ids[start : start + PAGE_SIZE])
+        for index, row in enumerate(rows, start):
             if row is None:
-                seen.missing.append(place)
+                children.missing.append(index)
             elif not row.final:
-                seen.open.append(place)
+                children.unfinished.append(index)
             elif row.state is State.SUCCEEDED:
-                seen.results[place] = _result(row, codec)
+                children.results[index] = _decode_result(row, codec)
             else:
-                seen.lost.append((place, _end(row)))
-    return seen
+                children.failed.append((index, _final_state(row)))
+    return children
 
 
-def _result(row: JobRow, codec: Codec) -> Any:
+def _decode_result(row: JobRow, codec: Codec) -> Any:
     return None if row.result is None else codec.decode(row.result, Purpose.RESULT)
 
 
-def _end(row: JobRow) -> str:
+def _final_state(row: JobRow) -> str:
     code = f" with {row.error.code}" if row.error is not None else ""
     return f"{row.state}{code}"
 
 
-def child_id(job: JobRow, name: str, place: int) -> UUID:
-    """The same in every attempt, so that what was made before is found, and not made twice."""
-    return uuid5(job.id, f"{name}/{place}")
+def child_id(job: JobRow, name: str, index: int) -> UUID:
+    """Return an id that is the same in every attempt, so that no child is enqueued twice."""
+    return uuid5(job.id, f"{name}/{index}")
 
 
-def gathered(seen: Seen, ids: Sequence[UUID], task: str) -> list[Any]:
-    """All results, in order; raises if one of them will never be."""
-    if seen.lost:
-        place, end = seen.lost[0]
-        others = f", and {len(seen.lost) - 1:,} more" if len(seen.lost) > 1 else ""
+def collect_results(children: ChildResults, ids: Sequence[UUID], task: str) -> list[Any]:
+    """Return all results in order. Raise ChildrenFailed if a child did not succeed."""
+    if children.failed:
+        index, state = children.failed[0]
+        others = f", and {len(children.failed) - 1:,} more" if len(children.failed) > 1 else ""
         raise ChildrenFailed(
-            f"of {len(ids):,} jobs of {task!r} that this one waits for, {ids[place]} {end}{others}"
+            f"of {len(ids):,} jobs of {task!r} that this one waits for, "
+            f"{ids[index]} {state}{others}"
         )
-    return [seen.results[place] for place in range(len(ids))]
+    return [children.results[index] for index in range(len(ids))]
 
 
-def check_kept(seen: Seen, ids: Sequence[UUID], task: str) -> None:
-    """A job that was made before is not made again: it has run."""
-    if seen.gone:
+def check_not_pruned(children: ChildResults, ids: Sequence[UUID], task: str) -> None:
+    """Raise MissingInput if a child was pruned: it has run, so it is not enqueued again."""
+    if children.pruned:
         raise MissingInput(
-            f"of {len(ids):,} jobs of {task!r} that this one waits for, {ids[seen.gone[0]]} is not "
-            "kept any more, nor is its result; keep finished jobs for longer"
+            f"of {len(ids):,} jobs of {task!r} that this one waits for, {ids[children.pruned[0]]} "
+            "and its result were pruned; keep finished jobs for longer (retention)"
         )
 
 
-def made(new: NewJob, job_id: UUID) -> NewJob:
+def with_id(new: NewJob, job_id: UUID) -> NewJob:
     return replace(new, id=job_id)
 
 
-async def with_results(
+async def resolve_results(
     store: Store, codec: Codec, job: JobRow, stored: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The arguments of a job, with the results of its parents where they belong.
+    """Return the arguments of a job with the results of its parents filled in.
 
-    A parent that did not succeed has none: the job runs all the same only if its policy says so.
+    A parent that did not succeed has no result; the job then runs only if its policy allows it.
     """
     arguments = dict(stored)
-    later = arguments.pop(RESULTS)
-    places = sorted(needed(later))
+    references = arguments.pop(RESULTS)
+    indexes = sorted(needed_parents(references))
     [edges] = await store.edges([job.id])
-    ids = [edges.parents[place] for place in places]
-    seen = await _see(store, codec, ids)
-    if seen.missing:
+    ids = [edges.parents[index] for index in indexes]
+    parents = await _read_results(store, codec, ids)
+    if parents.missing:
         raise MissingInput(
-            f"the result of job {ids[seen.missing[0]]}, which job {job.id} needs, is not kept any "
-            "more; keep finished jobs for longer, or retry the flow from there"
+            f"the result of job {ids[parents.missing[0]]}, which job {job.id} needs, was pruned; "
+            "keep finished jobs for longer (retention), or retry the flow from that job"
         )
-    results = {place: seen.results.get(number) for number, place in enumerate(places)}
-    return {**arguments, **unpack(later, results)}
+    results = {index: parents.results.get(number) for number, index in enumerate(indexes)}
+    return {**arguments, **resolve_references(references, results)}

@@ -1,4 +1,7 @@
-"""Jobs whose task a worker does not know: another deploy may, so they wait, for a day at most."""
+"""Jobs whose task is not registered in a worker.
+
+A newer deploy may have the task, so such a job is snoozed, for a day at most.
+"""
 
 from __future__ import annotations
 
@@ -13,33 +16,38 @@ from windlass.core.records import Put
 from windlass.store import DAY, Store
 
 UNKNOWN_TASK_DELAY = 60.0
-UNKNOWN_TASK_PATIENCE = DAY
+UNKNOWN_TASK_LIMIT = DAY
 
 
 class UnknownTaskError(Exception):
     code: ClassVar[str] = UNKNOWN_TASK
 
 
-def unknown_task(job: JobRow) -> UnknownTaskError:
-    return UnknownTaskError(f"no worker knew the task {job.task!r} for a day")
+def unknown_task_error(job: JobRow) -> UnknownTaskError:
+    return UnknownTaskError(
+        f"no worker had the task {job.task!r} for a day; is it defined in a deployed app?"
+    )
 
 
-async def out_of_patience(store: Store, job: JobRow) -> bool:
-    """Whether one attempt after the other, for a day, found nobody who knows the task."""
-    return job.updated_at - await _unknown_since(store, job) > UNKNOWN_TASK_PATIENCE * SECOND
+async def unknown_too_long(store: Store, job: JobRow) -> bool:
+    """Whether for a day, every attempt ran on a worker without this task."""
+    return job.updated_at - await _unknown_since(store, job) > UNKNOWN_TASK_LIMIT * SECOND
 
 
 async def _unknown_since(store: Store, job: JobRow) -> Instant:
-    """When that began. The job may be much older: delayed, or run by others until now."""
+    """Return when the first of these attempts ran.
+
+    The job may be much older: it was delayed, or other workers ran it before.
+    """
     key = str(job.id)
     try:
         [entry] = await store.get_records(UNKNOWN_TASK, [key])
-        seen = json.loads(entry.value) if entry else None
+        record = json.loads(entry.value) if entry else None
         since: Instant = job.updated_at
-        if seen is not None and seen["attempt"] >= job.attempt - 1:
-            since = seen["since"]  # the attempt before this one found the same
-        note = json.dumps({"attempt": job.attempt, "since": since}).encode()
-        put = Put(kind=UNKNOWN_TASK, key=key, value=note, ttl=2 * DAY)
+        if record is not None and record["attempt"] >= job.attempt - 1:
+            since = record["since"]  # the previous attempt had the same result
+        value = json.dumps({"attempt": job.attempt, "since": since}).encode()
+        put = Put(kind=UNKNOWN_TASK, key=key, value=value, ttl=2 * DAY)
         await store.put_records([put])
     except StoreError:
         return job.updated_at

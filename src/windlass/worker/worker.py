@@ -1,10 +1,10 @@
-"""A worker: claims jobs, runs them, settles how they ended.
+"""A worker: claims jobs, runs them, and settles their outcomes.
 
-Each loop has a file of its own; here they are joined. The fetcher claims, an attempt is a task of
-the event loop, the settler stores its outcome, the keeper keeps its lease until then. `stop` ends
-the claiming; what still runs after the grace period is released, uncounted; what does not let go
-even then is left to its lease. A crash leaves leases to run out: the jobs are then claimed by
-others.
+Each loop has its own file; this module connects them. The fetcher claims jobs, an attempt runs as
+an asyncio task, the settler stores its outcome, and the keeper holds its lease until then. `stop`
+ends the claiming. Attempts that still run after the grace period are released, uncounted. Attempts
+that do not stop even then are left to lease expiry. After a crash, leases expire and other workers
+claim the jobs.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ from windlass.core.errors import StoreError
 from windlass.core.job.lease import DEFAULT_LEASE, Lease
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
-from windlass.core.worker_presence import Readiness, deafness, store_problem
-from windlass.process.pool import through
+from windlass.core.worker_presence import Readiness, store_problem, unresponsive_problems
+from windlass.process.pool import run_uncancelled
 from windlass.store import Store
 from windlass.task_spec import Registry
-from windlass.worker.attempt import Attempt, Why
-from windlass.worker.child.executor import Children
+from windlass.worker.attempt import RunningAttempt, StopReason
+from windlass.worker.child.executor import ChildExecutor
 from windlass.worker.config import WorkerConfig
 from windlass.worker.context import Context
-from windlass.worker.executor import TaskRunner, describe
-from windlass.worker.hooks import Kit, living
-from windlass.worker.loops.cancel_watcher import Follower
+from windlass.worker.executor import TaskRunner, failure_from_error
+from windlass.worker.hooks import AppHooks, lifespan_state
+from windlass.worker.loops.cancel_watcher import CancelWatcher
 from windlass.worker.loops.cleaner import Cleaner
-from windlass.worker.loops.event_writer import Speaker
+from windlass.worker.loops.event_writer import EventWriter
 from windlass.worker.loops.fetcher import Fetcher
 from windlass.worker.loops.keeper import Keeper
-from windlass.worker.loops.outage_log import Trouble
-from windlass.worker.loops.presence import Registrar
+from windlass.worker.loops.outage_log import OutageLog
+from windlass.worker.loops.presence import Presence
 from windlass.worker.loops.settler import Settler
 from windlass.worker.loops.sweeper import Sweeper
 from windlass.worker.loops.ticker import Ticker
 
 log = logging.getLogger("windlass.worker")
-NAMED = 10  # jobs in a line of the log
+MAX_LOGGED_IDS = 10  # job ids in one log line
 CLEAN_EVERY = 5  # sweeps
-READY = 5.0  # seconds
-AGAIN = 0.5  # seconds after which to try again what has to come first
+READY_TIMEOUT = 5.0  # seconds
+DECLARE_RETRY_DELAY = 0.5  # seconds
 
 
 class Worker:
@@ -57,7 +57,7 @@ class Worker:
         tasks: Registry,
         codec: Codec,
         config: WorkerConfig,
-        kit: Kit | None = None,
+        hooks: AppHooks | None = None,
         *,
         keeper: Callable[..., Keeper] = Keeper,
     ) -> None:
@@ -66,34 +66,34 @@ class Worker:
         self._store = store
         self._tasks = tasks
         self._codec = codec
-        self._kit = kit or Kit()
-        self._cleaner = Cleaner(store, self._kit.workspaces)
+        self._hooks = hooks or AppHooks()
+        self._cleaner = Cleaner(store, self._hooks.workspaces)
         self._state: Any = None
-        # By lease, for one job may be here twice: a thread that lost it, and the next attempt.
-        self._attempts: dict[Lease, Attempt] = {}
-        self._settled = asyncio.Event()  # set while there are none
-        self._settled.set()
-        self._busy = asyncio.Event()  # set while there are some
-        self._hurry = asyncio.Event()  # set when a stop is to end within the grace
-        self._broken: BaseException | None = None
+        # By lease, because a job can be here twice: a thread that lost it, and its next attempt.
+        self._attempts: dict[Lease, RunningAttempt] = {}
+        self._all_settled = asyncio.Event()  # set while there are no attempts
+        self._all_settled.set()
+        self._busy = asyncio.Event()  # set while there are attempts
+        self._grace_started = asyncio.Event()  # set when a stop has a time limit
+        self._loop_error: BaseException | None = None
         self._fetcher = Fetcher(
             store,
             config,
-            claimed=self._claimed,
-            begin=self._begin,
-            give_back=self._give_back,
+            on_claimed=self._register,
+            start=self._start,
+            release=self._release_unstarted,
             busy=self._busy,
             tasks=tasks,
         )
-        self._children = Children(
+        self._children = ChildExecutor(
             limit=sum(config.queues.values()),
-            app=self._kit.app,
-            lifespan=self._kit.lifespan is not None,
-            # Shorter than the patience of a stop: what had to be killed is given back in time.
-            grace=max(config.release / 2, config.release - 2),
+            app=self._hooks.app,
+            lifespan=self._hooks.lifespan is not None,
+            # Shorter than the worker's own limit, so that killed jobs are requeued in time.
+            grace=max(config.release_timeout / 2, config.release_timeout - 2),
         )
-        self._settler = Settler(store, tasks, codec, self._cleaner, self._done)
-        self._registrar = Registrar(
+        self._settler = Settler(store, tasks, codec, self._cleaner, self._forget)
+        self._presence = Presence(
             store,
             tasks,
             config,
@@ -105,52 +105,54 @@ class Worker:
 
     @property
     def settled(self) -> Mapping[State, int]:
-        """How many attempts this worker has ended, by what became of their jobs."""
+        """How many attempts this worker has settled, by the resulting job state."""
         return self._settler.settled
 
     @property
     def running(self) -> int:
-        """How many attempts it holds."""
+        """How many attempts this worker holds."""
         return len(self._attempts)
 
-    async def ready(self, timeout: float = READY) -> Readiness:
-        """Whether it takes jobs: the store answers, and its claims are answered.
+    async def ready(self, timeout: float = READY_TIMEOUT) -> Readiness:
+        """Check that the store is available and that claims succeed.
 
-        For `/readyz` of whatever runs it. Call it on the worker's own event loop.
+        For a `/readyz` endpoint. Call it on the worker's own event loop.
         """
         try:
             async with asyncio.timeout(timeout):
-                seen = await self._registrar.look()
+                record = await self._presence.snapshot()
         except (StoreError, TimeoutError) as error:
             return Readiness((store_problem(error, timeout),))
-        if seen.stopping:
-            return Readiness((f"worker {seen.name} is stopping: it takes no more jobs",))
-        return Readiness(deafness([seen]))
+        if record.stopping:
+            return Readiness((f"worker {record.name} is shutting down and claims no more jobs",))
+        return Readiness(unresponsive_problems([record]))
 
-    def stop(self, *, patient: bool = False) -> None:
-        """Claim no more; end when the running tasks have, or after the grace period.
+    def stop(self, *, unbounded: bool = False) -> None:
+        """Stop claiming; end when running tasks have ended, or after the grace period.
 
-        With `patient` there is no such period, unless another stop begins it.
+        With `unbounded` there is no grace period, unless a later stop starts it.
         """
-        if not patient:
-            self._hurry.set()
+        if not unbounded:
+            self._grace_started.set()
         self._fetcher.stop()
 
     async def run(self) -> None:
         try:
-            with self._kit.on_loop(asyncio.get_running_loop()):
-                async with living(self._kit.lifespan) as self._state:
+            with self._hooks.loop_context(asyncio.get_running_loop()):
+                async with lifespan_state(self._hooks.lifespan) as self._state:
                     await self._work()
         finally:
             await self._store.close()
 
     async def _work(self) -> None:
-        await self._declare()
+        await self._declare_limits()
         loop = asyncio.get_running_loop()
         self._keeper = self._make_keeper(
             self._store.twin(),
-            on_lost=lambda lease: loop.call_soon_threadsafe(self._lost, lease),
-            on_cancel=lambda lease: loop.call_soon_threadsafe(self._end, lease, Why.CANCEL),
+            on_lost=lambda lease: loop.call_soon_threadsafe(self._lease_lost, lease),
+            on_cancel=lambda lease: loop.call_soon_threadsafe(
+                self._stop_attempt, lease, StopReason.CANCEL
+            ),
         )
         self._keeper.start()
         threads = ThreadPoolExecutor(sum(self.config.queues.values()), "windlass-task")
@@ -159,100 +161,106 @@ class Worker:
             self._codec,
             threads,
             self._store,
-            kit=self._kit,
+            hooks=self._hooks,
             children=self._children,
             isolate=self.config.isolate,
         )
-        beside = [loop.create_task(work) for work in self._beside()]
-        for work in beside:
-            work.add_done_callback(self._ended_beside)
+        loops = [loop.create_task(work) for work in self._background_loops()]
+        for task in loops:
+            task.add_done_callback(self._loop_ended)
         try:
             await self._fetcher.run()
             await self._drain()
         finally:
-            # Also when this is cancelled, and cancelled again: nothing runs on without its lease.
-            await through(self._wind_up(beside, threads))
-        if self._broken is not None:
-            raise self._broken
+            # Not interrupted by cancellation: no task may run on without its lease.
+            await run_uncancelled(self._shut_down(loops, threads))
+        if self._loop_error is not None:
+            raise self._loop_error
 
-    async def _declare(self) -> None:
-        """Store the limits of the app's code, before it makes jobs: by a tick, or at a settle."""
-        if self._kit.declare is None:
+    async def _declare_limits(self) -> None:
+        """Store the limits of the app's code before this worker enqueues or claims jobs."""
+        if self._hooks.declare_limits is None:
             return
-        trouble = Trouble("storing limits")
+        outages = OutageLog("Storing limits")
         while not self._fetcher.stopping:
             try:
-                await self._kit.declare(self._store)
+                await self._hooks.declare_limits(self._store)
             except StoreError as error:
-                trouble.met(error)
-                await asyncio.sleep(AGAIN)
+                outages.failed(error)
+                await asyncio.sleep(DECLARE_RETRY_DELAY)
             else:
-                trouble.over()
-                trouble.done()
+                outages.succeeded()
+                outages.log_recovery()
                 return
 
-    def _ended_beside(self, work: asyncio.Task[None]) -> None:
-        """A worker that claims and cannot settle, or is never swept, is worse than none."""
-        if not work.cancelled() and (error := work.exception()) is not None:
-            log.error("a loop of this worker broke; it stops", exc_info=error)
-            self._broken = error
+    def _loop_ended(self, task: asyncio.Task[None]) -> None:
+        """Stop the worker if a loop fails: it must not claim jobs that it cannot settle."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("a background loop failed; the worker stops", exc_info=error)
+            self._loop_error = error
             self.stop()
 
-    async def _wind_up(self, beside: list[asyncio.Task[None]], threads: ThreadPoolExecutor) -> None:
-        """Each part has its own bound, so that the whole has one."""
-        patience = self.config.release
-        await self._release()
-        await self._settler.finish(patience)
+    async def _shut_down(
+        self, loops: list[asyncio.Task[None]], threads: ThreadPoolExecutor
+    ) -> None:
+        """Stop all parts; each has a time limit, so the whole shutdown has one."""
+        timeout = self.config.release_timeout
+        await self._release_running()
+        await self._settler.finish(timeout)
         await self._children.aclose()
-        self._fetcher.give_up()
-        for work in beside:
-            work.cancel()
-        await asyncio.gather(*beside, return_exceptions=True)
+        self._fetcher.abandon_claim()
+        for task in loops:
+            task.cancel()
+        await asyncio.gather(*loops, return_exceptions=True)
         threads.shutdown(wait=False, cancel_futures=True)
-        await self._keeper.stop(patience)
+        await self._keeper.stop(timeout)
 
-    def _beside(self) -> list[Coroutine[Any, Any, None]]:
-        """The loops that go on beside the claiming, on the same event loop."""
+    def _background_loops(self) -> list[Coroutine[Any, Any, None]]:
+        """Return the loops that run concurrently with the fetcher, on the same event loop."""
         config = self.config
-        sweeper = Sweeper(self._store, config.sweep, config.retention, self._cleaner)
-        follower = Follower(
+        sweeper = Sweeper(self._store, config.sweep_interval, config.retention, self._cleaner)
+        cancel_watcher = CancelWatcher(
             self._store,
-            config.follow,
+            config.cancel_poll_interval,
             running=lambda: self._attempts,
-            on_cancel=lambda lease: self._end(lease, Why.CANCEL),
+            on_cancel=lambda lease: self._stop_attempt(lease, StopReason.CANCEL),
             busy=self._busy,
         )
-        speaker = Speaker(
-            self._attempts.values, on_lost=lambda it: self._lost(it.lease), busy=self._busy
+        event_writer = EventWriter(
+            self._attempts.values,
+            on_lost=lambda attempt: self._lease_lost(attempt.lease),
+            busy=self._busy,
         )
-        settling = self._settler.run(self._fetcher.lull)
-        cleaning = self._cleaner.run(CLEAN_EVERY * config.sweep)
-        kit = self._kit
-        ticker = Ticker(self._store, declared=kit.declared, prepare=kit.middleware.enqueue)
+        settling = self._settler.run(self._fetcher.no_backlog)
+        cleaning = self._cleaner.run(CLEAN_EVERY * config.sweep_interval)
+        hooks = self._hooks
+        ticker = Ticker(
+            self._store, schedules=hooks.declared_schedules, prepare=hooks.middleware.enqueue
+        )
         ticking = [ticker.run()] if config.schedules else []
-        others = (sweeper, follower, speaker, self._registrar)
+        others = (sweeper, cancel_watcher, event_writer, self._presence)
         return [settling, cleaning, *ticking, *(loop.run() for loop in others)]
 
     # -- an attempt, from claim to settle
 
-    def _claimed(self, jobs: list[JobRow], asked: float) -> list[Attempt]:
-        """Hold the leases of what a claim answered; `asked` is by the loop's clock."""
-        ago = asyncio.get_running_loop().time() - asked
-        given = self.config.lease
-        attempts = [Attempt(job, job.lease, asked + ago) for job in jobs]
-        by_length: dict[float, dict[Lease, Attempt]] = {}
+    def _register(self, jobs: list[JobRow], sent_at: float) -> list[RunningAttempt]:
+        """Register claimed jobs and hold their leases; `sent_at` is loop time of the claim."""
+        ago = asyncio.get_running_loop().time() - sent_at
+        fixed_lease = self.config.lease
+        attempts = [RunningAttempt(job, job.lease, sent_at + ago) for job in jobs]
+        by_length: dict[float, dict[Lease, RunningAttempt]] = {}
         for attempt in attempts:
-            length = given or attempt.job.lease_seconds or DEFAULT_LEASE
+            length = fixed_lease or attempt.job.lease_seconds or DEFAULT_LEASE
             by_length.setdefault(length, {})[attempt.lease] = attempt
         for length, group in by_length.items():
             self._keeper.hold_all(group, length, ago)
             self._attempts |= group
         if attempts:
-            self._settled.clear()
+            self._all_settled.clear()
             self._busy.set()
         return attempts
 
-    def _begin(self, attempt: Attempt) -> None:
+    def _start(self, attempt: RunningAttempt) -> None:
         job = attempt.job
         spec = self._tasks.get(job.task)
         loop = asyncio.get_running_loop()
@@ -261,120 +269,125 @@ class Worker:
             self._store,
             self._codec,
             loop,
-            (spec.options.stages if spec else None) or self._kit.stages,
-            kit=self._kit,
+            (spec.options.stages if spec else None) or self._hooks.stages,
+            hooks=self._hooks,
             state=self._state,
             spec=spec,
         )
-        if attempt.why is not None:  # it ended before it began
+        if attempt.stop_reason is not None:  # stopped before it started
             self._finish(attempt, None)
             return
         attempt.task = loop.create_task(self._run(attempt, attempt.context))
 
-    async def _run(self, attempt: Attempt, context: Context) -> None:
+    async def _run(self, attempt: RunningAttempt, context: Context) -> None:
         outcome: Outcome | None = None
         attempt.started = True
         try:
-            if attempt.why is not None:
-                return  # it was told to end in the moment between
-            outcome = await self._runner.run(attempt.job, context, attempt.call)
+            if attempt.stop_reason is not None:
+                return  # stopped after its task was created
+            outcome = await self._runner.run(attempt.job, context, attempt.batch_call)
         except asyncio.CancelledError:
-            pass  # it was told to stop, or something that it awaited was cancelled under it
+            pass  # stopped, or something that the task awaited was cancelled
         except BaseException as error:
-            log.exception("job %s could not be run", attempt.job.id)
-            outcome = Failed(failure=describe(error, self._codec))
+            log.exception("job %s could not run", attempt.job.id)
+            outcome = Failed(failure=failure_from_error(error, self._codec))
             if not isinstance(error, Exception):
                 raise
         finally:
             self._finish(attempt, outcome)
 
-    def _finish(self, attempt: Attempt, ended: Outcome | None) -> None:
-        """Its slot is free; its outcome is on its way. The lease is kept until it is stored."""
+    def _finish(self, attempt: RunningAttempt, result: Outcome | None) -> None:
+        """Free its slot and queue its outcome. The lease is kept until the outcome is stored."""
         if attempt.lost:
-            log.warning("job %s was lost to another worker; its result is dropped", attempt.job.id)
-            self._done([attempt])
+            log.warning("job %s: lease expired; result discarded", attempt.job.id)
+            self._forget([attempt])
         else:
-            self._settler.settle(attempt, self._outcome(attempt, ended))
-        call = attempt.call
+            self._settler.settle(attempt, self._outcome(attempt, result))
+        call = attempt.batch_call
         if call is None:
-            self._fetcher.freed(attempt.job.queue)
-        elif call.over(attempt):
-            self._fetcher.freed(attempt.job.queue, len(call.attempts))
+            self._fetcher.slot_freed(attempt.job.queue)
+        elif call.end_attempt(attempt):
+            self._fetcher.slot_freed(attempt.job.queue, len(call.attempts))
 
-    def _outcome(self, attempt: Attempt, ended: Outcome | None) -> Outcome:
-        if attempt.why is None and ended is not None:
-            return ended
-        if attempt.why is Why.RELEASE and (ended is None or isinstance(ended, Failed)):
-            return Released()  # whatever it made of being stopped, it is not the task's failure
-        if ended is not None:
-            return ended
-        if attempt.why is Why.CANCEL:
+    def _outcome(self, attempt: RunningAttempt, result: Outcome | None) -> Outcome:
+        if attempt.stop_reason is None and result is not None:
+            return result
+        released = attempt.stop_reason is StopReason.RELEASE
+        if released and (result is None or isinstance(result, Failed)):
+            return Released()  # an error caused by the stop is not the task's failure
+        if result is not None:
+            return result
+        if attempt.stop_reason is StopReason.CANCEL:
             return Aborted(reason="canceled")
-        # Nobody asked for it: something that the task awaited was cancelled under it.
+        # No stop was requested: something that the task awaited was cancelled.
         error = asyncio.CancelledError("the task was cancelled from within")
         step = attempt.context.current_step if attempt.context else None
-        return Failed(failure=describe(error, self._codec, step=step))
+        return Failed(failure=failure_from_error(error, self._codec, step=step))
 
-    def _give_back(self, attempt: Attempt) -> None:
-        """It was claimed and never begun."""
+    def _release_unstarted(self, attempt: RunningAttempt) -> None:
+        """Requeue an attempt that was claimed and never started."""
         if attempt.lost:
-            self._done([attempt])
+            self._forget([attempt])
         else:
-            aborted = attempt.why is Why.CANCEL
+            aborted = attempt.stop_reason is StopReason.CANCEL
             self._settler.settle(attempt, Aborted(reason="canceled") if aborted else Released())
 
-    def _done(self, attempts: Sequence[Attempt]) -> None:
-        """Nothing more is to be said for them."""
+    def _forget(self, attempts: Sequence[RunningAttempt]) -> None:
+        """Drop attempts that are settled or lost, with their leases."""
         leases = [attempt.lease for attempt in attempts]
-        self._keeper.let_go(*leases)
+        self._keeper.drop(*leases)
         for lease in leases:
             self._attempts.pop(lease, None)
         if not self._attempts:
-            self._settled.set()
+            self._all_settled.set()
             self._busy.clear()
-            self._fetcher.nudge()
+            self._fetcher.wake()
 
-    def _end(self, lease: Lease, why: Why) -> None:
+    def _stop_attempt(self, lease: Lease, reason: StopReason) -> None:
         attempt = self._attempts.get(lease)
         if attempt is not None:
-            attempt.end(why)
+            attempt.request_stop(reason)
 
-    def _lost(self, lease: Lease) -> None:
+    def _lease_lost(self, lease: Lease) -> None:
         attempt = self._attempts.get(lease)
         context = attempt.context if attempt is not None else None
         if attempt is None or context is None or not context.settling:
-            self._end(lease, Why.LOST)
-        elif attempt.doubt is None:
-            attempt.doubt = asyncio.create_task(self._ask_whether_lost(attempt))
+            self._stop_attempt(lease, StopReason.LOST)
+        elif attempt.lease_check is None:
+            attempt.lease_check = asyncio.create_task(self._check_lease(attempt))
 
-    async def _ask_whether_lost(self, attempt: Attempt) -> None:
-        """A success that its task stored by itself ends the lease, too: then it may go on."""
+    async def _check_lease(self, attempt: RunningAttempt) -> None:
+        """Stop an attempt, unless its task has stored its own success, which ends the lease."""
         with contextlib.suppress(StoreError):
             [row] = await self._store.get([attempt.job.id])
             if row is not None and row.state is State.SUCCEEDED and row.lease == attempt.lease:
                 return
-        attempt.end(Why.LOST)
+        attempt.request_stop(StopReason.LOST)
 
-    # -- the end
+    # -- shutdown
 
     async def _drain(self) -> None:
-        waiting = [asyncio.ensure_future(it.wait()) for it in (self._settled, self._hurry)]
+        events = (self._all_settled, self._grace_started)
+        waiting = [asyncio.ensure_future(event.wait()) for event in events]
         try:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for either in waiting:
-                either.cancel()
+            for future in waiting:
+                future.cancel()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._settled.wait(), self.config.grace)
+            await asyncio.wait_for(self._all_settled.wait(), self.config.grace)
 
-    async def _release(self) -> None:
+    async def _release_running(self) -> None:
         for attempt in list(self._attempts.values()):
-            attempt.end(Why.RELEASE)
+            attempt.request_stop(StopReason.RELEASE)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self.config.release):
-                await self._fetcher.heard_out()  # which may bring more to be given back
-                await self._settled.wait()
+            async with asyncio.timeout(self.config.release_timeout):
+                await self._fetcher.wait_inflight_claim()  # may return more jobs to release
+                await self._all_settled.wait()
         if self._attempts:
             ids = [str(attempt.job.id) for attempt in self._attempts.values()]
-            named = ", ".join(ids[:NAMED]) + (f" and {len(ids) - NAMED} more" * (len(ids) > NAMED))
-            log.error("these jobs are left to their leases, for they did not let go: %s", named)
+            more = f" and {len(ids) - MAX_LOGGED_IDS} more" * (len(ids) > MAX_LOGGED_IDS)
+            log.error(
+                "jobs did not stop in time; will be retried after lease expiry: %s",
+                ", ".join(ids[:MAX_LOGGED_IDS]) + more,
+            )

@@ -1,4 +1,4 @@
-"""Its library is nowhere."""
+"""A side whose library is not installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Its worker breaks at its first job."""
+"""A side whose worker crashes at its first job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A queue in a text file, for tests of the bench: nothing to install, nothing to wait for."""
+"""A queue in a text file, for tests of the bench."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from windlass.bench.job_ledger import Ledger
-from windlass.bench.round_config import Place
+from windlass.bench.round_config import RoundConfig
 from windlass.bench.side import POLL, Side
 
 
@@ -17,7 +17,7 @@ class Files(Side):
     durability = "none"
     bulk: ClassVar[str | None] = "one write"
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: RoundConfig) -> None:
         self._file = place.directory / "queue.txt"
         self._file.touch()
 
@@ -31,7 +31,7 @@ class Files(Side):
     def close(self) -> None: ...
 
     def work(self, ledger: Ledger) -> None:
-        ledger.begin()
+        ledger.wait_for_start()
         with self._file.open() as file:
             while True:
                 payload = file.readline()
@@ -41,7 +41,7 @@ class Files(Side):
                 self.run(ledger, payload)
 
     def run(self, ledger: Ledger, payload: str) -> None:
-        ledger.ran(payload)
+        ledger.record_run(payload)
 
     def unfinished(self) -> int:
         return 0

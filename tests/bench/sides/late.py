@@ -1,4 +1,4 @@
-"""Runs a job again when every job has run."""
+"""A side that runs a job again after all jobs have run."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from windlass.bench.side import payload
 
 class Late(Files):
     def run(self, ledger: Ledger, text: str) -> None:
-        ledger.ran(text)
+        ledger.record_run(text)
         if text.startswith(payload(19)):  # the last of the tests' twenty
             time.sleep(0.05)  # the watch has seen the end by now, or soon will
-            ledger.ran(payload(0))
+            ledger.record_run(payload(0))
 
 
 side = Late

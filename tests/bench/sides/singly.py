@@ -1,4 +1,4 @@
-"""Cannot take many jobs at once."""
+"""A side without a bulk enqueue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gets half of the jobs, and settles them half a second after the last has run."""
+"""A side that gets half of the jobs and settles them half a second after the last run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Tardy(Files):
     share = 0.5
 
     def run(self, ledger: Ledger, text: str) -> None:
-        ledger.ran(text)
+        ledger.record_run(text)
         if text.startswith(payload(19)):  # the last of the tests' twenty
             time.sleep(0.5)
             SETTLED.touch()

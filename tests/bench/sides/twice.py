@@ -1,4 +1,4 @@
-"""Runs its third job a second time."""
+"""A side that runs its third job twice."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from windlass.bench.side import payload
 
 class Twice(Files):
     def run(self, ledger: Ledger, text: str) -> None:
-        ledger.ran(text)
+        ledger.record_run(text)
         if text.startswith(payload(2)):
-            ledger.ran(text)
+            ledger.record_run(text)
 
 
 side = Twice

@@ -1,4 +1,4 @@
-"""Says what its process has loaded, as its last words."""
+"""A side whose worker reports its loaded modules."""
 
 from __future__ import annotations
 

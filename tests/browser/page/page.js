@@ -1,8 +1,8 @@
-/** A tab that keeps what it hears for the test that looks at it. */
+/** A tab that records callbacks for the test. */
 
 import { live } from "/assets/test/live/tab.js";
 
-const page = { live, jobs: {}, lists: {}, whole: 0, answers: {}, connections: [] };
+const page = { live, jobs: {}, lists: {}, loaded: 0, answers: {}, connections: [] };
 
 page.follow = (job, after = 0) => {
   const mine = { seqs: [], percents: [], states: [], end: null, error: null };
@@ -18,8 +18,8 @@ page.follow = (job, after = 0) => {
 };
 
 page.list = (filter) => {
-  const tell = ({ id, state, listed }) => void (page.lists[id] = [state, listed]);
-  page.unlist = live.list(filter, tell, { onWhole: () => void (page.whole += 1) });
+  const notify = ({ id, state, listed }) => void (page.lists[id] = [state, listed]);
+  page.unlist = live.list(filter, notify, { onLoaded: () => void (page.loaded += 1) });
 };
 
 page.poll = (path, seconds) => {

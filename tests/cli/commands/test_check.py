@@ -11,6 +11,7 @@ from typing import Any
 import apsw
 import pytest
 
+import windlass
 from windlass import Windlass
 from windlass.core.clock import SECOND, SystemClock
 
@@ -23,7 +24,7 @@ class Tomorrow:
 
 
 def verdicts(answer: Any) -> dict[str, str]:
-    return {one["what"]: one["verdict"] for one in answer.json["findings"]}
+    return {one["check"]: one["verdict"] for one in answer.json["findings"]}
 
 
 def test_a_sound_store_is_found_sound(ask: Any, put: Any) -> None:
@@ -31,7 +32,7 @@ def test_a_sound_store_is_found_sound(ask: Any, put: Any) -> None:
     answer = ask("check", "--json")
     assert answer.code == 0
     assert answer.json["ok"] is True
-    assert set(verdicts(answer).values()) == {"fine"}
+    assert set(verdicts(answer).values()) == {"ok"}
     assert set(verdicts(answer)) >= {"settings", "durability", "driver", "disk", "store", "schema",
                                      "clock"}  # fmt: skip
     assert "✓ store" in ask("check").out
@@ -44,7 +45,9 @@ def test_check_makes_no_file(ask: Any, place: Path) -> None:
     assert not (place / "windlass.db").exists()
 
 
-def test_a_missing_directory_is_wrong_and_how_to_make_it_is_said(ask: Any, place: Path) -> None:
+def test_a_missing_directory_is_an_error_with_the_command_to_create_it(
+    ask: Any, place: Path
+) -> None:
     answer = ask("check", "--url", f"sqlite:///{place}/no/jobs.db")
     assert answer.code == 3
     assert f"mkdir -p {place}/no" in answer.out
@@ -54,14 +57,14 @@ def test_a_file_that_is_no_database_is_wrong(ask: Any, place: Path) -> None:
     (place / "windlass.db").write_text("these are not the jobs you are looking for" * 100)
     answer = ask("check")
     assert answer.code == 3
-    assert "is not a sound SQLite database" in answer.out
+    assert "is corrupt or not a SQLite database" in answer.out
 
 
 def test_weak_durability_is_pointed_out(ask: Any, put: Any) -> None:
     put("add", a=1)
     off = ask("check", "--json", "--url", "sqlite:///windlass.db?durability=off")
     assert off.code == 1
-    assert verdicts(off)["durability"] == "wrong"
+    assert verdicts(off)["durability"] == "error"
 
 
 def test_a_clock_that_was_set_back_is_found(ask: Any, place: Path) -> None:
@@ -102,7 +105,7 @@ def test_the_sql_of_a_migration_is_printed_and_not_run(ask: Any, place: Path) ->
     assert ask("migrate", "--json").json == {"applied": []}  # as if it had been run by migrate
     again = ask("migrate", "--print")
     assert (again.out, again.code) == ("", 0)
-    assert "is up to date: there is nothing to run" in again.err
+    assert "is up to date; nothing to run" in again.err
 
 
 def test_the_script_for_a_file_of_the_applications_own_leaves_that_alone(
@@ -120,10 +123,10 @@ def test_no_script_is_printed_for_what_is_no_database(ask: Any, place: Path) -> 
     (place / "windlass.db").write_text("these are not the jobs you are looking for" * 100)
     answer = ask("migrate", "--print")
     assert answer.code == 3
-    assert "is not a sound SQLite database" in answer.err
+    assert "is corrupt or not a SQLite database" in answer.err
 
 
-def test_a_paused_queue_is_shown_so_until_it_goes_on(ask: Any, put: Any) -> None:
+def test_a_paused_queue_is_listed_as_paused_until_resumed(ask: Any, put: Any) -> None:
     put("add", a=1, run=False)
     assert ask("queues", "pause", "default", "media").code == 0
     found = {one["queue"]: one for one in ask("queues", "list", "--json").json}
@@ -154,7 +157,7 @@ def test_a_wrong_setting_is_a_usage_error_that_names_the_file(ask: Any, place: P
     (place / "windlass.toml").write_text("concurency = 4\n")
     answer = ask("jobs", "list")
     assert answer.code == 2
-    assert "windlass.toml has unknown settings: concurency; known are url" in answer.err
+    assert "windlass.toml has unknown settings: concurency; valid are url" in answer.err
 
 
 @pytest.mark.parametrize(
@@ -175,11 +178,11 @@ def test_exit_codes_are_those_of_the_documentation(ask: Any, words: list[str], c
 def test_a_url_that_cannot_be_is_one_of_the_findings(ask: Any) -> None:
     answer = ask("check", "--url", "sqlite:///a#b.db")
     assert answer.code == 1
-    assert "in a file's name, write %23" in answer.out
+    assert "in a file name, write it as %23" in answer.out
 
 
 def typing(words: str) -> dict[str, str]:
-    """What bash tells a program when somebody asks for the end of the last word."""
+    """The environment that bash sets for completion of the last word."""
     return {
         "_WINDLASS_COMPLETE": "complete_bash",
         "COMP_WORDS": words,
@@ -220,10 +223,15 @@ def test_what_a_supervisor_gives_along_is_not_in_the_help(ask: Any) -> None:
     assert "supervised" not in answer.out
 
 
+def test_the_version_is_printed(ask: Any) -> None:
+    answer = ask("--version")
+    assert (answer.code, answer.out.strip()) == (0, f"windlass {windlass.__version__}")
+
+
 def test_help_names_the_exit_codes(ask: Any) -> None:
     answer = ask("--help")
     assert answer.code == 0
-    for part in ("Exit codes: 0 done", "3 the store cannot be reached", "--install-completion"):
+    for part in ("Exit codes: 0 success", "3 store unavailable", "--install-completion"):
         assert part in " ".join(answer.out.split())  # wherever the lines are broken
 
 

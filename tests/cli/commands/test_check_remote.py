@@ -14,7 +14,7 @@ import pytest
 from tests.server.conftest import Served, serving
 
 from windlass.server.auth.api_keys import Role
-from windlass.server.config import Door, ServerConfig
+from windlass.server.config import AuthMode, ServerConfig
 
 _RESET = struct.pack("ii", 1, 0)
 UNAVAILABLE = 3
@@ -32,7 +32,7 @@ def problem(status: str, code: str, detail: str, advice: str, *headers: str) -> 
 
 @contextmanager
 def answering(data: bytes, *, reset: bool = False) -> Iterator[str]:
-    """Something that says this to whoever asks, and ends the connection."""
+    """A server that sends this response and closes the connection."""
 
     def serve() -> None:
         with suppress(OSError):
@@ -53,66 +53,66 @@ def answering(data: bytes, *, reset: bool = False) -> Iterator[str]:
 HALF = answer("200 OK", "application/json", "x" * 99)[:-50]
 PAGE = "text/html", "<html>"
 BUSY = problem(
-    "429 Too Many Requests", "too_often", "the key x asks too often", "wait", "Retry-After: 60"
+    "429 Too Many Requests", "rate_limited", "the key x asks too often", "wait", "Retry-After: 60"
 )
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "message"),
     [
-        (b"", "was lost before its answer had come"),
-        (HALF, "was lost before its answer had come"),
-        (HALF[:20], "was lost before its answer had come"),
+        (b"", "closed the connection before it responded"),
+        (HALF, "closed the connection before it responded"),
+        (HALF[:20], "closed the connection before it responded"),
         (BUSY, "the key x asks too often (HTTP 429); wait"),
-        (answer("429 Too Many Requests", *PAGE, "Retry-After: 60"), "it is asked too often"),
-        (answer("502 Bad Gateway", *PAGE), "a proxy before it says HTTP 502"),
-        (answer("504 Gateway Timeout", *PAGE), "a proxy before it says HTTP 504"),
-        (answer("200 OK", *PAGE), "HTTP 200, text/html: that is no Windlass server"),
+        (answer("429 Too Many Requests", *PAGE, "Retry-After: 60"), "limits the rate (HTTP 429)"),
+        (answer("502 Bad Gateway", *PAGE), "a proxy in front of it returned HTTP 502"),
+        (answer("504 Gateway Timeout", *PAGE), "a proxy in front of it returned HTTP 504"),
+        (answer("200 OK", *PAGE), "HTTP 200, text/html: this is not a Windlass server"),
         (
             problem("503 Service Unavailable", "stopping", "no time left", "ask again"),
             "no time left (HTTP 503); ask again",
         ),
     ],
 )
-def test_what_answers_instead_is_told_with_what_to_do(ask: Any, data: bytes, told: str) -> None:
+def test_other_servers_are_reported_with_advice(ask: Any, data: bytes, message: str) -> None:
     with answering(data) as url:
         found = ask("check", "--url", url)
     assert found.code == UNAVAILABLE
     [line] = [line for line in found.out.splitlines() if "✗" in line]
-    assert told in line
+    assert message in line
     assert url in line
 
 
-def test_a_server_that_dies_under_it_is_told_as_lost_not_as_unreachable(ask: Any) -> None:
+def test_a_server_that_dies_is_reported_as_lost_not_as_unreachable(ask: Any) -> None:
     with answering(b"", reset=True) as url:
         found = ask("check", "--json", "--url", url)
     assert found.code == UNAVAILABLE
-    [wrong] = [one["found"] for one in found.json["findings"] if one["verdict"] == "wrong"]
-    assert "was lost before its answer had come" in wrong
+    [wrong] = [one["message"] for one in found.json["findings"] if one["verdict"] == "error"]
+    assert "closed the connection before it responded" in wrong
     assert "cannot be reached" not in wrong
 
 
-def test_a_server_that_is_away_is_told_as_such(ask: Any) -> None:
+def test_an_unreachable_server_is_reported(ask: Any) -> None:
     found = ask("check", "--url", "http://127.0.0.1:1")
     assert found.code == UNAVAILABLE
     assert "cannot be reached: " in found.out
-    assert "is it up, and are host and port right?" in found.out
+    assert "check that it is running, and its host and port" in found.out
 
 
 @pytest.fixture
 def slow(tmp_path: Any) -> Iterator[Served]:
     """Two requests at once, and then one in a minute."""
-    config = ServerConfig(door=Door.KEYS, rate=1 / 60, burst=2)
+    config = ServerConfig(auth=AuthMode.KEYS, rate=1 / 60, burst=2)
     with serving(tmp_path, config) as one:
         yield one
 
 
-def test_a_key_that_asks_too_often_is_told_so_by_a_real_server(
+def test_a_rate_limited_key_is_reported_by_a_real_server(
     ask: Any, slow: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WINDLASS_KEY", slow.key(Role.VIEWER))
     first, second = (ask("check", "--url", slow.url) for _ in range(2))
     assert first.code == 0, first.out
     assert second.code == UNAVAILABLE
-    assert "too often" in second.out
+    assert "exceeds its request rate" in second.out
     assert "Retry-After" in second.out

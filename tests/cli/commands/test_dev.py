@@ -1,4 +1,4 @@
-"""`windlass dev`: a worker with its jobs in view, and anew when the code changes."""
+"""`windlass dev`: live view of jobs, and reload on code changes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from windlass.core.query.job_query import Query
 
 
 class Dev:
-    """The command as a process, and what it has said on both streams."""
+    """The command as a process, and its output on both streams."""
 
     def __init__(self, place: Path, *words: str) -> None:
         self.process = subprocess.Popen(
@@ -34,7 +34,7 @@ class Dev:
             stderr=subprocess.STDOUT,
             text=True,
         )
-        self.said: list[str] = []
+        self.output: list[str] = []
         # A test that waits for a line which never comes would wait for good.
         self._watch = Thread(target=self._bound, daemon=True)
         self._watch.start()
@@ -48,14 +48,14 @@ class Dev:
     def until(self, words: str) -> str:
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            self.said.append(line)
+            self.output.append(line)
             if words in line:
                 return line
-        raise AssertionError(f"{words!r} never came: {''.join(self.said)}")
+        raise AssertionError(f"{words!r} did not appear: {''.join(self.output)}")
 
     def end(self) -> str:
         rest, _ = self.process.communicate(timeout=PATIENCE)
-        return "".join(self.said) + rest
+        return "".join(self.output) + rest
 
 
 @pytest.fixture
@@ -74,14 +74,14 @@ def dev(place: Path) -> Iterator[Callable[..., Dev]]:
 
 def test_without_an_app_a_demo_job_is_seen_running(dev: Any, place: Path) -> None:
     one = dev()
-    one.until("This is a demo")
+    one.until("Demo: one job")
     one.until("running demo.film")
     one.process.send_signal(signal.SIGINT)
-    one.until("stopping: ")
+    one.until("Shutting down: ")
     one.process.send_signal(signal.SIGINT)
-    said = one.end()
-    assert one.process.returncode == 0, said
-    assert "Traceback" not in said
+    output = one.end()
+    assert one.process.returncode == 0, output
+    assert "Traceback" not in output
     assert (place / "windlass-demo.db").exists()
     assert not (place / "windlass.db").exists()
 
@@ -98,17 +98,17 @@ def test_its_jobs_are_there_over_http_and_two_of_them_get_along(dev: Any) -> Non
 
 
 @pytest.mark.slow
-def test_a_port_that_was_asked_for_and_is_taken_is_told(dev: Any) -> None:
+def test_an_explicit_port_in_use_is_an_error(dev: Any) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         one = dev("--port", str(taken.getsockname()[1]))
 
-        said = one.end()
+        output = one.end()
 
-    assert one.process.returncode == 2, said
-    assert "cannot be listened on" in said
+    assert one.process.returncode == 2, output
+    assert "cannot listen on" in output
 
 
-async def test_the_demo_job_runs_to_its_end_and_comes_once(
+async def test_the_demo_job_runs_to_its_end_and_is_enqueued_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -138,7 +138,7 @@ def test_jobs_of_every_queue_of_the_app_are_seen_to_their_end(
     assert f"failed mine.cut {job} after" in line
     assert "ValueError: no [film]" in line
     one.process.send_signal(signal.SIGTERM)
-    assert "stopped" in one.end()
+    assert "Stopped" in one.end()
 
 
 @pytest.mark.parametrize("columns", [40, pytest.param(100, marks=pytest.mark.slow)])
@@ -154,11 +154,11 @@ def test_a_terminal_shows_a_bar_that_fits(
     terminal.read_until("succeeded tasks.until_file")
     terminal.process.send_signal(signal.SIGINT)
     assert terminal.end() == 0
-    assert terminal.shown.rstrip().endswith("stopped")
+    assert terminal.shown.rstrip().endswith("Stopped")
 
 
 @pytest.mark.slow
-def test_a_change_of_the_code_gives_jobs_back_and_runs_them_anew(
+def test_a_code_change_requeues_running_jobs_and_runs_them_again(
     dev: Any, put: Any, ask: Any, place: Path
 ) -> None:
     job = put("until_file", started="started", go="go", run=False)
@@ -167,15 +167,15 @@ def test_a_change_of_the_code_gives_jobs_back_and_runs_them_anew(
     one.until("running tasks.until_file")
     (place / "tasks.py").write_text(code + "\nbroken = (\n")
     one.until("importing 'tasks' failed: SyntaxError")
-    one.until("waiting for a change in the code")
+    one.until("Waiting for a code change")
     facts = ask("jobs", "show", job, "--json").json
     assert (facts["state"], facts["retryCount"], facts["crashCount"]) == ("queued", 0, 0)
     (place / "tasks.py").write_text(code)
     (place / "go").touch()
-    one.until("tasks.py changed: starting anew")
+    one.until("tasks.py changed; reloading")
     one.until("succeeded tasks.until_file")
     one.process.send_signal(signal.SIGTERM)
-    assert "stopped" in one.end()
+    assert "Stopped" in one.end()
     assert one.process.returncode == 0
 
 
@@ -186,7 +186,7 @@ def test_no_worker_outlives_a_reloader_that_is_killed(dev: Any, put: Any, place:
     one.until("running tasks.until_file")
     one.process.kill()
     (place / "go").touch()
-    assert "stopped" in one.end()  # which reads until the last who could write has gone
+    assert "Stopped" in one.end()  # reads until all writers have ended
 
 
 def test_what_is_watched_is_the_users_own_code(tmp_path: Path) -> None:

@@ -30,24 +30,24 @@ def test_what_is_no_json_is_text_and_the_app_may_be_a_setting(ask: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["add", "a=x"], "argument 'a': Input should be a valid integer"),
         (["add"], "missing a required argument: 'a'"),
         (["add", "a=1", "c=2"], "has no argument 'c'; it takes 'a', 'b'"),
         (["add", "1"], "write name=value"),
-        (["greet", "name=5"], """needs quotes of its own: name='"5"'"""),
+        (["greet", "name=5"], """quote text that looks like a number twice: name='"5"'"""),
         (["gret", "name=x"], "did you mean 'greet'?"),
-        (["xyzzy"], "it has tasks.add, tasks.greet"),
+        (["xyzzy"], "its tasks: tasks.add, tasks.greet"),
         (["add", "a=1", "--delay", "soon"], "delay is 'soon'"),
     ],
 )
 def test_a_wrong_argument_is_named_and_nothing_is_stored(
-    ask: Any, place: Path, words: list[str], told: str
+    ask: Any, place: Path, words: list[str], message: str
 ) -> None:
     done = ask("enqueue", *words, "-A", "tasks:app")
     assert done.code == 2
-    assert told in done.err
+    assert message in done.err
     assert not (place / "windlass.db").exists()
 
 

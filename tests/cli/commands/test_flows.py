@@ -42,7 +42,9 @@ class Studio:
         return str(self._space["approval"].enqueue().id)
 
     def work(self) -> None:
-        self.app.sync.call(self.app.worker(WorkerConfig(burst=True, poll=0.02, sweep=0.02)).run())
+        self.app.sync.call(
+            self.app.worker(WorkerConfig(burst=True, poll_interval=0.02, sweep_interval=0.02)).run()
+        )
 
 
 @pytest.fixture
@@ -52,20 +54,20 @@ def studio(place: Path) -> Any:
     made.app.close()
 
 
-def test_a_flow_is_shown_with_its_jobs_and_those_they_come_after(ask: Ask, studio: Studio) -> None:
+def test_a_flow_is_shown_with_its_jobs_and_dependencies(ask: Ask, studio: Studio) -> None:
     flow, (first, second, last) = studio.flow()
-    told = ask("flows", "show", flow)
-    assert told.code == 0
-    assert "3 jobs: 1 created, 2 queued" in told.out
-    [line] = [line for line in told.out.splitlines() if line.startswith(last[-8:])]
+    shown = ask("flows", "show", flow)
+    assert shown.code == 0
+    assert "3 jobs: 1 created, 2 queued" in shown.out
+    [line] = [line for line in shown.out.splitlines() if line.startswith(last[-8:])]
     assert first[-8:] in line
     assert second[-8:] in line
-    assert "0%" in told.out
+    assert "0%" in shown.out
 
     studio.work()
-    told = ask("flows", "show", flow)
-    assert "3 jobs: 3 succeeded" in told.out
-    assert "100%" in told.out
+    shown = ask("flows", "show", flow)
+    assert "3 jobs: 3 succeeded" in shown.out
+    assert "100%" in shown.out
 
 
 def test_a_flow_is_found_by_any_of_its_jobs(ask: Ask, studio: Studio) -> None:
@@ -73,9 +75,9 @@ def test_a_flow_is_found_by_any_of_its_jobs(ask: Ask, studio: Studio) -> None:
     for job in jobs:
         assert ask("flows", "show", job[-8:], "--json").json["id"] == flow
     alone = studio.approval()
-    assert "belongs to no flow" in ask("flows", "show", alone).err
+    assert "is not part of a flow" in ask("flows", "show", alone).err
     unknown = ask("flows", "show", str(uuid7()))
-    assert (unknown.code, "there is no flow" in unknown.err) == (1, True)
+    assert (unknown.code, "no flow or job" in unknown.err) == (1, True)
 
 
 def test_a_flow_for_scripts(ask: Ask, studio: Studio) -> None:
@@ -89,7 +91,7 @@ def test_a_flow_for_scripts(ask: Ask, studio: Studio) -> None:
     assert [job["dependsOn"] for job in facts["jobs"]] == [[], [], [first, second]]
 
 
-def test_whoever_watches_is_told_how_it_ended(ask: Ask, studio: Studio) -> None:
+def test_watching_a_flow_reports_its_end(ask: Ask, studio: Studio) -> None:
     well, _ = studio.flow()
     ill, _ = studio.flow(broken=True)
     studio.work()
@@ -99,7 +101,7 @@ def test_whoever_watches_is_told_how_it_ended(ask: Ask, studio: Studio) -> None:
 
 def test_a_flow_is_canceled_as_a_whole(ask: Ask, studio: Studio) -> None:
     flow, jobs = studio.flow()
-    assert "canceled: 3 jobs had not ended" in ask("flows", "cancel", flow, "--reason", "rain").out
+    assert "canceled 3 jobs" in ask("flows", "cancel", flow, "--reason", "rain").out
     assert ask("flows", "show", flow, "--json").json["counts"]["canceled"] == 3
     assert ask("jobs", "show", jobs[0], "--json").json["cancelReason"] == "rain"
     assert ask("flows", "cancel", flow, "--json").json == {"id": flow, "canceled": 0}
@@ -110,34 +112,34 @@ def test_what_is_left_of_a_flow_is_retried_or_resumed(
 ) -> None:
     flow, _ = studio.flow(broken=True)
     early = ask("flows", "retry", flow)
-    assert (early.code, "have not ended" in early.err) == (1, True)
+    assert (early.code, "unfinished jobs" in early.err) == (1, True)
     studio.work()
-    (place / "mended").touch()
-    assert "resumed: 2 jobs are new" in ask("flows", "resume", flow).out
+    (place / "fixed").touch()
+    assert "resumed as 2 new jobs" in ask("flows", "resume", flow).out
     studio.work()
     facts = ask("flows", "show", flow, "--json").json
     assert (facts["state"], len(facts["jobs"])) == ("succeeded", 3)
     assert (place / "pieces").read_text() == "x"  # its first step was not done again
     over = ask("flows", "retry", flow)
-    assert (over.code, "nothing of it is left" in over.err) == (1, True)
+    assert (over.code, "no job to re-run" in over.err) == (1, True)
 
 
 def test_a_job_is_shown_with_those_that_it_waits_for(ask: Ask, studio: Studio) -> None:
     flow, (first, second, last) = studio.flow()
-    told = ask("jobs", "show", last).out
-    assert f"waits for 2   {first}, {second}" in told
-    assert f"flow          {flow}" in told
-    assert f"awaited by    {last}" in ask("jobs", "show", first).out
+    shown = ask("jobs", "show", last).out
+    assert f"waiting for 2    {first}, {second}" in shown
+    assert f"flow             {flow}" in shown
+    assert f"awaited by       {last}" in ask("jobs", "show", first).out
     facts = ask("jobs", "show", last, "--json").json
     assert (facts["waitingFor"], facts["dependsOn"]) == (2, [first, second])
     studio.work()
-    assert f"depends on    {first}, {second}" in ask("jobs", "show", last).out
+    assert f"depends on       {first}, {second}" in ask("jobs", "show", last).out
 
 
-def test_a_job_is_given_the_signal_that_it_waits_for(ask: Ask, studio: Studio) -> None:
+def test_a_signal_is_sent_to_a_waiting_job(ask: Ask, studio: Studio) -> None:
     job = studio.approval()
-    told = ask("jobs", "signal", job[-8:], "approved", '{"by": "ada"}')
-    assert (told.code, told.out.strip()) == (0, f"{job} has the signal, now queued")
+    shown = ask("jobs", "signal", job[-8:], "approved", '{"by": "ada"}')
+    assert (shown.code, shown.out.strip()) == (0, f"{job} signal sent, now queued")
     studio.work()
     assert ask("jobs", "show", job, "--json").json["result"] == {"by": "ada"}
     late = ask("jobs", "signal", job, "again")
@@ -148,7 +150,7 @@ def test_a_value_that_is_no_json_is_refused(ask: Ask, studio: Studio) -> None:
     job = studio.approval()
     wrong = ask("jobs", "signal", job, "approved", "yes")
     assert wrong.code == 2
-    assert "needs quotes of its own" in wrong.err
+    assert "quote text twice" in wrong.err
     assert ask("jobs", "signal", job, "approved", "true", "--json").json == {
         "id": job,
         "signal": "approved",

@@ -14,7 +14,7 @@ from windlass import Windlass, WorkerConfig
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.ids import uuid7
 from windlass.stores import open_store
-from windlass.worker.loops.presence import Registrar
+from windlass.worker.loops.presence import Presence
 
 
 def test_jobs_are_listed_newest_first(ask: Any, put: Any) -> None:
@@ -44,7 +44,7 @@ def test_a_list_is_narrowed_by_state_queue_task_tag_and_error(ask: Any, put: Any
     assert ids("--error", "KeyError") == []
 
 
-def test_a_long_list_comes_in_pages(ask: Any, put: Any) -> None:
+def test_a_long_list_is_paged(ask: Any, put: Any) -> None:
     made = [put("add", a=n, run=False) for n in range(3)]
     page = ask("jobs", "list", "--json", "--limit", "2").json
     rest = ask("jobs", "list", "--json", "--limit", "2", "--cursor", page["cursor"]).json
@@ -85,11 +85,11 @@ def test_a_piece_that_two_jobs_share_is_refused(ask: Any, put: Any) -> None:
     ids = [put("add", a=n, run=False) for n in range(2)]
     answer = ask("jobs", "show", ids[0][:5])
     assert answer.code == 2
-    assert "2 recent jobs begin or end with" in answer.err
+    assert "2 recent jobs start or end with" in answer.err
     assert "give more of the id" in answer.err
 
 
-def test_what_is_no_id_and_what_is_no_job_are_told_apart(ask: Any, put: Any) -> None:
+def test_an_invalid_id_and_a_missing_job_are_different_errors(ask: Any, put: Any) -> None:
     put("add", a=1)
     assert ask("jobs", "show", "nonsense").code == 2
     assert ask("jobs", "show", "abc").code == 2
@@ -99,7 +99,7 @@ def test_what_is_no_id_and_what_is_no_job_are_told_apart(ask: Any, put: Any) -> 
     assert f"no job {missing}" in answer.err
 
 
-def test_watching_a_job_tells_its_story_and_its_result(ask: Any, put: Any) -> None:
+def test_watching_a_job_prints_its_events_and_its_result(ask: Any, put: Any) -> None:
     answer = ask("jobs", "watch", put("film", title="Sea"))
     assert answer.code == 0
     words = answer.out.splitlines()
@@ -157,7 +157,7 @@ def test_one_job_that_is_refused_does_not_keep_the_others(ask: Any, put: Any) ->
 
 
 @pytest.mark.parametrize("as_json", [True, False])
-def test_what_was_done_is_told_when_the_store_fails_on_the_way(
+def test_results_are_printed_when_the_store_fails_midway(
     ask: Any, put: Any, monkeypatch: pytest.MonkeyPatch, as_json: bool
 ) -> None:
     jobs = [put("add", a=n, run=False) for n in range(3)]
@@ -177,31 +177,33 @@ def test_what_was_done_is_told_when_the_store_fails_on_the_way(
     assert "the disk is gone" in answer.err
     assert f"not tried: {jobs[2]}" in answer.err
     if as_json:
-        told = [(one["id"], one.get("error")) for one in answer.json]
-        assert told == [(jobs[0], None), (jobs[1], "store_unavailable")]
+        results = [(one["id"], one.get("error")) for one in answer.json]
+        assert results == [(jobs[0], None), (jobs[1], "store_unavailable")]
     else:
         assert answer.out == f"{jobs[0]} canceled\n"
 
 
-def test_why_a_job_does_not_run_is_told_with_what_to_do(ask: Any, put: Any) -> None:
+def test_why_prints_reasons_with_advice(ask: Any, put: Any) -> None:
     job = put("add", a=1, run=False, options={"hold": True, "delay": "1h"})
     answer = ask("jobs", "why", job[-8:])
     assert answer.code == 0
-    assert "it is held until somebody submits it" in answer.out
+    assert "Held until it is submitted" in answer.out
     assert f"→ windlass jobs submit {job}" in answer.out
     assert "(in 59m)" in answer.out
     facts = ask("jobs", "why", job, "--json").json
     assert (facts["id"], facts["state"]) == (job, "created")
-    assert [one["because"] for one in facts["reasons"]] == ["held", "scheduled"]
+    assert [one["code"] for one in facts["reasons"]] == ["held", "scheduled"]
     assert [one["at"] is None for one in facts["reasons"]] == [True, False]
-    assert ask("jobs", "why", put("add", a=1)).out.splitlines()[1].startswith("  it has succeeded")
+    assert ask("jobs", "why", put("add", a=1)).out.splitlines()[1].startswith("  Succeeded at")
 
 
 async def show_worker(url: str) -> None:
     async with open_store(url) as store:
         config = WorkerConfig(name="mill-1", queues={"default": 3, "media": 1})
         app = Windlass("memory:")
-        await Registrar(store, app.tasks, config, running=lambda: 2, last_claim=lambda: None).once()
+        await Presence(
+            store, app.tasks, config, running=lambda: 2, last_claim=lambda: None
+        ).publish()
 
 
 @pytest.mark.parametrize("width", ["40", "80", "120"])
@@ -210,7 +212,7 @@ def test_live_workers_are_listed(
 ) -> None:
     monkeypatch.setenv("COLUMNS", width)
     job = put("add", a=1, run=False)
-    assert "no worker is live" in ask("workers", "list").err
+    assert "No running workers" in ask("workers", "list").err
     assert ask("workers", "list", "--json").json == []
     asyncio.run(show_worker(f"sqlite:///{place}/windlass.db"))
     shown = ask("workers", "list").out
@@ -221,7 +223,7 @@ def test_live_workers_are_listed(
         "mill-1", {"default": 3, "media": 1}, 2,
     )  # fmt: skip
     assert facts["lastClaimAt"] is None
-    assert ask("jobs", "why", job, "--json").json["reasons"][0]["because"] == "unknown_task"
+    assert ask("jobs", "why", job, "--json").json["reasons"][0]["code"] == "unknown_task"
 
 
 def test_a_retry_is_a_new_job_that_points_back(ask: Any, put: Any) -> None:
@@ -232,23 +234,23 @@ def test_a_retry_is_a_new_job_that_points_back(ask: Any, put: Any) -> None:
     assert ask("jobs", "show", job, "--json").json["retriedAs"] == new["id"]
     again = ask("jobs", "retry", job)
     assert again.code == 0
-    assert f"is under way already as {new['id']}" in again.out
+    assert f"already retried as {new['id']}" in again.out
 
 
-def test_a_resumed_job_goes_on_after_its_last_step(ask: Any, put: Any, place: Path) -> None:
+def test_a_resumed_job_continues_after_its_last_step(ask: Any, put: Any, place: Path) -> None:
     job = put("stepped")
     assert "jobs resume" in ask("jobs", "show", job).out
-    (place / "mended").touch()
+    (place / "fixed").touch()
     [answer] = ask("jobs", "resume", job, "--json").json
     put("add", a=1)  # and run whatever waits
     assert ask("jobs", "show", answer["newId"], "--json").json["result"] == "done"
     assert (place / "pieces").read_text() == "x"
 
 
-def test_a_job_without_steps_is_not_resumed_but_told_to_retry(ask: Any, put: Any) -> None:
+def test_a_job_without_steps_cannot_be_resumed_only_retried(ask: Any, put: Any) -> None:
     answer = ask("jobs", "resume", put("broken", why="rust"))
     assert answer.code == 1
-    assert "completed no step to go on from; retry it instead" in answer.err
+    assert "has no completed step to resume from; retry it instead" in answer.err
 
 
 def test_only_finished_jobs_are_deleted(ask: Any, put: Any) -> None:
@@ -264,7 +266,7 @@ def test_only_finished_jobs_are_deleted(ask: Any, put: Any) -> None:
 def test_jobs_in_a_directory_without_a_file_make_none(ask: Any, place: Path) -> None:
     answer = ask("jobs", "list")
     assert answer.code == 3
-    assert f"no jobs are kept in {place}/windlass.db" in answer.err
+    assert f"No database at {place}/windlass.db" in answer.err
     assert not (place / "windlass.db").exists()
 
 
@@ -290,7 +292,7 @@ def test_what_is_encrypted_is_read_only_with_the_app(ask: Any, place: Path) -> N
     job = ask("enqueue", "secret", "word=xyzzy", "-A", "sealed:app", "--json").json["id"]
     blind = ask("jobs", "show", job)
     assert blind.code == 0
-    assert "name the app that has the key" in blind.out
+    assert "give the app that has the key" in blind.out
     assert "xyzzy" not in blind.out
     assert '{"word": "xyzzy"}' in ask("jobs", "show", job, "-A", "sealed:app").out
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from windlass import Limit
-from windlass.limits import Gatekeeper
+from windlass.limits import LimitRecords
 from windlass.stores import open_store
 
 TWO = {"concurrency": 2, "starts": None, "period": None}
@@ -23,7 +23,7 @@ def declare(place: Path) -> Any:
     def declared(**limits: Any) -> None:
         async def work() -> None:
             async with open_store(f"sqlite:///{place}/windlass.db") as store:
-                await Gatekeeper(store).declare({"queue:default": Limit(**limits)})
+                await LimitRecords(store).declare({"queue:default": Limit(**limits)})
 
         asyncio.run(work())
 
@@ -36,7 +36,7 @@ def test_a_limit_is_set_and_listed(ask: Any, put: Any) -> None:
     assert (done.code, done.out) == (0, "queue:render: 2 at once, 10 starts in 60 s\n")
     facts = ask("limits", "set", "task:tasks.add", "--concurrency", "2", "--json").json
     assert facts == {
-        "name": "task:tasks.add", "limit": TWO, "declared": None, "given": TWO,
+        "name": "task:tasks.add", "limit": TWO, "declared": None, "override": TWO,
         "holding": 0, "waiting": 0,
     }  # fmt: skip
     ask("limits", "set", "key:tasks.add", "--rate", "5/s")
@@ -58,11 +58,11 @@ def test_in_a_narrow_terminal_nothing_is_cut(
     monkeypatch.setenv("COLUMNS", "40")
     out = ask("limits", "list").out
     assert "queue:one-with-a-rather-long-name\n" in out
-    assert "2 at once (code: nothing)" in out
+    assert "2 at once (code: -)" in out
     assert "0 holding, 0 waiting" in out
 
 
-def test_without_limits_it_says_how_to_make_one(ask: Any, put: Any) -> None:
+def test_without_limits_it_prints_how_to_create_one(ask: Any, put: Any) -> None:
     put("add", a=1)
     done = ask("limits", "list")
     assert (done.code, done.out) == (0, "")
@@ -70,35 +70,35 @@ def test_without_limits_it_says_how_to_make_one(ask: Any, put: Any) -> None:
     assert ask("limits", "list", "--json").json == []
 
 
-def test_a_reset_goes_back_to_the_code(ask: Any, put: Any, declare: Any) -> None:
+def test_a_reset_restores_the_declared_limit(ask: Any, put: Any, declare: Any) -> None:
     put("add", a=1)
     declare(concurrency=5)
     ask("limits", "set", "queue:default", "--concurrency", "2")
     line = ask("limits", "list").out.splitlines()[1]
     assert ("2 at once" in line, "5 at once" in line) == (True, True)
     done = ask("limits", "reset", "queue:default")
-    assert done.out == "queue:default: 5 at once, as the code says\n"
-    assert "the same" in ask("limits", "list").out
-    assert ask("limits", "reset", "queue:default", "--json").json["given"] is None
+    assert done.out == "queue:default: 5 at once (from code)\n"
+    assert "same" in ask("limits", "list").out
+    assert ask("limits", "reset", "queue:default", "--json").json["override"] is None
 
 
 def test_a_reset_of_what_no_code_declares_lets_all_pass(ask: Any, put: Any) -> None:
     put("add", a=1)
     ask("limits", "set", "queue:x", "--concurrency", "2")
-    assert ask("limits", "reset", "queue:x").out == "queue:x: no limit any more\n"
+    assert ask("limits", "reset", "queue:x").out == "queue:x: limit removed\n"
     ask("limits", "set", "queue:x", "--concurrency", "2")
     assert ask("limits", "reset", "queue:x", "--json").json == {"name": "queue:x", "limit": None}
     assert ask("limits", "list", "--json").json == []
 
 
-def test_who_removes_what_code_declares_is_told_that_it_may_come_back(
+def test_removing_a_declared_limit_warns_that_it_may_return(
     ask: Any, put: Any, declare: Any
 ) -> None:
     put("add", a=1)
     declare(concurrency=5)
     done = ask("limits", "remove", "queue:default")
-    assert (done.code, done.out) == (0, "queue:default: no limit any more\n")
-    assert "if it still does, the limit is back" in " ".join(done.err.split())
+    assert (done.code, done.out) == (0, "queue:default: limit removed\n")
+    assert "if it still does, the limit returns" in " ".join(done.err.split())
     ask("limits", "set", "queue:default", "--concurrency", "2")
     assert ask("limits", "remove", "queue:default").err == ""
 
@@ -106,15 +106,17 @@ def test_who_removes_what_code_declares_is_told_that_it_may_come_back(
 @pytest.mark.parametrize(
     ("words", "code", "why"),
     [
-        (["set", "queue:x"], 2, "needs a concurrency, or a rate"),
-        (["set", "queue:x", "--rate", "ten"], 2, "write how many in which time"),
+        (["set", "queue:x"], 2, "needs concurrency= or rate="),
+        (["set", "queue:x", "--rate", "ten"], 2, "write NUMBER/PERIOD"),
         (["set", "queue:x", "--concurrency", "0"], 2, "from 1 to 100,000"),
         (["set", "render", "--concurrency", "2"], 2, "write queue:NAME"),
         (["reset", "queue:x"], 1, "queue:x has no limit"),
         (["remove", "queue:x"], 1, "queue:x has no limit"),
     ],
 )
-def test_what_is_wrong_is_told(ask: Any, put: Any, words: list[str], code: int, why: str) -> None:
+def test_invalid_arguments_are_reported(
+    ask: Any, put: Any, words: list[str], code: int, why: str
+) -> None:
     put("add", a=1)
     done = ask("limits", *words)
     assert done.code == code
@@ -128,13 +130,13 @@ def test_jobs_show_their_key_and_the_limit_that_they_wait_at(ask: Any, put: Any)
     facts = ask("jobs", "show", second, "--json").json
     assert (facts["limitKey"], facts["gate"]) == ("ada", "key:tasks.add")
     out = ask("jobs", "show", second).out
-    assert "limit key     ada" in out
-    assert "waits at      key:tasks.add" in out
-    assert "at key:tasks.add" in ask("jobs", "list").out
+    assert "limit key        ada" in out
+    assert "waiting for      key:tasks.add" in out
+    assert "waiting for key:tasks.add" in ask("jobs", "list").out
     why = ask("jobs", "why", second)
-    assert f"1 at once for key 'ada' of task tasks.add is reached by job {first}" in why.out
+    assert f"limit of 1 for key 'ada' of task tasks.add is reached by job {first}" in why.out
     [reason] = ask("jobs", "why", second, "--json").json["reasons"]
-    assert reason["because"] == "limited"
+    assert reason["code"] == "limited"
 
 
 def test_a_key_is_given_with_the_enqueue(call: Any) -> None:

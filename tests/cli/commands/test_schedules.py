@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from windlass.schedule_records import Timetable, plan
+from windlass.schedule_records import ScheduleRecords, make_schedule
 from windlass.stores import open_store
 from windlass.testing import make_job
 
@@ -30,7 +30,7 @@ def ask(ask: Any) -> Any:
 
 @pytest.fixture
 def add(ask: Any) -> Any:
-    """Add a schedule by the command; answers what it says of it."""
+    """Add a schedule by the command; return its output."""
 
     def added(name: str, *words: str) -> Any:
         done = ask("schedules", "add", name, "greet", "name=ada", *words, *APP, "--json")
@@ -75,7 +75,7 @@ def test_in_a_narrow_terminal_nothing_is_cut(
     assert "0 0 1 1 * America/New_York: tasks.greet" in out
 
 
-def test_without_schedules_it_says_how_to_make_one(ask: Any, put: Any) -> None:
+def test_without_schedules_it_prints_how_to_create_one(ask: Any, put: Any) -> None:
     put("add", a=1, run=False)
     done = ask("schedules", "list")
     assert (done.code, done.out) == (0, "")
@@ -83,11 +83,11 @@ def test_without_schedules_it_says_how_to_make_one(ask: Any, put: Any) -> None:
     assert ask("schedules", "list", "--json").json == []
 
 
-def test_a_schedule_is_paused_and_goes_on(ask: Any, add: Any) -> None:
+def test_a_schedule_is_paused_and_resumed(ask: Any, add: Any) -> None:
     add("often", "--every", "5m")
     assert ask("schedules", "pause", "often").out == "often paused\n"
     assert ask("schedules", "list").out.splitlines()[1].split()[-1] == "paused"
-    assert ask("schedules", "resume", "often").out.startswith("often goes on; it ticks in 4m")
+    assert ask("schedules", "resume", "often").out.startswith("often resumed; next run in 4m")
     assert ask("schedules", "pause", "often", "--json").json["paused"] is True
 
 
@@ -108,22 +108,22 @@ def test_a_schedule_is_deleted(ask: Any, add: Any) -> None:
     assert ask("schedules", "list", "--json").json == []
 
 
-def test_who_deletes_what_code_declares_is_told_that_it_comes_back(ask: Any, place: Path) -> None:
+def test_deleting_a_declared_schedule_warns_that_it_returns(ask: Any, place: Path) -> None:
     async def declare() -> None:
         async with open_store(f"sqlite:///{place}/windlass.db") as store:
-            made = plan("coded", make_job(), every="1h")
-            await Timetable(store).declare([replace(made, declared="x")])
+            made = make_schedule("coded", make_job(), every="1h")
+            await ScheduleRecords(store).declare([replace(made, declared="x")])
 
     asyncio.run(declare())
     done = ask("schedules", "delete", "coded")
     assert done.code == 0
-    assert "a worker that starts brings it back" in " ".join(done.err.split())
+    assert "the next worker start restores it" in " ".join(done.err.split())
 
 
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["greet", "name=x"], "needs either a cron text"),
+        (["greet", "name=x"], "needs either a cron expression"),
         (["greet", "name=x", "--cron", "* * *"], "wrong number of fields"),
         (["greet", "name=x", "--cron", "* * * * *", "--tz", "Berlin"], "mean Europe/Berlin"),
         (["greet", "name=x", "--every", "1ms"], "it must be 1 s or more"),
@@ -132,7 +132,7 @@ def test_who_deletes_what_code_declares_is_told_that_it_comes_back(ask: Any, pla
         (["greet", "--every", "5m"], "missing a required argument: 'name'"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_told(ask: Any, words: list[str], why: str) -> None:
+def test_invalid_arguments_are_reported(ask: Any, words: list[str], why: str) -> None:
     done = ask("schedules", "add", "x", *words, *APP)
     assert done.code == 2
     assert why in " ".join(done.err.split())
@@ -141,7 +141,7 @@ def test_what_is_wrong_is_told(ask: Any, words: list[str], why: str) -> None:
 def test_a_name_that_is_taken_or_unknown_is_a_no(ask: Any, add: Any) -> None:
     add("often", "--every", "5m")
     taken = ask("schedules", "add", "often", "greet", "name=x", "--every", "5m", *APP)
-    assert (taken.code, "there is a schedule 'often' already" in taken.err) == (1, True)
+    assert (taken.code, "schedule 'often' already exists" in taken.err) == (1, True)
     for verb in ("pause", "resume", "delete", "run"):
         done = ask("schedules", verb, "rarely")
         assert (done.code, done.err) == (1, "error: no schedule 'rarely'\n")

@@ -14,17 +14,17 @@ from typing import Any
 import pytest
 
 from windlass.cli.commands.worker import worker_config
-from windlass.cli.recycling import memory_used
+from windlass.cli.recycle_limits import memory_used
 from windlass.config import settings
 
 PATIENCE = 30.0
 
 
 def wait_for(path: Path) -> None:
-    """For what another process does, there is nothing to await but its trace."""
+    """Poll for an effect of another process."""
     deadline = time.monotonic() + PATIENCE
     while not path.exists():
-        assert time.monotonic() < deadline, f"{path} never came"
+        assert time.monotonic() < deadline, f"{path} did not appear"
         time.sleep(0.01)
 
 
@@ -50,13 +50,13 @@ def start(place: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
         process.communicate()
 
 
-def test_a_burst_runs_what_there_is_and_says_what_it_did(call: Any, put: Any, ask: Any) -> None:
+def test_a_burst_runs_all_jobs_and_prints_the_counts(call: Any, put: Any, ask: Any) -> None:
     job = put("add", a=1, b=2, run=False)
     done = call("worker", "tasks:app", "--burst", "-Q", "default=3")
     assert done.returncode == 0, done.stderr
     assert "queues  default=3" in done.stderr
     assert "tasks.add" in done.stderr
-    assert "attempts ended: 1 succeeded" in done.stderr
+    assert "processed: 1 succeeded" in done.stderr
     assert ask("jobs", "show", job, "--json").json["result"] == 3
 
 
@@ -64,7 +64,7 @@ def test_a_worker_ends_after_so_many_jobs(call: Any, put: Any, ask: Any) -> None
     jobs = [put("add", a=n, run=False) for n in range(3)]
     done = call("worker", "tasks:app", "--max-jobs", "2", "--concurrency", "1")
     assert done.returncode == 0, done.stderr
-    assert "attempts ended: 2 succeeded" in done.stderr
+    assert "processed: 2 succeeded" in done.stderr
     states = [ask("jobs", "show", job, "--json").json["state"] for job in jobs]
     assert states == ["succeeded", "succeeded", "queued"]
 
@@ -81,7 +81,7 @@ def test_a_stopped_worker_lets_its_running_job_finish(
     wait_for(place / "started")
     worker.send_signal(number)
     for line in worker.stderr:
-        if line.startswith("stopping"):
+        if line.startswith("Shutting down"):
             waiting = put("add", a=1, run=False)
             (place / "go").touch()
     assert worker.wait(PATIENCE) == 0
@@ -97,13 +97,13 @@ def test_the_second_signal_gives_the_running_job_back_uncounted(
     worker = start("tasks:app", "--grace", "1h")
     wait_for(place / "started")
     worker.send_signal(signal.SIGTERM)
-    said = []
+    lines = []
     for line in worker.stderr:
-        said.append(line)
-        if line.startswith("stopping: "):
+        lines.append(line)
+        if line.startswith("Shutting down: "):
             worker.send_signal(signal.SIGTERM)
     assert worker.wait(PATIENCE) == 0
-    assert "1 given back" in said[-1]
+    assert "1 requeued" in lines[-1]
     facts = ask("jobs", "show", job, "--json").json
     assert (facts["state"], facts["retryCount"], facts["crashCount"]) == ("queued", 0, 0)
 
@@ -120,35 +120,35 @@ def test_a_worker_waits_no_longer_than_its_grace(
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
-        (["nosuch:app"], "no module 'nosuch' here"),
-        (["tasks.py"], "name its module: tasks:app"),
+        (["nosuch:app"], "no module 'nosuch' in"),
+        (["tasks.py"], "give its module: tasks:app"),
         (["tasks:nothing"], "has no 'nothing'; it has tasks:app"),
         (["tasks:other"], "tasks:other is 5, not a Windlass app; it has tasks:app"),
-        (["ta sks:app"], "is not of the form module:app"),
+        (["ta sks:app"], "does not have the form module:app"),
         (["bad:app"], "importing 'bad' failed: ZeroDivisionError: division by zero"),
         (["needy:app"], "importing 'needy' failed: ModuleNotFoundError: No module named 'gone'"),
-        (["empty:app"], "the module holds no Windlass app"),
-        ([], "no application is named"),
+        (["empty:app"], "the module has no Windlass app"),
+        ([], "no app given"),
         (["tasks:app", "-Q", "media=none"], "the slots of queue 'media' is 'none'"),
         (["tasks:app", "-Q", "a=1,a=2"], "write each queue once"),
         (["tasks:app", "--lease", "soon"], "lease is 'soon'"),
     ],
 )
-def test_a_worker_that_cannot_start_says_why(
-    ask: Any, place: Path, words: list[str], told: str
+def test_a_worker_that_cannot_start_prints_why(
+    ask: Any, place: Path, words: list[str], message: str
 ) -> None:
     (place / "bad.py").write_text("1 / 0\n")
     (place / "needy.py").write_text("import gone\n")
     (place / "empty.py").write_text("")
     done = ask("worker", *words)
     assert done.code == 2
-    assert told in done.err
+    assert message in done.err
     assert "Traceback" not in done.err
 
 
-def test_a_worker_in_the_wrong_directory_is_told_the_right_one(ask: Any, place: Path) -> None:
+def test_a_worker_in_the_wrong_directory_suggests_the_right_one(ask: Any, place: Path) -> None:
     (place / "inner").mkdir()
     (place / "inner" / "mine.py").write_text("")
     done = ask("worker", "mine:app")
@@ -158,11 +158,11 @@ def test_a_worker_in_the_wrong_directory_is_told_the_right_one(ask: Any, place: 
 
 def test_a_new_file_a_queue_left_alone_and_memory_are_warned_of(call: Any, place: Path) -> None:
     fresh = call("worker", "tasks:app", "--burst", "-Q", "media")
-    assert f"{place}/windlass.db is new and empty" in fresh.stderr
-    assert "use the queues default, which this worker leaves alone" in fresh.stderr
+    assert f"{place}/windlass.db does not exist yet" in fresh.stderr
+    assert "this worker does not consume queues default" in fresh.stderr
     assert "queues  media=10" in fresh.stderr
     memory = call("worker", "tasks:app", "--burst", WINDLASS_URL="memory:")
-    assert "memory: is seen by this process only" in memory.stderr
+    assert "memory: jobs are visible only in this process" in memory.stderr
 
 
 def test_a_store_that_cannot_be_reached_is_exit_code_three(call: Any) -> None:
@@ -171,7 +171,7 @@ def test_a_store_that_cannot_be_reached_is_exit_code_three(call: Any) -> None:
     assert "cannot open /nowhere/at/all.db" in done.stderr
 
 
-# -- a shutdown that is bounded
+# -- shutdown has a time limit
 
 STUBBORN = """
 import asyncio, time
@@ -181,9 +181,9 @@ from windlass import Windlass, WorkerConfig
 from windlass.cli import shutdown
 from windlass.cli.commands import worker
 
-shutdown.LAST = 0.2  # seconds
-shutdown.ASK_STORE = 30
-worker.WorkerConfig = partial(WorkerConfig, release=0.2)
+shutdown.FORCE_TIMEOUT = 0.2  # seconds
+shutdown.STORE_TIMEOUT = 30
+worker.WorkerConfig = partial(WorkerConfig, release_timeout=0.2)
 app = Windlass()
 
 @app.task
@@ -225,24 +225,24 @@ def test_a_worker_ends_whatever_its_tasks_do_and_names_what_it_leaves(
     job = put_named(f"stubborn.{task}")
     worker = start("stubborn:app", "--grace", "1h" if signals > 1 else "100ms")
     wait_for(place / "started")
-    said = []
+    lines = []
     worker.send_signal(signal.SIGTERM)
     for line in worker.stderr:
-        said.append(line)
-        if line.startswith("stopping: ") and signals > 1:
+        lines.append(line)
+        if line.startswith("Shutting down: ") and signals > 1:
             worker.send_signal(signal.SIGTERM)
-        if line.startswith("stopping at once") and signals > 2:
+        if line.startswith("Forced shutdown") and signals > 2:
             worker.send_signal(signal.SIGINT)
     assert worker.wait(PATIENCE) in {0, 1}
     state = ask("jobs", "show", job, "--json").json["state"]
     if worker.returncode == 1:
-        assert "does not end, so its process does" in said[-1]
+        assert "did not stop in time and exits now" in lines[-1]
         assert state == "running"
     else:  # the worker itself gave up on the task
         assert state in {"queued", "running"}
     if task == "blocks":
         assert worker.returncode == 1
-        assert f"left to their leases: {job} (stubborn.blocks)" in said[-1]
+        assert f"will be retried after lease expiry: {job} (stubborn.blocks)" in lines[-1]
 
 
 LASTING = """
@@ -263,7 +263,7 @@ async def life() -> AsyncIterator[None]:
 
 
 @pytest.mark.parametrize("signals", [1, 2])
-def test_a_lifespan_that_fails_on_the_way_out_is_a_message(
+def test_a_lifespan_that_fails_at_shutdown_is_one_message(
     start: Any, place: Path, signals: int
 ) -> None:
     (place / "lasting.py").write_text(LASTING)
@@ -272,10 +272,10 @@ def test_a_lifespan_that_fails_on_the_way_out_is_a_message(
     worker.send_signal(signal.SIGTERM)
     if signals == 2:
         worker.send_signal(signal.SIGINT)
-    said = list(worker.stderr)
+    lines = list(worker.stderr)
     worker.wait(PATIENCE)
-    assert any("the pool is stuck" in line for line in said)
-    assert not any("Traceback" in line for line in said)
+    assert any("the pool is stuck" in line for line in lines)
+    assert not any("Traceback" in line for line in lines)
 
 
 def wait_for_line(worker: subprocess.Popen[str], words: str) -> str:
@@ -283,7 +283,7 @@ def wait_for_line(worker: subprocess.Popen[str], words: str) -> str:
     for line in worker.stderr:
         if words in line:
             return line
-    raise AssertionError(f"{words!r} never came")
+    raise AssertionError(f"{words!r} did not appear")
 
 
 # -- limits
@@ -293,14 +293,14 @@ def test_unknown_tasks_and_bad_payloads_count_as_attempts(call: Any, put: Any, a
     jobs = [put("add", a=1, run=False), put("greet", name="x", run=False)]
     done = call("worker", "lean:app", "--max-jobs", "2")
     assert done.returncode == 0, done.stderr
-    assert "ends: 2 attempts have ended (--max-jobs)" in done.stderr
+    assert "exits: processed 2 attempts (--max-jobs)" in done.stderr
     states = [ask("jobs", "show", job, "--json").json["state"] for job in jobs]
     assert states == ["retrying", "failed"]
 
 
 @pytest.fixture(autouse=True)
 def lean(place: Path) -> None:
-    """An app that does not know `add`, and to which the arguments of `greet` make no sense."""
+    """An app without `add`, and with other arguments of `greet`."""
     (place / "lean.py").write_text(
         "from windlass import Windlass\n"
         "app = Windlass()\n"
@@ -326,14 +326,14 @@ def test_a_worker_that_grows_too_large_ends_itself(call: Any, ask: Any, place: P
     ask("enqueue", "grow", "mib=300", "-A", "greedy:app")
     done = call("worker", "greedy:app", "--max-memory", "300M")
     assert done.returncode == 0, done.stderr
-    assert "MiB, more than 300 MiB (--max-memory)" in done.stderr
-    assert "attempts ended: 1 succeeded" in done.stderr
+    assert "MiB, limit 300 MiB (--max-memory)" in done.stderr
+    assert "processed: 1 succeeded" in done.stderr
 
 
 def test_a_limit_below_what_a_worker_needs_is_refused(call: Any) -> None:
     done = call("worker", "tasks:app", "--max-memory", "1M")
     assert done.returncode == 2
-    assert "before its first job, and --max-memory is 1 MiB; allow it more" in done.stderr
+    assert "before its first job, but --max-memory is 1 MiB; raise the limit" in done.stderr
 
 
 def test_the_memory_of_children_counts() -> None:
@@ -363,9 +363,9 @@ def test_a_burst_of_several_processes_recycles_them_and_ends_with_zero(
         "--concurrency", "1",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert "keeping 2 workers of tasks:app alive" in done.stderr
-    assert "is replaced by a fresh one" in done.stderr
-    assert "all workers have ended" in done.stderr
+    assert "Supervising 2 worker processes for tasks:app" in done.stderr
+    assert "reached its limit and is replaced" in done.stderr
+    assert "All workers stopped" in done.stderr
     states = {ask("jobs", "show", job, "--json").json["state"] for job in jobs}
     assert states == {"succeeded"}
 
@@ -379,7 +379,7 @@ def test_a_stopped_supervisor_lets_running_jobs_finish(
     supervisor = start()
     wait_for(place / "started")
     supervisor.send_signal(signal.SIGINT)
-    wait_for_line(supervisor, "stopping all workers")
+    wait_for_line(supervisor, "Shutting down all workers")
     (place / "go").touch()
     supervisor.stderr.read()
     assert supervisor.wait(PATIENCE) == 0
@@ -391,11 +391,11 @@ def test_a_stopped_supervisor_lets_running_jobs_finish(
 def test_a_wrong_app_ends_the_supervisor_with_its_code(call: Any) -> None:
     done = call("worker", "nosuch:app", "--processes", "2")
     assert done.returncode == 2
-    assert "no module 'nosuch' here" in done.stderr
+    assert "no module 'nosuch' in" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_old_jobs_go_as_the_settings_say(place: Path) -> None:
+def test_retention_follows_the_settings(place: Path) -> None:
     (place / "windlass.toml").write_text('keep_succeeded = "1d"\nkeep_failed = 0\n')
     retention = worker_config(settings()).retention
     day = 86_400

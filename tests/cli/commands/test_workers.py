@@ -23,7 +23,7 @@ async def show(url: str, name: str, *, claimed: float, **over: Any) -> None:
         facts: dict[str, Any] = {
             "name": name, "host": "h", "pid": 1, "version": "1", "queues": {"default": 10},
             "tasks": ("tasks.add",), "started_at": now - hour, "seen_at": now, "free": 10,
-            "room_since": now - hour, "last_claim_at": now - round(claimed * SECOND),
+            "free_since": now - hour, "last_claim_at": now - round(claimed * SECOND),
         }  # fmt: skip
         card = LiveWorker(**facts | over)
         put = Put(kind=WORKER, key=name, value=card.encode(), ttl=60)
@@ -31,7 +31,7 @@ async def show(url: str, name: str, *, claimed: float, **over: Any) -> None:
 
 
 @pytest.mark.parametrize("width", ["40", "80", "120"])
-def test_a_deaf_worker_is_marked_at_any_width(
+def test_an_unresponsive_worker_is_marked_at_any_width(
     ask: Any, place: Path, monkeypatch: pytest.MonkeyPatch, width: str
 ) -> None:
     monkeypatch.setenv("COLUMNS", width)
@@ -44,17 +44,17 @@ def test_a_deaf_worker_is_marked_at_any_width(
         next(line for line in lines if line.startswith(name)).split()[1]
         for name in ("mill-1", "mill-2", "mill-3")
     ]
-    assert marks == ["live", "deaf", "stopping"]
+    assert marks == ["healthy", "unresponsive", "stopping"]
     found = ask("workers", "list", "--json").json
-    assert [(one["deaf"], one["stopping"]) for one in found] == [
+    assert [(one["unresponsive"], one["stopping"]) for one in found] == [
         (False, False), (True, False), (False, True),
     ]  # fmt: skip
     assert {one["free"] for one in found} == {10}
 
 
-def test_why_tells_of_a_deaf_worker(ask: Any, put: Any, place: Path) -> None:
+def test_why_reports_an_unresponsive_worker(ask: Any, put: Any, place: Path) -> None:
     job = put("add", a=1, run=False)
     asyncio.run(show(f"sqlite:///{place}/windlass.db", "mill-2", claimed=300))
     answer = ask("jobs", "why", job)
-    assert "mill-2 should take queue 'default'" in answer.out
+    assert "mill-2 should consume queue 'default'" in answer.out
     assert "restart it" in answer.out

@@ -41,7 +41,7 @@ from windlass.core.decisions.outcome import (
     submit,
 )
 from windlass.core.decisions.retry import Policy, fixed
-from windlass.core.decisions.transition import Status, Tally, Transition
+from windlass.core.decisions.transition import RollupSample, Status, Transition
 from windlass.core.event import EventType, Record
 from windlass.core.job.failure import ErrorKind
 from windlass.core.job.state import FINAL, State, Trigger
@@ -64,7 +64,7 @@ HOUR = 3600.0
 
 @settings(max_examples=120, deadline=None)
 @given(BEGINNINGS, STEPS)
-def test_every_row_of_every_life_is_legal_whatever_the_clock_does(
+def test_every_row_of_every_history_is_valid_whatever_the_clock_does(
     beginning: dict[str, Any], steps: list[tuple[float, Any]]
 ) -> None:
     life = RandomLife(row(**beginning))
@@ -167,13 +167,18 @@ def test_a_claim_raises_fence_and_attempt_and_starts_the_lease() -> None:
     assert taken.trigger is Trigger.CLAIM
 
 
-def test_each_claim_has_the_next_fence_and_starts_its_records_anew() -> None:
+def test_each_claim_has_the_next_fence_and_resets_the_record_number() -> None:
     life = Life.begin().claim()
     life.record(progress(1, 10), progress(2, 20))
-    assert life.row.said == 2
+    assert life.row.last_record == 2
     life.settle(Released())
     life.claim("w2")
-    assert (life.row.fence, life.row.attempt, life.row.said, life.row.worker) == (2, 2, 0, "w2")
+    assert (life.row.fence, life.row.attempt, life.row.last_record, life.row.worker) == (
+        2,
+        2,
+        0,
+        "w2",
+    )
 
 
 # -- progress
@@ -248,28 +253,30 @@ def test_success_keeps_the_result_and_clears_the_error() -> None:
     assert life.row.error is None
 
 
-def test_a_failure_says_in_which_attempt_and_when() -> None:
+def test_a_failure_has_its_attempt_and_instant() -> None:
     life = Life.begin().fail_once().claim().wait(5)
     life.settle(Failed(failure=TERMINAL))
     assert life.row.error == replace(TERMINAL, attempt=2, at=life.now)
     assert life.row.result is None
 
 
-def test_children_come_with_success_or_suspension_and_only_with_them() -> None:
+def test_children_are_written_only_with_success_or_suspension() -> None:
     child = request(id=OTHER)
     for outcome in (param.values[0] for param in OUTCOMES):
         life = Life.begin().claim()
-        wish = replace(life.settling(outcome), children=(child,))
+        transition = replace(life.settling(outcome), children=(child,))
         expected = (child,) if isinstance(outcome, Succeeded | Suspended) else ()
-        assert tuple(life.wish(wish).children) == expected
+        assert tuple(life.transition(transition).children) == expected
 
 
 def test_a_settled_attempt_is_tallied_by_how_it_ended_how_long_it_waited_and_ran() -> None:
     life = Life.begin().wait(2).claim().wait(3)
-    assert life.settle(Snoozed(delay=5)).tally == Tally(State.RETRYING, 2 * SECOND, 3 * SECOND)
+    assert life.settle(Snoozed(delay=5)).sample == RollupSample(
+        State.RETRYING, 2 * SECOND, 3 * SECOND
+    )
     life.wait(5).promote()
     life.wait(1).claim().wait(4)
-    assert life.settle(Succeeded()).tally == Tally(State.SUCCEEDED, SECOND, 4 * SECOND)
+    assert life.settle(Succeeded()).sample == RollupSample(State.SUCCEEDED, SECOND, 4 * SECOND)
 
 
 # -- cancel
@@ -279,17 +286,17 @@ def test_a_settled_attempt_is_tallied_by_how_it_ended_how_long_it_waited_and_ran
 def test_an_accepted_cancel_wins_over_every_outcome(outcome: Outcome) -> None:
     life = Life.begin().claim()
     life.cancel(by="ann", reason="wrong file")
-    wish = replace(life.settling(outcome), children=(request(id=OTHER),))
-    decision = life.wish(wish)
-    assert decision.answer.status is Status.APPLIED
-    assert decision.answer.state is State.CANCELED, "the worker is told so"
+    transition = replace(life.settling(outcome), children=(request(id=OTHER),))
+    decision = life.transition(transition)
+    assert decision.result.status is Status.APPLIED
+    assert decision.result.state is State.CANCELED, "the worker gets this state"
     assert life.row.state is State.CANCELED
     assert tuple(decision.children) == ()
     assert life.row.result is None
     assert life.row.cancel_reason == "wrong file"
     assert life.row.cancel_by == "ann"
     assert life.row.retry_count == 0
-    assert not decision.queue
+    assert not decision.needs_position
     assert_legal(life.row)
 
 
@@ -298,7 +305,7 @@ def test_an_accepted_cancel_wins_over_a_rescue(cap: int) -> None:
     life = Life.begin(policy=Policy(crash_cap=cap)).claim()
     life.cancel()
     decision = life.crash()
-    assert decision.answer.state is State.CANCELED
+    assert decision.result.state is State.CANCELED
     assert_legal(life.row)
 
 
@@ -314,7 +321,7 @@ def test_an_expired_lease_counts_as_a_crash_also_when_a_cancel_wins(cap: int) ->
 def test_cancel_of_a_waiting_job_is_final_at_once(state: State) -> None:
     life = reach(state).wait(1)
     decision = life.cancel(by="bob", reason="late")
-    assert decision.answer.state is State.CANCELED
+    assert decision.result.state is State.CANCELED
     assert (life.row.cancel_by, life.row.cancel_reason) == ("bob", "late")
     assert life.row.due_at is None
     assert life.row.ended_at == life.now
@@ -324,7 +331,7 @@ def test_cancel_of_a_waiting_job_is_final_at_once(state: State) -> None:
 def test_cancel_of_a_running_job_is_recorded_with_an_event_of_its_own() -> None:
     life = Life.begin().claim()
     decision = life.cancel(by="ann", reason="no need")
-    assert decision.answer.state is State.RUNNING
+    assert decision.result.state is State.RUNNING
     (line,) = decision.log
     assert line.type == "cancel-requested"
     assert line.facts == {"by": "ann", "reason": "no need"}
@@ -338,16 +345,16 @@ def test_a_second_cancel_is_applied_and_records_no_second_event(state: State) ->
     life.cancel(by="ann", reason="first")
     before = life.row
     decision = life.wait(1).cancel(by="bob", reason="second")
-    assert decision.answer.status is Status.APPLIED
+    assert decision.result.status is Status.APPLIED
     assert nothing_changed(decision)
     assert life.row == before
 
 
 @pytest.mark.parametrize("state", [State.SUCCEEDED, State.FAILED])
-def test_a_cancel_that_comes_too_late_is_told_the_final_state(state: State) -> None:
+def test_a_cancel_of_a_finished_job_returns_its_final_state(state: State) -> None:
     decision = reach(state).cancel()
-    assert decision.answer.status is Status.CONFLICT
-    assert decision.answer.state is state
+    assert decision.result.status is Status.CONFLICT
+    assert decision.result.state is state
     assert nothing_changed(decision)
 
 
@@ -367,12 +374,12 @@ def test_a_repeated_settle_is_applied_and_changes_nothing(outcome: Outcome, canc
     life = Life.begin().claim()
     if canceled:
         life.cancel()
-    wish = life.settling(outcome, records=(progress(1, 10),))
-    state = life.wish(wish).answer.state
+    transition = life.settling(outcome, records=(progress(1, 10),))
+    state = life.transition(transition).result.state
     before = life.row
-    decision = life.wait(100).wish(wish)
-    assert decision.answer.status is Status.APPLIED
-    assert decision.answer.state is state
+    decision = life.wait(100).transition(transition)
+    assert decision.result.status is Status.APPLIED
+    assert decision.result.state is state
     assert nothing_changed(decision)
     assert life.row == before
 
@@ -383,8 +390,8 @@ def test_a_settle_repeated_after_the_job_went_on_is_applied_and_changes_nothing(
     outcome: Outcome, then: str
 ) -> None:
     life = Life.begin().claim()
-    wish = life.settling(outcome)
-    life.wish(wish)
+    transition = life.settling(outcome)
+    life.transition(transition)
     life.wait(10)
     if life.row.state is State.RETRYING:
         life.promote()
@@ -396,8 +403,8 @@ def test_a_settle_repeated_after_the_job_went_on_is_applied_and_changes_nothing(
         life.settle(Snoozed(delay=1))
         life.cancel()
     before = life.row
-    decision = life.wish(wish)
-    assert decision.answer.status is Status.APPLIED
+    decision = life.transition(transition)
+    assert decision.result.status is Status.APPLIED
     assert nothing_changed(decision)
     assert life.row == before
 
@@ -406,13 +413,13 @@ def test_a_settle_repeated_after_the_job_went_on_is_applied_and_changes_nothing(
 @pytest.mark.parametrize("again", [False, True], ids=["waiting", "claimed again"])
 def test_a_settle_after_a_rescue_is_stale(outcome: Outcome, again: bool) -> None:
     life = Life.begin().claim()
-    wish = life.settling(outcome)
+    transition = life.settling(outcome)
     life.crash()
     if again:
         life.claim("w2")
     before = life.row
-    decision = life.wish(wish)
-    assert decision.answer.status is Status.STALE
+    decision = life.transition(transition)
+    assert decision.result.status is Status.STALE
     assert nothing_changed(decision)
     assert life.row == before
 
@@ -427,19 +434,19 @@ def test_a_settle_with_a_wrong_fence_or_token_is_stale(
     outcome: Outcome, wrong: dict[str, Any], settled: bool
 ) -> None:
     life = Life.begin().claim()
-    wish = life.settling(outcome)
+    transition = life.settling(outcome)
     if settled:
-        life.wish(wish)
-    decision = life.wish(replace(wish, **wrong))
-    assert decision.answer.status is Status.STALE
+        life.transition(transition)
+    decision = life.transition(replace(transition, **wrong))
+    assert decision.result.status is Status.STALE
     assert nothing_changed(decision)
 
 
 @pytest.mark.parametrize("outcome", OUTCOMES)
-def test_a_settle_without_a_token_speaks_for_no_attempt(outcome: Outcome) -> None:
+def test_a_settle_without_a_token_is_stale(outcome: Outcome) -> None:
     life = Life.begin().claim()
-    decision = life.wish(replace(life.settling(outcome), token=None))
-    assert decision.answer.status is Status.STALE
+    decision = life.transition(replace(life.settling(outcome), token=None))
+    assert decision.result.status is Status.STALE
     assert nothing_changed(decision)
 
 
@@ -453,12 +460,12 @@ def test_a_settle_that_differs_from_the_recorded_one_is_stale(
     one, other = life.settling(first), life.settling(second)
     if one.trigger is other.trigger:
         return
-    life.wish(one)
+    life.transition(one)
     if again and not life.row.final:
         life.row = replace(life.row, state=State.QUEUED, due_at=None)
         life.claim("w2")
-    decision = life.wish(other)
-    assert decision.answer.status is Status.STALE
+    decision = life.transition(other)
+    assert decision.result.status is Status.STALE
     assert nothing_changed(decision)
 
 
@@ -467,30 +474,30 @@ def test_a_rescue_of_an_attempt_that_is_over_is_stale() -> None:
     seen = life.asking(Trigger.CRASH, delay=0.0)
     life.settle(Released())
     life.claim("w2")
-    decision = life.wait(LEASE + 1).wish(seen)
-    assert decision.answer.status is Status.STALE
+    decision = life.wait(LEASE + 1).transition(seen)
+    assert decision.result.status is Status.STALE
     assert nothing_changed(decision)
 
 
 @pytest.mark.parametrize("trigger", [Trigger.CRASH, Trigger.GIVE_UP])
-def test_a_rescue_does_not_take_a_lease_that_was_extended_meanwhile(trigger: Trigger) -> None:
+def test_a_rescue_does_not_end_a_lease_extended_meanwhile(trigger: Trigger) -> None:
     life = Life.begin().claim().wait(LEASE + 1)
     seen = life.asking(trigger, delay=0.0, error=TERMINAL)
     life.row = replace(life.row, lease_until=after(life.now, LEASE))  # the holder was just slow
-    decision = life.wish(seen)
-    assert not decision.answer.applied
+    decision = life.transition(seen)
+    assert not decision.result.applied
     assert nothing_changed(decision)
 
 
-def test_a_promote_of_what_was_seen_before_a_later_attempt_is_stale() -> None:
+def test_a_promote_read_before_a_later_attempt_is_stale() -> None:
     life = Life.begin().claim()
     life.settle(Snoozed(delay=1))
     seen = life.asking(Trigger.PROMOTE)
     life.wait(2).promote()
     life.claim()
     life.settle(Snoozed(delay=1))
-    decision = life.wait(2).wish(seen)
-    assert decision.answer.status is Status.STALE
+    decision = life.wait(2).transition(seen)
+    assert decision.result.status is Status.STALE
     assert nothing_changed(decision)
 
 
@@ -502,13 +509,13 @@ def test_a_promote_of_what_was_seen_before_a_later_attempt_is_stale() -> None:
         (Trigger.EXPIRE, {"delay": 50.0, "expires_in": 5.0}),
     ],
 )
-def test_a_repeated_wish_about_a_waiting_job_is_applied(
+def test_a_repeated_transition_of_a_waiting_job_is_applied(
     trigger: Trigger, beginning: dict[str, Any]
 ) -> None:
     life = Life.begin(**beginning).wait(6)
-    assert life.ask(trigger).answer.status is Status.APPLIED
+    assert life.ask(trigger).result.status is Status.APPLIED
     decision = life.ask(trigger)
-    assert decision.answer.status is Status.APPLIED
+    assert decision.result.status is Status.APPLIED
     assert nothing_changed(decision)
 
 
@@ -518,45 +525,45 @@ def test_a_repeated_wish_about_a_waiting_job_is_applied(
 def test_a_promote_before_the_time_is_refused() -> None:
     life = Life.begin(delay=10).wait(9)
     decision = life.promote()
-    assert decision.answer.status is Status.CONFLICT
+    assert decision.result.status is Status.CONFLICT
     assert nothing_changed(decision)
-    assert life.wait(1).promote().answer.state is State.QUEUED
+    assert life.wait(1).promote().result.state is State.QUEUED
 
 
-def test_a_promoted_job_asks_the_store_for_a_place_in_line() -> None:
+def test_a_promoted_job_needs_a_queue_position() -> None:
     life = Life.begin(delay=10).wait(10)
-    assert life.promote().queue
+    assert life.promote().needs_position
     assert life.row.due_at is None
 
 
 def test_a_held_job_is_not_promoted_but_submitted() -> None:
     life = Life.begin(hold=True).wait(1)
-    assert life.ask(Trigger.PROMOTE).answer.status is Status.CONFLICT
-    decision = life.wish(submit(life.row.id))
-    assert decision.answer.state is State.QUEUED
-    assert decision.queue
+    assert life.ask(Trigger.PROMOTE).result.status is Status.CONFLICT
+    decision = life.transition(submit(life.row.id))
+    assert decision.result.state is State.QUEUED
+    assert decision.needs_position
     assert not life.row.held
 
 
 def test_a_held_job_with_a_later_time_waits_for_it_after_its_submit() -> None:
     life = Life.begin(hold=True, delay=10)
-    decision = life.wish(submit(life.row.id))
-    assert decision.answer.state is State.CREATED
+    decision = life.transition(submit(life.row.id))
+    assert decision.result.state is State.CREATED
     assert not life.row.held
-    assert life.promote().answer.status is Status.CONFLICT
-    assert life.wait(10).promote().answer.state is State.QUEUED
+    assert life.promote().result.status is Status.CONFLICT
+    assert life.wait(10).promote().result.state is State.QUEUED
 
 
-def test_a_held_job_is_not_promoted_when_its_time_comes() -> None:
+def test_a_held_job_is_not_promoted_when_it_is_due() -> None:
     life = Life.begin(hold=True, delay=10).wait(11)
-    assert life.promote().answer.status is Status.CONFLICT
-    assert life.wish(submit(life.row.id)).answer.state is State.QUEUED
+    assert life.promote().result.status is Status.CONFLICT
+    assert life.transition(submit(life.row.id)).result.state is State.QUEUED
 
 
 def test_a_job_that_was_not_held_cannot_be_submitted() -> None:
     life = Life.begin(delay=10).wait(11)
-    decision = life.wish(submit(life.row.id))
-    assert decision.answer.status is Status.CONFLICT
+    decision = life.transition(submit(life.row.id))
+    assert decision.result.status is Status.CONFLICT
     assert nothing_changed(decision)
 
 
@@ -573,7 +580,7 @@ def test_a_job_with_open_dependencies_is_not_queued(trigger: Trigger) -> None:
 def test_a_created_job_past_its_expiry_fails_as_expired(trigger: Trigger, hold: bool) -> None:
     life = Life.begin(delay=10, expires_in=5, hold=hold).wait(5)
     decision = life.ask(trigger)
-    assert decision.answer.state is State.FAILED
+    assert decision.result.state is State.FAILED
     assert life.row.trigger is Trigger.EXPIRE
     error = life.row.error
     assert error is not None
@@ -583,25 +590,25 @@ def test_a_created_job_past_its_expiry_fails_as_expired(trigger: Trigger, hold: 
 
 def test_a_queued_job_expires_at_its_instant_and_not_before() -> None:
     life = Life.begin(expires_in=5).wait(4.999999)
-    assert life.ask(Trigger.EXPIRE).answer.status is Status.CONFLICT
-    assert life.wait(0.000001).ask(Trigger.EXPIRE).answer.state is State.FAILED
+    assert life.ask(Trigger.EXPIRE).result.status is Status.CONFLICT
+    assert life.wait(0.000001).ask(Trigger.EXPIRE).result.state is State.FAILED
 
 
 def test_a_job_that_has_started_once_does_not_expire() -> None:
     life = Life.begin(expires_in=5).claim()
     life.settle(Released())
     decision = life.wait(10).ask(Trigger.EXPIRE)
-    assert decision.answer.status is Status.CONFLICT
+    assert decision.result.status is Status.CONFLICT
     assert nothing_changed(decision)
 
 
 def test_a_promote_repeated_after_it_found_the_job_expired_is_applied() -> None:
     life = Life.begin(delay=10, expires_in=5).wait(6)
     seen = life.asking(Trigger.PROMOTE)
-    life.wish(seen)
-    decision = life.wish(seen)
-    assert decision.answer.status is Status.APPLIED
-    assert decision.answer.state is State.FAILED
+    life.transition(seen)
+    decision = life.transition(seen)
+    assert decision.result.status is Status.APPLIED
+    assert decision.result.state is State.FAILED
     assert nothing_changed(decision)
 
 
@@ -618,16 +625,16 @@ def test_records_are_numbered_densely_after_what_came_before() -> None:
     assert [line.seq for line in decision.log] == [4, 5, 6]
     assert [line.n for line in decision.log] == [1, 4, 9]
     assert {line.fence for line in decision.log} == {1}
-    assert (life.row.seq, life.row.said) == (6, 9)
+    assert (life.row.seq, life.row.last_record) == (6, 9)
 
 
 def test_a_repeated_record_is_dropped() -> None:
     life = Life.begin().claim()
-    said = (progress(1, 10), progress(2, 20))
-    life.record(*said)
+    records = (progress(1, 10), progress(2, 20))
+    life.record(*records)
     before = life.row
-    decision = life.wait(1).record(*said)
-    assert decision.answer.status is Status.APPLIED
+    decision = life.wait(1).record(*records)
+    assert decision.result.status is Status.APPLIED
     assert nothing_changed(decision)
     assert life.row == before
 
@@ -671,14 +678,14 @@ def test_a_stale_record_changes_nothing(records: tuple[Record, ...], wrong: str)
         case "succeeded":
             life.settle(Succeeded())
     decision = record(life.row, fence, held, records, life.now)
-    assert decision.answer.status is Status.STALE
+    assert decision.result.status is Status.STALE
     assert nothing_changed(decision)
 
 
 def test_a_record_may_follow_an_accepted_cancel() -> None:
     life = Life.begin().claim()
     life.cancel()
-    assert life.record(progress(1, 10)).answer.status is Status.APPLIED
+    assert life.record(progress(1, 10)).result.status is Status.APPLIED
 
 
 def test_a_checkpoint_is_kept_and_names_the_last_step() -> None:
@@ -701,16 +708,16 @@ def test_a_checkpoint_is_kept_and_names_the_last_step() -> None:
 
 def test_a_repeated_checkpoint_is_kept_once() -> None:
     life = Life.begin().claim()
-    said = Record(n=1, type=EventType.STEP_STATUS, step="voice", checkpoint=b"1")
-    life.record(said)
-    assert not life.record(said).checkpoints
+    record = Record(n=1, type=EventType.STEP_STATUS, step="voice", checkpoint=b"1")
+    life.record(record)
+    assert not life.record(record).checkpoints
     assert len(life.checkpoints) == 1
 
 
-def test_a_wish_about_a_waiting_job_carries_no_records_into_the_log() -> None:
+def test_a_transition_of_a_waiting_job_writes_no_records() -> None:
     life = Life.begin(delay=1, policy=Policy(backoff=fixed(0))).wait(2)
-    wish = Transition(
+    transition = Transition(
         job_id=life.row.id, fence=0, trigger=Trigger.PROMOTE, records=(progress(1, 50),)
     )
-    assert not life.wish(wish).log
+    assert not life.transition(transition).log
     assert life.row.percent == 0

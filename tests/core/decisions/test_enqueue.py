@@ -1,4 +1,4 @@
-"""Whether a new job comes into being, or another one already stands for it."""
+"""Decisions about new jobs: created, duplicate, conflict or refused."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pytest
 from tests.core.factories import JOB, NOW, OTHER, reach, request, row
 
 from windlass.core.decisions.enqueue import (
-    Admission,
-    Enqueued,
+    Conflicts,
+    EnqueueDecision,
+    EnqueueResult,
     EnqueueStatus,
-    Rivals,
-    admit,
-    refused,
+    batch_error,
+    decide_enqueue,
 )
 from windlass.core.errors import ConflictError, InvalidArgumentError, NotFoundError
 from windlass.core.ids import uuid7
@@ -30,20 +30,22 @@ def in_state(state: State, **over: Any) -> JobRow:
 
 
 def test_a_job_without_rivals_is_created() -> None:
-    assert admit(request(), Rivals()) == Admission(CREATED)
+    assert decide_enqueue(request(), Conflicts()) == EnqueueDecision(CREATED)
 
 
 # -- ids
 
 
 @pytest.mark.parametrize("state", State)
-def test_the_same_id_again_answers_the_job_as_it_stands(state: State) -> None:
+def test_a_repeated_id_returns_the_stored_job(state: State) -> None:
     stored = in_state(state, id=JOB, digest=b"d")
-    assert admit(request(digest=b"d"), Rivals(same_id=stored)) == Admission(CREATED, stored)
+    assert decide_enqueue(request(digest=b"d"), Conflicts(same_id=stored)) == EnqueueDecision(
+        CREATED, stored
+    )
 
 
 def test_the_same_id_for_a_different_request_is_a_conflict() -> None:
-    answer = admit(request(digest=b"new"), Rivals(same_id=row(digest=b"old")))
+    answer = decide_enqueue(request(digest=b"new"), Conflicts(same_id=row(digest=b"old")))
     assert answer.status is CONFLICT
     assert isinstance(answer.error, ConflictError)
     assert str(JOB) in str(answer.error)
@@ -53,12 +55,15 @@ def test_the_same_id_for_a_different_request_is_a_conflict() -> None:
 def test_without_two_digests_there_is_nothing_to_compare(
     mine: bytes | None, stored: bytes | None
 ) -> None:
-    assert admit(request(digest=mine), Rivals(same_id=row(digest=stored))).status is CREATED
+    assert (
+        decide_enqueue(request(digest=mine), Conflicts(same_id=row(digest=stored))).status
+        is CREATED
+    )
 
 
-def test_of_another_owners_job_with_the_same_id_nothing_is_told() -> None:
+def test_another_owners_job_with_the_same_id_is_not_revealed() -> None:
     theirs = row(owner="bob", digest=b"d", task="secret.task")
-    answer = admit(request(owner="ann", digest=b"d"), Rivals(same_id=theirs))
+    answer = decide_enqueue(request(owner="ann", digest=b"d"), Conflicts(same_id=theirs))
     assert answer.status is CONFLICT
     assert answer.existing is None
     assert "bob" not in str(answer.error)
@@ -71,53 +76,53 @@ def test_of_another_owners_job_with_the_same_id_nothing_is_told() -> None:
 @pytest.mark.parametrize("state", State)
 def test_the_same_request_id_answers_the_same_job_as_long_as_it_is_kept(state: State) -> None:
     stored = in_state(state, request_id="r", digest=b"d")
-    answer = admit(request(request_id="r", digest=b"d"), Rivals(same_request=stored))
-    assert answer == Admission(DUPLICATE, stored)
+    answer = decide_enqueue(request(request_id="r", digest=b"d"), Conflicts(same_request=stored))
+    assert answer == EnqueueDecision(DUPLICATE, stored)
 
 
-def test_the_same_request_id_with_a_different_payload_is_a_conflict_that_says_so() -> None:
+def test_the_same_request_id_with_a_different_payload_is_a_conflict() -> None:
     stored = in_state(State.QUEUED, request_id="r", digest=b"old")
-    answer = admit(request(request_id="r", digest=b"new"), Rivals(same_request=stored))
+    answer = decide_enqueue(request(request_id="r", digest=b"new"), Conflicts(same_request=stored))
     assert answer.status is CONFLICT
     assert isinstance(answer.error, ConflictError)
     assert "'r'" in str(answer.error)
     assert str(OTHER) in str(answer.error)
 
 
-def test_the_id_is_looked_at_before_the_request_id() -> None:
+def test_the_id_is_checked_before_the_request_id() -> None:
     stored, other = row(digest=b"d"), in_state(State.QUEUED, digest=b"e")
-    answer = admit(request(digest=b"d"), Rivals(same_id=stored, same_request=other))
-    assert answer == Admission(CREATED, stored)
+    answer = decide_enqueue(request(digest=b"d"), Conflicts(same_id=stored, same_request=other))
+    assert answer == EnqueueDecision(CREATED, stored)
 
 
-def test_a_repeated_request_displaces_nobody() -> None:
+def test_a_repeated_request_displaces_no_job() -> None:
     stored, rival = in_state(State.QUEUED), in_state(State.QUEUED)
     asked = request(request_id="r", unique_key="k", debounce=True)
-    answer = admit(asked, Rivals(same_request=stored, same_key=rival))
-    assert answer == Admission(DUPLICATE, stored)
+    answer = decide_enqueue(asked, Conflicts(same_request=stored, same_key=rival))
+    assert answer == EnqueueDecision(DUPLICATE, stored)
 
 
 # -- unique keys and debounce
 
 
 @pytest.mark.parametrize("state", sorted(set(State) - FINAL))
-def test_an_active_job_with_the_same_key_stands_for_the_new_one(state: State) -> None:
+def test_an_active_job_with_the_same_key_makes_the_new_one_a_duplicate(state: State) -> None:
     rival = in_state(state, unique_key="k")
-    answer = admit(request(unique_key="k"), Rivals(same_key=rival))
-    assert answer == Admission(DUPLICATE, rival)
+    answer = decide_enqueue(request(unique_key="k"), Conflicts(same_key=rival))
+    assert answer == EnqueueDecision(DUPLICATE, rival)
 
 
 @pytest.mark.parametrize("state", sorted(WAITING))
 def test_with_debounce_a_waiting_job_gives_way(state: State) -> None:
     rival = in_state(state, unique_key="k")
-    answer = admit(request(unique_key="k", debounce=True), Rivals(same_key=rival))
-    assert answer == Admission(CREATED, displace=rival)
+    answer = decide_enqueue(request(unique_key="k", debounce=True), Conflicts(same_key=rival))
+    assert answer == EnqueueDecision(CREATED, displace=rival)
 
 
 def test_with_debounce_a_running_job_does_not_give_way() -> None:
     rival = in_state(State.RUNNING, unique_key="k")
-    answer = admit(request(unique_key="k", debounce=True), Rivals(same_key=rival))
-    assert answer == Admission(DUPLICATE, rival)
+    answer = decide_enqueue(request(unique_key="k", debounce=True), Conflicts(same_key=rival))
+    assert answer == EnqueueDecision(DUPLICATE, rival)
 
 
 # -- retries of finished jobs
@@ -125,12 +130,12 @@ def test_with_debounce_a_running_job_does_not_give_way() -> None:
 
 @pytest.mark.parametrize("state", sorted(FINAL))
 def test_a_finished_job_can_be_retried(state: State) -> None:
-    answer = admit(request(retry_of=OTHER), Rivals(origin=in_state(state)))
-    assert answer == Admission(CREATED)
+    answer = decide_enqueue(request(retry_of=OTHER), Conflicts(origin=in_state(state)))
+    assert answer == EnqueueDecision(CREATED)
 
 
 def test_a_retry_of_a_missing_job_is_refused() -> None:
-    answer = admit(request(retry_of=OTHER), Rivals())
+    answer = decide_enqueue(request(retry_of=OTHER), Conflicts())
     assert answer.status is REFUSED
     assert isinstance(answer.error, NotFoundError)
     assert str(OTHER) in str(answer.error)
@@ -138,60 +143,65 @@ def test_a_retry_of_a_missing_job_is_refused() -> None:
 
 def test_a_retry_of_another_owners_job_is_answered_like_that_of_a_missing_one() -> None:
     asked = request(retry_of=OTHER, owner="ann")
-    foreign = admit(asked, Rivals(origin=in_state(State.FAILED, owner="bob")))
-    missing = admit(asked, Rivals())
+    foreign = decide_enqueue(asked, Conflicts(origin=in_state(State.FAILED, owner="bob")))
+    missing = decide_enqueue(asked, Conflicts())
     assert foreign.existing is None
     assert (foreign.status, str(foreign.error)) == (missing.status, str(missing.error))
 
 
 @pytest.mark.parametrize("state", sorted(set(State) - FINAL))
 def test_a_job_that_is_not_finished_cannot_be_retried(state: State) -> None:
-    answer = admit(request(retry_of=OTHER), Rivals(origin=in_state(state)))
+    answer = decide_enqueue(request(retry_of=OTHER), Conflicts(origin=in_state(state)))
     assert answer.status is CONFLICT
     assert isinstance(answer.error, ConflictError)
     assert state.value in str(answer.error)
 
 
-def test_an_active_retry_stands_for_a_second_one() -> None:
+def test_a_second_retry_is_a_duplicate_of_an_active_one() -> None:
     origin, active = in_state(State.FAILED), in_state(State.RUNNING)
-    answer = admit(request(retry_of=OTHER), Rivals(origin=origin, active_retry=active))
-    assert answer == Admission(DUPLICATE, active)
+    answer = decide_enqueue(request(retry_of=OTHER), Conflicts(origin=origin, active_retry=active))
+    assert answer == EnqueueDecision(DUPLICATE, active)
 
 
 def test_a_retry_still_respects_its_unique_key() -> None:
     rival = in_state(State.QUEUED)
     asked = request(retry_of=OTHER, unique_key="k")
-    answer = admit(asked, Rivals(origin=in_state(State.FAILED), same_key=rival))
-    assert answer == Admission(DUPLICATE, rival)
+    answer = decide_enqueue(asked, Conflicts(origin=in_state(State.FAILED), same_key=rival))
+    assert answer == EnqueueDecision(DUPLICATE, rival)
 
 
 # -- the answer
 
 
-def nobody(_: object) -> Rivals:
-    return Rivals()
+def no_conflicts(_: object) -> Conflicts:
+    return Conflicts()
 
 
-def test_jobs_that_come_together_may_name_one_twice_but_not_two_as_one() -> None:
+def test_a_batch_may_repeat_a_job_but_not_reuse_its_id() -> None:
     new = request(id=JOB, digest=b"1")
-    assert refused([new, new], nobody) is None
+    assert batch_error([new, new], no_conflicts) is None
     for other in (request(id=JOB, digest=b"2"), request(id=JOB, digest=b"1", owner="eve")):
-        error = refused([new, other], nobody)
+        error = batch_error([new, other], no_conflicts)
         assert isinstance(error, ConflictError)
         assert str(error) == f"job id {JOB} is taken; enqueue with a new id"
 
 
-def test_of_one_that_a_sibling_stands_for_nobody_asks_the_parents() -> None:
+def test_the_parents_of_a_duplicate_are_not_checked() -> None:
     """As of one that a stored job stands for."""
     gone = uuid7()
     first = request(id=JOB, unique_key="k")
-    assert refused([first, request(id=OTHER, unique_key="k", depends_on=(gone,))], nobody) is None
-    error = refused([first, request(id=OTHER, unique_key="l", depends_on=(gone,))], nobody)
+    assert (
+        batch_error([first, request(id=OTHER, unique_key="k", depends_on=(gone,))], no_conflicts)
+        is None
+    )
+    error = batch_error(
+        [first, request(id=OTHER, unique_key="l", depends_on=(gone,))], no_conflicts
+    )
     assert isinstance(error, NotFoundError)
 
 
 def test_the_row_of_a_created_job_is_made_from_the_request() -> None:
-    answer = Enqueued(CREATED, request(retry_of=OTHER), at=NOW, serial=7, root_id=OTHER)
+    answer = EnqueueResult(CREATED, request(retry_of=OTHER), at=NOW, serial=7, root_id=OTHER)
     made = answer.row
     assert made is not None
     assert (made.id, made.serial, made.created_at) == (JOB, 7, NOW)
@@ -200,16 +210,16 @@ def test_the_row_of_a_created_job_is_made_from_the_request() -> None:
 
 def test_the_row_of_a_repeat_is_the_stored_one() -> None:
     stored = in_state(State.RUNNING)
-    assert Enqueued(CREATED, request(), existing=stored).row == stored
-    assert Enqueued(DUPLICATE, request(), existing=stored).row == stored
+    assert EnqueueResult(CREATED, request(), existing=stored).row == stored
+    assert EnqueueResult(DUPLICATE, request(), existing=stored).row == stored
 
 
 def test_a_refused_request_has_no_row() -> None:
-    answer = Enqueued(REFUSED, request(), error=InvalidArgumentError("no"))
+    answer = EnqueueResult(REFUSED, request(), error=InvalidArgumentError("no"))
     assert answer.row is None
     assert not answer.accepted
 
 
 @pytest.mark.parametrize("status", EnqueueStatus)
 def test_created_and_duplicate_are_accepted(status: EnqueueStatus) -> None:
-    assert Enqueued(status, request()).accepted == (status in {CREATED, DUPLICATE})
+    assert EnqueueResult(status, request()).accepted == (status in {CREATED, DUPLICATE})

@@ -36,7 +36,7 @@ from windlass.core.decisions.outcome import (
     submit,
     sweep,
 )
-from windlass.core.decisions.retry import Policy, custom, exponential, fixed, schedule
+from windlass.core.decisions.retry import Policy, custom, delays, exponential, fixed
 from windlass.core.decisions.transition import Status
 from windlass.core.event import ATTEMPT
 from windlass.core.job.failure import ErrorKind, Failure
@@ -54,9 +54,13 @@ def almost_one() -> float:
 
 def test_a_retryable_error_with_retries_left_waits_by_the_policy() -> None:
     life = Life.begin(policy=Policy(backoff=exponential())).claim()
-    wish = life.settling(FAILED)
-    assert (wish.trigger, wish.delay, wish.error) == (Trigger.RETRY, 0.25, RETRYABLE)
-    life.wish(wish)
+    transition = life.settling(FAILED)
+    assert (transition.trigger, transition.delay, transition.error) == (
+        Trigger.RETRY,
+        0.25,
+        RETRYABLE,
+    )
+    life.transition(transition)
     assert life.row.state is State.RETRYING
     assert life.row.due_at == after(life.now, 0.25)
 
@@ -70,12 +74,12 @@ def test_the_backoff_grows_with_the_failures_so_far() -> None:
 
 
 def test_the_schedule_of_60_300_900_is_walked_one_by_one() -> None:
-    life = Life.begin(policy=Policy(backoff=schedule([60, 300, 900], jitter=0.2)))
+    life = Life.begin(policy=Policy(backoff=delays([60, 300, 900], jitter=0.2)))
     waited = []
     for _ in range(3):
-        wish = life.claim().settling(FAILED)
-        waited.append(wish.delay)
-        life.wish(wish)
+        transition = life.claim().settling(FAILED)
+        waited.append(transition.delay)
+        life.transition(transition)
         life.wait(1000).promote()
     assert waited == pytest.approx([60, 300, 900])
     life.claim().settle(FAILED)
@@ -114,8 +118,8 @@ def test_a_terminal_error_fails_at_once() -> None:
 
 
 def test_a_terminal_error_overrules_a_delay() -> None:
-    wish = Life.begin().claim().settling(Failed(failure=TERMINAL, delay=5))
-    assert (wish.trigger, wish.delay) == (Trigger.FAIL, None)
+    transition = Life.begin().claim().settling(Failed(failure=TERMINAL, delay=5))
+    assert (transition.trigger, transition.delay) == (Trigger.FAIL, None)
 
 
 def test_with_no_retries_allowed_the_first_error_is_the_last() -> None:
@@ -138,11 +142,11 @@ def test_retry_after_grants_no_retry_beyond_the_last() -> None:
     assert life.row.state is State.FAILED
 
 
-def test_a_retry_without_delay_is_back_in_the_line_in_the_same_write() -> None:
+def test_a_retry_without_delay_is_queued_in_the_same_write() -> None:
     life = Life.begin(policy=Policy(backoff=fixed(0))).claim()
     decision = life.settle(FAILED)
-    assert decision.answer.state is State.QUEUED
-    assert decision.queue
+    assert decision.result.state is State.QUEUED
+    assert decision.needs_position
     assert life.row.retry_count == 1
 
 
@@ -158,12 +162,16 @@ def test_the_tasks_own_backoff_is_followed_where_its_code_is_at_hand() -> None:
     assert asked == [1]
 
 
-def test_settle_speaks_with_the_lease_of_the_attempt() -> None:
+def test_settle_uses_the_lease_of_the_attempt() -> None:
     life = Life.begin().fail_once().claim()
-    wish = life.settling(Succeeded(), records=[progress(1, 5)], children=[request()])
-    assert (wish.job_id, wish.fence, wish.token) == (life.row.id, 2, life.row.token)
-    assert wish.records == (progress(1, 5),)
-    assert wish.children == (request(),)
+    transition = life.settling(Succeeded(), records=[progress(1, 5)], children=[request()])
+    assert (transition.job_id, transition.fence, transition.token) == (
+        life.row.id,
+        2,
+        life.row.token,
+    )
+    assert transition.records == (progress(1, 5),)
+    assert transition.children == (request(),)
 
 
 @pytest.mark.parametrize("outcome", [FAILED, Released(), Snoozed(delay=1), Aborted()])
@@ -189,11 +197,11 @@ def test_release_snooze_and_suspend_count_nowhere(outcome: Any) -> None:
     assert not life.row.isolated
 
 
-def test_a_release_is_back_in_the_line_in_the_same_write() -> None:
+def test_a_release_is_queued_in_the_same_write() -> None:
     life = Life.begin().claim()
     decision = life.settle(Released())
-    assert decision.answer.state is State.QUEUED
-    assert decision.queue
+    assert decision.result.state is State.QUEUED
+    assert decision.needs_position
     assert (life.row.queued_at, life.row.started_at) == (life.now, None)
     # Both moves can still be read: the end of the attempt, then the queueing.
     assert [event.data["status"] for event in life.events()[-2:]] == ["retrying", "queued"]
@@ -204,8 +212,8 @@ def test_a_snooze_comes_back_after_its_delay() -> None:
     life = Life.begin().claim()
     life.settle(Snoozed(delay=30))
     assert life.row.due_at == after(life.now, 30)
-    assert life.wait(29).promote().answer.status is Status.CONFLICT
-    assert life.wait(1).promote().answer.state is State.QUEUED
+    assert life.wait(29).promote().result.status is Status.CONFLICT
+    assert life.wait(1).promote().result.state is State.QUEUED
 
 
 def test_a_suspended_job_has_no_due_time_and_a_promote_does_not_wake_it() -> None:
@@ -214,7 +222,7 @@ def test_a_suspended_job_has_no_due_time_and_a_promote_does_not_wake_it() -> Non
     assert life.row.state is State.RETRYING
     assert life.row.due_at is None
     decision = life.wait(1e6).promote()
-    assert decision.answer.status is Status.CONFLICT
+    assert decision.result.status is Status.CONFLICT
     assert nothing_changed(decision)
 
 
@@ -222,13 +230,13 @@ def test_a_suspension_with_a_timeout_lasts_at_most_that_long() -> None:
     life = Life.begin().claim()
     life.settle(Suspended(timeout=60))
     assert life.row.due_at == after(life.now, 60)
-    assert life.wait(60).promote().answer.state is State.QUEUED
+    assert life.wait(60).promote().result.state is State.QUEUED
 
 
 def test_a_suspended_job_can_be_canceled() -> None:
     life = Life.begin().claim()
     life.settle(Suspended())
-    assert life.cancel().answer.state is State.CANCELED
+    assert life.cancel().result.state is State.CANCELED
 
 
 @pytest.mark.parametrize("outcome", [FAILED, Released(), Snoozed(delay=1), Suspended()])
@@ -248,8 +256,8 @@ def test_an_attempt_that_ends_the_job_leaves_no_log_row(outcome: Any) -> None:
 def test_the_first_rescue_has_no_delay_and_requeues_in_one_write() -> None:
     life = Life.begin(policy=Policy(backoff=fixed(10))).claim()
     decision = life.crash()
-    assert decision.answer.state is State.QUEUED
-    assert decision.queue
+    assert decision.result.state is State.QUEUED
+    assert decision.needs_position
     assert (life.row.crash_count, life.row.retry_count) == (1, 0)
     assert [event.data["status"] for event in life.events()[-2:]] == ["retrying", "queued"]
     assert_legal(life.row)
@@ -316,7 +324,7 @@ def test_a_rescue_follows_the_stored_backoff_and_never_the_tasks_own_code() -> N
     def own(_: int) -> float:
         raise AssertionError("maintenance has no task code")
 
-    policy = Policy(backoff=custom(own, otherwise=fixed(7)))
+    policy = Policy(backoff=custom(own, fallback=fixed(7)))
     job = replace(Life.begin(policy=policy).claim().row, crash_count=1)
     assert rescue(job, random=middle).delay == 7
 
@@ -334,22 +342,22 @@ def test_maintenance_rescues_what_runs_and_promotes_what_waits() -> None:
 
 def test_maintenance_touches_only_the_attempt_it_saw() -> None:
     life = Life.begin().claim()
-    wish = rescue(life.row, random=middle)
-    assert (wish.fence, wish.token) == (life.row.fence, life.row.token)
+    transition = rescue(life.row, random=middle)
+    assert (transition.fence, transition.token) == (life.row.fence, life.row.token)
     assert promote(reach(State.RETRYING).row).fence == 1
 
 
 def test_a_repeated_rescue_is_applied_once() -> None:
     life = Life.begin().claim()
-    wish = rescue(life.row, random=middle)
-    life.wait(LEASE + 1).wish(wish)
-    decision = life.wish(wish)
-    assert decision.answer.status is Status.APPLIED
+    transition = rescue(life.row, random=middle)
+    life.wait(LEASE + 1).transition(transition)
+    decision = life.transition(transition)
+    assert decision.result.status is Status.APPLIED
     assert nothing_changed(decision)
     assert life.row.crash_count == 1
 
 
-def test_a_submit_speaks_of_a_job_never_claimed() -> None:
+def test_a_submit_has_the_fence_of_a_job_never_claimed() -> None:
     held = row(hold=True, policy=PATIENT)
-    wish = submit(held.id)
-    assert (wish.job_id, wish.fence, wish.trigger) == (held.id, 0, Trigger.SUBMIT)
+    transition = submit(held.id)
+    assert (transition.job_id, transition.fence, transition.trigger) == (held.id, 0, Trigger.SUBMIT)

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from windlass.core.decisions.retry import (
     MAX_DELAY,
     Backoff,
+    Delays,
     Exponential,
     Fixed,
     Policy,
-    Schedule,
+    backoff_delay,
     custom,
-    delay,
+    delays,
     exponential,
     fixed,
-    schedule,
 )
 from windlass.core.errors import InvalidArgumentError
 
@@ -30,7 +30,7 @@ SECONDS = st.floats(0, MAX_DELAY)
 BACKOFFS: st.SearchStrategy[Backoff] = st.one_of(
     st.builds(exponential, SECONDS, SECONDS, st.sampled_from(["full", "none"])),
     st.builds(fixed, SECONDS),
-    st.builds(schedule, st.lists(SECONDS, min_size=1, max_size=5), st.floats(0, 1)),
+    st.builds(delays, st.lists(SECONDS, min_size=1, max_size=5), st.floats(0, 1)),
 )
 
 
@@ -54,39 +54,39 @@ def test_the_default_policy_is_three_retries_with_full_jitter_and_a_crash_cap_of
 def test_the_default_delay_is_random_up_to_the_doubled_base_or_the_cap(
     n: int, bound: float
 ) -> None:
-    assert delay(exponential(), n, always(0.0)) == 0
-    assert delay(exponential(), n, always(0.5)) == bound / 2
-    assert bound * 0.999 < delay(exponential(), n, always(0.9999)) < bound
+    assert backoff_delay(exponential(), n, always(0.0)) == 0
+    assert backoff_delay(exponential(), n, always(0.5)) == bound / 2
+    assert bound * 0.999 < backoff_delay(exponential(), n, always(0.9999)) < bound
 
 
 @settings(max_examples=60)
 @given(SECONDS, SECONDS, st.integers(0, 10_000), st.floats(0, 1, exclude_max=True))
 def test_full_jitter_stays_within_its_formula(base: float, cap: float, n: int, r: float) -> None:
     bound = min(base * 2.0 ** min(n, 62), cap)
-    assert delay(exponential(base, cap), n, always(r)) == bound * r <= bound
+    assert backoff_delay(exponential(base, cap), n, always(r)) == bound * r <= bound
 
 
 def test_exponential_without_jitter_is_the_bound_itself() -> None:
     backoff = exponential(1, 10, "none")
-    assert [delay(backoff, n, always(0.1)) for n in range(6)] == [1, 2, 4, 8, 10, 10]
+    assert [backoff_delay(backoff, n, always(0.1)) for n in range(6)] == [1, 2, 4, 8, 10, 10]
 
 
 def test_fixed_is_one_second_whatever_the_retry() -> None:
     assert fixed() == fixed(1) == Fixed(seconds=1)
-    assert [delay(fixed(1), n, always(0.9)) for n in range(4)] == [1, 1, 1, 1]
+    assert [backoff_delay(fixed(1), n, always(0.9)) for n in range(4)] == [1, 1, 1, 1]
 
 
 @pytest.mark.parametrize(("n", "middle"), [(0, 60), (1, 300), (2, 900), (3, 900), (40, 900)])
-def test_a_schedule_takes_its_delays_in_turn_and_repeats_the_last(n: int, middle: float) -> None:
-    backoff = schedule([60, 300, 900], jitter=0.2)
-    assert delay(backoff, n, always(0.5)) == pytest.approx(middle)
-    assert delay(backoff, n, always(0.0)) == pytest.approx(middle * 0.8)
-    assert delay(backoff, n, always(0.999999)) == pytest.approx(middle * 1.2, rel=1e-4)
+def test_delays_are_used_in_order_and_the_last_repeats(n: int, middle: float) -> None:
+    backoff = delays([60, 300, 900], jitter=0.2)
+    assert backoff_delay(backoff, n, always(0.5)) == pytest.approx(middle)
+    assert backoff_delay(backoff, n, always(0.0)) == pytest.approx(middle * 0.8)
+    assert backoff_delay(backoff, n, always(0.999999)) == pytest.approx(middle * 1.2, rel=1e-4)
 
 
-def test_a_custom_function_is_asked_with_the_number_of_the_retry() -> None:
+def test_a_custom_function_gets_the_number_of_the_retry() -> None:
     backoff = custom(lambda n: 10.0 + n)
-    assert [delay(backoff, n, always(0.0)) for n in range(3)] == [10, 11, 12]
+    assert [backoff_delay(backoff, n, always(0.0)) for n in range(3)] == [10, 11, 12]
 
 
 @pytest.mark.parametrize(
@@ -96,15 +96,15 @@ def test_a_custom_function_is_asked_with_the_number_of_the_retry() -> None:
 def test_what_a_custom_function_answers_is_kept_within_bounds(
     answer: float, expected: float
 ) -> None:
-    assert delay(custom(lambda _: answer), 0, always(0.0)) == expected
+    assert backoff_delay(custom(lambda _: answer), 0, always(0.0)) == expected
 
 
 def test_a_custom_function_that_answers_no_number_still_gives_a_usable_delay() -> None:
-    assert 0 <= delay(custom(lambda _: float("nan")), 0, always(0.0)) <= MAX_DELAY
+    assert 0 <= backoff_delay(custom(lambda _: float("nan")), 0, always(0.0)) <= MAX_DELAY
 
 
 def test_a_custom_backoff_is_stored_as_what_to_do_without_its_code() -> None:
-    policy = Policy(backoff=custom(lambda _: 1.0, otherwise=fixed(7)))
+    policy = Policy(backoff=custom(lambda _: 1.0, fallback=fixed(7)))
     assert Policy.decode(policy.encode()).backoff == fixed(7)
     assert Policy.decode(Policy(backoff=custom(lambda _: 1.0)).encode()).backoff == exponential()
 
@@ -116,7 +116,7 @@ def test_a_custom_backoff_is_stored_as_what_to_do_without_its_code() -> None:
     st.integers(1, 1000),
     st.one_of(st.none(), st.floats(0.001, 1e6)),
 )
-def test_a_policy_comes_back_from_the_row_as_it_went_in(
+def test_a_policy_round_trips(
     backoff: Backoff, retries: int, cap: int, timeout: float | None
 ) -> None:
     policy = Policy(backoff=backoff, max_retries=retries, crash_cap=cap, timeout=timeout)
@@ -126,7 +126,7 @@ def test_a_policy_comes_back_from_the_row_as_it_went_in(
 @settings(max_examples=60)
 @given(BACKOFFS, st.integers(0, 10_000), st.floats(0, 1, exclude_max=True))
 def test_no_policy_answers_a_negative_delay(backoff: Backoff, n: int, r: float) -> None:
-    assert delay(backoff, n, always(r)) >= 0
+    assert backoff_delay(backoff, n, always(r)) >= 0
 
 
 NAN = float("nan")
@@ -142,7 +142,7 @@ def test_a_bad_number_is_refused_with_the_name_of_its_field(bad: float) -> None:
     with pytest.raises(InvalidArgumentError, match="the delay"):
         fixed(bad)
     with pytest.raises(InvalidArgumentError, match="delay"):
-        schedule([1, bad])
+        delays([1, bad])
 
 
 def test_an_unknown_jitter_is_refused_with_the_ones_there_are() -> None:
@@ -153,12 +153,12 @@ def test_an_unknown_jitter_is_refused_with_the_ones_there_are() -> None:
 @pytest.mark.parametrize("bad", [-0.1, 1.1, NAN, INF])
 def test_a_schedules_jitter_lies_between_0_and_1(bad: float) -> None:
     with pytest.raises(InvalidArgumentError, match="jitter"):
-        schedule([1], jitter=bad)
+        delays([1], jitter=bad)
 
 
 def test_a_schedule_without_delays_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="at least one delay"):
-        schedule([])
+        delays([])
 
 
 @pytest.mark.parametrize(
@@ -193,8 +193,8 @@ def test_a_newer_versions_backoff_does_not_stop_the_queue_it_is_in() -> None:
         lambda: Fixed(seconds=-1),
         lambda: Exponential(base=-1),
         lambda: Exponential(cap=float("nan")),
-        lambda: Schedule(delays=()),
-        lambda: Schedule(delays=(1,), jitter=2),
+        lambda: Delays(delays=()),
+        lambda: Delays(delays=(1,), jitter=2),
     ],
 )
 def test_no_policy_can_be_made_that_could_not_be_read_back(make: Callable[[], object]) -> None:
@@ -203,19 +203,19 @@ def test_no_policy_can_be_made_that_could_not_be_read_back(make: Callable[[], ob
 
 
 def test_a_stored_policy_is_plain_strict_json() -> None:
-    data = json.loads(Policy(backoff=schedule([60, 300, 900]), timeout=5).encode())
+    data = json.loads(Policy(backoff=delays([60, 300, 900]), timeout=5).encode())
     assert data == {
-        "backoff": {"kind": "schedule", "delays": [60, 300, 900], "jitter": 0.2},
+        "backoff": {"kind": "delays", "delays": [60, 300, 900], "jitter": 0.2},
         "max_retries": 3,
         "crash_cap": 3,
         "timeout": 5,
     }
-    assert Schedule(delays=(60, 300, 900)).jitter == 0.2
+    assert Delays(delays=(60, 300, 900)).jitter == 0.2
 
 
 def test_delays_are_durations_as_people_write_them() -> None:
     assert fixed("1m") == fixed(60) == fixed(timedelta(minutes=1))
-    assert schedule(["1m", 300, "15m"]) == schedule([60, 300, 900])
+    assert delays(["1m", 300, "15m"]) == delays([60, 300, 900])
     assert exponential("500ms", "30s") == exponential()
 
 
@@ -223,4 +223,4 @@ def test_a_delay_that_is_none_is_refused_by_its_name() -> None:
     with pytest.raises(InvalidArgumentError, match="base is 'soon'"):
         exponential("soon")
     with pytest.raises(InvalidArgumentError, match="a delay is -1"):
-        schedule([60, -1])
+        delays([60, -1])

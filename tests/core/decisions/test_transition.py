@@ -1,4 +1,4 @@
-"""What may be wished for at all, before anything looks at the job."""
+"""Validation of transitions, before the job is read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ from tests.core.factories import JOB, TERMINAL, request
 
 from windlass.core import sizes
 from windlass.core.decisions.retry import MAX_DELAY
-from windlass.core.decisions.transition import Answer, Status, Transition, check, check_records
+from windlass.core.decisions.transition import (
+    ApplyResult,
+    Status,
+    Transition,
+    check_records,
+    check_transition,
+)
 from windlass.core.errors import InvalidArgumentError, TooLargeError
 from windlass.core.event import LIFECYCLE, EventType, Record
 from windlass.core.job.state import State, Trigger
@@ -18,17 +24,17 @@ from windlass.core.job.state import State, Trigger
 KIB = 1024
 
 
-def wish(**over: Any) -> Transition:
+def transition(**over: Any) -> Transition:
     values: dict[str, Any] = {"job_id": JOB, "fence": 1, "trigger": Trigger.SUCCEED} | over
     return Transition(**values)
 
 
 def test_what_lies_at_the_limit_is_accepted() -> None:
-    check(wish(result=b"x" * 1024 * KIB))
-    check(wish(error=replace(TERMINAL, body=b"x" * 64 * KIB)))
-    check(wish(delay=0.0))
-    check(wish(delay=MAX_DELAY))
-    check(wish(children=(request(),)))
+    check_transition(transition(result=b"x" * 1024 * KIB))
+    check_transition(transition(error=replace(TERMINAL, body=b"x" * 64 * KIB)))
+    check_transition(transition(delay=0.0))
+    check_transition(transition(delay=MAX_DELAY))
+    check_transition(transition(children=(request(),)))
     check_records([Record(n=1, type=EventType.LOG, body=b"x" * 64 * KIB)])
     check_records([Record(n=1, type=EventType.STEP_STATUS, step="s", checkpoint=b"x" * 1024 * KIB)])
 
@@ -63,7 +69,7 @@ def test_what_is_too_large_is_refused_by_name_and_pointed_elsewhere(
     over: dict[str, Any], named: str
 ) -> None:
     with pytest.raises(TooLargeError, match=named) as caught:
-        check(wish(**over))
+        check_transition(transition(**over))
     assert "object store" in str(caught.value)
 
 
@@ -72,7 +78,7 @@ def test_what_is_too_large_is_refused_by_name_and_pointed_elsewhere(
 )
 def test_a_delay_that_no_clock_can_add_is_refused(delay: float) -> None:
     with pytest.raises(InvalidArgumentError, match="delay"):
-        check(wish(trigger=Trigger.SNOOZE, delay=delay))
+        check_transition(transition(trigger=Trigger.SNOOZE, delay=delay))
 
 
 @pytest.mark.parametrize("step", [None, ""])
@@ -82,25 +88,25 @@ def test_a_checkpoint_needs_the_name_of_its_step(step: str | None) -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(LIFECYCLE))
-def test_a_task_cannot_forge_what_only_the_store_says(kind: EventType) -> None:
+def test_a_task_cannot_record_lifecycle_events(kind: EventType) -> None:
     # Such a line would end every reader's stream, and no fold could make sense of it.
     with pytest.raises(InvalidArgumentError, match=kind.value):
         check_records([Record(n=1, type=kind, status="succeeded")])
 
 
 @pytest.mark.parametrize("kind", sorted(set(EventType) - LIFECYCLE))
-def test_a_task_may_say_everything_else(kind: EventType) -> None:
+def test_a_task_may_record_all_other_events(kind: EventType) -> None:
     check_records([Record(n=1, type=kind)])
 
 
 def test_a_bad_child_is_refused_like_a_bad_request() -> None:
     with pytest.raises(InvalidArgumentError, match="queue"):
-        check(wish(children=(request(queue=""),)))
+        check_transition(transition(children=(request(queue=""),)))
 
 
 @pytest.mark.parametrize("status", Status)
 def test_only_applied_is_applied(status: Status) -> None:
-    assert Answer(status, State.RUNNING).applied == (status is Status.APPLIED)
+    assert ApplyResult(status, State.RUNNING).applied == (status is Status.APPLIED)
 
 
 def test_a_size_is_checked_only_where_there_is_something() -> None:

@@ -1,4 +1,4 @@
-"""What went wrong, as stored, and as told to people."""
+"""Failures: encoding, and explanations for users."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FAILURES = st.builds(
 
 @settings(max_examples=60)
 @given(FAILURES)
-def test_a_failure_comes_back_as_it_was_stored(stored: Failure) -> None:
+def test_a_failure_round_trips(stored: Failure) -> None:
     assert Failure.decode(stored.encode(), stored.body) == stored
     assert Failure.of(stored.facts(), stored.body) == stored
 
@@ -57,24 +57,24 @@ def test_the_codes_that_maintenance_gives_are_stable() -> None:
     assert failure.PARENT_FAILED == "parent_failed"
 
 
-def test_details_say_what_failed_where_and_in_which_attempt() -> None:
-    told = details(
+def test_details_name_the_task_step_and_attempt() -> None:
+    explanation = details(
         Failure(code="io", kind=ErrorKind.RETRYABLE, step="fetch", attempt=4),
         task="mail.send",
         stage="voice",
     )
-    assert told.what == "mail.send failed with io in step 'fetch' in attempt 4"
-    assert told.stage == "voice"
-    assert told.sort
-    assert told.advice
+    assert explanation.summary == "mail.send failed with io in step 'fetch' in attempt 4"
+    assert explanation.stage == "voice"
+    assert explanation.category
+    assert explanation.advice
 
 
 def test_details_without_a_step_name_none() -> None:
-    told = details(
+    explanation = details(
         Failure(code="io", kind=ErrorKind.TERMINAL, attempt=1), task="mail.send", stage=None
     )
-    assert told.what == "mail.send failed with io in attempt 1"
-    assert told.stage is None
+    assert explanation.summary == "mail.send failed with io in attempt 1"
+    assert explanation.stage is None
 
 
 @pytest.mark.parametrize("kind", ErrorKind)
@@ -82,7 +82,7 @@ def test_an_unknown_code_is_explained_by_its_kind(kind: ErrorKind) -> None:
     other = ErrorKind.TERMINAL if kind is ErrorKind.RETRYABLE else ErrorKind.RETRYABLE
     mine = details(Failure(code="custom", kind=kind), task="t", stage=None)
     theirs = details(Failure(code="custom", kind=other), task="t", stage=None)
-    assert mine.sort != theirs.sort
+    assert mine.category != theirs.category
 
 
 @pytest.mark.parametrize(
@@ -101,5 +101,5 @@ def test_every_known_code_has_advice_of_its_own(code: str) -> None:
         details(Failure(code="custom", kind=kind), task="t", stage=None).advice
         for kind in ErrorKind
     }
-    told = details(Failure(code=code, kind=ErrorKind.TERMINAL), task="t", stage=None)
-    assert told.advice not in general
+    explanation = details(Failure(code=code, kind=ErrorKind.TERMINAL), task="t", stage=None)
+    assert explanation.advice not in general

@@ -6,7 +6,7 @@ import pytest
 from tests.core.factories import NOW, TOKEN
 
 from windlass.core.errors import InvalidArgumentError
-from windlass.core.job.lease import DEFAULT_LEASE, Claim, Extended
+from windlass.core.job.lease import DEFAULT_LEASE, Claim, ExtendResult
 
 
 def test_a_lease_lasts_30_seconds_by_default() -> None:
@@ -30,5 +30,5 @@ def test_a_negative_limit_is_refused_with_its_queue() -> None:
 
 
 def test_an_extension_without_an_instant_is_stale() -> None:
-    assert Extended(lease_until=None).stale
-    assert not Extended(lease_until=NOW, cancel_requested=True).stale
+    assert ExtendResult(lease_until=None).stale
+    assert not ExtendResult(lease_until=NOW, cancel_requested=True).stale

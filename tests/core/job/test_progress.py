@@ -95,7 +95,7 @@ def test_an_application_declares_its_own_stages() -> None:
     assert stages.phase("render") == PROCESSING
 
 
-def test_a_stage_map_without_stages_knows_only_processing() -> None:
+def test_an_empty_stage_map_has_only_the_phase_processing() -> None:
     assert StageMap().phase("render") == PROCESSING
 
 
@@ -138,14 +138,14 @@ def test_a_report_of_no_number_moves_nothing() -> None:
     assert advance(40, None) == 40
 
 
-def test_an_eta_goes_by_the_pace_of_this_attempt() -> None:
-    assert eta(elapsed=30, begun_at=0, percent=25) == 90
-    assert eta(elapsed=30, begun_at=50, percent=75) == 30
-    assert eta(elapsed=30, begun_at=0, percent=100) == 0
+def test_an_eta_uses_the_speed_of_this_attempt() -> None:
+    assert eta(elapsed=30, start_percent=0, percent=25) == 90
+    assert eta(elapsed=30, start_percent=50, percent=75) == 30
+    assert eta(elapsed=30, start_percent=0, percent=100) == 0
 
 
 @pytest.mark.parametrize(
-    ("elapsed", "begun_at", "percent"), [(10, 20, 20), (10, 30, 20), (0, 0, 50), (-5, 0, 50)]
+    ("elapsed", "start_percent", "percent"), [(10, 20, 20), (10, 30, 20), (0, 0, 50), (-5, 0, 50)]
 )
-def test_there_is_no_eta_without_a_pace(elapsed: int, begun_at: int, percent: int) -> None:
-    assert eta(elapsed, begun_at, percent) is None
+def test_there_is_no_eta_without_a_pace(elapsed: int, start_percent: int, percent: int) -> None:
+    assert eta(elapsed, start_percent, percent) is None

@@ -15,7 +15,7 @@ from windlass.core.decisions.retry import MAX_DELAY, Policy
 from windlass.core.errors import InvalidArgumentError, TooLargeError
 from windlass.core.ids import uuid7
 from windlass.core.job.lease import Lease
-from windlass.core.job.row import NewJob, birth, check, opening
+from windlass.core.job.row import NewJob, check_new_job, initial_state, new_row
 from windlass.core.job.state import State, Trigger
 
 NAN, INF = float("nan"), float("inf")
@@ -43,7 +43,7 @@ def test_a_job_with_a_later_time_waits_for_it(over: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("over", [{"run_at": NOW}, {"run_at": NOW - 1}, {"run_at": 0}])
-def test_a_time_that_has_come_already_means_at_once(over: dict[str, Any]) -> None:
+def test_a_run_at_in_the_past_means_at_once(over: dict[str, Any]) -> None:
     assert row(**over).state is State.QUEUED
     assert row(**over).queued_at == NOW
 
@@ -58,10 +58,10 @@ def test_an_expiry_is_an_instant_of_the_stores_clock() -> None:
     assert row(expires_in=7).expires_at == after(NOW, 7)
     assert row(expires_at=NOW + 9).expires_at == NOW + 9
     assert row().expires_at is None
-    assert opening(request(expires_at=NOW + 9, expires_in=7), NOW).expires_at == NOW + 9
+    assert initial_state(request(expires_at=NOW + 9, expires_in=7), NOW).expires_at == NOW + 9
 
 
-def test_a_row_keeps_all_that_was_asked_for() -> None:
+def test_a_row_keeps_all_fields_of_the_request() -> None:
     asked = NewJob(
         id=JOB,
         task="t",
@@ -79,7 +79,7 @@ def test_a_row_keeps_all_that_was_asked_for() -> None:
         unique_key="k",
         retry_of=OTHER,
     )
-    job = birth(asked, NOW, 9, root_id=OTHER)
+    job = new_row(asked, NOW, 9, root_id=OTHER)
     same = ("id", "task", "queue", "payload", "priority", "policy", "owner", "team", "tags")
     also = ("headers", "request_id", "digest", "unique_key", "retry_of")
     for name in same + also:
@@ -180,7 +180,7 @@ AT_THE_LIMIT: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("over", AT_THE_LIMIT, ids=lambda over: ",".join(over) or "plain")
 def test_what_lies_at_the_limit_is_accepted(over: dict[str, Any]) -> None:
-    check(request(**over))
+    check_new_job(request(**over))
 
 
 BEYOND: list[tuple[dict[str, Any], str]] = [
@@ -214,7 +214,7 @@ def test_what_lies_beyond_is_refused_with_the_name_of_the_field(
     over: dict[str, Any], named: str
 ) -> None:
     with pytest.raises(InvalidArgumentError, match=named):
-        check(request(**over))
+        check_new_job(request(**over))
 
 
 # Each of these would raise later, inside a store, where it takes its neighbours along; a bad lease
@@ -241,27 +241,27 @@ def test_what_no_store_could_write_is_refused_before_it_reaches_one(
     over: dict[str, Any], named: str
 ) -> None:
     with pytest.raises(InvalidArgumentError, match=named):
-        check(request(**over))
+        check_new_job(request(**over))
 
 
 def test_a_payload_over_1_mib_is_refused_and_pointed_to_an_object_store() -> None:
     with pytest.raises(TooLargeError, match=r"payload is 1,048,577 bytes.*object store"):
-        check(request(payload=b"x" * (sizes.MAX_BLOB + 1)))
+        check_new_job(request(payload=b"x" * (sizes.MAX_BLOB + 1)))
 
 
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"priority": "high"}, "priority is 'high'; it must be a whole number"),
-        ({"request_id": 17}, "request_id is 17; it must be text"),
+        ({"priority": "high"}, "priority is 'high'; it must be an integer"),
+        ({"request_id": 17}, "request_id is 17; it must be a string"),
         ({"id": "abc"}, "id is 'abc'; it must be a UUID"),
         ({"hold": "no"}, "hold is 'no'; it must be True or False"),
-        ({"tags": "abc"}, "tags is 'abc'; it must be several texts in a tuple"),
+        ({"tags": "abc"}, "tags is 'abc'; it must be a tuple of strings"),
         ({"payload": "{}"}, "payload is '{}'; it must be bytes"),
-        ({"queue": 5}, "queue is 5; it must be text"),
+        ({"queue": 5}, "queue is 5; it must be a string"),
     ],
 )
 def test_a_value_of_the_wrong_sort_is_named(wrong: dict[str, Any], message: str) -> None:
     new = NewJob(**{"id": uuid7(), "task": "t", **wrong})
     with pytest.raises(InvalidArgumentError, match=re.escape(message)):
-        check(new)
+        check_new_job(new)

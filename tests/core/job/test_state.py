@@ -48,7 +48,7 @@ TABLE = {
 PAIRS = list(product(State, Trigger))
 # These doors are not `decide`: enqueue makes rows, claim hands them out, cancel asks the running.
 OTHER_DOOR = {("queued", "claim"), ("running", "cancel")}
-# Here the row's last trigger can only be the one asked for, so the wish reads as a repeat.
+# Here the row's last trigger can only be the one asked for, so the transition reads as a repeat.
 SAME_AGAIN = {("succeeded", "succeed"), ("running", "claim")}
 
 
@@ -56,9 +56,11 @@ def created(trigger: Trigger) -> Life:
     match trigger:
         case Trigger.SUBMIT | Trigger.ENQUEUE:
             life = Life.begin(hold=True)
-            if trigger is Trigger.ENQUEUE:  # so that the wish is no repeat of the last trigger
+            if (
+                trigger is Trigger.ENQUEUE
+            ):  # so that the transition is no repeat of the last trigger
                 life = Life.begin(hold=True, delay=10)
-                life.wish(ends.submit(life.row.id))
+                life.transition(ends.submit(life.row.id))
             return life
         case Trigger.PROMOTE:
             return Life.begin(delay=10).wait(11)
@@ -71,7 +73,7 @@ def created(trigger: Trigger) -> Life:
 def queued(trigger: Trigger) -> Life:
     if trigger is Trigger.ENQUEUE:
         life = Life.begin(hold=True)
-        life.wish(ends.submit(life.row.id))
+        life.transition(ends.submit(life.row.id))
         return life
     return Life.begin(expires_in=5).wait(6) if trigger is Trigger.EXPIRE else Life.begin()
 
@@ -126,7 +128,7 @@ def ready(state: State, trigger: Trigger) -> Life:
 
 
 def full(trigger: Trigger) -> dict[str, object]:
-    """What a wish of this kind carries."""
+    """What a transition of this kind carries."""
     if trigger in {Trigger.RETRY, Trigger.CRASH, Trigger.SNOOZE}:
         return {"delay": 5.0, "error": None if trigger is Trigger.SNOOZE else RETRYABLE}
     if trigger in {Trigger.FAIL, Trigger.GIVE_UP, Trigger.PARENT_FAIL}:
@@ -152,7 +154,7 @@ def test_the_moves_are_exactly_the_contracts_table() -> None:
 
 
 @pytest.mark.parametrize(("state", "trigger"), PAIRS)
-def test_a_move_leads_where_the_table_says_and_nowhere_else(state: State, trigger: Trigger) -> None:
+def test_every_transition_follows_the_table(state: State, trigger: Trigger) -> None:
     to = TABLE.get((state.value, trigger.value))
     assert move(state, trigger) == (None if to is None else State(to))
 
@@ -171,8 +173,8 @@ def test_decide_makes_every_move_of_the_table(state: State, trigger: Trigger) ->
     life = ready(state, trigger)
     decision = life.ask(trigger, **full(trigger))
     expected = State(TABLE[state.value, trigger.value])
-    assert decision.answer.status is Status.APPLIED
-    assert decision.answer.state is expected
+    assert decision.result.status is Status.APPLIED
+    assert decision.result.state is expected
     assert life.row.state is expected
     assert_legal(life.row)
 
@@ -183,14 +185,14 @@ def test_decide_refuses_everything_else_and_changes_nothing(state: State, trigge
     before = life.row
     decision = life.ask(trigger, **full(trigger))
     expected = Status.STALE if trigger.settles else Status.CONFLICT
-    assert decision.answer.status is expected
-    assert decision.answer.state is state
+    assert decision.result.status is expected
+    assert decision.result.state is state
     assert nothing_changed(decision)
     assert life.row == before
 
 
 @pytest.mark.parametrize(("state", "trigger"), sorted(SAME_AGAIN))
-def test_a_wish_that_can_only_be_a_repeat_changes_nothing(state: str, trigger: str) -> None:
+def test_a_repeated_transition_changes_nothing(state: str, trigger: str) -> None:
     life = ready(State(state), Trigger(trigger))
     assert nothing_changed(life.ask(Trigger(trigger)))
 
@@ -198,7 +200,7 @@ def test_a_wish_that_can_only_be_a_repeat_changes_nothing(state: str, trigger: s
 def test_decide_does_not_claim() -> None:
     life = Life.begin()
     decision = life.ask(Trigger.CLAIM)
-    assert decision.answer.status is Status.CONFLICT
+    assert decision.result.status is Status.CONFLICT
     assert nothing_changed(decision)
 
 
@@ -216,21 +218,21 @@ def test_a_queued_job_is_claimed() -> None:
 
 
 @pytest.mark.parametrize("state", State)
-def test_cancel_is_answered_as_the_table_says(state: State) -> None:
+def test_cancel_follows_the_table(state: State) -> None:
     life = reach(state)
     before = life.row
     decision = life.cancel()
     match state:
         case State.CREATED | State.QUEUED | State.RETRYING:
-            assert (decision.answer.status, life.row.state) == (Status.APPLIED, State.CANCELED)
+            assert (decision.result.status, life.row.state) == (Status.APPLIED, State.CANCELED)
         case State.RUNNING:
-            assert (decision.answer.status, life.row.state) == (Status.APPLIED, State.RUNNING)
+            assert (decision.result.status, life.row.state) == (Status.APPLIED, State.RUNNING)
             assert life.row.cancel_requested
         case State.CANCELED:
-            assert decision.answer.status is Status.APPLIED
+            assert decision.result.status is Status.APPLIED
             assert life.row == before
         case State.SUCCEEDED | State.FAILED:
-            assert decision.answer.status is Status.CONFLICT
-            assert decision.answer.state is state
+            assert decision.result.status is Status.CONFLICT
+            assert decision.result.state is state
             assert life.row == before
     assert_legal(life.row)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -32,6 +32,8 @@ STORED = replace(
     request_id="r1",
     unique_key="k1",
     retry_of=OTHER,
+    root_id=OTHER,
+    flow_id=OTHER,
 )
 HITS: list[dict[str, Any]] = [
     {},
@@ -50,6 +52,8 @@ HITS: list[dict[str, Any]] = [
     {"request_id": "r1"},
     {"unique_key": "k1"},
     {"retry_of": OTHER},
+    {"root_id": OTHER},
+    {"flow_id": OTHER},
     {"created_from": NOW},
     {"created_to": NOW + 1},
 ]
@@ -68,6 +72,8 @@ MISSES: list[dict[str, Any]] = [
     {"request_id": "r2"},
     {"unique_key": "k2"},
     {"retry_of": STORED.id},
+    {"root_id": STORED.id},
+    {"flow_id": STORED.id},
     {"created_from": NOW + 1},
     {"created_to": NOW},
 ]
@@ -78,8 +84,14 @@ def name(filters: dict[str, Any]) -> str:
 
 
 def _plain(value: object) -> object:
-    """Sets in one order: processes that share the tests must call them alike."""
+    """Sorts sets: test ids must be equal in all test processes."""
     return "+".join(sorted(map(str, value))) if isinstance(value, frozenset) else value
+
+
+@pytest.mark.parametrize("samples", [HITS, MISSES], ids=["hits", "misses"])
+def test_every_filter_has_a_sample(samples: list[dict[str, Any]]) -> None:
+    filters = {field.name for field in fields(Query)} - {"limit", "cursor", "omit_payload"}
+    assert {name for sample in samples for name in sample} == filters
 
 
 @pytest.mark.parametrize("filters", HITS, ids=name)
@@ -167,7 +179,7 @@ PRINT = fingerprint(Query())
         packed(f"1:{'9' * 5000}:{PRINT}"),
     ],
 )
-def test_what_is_no_cursor_is_refused(cursor: str) -> None:
+def test_an_invalid_cursor_is_refused(cursor: str) -> None:
     with pytest.raises(InvalidArgumentError, match="not a cursor"):
         decode_cursor(Query(cursor=cursor))
 

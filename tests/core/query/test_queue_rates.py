@@ -6,7 +6,7 @@ import pytest
 
 from windlass.core.clock import SECOND
 from windlass.core.job.state import State
-from windlass.core.query.queue_rates import Rates, rates, time_to_go
+from windlass.core.query.queue_rates import Rates, drain_eta, rates
 from windlass.store import Rollup
 
 
@@ -48,7 +48,7 @@ def test_rates_are_per_minute_and_means_are_per_attempt_that_ran() -> None:
         ([(0.0, 100), (10.0, 0)], 0.0),
     ],
 )
-def test_the_time_to_go_is_told_by_the_pace_of_late(
+def test_the_eta_of_a_drain_uses_recent_samples(
     looks: list[tuple[float, int]], wanted: float | None
 ) -> None:
-    assert time_to_go(looks) == wanted
+    assert drain_eta(looks) == wanted

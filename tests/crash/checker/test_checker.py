@@ -1,4 +1,4 @@
-"""The checker has teeth: a sound storm is spoiled in one place, and it must say so."""
+"""The checker reports each single change of the evidence of a correct storm."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ LOST_LEASE = "WHERE type = 'attempt' AND facts ->> 'outcome' = 'crash'"
 
 
 @pytest.mark.parametrize(
-    ("statement", "said"),
+    ("statement", "message"),
     [
         (f"DELETE FROM windlass_job WHERE n = {ONE}", "was acknowledged and is lost"),
         (AGAIN.format(id="id"), "is there 2 times"),
@@ -116,9 +116,9 @@ LOST_LEASE = "WHERE type = 'attempt' AND facts ->> 'outcome' = 'crash'"
         (set_job("cancel_at = 1"), "succeeded over an accepted cancel"),
     ],
 )
-def test_it_sees_what_is_wrong_in_the_tables(place: Path, statement: str, said: str) -> None:
+def test_it_sees_what_is_wrong_in_the_tables(place: Path, statement: str, message: str) -> None:
     spoil(place, statement)
-    with pytest.raises(AssertionError, match=said):
+    with pytest.raises(AssertionError, match=message):
         assert complaints(place) == ""
 
 
@@ -173,7 +173,7 @@ def promise_a_cancel(place: Path, job: str) -> None:
 
 
 def run_on(place: Path, job: str) -> None:
-    """After its process was seen to die, and the next attempt had begun."""
+    """After its process had died and the next attempt had started."""
     say(place, job_at(place, KILLER), fence=2, attempt=2, phase="step", step="late")
 
 
@@ -228,7 +228,7 @@ def forbid_crashes(place: Path, job: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (start_with_a_lower_fence, "began with fence 0 after 1"),
         (start_again, "began twice with"),
@@ -253,13 +253,13 @@ def forbid_crashes(place: Path, job: str) -> None:
     ],
 )
 def test_it_sees_what_does_not_fit_the_ledgers(
-    place: Path, change: Callable[[Path, str], None], said: str
+    place: Path, change: Callable[[Path, str], None], message: str
 ) -> None:
     quiet = (
         f"(SELECT min(n) FROM windlass_job WHERE n >= {ONE} AND attempt = 1 AND cancel_by IS NULL)"
     )
     change(place, job_at(place, quiet))
-    with pytest.raises(AssertionError, match=said):
+    with pytest.raises(AssertionError, match=message):
         assert complaints(place) == ""
 
 
@@ -274,14 +274,14 @@ def test_where_rows_are_locked_a_settle_may_be_busy_and_is_then_made(place: Path
         evidence = gather(place)
         return check(replace(evidence, plan={**evidence.plan, "store": "postgresql"}))
 
-    ended = next(said for said in gather(place).settles if said["status"] == "applied")
+    ended = next(message for message in gather(place).settles if message["status"] == "applied")
     assert said_of(ended["job"], ended["fence"], ended["trigger"]) == []
     assert said_of(crashed_job(place), 1, "succeed") == []
-    [said] = said_of(ended["job"], ended["fence"], "release")
-    assert f"was answered busy; that attempt ended by {ended['trigger']}" in said
+    [message] = said_of(ended["job"], ended["fence"], "release")
+    assert f"was answered busy; that attempt ended by {ended['trigger']}" in message
 
 
-def test_a_line_that_a_kill_cut_short_is_left_out(place: Path) -> None:
+def test_a_truncated_ledger_line_is_ignored(place: Path) -> None:
     before = len(gather(place).ran)
     (place / "ledger" / "task-1-1.jsonl").write_text('{"job": "half a li')
     assert len(gather(place).ran) == before
@@ -317,8 +317,8 @@ def lost(worker: int, at: float) -> dict[str, object]:
     return {"type": "attempt", "at": round(at * 1e6), "facts": facts}
 
 
-def test_the_report_tells_how_long_the_jobs_of_the_dead_waited(tmp_path: Path) -> None:
-    """With leases of 1.5 s: one in time, one late, and one that nobody was left to rescue."""
+def test_the_report_has_the_rescue_times(tmp_path: Path) -> None:
+    """With leases of 1.5 s: one in time, one late, and one without a running sweeper."""
     moments = [("SIGKILL", 1, 0.5), ("SIGKILL", 2, 0.5), ("SIGKILL", 3, 9.0)]
     moments += [("of everything", 0, 9.1), ("of everything", 0, 10.0)]
     evidence = Evidence(

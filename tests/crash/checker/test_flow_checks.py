@@ -1,4 +1,4 @@
-"""The checker has teeth for flows: a sound one is spoiled in one place, and it must say so."""
+"""The checker reports each single change of the evidence of a correct flow."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def complaints(place: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    ("statement", "said"),
+    ("statement", "message"),
     [
         (f"UPDATE windlass_edge SET open = 1 WHERE child = {BOTTOM}", "is over and waits for 0"),
         (f"UPDATE windlass_job SET waiting_for = 1 WHERE n = {BOTTOM}", "is over and waits for 1"),
@@ -58,15 +58,15 @@ def complaints(place: Path) -> str:
         (f"DELETE FROM windlass_edge WHERE parent = {PART}", "29 were due"),
         (f"DELETE FROM windlass_edge WHERE parent = {PART}", "was never asked for"),
         (
-            f"UPDATE windlass_edge SET place = -1 WHERE parent = {PART}",
+            f"UPDATE windlass_edge SET ordinal = -1 WHERE parent = {PART}",
             "results that are not its parents'",
         ),
     ],
 )
-def test_it_sees_what_is_wrong_in_the_tables(place: Path, statement: str, said: str) -> None:
+def test_it_sees_what_is_wrong_in_the_tables(place: Path, statement: str, message: str) -> None:
     with closing(sqlite3.connect(place / "jobs.db")) as base:
         base.executescript(statement)
-    assert re.search(said, complaints(place))
+    assert re.search(message, complaints(place))
 
 
 def rewrite(place: Path, change: Callable[[dict[str, object]], None]) -> None:
@@ -99,7 +99,7 @@ def make_a_part_twice(line: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (begin_early, "so says the ledger"),
         (lose_a_result, "that are not its parents'"),
@@ -108,7 +108,7 @@ def make_a_part_twice(line: dict[str, object]) -> None:
     ],
 )
 def test_it_sees_what_is_wrong_in_the_ledgers(
-    place: Path, change: Callable[[dict[str, object]], None], said: str
+    place: Path, change: Callable[[dict[str, object]], None], message: str
 ) -> None:
     rewrite(place, change)
-    assert re.search(said, complaints(place))
+    assert re.search(message, complaints(place))

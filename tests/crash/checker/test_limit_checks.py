@@ -1,4 +1,4 @@
-"""The checker has teeth for limits: a sound storm is spoiled in one place, and it must say so."""
+"""The checker reports each single change of the evidence of a correct storm with limits."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def run_beside_another_of_its_key(place: Path) -> None:
 
 
 def run_beside_all_of_the_queue(place: Path) -> None:
-    """Four that come one after the other become one too many."""
+    """Four sequential attempts become one too many."""
     first, *others = at_gate(place, QUEUE)[:4]
     for other in others:
         change(place, other, started_at=began(first), ended_at=max(other.over, first.over))
@@ -135,7 +135,7 @@ def run_after_the_end(place: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "said"),
+    ("spoil", "message"),
     [
         (run_beside_another_of_its_key, rf"{KEY}=\d: 2 attempts at once; the limit is 1"),
         (run_beside_all_of_the_queue, "queue:default: [4-9] attempts at once; the limit is 3"),
@@ -147,13 +147,13 @@ def run_after_the_end(place: Path) -> None:
         (run_after_the_end, "after its end"),
     ],
 )
-def test_it_sees_what_is_wrong(place: Path, spoil: Callable[[Path], None], said: str) -> None:
-    assert not re.search(said, complaints(place))
+def test_it_sees_what_is_wrong(place: Path, spoil: Callable[[Path], None], message: str) -> None:
+    assert not re.search(message, complaints(place))
     spoil(place)
-    assert re.search(said, complaints(place))
+    assert re.search(message, complaints(place))
 
 
-def test_a_storm_without_limits_says_nothing_of_gates(place: Path) -> None:
+def test_a_storm_without_limits_reports_no_gates(place: Path) -> None:
     plan = json.loads((place / "plan.json").read_text())
     (place / "plan.json").write_text(json.dumps(plan | {"limits": {}}))
     assert seen(gather(place)) is None
@@ -166,7 +166,7 @@ def test_one_that_ends_when_another_begins_is_not_beside_it() -> None:
     assert most_of([]) == 0
 
 
-def test_the_time_with_room_is_what_is_left_between_the_full_times() -> None:
+def test_the_time_with_capacity_is_the_complement_of_the_full_times() -> None:
     first, second, last = below([(1, 5), (3, 8), (8, 9), (7, 9)], 2)
     assert [first, second, last[0]] == [(0, 3), (5, 7), 9]
     assert common([first, second], [(2, 6)]) == [(2, 3), (5, 6)]

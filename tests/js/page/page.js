@@ -1,20 +1,20 @@
-/** A page as anybody would write it; what it hears, it keeps for the test that looks at it. */
+/** A simple page with the client; it records callbacks for the test. */
 
 import { Windlass } from "/js/windlass.js";
 
 const [bar, label] = [document.querySelector("progress"), document.querySelector("output")];
 const logged = [];
 const log = { debug() {}, warn: (text) => void logged.push(text), error: console.error };
-const asked = new URLSearchParams(location.search);
-const job = asked.get("job");
-const url = asked.get("api") ?? undefined; // the page's own server, or a path on it
+const params = new URLSearchParams(location.search);
+const job = params.get("job");
+const url = params.get("api") ?? undefined; // default: the page's origin
 const client = new Windlass({ url, log, backoff: { first: 50, attempts: 100, cap: 200 } });
-const heard = [];
-const shown = []; // every value that the bar ever had
+const listeners = [];
+const shown = []; // every value of the bar
 
 function listen() {
   const mine = { events: [], percents: [], states: [], connections: [], end: null, error: null };
-  heard.push(mine);
+  listeners.push(mine);
   client.follow(job, {
     onEvent: ({ id, type, data }) => void mine.events.push({ id, type, data }),
     onProgress: (percent) => void mine.percents.push(percent),
@@ -34,4 +34,4 @@ client.follow(job, {
   onState: (state) => (label.textContent = state),
 });
 
-window.page = { client, heard, job, listen, logged, shown };
+window.page = { client, listeners, job, listen, logged, shown };

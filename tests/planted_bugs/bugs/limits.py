@@ -1,79 +1,86 @@
-"""Mistakes with limits and turns."""
+"""Bugs in limits and fairness."""
 
 from __future__ import annotations
 
 from tests.planted_bugs.bug import caught_by, swap
 from tests.planted_bugs.bugs import postgres
-from tests.planted_bugs.bugs.sql import spoil
+from tests.planted_bugs.bugs.sql import replace_sql
 
 from windlass.core.admission import gates
 from windlass.core.job.state import FINAL
 from windlass.stores.postgres.writes import batch
 
-LIMITING = "tests/stores/test_sqlite.py::TestLimiting::"
+LIMITS = "tests/stores/test_sqlite.py::TestLimits::"
 RATES = "tests/stores/test_sqlite.py::TestRates::"
-TURNS = "tests/stores/test_sqlite.py::TestTurns::"
-PASSES = "tests/stores/postgres/limits/test_permits.py::"
+FAIRNESS = "tests/stores/test_sqlite.py::TestFairness::"
+PERMITS = "tests/stores/postgres/limits/test_permits.py::"
 
 
-@caught_by(RATES + "test_what_was_let_in_and_has_not_started_counts")
-def what_stands_in_line_is_not_counted() -> None:
-    """Only what runs counts: while nobody works, all are let in, and then start at once."""
-    spoil("count_passes", "started_at <= ?2", "(started_at <= ?2 OR started_at IS NULL)")
+@caught_by(RATES + "test_an_admitted_job_that_has_not_started_counts")
+def admitted_jobs_are_not_counted() -> None:
+    """Only running jobs count: without workers, all jobs are admitted and then start at once."""
+    replace_sql("count_permits", "started_at <= ?2", "(started_at <= ?2 OR started_at IS NULL)")
 
 
-@caught_by(LIMITING + "test_a_job_in_line_that_is_canceled_lets_the_next_one_in")
-def a_cancel_in_line_keeps_the_slot() -> None:
-    """A job that is canceled before it started never gives its slot back."""
-    spoil("leave", "job.state = 'queued'", "job.state IN ('queued', 'canceled')")
+@caught_by(LIMITS + "test_a_canceled_queued_job_admits_the_next")
+def a_canceled_queued_job_keeps_its_permit() -> None:
+    """A job that is canceled before its start never releases its permit."""
+    replace_sql("delete_permits", "job.state = 'queued'", "job.state IN ('queued', 'canceled')")
 
 
-@caught_by(RATES + "test_a_start_counts_though_its_job_has_ended_or_starts_again")
-def a_rate_forgets_what_has_ended() -> None:
-    """Starts are counted among what still runs: short jobs may start as often as they like."""
-    spoil("leave", "started_at IS NULL OR", "started_at IS NULL OR held = 0 OR")
+@caught_by(RATES + "test_a_start_counts_after_its_job_ends_or_starts_again")
+def a_rate_forgets_ended_jobs() -> None:
+    """A rate counts only running jobs: short jobs may start without a limit."""
+    replace_sql("delete_permits", "started_at IS NULL OR", "started_at IS NULL OR held = 0 OR")
+    replace_sql("release_slots", "SET held = 0", "SET held = 0, started_at = 1")
 
 
-@caught_by(LIMITING + "test_ends_in_one_call_let_in_as_many")
-def a_quick_success_lets_nobody_in() -> None:
-    """A success by the shortest way looks at no gate: slots are free, and all wait on."""
-    spoil("tallies", "json_group_array(gates)", "json_group_array('[]')")
+@caught_by(LIMITS + "test_settles_in_one_call_admit_as_many_jobs")
+def a_fast_path_success_admits_no_job() -> None:
+    """The fast path of a success checks no gate: capacity is free, and all jobs still wait."""
+    replace_sql("success_totals", "json_group_array(gates)", "json_group_array('[]')")
 
 
-@caught_by(TURNS + "test_a_key_that_comes_later_does_not_wait_for_the_backlog_of_another")
+@caught_by(FAIRNESS + "test_a_new_key_does_not_wait_for_the_backlog_of_another")
 def first_come_first_served() -> None:
-    """Jobs go in the order of their arrival: whoever brings a thousand keeps all others waiting."""
-    swap(gates, "place", lambda key, arrival, first, last: arrival)
+    """Jobs run in arrival order: a backlog of thousands blocks all other keys."""
+    swap(gates, "queue_position", lambda key, arrival, first, last: arrival)
 
 
-# -- the count that a gate keeps on PostgreSQL
+# -- counters of gates on PostgreSQL
 
 
-@caught_by(PASSES + "test_a_gate_that_counts_too_many_lets_in_again_within_a_second")
-def a_count_is_believed_for_ever() -> None:
-    """A counter of slots that nobody compares with the jobs: once wrong, it stays so."""
-    postgres.migrated("checked_at <= windlass_open.now - 1000000", "checked_at = 0")
+@caught_by(PERMITS + "test_a_gate_with_a_wrong_count_recovers_within_a_second")
+def a_counter_is_never_checked() -> None:
+    """A counter of permits is never compared with the jobs: once wrong, it stays wrong."""
+    postgres.replace_in_migrations(
+        "recounted_at <= windlass_open_gates.now - 1000000", "recounted_at = 0"
+    )
 
 
-@caught_by(PASSES + "test_each_way_to_leave_is_counted_once")
-def whoever_leaves_is_taken_off_unseen() -> None:
-    """Each end lowers the counter, also that of a job which never had a slot."""
-    swap(batch, "held", lambda row: () if row.state in FINAL else row.gates)
+@caught_by(PERMITS + "test_each_way_to_leave_is_counted_once")
+def every_end_lowers_the_counter() -> None:
+    """Each end lowers the counter, even that of a job without a permit."""
+    swap(batch, "held_gates", lambda row: () if row.state in FINAL else row.gates)
 
 
-@caught_by(PASSES + "test_a_start_is_counted_once_however_often_it_is_looked_at")
-def a_start_is_counted_at_each_look() -> None:
-    """What claims noted stays news: each look takes the same ones off those who are to come."""
-    postgres.migrated("SET seen = true FROM rated", "SET seen = false FROM rated")
+@caught_by(PERMITS + "test_a_start_is_counted_once")
+def a_start_is_counted_at_each_check() -> None:
+    """Recorded starts are never marked as read: each check counts the same starts again."""
+    postgres.replace_in_migrations(
+        "SET counted = true FROM rate_limited", "SET counted = false FROM rate_limited"
+    )
 
 
-@caught_by(PASSES + "test_who_has_left_is_out_of_the_passes_within_a_second")
-def passes_are_never_taken_out() -> None:
-    """Rows of those who left stay for ever: each look reads more of them."""
-    postgres.migrated("SELECT ctid_ FROM seen WHERE held < cardinality(jobs)", "SELECT NULL::tid")
+@caught_by(PERMITS + "test_jobs_that_left_are_removed_from_permits_within_a_second")
+def permits_are_never_deleted() -> None:
+    """Permits of ended jobs stay forever: each check reads more rows."""
+    postgres.replace_in_migrations(
+        "SELECT ctid_ FROM permits WHERE held < cardinality(jobs)", "SELECT NULL::tid"
+    )
 
 
-@caught_by(PASSES + "test_a_claim_notes_the_start")
-def a_claim_notes_no_start() -> None:
-    """Starts are not noted when they happen: who counts them must find out about each later."""
-    postgres.spoil("claim", "AND gate.rated LIMIT 1", "AND false LIMIT 1")
+@caught_by(PERMITS + "test_a_claim_records_the_start")
+def a_claim_records_no_start() -> None:
+    """A claim does not record starts: a later check must find each of them."""
+    postgres.replace_sql("claim", "AND gate.rate_limited LIMIT 1", "AND false LIMIT 1")

@@ -1,4 +1,4 @@
-"""Mistakes in what makes jobs by itself: schedules, their ticks, their marks."""
+"""Bugs in schedules: their ticks and their marks."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from windlass.core.clock import SECOND, Instant, to_datetime
 from windlass.core.ids import uuid7
 from windlass.core.job.row import NewJob
 from windlass.core.records import Put
-from windlass.core.schedule import SCHEDULE, Mark, Schedule, begun
-from windlass.schedule_records import Timetable
+from windlass.core.schedule import SCHEDULE, Mark, Schedule, start_schedule
+from windlass.schedule_records import ScheduleRecords
 from windlass.store import DAY
 from windlass.worker.loops import ticker
 from windlass.worker.loops.ticker import Ticker
@@ -29,27 +29,27 @@ TICKER = "tests/worker/loops/test_ticker.py::"
 
 
 @caught_by(WEEK)
-def every_scheduler_makes_a_job_of_its_own() -> None:
-    """Each scheduler enqueues a job for the tick: with eight of them there are eight."""
-    made = schedule.job_of
-    swap(ticker, "job_of", lambda one, tick: replace(made(one, tick), id=uuid7()))
+def every_scheduler_enqueues_its_own_job() -> None:
+    """Each scheduler enqueues a job for the tick: eight schedulers make eight jobs."""
+    made = schedule.tick_job
+    swap(ticker, "tick_job", lambda one, tick: replace(made(one, tick), id=uuid7()))
 
 
 @caught_by(WEEK)
-def how_far_it_was_is_noted_now_and_then() -> None:
-    """A restart goes on from a note that is two days old: what ran since is run once more."""
-    reached = schedule.reached
+def the_mark_is_saved_rarely() -> None:
+    """A restart continues from a mark that is two days old: later ticks run again."""
+    reached = schedule.last_tick
 
     def planted(one: Schedule, mark: Mark | None) -> Instant:
         return max(one.since, reached(one, mark) - round(2 * DAY) * SECOND)
 
-    swap(schedule, "reached", planted)
+    swap(schedule, "last_tick", planted)
 
 
 @caught_by(WEEK)
-def a_tick_is_noted_before_it_is_enqueued() -> None:
-    """It is noted that a tick is done, and then it is done: who dies between the two loses it."""
-    enqueue, move = Ticker._enqueue, Ticker._move
+def a_tick_is_marked_before_its_enqueue() -> None:
+    """A tick is marked before its enqueue: a crash between the two loses it."""
+    enqueue, move = Ticker._enqueue, Ticker._advance_marks
     put_off: dict[Ticker, Sequence[NewJob]] = {}
 
     async def later(self: Ticker, jobs: Sequence[NewJob]) -> None:
@@ -60,48 +60,48 @@ def a_tick_is_noted_before_it_is_enqueued() -> None:
         await enqueue(self, put_off.pop(self))
 
     swap(Ticker, "_enqueue", later)
-    swap(Ticker, "_move", planted)
+    swap(Ticker, "_advance_marks", planted)
 
 
-@caught_by(TICKER + "test_who_is_beaten_to_a_mark_looks_again_at_once")
+@caught_by(TICKER + "test_a_ticker_that_loses_a_mark_reads_again_at_once")
 def a_slow_scheduler_sets_the_mark_back() -> None:
-    """Whoever writes last says how far it is, also one who is behind the others."""
+    """The last writer sets the mark, even a scheduler that is behind the others."""
     swap(ticker, "Put", lambda **fields: Put(**{**fields, "expected": None}))
 
 
 @caught_by(WEEK)
-def who_was_frozen_goes_on_as_if_nothing_had_happened() -> None:
-    """A scheduler that stood still for days enqueues what was due when it last looked."""
-    swap(ticker, "STALE", float("inf"))
+def a_frozen_scheduler_continues_with_old_ticks() -> None:
+    """A scheduler that was frozen for days enqueues the ticks that it read before."""
+    swap(ticker, "MARK_MAX_AGE", float("inf"))
 
 
-@caught_by(TICKER + "test_a_tick_comes_though_workers_restart_more_often_than_it")
-def every_start_begins_the_interval_anew() -> None:
-    """An interval counts from the start of the process: who deploys daily has no weekly jobs."""
+@caught_by(TICKER + "test_a_tick_fires_though_workers_restart_more_often")
+def every_restart_restarts_the_interval() -> None:
+    """An interval counts from the process start: with daily deploys, weekly jobs never run."""
 
-    async def planted(self: Timetable, new: Schedule) -> bool:
-        made = begun(new, await self._store.ping())
+    async def planted(self: ScheduleRecords, new: Schedule) -> bool:
+        made = start_schedule(new, await self._store.ping())
         await self._store.put_records([Put(kind=SCHEDULE, key=new.name, value=made.encode())])
         return True
 
-    swap(Timetable, "_declare", planted)
+    swap(ScheduleRecords, "_declare", planted)
 
 
-@caught_by(TICKER + "test_the_ticks_of_a_pause_do_not_come_back")
-def what_was_paused_catches_up() -> None:
-    """Whoever resumes a schedule gets the ticks of the pause, all at once."""
+@caught_by(TICKER + "test_ticks_during_a_pause_are_skipped")
+def a_resumed_schedule_catches_up() -> None:
+    """A resumed schedule enqueues all ticks of the pause at once."""
     swap(schedule_records, "set_paused", lambda one, _, *, paused: replace(one, paused=paused))
 
 
 @caught_by(CRON + "test_a_fixed_time_that_the_clocks_skip_ticks_when_they_have_skipped_it")
-def a_time_that_the_clocks_skip_is_skipped() -> None:
-    """What is planned for half past two does not run on the night when clocks go forward."""
+def a_skipped_local_time_is_skipped() -> None:
+    """A job planned for 02:30 does not run in the night when clocks move forward."""
     _by_every_showing()
 
 
 @caught_by(CRON + "test_a_fixed_time_that_the_clocks_show_twice_ticks_the_first_time")
-def a_time_that_the_clocks_show_twice_runs_twice() -> None:
-    """What is planned for half past two runs twice on the night when clocks go back."""
+def a_repeated_local_time_runs_twice() -> None:
+    """A job planned for 02:30 runs twice in the night when clocks move back."""
     _by_every_showing()
 
 
@@ -111,8 +111,8 @@ def _by_every_showing() -> None:
 
 
 @caught_by(CRON + "test_from_within_the_second_showing_a_fixed_time_is_not_found_again")
-def in_the_doubled_hour_the_next_tick_lies_in_the_past() -> None:
-    """In the hour that comes twice, the next tick is one of an hour ago, and due at once."""
+def in_the_repeated_hour_the_next_tick_is_in_the_past() -> None:
+    """In the repeated hour, the next tick is an hour ago, and due at once."""
     simulated = cron._simulated
 
     def planted(text: str, after: Instant, zone: Any) -> Iterator[datetime]:

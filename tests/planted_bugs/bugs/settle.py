@@ -1,4 +1,4 @@
-"""Mistakes in how the ends of attempts are stored."""
+"""Bugs in the settler of a worker."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.planted_bugs.bug import caught_by, swap
 from windlass.core.decisions import outcome
 from windlass.core.decisions.outcome import Outcome, Succeeded
 from windlass.core.job.row import JobRow
-from windlass.worker.attempt import Attempt
+from windlass.worker.attempt import RunningAttempt
 from windlass.worker.executor import TaskRunner
 from windlass.worker.loops import settler
 from windlass.worker.loops.settler import Settler
@@ -20,10 +20,10 @@ from windlass.worker.loops.settler import Settler
 SETTLER = "tests/worker/loops/test_settler.py::"
 
 
-@caught_by("tests/testing/test_crash_at.py::test_a_worker_dies_at_the_point_and_another_goes_on"
+@caught_by("tests/testing/test_crash_at.py::test_a_worker_crashes_at_the_point_and_another_continues"
            "[async-before-step:voice-running-voice voice render]")  # fmt: skip
 def a_job_is_settled_before_its_task_has_run() -> None:
-    """The job is taken off the queue when it is fetched, not when it is done."""
+    """The job is removed from the queue at its fetch, not after its run."""
     run = TaskRunner.run
 
     async def planted(self: TaskRunner, job: JobRow, *more: Any) -> Outcome:
@@ -35,12 +35,12 @@ def a_job_is_settled_before_its_task_has_run() -> None:
 
 @caught_by(SETTLER + "test_an_end_is_stored_while_its_neighbours_still_run", waits=True)
 def a_batch_of_settles_waits_until_it_is_full() -> None:
-    """Ends are gathered for a batch, and there is no timer to write one that is not full."""
+    """Settles are collected for a batch, and no timer writes a partial batch."""
 
-    async def planted(self: Settler, lull: asyncio.Event) -> None:
+    async def planted(self: Settler, no_backlog: asyncio.Event) -> None:
         while True:
-            await self._some.wait()
-            self._some.clear()
+            await self._has_pending.wait()
+            self._has_pending.clear()
             if len(self._pending) >= settler.MAX_BATCH:
                 batch, self._pending = self._pending, []
                 await self._write(batch)
@@ -49,20 +49,20 @@ def a_batch_of_settles_waits_until_it_is_full() -> None:
 
 
 @caught_by(SETTLER + "test_an_end_is_stored_while_its_neighbours_still_run", waits=True)
-def a_batch_of_settles_waits_for_a_lull() -> None:
-    """Ends are gathered until nothing is about to begin; beside a long task that may take hours."""
-    swap(settler, "WINDOW", 3600.0)
+def a_batch_of_settles_waits_for_idle() -> None:
+    """Settles are collected until no attempt starts; with a long backlog that takes hours."""
+    swap(settler, "BATCH_DELAY", 3600.0)
 
 
 @caught_by(
     "tests/worker/test_worker.py::test_a_settle_whose_answer_was_lost_is_repeated_and_counts_once"
 )
-def a_settle_that_failed_is_not_repeated() -> None:
-    """If the store is away for a moment when a job ends, its result is dropped; it runs again."""
+def a_failed_settle_is_not_repeated() -> None:
+    """If the store is unavailable at a settle, the result is dropped, and the job runs again."""
 
-    async def planted(self: Settler, batch: Sequence[Attempt]) -> None:
+    async def planted(self: Settler, batch: Sequence[RunningAttempt]) -> None:
         with contextlib.suppress(Exception):
-            await self._store.apply([attempt.wish for attempt in batch if attempt.wish])
+            await self._store.apply([attempt.transition for attempt in batch if attempt.transition])
         self._on_settled(batch)
 
     swap(Settler, "_write", planted)
@@ -73,20 +73,20 @@ def a_settle_that_failed_is_not_repeated() -> None:
     waits=True,
 )
 def one_bad_settle_fails_its_whole_batch() -> None:
-    """A batch in which one end cannot be stored is given up as a whole."""
+    """A batch with one invalid settle is dropped completely."""
 
-    async def planted(self: Settler, batch: Sequence[Attempt]) -> None:
+    async def planted(self: Settler, batch: Sequence[RunningAttempt]) -> None:
         self._on_settled(batch)
 
-    swap(Settler, "_one_by_one", planted)
+    swap(Settler, "_write_one_by_one", planted)
 
 
 @caught_by("tests/worker/loops/test_cleaner.py::test_a_workspace_stays_until_the_success_is_stored")
-def the_workspace_goes_before_the_success_is_stored() -> None:
-    """Files are removed when the task returns: after a lost settle, the next attempt lacks them."""
+def the_workspace_is_deleted_before_the_settle() -> None:
+    """Files are deleted when the task returns: after a lost settle, the next attempt lacks them."""
     settle = Settler.settle
 
-    def planted(self: Settler, attempt: Attempt, ended: Outcome) -> None:
+    def planted(self: Settler, attempt: RunningAttempt, ended: Outcome) -> None:
         workspaces = self._cleaner._workspaces
         if isinstance(ended, Succeeded) and workspaces is not None:
             workspaces.remove(attempt.job.lineage)

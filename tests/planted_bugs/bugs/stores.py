@@ -1,4 +1,4 @@
-"""Mistakes in the rules that all stores share, and in how SQLite is used."""
+"""Bugs in the rules that all stores share, and in the use of SQLite."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from tests.planted_bugs.bug import caught_by, swap
 
 from windlass.core.clock import Instant
 from windlass.core.decisions import decide
-from windlass.core.decisions.enqueue import Enqueued
-from windlass.core.decisions.row_change import Change
+from windlass.core.decisions.decision_builder import DecisionBuilder
+from windlass.core.decisions.enqueue import EnqueueResult
 from windlass.core.decisions.transition import Decision, PastOutcome, Transition
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.ids import uuid7
-from windlass.core.job.row import NewJob, Standing
+from windlass.core.job.row import LifecycleRow, NewJob
 from windlass.core.job.state import RESCUING, Trigger
 from windlass.core.query.job_query import Page, Query
 from windlass.core.records import Put
-from windlass.store import EventPage, Saying
+from windlass.store import AttemptRecords, EventPage
 from windlass.stores.memory import MemoryStore
 from windlass.stores.sqlite import connection, engine
 from windlass.stores.sqlite.connection import SqliteConfig
-from windlass.stores.sqlite.engine import Engine
-from windlass.stores.sqlite.write_queue import Call, deliver, run_together
+from windlass.stores.sqlite.engine import SqliteEngine
+from windlass.stores.sqlite.write_calls import WriteCall, deliver, run_group
 from windlass.stores.sqlite.writes import enqueue_jobs
 from windlass.stores.sqlite.writes.transaction import Tx
-from windlass.stores.wakeup import Signal
+from windlass.stores.wakeup import Wakeup
 
 MEMORY = "tests/stores/test_memory.py::"
 SQLITE = "tests/stores/test_sqlite.py::"
@@ -38,106 +38,110 @@ GROUPS = "tests/stores/sqlite/test_group_commit.py::"
 POWER = "tests/stores/sqlite/test_power_cut.py::"
 
 
-# -- the rules
+# -- shared rules
 
 
-@caught_by(SQLITE + "TestRetries::test_crashes_and_failures_are_counted_apart")
+@caught_by(SQLITE + "TestRetries::test_crashes_and_failures_are_counted_separately")
 def a_crash_burns_a_retry() -> None:
-    """A lease that ran out counts as a failure of the task: neighbours of a killer run out."""
-    leave = Change.leave_attempt
+    """An expired lease counts as a failure of the task: jobs beside a killer lose retries."""
+    leave = DecisionBuilder.end_attempt
 
-    def planted(self: Change, wish: Transition) -> None:
-        leave(self, wish)
-        if wish.trigger in RESCUING:
+    def planted(self: DecisionBuilder, transition: Transition) -> None:
+        leave(self, transition)
+        if transition.trigger in RESCUING:
             self.values["retry_count"] = self.row.retry_count + 1
 
-    swap(Change, "leave_attempt", planted)
+    swap(DecisionBuilder, "end_attempt", planted)
 
 
-@caught_by(SQLITE + "TestRetries::test_coming_back_by_choice_counts_nowhere[snooze]")
+@caught_by(SQLITE + "TestRetries::test_releases_and_snoozes_are_not_counted[snooze]")
 def a_snooze_burns_a_retry() -> None:
-    """A task that asks to be called later is counted as one that failed."""
-    leave = Change.leave_attempt
+    """A snooze counts as a failure."""
+    leave = DecisionBuilder.end_attempt
 
-    def planted(self: Change, wish: Transition) -> None:
-        leave(self, wish)
-        if wish.trigger is Trigger.SNOOZE:
+    def planted(self: DecisionBuilder, transition: Transition) -> None:
+        leave(self, transition)
+        if transition.trigger is Trigger.SNOOZE:
             self.values["retry_count"] = self.row.retry_count + 1
 
-    swap(Change, "leave_attempt", planted)
+    swap(DecisionBuilder, "end_attempt", planted)
 
 
 @caught_by(SQLITE + "TestLeases::"
-           "test_a_rescue_does_not_take_a_lease_that_was_extended_meanwhile")  # fmt: skip
-def a_rescue_goes_by_what_it_saw_a_moment_ago() -> None:
-    """A lease that was extended between the look and the rescue is taken all the same."""
+           "test_a_rescue_does_not_end_a_lease_extended_meanwhile")  # fmt: skip
+def a_rescue_uses_a_stale_read() -> None:
+    """A lease that was extended between the read and the rescue is rescued anyway."""
     true_decide = decide.decide
 
-    def planted(row: Standing, wish: Transition, now: Instant, past: PastOutcome) -> Decision:
-        if wish.trigger in RESCUING:
-            row = replace(row, lease_until=0)
-        return true_decide(row, wish, now, past)
-
-    swap(decide, "decide", planted)
-
-
-@caught_by(SQLITE + "TestHandover::test_without_success_nothing_is_handed_over[retry]")
-def children_come_before_the_success() -> None:
-    """What a task hands over is enqueued whatever becomes of the task, and again by its retry."""
-    decision = Change.decision
-    true_decide = decide.decide
-    wished: list[Sequence[NewJob]] = []
-
-    def told(
-        self: Change, children: Sequence[NewJob] = (), awaits: Sequence[UUID] = ()
+    def planted(
+        row: LifecycleRow, transition: Transition, now: Instant, past: PastOutcome
     ) -> Decision:
-        return decision(self, wished[-1] if wished else children, awaits)
+        if transition.trigger in RESCUING:
+            row = replace(row, lease_until=0)
+        return true_decide(row, transition, now, past)
 
-    def planted(row: Standing, wish: Transition, now: Instant, past: PastOutcome) -> Decision:
-        wished.append(wish.children)
-        try:
-            return true_decide(row, wish, now, past)
-        finally:
-            wished.pop()
-
-    swap(Change, "decision", told)
     swap(decide, "decide", planted)
 
 
-@caught_by(SQLITE + "TestEnqueue::test_a_repeated_enqueue_is_answered_as_the_first")
+@caught_by(SQLITE + "TestHandover::test_without_a_success_no_children_are_created[retry]")
+def children_are_created_before_the_success() -> None:
+    """The children of a task are enqueued whatever its outcome, and again by its retry."""
+    decision = DecisionBuilder.decision
+    true_decide = decide.decide
+    pending: list[Sequence[NewJob]] = []
+
+    def decision_with_children(
+        self: DecisionBuilder, children: Sequence[NewJob] = (), awaits: Sequence[UUID] = ()
+    ) -> Decision:
+        return decision(self, pending[-1] if pending else children, awaits)
+
+    def planted(
+        row: LifecycleRow, transition: Transition, now: Instant, past: PastOutcome
+    ) -> Decision:
+        pending.append(transition.children)
+        try:
+            return true_decide(row, transition, now, past)
+        finally:
+            pending.pop()
+
+    swap(DecisionBuilder, "decision", decision_with_children)
+    swap(decide, "decide", planted)
+
+
+@caught_by(SQLITE + "TestEnqueue::test_a_repeated_enqueue_returns_the_same_result")
 def a_repeated_enqueue_is_another_job() -> None:
-    """The store makes the id: a client that asks again after a lost answer has two jobs."""
+    """The store makes the id: a client that repeats after a lost response has two jobs."""
     enqueue = enqueue_jobs.enqueue
 
-    def planted(tx: Tx, wanted: Sequence[NewJob]) -> list[Enqueued]:
+    def planted(tx: Tx, wanted: Sequence[NewJob]) -> list[EnqueueResult]:
         return enqueue(tx, [replace(new, id=uuid7()) for new in wanted])
 
     swap(enqueue_jobs, "enqueue", planted)
 
 
-@caught_by(MEMORY + "TestFinding::test_jobs_that_come_do_not_shift_the_pages")
-def pages_count_from_the_newest() -> None:
-    """A page begins at the n-th job from the top: each job that comes shifts all of them."""
+@caught_by(MEMORY + "TestFind::test_new_jobs_do_not_shift_the_pages")
+def pages_use_an_offset() -> None:
+    """A page starts at the n-th job from the top: each new job shifts all pages."""
     true_find = MemoryStore.find
 
     async def planted(self: MemoryStore, wanted: Query) -> Page:
-        seen = int(wanted.cursor or "0")
+        start = int(wanted.cursor or "0")
         everything = await true_find(self, replace(wanted, cursor=None, limit=500))
-        rows = everything.rows[seen : seen + wanted.limit]
-        return Page(rows, str(seen + wanted.limit) if rows else None)
+        rows = everything.rows[start : start + wanted.limit]
+        return Page(rows, str(start + wanted.limit) if rows else None)
 
     swap(MemoryStore, "find", planted)
 
 
-@caught_by(MEMORY + "TestTailing::test_a_tail_misses_nothing_while_two_write_at_once")
+@caught_by(MEMORY + "TestTail::test_a_tail_misses_nothing_while_two_write_at_once")
 def a_number_is_drawn_before_it_is_written() -> None:
-    """Events take numbers from a sequence and commit later: a reader passes by the slower one."""
+    """Events take sequence numbers and commit later: a reader skips the slower one."""
     true_record, true_events = MemoryStore.record, MemoryStore.events
     hidden: dict[tuple[object, int], None] = {}
 
-    async def slow(self: MemoryStore, sayings: Sequence[Saying]) -> Any:
-        before = {it.lease.job_id: self._data.jobs[it.lease.job_id].seq for it in sayings}
-        answers = await true_record(self, sayings)
+    async def slow(self: MemoryStore, attempt_records: Sequence[AttemptRecords]) -> Any:
+        before = {it.lease.job_id: self._data.jobs[it.lease.job_id].seq for it in attempt_records}
+        answers = await true_record(self, attempt_records)
         drawn = [
             (job, seq)
             for job, last in before.items()
@@ -155,32 +159,32 @@ def a_number_is_drawn_before_it_is_written() -> None:
         page = await true_events(self, job_id, after, limit)
         if page is None:
             return None
-        seen = [event for event in page.events if (job_id, event.seq) not in hidden]
-        return EventPage(seen, page.ended)
+        visible = [event for event in page.events if (job_id, event.seq) not in hidden]
+        return EventPage(visible, page.ended)
 
     swap(MemoryStore, "record", slow)
     swap(MemoryStore, "events", planted)
 
 
-# -- waiting
+# -- wake-ups
 
 
-@caught_by(SQLITE + "TestWaiting::test_a_job_enqueued_between_claim_and_wait_wakes", waits=True)
-def a_wake_up_is_lost_between_look_and_wait() -> None:
-    """Who finds nothing and then waits does not hear of what came in between."""
-    wait = Signal.wait
+@caught_by(SQLITE + "TestWakeup::test_an_enqueue_between_claim_and_wait_wakes_the_wait", waits=True)
+def a_wakeup_is_lost_between_claim_and_wait() -> None:
+    """A worker that finds nothing and then waits misses changes made in between."""
+    wait = Wakeup.wait
 
-    async def planted(self: Signal, since: int, timeout: float) -> bool:
+    async def planted(self: Wakeup, since: int, timeout: float) -> bool:
         return await wait(self, self.count, timeout)
 
-    swap(Signal, "wait", planted)
+    swap(Wakeup, "wait", planted)
 
 
-@caught_by(MEMORY + "TestWaiting::test_all_who_wait_are_woken", waits=True)
-def a_wake_up_wakes_one_of_many() -> None:
-    """Of those who wait, one is told; if it cannot take the job, nobody does."""
+@caught_by(MEMORY + "TestWakeup::test_all_waits_are_woken", waits=True)
+def a_wakeup_wakes_only_one_wait() -> None:
+    """Only one waiter is woken; if it cannot take the job, no other does."""
 
-    def planted(self: Signal) -> None:
+    def planted(self: Wakeup) -> None:
         with self._lock:
             self.count += 1
             first = next(iter(self._waiters.items()), None)
@@ -188,82 +192,82 @@ def a_wake_up_wakes_one_of_many() -> None:
             event, loop = first
             loop.call_soon_threadsafe(event.set)
 
-    swap(Signal, "notify", planted)
+    swap(Wakeup, "notify", planted)
 
 
 # -- the disk
 
 
 def _synchronous(value: str) -> None:
-    set_up = connection._set_up
+    set_up = connection._configure
 
     def planted(opened: apsw.Connection, config: SqliteConfig) -> None:
         set_up(opened, config)
         opened.pragma("synchronous", value)
 
-    swap(connection, "_set_up", planted)
+    swap(connection, "_configure", planted)
 
 
-@caught_by(POWER + "test_the_store_opens_after_any_power_cut_and_works_on")
+@caught_by(POWER + "test_the_store_opens_and_works_after_any_power_cut")
 def nothing_is_synced() -> None:
-    """synchronous=OFF: an acknowledged job is in a cache of the system, and nowhere else."""
+    """synchronous=OFF: an acknowledged job exists only in a cache of the system."""
     _synchronous("off")
 
 
-@caught_by(POWER + "test_the_store_opens_after_any_power_cut_and_works_on")
+@caught_by(POWER + "test_the_store_opens_and_works_after_any_power_cut")
 def commits_are_not_synced() -> None:
-    """synchronous=NORMAL with a write-ahead log: a power cut takes back the last commits."""
+    """synchronous=NORMAL with a write-ahead log: a power cut loses the last commits."""
     _synchronous("normal")
 
 
 @caught_by(GROUPS + "test_a_failing_commit_leaves_no_trace_of_any_call")
-def the_answer_comes_before_the_commit() -> None:
-    """Callers are told that their job is stored, and then it is committed."""
+def the_response_comes_before_the_commit() -> None:
+    """Callers get a success before their job is committed."""
 
-    def planted(calls: Sequence[Call[Any]], tx: Tx) -> None:
-        run_together(calls, tx)
+    def planted(calls: Sequence[WriteCall[Any]], tx: Tx) -> None:
+        run_group(calls, tx)
         for call in calls:
             assert call.loop is not None
             call.loop.call_soon_threadsafe(call.future.set_result, call.result)
 
-    swap(engine, "run_together", planted)
+    swap(engine, "run_group", planted)
 
 
 @caught_by(GROUPS + "test_one_failing_call_of_a_group_does_not_fail_its_neighbours")
 def one_bad_call_fails_its_group() -> None:
     """Calls that share a transaction share its error."""
 
-    def planted(self: Engine, group: Sequence[Call[Any]]) -> None:
+    def planted(self: SqliteEngine, group: Sequence[WriteCall[Any]]) -> None:
         try:
             self._transaction(group)
-        except BaseException as error:  # noqa: BLE001 - it is the point
+        except BaseException as error:  # noqa: BLE001 - it is the bug
             for call in group:
                 call.error = error
         deliver(group)
 
-    swap(Engine, "_commit_group", planted)
+    swap(SqliteEngine, "_commit_group", planted)
 
 
-class _Hasty(apsw.Connection):
-    """Begins as a reader, and asks for the right to write when it first writes."""
+class _DeferredConnection(apsw.Connection):
+    """Starts each transaction as a reader."""
 
     def execute(self, statements: str, *args: Any, **options: Any) -> Any:
-        said = "BEGIN" if statements == "BEGIN IMMEDIATE" else statements
-        return super().execute(said, *args, **options)
+        sql = "BEGIN" if statements == "BEGIN IMMEDIATE" else statements
+        return super().execute(sql, *args, **options)
 
 
 @caught_by(
     "tests/planted_bugs/test_race_points.py::test_a_writer_that_has_read_is_not_overtaken",
     raises=StoreUnavailableError,
 )
-def a_writer_begins_as_a_reader() -> None:
-    """BEGIN instead of BEGIN IMMEDIATE: two who read and then write cannot both go on."""
-    swap(apsw, "Connection", _Hasty)
+def a_writer_starts_as_a_reader() -> None:
+    """BEGIN instead of BEGIN IMMEDIATE: two transactions that read and then write block."""
+    swap(apsw, "Connection", _DeferredConnection)
 
 
-@caught_by(MEMORY + "TestRecords::test_of_many_who_saw_the_same_version_one_writes")
-def a_record_is_overwritten_unseen() -> None:
-    """Compare-and-set without the comparison: of two leaders, both believe that they won."""
+@caught_by(MEMORY + "TestRecords::test_one_of_many_puts_with_the_same_version_succeeds")
+def a_record_is_overwritten_without_a_check() -> None:
+    """Compare-and-set without the comparison: two leaders both win."""
     put = MemoryStore.put_records
 
     async def planted(self: MemoryStore, puts: Sequence[Put]) -> Any:

@@ -1,4 +1,4 @@
-"""Mistakes in the loops of a worker: keeping leases, claiming, sweeping, stopping."""
+"""Bugs in the loops of a worker: leases, claims, sweeps and shutdown."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tests.planted_bugs.bug import caught_by, swap
 from windlass.core.decisions import outcome
 from windlass.core.decisions.outcome import Failed, Outcome, Released
 from windlass.core.ids import uuid7
-from windlass.core.job.lease import Claim, Extended, Lease
+from windlass.core.job.lease import Claim, ExtendResult, Lease
 from windlass.core.job.row import JobRow
 from windlass.store import Store
 from windlass.testing.wrapped_store import WrappedStore
-from windlass.worker.attempt import Attempt, Why
-from windlass.worker.executor import describe
+from windlass.worker.attempt import RunningAttempt, StopReason
+from windlass.worker.executor import failure_from_error
 from windlass.worker.loops import fetcher, sweeper
 from windlass.worker.loops.fetcher import Fetcher
 from windlass.worker.loops.keeper import Join, Keeper
@@ -51,25 +51,25 @@ def the_heartbeat_runs_on_the_event_loop() -> None:
         return join
 
     def planted(self: Keeper, store: Store, **given: Any) -> None:
-        begin(self, store, **{**given, "apart": beside_the_tasks})
+        begin(self, store, **{**given, "run_apart": beside_the_tasks})
 
     swap(Keeper, "__init__", planted)
 
 
-class _Disheartened(WrappedStore):
+class _StopsAfterError(WrappedStore):
     """After an extension that failed, the others are not made at all."""
 
     failed = False
 
     def wrap(self, store: Store) -> Store:
-        return _Disheartened(store)
+        return _StopsAfterError(store)
 
     async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
         return await call()
 
-    async def extend(self, leases: Sequence[Lease], seconds: float) -> list[Extended]:
+    async def extend(self, leases: Sequence[Lease], seconds: float) -> list[ExtendResult]:
         if self.failed:
-            return [Extended(lease_until=2**60) for _ in leases]
+            return [ExtendResult(lease_until=2**60) for _ in leases]
         try:
             return await super().extend(leases, seconds)
         except Exception:
@@ -77,86 +77,86 @@ class _Disheartened(WrappedStore):
             raise
 
 
-@caught_by(KEEPER + "test_a_store_that_fails_is_asked_again_before_the_lease_is_lost[error0]")
-def the_heartbeat_dies_of_one_error() -> None:
-    """One extension that fails is the last: the heartbeat is dead, the task runs on."""
+@caught_by(KEEPER + "test_a_failed_extension_is_retried_before_the_lease_is_lost[error0]")
+def the_heartbeat_stops_after_one_error() -> None:
+    """One failed extension ends the heartbeat while the task still runs."""
     begin = Keeper.__init__
 
     def planted(self: Keeper, store: Store, **callbacks: Any) -> None:
-        begin(self, _Disheartened(store), **callbacks)
+        begin(self, _StopsAfterError(store), **callbacks)
 
     swap(Keeper, "__init__", planted)
 
 
 @caught_by(WORKER + "test_a_lost_lease_stops_the_task_and_drops_its_result", waits=True)
 def a_lost_lease_does_not_stop_the_task() -> None:
-    """A worker that is told that its lease is gone lets the task run on."""
-    end = Attempt.end
+    """A worker that lost its lease does not stop the task."""
+    request_stop = RunningAttempt.request_stop
 
-    def planted(self: Attempt, why: Why) -> None:
-        if why is Why.LOST:
-            self.why = why
+    def planted(self: RunningAttempt, reason: StopReason) -> None:
+        if reason is StopReason.LOST:
+            self.stop_reason = reason
         else:
-            end(self, why)
+            request_stop(self, reason)
 
-    swap(Attempt, "end", planted)
+    swap(RunningAttempt, "request_stop", planted)
 
 
 @caught_by(WORKER + "test_a_thread_that_lost_its_job_does_not_disturb_the_next_attempt")
-def a_ghost_settles_with_the_lease_of_another() -> None:
-    """A worker settles by the job's id: it looks up who holds the lease, and speaks for him."""
+def a_stale_worker_settles_with_the_current_lease() -> None:
+    """A worker settles by the job's id: it reads the current lease and uses it."""
     write = Settler._write
 
-    async def planted(self: Settler, batch: Sequence[Attempt]) -> None:
+    async def planted(self: Settler, batch: Sequence[RunningAttempt]) -> None:
         for attempt in batch:
             [row] = await self._store.get([attempt.job.id])
             assert row is not None
-            assert attempt.wish is not None
-            attempt.wish = replace(attempt.wish, fence=row.fence, token=row.token)
+            assert attempt.transition is not None
+            attempt.transition = replace(attempt.transition, fence=row.fence, token=row.token)
         await write(self, batch)
 
     swap(Settler, "_write", planted)
-    swap(Attempt, "lost", property(lambda _: False))
-    swap(Settler, "_still_ours", lambda _, batch: batch)
+    swap(RunningAttempt, "lost", property(lambda _: False))
+    swap(Settler, "_drop_lost", lambda _, batch: batch)
 
 
 # -- claiming
 
 
 @caught_by(FETCHER + "test_a_claim_whose_answer_was_lost_is_repeated_with_its_token", waits=True)
-def a_claim_whose_answer_was_lost_is_made_anew() -> None:
-    """After an error a claim is made with a new token: what the first one took is stranded."""
+def a_lost_claim_is_repeated_with_a_new_token() -> None:
+    """After an error a claim uses a new token: the jobs of the first claim are stranded."""
     swap(fetcher, "Claim", lambda **fields: Claim(**{**fields, "token": uuid7()}))
 
 
-@caught_by(FETCHER + "test_a_stop_gives_back_what_was_claimed_and_never_begun")
-def a_stop_forgets_what_was_claimed_ahead() -> None:
-    """What a worker has fetched and not begun when it stops is left to its lease."""
-    swap(Worker, "_give_back", lambda self, attempt: self._done([attempt]))
+@caught_by(FETCHER + "test_a_stop_releases_claimed_jobs_that_never_started")
+def a_stop_keeps_prefetched_jobs() -> None:
+    """Prefetched jobs of a stopping worker are left to their leases."""
+    swap(Worker, "_release_unstarted", lambda self, attempt: self._forget([attempt]))
 
 
 @caught_by(
     FETCHER + "test_a_job_that_was_running_when_a_worker_died_is_never_held_in_waiting", waits=True
 )
-def suspects_wait_beside_the_killer() -> None:
-    """Jobs of a dead worker are claimed ahead again: if this one dies too, all of them pay."""
-    take = Fetcher._take
+def suspects_are_prefetched_together() -> None:
+    """Jobs of a dead worker are prefetched together: another crash counts for all of them."""
+    accept = Fetcher._accept
 
-    def planted(self: Fetcher, *claimed: Any) -> list[Attempt]:
-        attempts = take(self, *claimed)
-        for lane in self._lanes.values():
-            lane.careful = False
+    def planted(self: Fetcher, *claimed: Any) -> list[RunningAttempt]:
+        attempts = accept(self, *claimed)
+        for slots in self._queues.values():
+            slots.has_crashed_jobs = False
         return attempts
 
-    swap(Fetcher, "_take", planted)
+    swap(Fetcher, "_accept", planted)
 
 
 # -- sweeping
 
 
 @caught_by("tests/worker/loops/test_sweeper.py::test_a_store_that_fails_is_swept_again", waits=True)
-def the_sweeper_dies_of_one_exception() -> None:
-    """Maintenance ends with its first error, and nobody notices until nothing is rescued."""
+def the_sweeper_stops_after_one_error() -> None:
+    """Maintenance ends with its first error, and no job is rescued any more."""
 
     async def planted(self: Sweeper) -> None:
         while True:
@@ -168,7 +168,7 @@ def the_sweeper_dies_of_one_exception() -> None:
 
 @caught_by("tests/stores/test_sqlite.py::TestRetries::test_a_job_that_crashes_up_to_its_cap_fails")
 def a_rescue_ignores_the_crash_cap() -> None:
-    """A lease that ran out is always given to the next worker: a job that kills them never ends."""
+    """An expired lease is always retried: a job that kills its workers never ends."""
     rescue = outcome.rescue
 
     def planted(job: JobRow, *, random: Any) -> Any:
@@ -178,8 +178,8 @@ def a_rescue_ignores_the_crash_cap() -> None:
 
 
 @caught_by("tests/testing/test_crash_at.py::test_what_kills_every_worker_ends_failed")
-def a_crash_is_tried_again_for_ever() -> None:
-    """A job is queued again as often as its process dies: a poison pill."""
+def a_crash_is_retried_forever() -> None:
+    """A job is queued again after every crash of its process: a poison pill."""
     crash = outcome._crash
 
     def planted(job: JobRow, random: Any, body: bytes | None = None) -> Any:
@@ -190,14 +190,14 @@ def a_crash_is_tried_again_for_ever() -> None:
 
 @caught_by("tests/worker/loops/test_sweeper.py::test_more_than_a_batch_is_moved_in_one_sweep")
 def a_sweep_moves_one_batch_and_sleeps() -> None:
-    """However many leases ran out, each sweep takes back one batch: a large outage takes hours."""
+    """Each sweep rescues only one batch: after a large outage the rescue takes hours."""
 
     async def planted(self: Sweeper) -> int:
         moved = 0
         for read in (self._store.due, self._store.expired):
             rows = await read(sweeper.BATCH)
-            wishes = [outcome.sweep(row, random=lambda: 0.5) for row in rows]
-            moved += sum(answer.applied for answer in await self._store.apply(wishes))
+            transitions = [outcome.sweep(row, random=lambda: 0.5) for row in rows]
+            moved += sum(answer.applied for answer in await self._store.apply(transitions))
         return moved
 
     swap(Sweeper, "once", planted)
@@ -208,36 +208,40 @@ def a_sweep_moves_one_batch_and_sleeps() -> None:
 
 @caught_by(WORKER + "test_after_the_grace_the_rest_is_released_uncounted")
 def a_release_burns_an_attempt() -> None:
-    """What a stopping worker gives back counts as a failure: a few deploys, and the job is dead."""
+    """A release by a stopping worker counts as a failure: a few deploys, and the job fails."""
     ended = Worker._outcome
 
-    def planted(self: Worker, attempt: Attempt, how: Outcome | None) -> Outcome:
-        told = ended(self, attempt, how)
-        if isinstance(told, Released):
-            return Failed(failure=describe(asyncio.CancelledError(), self._codec), delay=0.0)
-        return told
+    def planted(self: Worker, attempt: RunningAttempt, how: Outcome | None) -> Outcome:
+        outcome_ = ended(self, attempt, how)
+        if isinstance(outcome_, Released):
+            return Failed(
+                failure=failure_from_error(asyncio.CancelledError(), self._codec), delay=0.0
+            )
+        return outcome_
 
     swap(Worker, "_outcome", planted)
 
 
 @caught_by(STOPPING + "test_a_task_that_will_not_end_is_left_to_its_lease", waits=True)
-def a_stop_waits_for_ever() -> None:
-    """A worker that is told to stop waits for its tasks without a bound."""
+def a_stop_waits_forever() -> None:
+    """A stopping worker waits for its tasks without a timeout."""
 
     async def planted(self: Worker) -> None:
         for attempt in list(self._attempts.values()):
-            attempt.end(Why.RELEASE)
-        await self._settled.wait()
+            attempt.request_stop(StopReason.RELEASE)
+        await self._all_settled.wait()
 
-    swap(Worker, "_release", planted)
+    swap(Worker, "_release_running", planted)
 
 
 @caught_by(EXECUTOR + "test_a_cancellation_from_within_is_an_error_and_no_cancel")
-def a_cancellation_from_within_is_taken_for_a_stop() -> None:
-    """A CancelledError that the task itself caused is read as the worker's own stop."""
+def a_task_cancellation_is_treated_as_a_stop() -> None:
+    """A CancelledError that the task itself caused is treated as a stop of the worker."""
     ended = Worker._outcome
 
-    def planted(self: Worker, attempt: Attempt, how: Outcome | None) -> Outcome:
-        return Released() if how is None and attempt.why is None else ended(self, attempt, how)
+    def planted(self: Worker, attempt: RunningAttempt, how: Outcome | None) -> Outcome:
+        return (
+            Released() if how is None and attempt.stop_reason is None else ended(self, attempt, how)
+        )
 
     swap(Worker, "_outcome", planted)

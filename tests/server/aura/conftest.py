@@ -111,7 +111,7 @@ def add(file: str, word: str) -> None:
 def around(api: FastAPI) -> FastAPI:
     """The server, and at `/disorder` the same with a line that mixes up what it carries."""
     outer = FastAPI()
-    outer.state.site = api.state.site
+    outer.state.server_context = api.state.server_context
     outer.mount("/disorder", Meddled(api, disorder))
     outer.mount("/", api)
     return outer

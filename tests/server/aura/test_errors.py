@@ -50,7 +50,7 @@ def test_a_store_that_fails_ends_the_stream_with_an_error_event(tmp_path: Path) 
     store.away = asyncio.Event()
     store.away.set()
     with (
-        app.stand_in(store, tmp_path / "data"),
+        app.replace_store(store, tmp_path / "data"),
         serving(tmp_path, app=app) as served,
         served.client() as web,
     ):

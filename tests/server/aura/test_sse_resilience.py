@@ -16,8 +16,8 @@ from tests.server.aura.conftest import at_forty, ended, read, reading
 from tests.server.conftest import STREAM, Served, enqueue, make_app, messages, serving, wait_for
 
 from windlass.core.errors import StoreUnavailableError
-from windlass.server.config import Door, ServerConfig
-from windlass.server.streaming.event_format import KEYS
+from windlass.server.config import AuthMode, ServerConfig
+from windlass.server.streaming.event_format import REQUIRED_KEYS
 from windlass.stores.http import HttpConfig, HttpStore
 
 STAGES = {
@@ -75,7 +75,7 @@ def test_03_who_comes_back_with_the_last_event_id_gets_what_follows_it(
 
 def test_04_a_quiet_stream_is_kept_alive_by_comments(tmp_path: Path) -> None:
     assert ServerConfig().keepalive == 10
-    config = ServerConfig(door=Door.LOCAL, keepalive=0.1)
+    config = ServerConfig(auth=AuthMode.LOCAL, keepalive=0.1)
     with serving(tmp_path, config, app=make_app(tmp_path)) as served, served.client() as web:
         url = f"/api/jobs/{enqueue(web, 'add', a=1)['id']}/events"
         with web.stream("GET", url, headers=STREAM) as response:
@@ -120,7 +120,7 @@ def test_25_each_type_of_event_has_its_name_and_its_data(web: httpx.Client) -> N
     }  # fmt: skip
     assert asked <= set(keys)
     for kind in asked:
-        assert set(KEYS[kind]) <= keys[kind]  # type: ignore[index]
+        assert set(REQUIRED_KEYS[kind]) <= keys[kind]  # type: ignore[index]
 
 
 async def at_once(_: float) -> None:
@@ -139,7 +139,7 @@ def test_26_a_broken_line_is_tried_again_after_1_2_4_8_and_16_seconds(
 
     async def follow(job: str) -> list[int]:
         seen = []
-        async with HttpStore(HttpConfig(url=line.url, sleep=pause, again=())) as store:
+        async with HttpStore(HttpConfig(url=line.url, sleep=pause, connect_retries=())) as store:
             async for event in store.tail(UUID(job)):
                 seen.append(event.seq)
                 if event.data.get("progressPct") == 40:

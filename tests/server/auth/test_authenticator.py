@@ -15,29 +15,36 @@ import httpx
 import pytest
 from tests.server.conftest import PATIENCE, STREAM, Served, enqueue, said, serving, until
 
-from windlass.server.auth.api_keys import Keys, Role
-from windlass.server.auth.authenticator import GRANTS, Caller, Doorkeeper, Need
-from windlass.server.auth.rate_limit import Pace
-from windlass.server.config import LOOPBACK, Door, ServerConfig
-from windlass.server.routes.route_table import TABLE, Route
+from windlass.server.auth.api_keys import ApiKeys, Role
+from windlass.server.auth.authenticator import ROLE_PERMISSIONS, Authenticator, Caller, Permission
+from windlass.server.auth.rate_limit import RateLimiter
+from windlass.server.config import LOOPBACK, AuthMode, ServerConfig
+from windlass.server.routes.route_table import ROUTES, Route
 from windlass.store import Store
 from windlass.stores.memory import MemoryStore
 from windlass.testing.wrapped_store import WrappedStore
 
 # What surfaces of the kind promise, written out by hand: role by need.
 MAY = {
-    Role.VIEWER: {Need.NOTHING, Need.READ, Need.SURVEY},
-    Role.PRODUCER: {Need.NOTHING, Need.READ, Need.SURVEY, Need.PRODUCE},
-    Role.WORKER: {Need.NOTHING, Need.READ, Need.SURVEY, Need.WORK},
-    Role.OPERATOR: {Need.NOTHING, Need.READ, Need.SURVEY, Need.PRODUCE, Need.REMOVE, Need.OPERATE},
-    Role.ADMIN: set(Need),
+    Role.VIEWER: {Permission.PUBLIC, Permission.READ, Permission.MONITOR},
+    Role.PRODUCER: {Permission.PUBLIC, Permission.READ, Permission.MONITOR, Permission.PRODUCE},
+    Role.WORKER: {Permission.PUBLIC, Permission.READ, Permission.MONITOR, Permission.WORK},
+    Role.OPERATOR: {
+        Permission.PUBLIC,
+        Permission.READ,
+        Permission.MONITOR,
+        Permission.PRODUCE,
+        Permission.DELETE,
+        Permission.OPERATE,
+    },
+    Role.ADMIN: set(Permission),
 }
 
 
 @pytest.fixture(scope="module")
 def locked(tmp_path_factory: pytest.TempPathFactory) -> object:
     with serving(
-        tmp_path_factory.mktemp("locked"), ServerConfig(door=Door.KEYS, trust=0.05)
+        tmp_path_factory.mktemp("locked"), ServerConfig(auth=AuthMode.KEYS, key_cache_ttl=0.05)
     ) as one:
         yield one
 
@@ -53,10 +60,10 @@ def ask(web: httpx.Client, route: Route) -> httpx.Response:
 
 def test_no_route_answers_without_a_key_but_the_probes(locked: Served) -> None:
     with locked.client() as web:
-        for route in TABLE:
+        for route in ROUTES:
             answer = ask(web, route)
             expected = 401
-            if route.need is Need.NOTHING:
+            if route.permission is Permission.PUBLIC:
                 expected = {"POST /api/session": 422, "DELETE /api/session": 204}.get(
                     f"{route.method} {route.path}", 200
                 )
@@ -71,11 +78,11 @@ def test_no_route_answers_without_a_key_but_the_probes(locked: Served) -> None:
 @pytest.mark.parametrize("role", list(Role))
 def test_each_role_may_do_what_it_is_for_and_no_more(locked: Served, role: Role) -> None:
     with locked.client(locked.key(role)) as web:
-        for route in TABLE:
+        for route in ROUTES:
             answer = ask(web, route)
             if route.path == "/api/session":
                 continue  # it has tests of its own
-            if route.need in MAY[role]:
+            if route.permission in MAY[role]:
                 assert answer.status_code not in {401, 403}, route.path
                 assert answer.status_code < 500, route.path
             else:
@@ -83,14 +90,21 @@ def test_each_role_may_do_what_it_is_for_and_no_more(locked: Served, role: Role)
 
 
 def test_every_need_is_granted_by_somebody() -> None:
-    assert {need for needs in GRANTS.values() for need in needs} | {Need.NOTHING} == set(Need)
+    assert {need for needs in ROLE_PERMISSIONS.values() for need in needs} | {
+        Permission.PUBLIC
+    } == set(Permission)
 
 
 @pytest.mark.parametrize("role", list(Role))
 def test_who_is_for_one_owner_is_told_nothing_of_all(locked: Served, role: Role) -> None:
     with locked.client(locked.key(role, owner="alice")) as web:
-        for route in TABLE:
-            if route.need in {Need.SURVEY, Need.WORK, Need.OPERATE, Need.ADMIN}:
+        for route in ROUTES:
+            if route.permission in {
+                Permission.MONITOR,
+                Permission.WORK,
+                Permission.OPERATE,
+                Permission.ADMIN,
+            }:
                 assert ask(web, route).status_code == 403, route.path
 
 
@@ -156,7 +170,7 @@ def test_what_another_team_of_the_owner_has_is_neither_told_nor_touched(locked: 
             body = {"task": "add", "arguments": {"a": 1}, **more}
             answer = red.post("/api/jobs", json=body)
             assert (answer.status_code, job["id"] in answer.text) == (409, False), more
-            [told] = red.post("/api/jobs/batch", json={"jobs": [body]}).json()["answers"]
+            [told] = red.post("/api/jobs/batch", json={"jobs": [body]}).json()["results"]
             assert (told["job"], told["problem"]["code"]) == (None, "conflict"), more
         depends = {"task": "add", "arguments": {"a": 1}, "dependsOn": [job["id"]]}
         assert red.post("/api/jobs", json=depends).status_code == 404
@@ -203,7 +217,7 @@ def test_the_store_does_not_hold_the_secret(locked: Served) -> None:
 
 def revoke(served: Served, key_id: str) -> None:
     async def work() -> None:
-        await Keys(served.app.client().store).revoke(key_id)
+        await ApiKeys(served.app.client().store).revoke(key_id)
 
     served.app.sync.call(work())
 
@@ -218,7 +232,7 @@ def test_a_revoked_key_is_refused_and_its_open_stream_ends(locked: Served) -> No
                 return len(said(response))
 
         reading = pool.submit(read)
-        until(lambda: locked.site.hub.followed, "it is followed")
+        until(lambda: locked.context.hub.followed_jobs, "it is followed")
         revoke(locked, key_id)
         assert reading.result() == 1
         answer = web.get("/api/jobs")
@@ -228,7 +242,7 @@ def test_a_revoked_key_is_refused_and_its_open_stream_ends(locked: Served) -> No
 def test_a_revoked_key_is_gone_everywhere_within_five_seconds() -> None:
     from windlass.server.streaming import access_recheck  # noqa: PLC0415
 
-    assert ServerConfig().trust + access_recheck.CHECK < 5
+    assert ServerConfig().key_cache_ttl + access_recheck.INTERVAL < 5
 
 
 def test_what_is_refused_counts_as_asked(tmp_path: Path) -> None:
@@ -241,7 +255,7 @@ def test_what_is_refused_counts_as_asked(tmp_path: Path) -> None:
 
 def test_a_key_that_has_expired_is_refused(locked: Served) -> None:
     async def make() -> str:
-        keys = Keys(locked.app.client().store)
+        keys = ApiKeys(locked.app.client().store)
         return (await keys.create("brief", [Role.VIEWER], expires_in=0.000001))[1]
 
     with locked.client(locked.app.sync.call(make())) as web:
@@ -250,7 +264,7 @@ def test_a_key_that_has_expired_is_refused(locked: Served) -> None:
 
 
 def test_a_local_server_is_open_until_there_is_a_key_and_stays_locked(tmp_path: Path) -> None:
-    with serving(tmp_path, ServerConfig(door=Door.LOCAL, trust=0.05)) as served:
+    with serving(tmp_path, ServerConfig(auth=AuthMode.LOCAL, key_cache_ttl=0.05)) as served:
         with served.client() as web:
             assert web.get("/api/jobs").status_code == 200
             _, key_id = served.key_and_id(Role.ADMIN)
@@ -268,11 +282,11 @@ def test_a_name_that_is_not_the_servers_is_refused_where_no_key_is_asked_for(
     with serving(tmp_path) as served, served.client() as web:
         for host, status in (("evil.example", 421), ("localhost:80", 200), ("[::1]:9", 200)):
             assert web.get("/api/jobs", headers={"Host": host}).status_code == status, host
-    config = ServerConfig(door=Door.OPEN, hosts=LOOPBACK | {"jobs.example"})
+    config = ServerConfig(auth=AuthMode.OPEN, hosts=LOOPBACK | {"jobs.example"})
     with serving(tmp_path, config) as served, served.client() as web:
         for host, status in (("evil.example", 421), ("jobs.example", 200), ("10.0.0.7:80", 200)):
             assert web.get("/api/jobs", headers={"Host": host}).status_code == status, host
-    config = ServerConfig(door=Door.KEYS, hosts=frozenset({"jobs.example"}))
+    config = ServerConfig(auth=AuthMode.KEYS, hosts=frozenset({"jobs.example"}))
     with serving(tmp_path, config) as served, served.client(served.key(Role.VIEWER)) as web:
         for host, status in (("evil.example", 421), ("jobs.example", 200), ("127.0.0.1", 200)):
             assert web.get("/api/jobs", headers={"Host": host}).status_code == status, host
@@ -321,14 +335,14 @@ def test_what_somebody_did_is_on_record_before_it_is_done(locked: Served) -> Non
         web.post("/api/queues/q/resume")
         web.post(f"/api/jobs/{uuid4()}/cancel")  # nothing was done
         notes = web.get("/api/audit", params={"limit": 4}).json()
-        assert [(one["action"], one["target"], one["keyId"]) for one in notes["notes"]] == [
+        assert [(one["action"], one["target"], one["keyId"]) for one in notes["entries"]] == [
             ("resume queue", "q", key_id),
             ("pause queue", "q", key_id),
             ("delete", job["id"], key_id),
             ("cancel", job["id"], key_id),
         ]
         older = web.get("/api/audit", params={"limit": 4, "after": notes["cursor"]}).json()
-        assert not any(one["keyId"] == key_id for one in older["notes"])
+        assert not any(one["keyId"] == key_id for one in older["entries"])
 
 
 def test_a_local_server_takes_nobody_from_elsewhere_for_somebody_here(tmp_path: Path) -> None:
@@ -375,13 +389,13 @@ def spoken(served: Served, text: str) -> tuple[int, bytes]:
 
 
 def test_who_asks_too_often_is_told_when_to_come_back(tmp_path: Path) -> None:
-    config = ServerConfig(door=Door.KEYS, rate=0.001, burst=3)
+    config = ServerConfig(auth=AuthMode.KEYS, rate=0.001, burst=3)
     with serving(tmp_path, config) as served:
         with served.client(served.key(Role.VIEWER)) as web:
             found = [web.get("/api/jobs") for _ in range(4)]
             assert [one.status_code for one in found] == [200, 200, 200, 429]
             assert 0 < int(found[-1].headers["retry-after"]) <= 1000
-            assert found[-1].json()["code"] == "too_often"
+            assert found[-1].json()["code"] == "rate_limited"
         key = served.key(Role.VIEWER)  # each has its own measure
         with served.client() as web:
             found = [web.post("/api/session", json={"key": key}) for _ in range(4)]
@@ -390,7 +404,7 @@ def test_who_asks_too_often_is_told_when_to_come_back(tmp_path: Path) -> None:
 
 def test_a_pace_is_kept_in_the_long_run_and_bursts_are_let_through() -> None:
     now = 0.0
-    pace = Pace(rate=2, burst=4, clock=lambda: now)
+    pace = RateLimiter(rate=2, burst=4, clock=lambda: now)
     assert [pace.take("a") for _ in range(4)] == [0, 0, 0, 0]
     assert pace.take("a") == 0.5
     assert pace.take("b") == 0
@@ -418,13 +432,13 @@ class Counting(WrappedStore):
 
 async def test_a_thousand_streams_of_one_key_ask_for_it_once() -> None:
     store = Counting(MemoryStore())
-    key, _ = await Keys(store).create("k", [Role.VIEWER])
-    door = Doorkeeper(lambda: store, ServerConfig(trust=60.0))
+    key, _ = await ApiKeys(store).create("k", [Role.VIEWER])
+    auth = Authenticator(lambda: store, ServerConfig(key_cache_ttl=60.0))
     caller = Caller(name="k", key_id=key.id, roles=key.roles)
-    assert await door.still(caller)
-    await Keys(store).revoke(key.id)
-    door._keys._found[key.id] = (-math.inf, key)  # what is known is old
+    assert await auth.still_authorized(caller)
+    await ApiKeys(store).revoke(key.id)
+    auth._keys._entries[key.id] = (-math.inf, key)  # what is known is old
     before = store.reads
-    await asyncio.gather(*(door.still(caller) for _ in range(1000)))
+    await asyncio.gather(*(auth.still_authorized(caller) for _ in range(1000)))
     assert store.reads == before + 1
-    assert not await door.still(caller)
+    assert not await auth.still_authorized(caller)

@@ -10,13 +10,13 @@ import pytest
 from tests.server.conftest import STREAM, Served, enqueue, said, serving, until
 
 from windlass.server.auth.api_keys import Role
-from windlass.server.auth.tickets import SECONDS
-from windlass.server.config import Door, ServerConfig
+from windlass.server.auth.tickets import LIFETIME
+from windlass.server.config import AuthMode, ServerConfig
 
 
 @pytest.fixture(scope="module")
 def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    config = ServerConfig(door=Door.KEYS, trust=0.05)
+    config = ServerConfig(auth=AuthMode.KEYS, key_cache_ttl=0.05)
     with serving(tmp_path_factory.mktemp("entry"), config) as one:
         yield one
 
@@ -36,7 +36,7 @@ def test_an_admin_makes_lists_and_revokes_keys(locked: Served) -> None:
             revoked = web.delete(f"/api/keys/{key['id']}")
             assert revoked.json()["revokedAt"]
             until(lambda: theirs.get("/api/jobs").status_code == 401, "it is refused")
-        notes = web.get("/api/audit").json()["notes"]
+        notes = web.get("/api/audit").json()["entries"]
         assert ("revoke key", key["id"]) in [(one["action"], one["target"]) for one in notes]
         assert web.delete("/api/keys/000000000000").status_code == 404
 
@@ -107,7 +107,7 @@ def test_of_many_who_bring_the_same_ticket_one_is_let_in(locked: Served) -> None
 
 
 def test_a_ticket_is_good_for_a_minute_at_most() -> None:
-    assert SECONDS <= 60
+    assert LIFETIME <= 60
 
 
 def test_where_no_key_is_asked_for_there_are_no_tickets(served: Served) -> None:

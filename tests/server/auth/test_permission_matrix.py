@@ -19,11 +19,11 @@ from tests.server.conftest import Served, make_app, serving
 from windlass.client import EnqueueOptions
 from windlass.core.job.row import JobRow
 from windlass.server import dashboard
-from windlass.server.auth.api_keys import Keys, Role
+from windlass.server.auth.api_keys import ApiKeys, Role
 from windlass.server.auth.sessions import COOKIE
 from windlass.server.auth.tickets import TICKET, Tickets
-from windlass.server.config import Door, ServerConfig
-from windlass.server.routes.route_table import TABLE
+from windlass.server.config import AuthMode, ServerConfig
+from windlass.server.routes.route_table import ROUTES
 from windlass.store import Store
 from windlass.testing.wrapped_store import WrappedStore
 
@@ -141,7 +141,7 @@ class Asker:
 
 
 class Watched(WrappedStore):
-    """Notes down what is written; what the doorkeeper itself writes to use a ticket up is none."""
+    """Records writes, except those of the authenticator when it redeems a ticket."""
 
     writes: list[str]
 
@@ -201,7 +201,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     writes: list[str] = []
     app = make_app(tmp_path_factory.mktemp("matrix"), "memory:")
     app._root = Watched(app._root, writes)
-    config = ServerConfig(door=Door.KEYS, failure_burst=1e9, rate=0)
+    config = ServerConfig(auth=AuthMode.KEYS, auth_failure_burst=1e9, rate=0)
     with serving(Path(), config, app=app) as served:
         yield Place(served, writes)
 
@@ -235,10 +235,10 @@ def ended(place: Place) -> list[Asker]:
     """An admin's key that was revoked, a session of it, and one that has expired."""
     token, key_id = place.key(Role.ADMIN, None, None)
     cookie = session(place, token)
-    place.served.site.door._keys.forget(key_id)
+    place.served.context.authenticator._keys.forget(key_id)
 
     async def end() -> str:
-        keys = Keys(place.served.app.client().store)
+        keys = ApiKeys(place.served.app.client().store)
         await keys.revoke(key_id)
         return (await keys.create("old", [Role.ADMIN], expires_in=0.000001))[1]
 
@@ -341,7 +341,7 @@ def test_every_route_has_a_rule(place: Place) -> None:
                 for m in r.methods if m != "HEAD"}  # fmt: skip
     named = sorted(rule.name for rule in rules())
     # The store protocol has its own table: remote/test_store_access.py covers each of its verbs.
-    protocol = {f"{route.method} {route.path}" for route in TABLE if route.internal}
+    protocol = {f"{route.method} {route.path}" for route in ROUTES if route.internal}
     # The pages are for everybody, and hold nothing: test_dashboard.py looks at them.
     pages = {f"GET /{path}" for path in dashboard.PAGES} | {f"GET {dashboard.ASSET}"}
     assert named == sorted(answered - protocol - pages)

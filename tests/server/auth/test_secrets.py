@@ -17,17 +17,17 @@ import httpx
 from tests.server.conftest import PATIENCE, STREAM, make_app, said
 
 from windlass.core.records import Entry
-from windlass.server.auth.api_keys import Keys, Role
+from windlass.server.auth.api_keys import ApiKeys, Role
 from windlass.server.auth.sessions import COOKIE
-from windlass.server.auth.task_tokens import SIGNING
+from windlass.server.auth.task_tokens import SIGNING_KEY
 
 # With all that any library says: 1 is below DEBUG.
 SERVER = """
 import asyncio, logging, sys
 from pathlib import Path
 from tests.server.conftest import make_app
-from windlass.server.config import Door, ServerConfig
-from windlass.server.uvicorn_server import Server
+from windlass.server.config import AuthMode, ServerConfig
+from windlass.server.uvicorn_server import UvicornServer
 
 logging.basicConfig(level=1, stream=sys.stderr, format="%(levelname)s %(name)s %(message)s")
 app = make_app(Path(sys.argv[1]))
@@ -41,8 +41,8 @@ def guard(new_job):
 
 
 async def main():
-    api = app.asgi(ServerConfig(door=Door.KEYS))
-    await Server(api, "127.0.0.1", 0, started=lambda url: print(url, flush=True)).serve()
+    api = app.asgi(ServerConfig(auth=AuthMode.KEYS))
+    await UvicornServer(api, "127.0.0.1", 0, on_started=lambda url: print(url, flush=True)).serve()
     await app.aclose()
 
 
@@ -79,7 +79,7 @@ def prepared(place: Path) -> str:
     app = make_app(place)
 
     async def make() -> str:
-        return (await Keys(app.client().store).create("first", [Role.ADMIN]))[1]
+        return (await ApiKeys(app.client().store).create("first", [Role.ADMIN]))[1]
 
     key = app.sync.call(make())
     app.close()
@@ -90,7 +90,7 @@ def signing_secrets(place: Path) -> list[str]:
     app = make_app(place)
 
     async def look() -> list[Entry]:
-        return list(await app.client().store.list_records(SIGNING))
+        return list(await app.client().store.list_records(SIGNING_KEY))
 
     [entry] = app.sync.call(look())
     app.close()
@@ -141,7 +141,7 @@ def work(web: httpx.Client, key: str) -> dict[str, str]:
     token = job["taskToken"]
     by_token = {"Authorization": f"Bearer {token}"}
     good = web.post("/api/worker/extend", json={"tasks": [{}]}, headers=by_token)
-    assert good.json()["answers"][0]["status"] == "applied"
+    assert good.json()["results"][0]["status"] == "applied"
     wrong = {"Authorization": f"Bearer {token[:-2]}xx"}
     assert web.post("/api/worker/extend", json={"tasks": [{}]}, headers=wrong).status_code == 401
     assert web.get("/api/jobs", headers=by_token).status_code == 401

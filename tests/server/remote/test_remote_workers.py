@@ -23,7 +23,7 @@ from windlass import Windlass
 from windlass.cli import cli
 from windlass.core.job.state import State
 from windlass.core.query.job_query import Page, Query
-from windlass.server.auth.api_keys import Keys, Role
+from windlass.server.auth.api_keys import ApiKeys, Role
 from windlass.stores import open_store
 
 PATIENCE = 60.0
@@ -119,7 +119,7 @@ class Here:
     def make_key(self, role: str, owner: str | None = None) -> str:
         async def make() -> str:
             async with open_store(self.store) as store:
-                return (await Keys(store).create(role, [Role(role)], owner=owner))[1]
+                return (await ApiKeys(store).create(role, [Role(role)], owner=owner))[1]
 
         return asyncio.run(make())
 
@@ -262,16 +262,16 @@ def test_every_command_works_with_a_server_and_a_key(here: Here, ask: Callable[.
     assert "***" in ask("config", "show", key=admin)
     assert json.loads(ask("config", "show", "--json", key=admin))["key"]["value"] == "***"
     for line in ("jobs list", "check", "queues list"):
-        assert "asks for an API key" in ask(*line.split(), key=None, code=3)
-    assert "the right to operate" in ask("queues", "pause", "x", key=viewer, code=3)
-    assert "are served already" in ask("serve", key=admin, code=2)
+        assert "requires an API key" in ask(*line.split(), key=None, code=3)
+    assert "permission 'operate'" in ask("queues", "pause", "x", key=viewer, code=3)
+    assert "is itself a server" in ask("serve", key=admin, code=2)
 
 
 @pytest.mark.slow
 def test_a_worker_that_may_not_work_says_so_and_ends(here: Here) -> None:
     viewer = here.make_key("viewer")
     here.serve()
-    for key, told in ((viewer, "the right to work"), (None, "asks for an API key")):
+    for key, told in ((viewer, "permission 'work'"), (None, "requires an API key")):
         done = here.call("worker", "tasks:app", "--burst", key=key)
         assert done.returncode == 3, done.stderr
         assert told in done.stderr

@@ -1,4 +1,4 @@
-"""The store protocol's door: what each role may do by it, and whose jobs it shows."""
+"""The store protocol: the permissions of each role, and which jobs are visible."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import httpx
 import pytest
 from tests.server.conftest import PATIENCE, Served, serving, until
 
-from windlass.core.admission.gates import LIMIT, Limit, Setting
+from windlass.core.admission.gates import LIMIT, Limit, LimitSetting
 from windlass.core.decisions.enqueue import EnqueueStatus
 from windlass.core.decisions.outcome import Succeeded, settle, submit
-from windlass.core.decisions.transition import CancelRequest, Signal, Status, Transition
+from windlass.core.decisions.transition import CancelRequest, SignalRequest, Status, Transition
 from windlass.core.errors import (
     InvalidArgumentError,
     NotFoundError,
@@ -32,16 +32,16 @@ from windlass.core.query.job_query import Query
 from windlass.core.records import PAUSED, Put
 from windlass.core.schedule import MARK, SCHEDULE
 from windlass.core.worker_presence import WORKER
-from windlass.server.auth.api_keys import KEY, Keys, Role
-from windlass.server.auth.audit import AUDIT, Audit
+from windlass.server.auth.api_keys import API_KEY, ApiKeys, Role
+from windlass.server.auth.audit import AUDIT, AuditLog
 from windlass.server.auth.tickets import TICKET
-from windlass.server.config import Door, ServerConfig
+from windlass.server.config import AuthMode, ServerConfig
 from windlass.server.routes.store import VERBS
 from windlass.store import Retention, Store
-from windlass.stores import rpc
+from windlass.stores import wire_format
 from windlass.stores.http import HttpConfig, HttpStore
 from windlass.testing import make_job
-from windlass.testing.factories import claim_all, claim_one, even, get_one
+from windlass.testing.factories import claim_all, claim_one, get_one, no_jitter
 
 ROLES = list(Role)
 FOR_WORK = {Role.WORKER, Role.ADMIN}
@@ -81,7 +81,12 @@ MAY = {
     "list_records": {Role.ADMIN},
     "delete_records": {Role.ADMIN},
 }
-OWN = {"hello": ALL, "tail": ALL, "why": ALL, "rotate": {Role.ADMIN}}  # which no store knows
+SERVER_VERBS = {
+    "hello": ALL,
+    "tail": ALL,
+    "why": ALL,
+    "rotate": {Role.ADMIN},
+}  # not part of the store contract
 # What a key of one owner may still do, if its role lets it.
 FOR_A_PART = {
     "ping", "enqueue", "apply", "cancel", "signal", "delete", "get", "find", "count", "failures",
@@ -93,17 +98,17 @@ def asked(verb: str) -> dict[str, Any]:
     """A call of the verb that harms nobody."""
     job = uuid4()
     calls: dict[str, dict[str, Any]] = {
-        "enqueue": {"jobs": [make_job()], "together": False},
+        "enqueue": {"jobs": [make_job()], "atomic": False},
         "claim": {"claim": Claim(token=uuid7(), worker="w", queues=[("none", 1)])},
         "extend": {"leases": [], "seconds": 1.0},
         "apply": {"transitions": [submit(job)]},
-        "record": {"sayings": []},
+        "record": {"attempt_records": []},
         "wait": {"queues": ["none"], "timeout": 0.0},
         "due": {"limit": 1},
         "expired": {"limit": 1},
         "prune": {"retention": Retention(), "limit": 1},
         "cancel": {"requests": [CancelRequest(job_id=job)]},
-        "signal": {"signals": [Signal(job_id=job, name="go")]},
+        "signal": {"signals": [SignalRequest(job_id=job, name="go")]},
         "delete": {"ids": [job], "owner": None},
         "pause": {"queues": ["none"], "paused": False},
         "get": {"ids": [job], "owner": None},
@@ -115,11 +120,11 @@ def asked(verb: str) -> dict[str, Any]:
         "events": {"job_id": job, "after": 0, "limit": 1},
         "attempts": {"job_id": job},
         "checkpoints": {"ids": [job]},
-        "edges": {"ids": [job], "most": None},
+        "edges": {"ids": [job], "limit": None},
         "flows": {"ids": [job]},
         "newest_flows": {"limit": 1, "before": None, "owner": None, "team": None},
-        "put_records": {"puts": [Put(kind=KEY, key="none", value=b"{}", expected=9)]},
-        "get_records": {"kind": KEY, "keys": ["none"]},
+        "put_records": {"puts": [Put(kind=API_KEY, key="none", value=b"{}", expected=9)]},
+        "get_records": {"kind": API_KEY, "keys": ["none"]},
         "list_records": {"kind": AUDIT, "after": "", "limit": 1},
         "delete_records": {"kind": "anything", "keys": ["none"]},
     }
@@ -129,15 +134,18 @@ def asked(verb: str) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with serving(
-        tmp_path_factory.mktemp("locked"), ServerConfig(door=Door.KEYS, trust=0.05)
+        tmp_path_factory.mktemp("locked"), ServerConfig(auth=AuthMode.KEYS, key_cache_ttl=0.05)
     ) as one:
         yield one
 
 
 def speak(web: httpx.Client, verb: str) -> httpx.Response:
-    body = rpc.asked(verb).dump(**asked(verb))
-    headers = {rpc.PROTOCOL_HEADER: rpc.PROTOCOL, "Content-Type": "application/json"}
-    return web.post(f"{rpc.PATH}/{verb}", content=body, headers=headers)
+    body = wire_format.request_schema(verb).dump(**asked(verb))
+    headers = {
+        wire_format.PROTOCOL_HEADER: wire_format.PROTOCOL,
+        "Content-Type": "application/json",
+    }
+    return web.post(f"{wire_format.PATH}/{verb}", content=body, headers=headers)
 
 
 def remote(
@@ -154,7 +162,7 @@ def make_key(
     """By the server's own event loop, so that a test on another one may ask for it."""
 
     async def make() -> str:
-        keys = Keys(served.app.client().store)
+        keys = ApiKeys(served.app.client().store)
         return (await keys.create("test", roles, owner=owner, team=team))[1]
 
     return asyncio.run_coroutine_threadsafe(make(), served.loop).result(PATIENCE)
@@ -164,8 +172,8 @@ def make_key(
 
 
 def test_every_verb_of_the_contract_has_a_guard_and_no_other_has() -> None:
-    assert VERBS.keys() == set(rpc.VERBS) == MAY.keys()
-    assert set(rpc.VERBS) | rpc.OWN == Store.__abstractmethods__
+    assert VERBS.keys() == set(wire_format.VERBS) == MAY.keys()
+    assert set(wire_format.VERBS) | wire_format.LOCAL_VERBS == Store.__abstractmethods__
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -196,7 +204,7 @@ async def test_the_server_answers_itself_who_may_ask(locked: Served, role: Role)
     async with remote(locked, role) as all_, remote(locked, role, owner="eve") as part:
         for one in (all_, part):
             assert (await one.why(mine.id)).job_id == mine.id
-            assert await _is_let(one.rotate()) is (one is all_ and role in OWN["rotate"])
+            assert await _is_let(one.rotate()) is (one is all_ and role in SERVER_VERBS["rotate"])
         assert (await all_.why(others.id)).state is State.QUEUED
         with pytest.raises(NotFoundError, match=f"no job {others.id}"):
             await part.why(others.id)
@@ -206,8 +214,8 @@ def test_nothing_is_answered_without_a_key(locked: Served) -> None:
     with locked.client() as web:
         for verb in MAY:
             assert speak(web, verb).status_code == 401
-        for verb in OWN:
-            assert web.post(f"{rpc.PATH}/{verb}").status_code == 401
+        for verb in SERVER_VERBS:
+            assert web.post(f"{wire_format.PATH}/{verb}").status_code == 401
 
 
 @pytest.mark.parametrize("role", sorted(FOR_JOBS - FOR_WORK))
@@ -218,19 +226,19 @@ async def test_who_may_not_work_settles_rescues_and_records_nothing(
         [job] = [make_job(queue=f"of {role}")]
         await store.enqueue([job])
         row = await claim_one(store, job.queue)
-        wishes = [
-            settle(row, Succeeded(), random=even),
+        transitions = [
+            settle(row, Succeeded(), random=no_jitter),
             Transition(job_id=row.id, fence=row.fence, trigger=Trigger.CRASH, token=row.token),
             Transition(job_id=row.id, fence=row.fence, trigger=Trigger.PROMOTE),
             Transition(job_id=row.id, fence=0, trigger=Trigger.SUBMIT, result=b"1"),
             Transition(job_id=row.id, fence=0, trigger=Trigger.SUBMIT, children=(make_job(),)),
             Transition(job_id=row.id, fence=0, trigger=Trigger.CANCEL, token=row.token),
         ]
-        for wish in wishes:
-            with pytest.raises(StoreDeniedError, match="the right to work"):
-                await theirs.apply([submit(row.id), wish])
+        for transition in transitions:
+            with pytest.raises(StoreDeniedError, match="permission 'work'"):
+                await theirs.apply([submit(row.id), transition])
         assert (await get_one(store, row.id)) == row
-        await store.apply([wishes[0]])
+        await store.apply([transitions[0]])
 
 
 async def test_the_token_of_a_lease_is_for_those_who_may_work(locked: Served) -> None:
@@ -287,7 +295,7 @@ async def test_anothers_job_does_not_exist(locked: Served) -> None:
             for answers in (
                 await bob.cancel([CancelRequest(job_id=job_id)]),
                 await bob.cancel([CancelRequest(job_id=job_id, owner="alice")]),
-                await bob.signal([Signal(job_id=job_id, name="go")]),
+                await bob.signal([SignalRequest(job_id=job_id, name="go")]),
                 await bob.delete([job_id]),
                 await bob.delete([job_id], "alice"),
                 await bob.apply([submit(job_id)]),
@@ -305,7 +313,7 @@ async def test_anothers_job_does_not_exist(locked: Served) -> None:
         [flow] = await alice.flows([parent.flow_id or uuid4()])
         assert flow is not None
         assert flow.jobs == 1
-        await worker.apply([settle(row, Succeeded(), random=even)])
+        await worker.apply([settle(row, Succeeded(), random=no_jitter)])
 
 
 async def test_a_key_of_an_owner_enqueues_for_that_owner_only(locked: Served) -> None:
@@ -340,12 +348,12 @@ async def test_a_key_of_an_owner_enqueues_for_that_owner_only(locked: Served) ->
         assert await carol.get([job.id for job in jobs[1:6]]) == [None] * 5
 
         together = [make_job(), make_job(owner="dora")]
-        both = await carol.enqueue(together, together=True)
+        both = await carol.enqueue(together, atomic=True)
         assert [one.status for one in both] == [EnqueueStatus.REFUSED] * 2
         assert await carol.get([job.id for job in together]) == [None, None]
         chain = [make_job(flow_id=uuid7())]
         chain.append(make_job(flow_id=chain[0].flow_id, depends_on=(chain[0].id,)))
-        both = await carol.enqueue(chain, together=True)
+        both = await carol.enqueue(chain, atomic=True)
         assert [one.status for one in both] == [EnqueueStatus.CREATED] * 2
 
 
@@ -391,13 +399,13 @@ async def test_secrets_are_out_of_reach(locked: Served) -> None:
                 store.put_records([put]),
                 store.delete_records(TICKET, ["x"]),
                 store.delete_records(AUDIT, ["x"]),
-                store.delete_records(KEY, ["x"]),
+                store.delete_records(API_KEY, ["x"]),
             ):
                 with pytest.raises(StoreDeniedError):
                     await call
             if role is Role.ADMIN:
                 continue
-            for kind in (KEY, AUDIT, "signing-key", "session", "anything"):
+            for kind in (API_KEY, AUDIT, "signing-key", "session", "anything"):
                 for call in (
                     store.list_records(kind),
                     store.get_records(kind, ["x"]),
@@ -426,7 +434,7 @@ WRITE = {
 
 @pytest.mark.parametrize("role", ROLES)
 async def test_each_kind_of_record_is_for_those_who_need_it(locked: Served, role: Role) -> None:
-    limit = Setting(given=Limit(concurrency=9)).encode()
+    limit = LimitSetting(override=Limit(concurrency=9)).encode()
     async with remote(locked, role) as store, remote(locked, role, owner="eve") as part:
         for kind, readers in READ.items():
             writers = WRITE[kind]
@@ -465,13 +473,13 @@ async def test_what_people_do_by_it_is_noted(locked: Served) -> None:
         await store.cancel([CancelRequest(job_id=held.id), CancelRequest(job_id=ended.id)])
         again = make_job(queue="noted", retry_of=ended.id)
         await store.enqueue([again])
-        await store.signal([Signal(job_id=again.id, name="go")])
+        await store.signal([SignalRequest(job_id=again.id, name="go")])
         await store.delete([held.id])
         await store.pause(["noted"], paused=True)
         await store.pause(["noted"], paused=False)
         await store.put_records([Put(kind=SCHEDULE, key="noted", value=b"{}")])
         await store.delete_records(SCHEDULE, ["noted"])
-        notes = [(one.action, one.target) for one in await Audit(store).list(limit=9)]
+        notes = [(one.action, one.target) for one in await AuditLog(store).list(limit=9)]
     assert notes[::-1] == [
         ("submit", str(held.id)),
         ("cancel", f"{held.id} {ended.id}"),
@@ -487,7 +495,7 @@ async def test_what_people_do_by_it_is_noted(locked: Served) -> None:
 
 async def test_a_note_can_be_added_and_never_changed(locked: Served) -> None:
     async with remote(locked, Role.ADMIN) as store:
-        await Audit(store).note(None, "me", "look", "there")
+        await AuditLog(store).append(None, "me", "look", "there")
         [entry] = await store.list_records(AUDIT, limit=1)
         [answer] = await store.put_records([Put(kind=AUDIT, key=entry.key, value=b"{}")])
         assert not answer.applied
@@ -500,39 +508,44 @@ async def test_a_note_can_be_added_and_never_changed(locked: Served) -> None:
 @pytest.mark.parametrize("version", [None, "0", "2", "x" * 99])
 def test_another_version_is_refused_by_name(locked: Served, version: str | None) -> None:
     with locked.client(locked.key(Role.ADMIN)) as web:
-        for verb in (*MAY, *OWN):
-            headers = {} if version is None else {rpc.PROTOCOL_HEADER: version}
-            answer = web.post(f"{rpc.PATH}/{verb}", content=b"{}", headers=headers)
+        for verb in (*MAY, *SERVER_VERBS):
+            headers = {} if version is None else {wire_format.PROTOCOL_HEADER: version}
+            answer = web.post(f"{wire_format.PATH}/{verb}", content=b"{}", headers=headers)
             assert (answer.status_code, answer.json()["code"]) == (400, "protocol")
 
 
 def test_nonsense_is_refused_and_never_a_fault_of_the_server(locked: Served) -> None:
-    headers = {rpc.PROTOCOL_HEADER: rpc.PROTOCOL}
+    headers = {wire_format.PROTOCOL_HEADER: wire_format.PROTOCOL}
     wrong: list[Any] = [None, [], 5, {"jobs": 5}, {"ids": ["x"]}, {"claim": {}}, {"query": []}]
     with locked.client(locked.key(Role.ADMIN)) as web:
         for verb in (*MAY, "tail"):
             for body in [b"", b"{", b"\xff", *(json.dumps(one).encode() for one in wrong)]:
-                answer = web.post(f"{rpc.PATH}/{verb}", content=body, headers=headers)
+                answer = web.post(f"{wire_format.PATH}/{verb}", content=body, headers=headers)
                 takes_nothing = verb in {"ping", "stats"}
                 assert answer.status_code == 422 or (takes_nothing and answer.status_code == 200)
         deep = b'{"jobs":' + b"[" * 10_000
-        assert web.post(f"{rpc.PATH}/enqueue", content=deep, headers=headers).status_code == 422
+        assert (
+            web.post(f"{wire_format.PATH}/enqueue", content=deep, headers=headers).status_code
+            == 422
+        )
         large = b'{"ids":["' + b"x" * (17 * 2**20)
-        assert web.post(f"{rpc.PATH}/get", content=large, headers=headers).status_code == 413
-        job = json.loads(rpc.asked("enqueue").dump(jobs=[make_job()]))
+        assert (
+            web.post(f"{wire_format.PATH}/get", content=large, headers=headers).status_code == 413
+        )
+        job = json.loads(wire_format.request_schema("enqueue").dump(jobs=[make_job()]))
         job["jobs"][0]["payload"] = base64.b64encode(b"\xff" * 2**20 + b"!").decode()
-        answer = web.post(f"{rpc.PATH}/enqueue", json=job, headers=headers)
-        assert answer.json()["answer"][0]["error"]["code"] == "too_large"
+        answer = web.post(f"{wire_format.PATH}/enqueue", json=job, headers=headers)
+        assert answer.json()["result"][0]["error"]["code"] == "too_large"
 
 
 async def test_whoever_waits_and_goes_leaves_nothing_behind(
     locked: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Their wait ends with them, not when its time is over."""
-    monkeypatch.setattr("windlass.server.routes.store.LONGEST_WAIT", 1000.0)
+    monkeypatch.setattr("windlass.server.routes.store.MAX_WAIT", 1000.0)
 
     async def waits() -> int:
-        return sum("News.wait" in str(task.get_coro()) for task in asyncio.all_tasks())
+        return sum("StoreWakeups.wait" in str(task.get_coro()) for task in asyncio.all_tasks())
 
     def count() -> int:
         return asyncio.run_coroutine_threadsafe(waits(), locked.loop).result(PATIENCE)
@@ -546,8 +559,8 @@ async def test_whoever_waits_and_goes_leaves_nothing_behind(
 
 
 async def test_a_server_that_stops_ends_the_waits_of_workers(tmp_path: Any) -> None:
-    with serving(tmp_path, ServerConfig(door=Door.OPEN)) as one:
-        store = HttpStore(HttpConfig(url=one.url, again=()))
+    with serving(tmp_path, ServerConfig(auth=AuthMode.OPEN)) as one:
+        store = HttpStore(HttpConfig(url=one.url, connect_retries=()))
         await claim_all(store)
         waiting = asyncio.ensure_future(store.wait(["default"], 60))
         await asyncio.sleep(0.05)
@@ -562,11 +575,13 @@ async def test_a_refusal_names_the_key_and_what_to_do(locked: Served) -> None:
     key = make_key(locked, Role.VIEWER)
     name = key.split("_")[1]
     async with HttpStore(HttpConfig(url=locked.url, key=key)) as store:
-        with pytest.raises(StoreDeniedError, match=f"key {name} do this.*the right to work"):
+        with pytest.raises(
+            StoreDeniedError, match=f"denied this to key {name}: this needs the permission 'work'"
+        ):
             await store.due(1)
     async with HttpStore(HttpConfig(url=locked.url, key=f"wl_{name}_{'x' * 43}")) as store:
-        with pytest.raises(StoreDeniedError, match=f"refuses key {name}: .*WINDLASS_KEY"):
+        with pytest.raises(StoreDeniedError, match=f"rejected key {name}: .*WINDLASS_KEY"):
             await store.ping()
     async with HttpStore(HttpConfig(url=locked.url)) as store:
-        with pytest.raises(StoreDeniedError, match="asks for an API key: set WINDLASS_KEY"):
+        with pytest.raises(StoreDeniedError, match="requires an API key: set WINDLASS_KEY"):
             await store.ping()

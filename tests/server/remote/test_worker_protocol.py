@@ -17,7 +17,7 @@ from windlass.core.clock import SECOND, SystemClock
 from windlass.core.decisions.outcome import sweep
 from windlass.core.task_token import TaskToken
 from windlass.server.auth.api_keys import Role
-from windlass.server.auth.task_tokens import Signing
+from windlass.server.auth.task_tokens import TokenSigner
 
 QUEUE = "far"
 T = TypeVar("T")
@@ -63,7 +63,7 @@ def tell(client: httpx.Client, verb: str, token: str | None, **more: Any) -> dic
     task = more if token is None else {"taskToken": token, **more}
     answer = client.post(f"/api/worker/{verb}", json={"tasks": [task]})
     assert answer.status_code == 200, answer.text
-    [found] = answer.json()["answers"]
+    [found] = answer.json()["results"]
     told: dict[str, Any] = found
     return told
 
@@ -136,7 +136,7 @@ def test_a_claim_waits_for_a_job(far: Served, admin: httpx.Client, worker: httpx
     queue, found = f"far-{uuid4()}", list[dict[str, Any]]()
     waits = Thread(target=lambda: found.extend(claim(worker, queue, wait=20)))
     waits.start()
-    until(lambda: far.site.hub.waiting, "the claim waits")
+    until(lambda: far.context.hub.long_polls, "the claim waits")
 
     job = enqueue(admin, "add", {"queue": queue}, a=1)
 
@@ -152,7 +152,7 @@ def test_who_waits_for_a_job_gets_none_once_its_key_is_revoked(
     with far.client(token) as revoked:
         waits = Thread(target=lambda: found.append({"jobs": claim(revoked, queue, wait=20)}))
         waits.start()
-        until(lambda: far.site.hub.waiting, "the claim waits")
+        until(lambda: far.context.hub.long_polls, "the claim waits")
         assert admin.delete(f"/api/keys/{key_id}").status_code in {200, 204}
         waits.join(15)
     job = enqueue(admin, "add", {"queue": queue}, a=1)
@@ -283,7 +283,7 @@ def test_one_bad_word_is_no_matter_of_the_others(admin: httpx.Client, worker: ht
         {"taskToken": two, "outcome": "succeeded"},
     ]
 
-    answer = worker.post("/api/worker/settle", json={"tasks": tasks}).json()["answers"]
+    answer = worker.post("/api/worker/settle", json={"tasks": tasks}).json()["results"]
 
     assert [told["status"] for told in answer] == ["applied", "refused", "refused", "applied"]
     assert {state(admin, first), state(admin, second)} == {"succeeded"}
@@ -313,7 +313,7 @@ def test_a_job_of_an_unknown_task_waits_for_a_worker_that_knows_it(
     found = admin.get(f"/api/jobs/{job['id']}").json()
     assert (found["state"], found["retryCount"]) == ("retrying", 0)
     events = admin.get(f"/api/jobs/{job['id']}/events").json()["events"]
-    assert "does not know the task 'broken'" in events[-2]["data"]["message"]
+    assert "task 'broken' is not registered" in events[-2]["data"]["message"]
 
 
 def test_a_worker_that_asks_is_shown(admin: httpx.Client, worker: httpx.Client) -> None:
@@ -403,9 +403,9 @@ def test_a_valid_signature_on_a_stale_lease_is_refused(
     assert admin.get(f"/api/jobs/{job_id}").json()["result"] == "me"
 
 
-async def signing(far: Served, use: Callable[[Signing], Awaitable[T]]) -> T:
+async def signing(far: Served, use: Callable[[TokenSigner], Awaitable[T]]) -> T:
     store = far.app.client().store
-    return await use(Signing(lambda: store))
+    return await use(TokenSigner(lambda: store))
 
 
 def read(far: Served, token: str) -> TaskToken | None:
@@ -452,7 +452,7 @@ def test_keys_that_sign_are_rotated_and_two_are_good(
     _, token = start(admin, worker)
 
     def rotate() -> None:
-        far.app.sync.call(signing(far, Signing.rotate))
+        far.app.sync.call(signing(far, TokenSigner.rotate))
 
     rotate()
     assert read(far, token) is not None

@@ -9,7 +9,7 @@ from tests.server.conftest import Served, enqueue, serving, wait_for
 
 from windlass.core.ids import uuid7
 from windlass.server.auth.api_keys import Role
-from windlass.server.config import Door, ServerConfig
+from windlass.server.config import AuthMode, ServerConfig
 
 
 def states(web: httpx.Client, queue: str) -> list[str]:
@@ -106,7 +106,7 @@ def test_named_jobs_are_acted_on_together_and_no_others(served: Served) -> None:
 def test_it_reaches_only_the_callers_own_jobs_and_needs_the_right(
     tmp_path: Path,
 ) -> None:
-    with serving(tmp_path, ServerConfig(door=Door.KEYS)) as served:
+    with serving(tmp_path, ServerConfig(auth=AuthMode.KEYS)) as served:
         keys = [served.key(Role.PRODUCER, owner=name) for name in ("a", "b")]
         with served.client(keys[0]) as one, served.client(keys[1]) as two:
             enqueue(one, "add", a=1)

@@ -14,9 +14,9 @@ from tests.server.conftest import Served, enqueue, make_app, serving, wait_for
 from windlass import Windlass
 from windlass.core.codec import Codec, EncryptingCodec, JsonCodec, Purpose
 from windlass.core.decisions.outcome import Failed
-from windlass.insights.failures import LOOKED_AT
+from windlass.insights.failures import MAX_SCANNED
 from windlass.server.auth.api_keys import Role
-from windlass.server.config import Door, ServerConfig
+from windlass.server.config import AuthMode, ServerConfig
 from windlass.testing.factories import claim_all, make_failure, make_job, settle_one
 
 
@@ -34,7 +34,7 @@ async def fail(app: Windlass, messages: list[str], codec: Codec | None = None, *
 
 @pytest.fixture
 def empty(tmp_path: Path) -> Iterator[Served]:
-    with serving(tmp_path, ServerConfig(door=Door.KEYS), app=make_app(tmp_path)) as one:
+    with serving(tmp_path, ServerConfig(auth=AuthMode.KEYS), app=make_app(tmp_path)) as one:
         yield one
 
 
@@ -79,7 +79,7 @@ def test_errors_that_differ_in_numbers_only_are_one_group(empty: Served) -> None
         newest = web.get(f"/api/jobs/{first['jobId']}").json()
         assert newest["lastError"]["message"] == last
         assert newest["endedAt"] == first["lastAt"]
-        assert (found["lookedAt"], found["capped"]) == (6, False)
+        assert (found["scanned"], found["capped"]) == (6, False)
         assert len(told(web, limit=1)["groups"]) == 1
 
 
@@ -98,7 +98,7 @@ def test_one_sees_what_failed_of_ones_own(empty: Served) -> None:
         with empty.client(empty.key(Role.VIEWER, **whose)) as web:
             found = told(web)
             assert [one["message"] for one in found["groups"]] == messages
-            assert found["lookedAt"] == len(messages)
+            assert found["scanned"] == len(messages)
 
 
 def test_an_error_whose_key_is_not_here_is_grouped_by_its_code(empty: Served) -> None:
@@ -113,8 +113,8 @@ def test_an_error_whose_key_is_not_here_is_grouped_by_its_code(empty: Served) ->
 def test_the_last_that_failed_are_looked_at_and_it_is_said(
     empty: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("windlass.insights.failures.LOOKED_AT", 3)
-    assert LOOKED_AT > 3
+    monkeypatch.setattr("windlass.insights.failures.MAX_SCANNED", 3)
+    assert MAX_SCANNED > 3
     empty.app.sync.call(fail(empty.app, ["old"] * 3))
     empty.app.sync.call(fail(empty.app, ["new"] * 2))
     with empty.client(empty.key(Role.VIEWER)) as web:
@@ -123,7 +123,7 @@ def test_the_last_that_failed_are_looked_at_and_it_is_said(
             ("new", 2),
             ("old", 1),
         ]
-        assert (found["lookedAt"], found["capped"]) == (3, True)
+        assert (found["scanned"], found["capped"]) == (3, True)
 
 
 def test_what_a_real_worker_failed_at_is_told(working: Served) -> None:

@@ -16,10 +16,10 @@ from windlass.client import EnqueueOptions
 from windlass.core.ids import uuid7
 from windlass.core.job.row import NewJob
 from windlass.core.query.job_query import Page, Query
-from windlass.insights.graph import MOST
+from windlass.insights.graph import MAX_JOBS
 from windlass.server.auth.api_keys import Role
-from windlass.server.config import Door, ServerConfig
-from windlass.server.routes.overview import PARENTS
+from windlass.server.config import AuthMode, ServerConfig
+from windlass.server.routes.overview import MAX_PARENTS
 from windlass.store import Store
 from windlass.stores.memory import MemoryStore
 from windlass.testing.wrapped_store import WrappedStore
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 @pytest.fixture
 def locked(tmp_path: Path) -> Iterator[Served]:
-    with serving(tmp_path, ServerConfig(door=Door.KEYS), app=make_app(tmp_path)) as one:
+    with serving(tmp_path, ServerConfig(auth=AuthMode.KEYS), app=make_app(tmp_path)) as one:
         yield one
 
 
@@ -127,15 +127,15 @@ def test_of_many_parents_in_a_flow_the_first_are_told_and_that_there_are_more(
     locked: Served,
 ) -> None:
     flow_id = uuid7()
-    parents = [put(locked, flow_id=flow_id) for _ in range(PARENTS + 1)]
-    put(locked, *parents[:PARENTS], flow_id=flow_id)
+    parents = [put(locked, flow_id=flow_id) for _ in range(MAX_PARENTS + 1)]
+    put(locked, *parents[:MAX_PARENTS], flow_id=flow_id)
     with locked.client(locked.key(Role.VIEWER)) as web:
         told = web.get(f"/api/flows/{flow_id}").json()
-        assert len(told["jobs"][0]["dependsOn"]) == PARENTS
+        assert len(told["jobs"][0]["dependsOn"]) == MAX_PARENTS
         assert not told["moreParents"]
         put(locked, *parents, flow_id=flow_id)
         told = web.get(f"/api/flows/{flow_id}").json()
-        assert told["jobs"][0]["dependsOn"] == [str(id_) for id_ in parents[:PARENTS]]
+        assert told["jobs"][0]["dependsOn"] == [str(id_) for id_ in parents[:MAX_PARENTS]]
         assert told["moreParents"]
 
 
@@ -160,7 +160,7 @@ class Searched(WrappedStore):
 def test_lists_ask_the_store_for_no_payloads(tmp_path: Path) -> None:
     app, store = make_app(tmp_path), Searched(MemoryStore())
     with (
-        app.stand_in(store, tmp_path / "data"),
+        app.replace_store(store, tmp_path / "data"),
         serving(tmp_path, app=app) as served,
         served.client() as web,
     ):
@@ -171,7 +171,7 @@ def test_lists_ask_the_store_for_no_payloads(tmp_path: Path) -> None:
         with web.stream("GET", "/api/events", headers=STREAM) as told:
             assert str(job) in next(line for line in told.iter_lines() if line.startswith("data"))
         assert len(store.searches) >= 3
-        assert all(query.bare for query in store.searches)
+        assert all(query.omit_payload for query in store.searches)
         assert web.get(f"/api/jobs/{job}").json()["arguments"] == {"a": 1}
 
 
@@ -219,28 +219,28 @@ def test_a_wide_graph_is_cut_short_and_it_is_said(locked: Served) -> None:
     spec = locked.app.tasks.get("add")
     assert spec is not None
     options = EnqueueOptions(depends_on=(top,))
-    wide = [locked.app.prepare(spec, (n,), {}, options) for n in range(MOST + 5)]
+    wide = [locked.app.prepare(spec, (n,), {}, options) for n in range(MAX_JOBS + 5)]
     locked.app.sync.call(locked.app.aenqueue_each(wide))
     last = put(locked, *(job.id for job in wide))
     with locked.client(locked.key(Role.VIEWER)) as web:
         parents, capped = graph(web, top)
-        assert (len(parents), capped) == (MOST, True)
-        assert set(parents) == {top, *(job.id for job in wide[: MOST - 1])}
-        assert all(parents[job.id] == [top] for job in wide[: MOST - 1])
+        assert (len(parents), capped) == (MAX_JOBS, True)
+        assert set(parents) == {top, *(job.id for job in wide[: MAX_JOBS - 1])}
+        assert all(parents[job.id] == [top] for job in wide[: MAX_JOBS - 1])
         exact, capped = graph(web, last)
-        assert (len(exact), capped) == (MOST, True)
+        assert (len(exact), capped) == (MAX_JOBS, True)
 
 
 def test_a_graph_that_just_fits_is_whole(locked: Served) -> None:
     top = put(locked)
-    for _ in range(MOST - 1):
+    for _ in range(MAX_JOBS - 1):
         top = put(locked, top)
     with locked.client(locked.key(Role.VIEWER)) as web:
         parents, capped = graph(web, top)
-        assert (len(parents), capped) == (MOST, False)
+        assert (len(parents), capped) == (MAX_JOBS, False)
         more = put(locked, top)
         parents, capped = graph(web, more)
-        assert (len(parents), capped) == (MOST, True)
+        assert (len(parents), capped) == (MAX_JOBS, True)
 
 
 def test_what_a_job_fanned_out_into_is_around_it(tmp_path: Path) -> None:

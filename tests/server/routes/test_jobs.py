@@ -58,8 +58,8 @@ def test_a_repeat_with_ones_own_id_is_answered_as_the_first(web: httpx.Client) -
 @pytest.mark.parametrize(
     ("body", "field", "words"),
     [
-        ({"task": "nope"}, "task", "known are"),
-        ({"task": "add", "arguments": {"b": 1}}, "arguments.a", "needed"),
+        ({"task": "nope"}, "task", "this app has"),
+        ({"task": "add", "arguments": {"b": 1}}, "arguments.a", "required"),
         ({"task": "add", "arguments": {"a": "one"}}, "arguments.a", "integer"),
         ({"task": "add", "arguments": {"a": 1, "c": 2}}, "arguments.c", "takes 'a', 'b'"),
         ({"task": "add", "arguments": {"a": 1}, "dely": 3}, "dely", "not permitted"),
@@ -131,7 +131,7 @@ def test_a_batch_answers_for_each_job_and_one_bad_job_fails_alone(web: httpx.Cli
     before = len(web.get("/api/jobs").json()["jobs"])
     answer = web.post("/api/jobs/batch", json={"jobs": jobs})
     assert answer.status_code == 200
-    found = answer.json()["answers"]
+    found = answer.json()["results"]
     assert [one["status"] for one in found] == [
         "created", "refused", "duplicate", "conflict", "refused", "refused", "created",
     ]  # fmt: skip
@@ -144,9 +144,9 @@ def test_a_batch_under_one_idempotency_key_can_be_repeated(web: httpx.Client) ->
     jobs = {"jobs": [{"task": "add", "arguments": {"a": n}} for n in range(3)]}
     first = web.post("/api/jobs/batch", json=jobs, headers={"Idempotency-Key": "b"}).json()
     again = web.post("/api/jobs/batch", json=jobs, headers={"Idempotency-Key": "b"}).json()
-    ids = [[one["job"]["id"] for one in answer["answers"]] for answer in (first, again)]
+    ids = [[one["job"]["id"] for one in answer["results"]] for answer in (first, again)]
     assert ids[0] == ids[1]
-    assert {one["status"] for one in again["answers"]} == {"duplicate"}
+    assert {one["status"] for one in again["results"]} == {"duplicate"}
 
 
 def test_a_batch_that_is_too_long_is_refused_whole(web: httpx.Client) -> None:
@@ -211,7 +211,7 @@ def test_an_unknown_job_is_not_found_wherever_it_is_named(web: httpx.Client) -> 
 def test_why_says_what_keeps_a_job_from_running(web: httpx.Client) -> None:
     job = enqueue(web, "add", {"hold": True}, a=1)
     told = web.get(f"/api/jobs/{job['id']}/why").json()
-    assert told["reasons"][0]["because"] == "held"
+    assert told["reasons"][0]["code"] == "held"
     assert told["state"] == "created"
 
 
@@ -241,7 +241,7 @@ def test_a_job_that_a_limit_keeps_out_of_line_says_so(served: Served, web: httpx
     assert (first["state"], second["state"]) == ("queued", "created")
     assert "narrow" in second["gate"]
     told = web.get(f"/api/jobs/{second['id']}/why").json()
-    assert told["reasons"][0]["because"] == "limited"
+    assert told["reasons"][0]["code"] == "limited"
     batch = {"jobs": [{"task": "add", "arguments": {"a": 1}, "queue": "narrow", "limitKey": "k"}]}
-    [answer] = web.post("/api/jobs/batch", json=batch).json()["answers"]
+    [answer] = web.post("/api/jobs/batch", json=batch).json()["results"]
     assert (answer["job"]["state"], answer["job"]["limitKey"]) == ("created", "k")

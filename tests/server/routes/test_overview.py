@@ -15,7 +15,7 @@ from tests.server.conftest import Served, enqueue, serving, until, wait_for
 
 from windlass.core.admission.gates import Limit
 from windlass.core.worker_presence import LiveWorker
-from windlass.server.routes.route_table import TABLE
+from windlass.server.routes.route_table import ROUTES
 from windlass.task import Task
 
 
@@ -78,7 +78,7 @@ def test_limits_are_told_with_who_holds_and_who_waits(served: Served, web: httpx
             served.app.limits.remove(name)
     facts = {"concurrency": 1, "starts": 5, "period": 60.0}
     assert limits["queue:narrow"] == {
-        "name": "queue:narrow", "limit": facts, "declared": None, "given": facts,
+        "name": "queue:narrow", "limit": facts, "declared": None, "override": facts,
         "holding": 1, "waiting": 2, "capped": False,
     }  # fmt: skip
     assert (limits["key:add"]["holding"], limits["key:add"]["waiting"]) == (None, None)
@@ -143,18 +143,18 @@ def test_numbers_over_time_are_added_up_by_step(working: Served) -> None:
             wait_for(web, enqueue(web, "add", a=number)["id"], "succeeded")
         told = web.get("/api/stats", params={"step": 3600}).json()
         lines = [
-            one for one in told["lines"] if (one["task"], one["outcome"]) == ("add", "succeeded")
+            one for one in told["rows"] if (one["task"], one["outcome"]) == ("add", "succeeded")
         ]
         assert sum(one["count"] for one in lines) == 3
         assert lines[0]["meanRun"] >= 0
         for by, names in (("queue", ("default", None)), ("task", (None, "add")),
                           ("none", (None, None))):  # fmt: skip
             asked = {"step": 86_400, "by": by, "since": told["since"], "until": told["until"]}
-            summed = web.get("/api/stats", params=asked).json()["lines"]
+            summed = web.get("/api/stats", params=asked).json()["rows"]
             good = [one for one in summed if one["outcome"] == "succeeded"]
             assert len({(one["queue"], one["task"]) for one in good}) == len(good)
             assert names in [(one["queue"], one["task"]) for one in good]
-            every = [one for one in told["lines"] if one["outcome"] == "succeeded"]
+            every = [one for one in told["rows"] if one["outcome"] == "succeeded"]
             assert sum(one["count"] for one in good) == sum(one["count"] for one in every)
             spent = sum(one["count"] * one["meanRun"] for one in every)
             assert sum(one["count"] * one["meanRun"] for one in good) == pytest.approx(spent)
@@ -175,20 +175,20 @@ def test_metrics_are_in_the_text_format(working: Served) -> None:
         for text in answer.text.splitlines():
             assert line.fullmatch(text), text
         assert 'windlass_jobs{queue="q\\"\\\\\\n",state="queued"} 1' in answer.text
-        assert "windlass_streams 0" in answer.text
+        assert "windlass_event_streams 0" in answer.text
 
 
 def test_a_server_whose_worker_takes_jobs_is_ready(working: Served) -> None:
     with working.client() as web:
         until(lambda: web.get("/readyz").status_code == 200, "it is ready")
         assert web.get("/healthz").json()["status"] == "ok"
-        assert [one["deaf"] for one in web.get("/api/workers").json()["workers"]] == [False]
+        assert [one["unresponsive"] for one in web.get("/api/workers").json()["workers"]] == [False]
 
 
 def test_a_server_whose_worker_shows_no_life_is_not_ready(tmp_path: Path) -> None:
     with serving(tmp_path, worker=True) as served, served.client() as web:
         until(lambda: web.get("/readyz").status_code == 200, "it is ready")
-        with served.app._hosting(served.loop):  # one more, that never wrote its record
+        with served.app._worker_context(served.loop):  # one more, that never wrote its record
             answer = web.get("/readyz")
         assert (answer.status_code, answer.json()["status"]) == (503, "not ready")
 
@@ -198,7 +198,7 @@ def test_a_server_whose_worker_is_deaf_is_not_ready(
 ) -> None:
     with serving(tmp_path, worker=True) as served, served.client() as web:
         until(lambda: web.get("/readyz").status_code == 200, "it is ready")
-        monkeypatch.setattr(LiveWorker, "deaf", True)
+        monkeypatch.setattr(LiveWorker, "unresponsive", True)
         answer = web.get("/readyz")
         assert (answer.status_code, answer.json()["status"]) == (503, "not ready")
 
@@ -218,7 +218,7 @@ def test_a_server_whose_store_is_gone_is_alive_and_not_ready(tmp_path: Path) -> 
 def test_the_document_describes_every_route(web: httpx.Client) -> None:
     document = web.get("/api/openapi.json").json()
     assert document["openapi"].startswith("3.1")
-    for route in TABLE:
+    for route in ROUTES:
         path = route.path.replace(":path", "")
         if route.internal:
             assert path not in document["paths"]

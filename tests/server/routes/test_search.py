@@ -10,7 +10,7 @@ import pytest
 from tests.server.conftest import STREAM, Served, enqueue, serving, wait_for
 
 from windlass.server.auth.api_keys import Role
-from windlass.server.config import Door, ServerConfig
+from windlass.server.config import AuthMode, ServerConfig
 
 
 def found(web: httpx.Client, **filters: Any) -> list[str]:
@@ -68,7 +68,7 @@ def test_a_text_that_is_wrong_is_refused(served: Served, text: str) -> None:
 
 
 def test_only_ones_own_jobs_are_found_and_counted(tmp_path: Path) -> None:
-    with serving(tmp_path, ServerConfig(door=Door.KEYS)) as served:
+    with serving(tmp_path, ServerConfig(auth=AuthMode.KEYS)) as served:
         keys = [served.key(Role.PRODUCER, owner=name) for name in ("ann", "bob")]
         with served.client(keys[0]) as ann, served.client(keys[1]) as bob:
             enqueue(ann, "add", {"tags": ["film"]}, a=1)

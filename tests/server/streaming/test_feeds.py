@@ -26,9 +26,9 @@ from tests.server.conftest import (
     wait_for,
 )
 
-from windlass.server.config import Door, ServerConfig
-from windlass.server.streaming.feeds import named
-from windlass.server.streaming.hub import Wanted
+from windlass.server.config import AuthMode, ServerConfig
+from windlass.server.streaming.feeds import shared_job_feed
+from windlass.server.streaming.hub import StreamFilter
 
 
 def follow(web: httpx.Client, after: str) -> list[Said]:
@@ -45,7 +45,7 @@ def test_the_logs_of_named_jobs_come_on_one_stream_each_whole_and_in_order(
         ids = [enqueue(web, "film", gate=str(gate), lines=5)["id"] for _ in range(4)]
         with ThreadPoolExecutor(1) as pool:
             reading = pool.submit(follow, web, ",".join(f"{one}:0" for one in ids))
-            until(lambda: working.site.hub.followed == 4, "all are followed")
+            until(lambda: working.context.hub.followed_jobs == 4, "all are followed")
             gate.touch()
             found = reading.result()
         lasts = {one: wait_for(web, one, "succeeded")["seq"] for one in ids}
@@ -86,7 +86,7 @@ def test_a_vector_that_is_wrong_is_refused(served: Served, after: str, status: i
 
 
 def test_a_list_is_told_by_snapshots_of_which_the_newest_wins(tmp_path: Path) -> None:
-    config = ServerConfig(door=Door.LOCAL, look=0.02)
+    config = ServerConfig(auth=AuthMode.LOCAL, list_poll_interval=0.02)
     with serving(tmp_path, config) as served, served.client() as web:
         old = enqueue(web, "add", {"queue": "media"}, a=1)["id"]
         enqueue(web, "add", a=1)  # on no list that is watched
@@ -109,8 +109,8 @@ def test_a_list_is_told_by_snapshots_of_which_the_newest_wins(tmp_path: Path) ->
             hear(**{old: "queued", new: "queued"})
             web.post(f"/api/jobs/{old}/cancel")  # it leaves the list, and says how
             hear(**{old: "canceled", new: "queued"})
-        until(lambda: served.site.hub.open == 0, "it is let go")
-        assert not served.site.watches._watches
+        until(lambda: served.context.hub.open_streams == 0, "it is let go")
+        assert not served.context.list_watches._watches
 
 
 def test_a_list_filter_that_is_wrong_is_named(served: Served) -> None:
@@ -140,7 +140,7 @@ def take_until(news: Iterator[Said], last: Callable[[Said], bool]) -> list[Said]
 
 
 def test_jobs_and_lists_come_on_one_stream_and_a_list_is_told_by_its_name(tmp_path: Path) -> None:
-    config = ServerConfig(door=Door.LOCAL, look=0.02)
+    config = ServerConfig(auth=AuthMode.LOCAL, list_poll_interval=0.02)
     media, same, empty = "queue=media&state=queued", "state=queued&queue=media", "tag=none"
     with serving(tmp_path, config) as served, served.client() as web:
         job = enqueue(web, "add", {"queue": "media"}, a=1)["id"]
@@ -149,11 +149,11 @@ def test_jobs_and_lists_come_on_one_stream_and_a_list_is_told_by_its_name(tmp_pa
             whole: set[str] = set()
             found: list[Said] = []
             while len(whole) < 3:
-                found += take_until(news, lambda one: one.type == "whole")
+                found += take_until(news, lambda one: one.type == "loaded")
                 whole.add(found[-1].data["list"])
             assert whole == {media, same, empty}
-            assert served.site.hub.open == 1
-            assert len(served.site.watches._watches) == 2  # two of them are the same
+            assert served.context.hub.open_streams == 1
+            assert len(served.context.list_watches._watches) == 2  # two of them are the same
             listed = [one.data for one in found if one.type == "snapshot"]
             assert {one["list"] for one in listed} == {media, same}
             assert {(one["id"], one["state"], one["listed"]) for one in listed} == {
@@ -169,9 +169,9 @@ def test_jobs_and_lists_come_on_one_stream_and_a_list_is_told_by_its_name(tmp_pa
                 else:
                     log.append(one)
         assert [one.data["seq"] for one in log] == [1, 2, 3]
-        until(lambda: served.site.hub.open == 0, "it is let go")
-        assert not served.site.watches._watches
-        assert served.site.hub.followed == 0
+        until(lambda: served.context.hub.open_streams == 0, "it is let go")
+        assert not served.context.list_watches._watches
+        assert served.context.hub.followed_jobs == 0
 
 
 def test_what_is_wrong_with_one_does_not_concern_the_others(served: Served) -> None:
@@ -181,13 +181,13 @@ def test_what_is_wrong_with_one_does_not_concern_the_others(served: Served) -> N
         vector = f"{NOBODYS}:0,{ended}:3,x:1,{ahead}:99,{good}:0"
         asked = {"after": vector, "list": ["queue=each", "state=lost"], "each": "true"}
         with listening(web, asked) as news:
-            found = take_until(news, lambda one: one.type == "whole")
+            found = take_until(news, lambda one: one.type == "loaded")
             web.post(f"/api/jobs/{good}/cancel")
             found += take_until(news, lambda one: one.type == "job-cancelled")
         over = {
             one.data.get("jobId") or one.data["list"]: one.data["problem"]
             for one in found
-            if one.type == "over"
+            if one.type == "closed"
         }
         assert {name: told and told["status"] for name, told in over.items()} == {
             NOBODYS: 404, ended: None, "x": 422, ahead: 422, "state=lost": 422,
@@ -195,13 +195,16 @@ def test_what_is_wrong_with_one_does_not_concern_the_others(served: Served) -> N
         assert [one.data["seq"] for one in found if one.data.get("jobId") == good] == [1, 2, 3]
         assert {one.data["id"] for one in found if one.type == "snapshot"} >= {ended, good, ahead}
         with listening(web, {"after": f"{NOBODYS}:0,{ended}:3", "each": "true"}) as news:
-            assert [one.type for one in news] == ["over", "over"]  # and that is all
+            assert [one.type for one in news] == ["closed", "closed"]  # and that is all
 
 
 def test_a_job_that_is_deleted_before_its_log_was_read_is_over(served: Served) -> None:
     async def read() -> list[bytes]:
-        return [one async for one in named(served.site.hub, uuid4(), Wanted(), each=True)]
+        return [
+            one
+            async for one in shared_job_feed(served.context.hub, uuid4(), StreamFilter(), each=True)
+        ]
 
     [told] = asyncio.run_coroutine_threadsafe(read(), served.loop).result(PATIENCE)
-    assert told.startswith(b"event: over\n")
+    assert told.startswith(b"event: closed\n")
     assert b'"status":404' in told

@@ -9,14 +9,14 @@ from windlass.client import Client
 from windlass.core.codec import JsonCodec
 from windlass.core.decisions.outcome import Succeeded
 from windlass.server.config import ServerConfig
-from windlass.server.streaming.event_format import Line
-from windlass.server.streaming.hub import Hub, Wanted
+from windlass.server.streaming.event_format import EventLine
+from windlass.server.streaming.hub import EventHub, StreamFilter
 from windlass.stores.memory import MemoryStore
 from windlass.testing.clock import VirtualClock
-from windlass.testing.factories import note, say, settle_one, start_one
+from windlass.testing.factories import append_records, log_record, settle_one, start_one
 
 
-async def seqs(lines: AsyncGenerator[list[Line], None]) -> list[int]:
+async def seqs(lines: AsyncGenerator[list[EventLine], None]) -> list[int]:
     return [line.seq for line in await anext(lines)]
 
 
@@ -24,17 +24,17 @@ async def test_what_came_between_the_log_and_the_live_lines_is_not_missing() -> 
     """The shared reader is ahead of who has read the log, by an event that came in between."""
     store = MemoryStore(clock=VirtualClock())
     client = Client(store, JsonCodec())
-    hub = Hub(lambda: client, client.codec, ServerConfig())
+    hub = EventHub(lambda: client, client.codec, ServerConfig())
     job = await start_one(store)
     async with (
-        aclosing(hub.follow(job.id, Wanted())) as first,
-        aclosing(hub.follow(job.id, Wanted())) as second,
+        aclosing(hub.follow(job.id, StreamFilter())) as first,
+        aclosing(hub.follow(job.id, StreamFilter())) as second,
     ):
         assert await seqs(first) == [1, 2, 3]
-        await say(store, job, note(1, "the shared reader is at work"))
+        await append_records(store, job, log_record(1, "the shared reader is at work"))
         assert await seqs(first) == [4]
         assert await seqs(second) == [1, 2, 3, 4]
-        await say(store, job, note(2, "in between"))
+        await append_records(store, job, log_record(2, "in between"))
         assert await seqs(first) == [5]  # by the shared reader
         await settle_one(store, job, Succeeded())
 

@@ -44,7 +44,7 @@ def speak(web: httpx.Client, evil: str) -> str:
     web.post("/api/worker/record", json={"tasks": [token | {"records": records}]})
     web.post(f"/api/jobs/{job['id']}/cancel", json={"reason": evil})
     end = token | {"outcome": "canceled", "reason": evil}
-    answers = web.post("/api/worker/settle", json={"tasks": [end]}).json()["answers"]
+    answers = web.post("/api/worker/settle", json={"tasks": [end]}).json()["results"]
     assert [one["status"] for one in answers] == ["applied"]
     return str(job["id"])
 

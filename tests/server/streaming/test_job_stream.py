@@ -31,9 +31,9 @@ from windlass.core.codec import Purpose
 from windlass.core.event import EventType, Record
 from windlass.core.ids import uuid7
 from windlass.core.job.lease import Claim
-from windlass.server.config import Door, ServerConfig
-from windlass.server.streaming.event_format import KEYS
-from windlass.store import Retention, Saying
+from windlass.server.config import AuthMode, ServerConfig
+from windlass.server.streaming.event_format import REQUIRED_KEYS
+from windlass.store import AttemptRecords, Retention
 from windlass.stores.memory import MemoryStore
 from windlass.testing.wrapped_store import WrappedStore
 
@@ -81,7 +81,7 @@ def test_a_finished_job_is_replayed_whole_and_ends(
     assert last.data["logs"] == ["line 0", "line 1", "line 2"]
     for one in found:
         assert one.data["correlationId"] == job["correlationId"]
-        for keys in (keys for kind, keys in KEYS.items() if kind.value == one.type):
+        for keys in (keys for kind, keys in REQUIRED_KEYS.items() if kind.value == one.type):
             assert set(keys) <= one.data.keys(), one.type
 
 
@@ -163,8 +163,11 @@ def test_from_replay_to_live_nothing_is_missing_and_nothing_comes_twice(
 
         with ThreadPoolExecutor(10) as pool:
             found = [pool.submit(follow, number) for number in range(10)]
-            until(lambda: working.site.hub.open == 10, "all are there")
-            until(lambda: working.site.hub.followed == 1, "one reader for all of them is there")
+            until(lambda: working.context.hub.open_streams == 10, "all are there")
+            until(
+                lambda: working.context.hub.followed_jobs == 1,
+                "one reader for all of them is there",
+            )
             gate.touch()
             transcripts = [one.result() for one in found]
         last = wait_for(web, job["id"], "succeeded")["seq"]
@@ -175,14 +178,14 @@ def test_from_replay_to_live_nothing_is_missing_and_nothing_comes_twice(
 
 def test_who_falls_behind_reads_on_from_the_store(tmp_path: Path) -> None:
     """With room for one line, every burst overflows; still nothing is lost."""
-    config = ServerConfig(door=Door.LOCAL, buffer=1)
+    config = ServerConfig(auth=AuthMode.LOCAL, stream_buffer=1)
     gate = tmp_path / "gate"
     gate.touch()
     with serving(tmp_path, config, worker=True) as served, served.client() as web:
         job = enqueue(web, "film", {"hold": True}, gate=str(gate), lines=100)
         with ThreadPoolExecutor(1) as pool:
             reading = pool.submit(read, web, job)
-            until(lambda: served.site.hub.followed, "somebody listens")
+            until(lambda: served.context.hub.followed_jobs, "somebody listens")
             web.post(f"/api/jobs/{job['id']}/submit")
             found = reading.result()
     assert [one.seq for one in found] == list(range(1, len(found) + 1))
@@ -190,7 +193,7 @@ def test_who_falls_behind_reads_on_from_the_store(tmp_path: Path) -> None:
 
 
 def test_a_quiet_stream_is_kept_alive(tmp_path: Path) -> None:
-    config = ServerConfig(door=Door.LOCAL, keepalive=0.05)
+    config = ServerConfig(auth=AuthMode.LOCAL, keepalive=0.05)
     with serving(tmp_path, config) as served, served.client() as web:
         job = enqueue(web, "add", a=1)
         with web.stream("GET", events_of(job), headers=STREAM) as response:
@@ -241,12 +244,15 @@ def test_a_reader_who_leaves_is_forgotten(served: Served) -> None:
         with web.stream("GET", events_of(job), headers=STREAM) as response:
             reading = messages(response)
             next(reading)
-            until(lambda: served.site.hub.followed == 1, "it is followed")
-        until(lambda: served.site.hub.open == 0 == served.site.hub.followed, "it is let go")
+            until(lambda: served.context.hub.followed_jobs == 1, "it is followed")
+        until(
+            lambda: served.context.hub.open_streams == 0 == served.context.hub.followed_jobs,
+            "it is let go",
+        )
 
 
 def test_a_reader_who_takes_nothing_is_cut_off(tmp_path: Path) -> None:
-    config = ServerConfig(door=Door.LOCAL, stall=2)
+    config = ServerConfig(auth=AuthMode.LOCAL, write_timeout=2)
     with serving(tmp_path, config) as served, served.client() as web:
         job = enqueue(web, "film", gate="x")
         fill(served, UUID(job["id"]))
@@ -261,7 +267,7 @@ def test_a_reader_who_takes_nothing_is_cut_off(tmp_path: Path) -> None:
         other = enqueue(web, "add", a=1)  # whose readers are served meanwhile
         web.post(f"/api/jobs/{other['id']}/cancel")
         assert [one.seq for one in read(web, other)] == [1, 2, 3]
-        until(lambda: served.site.hub.open == 0, "it is cut off")
+        until(lambda: served.context.hub.open_streams == 0, "it is cut off")
         until(lambda: not served.server.server_state.connections - _idle(served), "it is closed")
         until(lambda: not _established(stalled), "the reader's own side knows of it, too")
         stalled.close()
@@ -291,7 +297,7 @@ def fill(served: Served, job_id: UUID) -> None:
         body = served.app.codec.encode({"message": "x" * 60_000}, Purpose.EVENT)
         for start in range(1, 200, 20):
             lines = [Record(n=start + n, type=EventType.LOG, body=body) for n in range(20)]
-            await store.record([Saying(row.lease, lines)])
+            await store.record([AttemptRecords(row.lease, lines)])
 
     served.app.sync.call(speak())
 
@@ -304,7 +310,7 @@ def test_a_stop_ends_streams_between_two_messages_and_they_resume_elsewhere(
             job = enqueue(web, "add", a=1)
             with ThreadPoolExecutor(1) as pool:
                 reading = pool.submit(read, web, job)
-                until(lambda: first.site.hub.followed, "it is followed")
+                until(lambda: first.context.hub.followed_jobs, "it is followed")
                 first.stop()
                 seen = reading.result()  # no error: the response has come to its end
         assert [one.seq for one in seen] == [1, 2]
@@ -330,7 +336,7 @@ def test_a_request_that_outlasts_a_stop_is_told_to_ask_again(tmp_path: Path) -> 
     """Not that the server has a fault: whoever follows a job must come back."""
     app = make_app(tmp_path)
     with (
-        app.stand_in(Deaf(MemoryStore()), tmp_path / "data"),
+        app.replace_store(Deaf(MemoryStore()), tmp_path / "data"),
         serving(tmp_path, app=app, grace=1) as served,
         served.client() as web,
         ThreadPoolExecutor(1) as pool,
@@ -350,7 +356,7 @@ def test_events_of_another_process_arrive(tmp_path: Path) -> None:
             job = enqueue(web, "add", a=1)
         with reader.client() as web, ThreadPoolExecutor(1) as pool:
             reading = pool.submit(read, web, job)
-            until(lambda: reader.site.hub.followed, "it is followed")
+            until(lambda: reader.context.hub.followed_jobs, "it is followed")
             with actor.client() as other:
                 other.post(f"/api/jobs/{job['id']}/cancel")
             assert reading.result()[-1].type == "job-cancelled"
@@ -372,9 +378,9 @@ def test_the_loop_is_not_kept_busy_by_streams_that_wait(served: Served) -> None:
                     return len([line async for line in response.aiter_lines() if line[:3] == "id:"])
 
             listening = [asyncio.create_task(listen()) for _ in range(100)]
-            hub = served.site.hub
-            await asyncio.to_thread(until, lambda: hub.open == 100, "all are there")
-            await asyncio.to_thread(until, lambda: hub.followed == 1, "one reads for all")
+            hub = served.context.hub
+            await asyncio.to_thread(until, lambda: hub.open_streams == 100, "all are there")
+            await asyncio.to_thread(until, lambda: hub.followed_jobs == 1, "one reads for all")
             await web.post(f"/api/jobs/{job['id']}/cancel")
             assert set(await asyncio.gather(*listening)) == {3}
 

@@ -18,7 +18,7 @@ import pytest
 from tests.server.conftest import PATIENCE, STREAM, Said, Served, enqueue, messages, serving, until
 
 from windlass.server.auth.api_keys import Role
-from windlass.server.config import Door, ServerConfig
+from windlass.server.config import AuthMode, ServerConfig
 
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
 pytestmark = pytest.mark.skipif(
@@ -26,7 +26,11 @@ pytestmark = pytest.mark.skipif(
 )
 NAME = "jobs.example.com"
 CONFIG = ServerConfig(
-    door=Door.KEYS, hosts=frozenset({NAME}), keepalive=0.2, max_body=5 * 1024 * 1024, trust=0.05
+    auth=AuthMode.KEYS,
+    hosts=frozenset({NAME}),
+    keepalive=0.2,
+    max_body=5 * 1024 * 1024,
+    key_cache_ttl=0.05,
 )
 # The first server is what proxy_pass alone makes; the second says who asks, and by which name.
 CONF = """
@@ -170,7 +174,7 @@ def test_a_worker_waits_for_a_job_through_it(proxied: Proxied) -> None:
     with proxied.client() as web, ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(web.post, "/api/worker/claim", json=claim)
         with proxied.served.client(proxied.key) as direct:
-            until(lambda: proxied.served.site.hub.waiting, "somebody waits")
+            until(lambda: proxied.served.context.hub.long_polls, "somebody waits")
             job = enqueue(direct, "add", {"queue": queue}, a=1)
         [claimed] = waiting.result(PATIENCE).json()["jobs"]
         assert claimed["job"]["id"] == job["id"]

@@ -16,10 +16,10 @@ from tests.server.conftest import STREAM, Served, enqueue, serving, until
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.job.lease import Claim
 from windlass.server.auth.api_keys import Role
-from windlass.server.config import Door, ServerConfig
+from windlass.server.config import AuthMode, ServerConfig
 from windlass.stores.http import HttpConfig, HttpStore
 
-NARROW = ServerConfig(door=Door.KEYS, max_streams_per_key=3, max_streams=5)
+NARROW = ServerConfig(auth=AuthMode.KEYS, max_streams_per_key=3, max_streams=5)
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def test_a_key_has_so_many_streams_by_whatever_way_it_came(narrow: Served) -> No
             assert not refused(opened(stack, browser, log))
             assert not refused(opened(stack, page, log, ticket=ticket))
             assert not refused(opened(stack, web, "/api/events", after=f"{job}:0"))
-            until(lambda: narrow.site.hub.open == 3, "three are open")
+            until(lambda: narrow.context.hub.open_streams == 3, "three are open")
             for asker, path, more in (
                 (web, log, {}),
                 (web, "/api/events", {}),
@@ -69,13 +69,13 @@ def test_a_key_has_so_many_streams_by_whatever_way_it_came(narrow: Served) -> No
             ):
                 answer = opened(stack, asker, path, **more)
                 assert refused(answer)
-                assert "3 streams" in answer.json()["detail"]
+                assert "3 open streams" in answer.json()["detail"]
             assert web.get(log).status_code == 200, "pages are no streams"
             assert not refused(opened(stack, other, "/api/events")), "another key has its own"
-        until(lambda: narrow.site.hub.open == 0, "all are let go")
+        until(lambda: narrow.context.hub.open_streams == 0, "all are let go")
         with ExitStack() as stack:
             assert [refused(opened(stack, web, log)) for _ in range(4)] == [*[False] * 3, True]
-        until(lambda: narrow.site.hub.open == 0, "all are let go")
+        until(lambda: narrow.context.hub.open_streams == 0, "all are let go")
 
 
 def test_a_server_has_so_many_streams_in_all(narrow: Served) -> None:
@@ -86,7 +86,7 @@ def test_a_server_has_so_many_streams_in_all(narrow: Served) -> None:
             found += [opened(stack, web, "/api/events") for _ in range(2)]
         assert [refused(one) for one in found] == [*[False] * 5, True]
         assert "limit of this server" in found[-1].json()["detail"]
-    until(lambda: narrow.site.hub.open == 0, "all are let go")
+    until(lambda: narrow.context.hub.open_streams == 0, "all are let go")
 
 
 def test_those_who_come_at_once_are_counted_one_by_one(narrow: Served) -> None:
@@ -95,11 +95,11 @@ def test_those_who_come_at_once_are_counted_one_by_one(narrow: Served) -> None:
             coming = [pool.submit(opened, stack, web, "/api/events") for _ in range(12)]
         answers = [one.result() for one in coming]
         assert sum(not refused(one) for one in answers) == 3
-    until(lambda: narrow.site.hub.open == 0, "all are let go")
+    until(lambda: narrow.context.hub.open_streams == 0, "all are let go")
 
 
 def test_without_keys_only_the_servers_limit_counts(tmp_path: Path) -> None:
-    config = ServerConfig(door=Door.LOCAL, max_streams_per_key=1, max_streams=2)
+    config = ServerConfig(auth=AuthMode.LOCAL, max_streams_per_key=1, max_streams=2)
     with serving(tmp_path, config) as served, served.client() as web, ExitStack() as stack:
         found = [refused(opened(stack, web, "/api/events")) for _ in range(3)]
         assert found == [False, False, True]
@@ -114,7 +114,9 @@ def test_a_store_elsewhere_comes_back_until_there_is_room(narrow: Served) -> Non
             sleeps.append(seconds)
             if len(sleeps) == 2:
                 await asyncio.to_thread(stack.close)
-                await asyncio.to_thread(until, lambda: narrow.site.hub.open == 0, "there is room")
+                await asyncio.to_thread(
+                    until, lambda: narrow.context.hub.open_streams == 0, "there is room"
+                )
 
         async with HttpStore(HttpConfig(url=narrow.url, key=key, sleep=sleep)) as store:
             async for event in store.tail(UUID(job)):
@@ -132,7 +134,7 @@ def test_a_store_elsewhere_comes_back_until_there_is_room(narrow: Served) -> Non
         with ExitStack() as stack:
             for _ in range(3):
                 opened(stack, web, f"/api/jobs/{job}/events")
-            with pytest.raises(StoreUnavailableError, match="3 streams open"):
+            with pytest.raises(StoreUnavailableError, match="3 open streams"):
                 asyncio.run(follow(job, [0.0] * 9, ExitStack()))
 
 
@@ -145,24 +147,24 @@ def test_requests_that_wait_take_room_and_jobs_that_are_there_are_handed_out_wit
         waiting = [
             pool.submit(web.post, "/api/worker/claim", json=asked | {"wait": 30}) for _ in range(2)
         ]
-        until(lambda: narrow.site.hub.waiting == 2, "two wait")
+        until(lambda: narrow.context.hub.long_polls == 2, "two wait")
         assert not refused(opened(stack, web, "/api/events"))
-        until(lambda: narrow.site.hub.open == 1, "and one reads")
+        until(lambda: narrow.context.hub.open_streams == 1, "and one reads")
         assert refused(opened(stack, web, "/api/events"))
         assert refused(web.post("/api/worker/claim", json=asked | {"wait": 30}))
         assert web.post("/api/worker/claim", json=asked).json()["jobs"] == []
 
         async def wait() -> None:
-            config = HttpConfig(url=narrow.url, key=key, patience=0)
+            config = HttpConfig(url=narrow.url, key=key, rate_limit_wait=0)
             async with HttpStore(config) as store:
                 await store.claim(Claim(token=uuid4(), worker="x", queues=(("none", 1),)))
                 await store.wait(("none",), 5)
 
-        with pytest.raises(StoreUnavailableError, match="3 streams open"):
+        with pytest.raises(StoreUnavailableError, match="3 open streams"):
             asyncio.run(wait())
         for number in range(3):  # two for those who wait, one for who may not
             enqueue(web, "add", a=number)
         found = [one.result().json()["jobs"] for one in waiting]
         found.append(web.post("/api/worker/claim", json=asked | {"wait": 30}).json()["jobs"])
         assert [len(jobs) for jobs in found] == [1, 1, 1]
-    until(lambda: narrow.site.hub.room.taken == 0, "all are let go")
+    until(lambda: narrow.context.hub.quota.in_use == 0, "all are let go")

@@ -20,17 +20,16 @@ from windlass.client import Client
 from windlass.core.codec import JsonCodec
 from windlass.core.decisions.outcome import Succeeded
 from windlass.core.query.job_query import Query
-from windlass.server.auth.authenticator import ANYBODY, Doorkeeper
-from windlass.server.config import Door, ServerConfig
-from windlass.server.streaming.hub import TOGETHER, Hub, Wanted
-from windlass.server.streaming.list_watch import AT_ONCE as LISTS_AT_ONCE
-from windlass.server.streaming.list_watch import Watches
-from windlass.server.streaming.open_limit import AT_ONCE
+from windlass.server.auth.authenticator import ANONYMOUS_ADMIN, Authenticator
+from windlass.server.config import AuthMode, ServerConfig
+from windlass.server.streaming.hub import FANOUT_BATCH, EventHub, StreamFilter
+from windlass.server.streaming.list_watch import MAX_POLLS, ListWatches
 from windlass.server.streaming.sse import EventStream
+from windlass.server.streaming.stream_admission import MAX_OPENING
 from windlass.store import Store
 from windlass.stores.memory import MemoryStore
 from windlass.testing.clock import VirtualClock
-from windlass.testing.factories import note, say, settle_one, start_one
+from windlass.testing.factories import append_records, log_record, settle_one, start_one
 from windlass.testing.wrapped_store import WrappedStore
 
 T = TypeVar("T")
@@ -65,14 +64,18 @@ class Counted(WrappedStore):
 async def test_those_who_come_at_once_share_one_read_and_miss_nothing() -> None:
     store = Counted(MemoryStore(clock=VirtualClock()))
     client = Client(store, JsonCodec())
-    hub = Hub(lambda: client, client.codec, ServerConfig())
+    hub = EventHub(lambda: client, client.codec, ServerConfig())
     job = await start_one(store)
     for number in range(1, 21):
-        await say(store, job, note(number, f"line {number}"))
+        await append_records(store, job, log_record(number, f"line {number}"))
     await settle_one(store, job, Succeeded())
 
     async def whole() -> list[bytes]:
-        return [line.single async for lines in hub.follow(job.id, Wanted()) for line in lines]
+        return [
+            line.for_job_stream
+            async for lines in hub.follow(job.id, StreamFilter())
+            for line in lines
+        ]
 
     alone = await whole()
     pages = store.asked["events"]
@@ -85,11 +88,11 @@ async def test_those_who_come_at_once_share_one_read_and_miss_nothing() -> None:
 async def test_one_who_leaves_takes_nothing_from_those_who_share_the_read() -> None:
     store = Counted(MemoryStore(clock=VirtualClock()))
     client = Client(store, JsonCodec())
-    hub = Hub(lambda: client, client.codec, ServerConfig())
+    hub = EventHub(lambda: client, client.codec, ServerConfig())
     job = await start_one(store)
 
     async def first() -> list[int]:
-        async with contextlib.aclosing(hub.follow(job.id, Wanted())) as lines:
+        async with contextlib.aclosing(hub.follow(job.id, StreamFilter())) as lines:
             return [line.seq for line in await anext(lines)]
 
     leaving, staying = asyncio.create_task(first()), asyncio.create_task(first())
@@ -102,20 +105,20 @@ async def test_a_line_for_many_leaves_turns_to_others() -> None:
     """What is to be done in the loop meanwhile is done before the last has the line."""
     store = MemoryStore(clock=VirtualClock())
     client = Client(store, JsonCodec())
-    hub = Hub(lambda: client, client.codec, ServerConfig())
+    hub = EventHub(lambda: client, client.codec, ServerConfig())
     job = await start_one(store)
     had: list[int] = []  # how many had it, turn by turn
 
     async def listen(number: int) -> None:
-        async with contextlib.aclosing(hub.follow(job.id, Wanted(after=3))) as lines:
+        async with contextlib.aclosing(hub.follow(job.id, StreamFilter(after=3))) as lines:
             await anext(lines)
             had.append(number)
 
-    count = 3 * TOGETHER
+    count = 3 * FANOUT_BATCH
     readers = [asyncio.create_task(listen(number)) for number in range(count)]
-    while sum(len(one.listeners) for one in hub._channels.values()) < count:  # noqa: ASYNC110
+    while sum(len(one.subscribers) for one in hub._channels.values()) < count:  # noqa: ASYNC110
         await asyncio.sleep(0)
-    await say(store, job, note(1, "for all"))
+    await append_records(store, job, log_record(1, "for all"))
     turns = []
     while len(had) < count:
         await asyncio.sleep(0)
@@ -124,23 +127,23 @@ async def test_a_line_for_many_leaves_turns_to_others() -> None:
     assert any(0 < turn < count for turn in turns)
 
 
-async def test_of_many_streams_one_looks_whether_the_door_is_locked() -> None:
+async def test_many_streams_share_one_check_for_keys() -> None:
     """Else all ask the store at once, again and again, and nobody else has a turn."""
     store = Counted(MemoryStore())
-    door = Doorkeeper(lambda: store, ServerConfig(door=Door.LOCAL, trust=0.2))
-    assert await door.still(ANYBODY)
+    auth = Authenticator(lambda: store, ServerConfig(auth=AuthMode.LOCAL, key_cache_ttl=0.2))
+    assert await auth.still_authorized(ANONYMOUS_ADMIN)
     await asyncio.sleep(0.2)  # until what is known is to be looked up again
     store.asked.clear()
     store.held = {"list_records"}
     store.free.clear()
-    asking = [asyncio.create_task(door.still(ANYBODY)) for _ in range(MANY)]
+    asking = [asyncio.create_task(auth.still_authorized(ANONYMOUS_ADMIN)) for _ in range(MANY)]
     await asyncio.sleep(0.05)
     store.free.set()
     assert all(await asyncio.gather(*asking))
     assert store.asked["list_records"] < MANY / 5
 
 
-async def watch(watches: Watches, query: Query) -> bytes:
+async def watch(watches: ListWatches, query: Query) -> bytes:
     async with contextlib.aclosing(watches.snapshots(query, "list")) as told:
         return await anext(told)
 
@@ -149,7 +152,7 @@ async def test_a_hundred_who_watch_one_list_are_one_reader_of_it() -> None:
     store = Counted(MemoryStore())
     client = Client(store, JsonCodec())
     job = await start_one(store)
-    watches = Watches(lambda: client, 0.05)
+    watches = ListWatches(lambda: client, 0.05)
     found: list[bytes] = []
 
     async def tab() -> None:
@@ -178,14 +181,14 @@ async def test_of_many_lists_a_few_are_looked_at_at_a_time() -> None:
     store.held = {"find"}
     store.free.clear()
     client = Client(store, JsonCodec())
-    watches = Watches(lambda: client, 1.0)
+    watches = ListWatches(lambda: client, 1.0)
     tabs = [
         asyncio.create_task(watch(watches, Query(queues=frozenset({str(n)})))) for n in range(MANY)
     ]
     await asyncio.sleep(0.05)
-    assert store.under_way["find"] == LISTS_AT_ONCE
+    assert store.under_way["find"] == MAX_POLLS
     store.free.set()
-    assert all(b"whole" in told for told in await asyncio.gather(*tabs))
+    assert all(b"loaded" in told for told in await asyncio.gather(*tabs))
     assert store.asked["find"] == MANY
 
 
@@ -218,7 +221,7 @@ def whole(one: socket.socket) -> tuple[bytes, bytes]:
 def test_streams_are_opened_a_few_at_a_time_and_other_requests_pass_them(tmp_path: Path) -> None:
     app, store = make_app(tmp_path), Counted(MemoryStore())
     with (
-        app.stand_in(store, tmp_path / "data"),
+        app.replace_store(store, tmp_path / "data"),
         serving(tmp_path, app=app) as served,
         served.client() as web,
     ):
@@ -229,15 +232,15 @@ def test_streams_are_opened_a_few_at_a_time_and_other_requests_pass_them(tmp_pat
             until(lambda: store.under_way["get"], "the first are let in")
             for _ in range(3):
                 assert web.get("/api/jobs").json()["jobs"][0]["id"] == job
-            assert store.under_way["get"] <= AT_ONCE
+            assert store.under_way["get"] <= MAX_OPENING
             store.free.set()
-            until(lambda: served.site.hub.open == MANY, "all are let in")
+            until(lambda: served.context.hub.open_streams == MANY, "all are let in")
 
 
 def test_those_who_wait_to_be_let_in_are_told_when_the_server_stops(tmp_path: Path) -> None:
     app, store = make_app(tmp_path), Counted(MemoryStore())
     with (
-        app.stand_in(store, tmp_path / "data"),
+        app.replace_store(store, tmp_path / "data"),
         serving(tmp_path, app=app, grace=60) as served,
         served.client() as web,
     ):
@@ -246,10 +249,10 @@ def test_those_who_wait_to_be_let_in_are_told_when_the_server_stops(tmp_path: Pa
         store.free.clear()
         with many(served, job) as sockets:
             until(lambda: len(served.server.server_state.tasks) == MANY, "all have asked")
-            until(lambda: store.under_way["get"] == AT_ONCE, "the first are let in")
+            until(lambda: store.under_way["get"] == MAX_OPENING, "the first are let in")
             served.server.should_exit = True
-            until(lambda: len(answered(sockets)) == MANY - AT_ONCE, "the others are sent away")
-            assert store.asked["get"] == AT_ONCE, "nothing is asked for them"
+            until(lambda: len(answered(sockets)) == MANY - MAX_OPENING, "the others are sent away")
+            assert store.asked["get"] == MAX_OPENING, "nothing is asked for them"
             assert all(whole(one) == SENT_AWAY for one in answered(sockets))
             for one in answered(sockets):
                 one.close()
@@ -261,7 +264,7 @@ def test_who_leaves_before_they_are_let_in_costs_the_store_nothing(
 ) -> None:
     app, store = make_app(tmp_path), Counted(MemoryStore())
     with (
-        app.stand_in(store, tmp_path / "data"),
+        app.replace_store(store, tmp_path / "data"),
         serving(tmp_path, app=app) as served,
         served.client() as web,
     ):
@@ -270,22 +273,22 @@ def test_who_leaves_before_they_are_let_in_costs_the_store_nothing(
         store.free.clear()
         with many(served, job):
             until(lambda: len(served.server.server_state.tasks) == MANY, "all have asked")
-            until(lambda: store.under_way["get"] == AT_ONCE, "the first are let in")
+            until(lambda: store.under_way["get"] == MAX_OPENING, "the first are let in")
         until(lambda: len(served.server.server_state.connections) <= 1, "all have left")
         store.free.set()
         with served.client() as other:
             read = {"Accept": "text/event-stream"}
             with other.stream("GET", f"/api/jobs/{job}/events", headers=read) as answer:
                 assert answer.status_code == 200
-        assert store.asked["get"] == AT_ONCE + 1
+        assert store.asked["get"] == MAX_OPENING + 1
     assert not [one for one in caplog.records if one.levelno >= logging.ERROR]
 
 
 async def test_nothing_more_is_sent_to_one_who_is_waited_for(tmp_path: Path) -> None:
     """Else the wait for a keepalive would begin when the first is nearly over, and so on."""
     app = make_app(tmp_path)
-    config = ServerConfig(door=Door.LOCAL, keepalive=0.01, stall=0.5)
-    site = app.asgi(config).state.site
+    config = ServerConfig(auth=AuthMode.LOCAL, keepalive=0.01, write_timeout=0.5)
+    context = app.asgi(config).state.server_context
     sent: list[Any] = []
 
     async def feed() -> AsyncGenerator[bytes, None]:
@@ -299,7 +302,7 @@ async def test_nothing_more_is_sent_to_one_who_is_waited_for(tmp_path: Path) -> 
     async def receive() -> Any:
         return await asyncio.Event().wait()
 
-    stream = EventStream(site, ANYBODY, feed(), None)
+    stream = EventStream(context, ANONYMOUS_ADMIN, feed(), None)
     await stream({"type": "http"}, receive, send)
     assert [one.get("body") for one in sent] == [None, b"retry: 1000\n\n", b"data: too much\n\n"]
     await app.aclose()

@@ -1,4 +1,4 @@
-"""A server is a store: over real sockets it keeps the contract."""
+"""Conformance suite of the HTTP store, over real sockets."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from windlass.testing.clock import VirtualClock
 from windlass.testing.conformance.fixtures import OpenStore
 from windlass.testing.conformance.suite import *  # noqa: F403
 
-# Each verb's way through the server and back; `make test-all` runs the whole suite.
+# Covers each verb through the server; `make test-all` runs the whole suite.
 SAMPLE = (
     TestBatches,  # noqa: F405
-    TestClaiming,  # noqa: F405
+    TestClaim,  # noqa: F405
     TestHandles,  # noqa: F405
     TestLeases,  # noqa: F405
     TestRecords,  # noqa: F405
-    TestTailing,  # noqa: F405
+    TestTail,  # noqa: F405
 )
 
 

@@ -1,4 +1,4 @@
-"""The model over HTTP: histories that nobody thought of, on a memory store behind a server."""
+"""Model-based test of the HTTP store, with a memory store behind the server."""
 
 from __future__ import annotations
 

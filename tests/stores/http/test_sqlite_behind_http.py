@@ -1,4 +1,4 @@
-"""A server on a SQLite file, another store's answers: the promises that depend on it most."""
+"""Conformance of the HTTP store with a SQLite store behind the server."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from windlass.testing.conformance.enqueue import TestEnqueue
 from windlass.testing.conformance.fixtures import OpenStore, clock, store
 from windlass.testing.conformance.handles import TestHandles
 from windlass.testing.conformance.repetition import TestRepetition
-from windlass.testing.conformance.wakeup import TestWaiting
+from windlass.testing.conformance.wakeup import TestWakeup
 
-__all__ = ["TestEnqueue", "TestHandles", "TestRepetition", "TestWaiting", "clock", "store"]
+__all__ = ["TestEnqueue", "TestHandles", "TestRepetition", "TestWakeup", "clock", "store"]
 
 pytestmark = pytest.mark.slow
 

@@ -1,4 +1,4 @@
-"""What a handle does when its server is away, slow, closed to it, or not a server at all."""
+"""HTTP store with a server that is down, slow, denies access, or is not a Windlass server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from uuid import UUID
 import httpx
 import pytest
 from tests.server.conftest import PATIENCE, Served
-from tests.stores.network_proxy import way_to
+from tests.stores.network_proxy import proxy_to
 from tests.stores.server_fixture import server, standing_in
 
 from windlass import Windlass
@@ -33,24 +33,24 @@ from windlass.core.event import Event, EventType
 from windlass.core.ids import uuid7
 from windlass.core.job.lease import Claim
 from windlass.core.records import Put
-from windlass.server.auth.api_keys import Keys, Role
-from windlass.server.config import Door, ServerConfig
-from windlass.store import Saying
-from windlass.stores import may_pass, open_store
+from windlass.server.auth.api_keys import ApiKeys, Role
+from windlass.server.config import AuthMode, ServerConfig
+from windlass.store import AttemptRecords
+from windlass.stores import is_transient, open_store
 from windlass.stores.http import HttpConfig, HttpStore
 from windlass.stores.http import tail as http_tail
-from windlass.stores.http.errors import lost, os_error, refused
-from windlass.stores.http.tail import Sequel
+from windlass.stores.http.errors import connection_error, os_error, response_error
+from windlass.stores.http.tail import EventSequence
 from windlass.stores.memory import MemoryStore
 from windlass.testing import make_job
 from windlass.testing.factories import (
+    append_records,
     claim_all,
     enqueue_one,
-    even,
     get_one,
-    note,
+    log_record,
+    no_jitter,
     read_events,
-    say,
     settle_one,
     start_one,
 )
@@ -73,7 +73,7 @@ def open_it(served: Served, tmp_path: Path) -> Iterator[Callable[[], HttpStore]]
 
 
 class Sleeps:
-    """Pauses that are noted down, and take no time; `then` happens during each."""
+    """Records sleeps, which take no time; calls `then` during each."""
 
     def __init__(self, then: Callable[[], Any] = lambda: None) -> None:
         self.slept: list[float] = []
@@ -87,91 +87,97 @@ class Sleeps:
         await asyncio.sleep(0)
 
 
-# -- a server that is away
+# -- unavailable servers
 
 
-async def test_what_did_not_arrive_is_sent_again(
+async def test_a_request_that_was_not_sent_is_retried(
     served: Served, open_it: Callable[[], HttpStore]
 ) -> None:
-    async with way_to(served.url) as way:
-        await way.close()
-        sleep = Sleeps(way.open)
-        async with HttpStore(HttpConfig(url=way.url, sleep=sleep, again=(0.1, 0.4))) as store:
+    async with proxy_to(served.url) as proxy:
+        await proxy.close()
+        sleep = Sleeps(proxy.open)
+        async with HttpStore(
+            HttpConfig(url=proxy.url, sleep=sleep, connect_retries=(0.1, 0.4))
+        ) as store:
             await store.ping()
         assert sleep.slept == [0.1]
 
 
-async def test_a_server_that_is_away_is_named_and_may_come_back() -> None:
+async def test_an_unreachable_server_is_named_and_transient() -> None:
     sleep = Sleeps()
-    config = HttpConfig(url="http://127.0.0.1:1", sleep=sleep, again=(0.1, 0.4))
+    config = HttpConfig(url="http://127.0.0.1:1", sleep=sleep, connect_retries=(0.1, 0.4))
     async with HttpStore(config) as store:
         with pytest.raises(StoreUnavailableError, match=r"127\.0\.0\.1:1 cannot be reached") as it:
             await store.ping()
-        assert may_pass(it.value)
+        assert is_transient(it.value)
         with pytest.raises(StoreUnavailableError):
             _ = store.capabilities
     assert sleep.slept == [0.1, 0.4]
 
 
-async def test_what_may_have_arrived_is_not_sent_again(
+async def test_a_request_that_may_have_arrived_is_not_retried(
     served: Served, open_it: Callable[[], HttpStore]
 ) -> None:
-    """Whoever asked decides; a repeat is harmless."""
-    async with way_to(served.url) as way:
+    """The caller decides; a repeat is harmless."""
+    async with proxy_to(served.url) as proxy:
         sleep = Sleeps()
-        async with HttpStore(HttpConfig(url=way.url, sleep=sleep)) as store:
-            way.cut_after = 10
+        async with HttpStore(HttpConfig(url=proxy.url, sleep=sleep)) as store:
+            proxy.cut_after = 10
             job = make_job()
             with pytest.raises(StoreUnavailableError) as it:
                 await store.enqueue([job])
-            assert may_pass(it.value)
-            assert (way.connections, sleep.slept) == (1, [])
-            way.cut_after = None
+            assert is_transient(it.value)
+            assert (proxy.connections, sleep.slept) == (1, [])
+            proxy.cut_after = None
             [answer] = await store.enqueue([job])
             assert answer.status is EnqueueStatus.CREATED
             assert (await get_one(store, job.id)).id == job.id
 
 
-async def test_an_answer_that_does_not_come_is_not_awaited_for_ever(
+async def test_a_missing_response_times_out(
     served: Served, open_it: Callable[[], HttpStore]
 ) -> None:
-    async with way_to(served.url) as way, HttpStore(HttpConfig(url=way.url, timeout=0.1)) as store:
-        way.silent = True
-        with pytest.raises(StoreUnavailableError, match=r"no answer within 0\.1 s"):
+    async with (
+        proxy_to(served.url) as proxy,
+        HttpStore(HttpConfig(url=proxy.url, timeout=0.1)) as store,
+    ):
+        proxy.silent = True
+        with pytest.raises(StoreUnavailableError, match=r"did not respond within 0\.1 s"):
             await store.ping()
 
 
-async def test_a_server_that_asks_for_patience_gets_it(tmp_path: Path) -> None:
-    slow = ServerConfig(door=Door.KEYS, rate=1 / 600, burst=2)
+async def test_a_rate_limited_call_waits_and_retries(tmp_path: Path) -> None:
+    slow = ServerConfig(auth=AuthMode.KEYS, rate=1 / 600, burst=2)
     with server(tmp_path, slow) as one:
         loop = one.loop
 
         async def make() -> str:
-            return (await Keys(one.app.client().store).create("x", [Role.ADMIN]))[1]
+            return (await ApiKeys(one.app.client().store).create("x", [Role.ADMIN]))[1]
 
         key = asyncio.run_coroutine_threadsafe(make(), loop).result(PATIENCE)
         sleep = Sleeps()
-        config = HttpConfig(url=one.url, key=key, sleep=sleep, patience=1800)
+        config = HttpConfig(url=one.url, key=key, sleep=sleep, rate_limit_wait=1800)
         async with HttpStore(config) as store:
             await store.ping()
             await store.ping()
-            with pytest.raises(StoreUnavailableError, match="asks too often"):
+            with pytest.raises(StoreUnavailableError, match="exceeds its request rate"):
                 await store.ping()
         assert len(sleep.slept) == 3
         assert all(500 < seconds <= 600 for seconds in sleep.slept)
 
 
-# -- answers that are none
+# -- error responses
 
 
 @pytest.mark.parametrize(
-    ("response", "kind", "told", "passes"),
+    ("response", "kind", "message", "transient"),
     [
         (httpx.Response(502, text="<html>"), StoreUnavailableError, "HTTP 502", True),
         (httpx.Response(404, text="nothing"), StoreUnavailableError, "no Windlass server", True),
         (httpx.Response(200, text="?"), StoreUnavailableError, "HTTP 200", True),
-        (httpx.Response(401, text="no"), StoreDeniedError, "refuses key 0123456789ab", False),
-        (httpx.Response(403, text="no"), StoreDeniedError, "key 0123456789ab do this", False),
+        (httpx.Response(401, text="no"), StoreDeniedError, "rejected key 0123456789ab", False),
+        (httpx.Response(403, text="no"), StoreDeniedError, "denied this to key 0123456789ab",
+         False),
         (httpx.Response(308, headers={"location": "https://x/"}), StoreDeniedError, "https://x/",
          False),
         (httpx.Response(400, json={"code": "protocol", "detail": "it is 2"}), SchemaError,
@@ -190,26 +196,26 @@ async def test_a_server_that_asks_for_patience_gets_it(tmp_path: Path) -> None:
          StoreUnavailableError, "HTTP 500", True),
     ],
 )  # fmt: skip
-def test_each_answer_becomes_the_error_that_it_means(
-    response: httpx.Response, kind: type[Exception], told: str, passes: bool
+def test_each_response_becomes_its_error(
+    response: httpx.Response, kind: type[Exception], message: str, transient: bool
 ) -> None:
-    error = refused(HERE, response)
+    error = response_error(HERE, response)
     assert type(error) is kind
-    assert told in str(error)
+    assert message in str(error)
     assert SECRET not in str(error)
     if isinstance(error, StoreError):
-        assert may_pass(error) is passes
+        assert is_transient(error) is transient
 
 
-def test_a_certificate_that_is_wrong_does_not_pass() -> None:
+def test_an_untrusted_certificate_is_not_transient() -> None:
     error = httpx.ConnectError("x")
     error.__cause__ = ssl.SSLCertVerificationError("self-signed")
-    with pytest.raises(StoreUnavailableError, match="certificate cannot be trusted") as it:
-        raise lost(HERE, error) from os_error(error)
-    assert not may_pass(it.value)
+    with pytest.raises(StoreUnavailableError, match="certificate is not trusted") as it:
+        raise connection_error(HERE, error) from os_error(error)
+    assert not is_transient(it.value)
 
 
-async def test_what_no_windlass_answers_is_told_as_that() -> None:
+async def test_a_response_of_another_server_is_reported() -> None:
     async def nonsense(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")
@@ -221,24 +227,24 @@ async def test_what_no_windlass_answers_is_told_as_that() -> None:
     async with other, HttpStore(HttpConfig(url=f"http://127.0.0.1:{port}")) as store:
         for call in (store.ping(), store.claim(Claim(token=uuid7(), worker="w", queues=[("q", 1)])),
                      store.hello()):  # fmt: skip
-            with pytest.raises(StoreUnavailableError, match="says HTTP 200"):
+            with pytest.raises(StoreUnavailableError, match="HTTP 200"):
                 await call
-        once = HttpStore(HttpConfig(url=f"http://127.0.0.1:{port}", reconnect=()))
+        once = HttpStore(HttpConfig(url=f"http://127.0.0.1:{port}", reconnect_delays=()))
         async with once:
-            with pytest.raises(StoreUnavailableError, match="says HTTP 200"):
+            with pytest.raises(StoreUnavailableError, match="HTTP 200"):
                 await anext(once.tail(uuid7()))
 
 
 @pytest.mark.parametrize("alive", [True, False])
-async def test_a_quiet_job_is_followed_for_as_long_as_the_server_shows_life(alive: bool) -> None:
-    """Proxies end what lasts long: how often, says nothing about the job."""
-    asked: list[int] = []
+async def test_a_quiet_job_is_tailed_while_the_server_sends_keepalives(alive: bool) -> None:
+    """Proxies close long responses; the number of reconnects means nothing for the job."""
+    requests: list[int] = []
     head = b"HTTP/1.1 200 OK\r\nWindlass-Keepalive: 10\r\nConnection: close\r\n\r\n"
 
     async def cut(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        asked.append(1)
-        if len(asked) > 5:
+        requests.append(1)
+        if len(requests) > 5:
             writer.write(head.replace(b"200 OK", b"204 No Content"))
         else:
             writer.write(head + (b": keepalive: now\n\n" if alive else b""))
@@ -247,14 +253,14 @@ async def test_a_quiet_job_is_followed_for_as_long_as_the_server_shows_life(aliv
 
     other = await asyncio.start_server(cut, "127.0.0.1", 0)
     port = other.sockets[0].getsockname()[1]
-    config = HttpConfig(url=f"http://127.0.0.1:{port}", reconnect=(0.001, 0.001))
+    config = HttpConfig(url=f"http://127.0.0.1:{port}", reconnect_delays=(0.001, 0.001))
     async with other, HttpStore(config) as store:
         if alive:
             assert [event async for event in store.tail(uuid7())] == []
         else:
-            with pytest.raises(StoreUnavailableError, match="again and again"):
+            with pytest.raises(StoreUnavailableError, match="repeatedly ends"):
                 await anext(store.tail(uuid7()))
-    assert len(asked) == (6 if alive else 3)
+    assert len(requests) == (6 if alive else 3)
 
 
 # -- keys
@@ -273,17 +279,17 @@ async def test_a_quiet_job_is_followed_for_as_long_as_the_server_shows_life(aliv
         "https://host:99999",
     ],
 )
-def test_a_key_has_no_place_in_a_url(url: str) -> None:
+def test_a_key_in_a_url_is_refused(url: str) -> None:
     with pytest.raises(InvalidArgumentError) as raised:
         open_store(url)
     assert SECRET not in str(raised.value)
 
 
-def test_a_key_that_cannot_be_one_is_refused_without_being_shown() -> None:
-    with pytest.raises(InvalidArgumentError, match="form of an API key") as raised:
+def test_a_malformed_key_is_refused_without_being_shown() -> None:
+    with pytest.raises(InvalidArgumentError, match="malformed API key") as raised:
         open_store("https://host", key=SECRET)
     assert SECRET not in str(raised.value)
-    with pytest.raises(InvalidArgumentError, match="a key opens a server"):
+    with pytest.raises(InvalidArgumentError, match="a key applies only to a server"):
         open_store("memory:", key=KEY)
 
 
@@ -304,10 +310,10 @@ async def test_no_key_is_in_any_text_or_log(
 # -- large calls
 
 
-async def test_a_call_that_is_too_large_goes_in_parts_and_each_item_by_itself(
+async def test_a_large_call_is_split_and_large_items_are_refused(
     tmp_path: Path,
 ) -> None:
-    with server(tmp_path, ServerConfig(door=Door.OPEN, max_body=2**21)) as one:
+    with server(tmp_path, ServerConfig(auth=AuthMode.OPEN, max_body=2**21)) as one:
         async with HttpStore(HttpConfig(url=one.url)) as store:
             half = b'"' + b"x" * 2**19 + b'"'
             jobs = [make_job(payload=half, unique_key=str(n % 7)) for n in range(8)]
@@ -316,20 +322,21 @@ async def test_a_call_that_is_too_large_goes_in_parts_and_each_item_by_itself(
             assert answers[7].status is EnqueueStatus.DUPLICATE
             assert [one.new for one in answers] == jobs
 
-            together = await store.enqueue(
-                [make_job(payload=half) for _ in range(4)], together=True
-            )
+            together = await store.enqueue([make_job(payload=half) for _ in range(4)], atomic=True)
             assert {type(one.error) for one in together} == {TooLargeError}
 
             rows = await claim_all(store)
             children = [make_job(payload=half) for _ in range(4)]
-            wishes = [
+            transitions = [
                 settle(
-                    row, Succeeded(result=half), random=even, children=children if n == 2 else ()
+                    row,
+                    Succeeded(result=half),
+                    random=no_jitter,
+                    children=children if n == 2 else (),
                 )
                 for n, row in enumerate(rows)
             ]
-            settled = await store.apply(wishes)
+            settled = await store.apply(transitions)
             assert [one.status for one in settled] == [
                 Status.APPLIED if n != 2 else Status.REFUSED for n in range(7)
             ]
@@ -339,42 +346,42 @@ async def test_a_call_that_is_too_large_goes_in_parts_and_each_item_by_itself(
 
 
 @pytest.mark.parametrize("lost", [{1}, {2}, {3}, {2, 4}])
-async def test_words_in_parts_are_recorded_once_whichever_answer_is_lost(
+async def test_split_records_are_stored_once_whichever_response_is_lost(
     tmp_path: Path, lost: set[int]
 ) -> None:
-    """The first answer says how much the server takes; each of the others is one of two parts."""
-    with server(tmp_path, ServerConfig(door=Door.OPEN, max_body=2**20 + 2**19)) as one:
-        async with way_to(one.url) as way, HttpStore(HttpConfig(url=one.url)) as direct:
+    """The first response is the server's max_body; each of the others is one of two parts."""
+    with server(tmp_path, ServerConfig(auth=AuthMode.OPEN, max_body=2**20 + 2**19)) as one:
+        async with proxy_to(one.url) as proxy, HttpStore(HttpConfig(url=one.url)) as direct:
             running = [await start_one(direct) for _ in range(8)]
             words = [f"{n} " + "x" * 60_000 for n in range(1, 5)]
-            sayings = [
-                Saying(row.lease, [note(n, text) for n, text in enumerate(words, 1)])
+            attempt_records = [
+                AttemptRecords(row.lease, [log_record(n, text) for n, text in enumerate(words, 1)])
                 for row in running
             ]
-            way.lost = lost
-            async with HttpStore(HttpConfig(url=way.url)) as store:
+            proxy.lost = lost
+            async with HttpStore(HttpConfig(url=proxy.url)) as store:
                 for _ in lost:
                     with pytest.raises(StoreUnavailableError):
-                        await store.record(sayings)
-                answers = await store.record(sayings)
+                        await store.record(attempt_records)
+                answers = await store.record(attempt_records)
             assert [answer.status for answer in answers] == [Status.APPLIED] * 8
             for row in running:
                 events = await read_events(direct, row.id)
                 assert [event.seq for event in events] == list(range(1, 8))
-                said = [event.body for event in events if event.type is EventType.LOG]
-                assert said == [text.encode() for text in words]
+                logged = [event.body for event in events if event.type is EventType.LOG]
+                assert logged == [text.encode() for text in words]
 
 
 # -- handles
 
 
-async def test_capabilities_are_the_servers_and_known_before_the_first_call(
+async def test_capabilities_are_the_servers_before_the_first_call(
     open_it: Callable[[], HttpStore],
 ) -> None:
     store = open_it()
-    able = store.capabilities
-    assert (able.durable, able.fifo, able.push_wakeups) == (False, True, True)
-    assert (able.transactional, able.atomic_batch) == (False, False)
+    found = store.capabilities
+    assert (found.durable, found.fifo, found.push_wakeups) == (False, True, True)
+    assert (found.transactional, found.atomic_batch) == (False, False)
     await store.close()
 
 
@@ -396,7 +403,7 @@ async def _enqueued(task: Any) -> UUID:
     return id_
 
 
-async def test_a_closed_handle_says_so(open_it: Callable[[], HttpStore]) -> None:
+async def test_a_closed_handle_raises(open_it: Callable[[], HttpStore]) -> None:
     store = open_it()
     await store.ping()
     await store.close()
@@ -405,94 +412,97 @@ async def test_a_closed_handle_says_so(open_it: Callable[[], HttpStore]) -> None
             await call
 
 
-async def test_who_waited_at_a_server_that_began_anew_looks_again(
+async def test_a_wait_returns_when_the_server_restarts(
     served: Served, open_it: Callable[[], HttpStore]
 ) -> None:
     async with open_it() as store:
         await claim_all(store)
-        asyncio.run_coroutine_threadsafe(served.site.news.close(), served.loop).result(PATIENCE)
+        asyncio.run_coroutine_threadsafe(served.context.wakeups.close(), served.loop).result(
+            PATIENCE
+        )
         async with asyncio.timeout(PATIENCE):
             assert await store.wait(["default"], 60)
 
 
-async def test_who_comes_from_another_server_is_woken_by_news_and_not_again_and_again(
+async def test_a_cursor_of_another_server_wakes_once_and_then_on_new_work(
     served: Served, open_it: Callable[[], HttpStore]
 ) -> None:
     async with open_it() as store:
         await claim_all(store)
-        store._news = "another.7"
+        store._wakeup_cursor = "another.7"
         clock = asyncio.get_running_loop().time
-        began = clock()
+        started = clock()
         assert await store.wait(["default"], 0.2)
-        assert clock() - began >= 0.19
+        assert clock() - started >= 0.19
         waiting = asyncio.ensure_future(store.wait(["default"], 60))
         await enqueue_one(store)
         async with asyncio.timeout(PATIENCE):
             assert await waiting
 
 
-# -- following
+# -- tails
 
 
 async def test_a_tail_through_broken_connections_equals_the_log(
     served: Served, open_it: Callable[[], HttpStore]
 ) -> None:
-    async with open_it() as store, way_to(served.url) as way:
+    async with open_it() as store, proxy_to(served.url) as proxy:
         job = await start_one(store)
         for n in range(1, 60):
-            await say(store, job, note(n, "\N{LINE SEPARATOR}\n" * 20))
+            await append_records(store, job, log_record(n, "\N{LINE SEPARATOR}\n" * 20))
         await settle_one(store, job, Succeeded())
-        way.cut_after = 3000
+        proxy.cut_after = 3000
         sleep = Sleeps()
-        async with HttpStore(HttpConfig(url=way.url, sleep=sleep)) as afar:
-            told = [event async for event in afar.tail(job.id)]
-        assert told == await read_events(store, job.id)
-        assert way.connections > 5
-        assert sleep.slept == [1.0] * (way.connections - 1), "each event begins the count anew"
+        async with HttpStore(HttpConfig(url=proxy.url, sleep=sleep)) as remote:
+            events = [event async for event in remote.tail(job.id)]
+        assert events == await read_events(store, job.id)
+        assert proxy.connections > 5
+        assert sleep.slept == [1.0] * (proxy.connections - 1), "each event resets the delays"
 
 
-async def test_a_tail_gives_up_after_five_attempts_and_goes_on_from_where_it_was(
+async def test_a_tail_gives_up_after_five_reconnects_and_can_resume(
     served: Served, open_it: Callable[[], HttpStore]
 ) -> None:
-    async with open_it() as store, way_to(served.url) as way:
+    async with open_it() as store, proxy_to(served.url) as proxy:
         job = await start_one(store)
         sleep = Sleeps()
-        async with HttpStore(HttpConfig(url=way.url, sleep=sleep)) as afar:
-            tail = afar.tail(job.id)
+        async with HttpStore(HttpConfig(url=proxy.url, sleep=sleep)) as remote:
+            tail = remote.tail(job.id)
             assert [(await anext(tail)).seq for _ in range(3)] == [1, 2, 3]
-            await way.close()
+            await proxy.close()
             with pytest.raises(StoreUnavailableError):
                 await anext(tail)
             assert sleep.slept == [1.0, 2.0, 4.0, 8.0, 16.0]
-            await way.open()
+            await proxy.open()
             await settle_one(store, job, Succeeded())
-            assert [event.seq async for event in afar.tail(job.id, 3)] == [4]
+            assert [event.seq async for event in remote.tail(job.id, 3)] == [4]
 
 
-async def test_a_connection_that_died_without_a_word_is_noticed(
+async def test_a_silent_connection_is_detected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    quick = ServerConfig(door=Door.OPEN, keepalive=0.05)
-    usual, patient = http_tail.SILENCE, PATIENCE / quick.keepalive
-    monkeypatch.setattr(http_tail, "SILENCE", patient)  # but for the connection that is to be lost
+    quick = ServerConfig(auth=AuthMode.OPEN, keepalive=0.05)
+    usual, patient = http_tail.MAX_SILENT_INTERVALS, PATIENCE / quick.keepalive
+    # Except for the connection that the test drops.
+    monkeypatch.setattr(http_tail, "MAX_SILENT_INTERVALS", patient)
     with server(tmp_path, quick) as one:
-        async with HttpStore(HttpConfig(url=one.url)) as store, way_to(one.url) as way:
+        async with HttpStore(HttpConfig(url=one.url)) as store, proxy_to(one.url) as proxy:
             job = await start_one(store)
 
             noticed = asyncio.Event()
 
-            def mended() -> None:
-                monkeypatch.setattr(http_tail, "SILENCE", patient)
-                way.silent = False
+            def restored() -> None:
+                monkeypatch.setattr(http_tail, "MAX_SILENT_INTERVALS", patient)
+                proxy.silent = False
                 noticed.set()
 
-            sleep = Sleeps(mended)
-            config = HttpConfig(url=way.url, sleep=sleep, connect=PATIENCE)
-            async with HttpStore(config) as afar:
-                tail = afar.tail(job.id)
+            sleep = Sleeps(restored)
+            config = HttpConfig(url=proxy.url, sleep=sleep, connect_timeout=PATIENCE)
+            async with HttpStore(config) as remote:
+                tail = remote.tail(job.id)
                 assert [(await anext(tail)).seq for _ in range(3)] == [1, 2, 3]
-                way.silent = True
-                monkeypatch.setattr(http_tail, "SILENCE", usual)
+                proxy.silent = True
+                monkeypatch.setattr(http_tail, "MAX_SILENT_INTERVALS", usual)
                 fourth = asyncio.ensure_future(anext(tail))
                 async with asyncio.timeout(PATIENCE):
                     await noticed.wait()
@@ -502,15 +512,15 @@ async def test_a_connection_that_died_without_a_word_is_noticed(
             assert sleep.slept == [1.0]
 
 
-async def test_a_tail_with_a_key_that_was_revoked_ends_for_good(tmp_path: Path) -> None:
-    with server(tmp_path, ServerConfig(door=Door.KEYS, trust=0.05)) as one:
+async def test_a_tail_ends_when_its_key_is_revoked(tmp_path: Path) -> None:
+    with server(tmp_path, ServerConfig(auth=AuthMode.KEYS, key_cache_ttl=0.05)) as one:
 
         async def make() -> tuple[str, str]:
-            key, token = await Keys(one.app.client().store).create("x", [Role.ADMIN])
+            key, token = await ApiKeys(one.app.client().store).create("x", [Role.ADMIN])
             return key.id, token
 
         async def revoke(key_id: str) -> None:
-            await Keys(one.app.client().store).revoke(key_id)
+            await ApiKeys(one.app.client().store).revoke(key_id)
 
         def there(work: Any) -> Any:
             return asyncio.run_coroutine_threadsafe(work, one.loop).result(PATIENCE)
@@ -533,36 +543,38 @@ def event(seq: int, percent: int | None = None, kind: EventType = EventType.LOG)
     return Event(job_id=uuid7(), seq=seq, at=0, type=kind, data=data)
 
 
-def test_what_comes_twice_or_late_is_dropped_and_what_comes_early_breaks_the_stream() -> None:
-    sequel = Sequel(2)
-    assert [sequel.take(event(seq)) is None for seq in (1, 2, 3, 3, 2, 4)] == [
+def test_duplicate_events_are_dropped_and_a_gap_breaks_the_stream() -> None:
+    sequence = EventSequence(2)
+    assert [sequence.accept(event(seq)) is None for seq in (1, 2, 3, 3, 2, 4)] == [
         True, True, False, True, True, False,
     ]  # fmt: skip
-    with pytest.raises(StoreUnavailableError, match=r"event 6 .* came after 4"):
-        sequel.take(event(6))
-    resync = sequel.take(event(9, kind=EventType.RESYNC))
+    with pytest.raises(StoreUnavailableError, match="6 follows 4"):
+        sequence.accept(event(6))
+    resync = sequence.accept(event(9, kind=EventType.RESYNC))
     assert resync is not None
-    assert sequel.take(event(10)) is not None
+    assert sequence.accept(event(10)) is not None
 
 
 def test_progress_never_falls() -> None:
-    sequel = Sequel(0)
-    told = [sequel.take(event(n, percent)) for n, percent in enumerate([5, 40, 30, None, 50], 1)]
-    assert [one and one.data.get("progressPct") for one in told] == [5, 40, 40, None, 50]
+    sequence = EventSequence(0)
+    events = [
+        sequence.accept(event(n, percent)) for n, percent in enumerate([5, 40, 30, None, 50], 1)
+    ]
+    assert [one and one.data.get("progressPct") for one in events] == [5, 40, 40, None, 50]
 
 
-# -- many at once
+# -- concurrency
 
 
 async def test_many_calls_at_once_share_a_few_connections(
     served: Served, open_it: Callable[[], HttpStore]
 ) -> None:
-    async with way_to(served.url) as way:
-        async with HttpStore(HttpConfig(url=way.url)) as afar:
-            jobs = await asyncio.gather(*(enqueue_one(afar) for _ in range(200)))
-            running = await claim_all(afar, limit=1000)
-            sayings = [Saying(row.lease, [note(1, "x")]) for row in running]
-            answers = await asyncio.gather(*(afar.record([one]) for one in sayings))
+    async with proxy_to(served.url) as proxy:
+        async with HttpStore(HttpConfig(url=proxy.url)) as remote:
+            jobs = await asyncio.gather(*(enqueue_one(remote) for _ in range(200)))
+            running = await claim_all(remote, limit=1000)
+            attempt_records = [AttemptRecords(row.lease, [log_record(1, "x")]) for row in running]
+            answers = await asyncio.gather(*(remote.record([one]) for one in attempt_records))
         assert len({job.id for job in jobs}) == len(running) == 200
         assert {answer.status for [answer] in answers} == {Status.APPLIED}
-        assert way.connections <= 64
+        assert proxy.connections <= 64

@@ -65,4 +65,4 @@ def pay_apart(ctx: Context, url: str, *, fail: bool) -> str:
 if __name__ == "__main__":  # a worker, for tests that kill it
     app = Windlass(sys.argv[1])
     app.include(tasks)
-    asyncio.run(app.worker(WorkerConfig(poll=0.05, sweep=0.1)).run())
+    asyncio.run(app.worker(WorkerConfig(poll_interval=0.05, sweep_interval=0.1)).run())

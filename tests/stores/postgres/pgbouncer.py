@@ -45,7 +45,7 @@ def _free_port() -> int:
 
 @contextmanager
 def pgbouncer(server: str, *, size: int = 4) -> Iterator[str]:
-    """Its host and port, before that server; skips whoever asks where there is none."""
+    """Host and port of a pgbouncer for that server; skips the test if none is installed."""
     program = installed()
     if program is None:
         pytest.skip("pgbouncer is not installed (apt-get install pgbouncer)")

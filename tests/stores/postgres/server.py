@@ -15,8 +15,8 @@ import asyncpg
 from windlass.stores.postgres import PostgresConfig, PostgresStore
 
 TABLES = (
-    "job", "edge", "line", "lease", "waiting", "key", "ended", "trouble", "log", "step", "rollup",
-    "record", "parked", "gate", "pass", "start", "knock",
+    "job", "edge", "queued", "lease", "waiting", "unique_key", "ended", "unsuccessful", "log",
+    "step", "rollup", "record", "gate_queue", "gate", "permit", "start", "gate_check",
 )  # fmt: skip
 CLEAN = ";".join(f"DELETE FROM windlass_{table}" for table in TABLES)
 

@@ -67,9 +67,9 @@ def test_one_event_loop_after_another_may_use_an_app(postgres_url: str) -> None:
     app.close()
 
 
-def test_the_command_line_migrates_lists_and_says_what_is_wrong(postgres_url: str) -> None:
+def test_the_command_line_migrates_lists_and_reports_errors(postgres_url: str) -> None:
     run = CliRunner().invoke
-    assert run(cli, ["migrate", "--url", postgres_url]).output == "the schema is up to date\n"
+    assert run(cli, ["migrate", "--url", postgres_url]).output == "The schema is up to date\n"
     assert run(cli, ["jobs", "list", "--url", postgres_url, "--json"]).exit_code == 0
 
     lost = run(cli, ["jobs", "list", "--url", "postgresql://127.0.0.1:1/jobs"])
@@ -79,7 +79,7 @@ def test_the_command_line_migrates_lists_and_says_what_is_wrong(postgres_url: st
 
 
 @pytest.mark.parametrize("scheme", ["postgres", "postgresql"])
-def test_without_the_driver_it_says_what_to_install(
+def test_without_the_driver_the_error_names_the_package(
     scheme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("windlass.stores.open.find_spec", lambda _: None)

@@ -26,7 +26,7 @@ LEASE = 900.0
 
 
 @pytest.mark.parametrize("off", [-3600, 3600])
-async def test_the_clock_of_a_worker_is_of_no_account(
+async def test_the_clock_of_a_worker_does_not_matter(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch, off: int
 ) -> None:
     """What it writes is by the server's clock, and what others wrote, it judges by that, too."""

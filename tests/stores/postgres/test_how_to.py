@@ -29,8 +29,8 @@ async def test_the_code_of_a_page_runs(page: str, new_database: str, tmp_path: P
         env=os.environ | {"WINDLASS_URL": new_database},
         stderr=asyncio.subprocess.PIPE,
     )
-    _, said = await running.communicate()
-    assert running.returncode == 0, said.decode()
+    _, errors = await running.communicate()
+    assert running.returncode == 0, errors.decode()
 
 
 def test_there_is_a_page_to_run() -> None:

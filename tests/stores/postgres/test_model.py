@@ -1,4 +1,4 @@
-"""PostgreSQL against the memory store, on a good line and on a bad one."""
+"""PostgreSQL against the memory store, on a good and on a bad network."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from windlass.testing import VirtualClock
 from windlass.testing.conformance.model import MakeStore, run_model
 from windlass.testing.faults import FaultyStore
 
-# `make chaos` asks for more: as many times the histories, and new ones each time.
+# `make chaos` runs more: so many times the histories, and new ones each time.
 EFFORT = int(os.environ.get("WINDLASS_EFFORT", "1"))
 
 

@@ -15,11 +15,11 @@ from tests.stores.postgres.server import execute
 from windlass.core.decisions.outcome import Succeeded, settle
 from windlass.store import Retention
 from windlass.stores.postgres import PostgresStore
-from windlass.testing.factories import claim_all, even, make_job
+from windlass.testing.factories import claim_all, make_job, no_jitter
 
 OLD = 4000
-BATCH = 500  # as the sweeper asks for
-SLOW = 30.0  # seconds, on a machine that is busy: that nobody waited, `lock_waits` shows
+BATCH = 500  # as the sweeper requests
+SLOW = 30.0  # seconds, on a machine that is busy: `lock_waits` shows that no call waited
 NOW = Retention(succeeded=1e-6, canceled=1e-6, failed=1e-6, log=1e-6)
 WAITS = (
     "SELECT pid, wait_event, query FROM pg_stat_activity WHERE datname = current_database() "
@@ -31,12 +31,12 @@ async def finish_many(store: PostgresStore, number: int) -> None:
     await store.enqueue([make_job(queue="old") for _ in range(number)])
     rows = await claim_all(store, "old", limit=number)
     assert len(rows) == number
-    await store.apply([settle(row, Succeeded(), random=even) for row in rows])
+    await store.apply([settle(row, Succeeded(), random=no_jitter) for row in rows])
 
 
 @asynccontextmanager
 async def lock_waits(url: str) -> AsyncIterator[list[Any]]:
-    """Whoever is seen waiting for a lock, looked for all the time."""
+    """Backends that wait for a lock, polled continuously."""
     connection: Any = await asyncpg.connect(url)
     seen: list[Any] = []
 
@@ -54,7 +54,7 @@ async def lock_waits(url: str) -> AsyncIterator[list[Any]]:
         connection.terminate()
 
 
-async def test_claims_go_on_while_many_old_jobs_are_deleted(postgres_url: str) -> None:
+async def test_claims_continue_while_many_old_jobs_are_deleted(postgres_url: str) -> None:
     loop = asyncio.get_running_loop()
     async with PostgresStore(postgres_url) as store, PostgresStore(postgres_url) as sweeper:
         await finish_many(store, OLD)
@@ -82,7 +82,7 @@ async def test_claims_go_on_while_many_old_jobs_are_deleted(postgres_url: str) -
     assert await contradictions(postgres_url) == {}
 
 
-async def test_a_deletion_that_hangs_holds_up_nobody(postgres_url: str) -> None:
+async def test_a_deletion_that_hangs_blocks_no_other_call(postgres_url: str) -> None:
     """Its transaction stays open, with all that it locked, while others work."""
     async with PostgresStore(postgres_url) as store:
         await finish_many(store, 100)
@@ -102,7 +102,7 @@ async def test_a_deletion_that_hangs_holds_up_nobody(postgres_url: str) -> None:
             await connection.close()
 
 
-async def test_whoever_finds_another_pruning_leaves_it_to_them(postgres_url: str) -> None:
+async def test_a_concurrent_prune_is_skipped(postgres_url: str) -> None:
     async with PostgresStore(postgres_url) as store, PostgresStore(postgres_url) as other:
         await finish_many(store, 1000)
         both = await asyncio.gather(store.prune(NOW, 1000), other.prune(NOW, 1000))

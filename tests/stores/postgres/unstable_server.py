@@ -20,7 +20,7 @@ PREFIX = "windlass-breakable-"
 
 
 class Breakable:
-    """A server of its own, for whoever breaks it."""
+    """A server of its own, for tests that break it."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -94,7 +94,7 @@ def breakable_server() -> Iterator[Breakable]:
 
 
 def as_user(url: str, name: str, password: str = "") -> str:
-    """The same place, for somebody else."""
+    """The same URL, for another user."""
     parts = urlsplit(url)
     place = parts.netloc.rpartition("@")[2]
     return urlunsplit(parts._replace(netloc=f"{name}:{password}@{place}"))
@@ -115,7 +115,7 @@ async def kill_all(url: str, which: str = "true") -> int:
 class Network:
     """What lies between a client and a server.
 
-    While `deaf`, nothing comes through, and nobody is told; a connection of that time is lost for
+    While `unresponsive`, nothing comes through, silently; a connection of that time is lost for
     good. `loses` is how many of the server's answers are dropped, and the connection with them.
     After `fail_over`, nothing comes through the connections of before, and new ones are fine.
     """
@@ -123,7 +123,7 @@ class Network:
     def __init__(self, socket: Path) -> None:
         self._socket = socket
         self._random = Random(7)
-        self.deaf = False
+        self.unresponsive = False
         self.loses = 0.0
         self.lost = 0
         self._era = 0
@@ -133,14 +133,14 @@ class Network:
         task = asyncio.ensure_future(self._connect(reader, writer))
         self._open.add(task)
         task.add_done_callback(self._open.discard)
-        task.add_done_callback(lambda _: writer.transport.abort())  # it may not even have begun
+        task.add_done_callback(lambda _: writer.transport.abort())  # it may not even have started
 
     def fail_over(self) -> None:
         self._era += 1
 
     async def close(self) -> None:
-        """Those of a time when nothing came through would never end by themselves."""
-        for _ in range(3):  # also those that just come, and transports close in the next turn
+        """Cancel connections: those opened while unresponsive would never end by themselves."""
+        for _ in range(3):  # new connections, too; transports close in the next iteration
             for task in (left := list(self._open)):
                 task.cancel()
             await asyncio.gather(*left, return_exceptions=True)
@@ -167,7 +167,7 @@ class Network:
         era = self._era
         with contextlib.suppress(OSError):
             while data := await source.read(65536):
-                if self.deaf or era != self._era:
+                if self.unresponsive or era != self._era:
                     await asyncio.Event().wait()
                 if lossy and self._random.random() < self.loses:
                     self.lost += 1

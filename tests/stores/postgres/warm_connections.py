@@ -1,4 +1,4 @@
-"""Connections that outlive a store's handle: a new backend plans everything anew, for 60 ms."""
+"""Connections that outlive a store's handle: a new backend plans everything again, for 60 ms."""
 
 from __future__ import annotations
 

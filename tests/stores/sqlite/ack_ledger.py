@@ -1,4 +1,4 @@
-"""What a store acknowledged, and whether a file keeps it."""
+"""Ledger of acknowledged writes, and a check of a file against it."""
 
 from __future__ import annotations
 
@@ -16,45 +16,45 @@ from windlass.store import Store
 from windlass.stores.sqlite import reads
 
 
-class Gone(Enum):
-    ASKED = "its deletion was asked for"
-    SEEN = "its deletion was acknowledged"
+class Deleted(Enum):
+    REQUESTED = "its deletion was requested"
+    ACKNOWLEDGED = "its deletion was acknowledged"
 
 
-Promise: TypeAlias = JobRow | Gone
+Promise: TypeAlias = JobRow | Deleted
 
 
 class Ledger:
-    """Rows as they were read after each acknowledged call, in order."""
+    """Rows read after each acknowledged call, in order."""
 
     def __init__(self) -> None:
-        self.asked: set[UUID] = set()
-        self.lines: list[tuple[UUID, Promise]] = []
+        self.enqueued: set[UUID] = set()
+        self.entries: list[tuple[UUID, Promise]] = []
 
     async def note(self, store: Store, ids: Iterable[UUID]) -> None:
-        wanted = list(ids)
-        rows = await store.get(wanted)
-        self.lines += zip(wanted, (row or Gone.SEEN for row in rows), strict=True)
+        requested = list(ids)
+        rows = await store.get(requested)
+        self.entries += zip(requested, (row or Deleted.ACKNOWLEDGED for row in rows), strict=True)
 
-    def dooms(self, ids: Iterable[UUID]) -> None:
-        """A deletion is about to be asked for: from here on they may be there or not."""
-        self.lines += ((job_id, Gone.ASKED) for job_id in ids)
+    def request_deletion(self, ids: Iterable[UUID]) -> None:
+        """Record a deletion that is about to start: the jobs may exist or not from now on."""
+        self.entries += ((job_id, Deleted.REQUESTED) for job_id in ids)
 
     def promises(self, length: int | None = None) -> Mapping[UUID, Promise]:
-        """What had been acknowledged when the ledger was that long."""
-        return dict(self.lines[:length])
+        """Return the acknowledged state at this length of the ledger."""
+        return dict(self.entries[:length])
 
 
-def standing(promises: Mapping[UUID, Promise]) -> Mapping[UUID, JobRow]:
-    """The jobs that must be there."""
-    return {key: row for key, row in promises.items() if not isinstance(row, Gone)}
+def existing(promises: Mapping[UUID, Promise]) -> Mapping[UUID, JobRow]:
+    """Return the jobs that must exist."""
+    return {key: row for key, row in promises.items() if not isinstance(row, Deleted)}
 
 
-def broken_promises(path: Path, promises: Mapping[UUID, Promise], asked: set[UUID]) -> list[str]:
-    """Everything that is wrong with a file; opened plainly, as any SQLite program would."""
+def broken_promises(path: Path, promises: Mapping[UUID, Promise], enqueued: set[UUID]) -> list[str]:
+    """Return all violations in a file, opened like by any SQLite program."""
     connection = apsw.Connection(str(path))
     try:
-        return _audit(connection, promises, asked)
+        return _audit(connection, promises, enqueued)
     except (apsw.CorruptError, apsw.NotADBError) as error:
         return [f"the file is broken: {error}"]
     finally:
@@ -62,17 +62,17 @@ def broken_promises(path: Path, promises: Mapping[UUID, Promise], asked: set[UUI
 
 
 def _audit(
-    connection: apsw.Connection, promises: Mapping[UUID, Promise], asked: set[UUID]
+    connection: apsw.Connection, promises: Mapping[UUID, Promise], enqueued: set[UUID]
 ) -> list[str]:
     [(verdict,), *more] = connection.execute("PRAGMA integrity_check").fetchall()
     if verdict != "ok":
         return [f"integrity: {verdict} and {len(more)} more"]
     if not connection.table_exists("main", "windlass_job"):
-        return [f"job {job_id} is lost, with its table" for job_id in standing(promises)]
-    ids = [UUID(bytes=line[0]) for line in connection.execute("SELECT id FROM windlass_job")]
+        return [f"job {job_id} is lost, with its table" for job_id in existing(promises)]
+    ids = [UUID(bytes=row[0]) for row in connection.execute("SELECT id FROM windlass_job")]
     found = {row.id: row for row in reads.get(connection, ids, None) if row is not None}
-    wrong = [f"job {job_id} is there twice" for job_id in ids if ids.count(job_id) > 1]
-    wrong += [f"job {job_id} was never asked for" for job_id in found.keys() - asked]
+    wrong = [f"job {job_id} exists twice" for job_id in ids if ids.count(job_id) > 1]
+    wrong += [f"job {job_id} was never enqueued" for job_id in found.keys() - enqueued]
     for row in found.values():
         wrong += _log_faults(connection, row)
     for job_id, promised in promises.items():
@@ -92,10 +92,10 @@ def _log_faults(connection: apsw.Connection, row: JobRow) -> list[str]:
 
 
 def _faults(promised: Promise, found: JobRow | None, job_id: UUID) -> list[str]:
-    if promised is Gone.ASKED:
+    if promised is Deleted.REQUESTED:
         return []
-    if promised is Gone.SEEN:
-        return [f"job {job_id} came back"] if found is not None else []
+    if promised is Deleted.ACKNOWLEDGED:
+        return [f"job {job_id} exists again"] if found is not None else []
     if found is None:
         return [f"job {job_id} is lost"]
     later = found.seq > promised.seq
@@ -106,11 +106,15 @@ def _faults(promised: Promise, found: JobRow | None, job_id: UUID) -> list[str]:
         "percent": found.percent >= promised.percent,
         "lease": found.seq > promised.seq
         or (found.lease_until or 0) >= (promised.lease_until or 0),
-        "standing": later or snapshot(found) == snapshot(promised),
+        "snapshot": later or snapshot(found) == snapshot(promised),
         "final state": not promised.final or snapshot(found) == snapshot(promised),
     }
-    return [f"{what} of job {job_id} fell back" for what, kept in checks.items() if not kept]
+    return [
+        f"{what} of job {job_id} is older than acknowledged"
+        for what, kept in checks.items()
+        if not kept
+    ]
 
 
-def sound(path: Path, ledger: Ledger) -> Sequence[str]:
-    return broken_promises(path, ledger.promises(), ledger.asked)
+def violations(path: Path, ledger: Ledger) -> Sequence[str]:
+    return broken_promises(path, ledger.promises(), ledger.enqueued)

@@ -1,4 +1,4 @@
-"""Processes of their own on a test's file; run as `python programs.py <name> <arguments>`."""
+"""Programs that tests run as processes: `python programs.py <name> <arguments>`."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ END_OF_TIME = 2**62
 WAIT = 60.0  # seconds: far longer than it takes to be woken
 
 
-def say(**words: object) -> None:
-    print(json.dumps(words), flush=True)  # noqa: T201 - whoever started this listens
+def send(**message: object) -> None:
+    print(json.dumps(message), flush=True)  # noqa: T201 - read by the test
 
 
-async def listen() -> str:
+async def receive() -> str:
     line: str = await asyncio.to_thread(sys.stdin.readline)
     return line.strip()
 
 
 async def work(path: str, mine: str, total: str) -> None:
     """Enqueue some jobs while claiming and settling any, until all `total` are done."""
-    say(ready=True)
-    await listen()
+    send(ready=True)
+    await receive()
     jobs = [make_job() for _ in range(int(mine))]
     claimed: list[tuple[str, int]] = []
     async with SqliteStore(path, durability="normal") as store:
@@ -61,36 +61,36 @@ async def work(path: str, mine: str, total: str) -> None:
                     await store.wait(["default"], 0.2)
 
         await asyncio.gather(enqueue(), drain(), drain())
-    say(enqueued=[str(job.id) for job in jobs], claimed=claimed)
+    send(enqueued=[str(job.id) for job in jobs], claimed=claimed)
 
 
 async def open_once(path: str) -> None:
-    """Open, and migrate if need be, at a given signal."""
-    say(ready=True)
-    await listen()
+    """Open and migrate the file when a line arrives on stdin."""
+    send(ready=True)
+    await receive()
     async with SqliteStore(path, durability="normal") as store:
         await store.migrate()
         [answer] = await store.enqueue([make_job()])
-        say(accepted=answer.accepted)
+        send(accepted=answer.accepted)
 
 
-async def enqueue_when_told(path: str) -> None:
-    """One job for every line on stdin."""
+async def enqueue_on_input(path: str) -> None:
+    """Enqueue one job for every line on stdin."""
     async with SqliteStore(path, durability="off") as store:
         await store.ping()
-        say(ready=True)
-        while await listen():
+        send(ready=True)
+        while await receive():
             job = make_job()
             await store.enqueue([job])
-            say(id=str(job.id))
+            send(id=str(job.id))
 
 
-async def live_dangerously(path: str, ledger: str) -> None:
-    """Work until killed, and put every answer down on the disk after it came."""
+async def work_until_killed(path: str, ledger: str) -> None:
+    """Work until killed; write every acknowledged call to the ledger on disk."""
     file = os.open(ledger, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     async with SqliteStore(path, durability="full") as store:
 
-        async def put_down(*ids: UUID) -> None:
+        async def write_ledger(*ids: UUID) -> None:
             lines = []
             for row in [await get_one(store, job_id) for job_id in ids]:
                 facts = {"id": str(row.id), "seq": row.seq, "fence": row.fence, "state": row.state}
@@ -102,16 +102,16 @@ async def live_dangerously(path: str, ledger: str) -> None:
             while True:
                 batch = [make_job() for _ in range(random.choice((1, 1, 8)))]
                 await store.enqueue(batch)
-                await put_down(*(job.id for job in batch))
+                await write_ledger(*(job.id for job in batch))
 
         async def consume() -> None:
             while True:
                 rows = await claim_all(store, limit=4)
-                await put_down(*(row.id for row in rows))
+                await write_ledger(*(row.id for row in rows))
                 for row in rows:
                     end = random.choice((Succeeded(), Failed(failure=make_failure(), delay=60.0)))
                     await settle_one(store, row, end)
-                    await put_down(row.id)
+                    await write_ledger(row.id)
 
         await asyncio.gather(produce(), produce(), consume(), consume())
 
@@ -128,7 +128,7 @@ def fill(ballast: Path) -> None:
 
 
 async def fill_the_disk(place: str) -> None:
-    """Enqueue until there is no room for more, then make room."""
+    """Enqueue until the disk is full, then free space."""
     ballast = Path(place, "ballast")
     async with SqliteStore(Path(place, "jobs.db")) as store:
         stored = [make_job(), make_job()]
@@ -148,12 +148,12 @@ async def fill_the_disk(place: str) -> None:
         whole = await store.get([job.id for job in refused]) == [None] * 5
         await asyncio.to_thread(ballast.unlink)
         answers = await store.enqueue(refused)
-        taken = await claim_all(store, limit=1000)
-        again = {row.id for row in taken} == {job.id for job in [*stored, *refused]}
-        settled = [await settle_one(store, row, Succeeded()) for row in taken]
+        claimed = await claim_all(store, limit=1000)
+        again = {row.id for row in claimed} == {job.id for job in [*stored, *refused]}
+        settled = [await settle_one(store, row, Succeeded()) for row in claimed]
     works = all(answer.accepted for answer in answers) and all(end.applied for end in settled)
     full = all("full" in refusal for refusal in refusals)
-    say(refusals=refusals, kept=kept and whole and full, works_again=again and works)
+    send(refusals=refusals, kept=kept and whole and full, works_again=again and works)
 
 
 async def open_on_a_full_disk(place: str) -> None:
@@ -168,14 +168,14 @@ async def open_on_a_full_disk(place: str) -> None:
         await asyncio.to_thread(ballast.unlink)
         [answer] = await store.enqueue([make_job()])
         alone = len(await claim_all(store)) == 1
-        say(refusals=refusals, kept=alone, works_again=answer.accepted)
+        send(refusals=refusals, kept=alone, works_again=answer.accepted)
 
 
 # -- forks
 
 
 class Child:
-    """A fork of this process that runs `story` and tells how it went by a pipe."""
+    """A fork of this process that runs `story` and returns its result through a pipe."""
 
     def __init__(
         self, story: Callable[[SqliteStore], Coroutine[None, None, Any]], store: SqliteStore
@@ -188,7 +188,7 @@ class Child:
             return
         try:
             answer = json.dumps(asyncio.run(story(store)))
-        except BaseException as error:  # noqa: BLE001 - the parent shall hear of anything
+        except BaseException as error:  # noqa: BLE001 - sent to the parent
             answer = json.dumps({"error": repr(error)})
         os.write(writing, answer.encode())
         os._exit(0)
@@ -215,7 +215,7 @@ async def use(store: SqliteStore) -> list[str]:
 
 
 async def fork_while_busy(path: str) -> None:
-    """Fork several times in the middle of work; all sides go on with the same handle."""
+    """Fork several times during work; parent and children keep using the same handle."""
     mine: list[str] = []
     store = SqliteStore(path, durability="normal")
     stop = asyncio.Event()
@@ -237,7 +237,7 @@ async def fork_while_busy(path: str) -> None:
     stop.set()
     await asyncio.gather(*tasks)
     await store.close()
-    say(mine=mine, children=answers)
+    send(mine=mine, children=answers)
 
 
 async def wait_for_work(store: SqliteStore) -> bool:
@@ -249,24 +249,24 @@ async def wait_for_work(store: SqliteStore) -> bool:
 
 
 async def fork_while_waiting(path: str) -> None:
-    """A child that was forked while the parent waited: either hears what the other writes."""
+    """Fork while the parent waits; parent and child receive each other's wakeups."""
     async with SqliteStore(path, durability="off") as store:
         await claim_all(store)
-        await store.wait(["default"], 0.05)  # from here on the file is watched
+        await store.wait(["default"], 0.05)  # starts the file watch
         child = Child(use_and_close, store)
-        say(child=await child.answer())
+        send(child=await child.answer())
         await claim_all(store, limit=100)
-        say(quiet=not await quiet(store))
-        await listen()
-        say(woken=await wait_for_work(store))
+        send(quiet=not await quiet(store))
+        await receive()
+        send(woken=await wait_for_work(store))
         child = Child(wait_for_work, store)
         await asyncio.sleep(0.5)
         await store.enqueue([make_job()])
-        say(child_woken=await child.answer())
+        send(child_woken=await child.answer())
 
 
 async def quiet(store: SqliteStore) -> bool:
-    """Whether there was news till the end; hints may come late, but not for ever."""
+    """Return whether wakeups kept arriving; late ones may arrive for a while."""
     for _ in range(20):
         await claim_all(store)
         if not await store.wait(["default"], 0.2):
@@ -274,21 +274,21 @@ async def quiet(store: SqliteStore) -> bool:
     return True
 
 
-async def fork_in_session(path: str) -> None:
-    """Forking while a session of this very thread is open waits for its end, then goes on."""
+async def fork_in_transaction(path: str) -> None:
+    """Fork while this thread has a transaction open: the fork waits for its end."""
     store = SqliteStore("", config=SqliteConfig(path=path, durability="off"))
     lost = make_job()
-    put_in = False
-    while not put_in:  # on a slow machine a transaction may end before it was used
+    enqueued = False
+    while not enqueued:  # on a slow machine a transaction may time out before its use
         with contextlib.suppress(ConflictError):
             store.transaction(1.0).enqueue([lost])
-            put_in = True
+            enqueued = True
     child = Child(use_and_close, store)
     answer = await child.answer()
     [row] = await store.get([lost.id])
     mine = await use(store)
     await store.close()
-    say(child=answer, mine=mine, rolled_back=row is None)
+    send(child=answer, mine=mine, rolled_back=row is None)
 
 
 PROGRAMS = {
@@ -296,13 +296,13 @@ PROGRAMS = {
     for program in (
         work,
         open_once,
-        enqueue_when_told,
-        live_dangerously,
+        enqueue_on_input,
+        work_until_killed,
         fill_the_disk,
         open_on_a_full_disk,
         fork_while_busy,
         fork_while_waiting,
-        fork_in_session,
+        fork_in_transaction,
     )
 }
 COMMAND = (sys.executable, str(Path(__file__)))

@@ -1,4 +1,4 @@
-"""A store that lives in another process, and one whose calls take turns between two processes."""
+"""A store in another process, and a store whose calls alternate between two processes."""
 
 from __future__ import annotations
 
@@ -24,16 +24,17 @@ from windlass.testing.wrapped_store import WrappedStore
 T = TypeVar("T")
 
 
-class Neighbour:
-    """The other process, as the tests' process talks to it: many calls at once, over one pipe."""
+class RemoteProcess:
+    """Client of the other process: concurrent calls over one pipe."""
 
     def __init__(self) -> None:
-        mine, theirs = socket.socketpair()
+        local_socket, remote_socket = socket.socketpair()
         self._process = subprocess.Popen(
-            (sys.executable, str(Path(__file__)), str(theirs.fileno())), pass_fds=[theirs.fileno()]
+            (sys.executable, str(Path(__file__)), str(remote_socket.fileno())),
+            pass_fds=[remote_socket.fileno()],
         )
-        theirs.close()
-        self._pipe = Connection(mine.detach())
+        remote_socket.close()
+        self._pipe = Connection(local_socket.detach())
         self._numbers = count(1)
         self._lock = Lock()
         self.calls: list[str] = []
@@ -48,7 +49,7 @@ class Neighbour:
             except (EOFError, OSError):
                 return
             loop, future = self._waiting.pop(number)
-            with contextlib.suppress(RuntimeError):  # a test that is over waits for nothing
+            with contextlib.suppress(RuntimeError):  # the test has ended
                 loop.call_soon_threadsafe(_settle, future, answer, error)
 
     async def call(self, verb: str, *message: object) -> Any:
@@ -61,7 +62,7 @@ class Neighbour:
         try:
             return await future
         except asyncio.CancelledError:
-            self._send(number, "let go")
+            self._send(number, "cancel")
             raise
 
     def _send(self, *message: object) -> None:
@@ -84,33 +85,39 @@ def _settle(future: asyncio.Future[Any], answer: object, error: BaseException | 
         future.set_result(answer)
 
 
-class _Turns:
-    """Answers to a store's verbs: one call here, the next one there."""
+class _Alternating:
+    """Store whose calls run alternately in this process and in the other one."""
 
     _keys = count()
 
     def __init__(
-        self, path: str, clock: VirtualClock, neighbour: Neighbour, own: Store, *, far_first: bool
+        self,
+        path: str,
+        clock: VirtualClock,
+        remote: RemoteProcess,
+        own: Store,
+        *,
+        remote_first: bool,
     ) -> None:
         self._path = path
         self._clock = clock
-        self._neighbour = neighbour
+        self._remote = remote
         self._own = own
         self._key = next(self._keys)
-        self._far_next = far_first
-        self._far_claimed = False
+        self._remote_next = remote_first
+        self._remote_claimed = False
 
     @property
     def capabilities(self) -> Capabilities:
         return self._own.capabilities
 
-    def twin(self) -> _Turns:
-        return _Turns(
+    def twin(self) -> _Alternating:
+        return _Alternating(
             self._path,
             self._clock,
-            self._neighbour,
+            self._remote,
             self._own.twin(),
-            far_first=not self._far_next,
+            remote_first=not self._remote_next,
         )
 
     def tail(self, job_id: UUID, after: int = 0) -> AsyncIterator[Event]:
@@ -118,39 +125,39 @@ class _Turns:
 
     async def close(self) -> None:
         await self._own.close()
-        await self._far("close")
+        await self._call_remote("close")
 
     def __getattr__(self, verb: str) -> Callable[..., Awaitable[Any]]:
         def call(*arguments: object, **options: object) -> Awaitable[Any]:
-            far = self._far_next
-            if verb == "wait":  # news since the last claim: for whoever made it
-                far = self._far_claimed
+            remote = self._remote_next
+            if verb == "wait":  # belongs to the handle that made the last claim
+                remote = self._remote_claimed
             else:
-                self._far_next = not far
+                self._remote_next = not remote
             if verb == "claim":
-                self._far_claimed = far
-            if far:
-                return self._far(verb, *arguments, **options)
+                self._remote_claimed = remote
+            if remote:
+                return self._call_remote(verb, *arguments, **options)
             answer: Awaitable[Any] = getattr(self._own, verb)(*arguments, **options)
             return answer
 
         return call
 
-    async def _far(self, verb: str, *arguments: object, **options: object) -> Any:
+    async def _call_remote(self, verb: str, *arguments: object, **options: object) -> Any:
         now = self._clock.now()
-        return await self._neighbour.call(verb, self._key, self._path, now, arguments, options)
+        return await self._remote.call(verb, self._key, self._path, now, arguments, options)
 
 
 class TwoProcesses(WrappedStore):
-    """One file, two processes, calls in turn."""
+    """One file, two processes, alternating calls."""
 
     @classmethod
     def on(
-        cls, path: Path, clock: VirtualClock, neighbour: Neighbour, *, far_first: bool
+        cls, path: Path, clock: VirtualClock, remote: RemoteProcess, *, remote_first: bool
     ) -> TwoProcesses:
         own = SqliteStore(path, durability="off", clock=clock)
-        turns = _Turns(str(path), clock, neighbour, own, far_first=far_first)
-        return cls(cast("Store", turns))
+        alternating = _Alternating(str(path), clock, remote, own, remote_first=remote_first)
+        return cls(cast("Store", alternating))
 
     def wrap(self, store: Store) -> TwoProcesses:
         return TwoProcesses(store)
@@ -159,7 +166,7 @@ class TwoProcesses(WrappedStore):
         return await call()
 
 
-# -- the other side
+# -- the other process
 
 
 class _Server:
@@ -181,14 +188,14 @@ class _Server:
                 message = self._pipe.recv()
             except EOFError:
                 message = (0, "stop")
-            self._loop.call_soon_threadsafe(self._obey, *message)
+            self._loop.call_soon_threadsafe(self._handle, *message)
             if message[1] == "stop":
                 return
 
-    def _obey(self, number: int, *message: Any) -> None:
+    def _handle(self, number: int, *message: Any) -> None:
         if message[0] == "stop":
             self._stop.set()
-        elif message[0] == "let go":
+        elif message[0] == "cancel":
             if number in self._calls:
                 self._calls[number].cancel()
         else:
@@ -201,9 +208,9 @@ class _Server:
             store, clock = self._store(key, path)
             clock.jump(now)
             answer = await getattr(store, verb)(*arguments, **options)
-        except asyncio.CancelledError as gone:
-            error = gone
-        except Exception as problem:  # noqa: BLE001 - the caller shall have it
+        except asyncio.CancelledError as cancelled:
+            error = cancelled
+        except Exception as problem:  # noqa: BLE001 - sent to the caller
             error = problem  # type: ignore[assignment]
         finally:
             del self._calls[number]

@@ -1,4 +1,4 @@
-"""What people ask for costs the same however many jobs there are."""
+"""The cost of counts does not depend on the number of jobs."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from windlass.stores.sqlite import SqliteStore, reads
 from windlass.testing.conformance.find import enqueue_many
 
 
-async def test_a_count_looks_no_further_than_its_range(
+async def test_a_count_reads_no_further_than_its_range(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reads, "STRETCH", 10)
+    monkeypatch.setattr(reads, "SEARCH_RANGE", 10)
     monkeypatch.setattr(reads, "COUNT_RANGE", 30)
     async with SqliteStore(tmp_path / "jobs.db") as store:
         await enqueue_many(store, 15, task="old")

@@ -1,4 +1,4 @@
-"""A full or failing disk: the call says so, nothing is half stored, and work goes on afterwards."""
+"""Full or failing disk: the call raises, nothing is half stored, and the store recovers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TypeVar
 import apsw
 import pytest
 from tests.stores.sqlite import programs
-from tests.stores.sqlite.ack_ledger import Ledger, sound
+from tests.stores.sqlite.ack_ledger import Ledger, violations
 
 from windlass.core.decisions.outcome import Succeeded
 from windlass.core.errors import StoreError, StoreUnavailableError
@@ -24,14 +24,14 @@ from windlass.core.job.row import JobRow, NewJob
 from windlass.stores.sqlite import SqliteConfig, SqliteStore, connection
 from windlass.testing.clock import VirtualClock
 from windlass.testing.factories import (
+    append_records,
     cancel_one,
+    log_record,
     make_job,
-    note,
-    progress,
-    say,
+    progress_record,
     settle_one,
 )
-from windlass.testing.power_cut import Moment, PowerCutDisk
+from windlass.testing.power_cut import DiskOperation, PowerCutDisk
 
 T = TypeVar("T")
 FOREVER = 10**9
@@ -39,16 +39,16 @@ MEGABYTE = 1024 * 1024
 
 
 class Fault:
-    """Fails the n-th operation of one kind, and the next ones too until it is healed."""
+    """Fails the n-th operation of one kind, and the following ones until `heal`."""
 
-    def __init__(self, kind: Moment, error: type[apsw.Error]) -> None:
+    def __init__(self, kind: DiskOperation, error: type[apsw.Error]) -> None:
         self.kind = kind
         self.error = error
         self.at = FOREVER
         self.times = FOREVER
         self.seen = 0
 
-    def __call__(self, moment: Moment, name: str) -> None:
+    def __call__(self, moment: DiskOperation, name: str) -> None:
         if moment == self.kind:
             self.seen += 1
             if self.at <= self.seen < self.at + self.times:
@@ -66,12 +66,12 @@ FAULTS = {
     "a truncation fails": ("truncate", apsw.IOError),
 }
 
-# The fault strikes at each operation of its kind in turn: there are hundreds of writes and reads.
+# The test fails each operation of a kind once: there are hundreds of writes and reads.
 QUICK = {"sync", "truncate"}
 
 
 class Story:
-    """A short life of a file. A refused call is repeated when the disk is well again."""
+    """A sequence of calls on a file. A refused call is repeated after `heal`."""
 
     def __init__(self, store: SqliteStore, fault: Fault) -> None:
         self.store = store
@@ -85,34 +85,36 @@ class Story:
         await self._enqueue([make_job(payload=b"p" * size) for size in (10, 6_000, 500, 20_000)])
         await asyncio.gather(*(self._enqueue([make_job(queue="crowd")]) for _ in range(3)))
         claim = Claim(token=uuid7(), worker="w", queues=[("default", 2), ("crowd", 1)])
-        first, second, third = await self._insist(lambda: store.claim(claim))
+        first, second, third = await self._retry_once(lambda: store.claim(claim))
         await self._note(first, second, third)
-        await self._insist(lambda: say(store, first, progress(1, 40), note(2, "so far")))
+        await self._retry_once(
+            lambda: append_records(store, first, progress_record(1, 40), log_record(2, "halfway"))
+        )
         await self._note(first)
         children = [make_job(queue="children") for _ in range(2)]
-        self.ledger.asked |= {child.id for child in children}
+        self.ledger.enqueued |= {child.id for child in children}
         done = Succeeded(result=b"r")
-        answer = await self._insist(lambda: settle_one(store, first, done, children=children))
+        answer = await self._retry_once(lambda: settle_one(store, first, done, children=children))
         assert answer.applied
         await self._note(first, *children)
-        assert (await self._insist(lambda: cancel_one(store, second.id))).applied
+        assert (await self._retry_once(lambda: cancel_one(store, second.id))).applied
         await self._note(second)
 
     async def _enqueue(self, jobs: Sequence[NewJob]) -> None:
-        self.ledger.asked |= {job.id for job in jobs}
+        self.ledger.enqueued |= {job.id for job in jobs}
 
         async def all_or_none() -> None:
             stored = [row is not None for row in await self.store.get([job.id for job in jobs])]
             assert all(stored) or not any(stored), "a refused call was half stored"
 
-        answers = await self._insist(lambda: self.store.enqueue(jobs), all_or_none)
+        answers = await self._retry_once(lambda: self.store.enqueue(jobs), all_or_none)
         assert all(answer.accepted for answer in answers)
         await self._note(*jobs)
 
     async def _note(self, *jobs: JobRow | NewJob) -> None:
-        await self._insist(lambda: self.ledger.note(self.store, [job.id for job in jobs]))
+        await self._retry_once(lambda: self.ledger.note(self.store, [job.id for job in jobs]))
 
-    async def _insist(
+    async def _retry_once(
         self, call: Callable[[], Awaitable[T]], between: Callable[[], Awaitable[None]] | None = None
     ) -> T:
         try:
@@ -137,8 +139,8 @@ def frequent_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "CHECKPOINT_PAGES", 40)
 
 
-async def tell(disk: PowerCutDisk, fault: Fault, directory: Path) -> Story:
-    """The story on a new file, with this fault; and the file is sound in the end."""
+async def run_story(disk: PowerCutDisk, fault: Fault, directory: Path) -> Story:
+    """Run the story on a new file with this fault; check the file at the end."""
     await asyncio.to_thread(directory.mkdir)
     path = directory / "jobs.db"
     disk.hook = fault
@@ -147,7 +149,7 @@ async def tell(disk: PowerCutDisk, fault: Fault, directory: Path) -> Story:
         story = Story(store, fault)
         await story.run()
     fault.heal()
-    assert sound(path, story.ledger) == []
+    assert violations(path, story.ledger) == []
     await asyncio.to_thread(shutil.rmtree, directory)
     return story
 
@@ -161,17 +163,17 @@ async def tell(disk: PowerCutDisk, fault: Fault, directory: Path) -> Story:
         for quick in [FAULTS[what][0] in QUICK]
     ],
 )
-async def test_whichever_operation_fails_nothing_is_lost_and_work_goes_on(
+async def test_a_failing_disk_operation_loses_nothing_and_the_store_recovers(
     disk: PowerCutDisk, tmp_path: Path, what: str, times: int
 ) -> None:
     kind, error = FAULTS[what]
     calm = Fault(kind, error)  # type: ignore[arg-type]
-    assert (await tell(disk, calm, tmp_path / "calm")).refusals == []
+    assert (await run_story(disk, calm, tmp_path / "calm")).refusals == []
     refused = 0
     for at in range(1, calm.seen + 1):
         fault = Fault(kind, error)  # type: ignore[arg-type]
         fault.at, fault.times = at, times
-        story = await tell(disk, fault, tmp_path / str(at))
+        story = await run_story(disk, fault, tmp_path / str(at))
         for refusal in story.refusals:
             assert isinstance(refusal, StoreUnavailableError), refusal
             assert str(tmp_path / str(at)) in str(refusal)
@@ -180,8 +182,8 @@ async def test_whichever_operation_fails_nothing_is_lost_and_work_goes_on(
     assert refused or what == "a truncation fails"
 
 
-async def test_a_reader_that_the_disk_failed_says_so_and_reads_again(tmp_path: Path) -> None:
-    """SQLite ends the snapshot by itself then."""
+async def test_a_reader_raises_on_a_disk_error_and_recovers(tmp_path: Path) -> None:
+    """SQLite then ends the snapshot on its own."""
     async with SqliteStore(tmp_path / "jobs.db", durability="off") as store:
 
         def fail(reader: apsw.Connection) -> None:
@@ -189,18 +191,18 @@ async def test_a_reader_that_the_disk_failed_says_so_and_reads_again(tmp_path: P
             raise apsw.IOError("as planned")
 
         for _ in range(4):
-            with pytest.raises(StoreUnavailableError, match="the disk refused"):
+            with pytest.raises(StoreUnavailableError, match="disk error on"):
                 await store._engine.read(fail)
         job = make_job()
         await store.enqueue([job])
         assert None not in await store.get([job.id])
 
 
-# -- no room
+# -- full disk
 
 
 async def limit_pages(store: SqliteStore, spare: int | None) -> None:
-    """Leave room for so many pages more; None lifts the limit."""
+    """Allow `spare` more pages; None removes the limit."""
 
     def run(tx: object) -> None:
         writer = store._engine._connection
@@ -211,14 +213,14 @@ async def limit_pages(store: SqliteStore, spare: int | None) -> None:
     await store._engine.write(run)
 
 
-async def test_a_call_that_does_not_fit_is_refused_whole_and_the_store_goes_on(
+async def test_a_call_that_does_not_fit_is_refused_whole(
     tmp_path: Path,
 ) -> None:
     async with SqliteStore(tmp_path / "jobs.db", durability="off") as store:
         await store.enqueue([make_job()])
         await limit_pages(store, 50)
         large = [make_job(payload=b"x" * MEGABYTE) for _ in range(3)]
-        with pytest.raises(StoreUnavailableError, match=r"jobs\.db is full.*make room"):
+        with pytest.raises(StoreUnavailableError, match=r"jobs\.db is full.*free disk space"):
             await store.enqueue(large)
         assert await store.get([job.id for job in large]) == [None] * 3
         small = make_job()
@@ -232,17 +234,17 @@ async def test_neighbours_of_a_call_that_does_not_fit_are_stored(tmp_path: Path)
     async with SqliteStore(tmp_path / "jobs.db", durability="off") as store:
         await store.enqueue([make_job()])
         await limit_pages(store, 50)
-        jobs = [make_job(payload=b"x" * (MEGABYTE if place == 3 else 10)) for place in range(8)]
-        gathering = store.transaction()  # while it is open, the calls gather into one group
+        jobs = [make_job(payload=b"x" * (MEGABYTE if index == 3 else 10)) for index in range(8)]
+        blocking = store.transaction()  # while it is open, the calls queue up as one group
         calls = [asyncio.create_task(store.enqueue([job])) for job in jobs]
         await asyncio.sleep(0)
-        gathering.commit()
+        blocking.commit()
         answers = await asyncio.gather(*calls, return_exceptions=True)
         assert [isinstance(answer, StoreUnavailableError) for answer in answers] == [
-            place == 3 for place in range(8)
+            index == 3 for index in range(8)
         ]
         rows = await store.get([job.id for job in jobs])
-        assert [row is None for row in rows] == [place == 3 for place in range(8)]
+        assert [row is None for row in rows] == [index == 3 for index in range(8)]
 
 
 @pytest.mark.parametrize(
@@ -251,16 +253,16 @@ async def test_neighbours_of_a_call_that_does_not_fit_are_stored(tmp_path: Path)
 async def test_a_disk_that_is_really_full_refuses_and_recovers(
     tmp_path: Path, program: Callable[..., object]
 ) -> None:
-    """On a file system of two megabytes that only this program sees, and that goes with it."""
+    """Uses a private 2 MB file system that exists only for this program."""
     if os.getuid() != 0 or shutil.which("unshare") is None:
         pytest.skip("only root can mount a small file system")
     mount = 'mount -t tmpfs -o size=2m windlass-test "$0" && exec "$@"'
     command = ("unshare", "--mount", "sh", "-c", mount, str(tmp_path))
     if (await run(*command, "true"))[0] != 0:
         pytest.skip("cannot mount a tmpfs here")
-    code, said, complaint = await run(*command, *programs.COMMAND, program.__name__, str(tmp_path))
-    assert (code, complaint) == (0, "")
-    answer = json.loads(said)
+    code, stdout, stderr = await run(*command, *programs.COMMAND, program.__name__, str(tmp_path))
+    assert (code, stderr) == (0, "")
+    answer = json.loads(stdout)
     assert answer["refusals"]
     assert all("jobs.db" in refusal for refusal in answer["refusals"])
     assert answer["kept"] is True
@@ -269,5 +271,5 @@ async def test_a_disk_that_is_really_full_refuses_and_recovers(
 
 async def run(*command: str) -> tuple[int | None, str, str]:
     process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=PIPE)
-    said, complaint = await process.communicate()
-    return process.returncode, said.decode(), complaint.decode()
+    stdout, stderr = await process.communicate()
+    return process.returncode, stdout.decode(), stderr.decode()

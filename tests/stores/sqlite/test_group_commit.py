@@ -1,4 +1,4 @@
-"""One writer, many callers: they share commits, but not each other's failures."""
+"""Group commit: concurrent calls share commits, but fail separately."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from windlass.core.query.job_query import Query
 from windlass.store import Retention
 from windlass.stores.sqlite import SqliteConfig, SqliteStore
 from windlass.stores.sqlite.engine import MAX_JOBS
-from windlass.stores.sqlite.write_queue import Call
+from windlass.stores.sqlite.write_calls import WriteCall
 from windlass.stores.sqlite.writes.transaction import Tx
-from windlass.stores.wakeup import Signal
+from windlass.stores.wakeup import Wakeup
 from windlass.testing.factories import claim_all, make_job, settle_one
-from windlass.testing.power_cut import Moment, PowerCutDisk
+from windlass.testing.power_cut import DiskOperation, PowerCutDisk
 
 CALLS = 300
 SOON = 10.0
 
 
 class Counting:
-    """Counts the syncs of a disk: what a commit costs."""
+    """Counts the syncs of a disk, the cost of a commit."""
 
     def __init__(self) -> None:
         self.syncs = 0
 
-    def __call__(self, moment: Moment, name: str) -> None:
+    def __call__(self, moment: DiskOperation, name: str) -> None:
         self.syncs += moment == "sync"
 
 
@@ -72,11 +72,11 @@ async def test_a_single_call_is_one_commit(tmp_path: Path) -> None:
 async def in_one_group(
     store: SqliteStore, *runs: Callable[[Tx], object], size: int = 1
 ) -> list[object | BaseException]:
-    """While a session is open, calls gather; when it ends they are one group."""
-    session = store.transaction()
+    """Run calls in one group: they queue up while a transaction is open."""
+    transaction = store.transaction()
     calls = [asyncio.create_task(store._engine.write(run, size)) for run in runs]
     await asyncio.sleep(0)
-    session.commit()
+    transaction.commit()
     return await asyncio.gather(*calls, return_exceptions=True)
 
 
@@ -108,32 +108,32 @@ async def test_one_failing_call_of_a_group_does_not_fail_its_neighbours(
 async def test_a_group_is_one_transaction(store: SqliteStore) -> None:
     seen: list[int] = []
 
-    def look(tx: Tx) -> None:
+    def record(tx: Tx) -> None:
         seen.append(id(tx))
 
-    await in_one_group(store, *[look] * 20)
+    await in_one_group(store, *[record] * 20)
     assert len(seen) == 20
     assert len(set(seen)) == 1
 
 
-async def test_calls_about_many_jobs_do_not_wait_for_one_another(store: SqliteStore) -> None:
+async def test_large_calls_are_committed_in_separate_groups(store: SqliteStore) -> None:
     seen = await in_one_group(store, *[lambda tx: tx] * 5, size=MAX_JOBS // 2)
     assert [seen.index(tx) for tx in seen] == [0, 0, 2, 2, 4]
 
 
-async def test_every_call_says_about_how_many_jobs_it_is(
+async def test_every_call_has_its_number_of_jobs(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes: list[int] = []
     submit = store._engine._submit
 
-    def note(call: Call[Any]) -> None:
+    def record(call: WriteCall[Any]) -> None:
         sizes.append(call.size)
         submit(call)
 
-    monkeypatch.setattr(store._engine, "_submit", note)
+    monkeypatch.setattr(store._engine, "_submit", record)
     jobs = [make_job() for _ in range(3)]
-    await store.enqueue(jobs, together=True)
+    await store.enqueue(jobs, atomic=True)
     rows = await claim_all(store, limit=4)
     await store.extend([row.lease for row in rows], 60)
     await store.delete([job.id for job in jobs])
@@ -141,7 +141,7 @@ async def test_every_call_says_about_how_many_jobs_it_is(
     assert sizes == [3, 4, 3, 3, 7]
 
 
-async def test_concurrent_calls_of_every_kind_are_answered_each_for_itself(
+async def test_concurrent_calls_return_their_own_results(
     store: SqliteStore,
 ) -> None:
     jobs = [make_job(unique_key=str(number % 50)) for number in range(200)]
@@ -149,33 +149,33 @@ async def test_concurrent_calls_of_every_kind_are_answered_each_for_itself(
     assert [answer.new.id for [answer] in answers] == [job.id for job in jobs]
     assert sum(answer.status == "created" for [answer] in answers) == 50
     claims = await asyncio.gather(*(claim_all(store, limit=3) for _ in range(30)))
-    taken = [row for rows in claims for row in rows]
-    assert len({row.id for row in taken}) == len(taken) == 50
-    settled = await asyncio.gather(*(settle_one(store, row, Succeeded()) for row in taken))
+    claimed = [row for rows in claims for row in rows]
+    assert len({row.id for row in claimed}) == len(claimed) == 50
+    settled = await asyncio.gather(*(settle_one(store, row, Succeeded()) for row in claimed))
     assert all(answer.applied for answer in settled)
 
 
-async def test_a_call_whose_caller_went_away_is_stored_whole_or_not_at_all(
+async def test_a_cancelled_call_is_stored_whole_or_not_at_all(
     store: SqliteStore,
 ) -> None:
     batches = [[make_job() for _ in range(7)] for _ in range(60)]
     calls = [asyncio.create_task(store.enqueue(batch)) for batch in batches]
-    for turn, call in enumerate(calls):
-        if turn % 5 == 0:
+    for number, call in enumerate(calls):
+        if number % 5 == 0:
             await asyncio.sleep(0)
-        if turn % 2:
+        if number % 2:
             call.cancel()
     await asyncio.gather(*calls, return_exceptions=True)
-    await store.ping()  # everything that was called before has been done
-    for turn, batch in enumerate(batches):
+    await store.ping()  # all earlier calls have finished
+    for number, batch in enumerate(batches):
         stored = [row is not None for row in await store.get([job.id for job in batch])]
-        assert all(stored) or (turn % 2 and not any(stored))
+        assert all(stored) or (number % 2 and not any(stored))
 
 
 async def test_a_failing_commit_leaves_no_trace_of_any_call(tmp_path: Path) -> None:
     broken: list[bool] = []
 
-    def fail(moment: Moment, name: str) -> None:
+    def fail(moment: DiskOperation, name: str) -> None:
         if broken and moment == "sync":
             raise apsw.IOError("as planned")
 
@@ -196,7 +196,7 @@ async def test_a_failing_commit_leaves_no_trace_of_any_call(tmp_path: Path) -> N
 # -- closing
 
 
-async def test_closing_finishes_what_was_called_before(tmp_path: Path) -> None:
+async def test_closing_finishes_earlier_calls(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
     store = SqliteStore(path, durability="off")
     jobs = [make_job() for _ in range(100)]
@@ -211,8 +211,8 @@ async def test_closing_finishes_what_was_called_before(tmp_path: Path) -> None:
 async def test_calls_made_while_closing_are_stored_or_refused_and_never_hang(
     tmp_path: Path,
 ) -> None:
-    for turn in range(20):
-        path = tmp_path / f"{turn}.db"
+    for number in range(20):
+        path = tmp_path / f"{number}.db"
         store = SqliteStore(path, durability="off")
         await store.ping()
         closing = asyncio.create_task(store.close())
@@ -225,11 +225,11 @@ async def test_calls_made_while_closing_are_stored_or_refused_and_never_hang(
         await closing
         async with SqliteStore(path, durability="off") as again:
             rows = await again.get([job.id for job in jobs])
-        for said, row in zip(answers, rows, strict=True):
-            assert isinstance(said, StoreUnavailableError) == (row is None)
+        for outcome, row in zip(answers, rows, strict=True):
+            assert isinstance(outcome, StoreUnavailableError) == (row is None)
 
 
-async def test_a_closed_store_says_that_it_is_closed(tmp_path: Path) -> None:
+async def test_a_closed_store_raises(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "jobs.db", durability="off")
     await store.ping()
     await store.close()
@@ -270,19 +270,19 @@ async def test_closing_leaves_one_file_and_no_thread(tmp_path: Path) -> None:
     assert names == ["jobs.db"]
 
 
-async def test_whoever_begins_to_follow_while_a_write_is_under_way_is_told(
+async def test_a_subscription_during_a_write_is_notified(
     store: SqliteStore,
 ) -> None:
-    """Else they would wait for the poll: what they read before was from before the commit."""
+    """Otherwise it would wait for the poll: it read the state before the commit."""
     engine = store._engine
     job = make_job()
-    following = engine.news.follow(job.id)
+    subscription = engine.job_wakeups.subscribe(job.id)
 
-    def write(tx: Tx) -> Signal:
-        signal = following.__enter__()
+    def write(tx: Tx) -> Wakeup:
+        wakeup = subscription.__enter__()
         tx.touch(job.id)
-        return signal
+        return wakeup
 
-    signal = await engine.write(write)
-    following.__exit__(None, None, None)
-    assert signal.count == 1
+    wakeup = await engine.write(write)
+    subscription.__exit__(None, None, None)
+    assert wakeup.count == 1

@@ -1,4 +1,4 @@
-"""Opening a file: its schema is made, checked and respected, and what is wrong is said clearly."""
+"""Migrations of the SQLite file, and errors on opening it."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ async def test_an_altered_migration_is_named(tmp_path: Path) -> None:
     assert str(path) in await refusal(path)
 
 
-async def test_a_newer_schema_that_does_not_break_us_is_used(tmp_path: Path) -> None:
-    """So that old and new processes work side by side during a deploy."""
+async def test_a_newer_compatible_schema_is_used(tmp_path: Path) -> None:
+    """Old and new processes work side by side during a deploy."""
     path = tmp_path / "jobs.db"
     await made(path)
     add_version(path, NEWEST + 1, breaking=False)
@@ -80,15 +80,15 @@ async def test_a_newer_schema_that_does_not_break_us_is_used(tmp_path: Path) -> 
         assert len(await claim_all(store)) == 2
 
 
-async def test_a_newer_schema_that_breaks_us_is_refused_with_advice(tmp_path: Path) -> None:
+async def test_a_newer_breaking_schema_is_refused_with_advice(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
     await made(path)
     add_version(path, NEWEST + 1, breaking=False)
     add_version(path, NEWEST + 2, breaking=True)
-    said = await refusal(path)
-    assert f"schema {NEWEST + 2}" in said
-    assert f"up to {NEWEST}" in said
-    assert "pip install -U windlass" in said
+    message = await refusal(path)
+    assert f"schema version {NEWEST + 2}" in message
+    assert f"up to {NEWEST}" in message
+    assert "pip install -U windlass" in message
 
 
 async def test_a_refused_file_is_left_as_it_was(tmp_path: Path) -> None:
@@ -131,16 +131,18 @@ async def test_a_new_migration_is_applied_to_an_old_file(
 
 
 @pytest.mark.parametrize("content", [b"not a database, but long enough " * 200, b"\0" * 8192])
-async def test_a_file_that_is_no_database_is_called_so(tmp_path: Path, content: bytes) -> None:
+async def test_a_file_that_is_no_database_is_corrupt(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "jobs.db"
     await asyncio.to_thread(path.write_bytes, content)
     async with store_on(path) as store:
-        with pytest.raises(StoreCorruptError, match=r"jobs\.db is not a sound SQLite database"):
+        with pytest.raises(
+            StoreCorruptError, match=r"jobs\.db is corrupt or not a SQLite database"
+        ):
             await store.enqueue([make_job()])
     assert await asyncio.to_thread(path.read_bytes) == content
 
 
-async def test_a_damaged_file_is_called_so(tmp_path: Path) -> None:
+async def test_a_damaged_file_is_corrupt(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
     await made(path)
     content = bytearray(await asyncio.to_thread(path.read_bytes))
@@ -155,7 +157,7 @@ async def test_a_damaged_file_is_called_so(tmp_path: Path) -> None:
 
 async def test_a_missing_directory_is_unavailable_with_advice(tmp_path: Path) -> None:
     async with store_on(tmp_path / "nowhere" / "jobs.db") as store:
-        with pytest.raises(StoreUnavailableError, match="does its directory exist"):
+        with pytest.raises(StoreUnavailableError, match="check that its directory exists"):
             await store.ping()
         await asyncio.to_thread((tmp_path / "nowhere").mkdir)
         await store.ping()  # the same handle works as soon as the directory is there
@@ -169,7 +171,7 @@ async def test_a_directory_in_place_of_the_file_is_unavailable(tmp_path: Path) -
 
 @pytest.fixture
 def unwritable(tmp_path: Path) -> Path:
-    if os.getuid() == 0:  # root may write anywhere but there
+    if os.getuid() == 0:  # root can write anywhere except there
         place = Path("/proc/self")
         return place if place.exists() else pytest.skip("root may write anywhere here")
     place = tmp_path / "closed"
@@ -179,14 +181,14 @@ def unwritable(tmp_path: Path) -> Path:
 
 async def test_an_unwritable_directory_is_unavailable_with_advice(unwritable: Path) -> None:
     async with store_on(unwritable / "jobs.db") as store:
-        with pytest.raises(StoreUnavailableError, match="may this user write there"):
+        with pytest.raises(StoreUnavailableError, match="directory exists and is writable"):
             await store.ping()
 
 
 async def test_a_read_only_file_is_unavailable_with_advice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """SQLite's own immutable mode stands in for permissions, which do not bind root."""
+    """Uses SQLite's read-only mode instead of permissions, which do not apply to root."""
     path = tmp_path / "jobs.db"
     await made(path)
     reading = apsw.Connection
@@ -196,7 +198,7 @@ async def test_a_read_only_file_is_unavailable_with_advice(
         lambda name, **more: reading(name, flags=apsw.SQLITE_OPEN_READONLY, **more),
     )
     async with store_on(path) as store:
-        with pytest.raises(StoreUnavailableError, match="check the file's and the directory's"):
+        with pytest.raises(StoreUnavailableError, match="check the permissions of the file"):
             await store.enqueue([make_job()])
 
 
@@ -206,7 +208,7 @@ async def test_an_old_sqlite_is_refused_with_advice(
 ) -> None:
     monkeypatch.setattr(apsw, "sqlite_lib_version", lambda: version)
     async with store_on(tmp_path / "jobs.db") as store:
-        with pytest.raises(StoreUnavailableError, match=r"needs 3\.51\.3 or newer: pip install"):
+        with pytest.raises(StoreUnavailableError, match=r"requires 3\.51\.3 or newer: pip install"):
             await store.ping()
 
 
@@ -216,7 +218,7 @@ def test_an_unknown_durability_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("durability", "level"), [("full", 2), ("normal", 1), ("off", 0)])
-async def test_the_settings_that_the_promises_rest_on_are_in_place(
+async def test_the_durability_settings_are_applied(
     tmp_path: Path, durability: str, level: int
 ) -> None:
     async with SqliteStore(tmp_path / "jobs.db", durability=durability) as store:
@@ -234,4 +236,4 @@ async def test_the_wal_file_stays_bounded(tmp_path: Path, monkeypatch: pytest.Mo
         for _ in range(60):
             await store.enqueue([make_job(payload=b"x" * 3_000) for _ in range(50)])
         size = (await asyncio.to_thread((tmp_path / "jobs.db-wal").stat)).st_size
-        assert size < 2_000_000, "eight megabytes went through it"
+        assert size < 2_000_000, "8 MB were written to it"

@@ -1,6 +1,6 @@
-"""Acknowledged means stored: no power cut takes back what a store has answered.
+"""Durability: no power cut loses an acknowledged write.
 
-The cut comes at every acknowledgement and before and after every sync of a workload.
+Simulates a cut at every acknowledgement, and before and after every sync of a workload.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from tests.stores.sqlite.ack_ledger import Ledger, broken_promises, standing
+from tests.stores.sqlite.ack_ledger import Ledger, broken_promises, existing
 from tests.stores.sqlite.workload import Workload
 
 from windlass.store import Store
@@ -21,7 +21,7 @@ from windlass.stores.sqlite import SqliteConfig, SqliteStore, connection
 from windlass.stores.sqlite.connection import Durability
 from windlass.testing.clock import VirtualClock
 from windlass.testing.factories import claim_all, make_job
-from windlass.testing.power_cut import Moment, PowerCutDisk, State, write_image
+from windlass.testing.power_cut import DiskOperation, DiskState, PowerCutDisk, write_image
 
 FILE = "jobs.db"
 ROUNDS = 3
@@ -30,12 +30,12 @@ PARTS = 3  # mixtures of kept and lost writes at each moment
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    state: State
-    acknowledged: int  # lines of the ledger by then
+    state: DiskState
+    acknowledged: int  # entries of the ledger at that time
 
 
 class Cuts:
-    """Notes what could be left, whenever the power may go."""
+    """Records the possible disk images at each moment of a power cut."""
 
     def __init__(self, disk: PowerCutDisk, ledger: Ledger) -> None:
         self.disk = disk
@@ -44,17 +44,17 @@ class Cuts:
         self.checkpoints = 0
         disk.hook = self._at
 
-    def _at(self, moment: Moment, name: str) -> None:
+    def _at(self, moment: DiskOperation, name: str) -> None:
         if moment in {"sync", "synced", "delete"}:
             self.take()
             self.checkpoints += moment == "synced" and name == FILE
 
     def take(self) -> None:
-        self.taken.append(Cut(self.disk.state(), len(self.ledger.lines)))
+        self.taken.append(Cut(self.disk.state(), len(self.ledger.entries)))
 
 
 class CuttingLedger(Ledger):
-    """The power may also go right after an answer."""
+    """Also records a cut after each acknowledgement."""
 
     cuts: Cuts
 
@@ -65,7 +65,7 @@ class CuttingLedger(Ledger):
 
 @pytest.fixture(autouse=True)
 def frequent_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A short workload shall see many of them."""
+    """So that a short workload has many checkpoints."""
     monkeypatch.setattr(connection, "CHECKPOINT_PAGES", 60)
 
 
@@ -78,7 +78,7 @@ def honest() -> Iterator[PowerCutDisk]:
 
 @pytest.fixture
 def lying() -> Iterator[PowerCutDisk]:
-    disk = PowerCutDisk(honest=False)
+    disk = PowerCutDisk(honors_sync=False)
     yield disk
     disk.close()
 
@@ -100,7 +100,7 @@ async def work(
 
 
 def after_each(cuts: Cuts, directory: Path, *, parts: int = PARTS) -> Iterator[tuple[Cut, Path]]:
-    """Lay out every image of every cut in turn."""
+    """Write every image of every cut, one after the other."""
     for number, cut in enumerate(cuts.taken):
         for image in cut.state.images(seed=number, parts=parts):
             directory.mkdir()
@@ -113,25 +113,25 @@ def after_each(cuts: Cuts, directory: Path, *, parts: int = PARTS) -> Iterator[t
     ("rounds", "checkpoints", "cut_count"),
     [(1, 1, 65), pytest.param(ROUNDS, 5, 200, marks=pytest.mark.slow)],
 )
-async def test_no_power_cut_loses_what_was_acknowledged(
+async def test_no_power_cut_loses_an_acknowledged_write(
     honest: PowerCutDisk, tmp_path: Path, rounds: int, checkpoints: int, cut_count: int
 ) -> None:
     cuts = await work(honest, tmp_path / "real", rounds=rounds)
-    assert cuts.checkpoints > checkpoints, "the workload must see checkpoints too"
+    assert cuts.checkpoints > checkpoints, "the workload must include checkpoints"
     assert len(cuts.taken) > cut_count
-    asked = cuts.ledger.asked
+    enqueued = cuts.ledger.enqueued
     for cut, path in after_each(cuts, tmp_path / "image"):
         promises = cuts.ledger.promises(cut.acknowledged)
-        assert broken_promises(path, promises, asked) == []
+        assert broken_promises(path, promises, enqueued) == []
 
 
 @pytest.mark.slow
-async def test_the_store_opens_after_any_power_cut_and_works_on(
+async def test_the_store_opens_and_works_after_any_power_cut(
     honest: PowerCutDisk, tmp_path: Path
 ) -> None:
     cuts = await work(honest, tmp_path / "real", rounds=1)
     for cut, path in after_each(cuts, tmp_path / "image", parts=0):
-        promises = standing(cuts.ledger.promises(cut.acknowledged))
+        promises = existing(cuts.ledger.promises(cut.acknowledged))
         async with SqliteStore(path, durability="off", clock=VirtualClock()) as store:
             assert None not in await store.get(list(promises))
             job = make_job(queue="afterwards")
@@ -140,34 +140,34 @@ async def test_the_store_opens_after_any_power_cut_and_works_on(
 
 
 @pytest.mark.slow
-async def test_normal_durability_may_lose_the_last_moments_but_never_the_file(
+async def test_normal_durability_may_lose_the_last_writes_but_not_the_file(
     honest: PowerCutDisk, tmp_path: Path
 ) -> None:
     cuts = await work(honest, tmp_path / "real", "normal")
     lost = 0
     for cut, path in after_each(cuts, tmp_path / "image", parts=1):
-        assert broken_promises(path, {}, cuts.ledger.asked) == []
+        assert broken_promises(path, {}, cuts.ledger.enqueued) == []
         promises = cuts.ledger.promises(cut.acknowledged)
-        lost += bool(broken_promises(path, promises, cuts.ledger.asked))
-    assert lost > 0, "without a sync at each commit the last moments cannot have been safe"
+        lost += bool(broken_promises(path, promises, cuts.ledger.enqueued))
+    assert lost > 0, "without a sync at each commit the last writes are not durable"
 
 
 async def test_without_syncs_a_power_cut_loses_acknowledged_jobs(
     honest: PowerCutDisk, tmp_path: Path
 ) -> None:
-    """This shows that the test above could fail."""
+    """Proves that the test above can fail."""
     cuts = await work(honest, tmp_path / "real", "off", rounds=1)
     assert losses(cuts, tmp_path) > 10
 
 
 @pytest.mark.slow
-async def test_a_disk_that_ignores_syncs_is_caught(lying: PowerCutDisk, tmp_path: Path) -> None:
+async def test_a_disk_that_ignores_syncs_is_detected(lying: PowerCutDisk, tmp_path: Path) -> None:
     cuts = await work(lying, tmp_path / "real", "full", rounds=1)
     assert losses(cuts, tmp_path) > 10
 
 
 def losses(cuts: Cuts, directory: Path) -> int:
     return sum(
-        bool(broken_promises(path, cuts.ledger.promises(cut.acknowledged), cuts.ledger.asked))
+        bool(broken_promises(path, cuts.ledger.promises(cut.acknowledged), cuts.ledger.enqueued))
         for cut, path in after_each(cuts, directory / "image", parts=0)
     )

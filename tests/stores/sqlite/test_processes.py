@@ -1,4 +1,4 @@
-"""Several processes on one file: no lock ever shows, no job is run twice, everyone hears news."""
+"""Several processes on one file: no lock errors, no job runs twice, wakeups reach all."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from windlass.stores.sqlite import SqliteStore, file_watch
 from windlass.testing.factories import claim_all, get_one, read_events
 
 PROCESSES, JOBS = 4, 300
-SOON = 20.0  # seconds; whoever is not woken sleeps for programs.WAIT
+SOON = 20.0  # seconds; a process without a wakeup sleeps for programs.WAIT
 
 
 class Running:
-    """A program as the test talks to it."""
+    """A running program, with its input and output."""
 
     def __init__(self, process: Process) -> None:
         self.process = process
 
-    async def hear(self) -> dict[str, Any]:
+    async def receive(self) -> dict[str, Any]:
         assert self.process.stdout is not None
         assert self.process.stderr is not None
         line = await asyncio.wait_for(self.process.stdout.readline(), 60)
@@ -43,7 +43,7 @@ class Running:
         answer: dict[str, Any] = json.loads(line)
         return answer
 
-    async def tell(self, line: str = "go") -> None:
+    async def send(self, line: str = "go") -> None:
         assert self.process.stdin is not None
         self.process.stdin.write(f"{line}\n".encode())
         await self.process.stdin.drain()
@@ -53,9 +53,9 @@ class Running:
         await self.process.communicate()
 
     async def end(self) -> None:
-        """It must end by itself, without a complaint."""
-        _, complaint = await asyncio.wait_for(self.process.communicate(), 60)
-        assert complaint.decode() == ""
+        """Wait until it exits with code 0 and an empty stderr."""
+        _, stderr = await asyncio.wait_for(self.process.communicate(), 60)
+        assert stderr.decode() == ""
         assert self.process.returncode == 0
 
 
@@ -79,7 +79,7 @@ def assert_whole(path: Path) -> None:
     connection.close()
 
 
-async def test_many_processes_enqueue_claim_and_settle_on_a_file_that_they_make_at_once(
+async def test_many_processes_enqueue_claim_and_settle_on_a_new_file(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "jobs.db"
@@ -89,15 +89,15 @@ async def test_many_processes_enqueue_claim_and_settle_on_a_file_that_they_make_
             for _ in range(PROCESSES)
         ]
         for process in started:
-            await process.hear()
+            await process.receive()
         for process in started:
-            await process.tell()
-        told = [await process.hear() for process in started]
+            await process.send()
+        results = [await process.receive() for process in started]
         for process in started:
             await process.end()
-    claims = Counter(job_id for answer in told for job_id, _ in answer["claimed"])
+    claims = Counter(job_id for answer in results for job_id, _ in answer["claimed"])
     assert set(claims.values()) == {1}, "each job was claimed by one process, once"
-    assert claims.keys() == {job_id for answer in told for job_id in answer["enqueued"]}
+    assert claims.keys() == {job_id for answer in results for job_id in answer["enqueued"]}
     assert len(claims) == PROCESSES * JOBS
     async with SqliteStore(path) as store:
         rows = await store.get([UUID(job_id) for job_id in claims])
@@ -110,26 +110,26 @@ async def test_many_processes_enqueue_claim_and_settle_on_a_file_that_they_make_
 async def test_processes_that_open_a_new_file_at_once_migrate_it_once(tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
         started = []
-        for turn in range(3):
+        for number in range(3):
             for _ in range(3):
-                path = tmp_path / f"{turn}.db"
+                path = tmp_path / f"{number}.db"
                 start = running(programs.open_once, path)
                 started.append(await stack.enter_async_context(start))
         for process in started:
-            await process.hear()
+            await process.receive()
         for process in started:
-            await process.tell()
+            await process.send()
         for process in started:
-            assert await process.hear() == {"accepted": True}
+            assert await process.receive() == {"accepted": True}
             await process.end()
-    for turn in range(3):
-        async with SqliteStore(tmp_path / f"{turn}.db") as store:
+    for number in range(3):
+        async with SqliteStore(tmp_path / f"{number}.db") as store:
             assert len((await store.find(Query())).rows) == 3
-        assert_whole(tmp_path / f"{turn}.db")
+        assert_whole(tmp_path / f"{number}.db")
 
 
 @pytest.mark.parametrize("by", ["inotify", pytest.param("polling", marks=pytest.mark.slow)])
-async def test_a_process_that_waits_hears_at_once_what_another_enqueues(
+async def test_an_enqueue_wakes_a_waiting_process(
     tmp_path: Path, by: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if by == "polling":
@@ -137,47 +137,47 @@ async def test_a_process_that_waits_hears_at_once_what_another_enqueues(
     path = tmp_path / "jobs.db"
     async with (
         SqliteStore(path, durability="off") as store,
-        running(programs.enqueue_when_told, path) as other,
+        running(programs.enqueue_on_input, path) as other,
     ):
-        await other.hear()
+        await other.receive()
         for _ in range(3):
-            assert not await programs.quiet(store), "it must be able to sleep"
+            assert not await programs.quiet(store), "it can sleep"
             waiting = asyncio.create_task(store.wait(["default"], programs.WAIT))
-            await asyncio.sleep(0.3)  # it backs off meanwhile
+            await asyncio.sleep(0.3)  # its polling backs off meanwhile
             assert not waiting.done()
             since = time.monotonic()
-            await other.tell()
-            job = await other.hear()
+            await other.send()
+            job = await other.receive()
             assert await waiting
             assert time.monotonic() - since < SOON
             assert [str(row.id) for row in await claim_all(store)] == [job["id"]]
 
 
-async def test_a_tail_hears_what_another_process_writes(tmp_path: Path) -> None:
+async def test_a_tail_receives_events_of_another_process(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
     async with (
         SqliteStore(path, durability="off") as store,
-        running(programs.enqueue_when_told, path) as other,
+        running(programs.enqueue_on_input, path) as other,
     ):
-        await other.hear()
-        await other.tell()
-        job_id = UUID((await other.hear())["id"])
+        await other.receive()
+        await other.send()
+        job_id = UUID((await other.receive())["id"])
         tail = store.tail(job_id)
         assert [(await anext(tail)).data["status"] for _ in range(2)] == ["created", "queued"]
         third = asyncio.ensure_future(anext(tail))
-        async with SqliteStore(path, durability="off") as second:  # an engine of its own
+        async with SqliteStore(path, durability="off") as second:  # a separate engine
             await claim_all(second)
             event = await asyncio.wait_for(third, SOON)
         assert event.data["status"] == "running"
 
 
 @pytest.mark.parametrize("kills", [3, pytest.param(10, marks=pytest.mark.slow)])
-async def test_kill_9_loses_nothing_that_was_acknowledged(tmp_path: Path, kills: int) -> None:
+async def test_kill_9_loses_no_acknowledged_write(tmp_path: Path, kills: int) -> None:
     path, ledger = tmp_path / "jobs.db", tmp_path / "ledger"
     chance = random.Random(9)
     lines = 0
     for _ in range(kills):
-        async with running(programs.live_dangerously, path, ledger) as process:
+        async with running(programs.work_until_killed, path, ledger) as process:
             while len(read_ledger(ledger)) < lines + 20:
                 await asyncio.sleep(0.01)
                 assert process.process.returncode is None
@@ -192,7 +192,7 @@ async def test_kill_9_loses_nothing_that_was_acknowledged(tmp_path: Path, kills:
 def read_ledger(ledger: Path) -> list[dict[str, Any]]:
     if not ledger.exists():
         return []
-    # The last line may be cut short: it was not acknowledged then.
+    # The last line may be incomplete: it was not acknowledged then.
     return [json.loads(line) for line in ledger.read_text().splitlines(keepends=True)[:-1]]
 
 
@@ -215,45 +215,45 @@ async def assert_kept(path: Path, ledger: list[dict[str, Any]]) -> None:
 async def test_a_busy_store_survives_forks_on_both_sides(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
     async with running(programs.fork_while_busy, path) as process:
-        answer = await process.hear()
+        answer = await process.receive()
         await process.end()
     assert all(isinstance(child, list) for child in answer["children"]), answer["children"]
-    everyone = [*answer["mine"], *(job for child in answer["children"] for job in child)]
+    all_jobs = [*answer["mine"], *(job for child in answer["children"] for job in child)]
     assert len(answer["mine"]) > 20
-    assert len(everyone) == len(set(everyone))
+    assert len(all_jobs) == len(set(all_jobs))
     async with SqliteStore(path) as store:
-        assert None not in await store.get([UUID(job_id) for job_id in everyone])
+        assert None not in await store.get([UUID(job_id) for job_id in all_jobs])
         found = await store.find(Query(limit=1000))
-        assert len(found.rows) == min(1000, len(everyone))
+        assert len(found.rows) == min(1000, len(all_jobs))
     assert_whole(path)
 
 
 @pytest.mark.slow
 async def test_wake_ups_reach_parent_and_child_after_a_fork(tmp_path: Path) -> None:
-    """Around a fork the file is let go of, and its WAL, which was watched, is gone."""
+    """Around a fork the file is closed, and its watched WAL is deleted."""
     path = tmp_path / "jobs.db"
     async with running(programs.fork_while_waiting, path) as process:
-        child = (await process.hear())["child"]
+        child = (await process.receive())["child"]
         assert isinstance(child, list), child
-        assert (await process.hear())["quiet"]
-        async with running(programs.enqueue_when_told, path) as other:
-            await other.hear()
-            await process.tell()
+        assert (await process.receive())["quiet"]
+        async with running(programs.enqueue_on_input, path) as other:
+            await other.receive()
+            await process.send()
             await asyncio.sleep(0.3)
             since = time.monotonic()
-            await other.tell()
-            assert (await process.hear())["woken"] is True
+            await other.send()
+            assert (await process.receive())["woken"] is True
             assert time.monotonic() - since < SOON
-            assert (await process.hear())["child_woken"] is True
+            assert (await process.receive())["child_woken"] is True
             assert time.monotonic() - since < 2 * SOON
         await process.end()
     assert_whole(path)
 
 
-async def test_a_fork_waits_for_an_open_session(tmp_path: Path) -> None:
+async def test_a_fork_waits_for_an_open_transaction(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
-    async with running(programs.fork_in_session, path) as process:
-        answer = await process.hear()
+    async with running(programs.fork_in_transaction, path) as process:
+        answer = await process.receive()
         await process.end()
     assert isinstance(answer["child"], list), answer
     assert answer["rolled_back"] is True

@@ -1,4 +1,4 @@
-"""What is special to a file that other threads, processes and readers share."""
+"""A file that threads, processes and readers share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from windlass.core.errors import InvalidArgumentError, StoreUnavailableError
 from windlass.core.query.job_query import Query
 from windlass.stores import open_store
-from windlass.stores.sqlite import Session, SqliteStore, engine
+from windlass.stores.sqlite import SqliteStore, SqliteTransaction, engine
 from windlass.stores.sqlite.connection import WAL_LIMIT, SqliteConfig
 from windlass.stores.tail import POLL
 from windlass.testing import claim_all, make_job
@@ -46,13 +46,13 @@ async def test_a_file_behind_a_link_is_watched_where_sqlite_writes(tmp_path: Pat
 
 
 @pytest.mark.parametrize("path", [":memory:", "", "file:x?mode=memory"])
-def test_what_is_no_file_is_refused_with_advice(path: str) -> None:
+def test_a_path_that_is_no_file_is_refused_with_advice(path: str) -> None:
     with pytest.raises(InvalidArgumentError, match="memory:"):
         SqliteStore(path)
 
 
 @pytest.mark.slow
-async def test_the_log_ahead_stays_bounded_while_reads_never_pause(tmp_path: Path) -> None:
+async def test_the_wal_stays_bounded_during_continuous_reads(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "jobs.db", durability="off")
     done = asyncio.Event()
 
@@ -68,14 +68,14 @@ async def test_the_log_ahead_stays_bounded_while_reads_never_pause(tmp_path: Pat
     done.set()
     await asyncio.gather(*readers)
     await store.close()
-    # Without the limit it had grown to hundreds of megabytes by here.
+    # Without the limit it grows to hundreds of megabytes.
     assert largest < 2.5 * WAL_LIMIT
 
 
 async def test_a_loop_that_ends_early_leaves_the_writer_alive(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "jobs.db", durability="off")
 
-    def give_up_at_once() -> None:
+    def stop_early() -> None:
         loop = asyncio.new_event_loop()
         twin = store.twin()
         for _ in range(20):
@@ -86,7 +86,7 @@ async def test_a_loop_that_ends_early_leaves_the_writer_alive(tmp_path: Path) ->
         loop.run_until_complete(asyncio.sleep(0))
         loop.close()
 
-    threads = [threading.Thread(target=give_up_at_once) for _ in range(8)]
+    threads = [threading.Thread(target=stop_early) for _ in range(8)]
     for thread in threads:
         thread.start()
     for _ in range(50):
@@ -104,24 +104,24 @@ async def test_a_tail_is_not_woken_by_other_jobs(tmp_path: Path) -> None:
     assert (await anext(tail)).seq == 1
     waiting = asyncio.ensure_future(anext(tail))
     await asyncio.sleep(0.05)
-    looks = 0
+    reads = 0
     events = store.events
 
     async def counted(*args: object, **kwargs: object) -> object:
-        nonlocal looks
-        looks += 1
+        nonlocal reads
+        reads += 1
         return await events(*args, **kwargs)  # type: ignore[arg-type]
 
     store.events = counted  # type: ignore[method-assign,assignment]
-    began = time.monotonic()
+    started = time.monotonic()
     for _ in range(100):
         await enqueue_one(store)
-    assert looks <= 2 + (time.monotonic() - began) / POLL, "at most what the poll does"
+    assert reads <= 2 + (time.monotonic() - started) / POLL, "at most the reads of the poll"
     waiting.cancel()
     await store.close()
 
 
-async def test_a_close_that_is_given_up_still_closes(tmp_path: Path) -> None:
+async def test_a_cancelled_close_still_closes(tmp_path: Path) -> None:
     before = set(threading.enumerate())
     store = SqliteStore(tmp_path / "jobs.db", durability="off")
     await enqueue_one(store)
@@ -136,18 +136,18 @@ async def test_a_close_that_is_given_up_still_closes(tmp_path: Path) -> None:
     assert not [thread for thread in after if thread.name.startswith("windlass-sqlite")]
 
 
-def _forked(session: Session, store: SqliteStore) -> str:
-    """What a child, forked right now, is told when it uses either."""
+def _errors_after_fork(transaction: SqliteTransaction, store: SqliteStore) -> str:
+    """Return the errors that a forked child gets when it uses the transaction and the store."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:  # pragma: no cover - another process
-        told = []
-        for use in (lambda: session.execute("SELECT 1"), lambda: asyncio.run(store.ping())):
+        errors = []
+        for use in (lambda: transaction.execute("SELECT 1"), lambda: asyncio.run(store.ping())):
             try:
                 use()
             except Exception as error:  # noqa: BLE001
-                told.append(type(error).__name__)
-        os.write(writing, " ".join(told).encode())
+                errors.append(type(error).__name__)
+        os.write(writing, " ".join(errors).encode())
         os._exit(0)
     os.close(writing)
     answer = os.read(reading, 100).decode()
@@ -156,31 +156,31 @@ def _forked(session: Session, store: SqliteStore) -> str:
     return answer
 
 
-async def test_a_child_forked_inside_a_transaction_is_told_so(
+async def test_a_child_forked_inside_a_transaction_gets_errors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine, "FORK_SECONDS", 0.2)
     store = SqliteStore(tmp_path / "jobs.db", durability="off")
     job = await enqueue_one(store)
-    session = store.transaction(seconds=30)
-    session.execute("CREATE TABLE mine (x)")
-    told = await asyncio.to_thread(_forked, session, store)
-    assert told == "ConflictError StoreUnavailableError"
-    session.commit()
+    transaction = store.transaction(seconds=30)
+    transaction.execute("CREATE TABLE mine (x)")
+    errors = await asyncio.to_thread(_errors_after_fork, transaction, store)
+    assert errors == "ConflictError StoreUnavailableError"
+    transaction.commit()
     assert (await store.get([job.id]))[0] is not None
     await store.close()
 
 
-async def test_the_file_may_hold_tables_of_the_application_with_any_name(tmp_path: Path) -> None:
+async def test_the_file_may_contain_application_tables_with_any_name(tmp_path: Path) -> None:
     path = tmp_path / "app.db"
-    theirs = ("job", "log", "step", "schema", "record", "payload", "rollup", "serial")
+    names = ("job", "log", "step", "schema", "record", "payload", "rollup", "serial")
     with contextlib.closing(apsw.Connection(str(path))) as file:
-        for name in theirs:
+        for name in names:
             file.execute(f"CREATE TABLE {name} (x)")
             file.execute(f"INSERT INTO {name} VALUES ('mine')")
     async with SqliteStore(path, durability="off") as store:
         await enqueue_one(store)
         assert len(await claim_all(store)) == 1
     with contextlib.closing(apsw.Connection(str(path))) as file:
-        for name in theirs:
+        for name in names:
             assert file.execute(f"SELECT x FROM {name}").fetchall() == [("mine",)]

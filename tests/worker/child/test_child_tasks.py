@@ -1,4 +1,4 @@
-"""Tasks in child processes: the same to the task and to the log, and nobody else's trouble."""
+"""Tasks in child processes: same behaviour and log as in the worker, isolated failures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.process.process_table import PATIENCE, alive, until_gone, wait_for
 from windlass import Cancel, ConfigurationError, Context, Snooze, Windlass
 from windlass.core.codec import JsonCodec, Purpose
 from windlass.core.decisions.outcome import Succeeded
-from windlass.core.decisions.transition import Signal
+from windlass.core.decisions.transition import SignalRequest
 from windlass.core.event import Event, EventType
 from windlass.core.job.row import CORRELATION_ID, JobRow, NewJob
 from windlass.core.job.state import State
@@ -30,9 +30,9 @@ from windlass.stores.memory import MemoryStore
 from windlass.task_spec import TaskSpec
 from windlass.testing.clock import VirtualClock
 from windlass.testing.factories import claim_all, read_events, settle_one, start_one
-from windlass.worker import Kit
+from windlass.worker import AppHooks
 from windlass.worker.child import messages
-from windlass.worker.child.executor import Children
+from windlass.worker.child.executor import ChildExecutor
 from windlass.worker.error_info import RemoteError
 from windlass.worker.suspension import Suspend
 from windlass.workspace import Workspaces
@@ -41,9 +41,9 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def children() -> AsyncIterator[Children]:
+async def children() -> AsyncIterator[ChildExecutor]:
     """Shared, so that most tests find a warm child."""
-    children = Children(limit=4, app=sample.app, lifespan=True, grace=PATIENCE)
+    children = ChildExecutor(limit=4, app=sample.app, lifespan=True, grace=PATIENCE)
     yield children
     await children.aclose()
 
@@ -53,19 +53,19 @@ def store() -> MemoryStore:
     return MemoryStore(clock=VirtualClock())
 
 
-def context_of(row: JobRow, store: MemoryStore, kit: Kit | None = None) -> Context:
-    return Context(row, store, JsonCodec(), asyncio.get_running_loop(), kit=kit)
+def context_of(row: JobRow, store: MemoryStore, hooks: AppHooks | None = None) -> Context:
+    return Context(row, store, JsonCodec(), asyncio.get_running_loop(), hooks=hooks)
 
 
-async def begin(store: MemoryStore, kit: Kit | None = None) -> Context:
-    return context_of(await start_one(store), store, kit)
+async def begin(store: MemoryStore, hooks: AppHooks | None = None) -> Context:
+    return context_of(await start_one(store), store, hooks)
 
 
-async def run(children: Children, task: Any, context: Context, **arguments: Any) -> Any:
+async def run(children: ChildExecutor, task: Any, context: Context, **arguments: Any) -> Any:
     return await asyncio.wait_for(children.run(task.spec, context, arguments), 2 * PATIENCE)
 
 
-def said(context: Context) -> list[str]:
+def log_lines(context: Context) -> list[str]:
     """The lines of its log since this was last asked."""
     lines = [record.body for record in context.take() if record.type is EventType.LOG]
     return [JsonCodec().decode(body or b"", Purpose.EVENT)["message"] for body in lines]
@@ -74,8 +74,8 @@ def said(context: Context) -> list[str]:
 # -- arguments, results, errors
 
 
-async def test_arguments_and_results_are_what_the_signature_says(
-    children: Children, store: MemoryStore
+async def test_arguments_and_results_follow_the_signature(
+    children: ChildExecutor, store: MemoryStore
 ) -> None:
     order = {"day": "2026-01-02", "items": ["a", "é"]}
     result = await run(children, sample.double, await begin(store), order=order, times=3)
@@ -83,7 +83,7 @@ async def test_arguments_and_results_are_what_the_signature_says(
 
 
 async def test_children_are_warm_and_each_runs_one_job_at_a_time(
-    children: Children, store: MemoryStore
+    children: ChildExecutor, store: MemoryStore
 ) -> None:
     one = await run(children, sample.pid, await begin(store))
     assert one == await run(children, sample.pid, await begin(store))
@@ -94,7 +94,9 @@ async def test_children_are_warm_and_each_runs_one_job_at_a_time(
     assert os.getpid() not in several
 
 
-async def test_the_job_is_the_same_in_the_child(children: Children, store: MemoryStore) -> None:
+async def test_the_job_is_the_same_in_the_child(
+    children: ChildExecutor, store: MemoryStore
+) -> None:
     context = await begin(store)
     result = await run(children, sample.same, context)
     spec: TaskSpec = sample.same.spec
@@ -114,7 +116,7 @@ async def test_the_job_is_the_same_in_the_child(children: Children, store: Memor
     ],
 )
 async def test_what_a_task_raises_is_judged_where_its_class_is_known(  # noqa: PLR0917
-    children: Children,
+    children: ChildExecutor,
     store: MemoryStore,
     how: str,
     kind: str,
@@ -124,7 +126,7 @@ async def test_what_a_task_raises_is_judged_where_its_class_is_known(  # noqa: P
 ) -> None:
     with pytest.raises(RemoteError, match=kind) as caught:
         await run(children, sample.fail, await begin(store), how=how)
-    raised = caught.value.raised
+    raised = caught.value.info
     assert (raised.type, raised.code, raised.retryable) == (kind, code, retryable)
     assert raised.message == message
     assert raised.delay == (300 if how == "after" else None)
@@ -133,51 +135,51 @@ async def test_what_a_task_raises_is_judged_where_its_class_is_known(  # noqa: P
 
 
 async def test_snooze_and_cancel_are_raised_as_themselves(
-    children: Children, store: MemoryStore
+    children: ChildExecutor, store: MemoryStore
 ) -> None:
     with pytest.raises(Snooze, match="zzz") as snoozed:
         await run(children, sample.fail, await begin(store), how="snooze")
     assert snoozed.value.delay == 7
     with pytest.raises(Cancel) as canceled:
         await run(children, sample.fail, await begin(store), how="cancel")
-    assert canceled.value.reason == "not wanted"
+    assert canceled.value.reason == "no longer needed"
 
 
-async def test_bad_arguments_and_results_say_what_is_wrong(
-    children: Children, store: MemoryStore
+async def test_invalid_arguments_and_results_have_clear_errors(
+    children: ChildExecutor, store: MemoryStore
 ) -> None:
     for task, code, message in (
         (sample.double, "invalid_input", "argument 'order': missing"),
-        (sample.unfit_result, "invalid_result", "unfit_result"),
+        (sample.unstorable_result, "invalid_result", "unstorable_result"),
         (sample.large_result, "invalid_result", "the limit is 1,048,576"),
     ):
         with pytest.raises(RemoteError, match=message) as caught:
             await run(children, task, await begin(store))
-        assert code in {caught.value.raised.code, caught.value.raised.type}
+        assert code in {caught.value.info.code, caught.value.info.type}
 
 
 # -- ctx
 
 
-async def test_a_task_says_the_same_in_a_child_as_in_the_worker(
-    children: Children, store: MemoryStore
+async def test_a_task_records_the_same_events_in_a_child_as_in_the_worker(
+    children: ChildExecutor, store: MemoryStore
 ) -> None:
     here, there = await begin(store), await begin(store)
-    result = await asyncio.to_thread(sample.says, here)
-    assert result == await run(children, sample.speaks, there) == "2 1 1 False"
-    told, kept = [], []
+    result = await asyncio.to_thread(sample.emit_everything, here)
+    assert result == await run(children, sample.emits, there) == "2 1 1 False"
+    events, kept = [], []
     for context in (here, there):
         await context.flush()
-        told.append([_told(event) for event in await read_events(store, context.job.id)])
+        events.append([_event_data(event) for event in await read_events(store, context.job.id)])
         [points] = await store.checkpoints([context.job.id])
         kept.append({name: point.value for name, point in points.items()})
-    assert told[0] == told[1]
+    assert events[0] == events[1]
     assert kept[0] == kept[1]
-    assert len(told[0]) > 15
+    assert len(events[0]) > 15
     assert set(kept[0]) == {"first", "outer", "inner", "broken"}
 
 
-def _told(event: Event) -> Any:
+def _event_data(event: Event) -> Any:
     return event.seq, event.type, event.body, {**event.data, "jobId": None, "correlationId": None}
 
 
@@ -185,21 +187,21 @@ def _told(event: Event) -> Any:
     ("how", "message"),
     [
         ("stage", "InvalidArgumentError: the stage"),
-        ("kind", "InvalidArgumentError: 'nonsense' is no kind of event"),
-        ("json", "CodecError: the checkpoint cannot be written as JSON: a is"),
+        ("kind", "InvalidArgumentError: 'nonsense' is no event type"),
+        ("json", "CodecError: cannot encode the checkpoint as JSON: a is"),
         ("large", "TooLargeError: "),
         ("enqueue", "ConfigurationError: ctx.enqueue in a child process would store"),
     ],
 )
-async def test_what_can_never_be_stored_is_refused_where_it_is_said(
-    children: Children, store: MemoryStore, how: str, message: str
+async def test_an_event_that_cannot_be_stored_is_refused_at_the_call(
+    children: ChildExecutor, store: MemoryStore, how: str, message: str
 ) -> None:
     result = await run(children, sample.refused, await begin(store), how=how)
     assert result.startswith(message)
 
 
 async def test_finished_steps_are_not_run_again(
-    children: Children, store: MemoryStore, tmp_path: Path
+    children: ChildExecutor, store: MemoryStore, tmp_path: Path
 ) -> None:
     first = await begin(store)
     mark = tmp_path / "mark"
@@ -211,23 +213,23 @@ async def test_finished_steps_are_not_run_again(
     assert sorted(mark.read_text()) == list("abcd")
 
 
-async def test_children_of_a_job_come_with_its_success_or_not_at_all(
-    children: Children, store: MemoryStore
+async def test_child_jobs_are_stored_with_the_success_or_not_at_all(
+    children: ChildExecutor, store: MemoryStore
 ) -> None:
     context = await begin(store)
-    made = await run(children, sample.hands_over, context, fails=False)
+    made = await run(children, sample.enqueues_child, context, fails=False)
     [child] = context.children
     assert (str(child.id), child.task, child.priority) == (made, sample.double.name, 3)
     assert json.loads(child.payload) == {"order": {"day": "2026-01-02", "items": ["a"]}}
     assert child.headers[CORRELATION_ID] == (context.job.correlation_id or str(child.id))
     context = await begin(store)
     with pytest.raises(RemoteError):
-        await run(children, sample.hands_over, context, fails=True)
+        await run(children, sample.enqueues_child, context, fails=True)
     assert context.children == ()
 
 
 async def test_a_task_waits_for_a_signal_and_for_jobs(
-    children: Children, store: MemoryStore
+    children: ChildExecutor, store: MemoryStore
 ) -> None:
     class Stamp:
         def enqueue(self, new: NewJob) -> NewJob:
@@ -235,18 +237,18 @@ async def test_a_task_waits_for_a_signal_and_for_jobs(
 
     async def suspended(context: Context) -> Suspend:
         with pytest.raises(Suspend) as raised:
-            await run(children, sample.spreads, context, days=["2026-01-02", "2026-01-03"])
+            await run(children, sample.fans_out, context, days=["2026-01-02", "2026-01-03"])
         return raised.value
 
-    kit = Kit()
-    kit.middleware.add(Stamp())
-    context = await begin(store, kit)
+    hooks = AppHooks()
+    hooks.middleware.add(Stamp())
+    context = await begin(store, hooks)
     waits = await suspended(context)
     assert (waits.awaits, waits.children, waits.signals) == ((), (), 0)
     assert waits.timeout is not None
-    await store.signal([Signal(job_id=context.job.id, name="go", value=b'"went"')])
+    await store.signal([SignalRequest(job_id=context.job.id, name="go", value=b'"went"')])
 
-    context = context_of(context.job, store, kit)
+    context = context_of(context.job, store, hooks)
     waits = await suspended(context)
     assert waits.awaits == tuple(child.id for child in waits.children)
     assert [json.loads(child.payload)["order"]["day"] for child in waits.children] == [
@@ -258,14 +260,14 @@ async def test_a_task_waits_for_a_signal_and_for_jobs(
     for row in await claim_all(store, "default"):
         await settle_one(store, row, Succeeded(result=b'{"items": ["done"]}'))
     context = context_of(context.job, store)
-    told = await run(children, sample.spreads, context, days=["2026-01-02", "2026-01-03"])
-    assert told == [["done"], ["done"]]
+    results = await run(children, sample.fans_out, context, days=["2026-01-02", "2026-01-03"])
+    assert results == [["done"], ["done"]]
 
 
 async def test_the_workspace_is_the_one_of_the_job(
-    children: Children, store: MemoryStore, tmp_path: Path
+    children: ChildExecutor, store: MemoryStore, tmp_path: Path
 ) -> None:
-    context = await begin(store, Kit(workspaces=Workspaces(tmp_path)))
+    context = await begin(store, AppHooks(workspaces=Workspaces(tmp_path)))
     paths = await run(children, sample.writes, context)
     assert paths == [str(context.workspace), str(context.proxy)]
     assert (context.workspace / "file").read_text() == "kept"
@@ -274,23 +276,23 @@ async def test_the_workspace_is_the_one_of_the_job(
         await run(children, sample.writes, context)
 
 
-async def test_a_thread_that_a_task_left_behind_speaks_for_nobody(
-    children: Children, store: MemoryStore
+async def test_events_of_a_thread_that_outlives_its_task_are_dropped(
+    children: ChildExecutor, store: MemoryStore
 ) -> None:
     left = await run(children, sample.leaves_a_thread, await begin(store))
     context = await begin(store)
-    assert await run(children, sample.hears_the_ghost, context) == [left, True]
+    assert await run(children, sample.stale_thread_sends, context) == [left, True]
     assert context.take() == ()
     with pytest.raises(ProcessDiedError):
         await run(children, sample.dies, context, how="exit")
 
 
-async def test_a_message_on_its_way_at_the_end_of_an_attempt_belongs_to_that_attempt(
-    children: Children, store: MemoryStore
+async def test_a_message_sent_at_the_end_of_an_attempt_belongs_to_that_attempt(
+    children: ChildExecutor, store: MemoryStore
 ) -> None:
     first, second = await begin(store), await begin(store)
     await run(children, sample.leaves_a_thread_that_is_sending, first)
-    assert await run(children, sample.hears_the_message, second)
+    assert await run(children, sample.message_was_sent, second)
     assert [len(first.take()), len(second.take())] == [1, 0]
 
 
@@ -300,7 +302,7 @@ async def test_a_message_on_its_way_at_the_end_of_an_attempt_belongs_to_that_att
 async def test_each_child_enters_the_lifespan_once_and_leaves_it_in_order(
     store: MemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = Children(limit=1, app=sample.app, lifespan=True, grace=PATIENCE)
+    own = ChildExecutor(limit=1, app=sample.app, lifespan=True, grace=PATIENCE)
     monkeypatch.setenv("SAMPLE_LIFE", str(tmp_path / "broken"))
     pid = await run(own, sample.pid, await begin(store))  # no task that could see it
     with pytest.raises(RemoteError, match="failed to start in a child process: OSError: no such"):
@@ -319,20 +321,22 @@ async def test_each_child_enters_the_lifespan_once_and_leaves_it_in_order(
 # -- the end of a child
 
 
-async def test_a_child_that_dies_takes_nobody_along(children: Children, store: MemoryStore) -> None:
+async def test_a_crashed_child_affects_no_other_job(
+    children: ChildExecutor, store: MemoryStore
+) -> None:
     waiting = await begin(store)
     neighbour = asyncio.ensure_future(run(children, sample.stuck, waiting))
     await _pids(waiting)
     for how, message in (
-        ("segfault", "died of SIGSEGV"),
+        ("segfault", "was killed by SIGSEGV"),
         ("exit", "exited with code 3"),
-        ("kill", "died of SIGKILL"),
-        ("close", "died of SIGKILL"),
+        ("kill", "was killed by SIGKILL"),
+        ("close", "was killed by SIGKILL"),
     ):
         context = await begin(store)
         with pytest.raises(ProcessDiedError, match=message):
             await run(children, sample.dies, context, how=how)
-        assert said(context)[-1] == "100 last words"
+        assert log_lines(context)[-1] == "100 last words"
     assert not neighbour.done()
     neighbour.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -340,28 +344,28 @@ async def test_a_child_that_dies_takes_nobody_along(children: Children, store: M
 
 
 async def _pids(context: Context) -> list[int]:
-    """What a task that hangs has said first: its pid, and those it started."""
+    """Read the first log line of a hanging task: its pid and those of its children."""
     async with asyncio.timeout(PATIENCE):
         while True:
-            if lines := said(context):
+            if lines := log_lines(context):
                 return [int(pid) for pid in lines[0].split()]
             await asyncio.sleep(0.005)  # until words come from the other process
 
 
 async def test_a_stopped_task_cleans_up_and_is_gone_with_all_it_started(
-    children: Children, store: MemoryStore
+    children: ChildExecutor, store: MemoryStore
 ) -> None:
     for task in (sample.stuck, sample.stuck_async):
         context = await begin(store)
         running = asyncio.ensure_future(children.run(task.spec, context, {}))
         pids = await _pids(context)
-        for _ in range(5):  # whoever is in a hurry must wait, too
+        for _ in range(5):  # repeated cancels must wait, too
             running.cancel()
             await asyncio.sleep(0)
         with pytest.raises(asyncio.CancelledError):
             await running
         assert not alive(pids[0])
-        assert said(context) == ["cleaned up, cancelled: True"]
+        assert log_lines(context) == ["cleaned up, cancelled: True"]
         await until_gone(*pids)
 
 
@@ -370,7 +374,7 @@ async def test_a_task_that_cannot_be_interrupted_is_killed_after_the_grace(
 ) -> None:
     """In a C call that keeps the interpreter's lock."""
     mark = tmp_path / "mark"
-    own = Children(limit=1, app=sample.app, grace=0.1)
+    own = ChildExecutor(limit=1, app=sample.app, grace=0.1)
     context = await begin(store)
     running = asyncio.ensure_future(own.run(sample.stuck.spec, context, {"held": str(mark)}))
     pids = await _pids(context)
@@ -387,7 +391,7 @@ async def test_a_task_that_cannot_be_interrupted_is_killed_after_the_grace(
 
 
 async def test_a_function_that_a_child_cannot_find_is_refused(
-    children: Children, store: MemoryStore
+    children: ChildExecutor, store: MemoryStore
 ) -> None:
     app = Windlass("memory:")
 
@@ -424,19 +428,19 @@ del plain
 
 
 @pytest.mark.slow
-async def test_a_child_enqueues_by_its_own_app_and_says_when_it_cannot_load_it(
+async def test_a_child_enqueues_by_its_own_app_or_reports_that_it_cannot_load_it(
     store: MemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flag = tmp_path / "closed"
     (tmp_path / "shop.py").write_text(SHOP.format(flag=flag, jobs=tmp_path / "jobs.db"))
     monkeypatch.syspath_prepend(str(tmp_path))
     shop = importlib.import_module("shop")
-    own = Children(limit=1, app=shop.app, grace=PATIENCE)
+    own = ChildExecutor(limit=1, app=shop.app, grace=PATIENCE)
     flag.touch()
     with pytest.raises(RemoteError, match=r"cannot start in a child.*the shop is closed") as caught:
         await run(own, shop.order, await begin(store), item="a")
-    assert caught.value.raised.retryable
-    assert "shop.py" in caught.value.raised.traceback
+    assert caught.value.info.retryable
+    assert "shop.py" in caught.value.info.traceback
     flag.unlink()
     with pytest.raises(RemoteError, match="cannot find plain of shop"):
         await run(own, shop.renamed, await begin(store))
@@ -457,7 +461,7 @@ from windlass import Context, Windlass
 from windlass.core.codec import JsonCodec
 from windlass.stores.memory import MemoryStore
 from windlass.testing.factories import start_one
-from windlass.worker.child.executor import Children
+from windlass.worker.child.executor import ChildExecutor
 
 app = Windlass("memory:")
 
@@ -470,7 +474,7 @@ def task(ctx: Context, number: int) -> str:
     return f"{{__name__}} {{ctx.state}} {{number}}"
 
 async def main():
-    children = Children(limit=1, app=app, lifespan=True)
+    children = ChildExecutor(limit=1, app=app, lifespan=True)
     store = MemoryStore()
     context = Context(await start_one(store), store, JsonCodec(), asyncio.get_running_loop())
     try:
@@ -488,7 +492,7 @@ async def main():
     ("guard", "answer"),
     [
         ('if __name__ == "__main__": ', "__mp_main__ state 7"),
-        ("", "put that line under"),
+        ("", "start it under"),
     ],
 )
 async def test_a_task_of_the_main_script_runs_in_a_child(
@@ -512,8 +516,8 @@ async def test_it_works_on_uvloop_too(store: MemoryStore) -> None:
     uvloop = pytest.importorskip("uvloop")
 
     async def work() -> Any:
-        own = Children(limit=1, app=sample.app, lifespan=True, grace=PATIENCE)
-        result = await run(own, sample.speaks, context := await begin(store))
+        own = ChildExecutor(limit=1, app=sample.app, lifespan=True, grace=PATIENCE)
+        result = await run(own, sample.emits, context := await begin(store))
         with pytest.raises(ProcessDiedError):
             await run(own, sample.dies, context, how="exit")
         await own.aclose()
@@ -526,7 +530,7 @@ async def test_it_works_on_uvloop_too(store: MemoryStore) -> None:
     assert await asyncio.to_thread(there) == "2 1 1 False"
 
 
-async def test_jobs_go_through_json_unchanged() -> None:
+async def test_jobs_survive_json_encoding_unchanged() -> None:
     new = NewJob(
         id=uuid.uuid4(), task="t", payload=b"\x00\xff", tags=("a",), headers={"k": "v"},
         run_at=5, retry_of=uuid.uuid4(), policy=sample.fail.spec.options.policy,

@@ -19,7 +19,7 @@ from windlass.core.job.lease import Claim
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
 
-LONG = 3 * PATIENCE  # a cold child imports everything anew
+LONG = 3 * PATIENCE  # a cold child imports everything again
 
 
 @pytest.fixture
@@ -47,8 +47,8 @@ async def test_a_process_task_runs_elsewhere_and_is_as_visible_as_any(app: Windl
     assert row.state is State.SUCCEEDED
     pid, total = await job.aresult(PATIENCE)
     assert (pid != os.getpid(), total) == (True, 3)
-    said = await events_of(job, EventType.LOG)
-    assert [event.data["message"] for event in said] == ["counted 1", "counted 2", "counted 3"]
+    events = await events_of(job, EventType.LOG)
+    assert [event.data["message"] for event in events] == ["counted 1", "counted 2", "counted 3"]
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ async def test_a_child_that_dies_is_a_crash_and_ends_at_the_cap(app: Windlass, h
     assert row.error is not None
     assert row.error.code == "crashed"
     assert job.last_error is not None
-    assert "died of" in job.last_error["message"] or "code 3" in job.last_error["message"]
+    assert "was killed by" in job.last_error["message"] or "code 3" in job.last_error["message"]
 
 
 async def test_a_child_held_in_a_c_call_is_killed_at_its_timeout(app: Windlass) -> None:
@@ -121,16 +121,16 @@ async def test_an_innocent_whose_child_cannot_begin_runs_in_the_worker(
     row = await run_one(app, job)
     assert (row.state, row.retry_count) == (State.SUCCEEDED, 0)
     assert await job.aresult(PATIENCE) == os.getpid()
-    assert "cannot run in a process of its own" in caplog.text
+    assert "cannot be isolated in a child process" in caplog.text
 
 
 async def test_a_process_task_must_be_one_that_a_child_can_find(app: Windlass) -> None:
-    with pytest.raises(ConfigurationError, match="move it to the top of its module"):
+    with pytest.raises(ConfigurationError, match="move it to module level"):
 
         @app.task(executor="process")
         def hidden() -> None: ...
 
-    with pytest.raises(ConfigurationError, match='"process", or None'):
+    with pytest.raises(ConfigurationError, match='"process" or None'):
         app.task(executor="thread")
 
 

@@ -19,9 +19,9 @@ from windlass.core.ids import uuid7
 from windlass.core.job.lease import Claim, Lease
 from windlass.core.job.row import JobRow
 from windlass.store import Store
-from windlass.worker.loops.cancel_watcher import Follower
+from windlass.worker.loops.cancel_watcher import CancelWatcher
 
-HOUR = 3600.0  # a lease so long that no extension brings the news
+HOUR = 3600.0  # a lease so long that no extension reports the cancel
 CANCEL = """
 import sys
 from uuid import UUID
@@ -55,12 +55,12 @@ class Looks(Spy):
     def __init__(self, store: Store) -> None:
         super().__init__(store, lambda _: None)
         self.shown = 0
-        self.begun = threading.Event()
+        self.started = threading.Event()
 
     def begin(self, ctx: Context) -> None:
         """The task calls this first."""
         self._ctx = ctx
-        self.begun.set()
+        self.started.set()
 
     async def get(self, ids: Sequence[UUID], owner: str | None = None) -> list[JobRow | None]:
         rows = await super().get(ids, owner)
@@ -74,8 +74,8 @@ async def looks(app: Windlass) -> Looks:
     return Looks(app.client().store.twin())
 
 
-def test_a_worker_looks_several_times_a_second() -> None:
-    assert WorkerConfig().follow <= 0.25
+def test_a_worker_checks_cancels_several_times_a_second() -> None:
+    assert WorkerConfig().cancel_poll_interval <= 0.25
 
 
 async def test_a_cancel_stops_an_async_task_at_once(app: Windlass, looks: Looks) -> None:
@@ -86,7 +86,7 @@ async def test_a_cancel_stops_an_async_task_at_once(app: Windlass, looks: Looks)
 
     job = await task.aenqueue()
     async with working(app, looks, lease=HOUR):
-        assert await asyncio.to_thread(looks.begun.wait, PATIENCE)
+        assert await asyncio.to_thread(looks.started.wait, PATIENCE)
         assert await job.acancel("enough") is State.RUNNING
         row = (await job.await_end(PATIENCE)).row
     assert looks.shown == 1
@@ -103,7 +103,7 @@ async def test_a_cancel_is_seen_by_a_sync_task_at_once(app: Windlass, looks: Loo
 
     job = await task.aenqueue()
     async with working(app, looks, lease=HOUR):
-        assert await asyncio.to_thread(looks.begun.wait, PATIENCE)
+        assert await asyncio.to_thread(looks.started.wait, PATIENCE)
         await job.acancel()
         row = (await job.await_end(PATIENCE)).row
     assert (looks.shown, seen) == (1, [True])
@@ -121,8 +121,8 @@ async def test_a_cancel_from_another_process_stops_an_async_task_at_once(tmp_pat
 
     job = await task.aenqueue()
     async with working(app, looks, lease=HOUR):
-        assert await asyncio.to_thread(looks.begun.wait, PATIENCE)
-        said = await asyncio.to_thread(
+        assert await asyncio.to_thread(looks.started.wait, PATIENCE)
+        shown = await asyncio.to_thread(
             subprocess.run,
             [sys.executable, "-c", CANCEL, app.url, str(job.id)],
             capture_output=True,
@@ -130,7 +130,7 @@ async def test_a_cancel_from_another_process_stops_an_async_task_at_once(tmp_pat
             check=True,
             timeout=60,
         )
-        assert said.stdout.strip() == "running"
+        assert shown.stdout.strip() == "running"
         row = (await job.await_end(PATIENCE)).row
     assert looks.shown == 1
     assert (row.state, row.cancel_reason) == (State.CANCELED, "from afar")
@@ -138,7 +138,7 @@ async def test_a_cancel_from_another_process_stops_an_async_task_at_once(tmp_pat
 
 
 class Reads(Spy):
-    """Counts reads of jobs, and tells when there were three."""
+    """Counts reads of jobs; sets an event after three."""
 
     def __init__(self, store: Store) -> None:
         self.gets = 0
@@ -161,13 +161,13 @@ async def test_all_running_jobs_together_cost_one_read_at_a_time(app: Windlass) 
 
     jobs = [await slow.aenqueue() for _ in range(5)]
     began = clock()
-    async with working(app, reads, follow=0.1):
+    async with working(app, reads, cancel_poll_interval=0.1):
         for job in jobs:
             await job.await_end(PATIENCE)
         assert 3 <= reads.gets <= (clock() - began) / 0.1
 
 
-async def test_attempts_that_are_over_before_the_next_look_cost_no_read(app: Windlass) -> None:
+async def test_attempts_shorter_than_the_interval_cost_no_read(app: Windlass) -> None:
     looks = 0
     enough = asyncio.Event()
 
@@ -179,7 +179,7 @@ async def test_attempts_that_are_over_before_the_next_look_cost_no_read(app: Win
         return [Lease(uuid7(), 1, uuid7())]
 
     reads = Reads(app.client().store)
-    follower = Follower(
+    follower = CancelWatcher(
         reads, 0.001, running=always_another, on_cancel=lambda _: None, busy=happened()
     )
     following = asyncio.create_task(follower.run())
@@ -205,7 +205,7 @@ async def test_a_store_that_is_away_does_not_end_the_following(app: Windlass) ->
     store = app.client().store
     [row] = await store.claim(Claim(token=uuid7(), worker="w", queues=[("default", 1)], lease=HOUR))
     await job.acancel()
-    follower = Follower(
+    follower = CancelWatcher(
         Spy(store, fail_at_first),
         0.001,
         running=lambda: [row.lease],

@@ -22,7 +22,7 @@ from tests.worker.factories import (
 )
 
 from windlass import Cancel, Context, Job, Snooze, State, Windlass, fixed
-from windlass.core.decisions.transition import Answer, CancelRequest, Transition
+from windlass.core.decisions.transition import ApplyResult, CancelRequest, Transition
 from windlass.core.event import EventType
 from windlass.core.ids import uuid7
 from windlass.core.job.lease import Claim
@@ -34,7 +34,7 @@ from windlass.testing.conformance.job_histories import finished
 from windlass.testing.factories import enqueue_one
 from windlass.worker.loops.cleaner import Cleaner
 from windlass.worker.loops.sweeper import Sweeper
-from windlass.workspace import Kind, Workspaces
+from windlass.workspace import WorkspaceKind, Workspaces
 
 HOUR = 3600.0
 
@@ -56,7 +56,7 @@ def places(data: Path) -> list[str]:
 
 
 def age(data: Path, hours: float) -> None:
-    """Make every workspace look as if nobody had written there for so long."""
+    """Set the modification time of every workspace to this long ago."""
     then = time.time() - hours * HOUR
     for place in data.glob("*/*"):
         os.utime(place, (then, then))
@@ -93,8 +93,8 @@ async def test_a_workspace_stays_until_the_success_is_stored(app: Windlass, data
     seen: list[list[str]] = []
 
     class Watching(Spy):
-        async def apply(self, transitions: Sequence[Transition]) -> list[Answer]:
-            if any(wish.trigger is Trigger.SUCCEED for wish in transitions):
+        async def apply(self, transitions: Sequence[Transition]) -> list[ApplyResult]:
+            if any(transition.trigger is Trigger.SUCCEED for transition in transitions):
                 seen.append(places(data))
             return await super().apply(transitions)
 
@@ -155,7 +155,7 @@ async def test_a_canceled_job_is_cleaned_before_it_is_canceled(
         await asyncio.Event().wait()
 
     job = await task.aenqueue()
-    async with working(app, follow=0.01):
+    async with working(app, cancel_poll_interval=0.01):
         async for event in job.aevents():
             if running(event) and not own:
                 await job.acancel()
@@ -216,36 +216,36 @@ async def job_with_files(app: Windlass, data: Path) -> Job[None]:
     return job
 
 
-async def test_old_orphans_go_each_in_its_own_time(app: Windlass, data: Path) -> None:
+async def test_old_orphans_are_removed_each_at_its_own_age(app: Windlass, data: Path) -> None:
     job = await job_with_files(app, data)
     await job.acancel()
     await app.client().store.delete([job.id])
     cleaner = Cleaner(app.client().store, Workspaces(data))
     age(data, 23)
-    assert (await cleaner.orphans(), places(data)) == (0, ["proxy", "temp"])
+    assert (await cleaner.remove_orphans(), places(data)) == (0, ["proxy", "temp"])
     age(data, 25)
-    assert (await cleaner.orphans(), places(data)) == (1, ["proxy"])
+    assert (await cleaner.remove_orphans(), places(data)) == (1, ["proxy"])
     age(data, 49)
-    assert (await cleaner.orphans(), places(data)) == (1, [])
+    assert (await cleaner.remove_orphans(), places(data)) == (1, [])
 
 
-async def test_what_a_job_left_that_was_canceled_between_two_attempts_goes_at_the_next_look(
+async def test_the_workspace_of_a_job_canceled_between_attempts_is_removed_at_the_next_search(
     app: Windlass, data: Path
 ) -> None:
     job = await job_with_files(app, data)
     cleaner = Cleaner(app.client().store, Workspaces(data))
-    assert await cleaner.orphans() == 0
+    assert await cleaner.remove_orphans() == 0
     await job.acancel()
     again = await job.aretry()
-    assert await cleaner.orphans() == 0  # its retry goes on with what is there
+    assert await cleaner.remove_orphans() == 0  # its retry goes on with what is there
     await again.acancel()
-    assert (await cleaner.orphans(), places(data)) == (2, [])
+    assert (await cleaner.remove_orphans(), places(data)) == (2, [])
 
 
 async def test_the_workspace_of_an_active_job_is_never_an_orphan(app: Windlass, data: Path) -> None:
     await job_with_files(app, data)
     age(data, 1000)
-    assert await Cleaner(app.client().store, Workspaces(data)).orphans() == 0
+    assert await Cleaner(app.client().store, Workspaces(data)).remove_orphans() == 0
     assert places(data) == ["proxy", "temp"]
 
 
@@ -260,22 +260,22 @@ async def test_a_retry_under_way_keeps_the_workspace_of_the_first_job(
     second = await first.aretry()
     cleaner = Cleaner(store, Workspaces(data))
     age(data, 1000)
-    assert await cleaner.orphans() == 0
+    assert await cleaner.remove_orphans() == 0
     await store.delete([job.id])  # and when the first job is gone, too
-    assert await cleaner.orphans() == 0
+    assert await cleaner.remove_orphans() == 0
     await second.acancel()
-    assert await cleaner.orphans() == 2
+    assert await cleaner.remove_orphans() == 2
 
 
 async def test_a_worker_removes_the_orphans_of_jobs_that_are_gone(
     app: Windlass, data: Path
 ) -> None:
-    Workspaces(data).path(Kind.TEMP, uuid7())
+    Workspaces(data).path(WorkspaceKind.TEMP, uuid7())
     age(data, 25)
     (data / "temp" / "not-ours").mkdir()
     async with working(app):
         async with asyncio.timeout(20):
-            while len(places(data)) > 1:  # noqa: ASYNC110 - a directory tells nobody
+            while len(places(data)) > 1:  # noqa: ASYNC110 - no event for a directory
                 await asyncio.sleep(0.01)
     assert [place.name for place in (data / "temp").iterdir()] == ["not-ours"]
 
@@ -294,13 +294,13 @@ async def test_a_canceled_job_of_a_dead_worker_is_cleaned_by_the_one_that_rescue
     [row] = await store.claim(
         Claim(token=uuid7(), worker="dead", queues=[("default", 1)], lease=30)
     )
-    Workspaces(data).path(Kind.TEMP, row.lineage)
+    Workspaces(data).path(WorkspaceKind.TEMP, row.lineage)
     await job.acancel()
     clock.advance(31)
     cleaner = Cleaner(store, Workspaces(data))
     assert await Sweeper(store, 1, Retention(), cleaner).once() == 1
     assert (await job.arefresh()).state is State.CANCELED
-    await cleaner.next(PATIENCE)
+    await cleaner.remove_next(PATIENCE)
     assert places(data) == []
     await app.aclose()
 
@@ -314,12 +314,12 @@ async def test_an_active_retry_keeps_the_workspace_though_the_jobs_between_are_g
     third = await enqueue_one(store, retry_of=second.id)
     await store.delete([second.id])
     spaces = Workspaces(tmp_path / "data")
-    place = spaces.path(Kind.TEMP, first.id)
+    place = spaces.path(WorkspaceKind.TEMP, first.id)
     os.utime(place, (0, 0))
 
-    assert await Cleaner(store, spaces).orphans() == 0
+    assert await Cleaner(store, spaces).remove_orphans() == 0
     assert place.exists()
 
     await store.cancel([CancelRequest(job_id=third.id)])
-    assert await Cleaner(store, spaces).orphans() == 1
+    assert await Cleaner(store, spaces).remove_orphans() == 1
     assert not place.exists()

@@ -27,9 +27,8 @@ from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
 from windlass.task_spec import Registry
 from windlass.testing.factories import make_job
-from windlass.worker.attempt import Attempt
-from windlass.worker.loops import fetcher
-from windlass.worker.loops import queue_slots as lanes
+from windlass.worker.attempt import RunningAttempt
+from windlass.worker.loops import fetcher, queue_slots
 
 T = TypeVar("T")
 HOUR = 3600.0
@@ -89,11 +88,11 @@ async def test_jobs_that_take_their_time_are_left_to_others_until_a_slot_is_free
             await job.await_end(PATIENCE)
 
 
-async def test_what_was_claimed_ahead_of_slow_neighbours_is_given_back_uncounted(
+async def test_jobs_prefetched_behind_slow_jobs_are_released_uncounted(
     app: Windlass, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetcher, "PATIENCE", 0.1)
-    monkeypatch.setattr(lanes, "AHEAD", 1000.0)  # however slow this machine is, claim all of them
+    monkeypatch.setattr(fetcher, "MAX_PREFETCH_WAIT", 0.1)
+    monkeypatch.setattr(queue_slots, "PREFETCH_SECONDS", 1000.0)  # claim all on any machine
     go = asyncio.Event()
 
     @app.task
@@ -104,12 +103,12 @@ async def test_what_was_claimed_ahead_of_slow_neighbours_is_given_back_uncounted
     await app.aenqueue_many([task.new_job(slow=False) for _ in range(500)])
     jobs = await app.aenqueue_many([task.new_job(slow=True) for _ in range(20)])
 
-    async def given_back() -> bool:
+    async def released() -> bool:
         now = await states(jobs)
         return (now.count(State.RUNNING), now.count(State.QUEUED)) == (2, 18)
 
     async with working(app, queues={"default": 2}):
-        await eventually(given_back)
+        await eventually(released)
         assert max(job.row.attempt for job in jobs if job.state is State.QUEUED) >= 1
         assert {(job.row.retry_count, job.row.crash_count) for job in jobs} == {(0, 0)}
         go.set()
@@ -117,12 +116,12 @@ async def test_what_was_claimed_ahead_of_slow_neighbours_is_given_back_uncounted
             assert (await job.await_end(PATIENCE)).state is State.SUCCEEDED
 
 
-async def test_a_stop_gives_back_what_was_claimed_and_never_begun(
+async def test_a_stop_releases_claimed_jobs_that_never_started(
     app: Windlass, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetcher, "PATIENCE", HOUR)
-    monkeypatch.setattr(lanes, "AHEAD", 1000.0)
-    begun = asyncio.Event()
+    monkeypatch.setattr(fetcher, "MAX_PREFETCH_WAIT", HOUR)
+    monkeypatch.setattr(queue_slots, "PREFETCH_SECONDS", 1000.0)
+    started = asyncio.Event()
     ran = 0
 
     @app.task
@@ -130,14 +129,14 @@ async def test_a_stop_gives_back_what_was_claimed_and_never_begun(
         nonlocal ran
         if slow:
             ran += 1
-            begun.set()
+            started.set()
             await asyncio.Event().wait()
 
     await app.aenqueue_many([task.new_job(slow=False) for _ in range(500)])
     jobs = await app.aenqueue_many([task.new_job(slow=True) for _ in range(20)])
     worker = make_worker(app, queues={"default": 1}, grace=0.0)
     working = asyncio.create_task(worker.run())
-    await asyncio.wait_for(begun.wait(), PATIENCE)
+    await asyncio.wait_for(started.wait(), PATIENCE)
     worker.stop()
     await asyncio.wait_for(working, PATIENCE)
     assert ran == 1
@@ -149,8 +148,8 @@ async def test_a_stop_gives_back_what_was_claimed_and_never_begun(
 async def test_a_job_canceled_while_it_waits_for_a_slot_never_begins(
     app: Windlass, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetcher, "PATIENCE", HOUR)
-    monkeypatch.setattr(lanes, "AHEAD", 1000.0)  # however slow this machine is, claim all of them
+    monkeypatch.setattr(fetcher, "MAX_PREFETCH_WAIT", HOUR)
+    monkeypatch.setattr(queue_slots, "PREFETCH_SECONDS", 1000.0)  # claim all on any machine
     go = asyncio.Event()
     ran: list[int] = []
 
@@ -171,29 +170,29 @@ async def test_a_job_canceled_while_it_waits_for_a_slot_never_begins(
     async def claimed() -> bool:
         return await states(jobs) == [State.RUNNING] * 4
 
-    async def told() -> bool:
-        return looks > asked + 1  # the first may have begun before
+    async def polled_again() -> bool:
+        return looks > asked + 1  # the first may have started before
 
     store = Spy(app.client().store.twin(), look)
-    async with working(app, store, queues={"default": 1}, follow=0.01):
+    async with working(app, store, queues={"default": 1}, cancel_poll_interval=0.01):
         await eventually(claimed)
         assert await jobs[2].acancel() is State.RUNNING
         asked = looks
-        await eventually(told)
+        await eventually(polled_again)
         go.set()
         ended = [(await job.await_end(PATIENCE)).state for job in jobs]
     assert ended == [State.SUCCEEDED, State.SUCCEEDED, State.CANCELED, State.SUCCEEDED]
     assert 3 not in ran
 
 
-async def test_a_full_queue_goes_on_when_a_slot_is_free_while_another_queue_is_idle(
+async def test_a_full_queue_continues_when_a_slot_is_free_while_another_queue_is_idle(
     app: Windlass,
 ) -> None:
     @app.task(queue="busy")
     async def task() -> None: ...
 
     jobs = [await task.aenqueue() for _ in range(3)]
-    async with working(app, queues={"busy": 1, "idle": 1}, poll=HOUR):
+    async with working(app, queues={"busy": 1, "idle": 1}, poll_interval=HOUR):
         for job in jobs:
             assert (await job.await_end(PATIENCE)).state is State.SUCCEEDED
 
@@ -277,19 +276,21 @@ async def test_the_question_that_a_stop_asks_of_a_lost_claim_takes_no_job(app: W
             await go.wait()
             return answer
 
-    worker = make_worker(app, Mute(app.client().store.twin(), lambda _: None), release=0.1)
+    worker = make_worker(app, Mute(app.client().store.twin(), lambda _: None), release_timeout=0.1)
     await asyncio.wait_for(worker.run(), PATIENCE)
     go.set()
     assert asked == 2
     assert ((await job.arefresh()).state, job.row.attempt) == (State.QUEUED, 0)
 
 
-async def test_an_answer_that_comes_while_others_still_run_is_given_back(app: Windlass) -> None:
-    begun, asked, go, gate = (asyncio.Event() for _ in range(4))
+async def test_a_claim_answered_during_a_stop_is_released_while_others_still_run(
+    app: Windlass,
+) -> None:
+    started, asked, go, gate = (asyncio.Event() for _ in range(4))
 
     @app.task(queue="slow")
     async def slow() -> None:
-        begun.set()
+        started.set()
         await gate.wait()
 
     @app.task
@@ -313,9 +314,11 @@ async def test_an_answer_that_comes_while_others_still_run_is_given_back(app: Wi
             return answer
 
     store = Late(app.client().store.twin(), lambda _: None)
-    worker = make_worker(app, store, queues={"slow": 1, "default": 1}, release=0.05, grace=HOUR)
+    worker = make_worker(
+        app, store, queues={"slow": 1, "default": 1}, release_timeout=0.05, grace=HOUR
+    )
     working = asyncio.create_task(worker.run())
-    await asyncio.wait_for(begun.wait(), PATIENCE)
+    await asyncio.wait_for(started.wait(), PATIENCE)
     lose = True
     job = await task.aenqueue()
     await asyncio.wait_for(asked.wait(), PATIENCE)
@@ -323,17 +326,17 @@ async def test_an_answer_that_comes_while_others_still_run_is_given_back(app: Wi
     assert not done
     go.set()
 
-    async def given_back() -> bool:
+    async def released() -> bool:
         return (await job.arefresh()).state is State.QUEUED
 
-    await eventually(given_back)
+    await eventually(released)
     gate.set()
     await asyncio.wait_for(working, PATIENCE)
     assert (job.row.attempt, job.row.retry_count, job.row.crash_count) == (1, 0, 0)
     assert (await running.arefresh()).state is State.SUCCEEDED
 
 
-async def test_a_slot_that_comes_free_during_a_claim_is_not_overlooked(app: Windlass) -> None:
+async def test_a_slot_freed_during_a_claim_is_not_overlooked(app: Windlass) -> None:
     go = asyncio.Event()
 
     @app.task(queue="mixed")
@@ -343,7 +346,7 @@ async def test_a_slot_that_comes_free_during_a_claim_is_not_overlooked(app: Wind
 
     long = await task.aenqueue(slow=True)
     quick = [await task.aenqueue(slow=False) for _ in range(8)]
-    async with working(app, queues={"idle": 1, "mixed": 2}, poll=HOUR):
+    async with working(app, queues={"idle": 1, "mixed": 2}, poll_interval=HOUR):
         for job in quick:
             assert (await job.await_end(PATIENCE)).state is State.SUCCEEDED
         go.set()
@@ -357,24 +360,24 @@ async def test_any_number_of_jobs_may_end_as_soon_as_they_begin(app: Windlass) -
     async def task() -> None: ...
 
     await app.aenqueue_many([task.new_job() for _ in range(3000)])
-    begun = 0
+    started = 0
 
-    def begin(attempt: Attempt) -> None:
-        nonlocal begun
-        begun += 1
-        fetching.freed(attempt.job.queue)
+    def start(attempt: RunningAttempt) -> None:
+        nonlocal started
+        started += 1
+        fetching.slot_freed(attempt.job.queue)
 
     fetching = fetcher.Fetcher(
         app.client().store,
         config(queues={"default": 3000}, burst=True),
-        claimed=lambda rows, asked: [Attempt(row, row.lease, asked) for row in rows],
-        begin=begin,
-        give_back=lambda _: None,
+        on_claimed=lambda rows, sent_at: [RunningAttempt(row, row.lease, sent_at) for row in rows],
+        start=start,
+        release=lambda _: None,
         busy=asyncio.Event(),
         tasks=Registry(),
     )
     await asyncio.wait_for(fetching.run(), PATIENCE)
-    assert begun == 3000
+    assert started == 3000
 
 
 async def test_a_repeated_claim_counts_its_leases_from_the_first_call(app: Windlass) -> None:
@@ -383,7 +386,7 @@ async def test_a_repeated_claim_counts_its_leases_from_the_first_call(app: Windl
 
     await task.aenqueue()
     first: list[float] = []
-    told: list[float] = []
+    sent: list[float] = []
     loop = asyncio.get_running_loop()
 
     def look(verb: str) -> None:
@@ -391,24 +394,24 @@ async def test_a_repeated_claim_counts_its_leases_from_the_first_call(app: Windl
             first.append(loop.time())
             raise StoreUnavailableError("the answer was lost")
 
-    def claimed(rows: list[JobRow], asked: float) -> list[Attempt]:
-        told.append(asked)
-        return [Attempt(row, row.lease, asked) for row in rows]
+    def on_claimed(rows: list[JobRow], sent_at: float) -> list[RunningAttempt]:
+        sent.append(sent_at)
+        return [RunningAttempt(row, row.lease, sent_at) for row in rows]
 
     fetching = fetcher.Fetcher(
         Spy(app.client().store, look),
         config(burst=True),
-        claimed=claimed,
-        begin=lambda attempt: fetching.freed(attempt.job.queue),
-        give_back=lambda _: None,
+        on_claimed=on_claimed,
+        start=lambda attempt: fetching.slot_freed(attempt.job.queue),
+        release=lambda _: None,
         busy=asyncio.Event(),
         tasks=Registry(),
     )
     await asyncio.wait_for(fetching.run(), PATIENCE)
-    assert told[0] <= first[0]
+    assert sent[0] <= first[0]
 
 
-async def test_what_a_claim_brings_while_the_worker_is_cancelled_is_given_back(
+async def test_jobs_claimed_while_the_worker_is_cancelled_are_released(
     app: Windlass,
 ) -> None:
     @app.task
@@ -448,7 +451,7 @@ async def test_a_burst_waits_for_the_jobs_of_a_worker_that_may_be_dead(app: Wind
     assert (await job.arefresh()).state is State.SUCCEEDED
 
 
-async def test_a_burst_does_not_wait_for_tasks_that_it_does_not_know(app: Windlass) -> None:
+async def test_a_burst_does_not_wait_for_unknown_tasks(app: Windlass) -> None:
     @app.task
     async def known() -> None: ...
 
@@ -462,7 +465,7 @@ async def test_a_burst_does_not_wait_for_tasks_that_it_does_not_know(app: Windla
 async def test_a_job_that_was_running_when_a_worker_died_is_never_held_in_waiting(
     app: Windlass, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetcher, "PATIENCE", HOUR)
+    monkeypatch.setattr(fetcher, "MAX_PREFETCH_WAIT", HOUR)
     go = asyncio.Event()
 
     @app.task
@@ -473,34 +476,34 @@ async def test_a_job_that_was_running_when_a_worker_died_is_never_held_in_waitin
     dead = Claim(token=uuid7(), worker="dead", queues=[("default", 6)], lease=0.01)
     await app.client().store.claim(dead)
 
-    def look_far_ahead(lane: lanes.Lane, now: float) -> None:
-        lane.target = 100
+    def prefetch_many(slots: queue_slots.QueueSlots, now: float) -> None:
+        slots.prefetch = 100
 
-    monkeypatch.setattr(lanes.Lane, "pace", look_far_ahead)
+    monkeypatch.setattr(queue_slots.QueueSlots, "update_prefetch", prefetch_many)
 
-    async def begun() -> bool:
+    async def started() -> bool:
         now = await states(jobs)
-        given_back = [job.row.attempt > 1 for job in jobs if job.state is State.QUEUED]
-        return now.count(State.RUNNING) == 1 and any(given_back)
+        released = [job.row.attempt > 1 for job in jobs if job.state is State.QUEUED]
+        return now.count(State.RUNNING) == 1 and any(released)
 
     async with working(app, queues={"default": 1}):
-        await eventually(begun)
+        await eventually(started)
         go.set()
         for job in jobs:
             ended = await job.await_end(PATIENCE)
             assert (ended.state, ended.row.crash_count) == (State.SUCCEEDED, 1)
 
 
-def test_a_look_that_is_too_short_does_not_forget_the_pace() -> None:
-    lane = lanes.Lane("default", 10)
-    lane.pace(1.0)
-    lane.ended = 2000
-    lane.pace(1.1)
-    assert lane.target == lanes.MAX_AHEAD
+def test_a_short_interval_does_not_change_the_prefetch() -> None:
+    slots = queue_slots.QueueSlots("default", 10)
+    slots.update_prefetch(1.0)
+    slots.ended = 2000
+    slots.update_prefetch(1.1)
+    assert slots.prefetch == queue_slots.MAX_PREFETCH
 
-    lane.ended = 10  # a few milliseconds after a claim that came when all slots were empty
-    lane.pace(1.105)
-    assert lane.target == lanes.MAX_AHEAD
+    slots.ended = 10  # a few milliseconds after a claim for empty slots
+    slots.update_prefetch(1.105)
+    assert slots.prefetch == queue_slots.MAX_PREFETCH
 
-    lane.pace(1.3)  # but jobs that have become slow are seen
-    assert lane.target == 5
+    slots.update_prefetch(1.3)  # jobs that became slow lower it
+    assert slots.prefetch == 5

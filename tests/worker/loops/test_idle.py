@@ -11,10 +11,10 @@ from tests.worker.factories import PATIENCE, eventually, working
 from windlass import Windlass
 from windlass.core.job.lease import Lease
 from windlass.stores.memory import MemoryStore
-from windlass.worker.attempt import Attempt
+from windlass.worker.attempt import RunningAttempt
 from windlass.worker.loops import event_writer
-from windlass.worker.loops.cancel_watcher import Follower
-from windlass.worker.loops.event_writer import Speaker
+from windlass.worker.loops.cancel_watcher import CancelWatcher
+from windlass.worker.loops.event_writer import EventWriter
 
 TURNS = 50  # of the event loop
 
@@ -26,29 +26,29 @@ async def app() -> AsyncIterator[Windlass]:
     await app.aclose()
 
 
-async def test_who_follows_attempts_looks_only_while_there_are_any() -> None:
+async def test_the_cancel_watcher_reads_only_while_attempts_run() -> None:
     busy, looked = asyncio.Event(), asyncio.Event()
 
     def running() -> list[Lease]:
         looked.set()
         return []
 
-    follower = Follower(MemoryStore(), 0.0, running=running, on_cancel=print, busy=busy)
+    follower = CancelWatcher(MemoryStore(), 0.0, running=running, on_cancel=print, busy=busy)
     await _looks_while(busy, looked, asyncio.create_task(follower.run()))
 
 
-async def test_who_stores_what_attempts_say_looks_only_while_there_are_any(
+async def test_the_event_writer_runs_only_while_attempts_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(event_writer, "TICK", 0.0)
     busy, looked = asyncio.Event(), asyncio.Event()
 
-    def attempts() -> list[Attempt]:
+    def attempts() -> list[RunningAttempt]:
         looked.set()
         return []
 
     await _looks_while(
-        busy, looked, asyncio.create_task(Speaker(attempts, on_lost=print, busy=busy).run())
+        busy, looked, asyncio.create_task(EventWriter(attempts, on_lost=print, busy=busy).run())
     )
 
 
@@ -57,7 +57,7 @@ async def _looks_while(
 ) -> None:
     for there_are in (False, True, False):
         (busy.set if there_are else busy.clear)()
-        await _turns()  # what had begun may end
+        await _turns()  # running calls may end
         looked.clear()
         await _turns()
         assert looked.is_set() == there_are

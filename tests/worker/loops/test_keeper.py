@@ -58,7 +58,7 @@ class Ticking(VirtualClock):
 
 
 class Aging:
-    """For a Spy: from `begun` on, nine tenths of a lease pass before each of four extensions.
+    """For a Spy: from `started` on, nine tenths of a lease pass before each of four extensions.
 
     `kept` is set at the fourth: had one of them not been made, the lease would have run out.
     """
@@ -66,19 +66,19 @@ class Aging:
     def __init__(self, clock: VirtualClock) -> None:
         self._clock = clock
         self._extensions = 0
-        self.begun = threading.Event()
+        self.started = threading.Event()
         self.kept = threading.Event()
 
     def __call__(self, verb: str) -> None:
-        if verb == "extend" and self.begun.is_set() and not self.kept.is_set():
+        if verb == "extend" and self.started.is_set() and not self.kept.is_set():
             self._clock.advance(0.9 * LEASE)
             self._extensions += 1
             if self._extensions == 4:
                 self.kept.set()
 
 
-class Heard:
-    """What a keeper told, and when there is something to hear."""
+class KeeperCalls:
+    """Records the callbacks of a keeper; `something` is set by the first."""
 
     def __init__(self) -> None:
         self.lost: list[Lease] = []
@@ -97,12 +97,12 @@ class Heard:
 @asynccontextmanager
 async def keeping(
     store: Store, clock: Callable[[], float] = time.monotonic
-) -> AsyncIterator[tuple[Keeper, Heard]]:
-    heard = Heard()
-    keeper = Keeper(store, on_lost=heard.on_lost, on_cancel=heard.on_cancel, clock=clock)
+) -> AsyncIterator[tuple[Keeper, KeeperCalls]]:
+    calls = KeeperCalls()
+    keeper = Keeper(store, on_lost=calls.on_lost, on_cancel=calls.on_cancel, clock=clock)
     keeper.start()
     try:
-        yield keeper, heard
+        yield keeper, calls
     finally:
         await keeper.stop()
 
@@ -111,12 +111,12 @@ async def test_a_lease_is_kept_for_as_long_as_it_is_held() -> None:
     clock = Ticking()
     store = MemoryStore(clock=clock)
     row = await start_one(store, lease=SHORT)
-    async with keeping(store.twin(), clock.monotonic) as (keeper, heard):
+    async with keeping(store.twin(), clock.monotonic) as (keeper, calls):
         keeper.hold(row.lease, SHORT)
         assert await asyncio.to_thread(clock.over.wait, PATIENCE)
         assert await store.expired(10) == []
-        keeper.let_go(row.lease)
-    assert heard.lost == []
+        keeper.drop(row.lease)
+    assert calls.lost == []
 
 
 async def test_a_short_lease_that_joins_a_long_one_is_kept_as_well() -> None:
@@ -139,32 +139,32 @@ async def test_a_short_lease_that_joins_a_long_one_is_kept_as_well() -> None:
     assert until_when < (await store.ping()) + 60_000_000  # the long one was left in peace
 
 
-async def test_a_lost_lease_is_told_once_and_let_go() -> None:
+async def test_a_lost_lease_is_reported_once_and_dropped() -> None:
     clock = VirtualClock()
     store = MemoryStore(clock=clock)
     row = await start_one(store)
     clock.advance(3600)
     await sweep_all(store)
-    async with keeping(store.twin()) as (keeper, heard):
+    async with keeping(store.twin()) as (keeper, calls):
         keeper.hold(row.lease, 0.05)
-        assert await asyncio.to_thread(heard.something.wait, PATIENCE)
+        assert await asyncio.to_thread(calls.something.wait, PATIENCE)
         await asyncio.sleep(0.1)
-    assert heard.lost == [row.lease]
+    assert calls.lost == [row.lease]
 
 
-async def test_a_cancel_is_told_with_the_extension() -> None:
+async def test_a_cancel_is_reported_by_the_extension() -> None:
     store = MemoryStore()
     row = await start_one(store)
     await cancel_one(store, row.id)
-    async with keeping(store.twin()) as (keeper, heard):
+    async with keeping(store.twin()) as (keeper, calls):
         keeper.hold(row.lease, 0.05)
-        assert await asyncio.to_thread(heard.something.wait, PATIENCE)
-    assert heard.cancels[0] == row.lease
-    assert heard.lost == []
+        assert await asyncio.to_thread(calls.something.wait, PATIENCE)
+    assert calls.cancels[0] == row.lease
+    assert calls.lost == []
 
 
 @pytest.mark.parametrize("error", [StoreUnavailableError("away"), RuntimeError("a bug")])
-async def test_a_store_that_fails_is_asked_again_before_the_lease_is_lost(
+async def test_a_failed_extension_is_retried_before_the_lease_is_lost(
     error: Exception,
 ) -> None:
     clock = Ticking()
@@ -178,11 +178,11 @@ async def test_a_store_that_fails_is_asked_again_before_the_lease_is_lost(
             raise error
 
     row = await start_one(store, lease=SHORT)
-    async with keeping(Spy(store.twin(), look), clock.monotonic) as (keeper, heard):
+    async with keeping(Spy(store.twin(), look), clock.monotonic) as (keeper, calls):
         keeper.hold(row.lease, SHORT)
         assert await asyncio.to_thread(clock.over.wait, PATIENCE)
         assert await store.expired(10) == []
-    assert (heard.lost, failures) == ([], 0)
+    assert (calls.lost, failures) == ([], 0)
 
 
 async def test_it_stops_at_once_however_long_the_leases_are() -> None:
@@ -200,7 +200,7 @@ async def test_a_blocked_event_loop_loses_no_lease(app: Windlass, clock: Virtual
 
     @app.task
     async def blocks() -> bool:
-        aging.begun.set()
+        aging.started.set()
         return swept.wait(PATIENCE / 2)  # the event loop stands still: the point
 
     job = await blocks.aenqueue()
@@ -231,7 +231,7 @@ async def test_a_blocked_event_loop_loses_no_lease(app: Windlass, clock: Virtual
     assert await job.aresult(PATIENCE) is True
 
 
-async def test_a_tasks_own_lease_holds_unless_the_worker_says_otherwise(app: Windlass) -> None:
+async def test_a_tasks_own_lease_holds_unless_the_worker_overrides_it(app: Windlass) -> None:
     go = threading.Event()
 
     @app.task(lease="2h")
@@ -258,7 +258,7 @@ async def test_a_tasks_own_short_lease_is_kept_by_a_worker_with_long_ones(
 
     @app.task(lease=LEASE)
     def short_leased(ctx: Context) -> int:
-        aging.begun.set()
+        aging.started.set()
         assert aging.kept.wait(PATIENCE)
         return ctx.attempt
 

@@ -21,14 +21,14 @@ from windlass.core.errors import NotFoundError, StoreUnavailableError
 from windlass.core.ids import uuid7
 from windlass.core.job.lease import Claim
 from windlass.core.job.row import JobRow
-from windlass.core.query.diagnosis import Because
-from windlass.core.records import Put, PutAnswer
+from windlass.core.query.diagnosis import ReasonCode
+from windlass.core.records import Put, PutResult
 from windlass.insights.diagnosis import COUNT_AHEAD
 from windlass.store import Store
 from windlass.stores.memory import MemoryStore
 from windlass.testing import VirtualClock
 from windlass.testing.factories import enqueue_one, make_job, start_one
-from windlass.worker.loops.presence import Registrar
+from windlass.worker.loops.presence import Presence
 
 T = TypeVar("T")
 CONFIG = WorkerConfig(name="w-1", queues={"default": 2, "media": 1})
@@ -47,24 +47,24 @@ async def store(clock: VirtualClock) -> AsyncIterator[MemoryStore]:
 
 def registrar(
     store: Store, heartbeat: float = 10.0, last_claim: Callable[[], float | None] = lambda: None
-) -> Registrar:
+) -> Presence:
     app = Windlass("memory:")
 
     @app.task(name="new", aliases=("old",))
     def task() -> None: ...
 
-    config = replace(CONFIG, heartbeat=heartbeat)
-    return Registrar(store, app.tasks, config, running=lambda: 3, last_claim=last_claim)
+    config = replace(CONFIG, presence_interval=heartbeat)
+    return Presence(store, app.tasks, config, running=lambda: 3, last_claim=last_claim)
 
 
-async def test_a_live_worker_is_seen_with_all_it_says(
+async def test_a_running_worker_publishes_its_presence_record(
     store: MemoryStore, clock: VirtualClock
 ) -> None:
     one = registrar(store)
-    await one.once()
+    await one.publish()
     started = clock.now()
     clock.advance(5)
-    await one.once()
+    await one.publish()
     [worker] = await Client(store).workers()
     assert (worker.name, worker.pid, worker.running) == ("w-1", os.getpid(), 3)
     assert (worker.started_at, worker.seen_at) == (started, clock.now())
@@ -73,11 +73,9 @@ async def test_a_live_worker_is_seen_with_all_it_says(
     assert worker.version
 
 
-async def test_the_last_claim_is_told_in_the_time_of_the_store(
-    store: MemoryStore, clock: VirtualClock
-) -> None:
+async def test_the_last_claim_is_in_store_time(store: MemoryStore, clock: VirtualClock) -> None:
     claimed = asyncio.get_running_loop().time() - 60
-    card = await registrar(store, last_claim=lambda: claimed).once()
+    card = await registrar(store, last_claim=lambda: claimed).publish()
     assert card.last_claim_at is not None
     age = (clock.now() - card.last_claim_at) / SECOND
     assert 60 <= age < 60 + PATIENCE
@@ -86,7 +84,7 @@ async def test_the_last_claim_is_told_in_the_time_of_the_store(
 async def test_a_worker_that_died_is_gone_after_three_intervals(
     store: MemoryStore, clock: VirtualClock
 ) -> None:
-    await registrar(store).once()
+    await registrar(store).publish()
     clock.advance(29)
     assert len(await Client(store).workers()) == 1
     clock.advance(2)
@@ -97,7 +95,7 @@ async def test_a_worker_that_stops_takes_its_record_along(store: MemoryStore) ->
     shown = asyncio.Event()
 
     class Told(Spy):
-        async def put_records(self, puts: Sequence[Put]) -> list[PutAnswer]:
+        async def put_records(self, puts: Sequence[Put]) -> list[PutResult]:
             answers = await super().put_records(puts)
             shown.set()
             return answers
@@ -117,7 +115,7 @@ async def test_a_store_that_is_away_costs_one_warning_and_not_the_loop(
     calls = 0
     back = asyncio.Event()
 
-    def look(verb: str) -> None:
+    def snapshot(verb: str) -> None:
         nonlocal calls
         if verb == "ping":
             calls += 1
@@ -126,20 +124,20 @@ async def test_a_store_that_is_away_costs_one_warning_and_not_the_loop(
         if verb == "put_records":
             back.set()
 
-    running = asyncio.create_task(registrar(Spy(store, look), heartbeat=0.001).run())
+    running = asyncio.create_task(registrar(Spy(store, snapshot), heartbeat=0.001).run())
     with caplog.at_level(logging.WARNING):
         await asyncio.wait_for(back.wait(), PATIENCE)
     running.cancel()
     await asyncio.wait({running})
     assert [record.message for record in caplog.records] == [
-        "this worker cannot be shown to others for now: gone fishing"
+        "Updating the presence record failed: gone fishing"
     ]
 
 
 async def test_a_store_that_hangs_does_not_hold_up_the_stop(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("windlass.worker.loops.presence.FAREWELL", 0.01)
+    monkeypatch.setattr("windlass.worker.loops.presence.DELETE_TIMEOUT", 0.01)
 
     class Stuck(Spy):
         async def delete_records(self, kind: str, keys: Sequence[str]) -> None:
@@ -156,54 +154,56 @@ async def test_a_store_that_hangs_does_not_hold_up_the_stop(
 # -- what a client makes of it
 
 
-async def reasons(store: Store, job_id: UUID) -> list[Because]:
-    return [one.because for one in (await Client(store).why(job_id)).reasons]
+async def reasons(store: Store, job_id: UUID) -> list[ReasonCode]:
+    return [one.code for one in (await Client(store).why(job_id)).reasons]
 
 
 async def test_why_reads_workers_pauses_and_places(store: MemoryStore) -> None:
     job = await enqueue_one(store, task="new")
-    assert await reasons(store, job.id) == [Because.NO_WORKER]
-    await registrar(store).once()
-    assert await reasons(store, job.id) == [Because.READY]
+    assert await reasons(store, job.id) == [ReasonCode.NO_WORKER]
+    await registrar(store).publish()
+    assert await reasons(store, job.id) == [ReasonCode.READY]
     await enqueue_one(store, task="new", priority=1)
     await enqueue_one(store, task="new", priority=-1)
     await enqueue_one(store, task="new", queue="media")
-    assert await reasons(store, job.id) == [Because.BEHIND]
-    assert "1 job is before it" in str(await Client(store).why(job.id))
+    assert await reasons(store, job.id) == [ReasonCode.BEHIND]
+    assert "1 job is ahead" in str(await Client(store).why(job.id))
     await store.pause(["default"], paused=True)
-    assert await reasons(store, job.id) == [Because.PAUSED, Because.BEHIND]
+    assert await reasons(store, job.id) == [ReasonCode.PAUSED, ReasonCode.BEHIND]
 
 
 async def test_why_counts_those_ahead_through_all_pages_up_to_a_limit(store: MemoryStore) -> None:
-    await registrar(store).once()
+    await registrar(store).publish()
     await store.enqueue([make_job(task="new") for _ in range(COUNT_AHEAD - 1)])
     last = await enqueue_one(store, task="new")
-    assert f"{COUNT_AHEAD - 1} jobs are before it" in str(await Client(store).why(last.id))
+    assert f"{COUNT_AHEAD - 1} jobs are ahead" in str(await Client(store).why(last.id))
     await enqueue_one(store, task="new")
-    assert f"{COUNT_AHEAD + 1} or more jobs wait" in str(await Client(store).why(last.id))
+    assert f"{COUNT_AHEAD + 1} or more jobs are in its queue" in str(
+        await Client(store).why(last.id)
+    )
 
 
 async def test_why_sees_taken_slots_and_a_running_job(store: MemoryStore) -> None:
-    await registrar(store).once()
+    await registrar(store).publish()
     running = await start_one(store, task="new", queue="media")
     job = await enqueue_one(store, task="new", queue="media")
-    assert await reasons(store, running.id) == [Because.RUNNING]
-    assert await reasons(store, job.id) == [Because.BUSY]
+    assert await reasons(store, running.id) == [ReasonCode.RUNNING]
+    assert await reasons(store, job.id) == [ReasonCode.BUSY]
 
 
-async def test_why_of_an_unknown_job_says_that_there_is_none(store: MemoryStore) -> None:
+async def test_why_of_an_unknown_job_raises_not_found(store: MemoryStore) -> None:
     with pytest.raises(NotFoundError):
         await Client(store).why(uuid7())
 
 
-def test_a_job_in_hand_tells_why_without_an_event_loop() -> None:
+def test_a_job_handle_explains_why_without_an_event_loop() -> None:
     app = Windlass("memory:")
 
     @app.task
     def task() -> None: ...
 
     try:
-        assert task.options(hold=True).enqueue().why().reasons[0].because is Because.HELD
+        assert task.options(hold=True).enqueue().why().reasons[0].code is ReasonCode.HELD
     finally:
         app.close()
 
@@ -223,7 +223,7 @@ class Stuck(Spy):
         return await super().claim(claim)
 
 
-async def test_a_worker_that_lives_and_has_stopped_claiming_is_deaf_and_not_ready() -> None:
+async def test_a_worker_that_stopped_claiming_is_unresponsive_and_not_ready() -> None:
     app = Windlass("memory:")
 
     @app.task
@@ -233,45 +233,45 @@ async def test_a_worker_that_lives_and_has_stopped_claiming_is_deaf_and_not_read
     may_claim.set()
     client = app.client()
     store = Stuck(client.store.twin(), may_claim)
-    async with working(app, store, heartbeat=0.05, name="w-1") as worker:
+    async with working(app, store, presence_interval=0.05, name="w-1") as worker:
         await (await send.aenqueue()).await_end(PATIENCE)
         assert (await worker.ready()).ready
         assert (await client.readiness()).ready
         may_claim.clear()
         job = await send.aenqueue()
 
-        async def deaf() -> bool:
-            return [one.deaf for one in await client.workers()] == [True]
+        async def unresponsive() -> bool:
+            return [one.unresponsive for one in await client.workers()] == [True]
 
-        await eventually(deaf)
+        await eventually(unresponsive)
         [problem] = (await worker.ready()).problems
         assert "worker w-1 (pid" in problem
-        assert "is deaf: it has 10 free slots, and no claim of it was answered for" in problem
+        assert "is unresponsive: 10 free slots, but no jobs fetched for" in problem
         assert (await client.readiness()).problems[0].startswith("worker w-1")
         assert (await client.readiness(host="elsewhere")).ready
         why = await job.awhy()
-        assert [reason.because for reason in why.reasons] == [Because.DEAF]
+        assert [reason.code for reason in why.reasons] == [ReasonCode.UNRESPONSIVE]
         may_claim.set()
         await job.await_end(PATIENCE)
         assert (await worker.ready()).ready
     await app.aclose()
 
 
-async def test_a_worker_whose_slots_are_taken_for_long_is_not_deaf(
+async def test_a_worker_with_busy_slots_is_not_unresponsive(
     store: MemoryStore, clock: VirtualClock
 ) -> None:
     free = 0
     long_ago = asyncio.get_running_loop().time() - 3600
     app = Windlass("memory:")
-    one = Registrar(
+    one = Presence(
         store, app.tasks, CONFIG, running=lambda: 3, last_claim=lambda: long_ago, free=lambda: free
     )
-    assert not (await one.look()).deaf
+    assert not (await one.snapshot()).unresponsive
     clock.advance(60)
     free = 1  # and its next claim is on its way
-    assert not (await one.look()).deaf
+    assert not (await one.snapshot()).unresponsive
     clock.advance(60)
-    assert (await one.look()).deaf
+    assert (await one.snapshot()).unresponsive
     await app.aclose()
 
 
@@ -285,19 +285,19 @@ async def test_a_worker_that_stops_or_cannot_reach_its_store_is_not_ready() -> N
 
     away = False
 
-    def look(verb: str) -> None:
+    def snapshot(verb: str) -> None:
         if away and verb == "ping":
             raise StoreUnavailableError("gone fishing")
 
     job = await hold.aenqueue()
-    async with working(app, Spy(app.client().store.twin(), look)) as worker:
+    async with working(app, Spy(app.client().store.twin(), snapshot)) as worker:
         await until(job, is_running)
         away = True
         assert (await worker.ready()).problems == ("the store cannot be reached: gone fishing",)
         away = False
         worker.stop()
         [problem] = (await worker.ready()).problems
-        assert problem.endswith("is stopping: it takes no more jobs")
+        assert problem.endswith("is shutting down and claims no more jobs")
         go.set()
     await app.aclose()
 

@@ -1,4 +1,4 @@
-"""Ends are stored together where that costs nobody any time."""
+"""Outcomes are stored together without delaying any job."""
 
 from __future__ import annotations
 
@@ -26,10 +26,8 @@ async def test_an_end_is_stored_while_its_neighbours_still_run(
     app: Windlass, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also while jobs wait for a slot: they may wait for as long as a task takes."""
-    monkeypatch.setattr(fetcher, "PATIENCE", HOUR)
-    monkeypatch.setattr(
-        queue_slots, "AHEAD", 1000.0
-    )  # however slow this machine is, claim all of them
+    monkeypatch.setattr(fetcher, "MAX_PREFETCH_WAIT", HOUR)
+    monkeypatch.setattr(queue_slots, "PREFETCH_SECONDS", 1000.0)  # claim all on any machine
     go = asyncio.Event()
 
     @app.task

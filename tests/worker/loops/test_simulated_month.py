@@ -47,7 +47,7 @@ async def test_each_tick_of_a_month_becomes_one_job(begin: int, missed: str) -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("begin", [SPRING, AUTUMN], ids=["spring", "autumn"])
-async def test_with_all_no_tick_is_lost_though_nobody_ticks_for_hours(begin: int) -> None:
+async def test_with_all_no_tick_is_lost_after_hours_without_a_ticker(begin: int) -> None:
     clock = VirtualClock(begin)
     async with open_store("memory:", clock=clock) as store:
         await a_month(store, clock, "all", outages=True)

@@ -10,7 +10,7 @@ import pytest
 from tests.worker.factories import PATIENCE, Spy
 
 from windlass.core.decisions.outcome import Succeeded
-from windlass.core.decisions.transition import Answer, Status, Transition
+from windlass.core.decisions.transition import ApplyResult, Status, Transition
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
@@ -45,7 +45,7 @@ def sweeper(store: MemoryStore) -> Sweeper:
     return Sweeper(store, 0.01, Retention())
 
 
-async def test_a_job_whose_time_came_is_queued(
+async def test_a_due_job_is_queued(
     store: MemoryStore, sweeper: Sweeper, clock: VirtualClock
 ) -> None:
     job = await enqueue_one(store, delay=60.0)
@@ -93,8 +93,8 @@ async def test_a_sweep_that_moves_nothing_ends(
     """Another sweeper may be quicker every time; this one comes back at its next interval."""
 
     class Beaten(MemoryStore):
-        async def apply(self, transitions: Sequence[Transition]) -> list[Answer]:
-            return [Answer(Status.STALE) for _ in transitions]
+        async def apply(self, transitions: Sequence[Transition]) -> list[ApplyResult]:
+            return [ApplyResult(Status.STALE) for _ in transitions]
 
         async def due(self, limit: int) -> list[JobRow]:
             return [row] * limit
@@ -105,7 +105,7 @@ async def test_a_sweep_that_moves_nothing_ends(
     assert await asyncio.wait_for(Sweeper(beaten, 1, Retention()).once(), PATIENCE) == 0
 
 
-async def test_everything_past_keeping_goes_however_much_it_is(
+async def test_all_jobs_past_retention_are_pruned(
     store: MemoryStore, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "BATCH", 3)
@@ -151,6 +151,6 @@ async def test_a_store_that_fails_is_swept_again(
     sweeping.cancel()
     with pytest.raises(asyncio.CancelledError):
         await sweeping
-    told = [r for r in caplog.records if r.levelno == logging.WARNING]
-    failed = [r.getMessage() for r in told if "failed" in r.getMessage()]
-    assert failed == ["sweeping failed, trying again: away"], "once, though it was met twice"
+    warnings = [r for r in caplog.records if r.levelno == logging.WARNING]
+    failed = [r.getMessage() for r in warnings if "failed" in r.getMessage()]
+    assert failed == ["Sweeping failed; retrying: away"], "once, though it failed twice"

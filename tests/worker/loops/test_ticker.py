@@ -18,15 +18,15 @@ from windlass.core.decisions.outcome import Succeeded
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.job.row import JobRow
 from windlass.core.query.job_query import Query
-from windlass.core.records import Entry, Put, PutAnswer
-from windlass.core.schedule import MARK, SCHEDULE, Schedule, begun
-from windlass.schedule_records import Timetable, plan
+from windlass.core.records import Entry, Put, PutResult
+from windlass.core.schedule import MARK, SCHEDULE, Schedule, start_schedule
+from windlass.schedule_records import ScheduleRecords, make_schedule
 from windlass.store import Store
 from windlass.stores.memory import MemoryStore
 from windlass.testing import VirtualClock, make_job
 from windlass.testing.factories import claim_one, get_one, settle_one
 from windlass.worker.loops import ticker as module
-from windlass.worker.loops.ticker import LOOK, Ticker
+from windlass.worker.loops.ticker import RELOAD_INTERVAL, Ticker
 
 
 @pytest.fixture
@@ -42,8 +42,8 @@ async def store(clock: VirtualClock) -> AsyncIterator[MemoryStore]:
 
 async def add(store: Store, name: str = "often", **values: Any) -> Schedule:
     timing = {"every": "1m"} if "cron" not in values and "every" not in values else {}
-    made = plan(name, values.pop("job", make_job(task="report")), **{**timing, **values})
-    await Timetable(store).add(made)
+    made = make_schedule(name, values.pop("job", make_job(task="report")), **{**timing, **values})
+    await ScheduleRecords(store).add(made)
     return made
 
 
@@ -61,7 +61,7 @@ async def ticks(store: Store) -> list[str]:
 
 async def test_without_schedules_it_costs_one_read(store: MemoryStore) -> None:
     asked: list[str] = []
-    assert await Ticker(Spy(store, asked.append)).once() == LOOK
+    assert await Ticker(Spy(store, asked.append)).once() == RELOAD_INTERVAL
     assert asked == ["list_records"]
 
 
@@ -74,7 +74,7 @@ async def test_between_ticks_it_reads_and_writes_nothing(
     await ticker.once()
     asked.clear()
     clock.advance(30)
-    assert await ticker.once() == LOOK
+    assert await ticker.once() == RELOAD_INTERVAL
     assert set(asked) == {"list_records", "ping"}
 
 
@@ -83,11 +83,11 @@ async def test_it_waits_for_the_next_tick_or_a_few_seconds(
 ) -> None:
     await add(store)
     ticker = Ticker(store)
-    assert await ticker.once() == LOOK
+    assert await ticker.once() == RELOAD_INTERVAL
     clock.advance(58)
     assert await ticker.once() == 2.0
     clock.advance(2)
-    assert await ticker.once() == LOOK
+    assert await ticker.once() == RELOAD_INTERVAL
     assert await ticks(store) == ["2026-01-01T00:01:00Z"]
 
 
@@ -96,13 +96,13 @@ async def test_a_wait_is_never_so_short_that_it_spins(
 ) -> None:
     await add(store)
     clock.advance(timedelta(seconds=59, microseconds=999_999))
-    assert await Ticker(store).once() == module.SHORT
+    assert await Ticker(store).once() == module.MIN_WAIT
 
 
 # -- one job for each tick
 
 
-async def test_a_tick_becomes_a_job_that_says_which_it_is(
+async def test_a_tick_becomes_a_job_that_names_its_tick(
     store: MemoryStore, clock: VirtualClock
 ) -> None:
     await add(store, job=make_job(task="report", payload=b'{"a":1}', queue="q", priority=3))
@@ -153,11 +153,11 @@ async def test_a_tick_whose_job_ran_and_was_deleted_is_not_made_again(
     assert await jobs(store) == []
 
 
-async def test_who_is_beaten_to_a_mark_looks_again_at_once(
+async def test_a_ticker_that_loses_a_mark_reads_again_at_once(
     store: MemoryStore, clock: VirtualClock
 ) -> None:
     class Beaten(Spy):
-        async def put_records(self, puts: Sequence[Put]) -> list[PutAnswer]:
+        async def put_records(self, puts: Sequence[Put]) -> list[PutResult]:
             await Ticker(store).once()
             clock.advance(120)
             return await super().put_records([replace(put, value=b"{}") for put in puts])
@@ -181,7 +181,7 @@ async def test_a_mark_that_was_read_too_long_ago_is_read_again(
             nonlocal now
             found = await super().get_records(kind, keys)
             if now == 0.0:
-                now += module.STALE + 1  # while others made the job, ran it and deleted it
+                now += module.MARK_MAX_AGE + 1  # while others made the job, ran it and deleted it
                 await Ticker(store).once()
                 row = await claim_one(store)
                 await settle_one(store, row, Succeeded())
@@ -192,7 +192,7 @@ async def test_a_mark_that_was_read_too_long_ago_is_read_again(
     clock.advance(60)
     ticker = Ticker(Held(store, lambda _: None), clock=lambda: now)
     assert await ticker.once() == 0.0
-    assert await ticker.once() == LOOK
+    assert await ticker.once() == RELOAD_INTERVAL
     assert await jobs(store) == []
 
 
@@ -233,7 +233,7 @@ async def test_before_anything_ticked_a_clock_that_was_set_back_is_followed(
     ("missed", "made"),
     [("skip", []), ("last", ["03"]), ("all", ["01", "02", "03"])],
 )
-async def test_what_nobody_saw_is_made_up_for_by_policy(
+async def test_missed_ticks_are_caught_up_by_policy(
     store: MemoryStore, clock: VirtualClock, missed: str, made: list[str]
 ) -> None:
     await add(store, every="1h", missed=missed)
@@ -251,7 +251,7 @@ async def test_a_short_restart_misses_nothing_whatever_the_policy(
     assert len(await ticks(store)) == 4
 
 
-async def test_many_missed_ticks_come_in_batches_without_a_wait(
+async def test_many_missed_ticks_are_enqueued_in_batches_without_a_wait(
     store: MemoryStore, clock: VirtualClock
 ) -> None:
     await add(store, every="1s", missed="all")
@@ -261,15 +261,13 @@ async def test_many_missed_ticks_come_in_batches_without_a_wait(
     assert len(await ticks(store)) == 250
 
 
-async def test_the_ticks_of_a_pause_do_not_come_back(
-    store: MemoryStore, clock: VirtualClock
-) -> None:
+async def test_ticks_during_a_pause_are_skipped(store: MemoryStore, clock: VirtualClock) -> None:
     await add(store, every="1h", missed="all")
-    ticker, table = Ticker(store), Timetable(store)
+    ticker, table = Ticker(store), ScheduleRecords(store)
     await ticker.once()
     await table.pause("often")
     clock.advance("5h30m")
-    assert await ticker.once() == LOOK
+    assert await ticker.once() == RELOAD_INTERVAL
     await table.pause("often", paused=False)
     await ticker.once()
     assert await ticks(store) == []
@@ -285,7 +283,9 @@ async def test_a_schedule_that_is_not_understood_holds_up_no_other(
     store: MemoryStore, clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = await add(store)
-    strange = replace(begun(made, clock.now()), cron="* * * * *", every=None, tz="Mars/Olympus")
+    strange = replace(
+        start_schedule(made, clock.now()), cron="* * * * *", every=None, tz="Mars/Olympus"
+    )
     await store.put_records(
         [
             Put(kind=SCHEDULE, key="a", value=b'{"from":"the future"}'),
@@ -297,10 +297,10 @@ async def test_a_schedule_that_is_not_understood_holds_up_no_other(
     await ticker.once()
     await ticker.once()
     assert len(await ticks(store)) == 1
-    told = [record.getMessage() for record in caplog.records]
-    assert len(told) == 2, "each once, not at every look"
-    assert told[1] == (
-        "schedule 'z' is left to other workers: there is no time zone 'Mars/Olympus'; "
+    messages = [record.getMessage() for record in caplog.records]
+    assert len(messages) == 2, "each once, not at every reload"
+    assert messages[1] == (
+        "schedule 'z' is skipped by this worker: unknown time zone 'Mars/Olympus'; "
         'write one such as "Europe/Berlin"'
     )
 
@@ -316,34 +316,40 @@ async def test_a_mark_that_is_not_understood_holds_up_no_other(
     await ticker.once()
     await ticker.once()
     assert [row.headers["schedule"] for row in await jobs(store)] == ["good"]
-    assert caplog.text.count("schedule 'bad' cannot tick, until it is changed") == 1
+    assert caplog.text.count("schedule 'bad' is broken; no ticks until it is changed") == 1
 
 
 async def test_a_list_shows_all_that_is_understood(store: MemoryStore, clock: VirtualClock) -> None:
     made = await add(store)
-    far = replace(begun(made, clock.now()), cron="* * * * *", every=None, tz="Mars/Olympus")
+    far = replace(
+        start_schedule(made, clock.now()), cron="* * * * *", every=None, tz="Mars/Olympus"
+    )
     await store.put_records(
         [
             Put(kind=SCHEDULE, key="a", value=b'{"from":"the future"}'),
             Put(kind=SCHEDULE, key="z", value=replace(far, name="z").encode()),
         ]
     )
-    often, elsewhere = await Timetable(store).list()
+    often, elsewhere = await ScheduleRecords(store).list()
     assert (often.name, elsewhere.name, elsewhere.next_tick) == ("often", "z", None)
 
 
-async def test_a_job_that_is_refused_is_told_and_ends_nothing(
+async def test_a_refused_job_is_logged_and_stops_nothing(
     store: MemoryStore, clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = await add(store)
-    bad = begun(replace(made, name="bad", job=replace(made.job, queue="q" * 500)), clock.now())
+    bad = start_schedule(
+        replace(made, name="bad", job=replace(made.job, queue="q" * 500)), clock.now()
+    )
     await store.put_records([Put(kind=SCHEDULE, key="bad", value=bad.encode())])
     ticker = Ticker(store)
     clock.advance(60)
-    assert await ticker.once() == LOOK
+    assert await ticker.once() == RELOAD_INTERVAL
     assert len(await ticks(store)) == 1
-    [told] = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
-    assert "of schedule 'bad' is refused: queue has 500 characters" in told
+    [message] = [
+        record.getMessage() for record in caplog.records if record.levelno == logging.ERROR
+    ]
+    assert "schedule 'bad': job refused: queue has 500 characters" in message
 
 
 async def test_middleware_sees_each_job_and_cannot_make_it_another(
@@ -371,16 +377,16 @@ async def test_middleware_that_raises_costs_one_tick(
     await add(store, "good")
     clock.advance(60)
     ticker = Ticker(store, prepare=picky)
-    assert await ticker.once() == LOOK
+    assert await ticker.once() == RELOAD_INTERVAL
     assert [row.headers["schedule"] for row in await jobs(store)] == ["good"]
-    assert "a tick of schedule 'bad' makes no job" in caplog.text
+    assert "schedule 'bad': could not create the job of a tick" in caplog.text
 
 
 async def test_a_store_that_is_away_ends_nothing(
     store: MemoryStore, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(module, "AGAIN", 0.001)
+    monkeypatch.setattr(module, "RETRY_DELAY", 0.001)
     failures: list[Exception] = [StoreUnavailableError("away"), RuntimeError("odd")] * 2
 
     def look(verb: str) -> None:
@@ -393,9 +399,9 @@ async def test_a_store_that_is_away_ends_nothing(
     await eventually(lambda: _some(store))
     ticking.cancel()
     await asyncio.wait({ticking})
-    told = [record.getMessage() for record in caplog.records]
-    assert told.count("ticking failed, trying again: away") == 1
-    assert told.count("ticking failed, trying again") == 2
+    messages = [record.getMessage() for record in caplog.records]
+    assert messages.count("Enqueueing scheduled jobs failed; retrying: away") == 1
+    assert messages.count("Enqueueing scheduled jobs failed; retrying") == 2
 
 
 async def _some(store: Store) -> bool:
@@ -405,10 +411,10 @@ async def _some(store: Store) -> bool:
 # -- changes at run time
 
 
-async def test_what_is_added_changed_or_deleted_is_seen_at_the_next_look(
+async def test_added_changed_and_deleted_schedules_are_read_at_the_next_reload(
     store: MemoryStore, clock: VirtualClock
 ) -> None:
-    ticker, table = Ticker(store), Timetable(store)
+    ticker, table = Ticker(store), ScheduleRecords(store)
     await ticker.once()
     await add(store)
     clock.advance(60)
@@ -449,12 +455,12 @@ def declared(*made: Schedule) -> Iterable[Schedule]:
     return [replace(one, declared=f"{one.timing}{one.job.payload!r}") for one in made]
 
 
-async def test_a_tick_comes_though_workers_restart_more_often_than_it(
+async def test_a_tick_fires_though_workers_restart_more_often(
     store: MemoryStore, clock: VirtualClock
 ) -> None:
-    weekly = plan("weekly", make_job(task="report"), every="7d")
+    weekly = make_schedule("weekly", make_job(task="report"), every="7d")
     for _ in range(8):
-        worker = Ticker(store, declared=lambda: declared(weekly))
+        worker = Ticker(store, schedules=lambda: declared(weekly))
         await worker.declare()
         await worker.once()
         clock.advance("1d")
@@ -462,35 +468,35 @@ async def test_a_tick_comes_though_workers_restart_more_often_than_it(
 
 
 async def test_what_is_declared_as_before_is_not_written(store: MemoryStore) -> None:
-    one = plan("one", make_job(task="report"), every="1h")
-    await Ticker(store, declared=lambda: declared(one)).declare()
+    one = make_schedule("one", make_job(task="report"), every="1h")
+    await Ticker(store, schedules=lambda: declared(one)).declare()
     asked: list[str] = []
-    await Ticker(Spy(store, asked.append), declared=lambda: declared(one)).declare()
+    await Ticker(Spy(store, asked.append), schedules=lambda: declared(one)).declare()
     assert "put_records" not in asked
 
 
 async def test_what_cannot_be_stored_holds_up_nothing_else(
     store: MemoryStore, caplog: pytest.LogCaptureFixture
 ) -> None:
-    large = plan("large", make_job(payload=b"x" * 1_000_000), every="1h")
-    small = plan("small", make_job(), every="1h")
-    await Ticker(store, declared=lambda: declared(large, small)).declare()
-    assert [one.name for one in await Timetable(store).list()] == ["small"]
-    assert "schedule 'large' of the code cannot be stored" in caplog.text
+    large = make_schedule("large", make_job(payload=b"x" * 1_000_000), every="1h")
+    small = make_schedule("small", make_job(), every="1h")
+    await Ticker(store, schedules=lambda: declared(large, small)).declare()
+    assert [one.name for one in await ScheduleRecords(store).list()] == ["small"]
+    assert "could not store schedule 'large' of the app" in caplog.text
 
 
 async def test_two_workers_that_start_at_once_declare_one_schedule(
     store: MemoryStore, clock: VirtualClock
 ) -> None:
     class Slow(Spy):
-        async def put_records(self, puts: Sequence[Put]) -> list[PutAnswer]:
+        async def put_records(self, puts: Sequence[Put]) -> list[PutResult]:
             await asyncio.sleep(0)
             return await super().put_records(puts)
 
     def one() -> Iterable[Schedule]:  # each process makes an id of its own
-        return declared(plan("one", make_job(task="report"), every="1m"))
+        return declared(make_schedule("one", make_job(task="report"), every="1m"))
 
-    tickers = [Ticker(Slow(store, lambda _: None), declared=one) for _ in range(4)]
+    tickers = [Ticker(Slow(store, lambda _: None), schedules=one) for _ in range(4)]
     await asyncio.gather(*(ticker.declare() for ticker in tickers))
     clock.advance(60)
     await asyncio.gather(*(ticker.once() for ticker in tickers))
@@ -560,5 +566,5 @@ async def test_with_a_unique_key_a_tick_makes_no_job_beside_one_that_is_active(
     clock.advance(60)
     await ticker.once()
     assert (await ticks(store))[1:] == ["2026-01-01T00:03:00Z"]
-    [found] = await Timetable(store).list()
+    [found] = await ScheduleRecords(store).list()
     assert found.last_tick == to_datetime(clock.now() // SECOND * SECOND)

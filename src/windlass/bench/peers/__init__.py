@@ -1,7 +1,7 @@
-"""The sides, one file each: `side` is the class that keeps the contract of `windlass.bench.side`.
+"""The sides, one file each: `side` is the class that implements `windlass.bench.side.Side`.
 
-Their libraries are imported by name when a side is opened: nobody needs them who does not measure,
-and no type checker either.
+A side imports its library by name when it is opened, so neither Windlass nor the type checker needs
+the library.
 """
 
 from __future__ import annotations

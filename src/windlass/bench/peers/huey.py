@@ -1,11 +1,11 @@
-"""huey on SQLite: its own consumer with one worker thread, as quick as its delays allow."""
+"""huey on SQLite: its own consumer with one worker thread and the shortest delays."""
 
 from __future__ import annotations
 
 import importlib
 
 from windlass.bench.job_ledger import Ledger
-from windlass.bench.round_config import Place
+from windlass.bench.round_config import RoundConfig
 from windlass.bench.side import POLL, Side
 
 
@@ -15,17 +15,20 @@ class Huey(Side):
     durability = "WAL, synchronous=FULL (fsync=True); a job is deleted before it runs"
     bulk = None
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, config: RoundConfig) -> None:
         self._ledger: Ledger | None = None
         huey = importlib.import_module("huey")
         self._huey = huey.SqliteHuey(
-            filename=str(place.directory / "huey.db"), fsync=True, journal_mode="wal", results=False
+            filename=str(config.directory / "huey.db"),
+            fsync=True,
+            journal_mode="wal",
+            results=False,
         )
 
         @self._huey.task()  # type: ignore[untyped-decorator]
         def noop(payload: str) -> None:
             assert self._ledger is not None
-            self._ledger.ran(payload)
+            self._ledger.record_run(payload)
 
         self._noop = noop
 
@@ -40,7 +43,7 @@ class Huey(Side):
         consumer = self._huey.create_consumer(
             workers=1, periodic=False, initial_delay=POLL, backoff=1, max_delay=POLL
         )
-        ledger.begin()
+        ledger.wait_for_start()
         consumer.run()  # it handles SIGTERM itself
 
     def unfinished(self) -> int:

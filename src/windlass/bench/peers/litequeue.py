@@ -1,4 +1,4 @@
-"""litequeue: a table with put, pop and done; its users write the loop of a worker themselves."""
+"""litequeue: a table with put, pop and done, and a worker loop written here."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 
 from windlass.bench.job_ledger import Ledger
-from windlass.bench.round_config import Place
+from windlass.bench.round_config import RoundConfig
 from windlass.bench.side import POLL, Side
 
 
@@ -17,9 +17,9 @@ class LiteQueue(Side):
     durability = "WAL, synchronous=FULL (its own default is NORMAL)"
     bulk = "put in one transaction()"
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, config: RoundConfig) -> None:
         litequeue = importlib.import_module("litequeue")
-        self._queue = litequeue.LiteQueue(str(place.directory / "litequeue.db"), timeout=30)
+        self._queue = litequeue.LiteQueue(str(config.directory / "litequeue.db"), timeout=30)
         self._queue.conn.execute("PRAGMA synchronous=FULL")
 
     def put(self, payload: str) -> None:
@@ -35,13 +35,13 @@ class LiteQueue(Side):
 
     def work(self, ledger: Ledger) -> None:
         queue = self._queue
-        ledger.begin()
+        ledger.wait_for_start()
         while True:
             message = queue.pop()
             if message is None:
                 time.sleep(POLL)
                 continue
-            ledger.ran(message.data)
+            ledger.record_run(message.data)
             queue.done(message.message_id)
 
     def unfinished(self) -> int:

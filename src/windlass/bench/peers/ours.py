@@ -1,4 +1,4 @@
-"""Windlass itself on SQLite: its API without an event loop, and `windlass worker` as it is."""
+"""Windlass on SQLite: the sync API, and the real `windlass worker`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Sequence
 
 from windlass.app import Windlass
 from windlass.bench.job_ledger import Ledger
-from windlass.bench.round_config import Place
+from windlass.bench.round_config import RoundConfig
 from windlass.bench.side import Side
 from windlass.core.job.state import State
 from windlass.core.query.job_query import Query
-from windlass.worker.supervisor import this_program
+from windlass.worker.supervisor import windlass_command
 
 FILE = "sqlite:///jobs.db"
 TASK = "bench.noop"
@@ -20,13 +20,13 @@ APP = "windlass.bench.app:app"
 UNFINISHED = Query(states=frozenset(State) - {State.SUCCEEDED}, limit=1)
 
 
-def url_of(place: Place) -> str:
-    return place.url or FILE
+def url_of(config: RoundConfig) -> str:
+    return config.url or FILE
 
 
 def become_worker() -> None:
-    """Become the worker program; `windlass.bench.app` is the application that it runs."""
-    program = this_program()
+    """Replace this process by `windlass worker` with the application `windlass.bench.app`."""
+    program = windlass_command()
     os.execv(program[0], [*program, "worker", APP])  # noqa: S606 - our own interpreter
 
 
@@ -37,8 +37,8 @@ class Ours(Side):
     bulk = "app.enqueue_many of task.new_job(…)"
     together = "100 awaited task.aenqueue(…) at once"
 
-    def __init__(self, place: Place) -> None:
-        self._app = Windlass(url_of(place), data=place.directory / "data")
+    def __init__(self, config: RoundConfig) -> None:
+        self._app = Windlass(url_of(config), data=config.directory / "data")
 
         @self._app.task(name=TASK)
         async def noop(payload: str) -> None: ...
@@ -60,14 +60,14 @@ class Ours(Side):
     def close(self) -> None:
         self._app.close()
 
-    def work(self, ledger: Ledger) -> None:  # noqa: ARG002 - the program has its own
+    def work(self, ledger: Ledger) -> None:  # noqa: ARG002 - the worker program opens its own
         become_worker()
 
     def unfinished(self) -> int:
-        async def left() -> int:
+        async def count_unfinished() -> int:
             return len((await self._app.client().store.find(UNFINISHED)).rows)
 
-        return self._app.sync.call(left())
+        return self._app.sync.call(count_unfinished())
 
 
 side = Ours

@@ -1,4 +1,4 @@
-"""Windlass itself on PostgreSQL: its API on an event loop, and `windlass worker` as it is."""
+"""Windlass on PostgreSQL: the async API, and the real `windlass worker`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from windlass.app import Windlass
 from windlass.bench.async_side import AsyncSide
 from windlass.bench.job_ledger import Ledger
 from windlass.bench.peers.ours import TASK, UNFINISHED, become_worker
-from windlass.bench.round_config import Place
+from windlass.bench.round_config import RoundConfig
 
 
 class OursOnPostgres(AsyncSide):
@@ -26,8 +26,8 @@ class OursOnPostgres(AsyncSide):
             return "not installed: pip install 'windlass[postgres]'"
         return None
 
-    async def open(self, place: Place) -> None:
-        self._app = Windlass(place.url, data=place.directory / "data")
+    async def open(self, config: RoundConfig) -> None:
+        self._app = Windlass(config.url, data=config.directory / "data")
 
         @self._app.task(name=TASK)
         async def noop(payload: str) -> None: ...
@@ -44,14 +44,14 @@ class OursOnPostgres(AsyncSide):
     async def aclose(self) -> None:
         await self._app.aclose()
 
-    def work(self, ledger: Ledger) -> None:  # noqa: ARG002 - the program has its own
+    def work(self, ledger: Ledger) -> None:  # noqa: ARG002 - the worker program opens its own
         self.close()
         become_worker()
 
-    async def serve(self, ledger: Ledger) -> None:
+    async def awork(self, ledger: Ledger) -> None:
         raise NotImplementedError
 
-    async def left(self) -> int:
+    async def aunfinished(self) -> int:
         return len((await self._app.client().store.find(UNFINISHED)).rows)
 
 

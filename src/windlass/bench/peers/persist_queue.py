@@ -1,4 +1,4 @@
-"""persist-queue's SQLiteAckQueue: get and ack; its own waiting does not see other processes."""
+"""persist-queue's SQLiteAckQueue: get and ack. Polls, because its wait ignores other processes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import importlib
 import time
 
 from windlass.bench.job_ledger import Ledger
-from windlass.bench.round_config import Place
+from windlass.bench.round_config import RoundConfig
 from windlass.bench.side import POLL, Side
 
 
@@ -16,10 +16,10 @@ class PersistQueue(Side):
     durability = "WAL, synchronous=FULL"
     bulk = None
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, config: RoundConfig) -> None:
         self._library = importlib.import_module("persistqueue")
-        self._queue = self._library.SQLiteAckQueue(str(place.directory), timeout=30)
-        # It has no setting for this, and where Python's SQLite was built otherwise, no FULL.
+        self._queue = self._library.SQLiteAckQueue(str(config.directory), timeout=30)
+        # There is no setting for it, and some builds of SQLite do not default to FULL.
         self._queue._putter.execute("PRAGMA synchronous=FULL")  # noqa: SLF001
 
     def put(self, payload: str) -> None:
@@ -30,14 +30,14 @@ class PersistQueue(Side):
 
     def work(self, ledger: Ledger) -> None:
         queue, empty = self._queue, self._library.exceptions.Empty
-        ledger.begin()
+        ledger.wait_for_start()
         while True:
             try:
                 item = queue.get(block=False, raw=True)
             except empty:
                 time.sleep(POLL)
                 continue
-            ledger.ran(item["data"])
+            ledger.record_run(item["data"])
             queue.ack(id=item["pqid"])
 
     def unfinished(self) -> int:

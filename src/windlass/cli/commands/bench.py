@@ -1,4 +1,4 @@
-"""`windlass bench`: figures for Windlass and its peers on this machine, in one run."""
+"""`windlass bench`: measures Windlass and its peers on this machine."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from windlass.bench.peers import OURS, OURS_ON_POSTGRES, PEERS
-from windlass.bench.plan import GROUPS, Plan, Told
-from windlass.bench.server import Server
+from windlass.bench.plan import GROUPS, Plan, ProgressCallback
+from windlass.bench.server import BenchServer
 from windlass.cli import terminal
 from windlass.core.errors import InvalidArgumentError
 from windlass.stores import public_url
@@ -29,118 +29,114 @@ TERMINATED = 128 + signal.SIGTERM
 
 def bench(
     *,
-    quick: Annotated[bool, typer.Option("--quick", help="Few jobs, short pauses.")] = False,
-    only: Annotated[
-        str | None, typer.Option(help=f"What to measure, of {','.join(GROUPS)}.")
-    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Few jobs and short pauses.")] = False,
+    only: Annotated[str | None, typer.Option(help=f"What to measure: {','.join(GROUPS)}.")] = None,
     peers: Annotated[
-        str | None, typer.Option(help=f"Whom to measure beside us, of {','.join(list(PEERS)[1:])}.")
+        str | None, typer.Option(help=f"Systems to compare: {','.join(list(PEERS)[1:])}.")
     ] = None,
-    jobs: Annotated[
-        int | None, typer.Option(help="Jobs to work off in a drain (50000; quick: 5000).")
-    ] = None,
+    jobs: Annotated[int | None, typer.Option(help="Jobs per drain (50000; quick: 5000).")] = None,
     rounds: Annotated[
-        int | None, typer.Option(help="Rounds, of which the median counts (3).")
+        int | None, typer.Option(help="Rounds, of which the median is reported (3).")
     ] = None,
     url: Annotated[
         str | None,
-        typer.Option(help="Measure us on this PostgreSQL server, in databases made for it."),
+        typer.Option(help="Measure Windlass on this PostgreSQL server, in temporary databases."),
     ] = None,
     json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write every figure to this file, too.")
+        Path | None, typer.Option("--json", help="Also write every figure to this file.")
     ] = None,
     directory: Annotated[
         Path | None,
-        typer.Option(help="Where to keep the databases meanwhile: a real disk (here)."),
+        typer.Option(help="Directory of the databases; use a real disk (default: .)."),
     ] = None,
 ) -> None:
-    """Measure Windlass and its peers (those installed) side by side, each commit synced.
+    """Compare Windlass with the installed peers; every commit is synced to disk.
 
-    All of it takes about half an hour, --quick about three minutes. It measures, it does not
-    judge: the exit code is 0 whatever the figures are.
+    A full run takes about half an hour, --quick about three minutes. The exit
+    code is 0 for any result.
     """
-    # What only this command needs is loaded here: other commands start without it.
+    # Imported here, so that other commands start faster.
     from windlass.bench.bench_run import measure  # noqa: PLC0415
     from windlass.bench.results import SQLITE  # noqa: PLC0415
     from windlass.cli.bench_table import show  # noqa: PLC0415
 
-    plan = Plan.of(quick=quick, jobs=jobs, rounds=rounds, only=_words(only))
-    chosen = _peers(peers) if url is None else _alone(peers)
+    plan = Plan.of(quick=quick, jobs=jobs, rounds=rounds, only=_split_names(only))
+    chosen = _chosen_peers(peers) if url is None else _no_peers(peers)
     if json_file is not None and not json_file.absolute().parent.is_dir():
-        raise InvalidArgumentError(f"--json {json_file}: there is no such directory; make it first")
+        raise InvalidArgumentError(
+            f"--json {json_file}: the directory does not exist; create it first"
+        )
     servers, goals = _servers(url), SQLITE if url is None else ()
-    with _place(directory or Path.cwd()) as place, _shown() as told:
-        result = measure(plan, place, told, chosen, servers=servers, goals=goals)
+    with _work_directory(directory or Path.cwd()) as folder, _progress() as on_progress:
+        result = measure(plan, folder, on_progress, chosen, servers=servers, goals=goals)
     if json_file is not None:
         json_file.write_text(json.dumps(result.to_json(), indent=2) + "\n", encoding="utf-8")
     show(result)
 
 
-def _words(given: str | None) -> list[str]:
-    return [word.strip() for word in (given or "").split(",") if word.strip()]
+def _split_names(text: str | None) -> list[str]:
+    return [name.strip() for name in (text or "").split(",") if name.strip()]
 
 
-def _peers(given: str | None) -> dict[str, str]:
-    names = list(PEERS) if given is None else _words(given)
+def _chosen_peers(text: str | None) -> dict[str, str]:
+    names = list(PEERS) if text is None else _split_names(text)
     unknown = sorted(set(names) - set(PEERS))
     if unknown:
         raise InvalidArgumentError(
-            f"--peers names {', '.join(unknown)}; known are {', '.join(list(PEERS)[1:])}"
+            f"unknown --peers {', '.join(unknown)}; choose from {', '.join(list(PEERS)[1:])}"
         )
     return {name: module for name, module in PEERS.items() if name == OURS or name in names}
 
 
-def _alone(peers: str | None) -> dict[str, str]:
-    """On PostgreSQL, for which the package has no peers."""
+def _no_peers(peers: str | None) -> dict[str, str]:
+    """Return Windlass only: the package has no peers on PostgreSQL."""
     if peers:
         raise InvalidArgumentError(
-            "--peers are those on SQLite, and --url measures on PostgreSQL; "
-            "leave one of them out (the project's repository has peers on PostgreSQL, too)"
+            "--peers work with SQLite only, and --url measures PostgreSQL; "
+            "remove one of them (the project's repository has peers on PostgreSQL)"
         )
     return {OURS: OURS_ON_POSTGRES}
 
 
-def _servers(url: str | None) -> dict[str, Server]:
+def _servers(url: str | None) -> dict[str, BenchServer]:
     if url is None:
         return {}
     if split(url).scheme not in POSTGRES or find_spec("asyncpg") is None:
         raise InvalidArgumentError(
-            f"--url {public_url(url)}: write postgresql://user@host/database, "
-            "and have asyncpg: pip install 'windlass[postgres]'"
+            f"--url {public_url(url)}: use postgresql://user@host/database, "
+            "and install asyncpg: pip install 'windlass[postgres]'"
         )
-    from windlass.bench.postgres import Postgres  # noqa: PLC0415 - only where it is named
+    from windlass.bench.postgres import Postgres  # noqa: PLC0415 - optional package
 
     return {"postgresql": Postgres(url)}
 
 
 @contextlib.contextmanager
-def _place(where: Path) -> Iterator[Path]:
-    """A directory of our own there, removed at the end, also when we are told to end."""
+def _work_directory(parent: Path) -> Iterator[Path]:
+    """Create a temporary directory, removed at the end and on SIGTERM."""
 
     def end(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001
         raise typer.Exit(TERMINATED)
 
     try:
-        where.mkdir(parents=True, exist_ok=True)
-        made = tempfile.TemporaryDirectory(prefix="windlass-bench-", dir=where)
+        parent.mkdir(parents=True, exist_ok=True)
+        directory = tempfile.TemporaryDirectory(prefix="windlass-bench-", dir=parent)
     except OSError as error:
-        raise InvalidArgumentError(
-            f"nothing can be written in {where}: {error}; name a --directory"
-        ) from None
-    with made as name:
-        before = signal.signal(signal.SIGTERM, end)
+        raise InvalidArgumentError(f"cannot write in {parent}: {error}; set --directory") from None
+    with directory as name:
+        previous = signal.signal(signal.SIGTERM, end)
         try:
             yield Path(name)
         finally:
-            signal.signal(signal.SIGTERM, before)
+            signal.signal(signal.SIGTERM, previous)
 
 
 @contextlib.contextmanager
-def _shown() -> Iterator[Told]:
-    """A bar in a terminal, a line per step elsewhere."""
+def _progress() -> Iterator[ProgressCallback]:
+    """Show a bar in a terminal, a line per step elsewhere."""
     console = terminal.err()
     if not console.is_terminal:
-        yield lambda text, done, total: terminal.say(f"[{done}/{total}] {text}")
+        yield lambda text, done, total: terminal.info(f"[{done}/{total}] {text}")
         return
     columns = (BarColumn(20), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as bar:

@@ -1,4 +1,4 @@
-"""`windlass check`: what is wrong here, and how to mend it."""
+"""`windlass check`: checks configuration and store, and how to fix problems."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from windlass.config import settings
 from windlass.core.clock import SECOND, SystemClock
 from windlass.core.errors import StoreError, WindlassError
 from windlass.core.query.job_query import Query
-from windlass.stores import Finding, Verdict, checkup, file_of, open_store, public_url
+from windlass.stores import Finding, Verdict, checkup, open_store, public_url, sqlite_path
 
 MIB = 1024 * 1024
-LITTLE_DISK = 1024 * MIB
-NO_DISK = 100 * MIB
-_NETWORKED = {
+LOW_DISK = 1024 * MIB
+FULL_DISK = 100 * MIB
+_NETWORK_FILE_SYSTEMS = {
     "nfs",
     "nfs4",
     "cifs",
@@ -40,77 +40,79 @@ _NETWORKED = {
 }
 
 
-_MARKS = {Verdict.FINE: "[green]✓[/]", Verdict.WARNING: "[yellow]![/]", Verdict.WRONG: "[red]✗[/]"}
+_MARKS = {Verdict.OK: "[green]✓[/]", Verdict.WARNING: "[yellow]![/]", Verdict.ERROR: "[red]✗[/]"}
 
 
 def check(url: Url = None, app: AppPath = None, as_json: AsJson = False) -> None:
-    """Look whether everything is as it should be; say what is wrong and how to mend it.
+    """Check the configuration and the store; report problems and how to fix them.
 
-    Exit code 1 if something is wrong, 3 if the store cannot be reached.
+    Exit code 1 if there is a problem, 3 if the store is unavailable.
     """
     findings, unavailable = run(_check(url, app))
-    wrong = [finding for finding in findings if finding.verdict is Verdict.WRONG]
+    errors = [finding for finding in findings if finding.verdict is Verdict.ERROR]
     if as_json:
-        terminal.print_json({"ok": not wrong, "findings": [asdict(one) for one in findings]})
+        terminal.print_json({"ok": not errors, "findings": [asdict(one) for one in findings]})
     else:
         console = terminal.out()
         for one in findings:
-            line = f"{_MARKS[one.verdict]} [bold]{one.what:<11}[/] {escape(one.found)}"
+            line = f"{_MARKS[one.verdict]} [bold]{one.check:<11}[/] {escape(one.message)}"
             console.print(line, soft_wrap=True)
-            if one.mend:
-                console.print(f"  {'':<11} → {escape(one.mend)}", soft_wrap=True)
-    if wrong:
+            if one.fix:
+                console.print(f"  {'':<11} → {escape(one.fix)}", soft_wrap=True)
+    if errors:
         raise typer.Exit(terminal.UNAVAILABLE if unavailable else terminal.FAILED)
 
 
 async def _check(url: str | None, app_path: str | None) -> tuple[list[Finding], bool]:
     findings: list[Finding] = []
     found = settings({"url": url, "app": app_path})
-    place, origin = found["url"].value, found["url"].origin
+    store_url, origin = found["url"].value, found["url"].origin
     key: str | None = None
-    if found["app"].given:
+    if found["app"].is_set:
         try:
             app = load_app(found["app"].value)
         except WindlassError as error:
-            findings.append(Finding("app", Verdict.WRONG, str(error)))
+            findings.append(Finding("app", Verdict.ERROR, str(error)))
         else:
             findings += _app(app)
             if url is None:
-                place, origin, key = app.url, f"the app {found['app'].value}", app.key
+                store_url, origin, key = app.url, f"the app {found['app'].value}", app.key
             await app.aclose()
-    findings.insert(0, Finding("settings", Verdict.FINE, f"url is {public_url(place)} ({origin})"))
+    findings.insert(
+        0, Finding("settings", Verdict.OK, f"url is {public_url(store_url)} ({origin})")
+    )
     try:
-        path = file_of(place)
-        said = await checkup(place, key=key)
+        path = sqlite_path(store_url)
+        store_findings = await checkup(store_url, key=key)
     except WindlassError as error:
-        lost = Finding("store", Verdict.WRONG, str(error))
-        return [*findings, lost], isinstance(error, StoreError)
-    if said is not None:
-        return [*findings, *said], False
-    findings.append(_durability(place))
+        failed = Finding("store", Verdict.ERROR, str(error))
+        return [*findings, failed], isinstance(error, StoreError)
+    if store_findings is not None:
+        return [*findings, *store_findings], False
+    findings.append(_durability(store_url))
     if path is not None:
-        findings.append(Finding("driver", Verdict.FINE, f"SQLite of apsw {_version('apsw')}"))
+        findings.append(Finding("driver", Verdict.OK, f"SQLite of apsw {_version('apsw')}"))
         findings += _disk(path)
         if not path.exists():
             finding = _no_file(path)
-            return [*findings, finding], finding.verdict is Verdict.WRONG
+            return [*findings, finding], finding.verdict is Verdict.ERROR
     try:
-        findings += await _store(place)
+        findings += await _store(store_url)
     except WindlassError as error:
-        findings.append(Finding("store", Verdict.WRONG, str(error)))
+        findings.append(Finding("store", Verdict.ERROR, str(error)))
         return findings, isinstance(error, StoreError)
     return findings, False
 
 
 def _no_file(path: Path) -> Finding:
     if not path.parent.is_dir():
-        mend = f"make it (mkdir -p {path.parent}), or correct the URL"
-        return Finding("store", Verdict.WRONG, f"there is no directory {path.parent}", mend)
+        fix = f"create it (mkdir -p {path.parent}), or correct the URL"
+        return Finding("store", Verdict.ERROR, f"directory {path.parent} does not exist", fix)
     if not os.access(path.parent, os.W_OK):
-        mend = "give this user the right to write there, or name another place"
-        return Finding("store", Verdict.WRONG, f"no file can be made in {path.parent}", mend)
-    mend = "is this the right directory? windlass migrate, or the first job, makes it"
-    return Finding("store", Verdict.WARNING, f"there is no file {path} yet", mend)
+        fix = "give this user write permission, or choose another directory"
+        return Finding("store", Verdict.ERROR, f"cannot create a file in {path.parent}", fix)
+    fix = "is this the right directory? windlass migrate, or the first job, creates it"
+    return Finding("store", Verdict.WARNING, f"no database at {path} yet", fix)
 
 
 def _version(package: str) -> str:
@@ -120,83 +122,87 @@ def _version(package: str) -> str:
 def _app(app: Windlass) -> Iterator[Finding]:
     specs = list(app.tasks)
     if specs:
-        yield Finding("app", Verdict.FINE, "1 task" if len(specs) == 1 else f"{len(specs)} tasks")
+        yield Finding("app", Verdict.OK, "1 task" if len(specs) == 1 else f"{len(specs)} tasks")
     else:
-        mend = "import the modules that define them where the app is made"
-        yield Finding("app", Verdict.WARNING, "it has no tasks", mend)
+        fix = "import the modules that define tasks where the app is created"
+        yield Finding("app", Verdict.WARNING, "the app has no tasks", fix)
     for spec in specs:
         if not spec.is_async and spec.options.policy.timeout is not None:
             yield Finding(
                 "task",
                 Verdict.WARNING,
                 f"{spec.name} has a timeout but runs in a thread, which cannot be stopped",
-                "make it async, or look at ctx.cancelled as it goes",
+                "make it async, or check ctx.cancelled in the task",
             )
 
 
 def _durability(url: str) -> Finding:
     if urlsplit(url).scheme == "memory":
-        mend = "fine for tests; else use sqlite:///jobs.db"
-        return Finding("durability", Verdict.WARNING, "jobs in memory end with their process", mend)
+        fix = "fine for tests; otherwise use sqlite:///jobs.db"
+        return Finding(
+            "durability", Verdict.WARNING, "jobs in memory are lost when their process ends", fix
+        )
     match url_option(url, "durability"):
         case "off":
-            mend = "take durability=off out of the URL; it is for tests"
-            return Finding("durability", Verdict.WRONG, "a power cut may corrupt the file", mend)
+            fix = "remove durability=off from the URL; it is for tests"
+            return Finding("durability", Verdict.ERROR, "a power cut may corrupt the file", fix)
         case "normal":
-            mend = "take durability=normal out of the URL, if that matters"
-            found = "a power cut may lose the last moments"
-            return Finding("durability", Verdict.WARNING, found, mend)
+            fix = "remove durability=normal from the URL if that matters"
+            message = "a power cut may lose the most recent writes"
+            return Finding("durability", Verdict.WARNING, message, fix)
         case None | "full":
-            return Finding("durability", Verdict.FINE, "full: accepted jobs survive a power cut")
+            return Finding("durability", Verdict.OK, "full: accepted jobs survive a power cut")
         case other:
-            mend = "take it out of the URL: full is the default"
-            return Finding("durability", Verdict.WRONG, f"there is no durability {other!r}", mend)
+            fix = "remove it from the URL: full is the default"
+            return Finding("durability", Verdict.ERROR, f"invalid durability {other!r}", fix)
 
 
 def _disk(path: Path) -> Iterator[Finding]:
-    place = next(parent for parent in path.parents if parent.exists())
-    free = shutil.disk_usage(place).free
+    folder = next(parent for parent in path.parents if parent.exists())
+    free = shutil.disk_usage(folder).free
     used = sum(part.stat().st_size for part in path.parent.glob(f"{path.name}*") if part.is_file())
-    found = f"{free / MIB:,.0f} MiB free, the jobs use {used / MIB:,.1f} MiB"
-    if free < LITTLE_DISK:
-        verdict = Verdict.WRONG if free < NO_DISK else Verdict.WARNING
-        yield Finding("disk", verdict, found, "make room, or move the file to a larger disk")
+    message = f"{free / MIB:,.0f} MiB free, the jobs use {used / MIB:,.1f} MiB"
+    if free < LOW_DISK:
+        verdict = Verdict.ERROR if free < FULL_DISK else Verdict.WARNING
+        yield Finding(
+            "disk", verdict, message, "free disk space, or move the file to a larger disk"
+        )
     else:
-        yield Finding("disk", Verdict.FINE, found)
-    kind = _file_system(place)
-    if kind in _NETWORKED:
-        mend = "SQLite needs the locks of a local disk: move the file to one"
-        yield Finding("disk", Verdict.WRONG, f"{place} is on a network file system ({kind})", mend)
+        yield Finding("disk", Verdict.OK, message)
+    kind = _file_system(folder)
+    if kind in _NETWORK_FILE_SYSTEMS:
+        fix = "SQLite needs file locks of a local disk: move the file to one"
+        yield Finding("disk", Verdict.ERROR, f"{folder} is on a network file system ({kind})", fix)
 
 
-def _file_system(place: Path) -> str | None:
-    """Of the longest mount point above it; None where there is no such list."""
+def _file_system(folder: Path) -> str | None:
+    """Return the type of the file system; None without /proc/mounts."""
     try:
         lines = [line.split() for line in Path("/proc/mounts").read_text("utf-8").splitlines()]
     except OSError:
         return None
-    above = [(line[1], line[2]) for line in lines if place.resolve().is_relative_to(line[1])]
+    above = [(line[1], line[2]) for line in lines if folder.resolve().is_relative_to(line[1])]
     return max(above, key=lambda mount: len(mount[0]))[1] if above else None
 
 
 async def _store(url: str) -> list[Finding]:
     async with open_store(url) as store:
         now = await store.ping()
-        findings = [Finding("store", Verdict.FINE, "reachable, and takes writes")]
+        findings = [Finding("store", Verdict.OK, "reachable and writable")]
         done = await store.migrate()
-        found = f"brought up to date just now: {', '.join(done)}" if done else "up to date"
-        findings.append(Finding("schema", Verdict.FINE, found))
+        message = f"migrated now: {', '.join(done)}" if done else "up to date"
+        findings.append(Finding("schema", Verdict.OK, message))
         newest = (await store.find(Query(limit=1))).rows
         ahead = max((row.updated_at for row in newest), default=0) - now
         drift = abs(now - SystemClock().now())
         if max(ahead, drift) > SECOND:
             finding = Finding(
                 "clock",
-                Verdict.WRONG,
+                Verdict.ERROR,
                 f"the newest job is {terminal.span(ahead / SECOND)} in the future"
                 if ahead > drift
                 else f"the store's clock and this machine's differ by {drift / SECOND:.1f} s",
-                "set the clock by NTP: waiting jobs and leases go by it",
+                "synchronize the clock with NTP: delays and leases depend on it",
             )
             return [*findings, finding]
-        return [*findings, Finding("clock", Verdict.FINE, "agrees with the jobs")]
+        return [*findings, Finding("clock", Verdict.OK, "in sync with the store")]

@@ -1,4 +1,4 @@
-"""`windlass config show`: each setting, with who set it."""
+"""`windlass config show`: each setting and its source."""
 
 from __future__ import annotations
 
@@ -9,52 +9,52 @@ from rich.markup import escape
 
 from windlass.cli import terminal
 from windlass.cli.store_options import AppPath, AsJson, Url
-from windlass.config import Value, settings
+from windlass.config import SettingValue, settings
 from windlass.stores import public_url
 
 HIDDEN = "***"
-commands = typer.Typer(no_args_is_help=True, help="See the settings.")
+commands = typer.Typer(no_args_is_help=True, help="Show the settings.")
 
 
 @commands.callback()
 def config() -> None:
-    """See the settings."""
+    """Show the settings."""
 
 
 @commands.command()
 def show(url: Url = None, app: AppPath = None, as_json: AsJson = False) -> None:
-    """Show each setting, with its origin."""
+    """Show each setting and its source."""
     found = settings({"url": url, "app": app})
     if as_json:
-        told = {one.name: {"value": _open(one), "origin": one.origin} for one in found}
-        terminal.print_json(told)
+        values = {one.name: {"value": _redacted(one), "origin": one.origin} for one in found}
+        terminal.print_json(values)
         return
     console = terminal.out()
     for one in found:
-        value = escape(_plain(one.name, _open(one)))
+        value = escape(_format(one.name, _redacted(one)))
         line = f"{one.name:<14} {value}  [dim]← {escape(one.origin)}[/]"
         console.print(line, soft_wrap=True)
 
 
-def _open(setting: Value) -> Any:
-    """What may be shown to anybody: no password of a URL, no key."""
+def _redacted(setting: SettingValue) -> Any:
+    """Return the value without passwords and keys."""
     if setting.name == "key" and setting.value is not None:
         return HIDDEN
     return public_url(setting.value) if isinstance(setting.value, str) else setting.value
 
 
-def _plain(name: str, value: Any) -> str:
+def _format(name: str, value: Any) -> str:
     if value is None:
         return "-"
     if isinstance(value, dict):
         return ",".join(key if n is None else f"{key}={n}" for key, n in value.items())
     if name.startswith("keep_"):
-        return duration(value) if value else "for good"
+        return duration(value) if value else "forever"
     return duration(value) if isinstance(value, float) else str(value)
 
 
 def duration(seconds: float) -> str:
-    """As it may be written in a setting: in the largest unit that leaves no rest."""
+    """Format a duration as in a setting: in the largest unit without a remainder."""
     for unit, size in (("d", 86_400), ("h", 3600), ("m", 60)):
         if seconds and seconds % size == 0:
             return f"{seconds / size:g}{unit}"

@@ -1,4 +1,4 @@
-"""`windlass keys`: who may use the HTTP API, and for what."""
+"""`windlass keys`: manages API keys of the server."""
 
 from __future__ import annotations
 
@@ -8,53 +8,43 @@ import typer
 from rich.markup import escape
 
 from windlass.cli import terminal
-from windlass.cli.store_options import AppPath, AsJson, Url, opened, run
+from windlass.cli.store_options import AppPath, AsJson, Url, open_client, run
 from windlass.core.clock import SystemClock
-from windlass.core.duration import seconds
-from windlass.server.auth.api_keys import Key, Keys, Role
-from windlass.server.auth.audit import Audit
-from windlass.server.auth.task_tokens import NAME, Signing
-from windlass.store import Served
+from windlass.core.duration import to_seconds
+from windlass.server.auth.api_keys import ApiKey, ApiKeys, Role
+from windlass.server.auth.audit import AuditLog
+from windlass.server.auth.task_tokens import SIGNING_RECORD, TokenSigner
+from windlass.store import ServerStore
 
-commands = typer.Typer(
-    no_args_is_help=True, help="Make, list and revoke the API keys of the server."
-)
-KeyId = Annotated[str, typer.Argument(help="The key's id, as `windlass keys list` shows it.")]
-BY = "command line"
+commands = typer.Typer(no_args_is_help=True, help="Create, list and revoke API keys of the server.")
+KeyId = Annotated[str, typer.Argument(help="Key id, as in `windlass keys list`.")]
+ACTOR = "command line"
 
 
 @commands.command()
 def create(
-    name: Annotated[str, typer.Argument(help="Who holds it, for lists and the audit.")],
+    name: Annotated[str, typer.Argument(help="Name of the holder, for lists and the audit log.")],
     *,
-    role: Annotated[
-        list[Role], typer.Option("--role", "-r", help="What it may do; may be repeated.")
-    ],
-    owner: Annotated[
-        str | None, typer.Option(help="It sees and makes only jobs of this owner.")
-    ] = None,
-    team: Annotated[
-        str | None, typer.Option(help="It sees and makes only jobs of this team.")
-    ] = None,
-    expires_in: Annotated[
-        str | None, typer.Option(help='It is valid for so long: "90d". Else for good.')
-    ] = None,
+    role: Annotated[list[Role], typer.Option("--role", "-r", help="Role; may be repeated.")],
+    owner: Annotated[str | None, typer.Option(help="Restrict it to jobs of this owner.")] = None,
+    team: Annotated[str | None, typer.Option(help="Restrict it to jobs of this team.")] = None,
+    expires_in: Annotated[str | None, typer.Option(help='Expiry: "90d" (default: never).')] = None,
     url: Url = None,
     app: AppPath = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a key, and show it: this once. Only a hash of it is kept.
+    """Create a key and print it once. Only a hash of it is stored.
 
-    Roles: viewer looks; producer also enqueues, cancels and retries; worker
-    runs jobs; operator does all that concerns jobs, queues and schedules;
-    admin everything.
+    Roles: viewer reads; producer also enqueues, cancels and retries; worker
+    runs jobs; operator manages jobs, queues and schedules; admin can do
+    everything.
     """
-    length = None if expires_in is None else seconds(expires_in, "expires-in")
+    length = None if expires_in is None else to_seconds(expires_in, "expires-in")
 
-    async def work() -> tuple[Key, str]:
-        async with opened(url, app, make=True) as client:
-            await Audit(client.store).note(None, BY, "create key", name)
-            return await Keys(client.store).create(
+    async def work() -> tuple[ApiKey, str]:
+        async with open_client(url, app, create=True) as client:
+            await AuditLog(client.store).append(None, ACTOR, "create key", name)
+            return await ApiKeys(client.store).create(
                 name, role, owner=owner, team=team, expires_in=length
             )
 
@@ -62,43 +52,43 @@ def create(
     if as_json:
         terminal.print_json(_facts(key) | {"key": token})
     else:
-        terminal.say(f"key {key.id} of {name}; it is shown only now:")
+        terminal.info(f"Key {key.id} of {name} (shown only once):")
         terminal.out().print(token, soft_wrap=True)
 
 
 @commands.command("list")
 def list_keys(url: Url = None, app: AppPath = None, as_json: AsJson = False) -> None:
-    """List the keys, also those that were revoked."""
+    """List the keys, including revoked ones."""
 
-    async def work() -> list[Key]:
-        async with opened(url, app) as client:
-            return await Keys(client.store).list()
+    async def work() -> list[ApiKey]:
+        async with open_client(url, app) as client:
+            return await ApiKeys(client.store).list()
 
     keys = run(work())
     if as_json:
         terminal.print_json([_facts(key) for key in keys])
         return
     if not keys:
-        terminal.say("there are no keys")
+        terminal.info("No API keys")
         return
-    table = terminal.table("id", "name", "roles", "for", "state")
+    table = terminal.table("id", "name", "roles", "scope", "state")
     for key in keys:
-        owns = " ".join(
-            f"{what} {value}" for what, value in (("owner", key.owner), ("team", key.team)) if value
+        scope = " ".join(
+            f"{name} {value}" for name, value in (("owner", key.owner), ("team", key.team)) if value
         )
-        cells = [key.id, key.name, " ".join(sorted(key.roles)), owns or "all", _state(key)]
+        cells = [key.id, key.name, " ".join(sorted(key.roles)), scope or "all", _state(key)]
         table.add_row(*(escape(cell) for cell in cells))
     terminal.out().print(table)
 
 
 @commands.command()
 def revoke(key: KeyId, url: Url = None, app: AppPath = None, as_json: AsJson = False) -> None:
-    """Let its holder in no more. Servers follow within 5 s, and end the streams that it opened."""
+    """Revoke a key. Servers reject it within 5 s and close its streams."""
 
-    async def work() -> Key:
-        async with opened(url, app) as client:
-            await Audit(client.store).note(None, BY, "revoke key", key)
-            return await Keys(client.store).revoke(key)
+    async def work() -> ApiKey:
+        async with open_client(url, app) as client:
+            await AuditLog(client.store).append(None, ACTOR, "revoke key", key)
+            return await ApiKeys(client.store).revoke(key)
 
     revoked = run(work())
     if as_json:
@@ -109,35 +99,37 @@ def revoke(key: KeyId, url: Url = None, app: AppPath = None, as_json: AsJson = F
 
 @commands.command()
 def rotate(url: Url = None, app: AppPath = None, as_json: AsJson = False) -> None:
-    """Sign task tokens with a new key. Tokens of the key before it stay good; older ones end.
+    """Rotate the signing key of task tokens. Tokens of the previous key stay valid.
 
-    Servers do it by themselves once a month. Done twice, it ends all task
-    tokens that were given out: their workers lose their attempts.
+    Servers rotate it once a month. Two rotations invalidate all issued task
+    tokens: their workers lose their attempts.
     """
 
     async def work() -> None:
-        async with opened(url, app) as client:
-            if isinstance(client.store, Served):
-                await client.store.rotate()  # which the server notes down
+        async with open_client(url, app) as client:
+            if isinstance(client.store, ServerStore):
+                await client.store.rotate()  # audited by the server
             else:
-                await Audit(client.store).note(None, BY, "rotate signing key", NAME)
-                await Signing(lambda: client.store).rotate()
+                await AuditLog(client.store).append(
+                    None, ACTOR, "rotate signing key", SIGNING_RECORD
+                )
+                await TokenSigner(lambda: client.store).rotate()
 
     run(work())
     if as_json:
-        terminal.print_json({"rotated": NAME})
+        terminal.print_json({"rotated": SIGNING_RECORD})
     else:
-        terminal.say("task tokens are signed with a new key; servers follow within 30 s")
+        terminal.info("Signing key rotated; servers use it within 30 s")
 
 
-def _state(key: Key) -> str:
+def _state(key: ApiKey) -> str:
     if key.revoked_at is not None:
         return "revoked"
     return "valid" if key.valid(SystemClock().now()) else "expired"
 
 
-def _facts(key: Key) -> dict[str, Any]:
-    """All of it but the hash."""
+def _facts(key: ApiKey) -> dict[str, Any]:
+    """Format a key without its hash."""
     return {
         "id": key.id,
         "name": key.name,

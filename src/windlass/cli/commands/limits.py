@@ -1,4 +1,4 @@
-"""`windlass limits`: how many may run at once or start in a time, and changing that at run time."""
+"""`windlass limits`: concurrency and rate limits, changed at run time."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ import typer
 from rich.markup import escape
 
 from windlass.cli import terminal
-from windlass.cli.store_options import AppPath, AsJson, Url, opened, run
+from windlass.cli.store_options import AppPath, AsJson, Url, open_client, run
 from windlass.core.admission.gates import Limit
-from windlass.limits import Gatekeeper, Limited
+from windlass.limits import LimitInfo, LimitRecords
 from windlass.store import COUNT_CAP
 
 T = TypeVar("T")
-commands = typer.Typer(
-    no_args_is_help=True, help="See what is limited, and who waits; set, reset, remove."
-)
+commands = typer.Typer(no_args_is_help=True, help="Manage concurrency and rate limits.")
 Name = Annotated[
     str, typer.Argument(help="queue:NAME, task:NAME, or key:NAME for each key of a task.")
 ]
@@ -25,16 +23,16 @@ Name = Annotated[
 
 @commands.command("list")
 def list_limits(url: Url = None, app: AppPath = None, as_json: AsJson = False) -> None:
-    """List the limits, what code declares, and how many jobs hold a slot or wait for one."""
-    found = run(_on(lambda keeper: keeper.list(), url, app))
+    """List the limits, their values in code, and how many jobs use or wait for them."""
+    found = run(_with_records(lambda records: records.list(), url, app))
     if as_json:
         terminal.print_json([_facts(one) for one in found])
     elif not found:
-        terminal.say(
-            "no limits: windlass limits set makes one; those that code declares are here "
-            "once a worker has started, or a job was enqueued"
+        terminal.info(
+            "No limits. Create one with windlass limits set; limits declared in code appear "
+            "after a worker has started or a job was enqueued"
         )
-    elif terminal.out().width < terminal.NARROW:
+    elif terminal.out().width < terminal.NARROW_WIDTH:
         _stack(found)
     else:
         _table(found)
@@ -44,66 +42,72 @@ def list_limits(url: Url = None, app: AppPath = None, as_json: AsJson = False) -
 def set_limit(
     name: Name,
     *,
-    concurrency: Annotated[int | None, typer.Option(help="How many may run at once.")] = None,
+    concurrency: Annotated[
+        int | None, typer.Option(help="Jobs that may run at the same time.")
+    ] = None,
     rate: Annotated[
-        str | None, typer.Option(help='How many may start in any stretch of a time: "100/1m".')
+        str | None, typer.Option(help='Jobs that may start per period: "100/1m".')
     ] = None,
     url: Url = None,
     app: AppPath = None,
     as_json: AsJson = False,
 ) -> None:
-    """Set a limit, whatever the code says, until it is reset. What is not named is not limited.
+    """Set a limit, overriding the code until it is reset. Omitted parts are unlimited.
 
     Example: windlass limits set queue:render --concurrency 2 --rate 100/1m
     """
     limit = Limit(concurrency=concurrency, rate=rate)
-    _told(run(_on(lambda keeper: keeper.set(name, limit), url, app)), as_json=as_json)
+    _print_limit(
+        run(_with_records(lambda records: records.set(name, limit), url, app)), as_json=as_json
+    )
 
 
 @commands.command()
 def reset(name: Name, url: Url = None, app: AppPath = None, as_json: AsJson = False) -> None:
-    """Go back to what the code says. If it says nothing, all may pass."""
-    found = run(_on(lambda keeper: keeper.reset(name), url, app))
+    """Reset a limit to its value in code, or to unlimited."""
+    found = run(_with_records(lambda records: records.reset(name), url, app))
     if found is not None:
-        _told(found, as_json=as_json)
+        _print_limit(found, as_json=as_json)
     else:
-        _gone(name, as_json=as_json)
+        _print_removed(name, as_json=as_json)
 
 
 @commands.command()
 def remove(name: Name, url: Url = None, app: AppPath = None, as_json: AsJson = False) -> None:
-    """Let all pass: for what code no longer declares."""
-    found = run(_on(lambda keeper: keeper.remove(name), url, app))
-    _gone(name, as_json=as_json)
+    """Remove a limit that code no longer declares."""
+    found = run(_with_records(lambda records: records.remove(name), url, app))
+    _print_removed(name, as_json=as_json)
     if found.declared is not None and not as_json:
         terminal.warn(
-            "code declared it: if it still does, the limit is back when a process of it starts; "
-            "set another one instead"
+            "if your code still declares this limit, the next process that runs this code creates "
+            "it again; to change its value, use windlass limits set"
         )
 
 
-async def _on(work: Callable[[Gatekeeper], Awaitable[T]], url: str | None, app: str | None) -> T:
-    async with opened(url, app) as client:
-        return await work(Gatekeeper(client.store))
+async def _with_records(
+    work: Callable[[LimitRecords], Awaitable[T]], url: str | None, app: str | None
+) -> T:
+    async with open_client(url, app) as client:
+        return await work(LimitRecords(client.store))
 
 
-def _told(one: Limited, *, as_json: bool) -> None:
+def _print_limit(one: LimitInfo, *, as_json: bool) -> None:
     if as_json:
         terminal.print_json(_facts(one))
     else:
-        whose = "" if one.given is not None else ", as the code says"
-        terminal.out().print(f"{escape(one.name)}: {one.limit}{whose}", soft_wrap=True)
+        source = "" if one.override is not None else " (from code)"
+        terminal.out().print(f"{escape(one.name)}: {one.limit}{source}", soft_wrap=True)
 
 
-def _gone(name: str, *, as_json: bool) -> None:
+def _print_removed(name: str, *, as_json: bool) -> None:
     if as_json:
         terminal.print_json({"name": name, "limit": None})
     else:
-        terminal.out().print(f"{escape(name)}: no limit any more", soft_wrap=True)
+        terminal.out().print(f"{escape(name)}: limit removed", soft_wrap=True)
 
 
-def _table(found: Sequence[Limited]) -> None:
-    table = terminal.table("limit", "allows", "code says", "holding", "waiting")
+def _table(found: Sequence[LimitInfo]) -> None:
+    table = terminal.table("limit", "value", "in code", "holding", "waiting")
     table.columns[0].min_width = max(len(one.name) for one in found)
     for one in found:
         table.add_row(escape(one.name), str(one.limit), _code(one), *_counts(one))
@@ -112,7 +116,7 @@ def _table(found: Sequence[Limited]) -> None:
     terminal.out().print(table)
 
 
-def _stack(found: Sequence[Limited]) -> None:
+def _stack(found: Sequence[LimitInfo]) -> None:
     console = terminal.out()
     for one in found:
         console.print(escape(one.name), soft_wrap=True)
@@ -122,25 +126,25 @@ def _stack(found: Sequence[Limited]) -> None:
             console.print(f"  {holding} holding, {waiting} waiting")
 
 
-def _code(one: Limited) -> str:
+def _code(one: LimitInfo) -> str:
     if one.declared is None:
-        return "nothing"
-    return "the same" if one.declared == one.limit else str(one.declared)
+        return "-"
+    return "same" if one.declared == one.limit else str(one.declared)
 
 
-def _counts(one: Limited) -> tuple[str, str]:
+def _counts(one: LimitInfo) -> tuple[str, str]:
     if one.holding is None or one.waiting is None:
         return "", ""
     more = "+" if one.waiting >= COUNT_CAP else ""
     return f"{one.holding:,}", f"{one.waiting:,}{more}"
 
 
-def _facts(one: Limited) -> dict[str, Any]:
+def _facts(one: LimitInfo) -> dict[str, Any]:
     return {
         "name": one.name,
         "limit": one.limit.encode(),
         "declared": None if one.declared is None else one.declared.encode(),
-        "given": None if one.given is None else one.given.encode(),
+        "override": None if one.override is None else one.override.encode(),
         "holding": one.holding,
         "waiting": one.waiting,
     }

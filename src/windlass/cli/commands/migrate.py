@@ -1,4 +1,4 @@
-"""`windlass migrate`: make the store, or bring its schema up to date."""
+"""`windlass migrate`: creates the store or migrates its schema."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Annotated
 import typer
 
 from windlass.cli import terminal
-from windlass.cli.store_options import AppPath, AsJson, Url, opened, run, the_url
+from windlass.cli.store_options import AppPath, AsJson, Url, open_client, run, store_url
 from windlass.stores import migration_script, public_url, roles_script
 
 Print = Annotated[
-    bool, typer.Option("--print", help="Only print the SQL that would be run, as one script.")
+    bool, typer.Option("--print", help="Only print the SQL as one script; do not run it.")
 ]
 Roles = Annotated[
     bool,
     typer.Option(
         "--roles",
-        help="Only print the SQL of least-privilege roles (PostgreSQL), to be run by you.",
+        help="Only print SQL for least-privilege roles (PostgreSQL), to run yourself.",
     ),
 ]
 
@@ -31,11 +31,11 @@ def migrate(
     roles: Roles = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make the store, or bring its schema up to date. Harmless to repeat."""
+    """Create the store or migrate its schema. Safe to repeat."""
     if only_print or roles:
-        place = run(the_url(url, app))
-        script = roles_script(place) if roles else migration_script(place)
-        _print(script, place, as_json=as_json)
+        target = run(store_url(url, app))
+        script = roles_script(target) if roles else migration_script(target)
+        _print(script, target, as_json=as_json)
         return
     done = run(_migrate(url, app))
     if as_json:
@@ -45,18 +45,18 @@ def migrate(
     for name in done:
         console.print(f"applied {name}")
     if not done:
-        console.print("the schema is up to date")
+        console.print("The schema is up to date")
 
 
-def _print(script: str, place: str, *, as_json: bool) -> None:
+def _print(script: str, target: str, *, as_json: bool) -> None:
     if as_json:
         terminal.print_json({"sql": script})
         return
     sys.stdout.write(script)
     if not script:
-        terminal.say(f"the schema of {public_url(place)} is up to date: there is nothing to run")
+        terminal.info(f"The schema of {public_url(target)} is up to date; nothing to run")
 
 
 async def _migrate(url: str | None, app: str | None) -> Sequence[str]:
-    async with opened(url, app, make=True) as client:
+    async with open_client(url, app, create=True) as client:
         return await client.store.migrate()

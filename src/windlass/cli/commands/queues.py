@@ -1,4 +1,4 @@
-"""`windlass queues`: how much is in each and how quickly it goes; pausing, draining, clearing."""
+"""`windlass queues`: depth and rates of queues; pause, drain, clear."""
 
 from __future__ import annotations
 
@@ -11,62 +11,59 @@ from rich.markup import escape
 
 from windlass.cli import terminal
 from windlass.cli.commands.drain import drain
-from windlass.cli.store_options import AppPath, AsJson, Url, opened, run
+from windlass.cli.store_options import AppPath, AsJson, Url, open_client, run
 from windlass.core.job.state import WAITING, State
 from windlass.insights.queues import Queue
 
-commands = typer.Typer(
-    no_args_is_help=True, help="See how much waits; pause, resume, drain and clear queues."
-)
+commands = typer.Typer(no_args_is_help=True, help="List, pause, resume, drain and clear queues.")
 commands.command("drain")(drain)
-Queues = Annotated[list[str], typer.Argument(help="The queues' names.")]
+Queues = Annotated[list[str], typer.Argument(help="Queue names.")]
 _COUNTED = (State.QUEUED, State.RUNNING, State.RETRYING, State.CREATED)
 _STATES = [state.value for state in _COUNTED]
-_COLUMNS = ("queue", *_STATES, "oldest", "done/min", "failed/min", "wait", "run")
-_ALWAYS = {"queue", "queued", "running"}
+_COLUMNS = ("queue", *_STATES, "oldest", "completed/min", "failed/min", "wait", "run")
+_ALWAYS_SHOWN = {"queue", "queued", "running"}
 _PAUSED = " (paused)"
-GAP = 2  # between columns
+COLUMN_GAP = 2
 
 
 @commands.command("list")
 def list_queues(url: Url = None, app: AppPath = None, as_json: AsJson = False) -> None:
-    """List the queues that have jobs to do, are paused, or ended jobs in the last 5 minutes.
+    """List queues with jobs, paused queues, and queues active in the last 5 minutes.
 
-    How many jobs are in each state, how long the oldest has been in line,
-    how many attempts succeeded and failed per minute, and their mean times
-    in line and running.
+    Shows jobs per state, age of the oldest queued job, completed and failed
+    attempts per minute, and their mean queue wait and run time.
     """
     found = run(_queues(url, app))
     if as_json:
         terminal.print_json([_facts(one) for one in found])
     elif not found:
-        terminal.say("nothing waits or runs in any queue")
+        terminal.info("All queues are empty")
     elif not (_table(found, _COLUMNS) or _table(found, _COLUMNS[:-2])):
         _stack(found)
 
 
 async def _queues(url: str | None, app: str | None) -> list[Queue]:
-    async with opened(url, app) as client:
+    async with open_client(url, app) as client:
         return await client.queues()
 
 
 def _table(found: Sequence[Queue], columns: Sequence[str]) -> bool:
-    """Print it if it fits; columns in which there is nothing to see are left out."""
+    """Print a table without empty columns; return False if it does not fit."""
     console = terminal.out()
     rows = [_cells(one) for one in found]
     shown = [
         name
         for name in columns
-        if name in _ALWAYS or any(row[name] not in {"", "0"} for row in rows)
+        if name in _ALWAYS_SHOWN or any(row[name] not in {"", "0"} for row in rows)
     ]
     widths = [max(len(name), *(len(row[name]) for row in rows)) for name in shown]
-    if sum(widths) + GAP * (len(widths) - 1) > console.width:
+    if sum(widths) + COLUMN_GAP * (len(widths) - 1) > console.width:
         return False
     table = terminal.table(*shown)
     for column in table.columns[1:]:
         column.justify = "right"
     for row in rows:
-        table.add_row(*(_painted(row[name]) for name in shown))
+        table.add_row(*(_styled(row[name]) for name in shown))
     console.print(table)
     return True
 
@@ -75,13 +72,13 @@ def _stack(found: Sequence[Queue]) -> None:
     console = terminal.out()
     for one in found:
         row = _cells(one)
-        console.print(_painted(row["queue"]), soft_wrap=True)
-        said = [f"{row[name]} {name}" for name in _STATES if row[name] != "0"]
+        console.print(_styled(row["queue"]), soft_wrap=True)
+        counts = [f"{row[name]} {name}" for name in _STATES if row[name] != "0"]
         oldest = f", oldest {row['oldest']}" if row["oldest"] else ""
-        console.print(f"  {', '.join(said) or 'empty'}{oldest}")
-        if row["done/min"] or row["failed/min"]:
-            done, failed = row["done/min"] or 0, row["failed/min"] or 0
-            console.print(f"  per minute {done} done, {failed} failed")
+        console.print(f"  {', '.join(counts) or 'empty'}{oldest}")
+        if row["completed/min"] or row["failed/min"]:
+            completed, failed = row["completed/min"] or 0, row["failed/min"] or 0
+            console.print(f"  per minute: {completed} completed, {failed} failed")
 
 
 def _cells(one: Queue) -> dict[str, str]:
@@ -89,14 +86,14 @@ def _cells(one: Queue) -> dict[str, str]:
         "queue": f"{one.name}{_PAUSED}" if one.paused else one.name,
         **{state.value: _count(one, state) for state in _COUNTED},
         "oldest": _span(one.oldest_age),
-        "done/min": _rate(one.rates.succeeded),
+        "completed/min": _rate(one.rates.succeeded),
         "failed/min": _rate(one.rates.failed),
         "wait": _span(one.rates.mean_wait),
         "run": _span(one.rates.mean_run),
     }
 
 
-def _painted(cell: str) -> str:
+def _styled(cell: str) -> str:
     name = cell.removesuffix(_PAUSED)
     return escape(cell) if name == cell else f"{escape(name)}[yellow]{_PAUSED}[/]"
 
@@ -135,51 +132,51 @@ def _facts(one: Queue) -> dict[str, object]:
 
 @commands.command()
 def pause(queues: Queues, url: Url = None, app: AppPath = None, as_json: AsJson = False) -> None:
-    """Hand out no more jobs of these queues. Running jobs are left alone."""
-    _set(queues, (url, app), paused=True, as_json=as_json)
+    """Pause queues: workers claim no more of their jobs. Running jobs continue."""
+    _set_paused(queues, (url, app), paused=True, as_json=as_json)
 
 
 @commands.command()
 def resume(queues: Queues, url: Url = None, app: AppPath = None, as_json: AsJson = False) -> None:
-    """Hand out jobs of these queues again."""
-    _set(queues, (url, app), paused=False, as_json=as_json)
+    """Resume paused queues."""
+    _set_paused(queues, (url, app), paused=False, as_json=as_json)
 
 
-def _set(
-    queues: list[str], place: tuple[str | None, str | None], *, paused: bool, as_json: bool
+def _set_paused(
+    queues: list[str], store: tuple[str | None, str | None], *, paused: bool, as_json: bool
 ) -> None:
-    run(_pause(queues, place, paused=paused))
+    run(_pause(queues, store, paused=paused))
     if as_json:
         terminal.print_json([{"queue": name, "paused": paused} for name in queues])
         return
     console = terminal.out()
     for name in queues:
-        console.print(f"{escape(name)} {'paused' if paused else 'goes on'}", soft_wrap=True)
+        console.print(f"{escape(name)} {'paused' if paused else 'resumed'}", soft_wrap=True)
 
 
-async def _pause(queues: list[str], place: tuple[str | None, str | None], *, paused: bool) -> None:
-    async with opened(*place) as client:
+async def _pause(queues: list[str], store: tuple[str | None, str | None], *, paused: bool) -> None:
+    async with open_client(*store) as client:
         await client.store.pause(queues, paused=paused)
 
 
 @commands.command()
 def clear(
-    queue: Annotated[str, typer.Argument(help="The queue's name.")],
+    queue: Annotated[str, typer.Argument(help="Queue name.")],
     *,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask first.")] = False,
-    reason: Annotated[str | None, typer.Option(help="Kept with each job.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    reason: Annotated[str | None, typer.Option(help="Stored with each job.")] = None,
     url: Url = None,
     app: AppPath = None,
     as_json: AsJson = False,
 ) -> None:
-    """Cancel all jobs that wait in a queue: in line, for later, held, or to be retried.
+    """Cancel all waiting jobs of a queue: queued, scheduled, held and retrying.
 
-    Running jobs are left alone.
+    Running jobs continue.
     """
     if not yes:
         waiting = run(_waiting(queue, (url, app)))
-        if waiting and not typer.confirm(f"cancel {waiting} in {queue}, for good?", err=True):
-            terminal.say("nothing was canceled")
+        if waiting and not typer.confirm(f"Cancel {waiting} in {queue}?", err=True):
+            terminal.info("Nothing canceled")
             raise typer.Exit(terminal.FAILED)
     canceled = run(_clear(queue, reason, (url, app)))
     if as_json:
@@ -187,12 +184,12 @@ def clear(
     elif canceled:
         terminal.out().print(f"{escape(queue)}: {terminal.jobs(canceled)} canceled", soft_wrap=True)
     else:
-        terminal.say(f"nothing waits in {queue}")
+        terminal.info(f"No jobs waiting in {queue}")
 
 
-async def _waiting(queue: str, place: tuple[str | None, str | None]) -> str:
-    """How many wait there; empty if none does."""
-    async with opened(*place) as client:
+async def _waiting(queue: str, store: tuple[str | None, str | None]) -> str:
+    """Return the number of waiting jobs as text; empty if there are none."""
+    async with open_client(*store) as client:
         found = (await client.store.stats()).get(queue)
     if found is None:
         return ""
@@ -200,6 +197,6 @@ async def _waiting(queue: str, place: tuple[str | None, str | None]) -> str:
     return terminal.jobs(number, capped=bool(found.capped & WAITING)) if number else ""
 
 
-async def _clear(queue: str, reason: str | None, place: tuple[str | None, str | None]) -> int:
-    async with opened(*place) as client:
+async def _clear(queue: str, reason: str | None, store: tuple[str | None, str | None]) -> int:
+    async with open_client(*store) as client:
         return await client.clear(queue, reason=reason or "the queue was cleared")

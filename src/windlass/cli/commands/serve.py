@@ -1,4 +1,4 @@
-"""`windlass serve`: the HTTP API, until it is told to stop."""
+"""`windlass serve`: the HTTP API and the dashboard."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from windlass.cli.commands.worker import worker_config
 from windlass.cli.store_options import Url, run
 from windlass.config import Settings, settings
 from windlass.core.errors import ConfigurationError
-from windlass.server.auth.api_keys import Keys
-from windlass.server.config import LOOPBACK, Door, ServerConfig
+from windlass.server.auth.api_keys import ApiKeys
+from windlass.server.config import LOOPBACK, AuthMode, ServerConfig
 from windlass.stores import public_url
 from windlass.worker import WorkerConfig
 from windlass.worker.loops.sweeper import Sweeper
@@ -31,29 +31,26 @@ LOCAL = "127.0.0.1"
 
 def serve(
     app: Annotated[
-        str | None, typer.Argument(help="The application, as module:app; else the setting app.")
+        str | None, typer.Argument(help="The app, as module:app (default: setting app).")
     ] = None,
     *,
-    host: Annotated[str | None, typer.Option(help="The address to listen on (127.0.0.1).")] = None,
-    port: Annotated[
-        int | None, typer.Option(help="The port (8642); 0 takes any that is free.")
-    ] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on (127.0.0.1).")] = None,
+    port: Annotated[int | None, typer.Option(help="Port (8642); 0 for any free port.")] = None,
     allow_host: Annotated[
         list[str] | None,
-        typer.Option(help="A name by which clients may call it; may be repeated."),
+        typer.Option(help="Allowed Host header; may be repeated."),
     ] = None,
     without_keys: Annotated[
         bool,
-        typer.Option("--without-keys", help="Let everybody in who can reach it, to do anything."),
+        typer.Option("--without-keys", help="Disable authentication: full access for everyone."),
     ] = False,
     url: Url = None,
 ) -> None:
     """Serve the HTTP API and the dashboard. SIGTERM or Ctrl-C stops it.
 
-    Without an app it serves the jobs at --url, and can enqueue none. Until
-    the first `windlass keys create`, it lets in whoever is on this machine;
-    a public address it takes only with keys. When it stops, streams end
-    in order, and requests finish.
+    Without an app it serves the jobs at --url but cannot enqueue. Until the
+    first `windlass keys create`, local requests need no key; a public address
+    requires keys. On shutdown, streams are closed and requests finish.
     """
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     found = settings({"app": app, "url": url, "host": host, "port": port})
@@ -63,49 +60,49 @@ def serve(
         application = load_app(found["app"].value)
     if application.url.startswith(("http:", "https:")):
         raise ConfigurationError(
-            f"the jobs at {public_url(application.url)} are served already; to serve them a second "
-            "time, name the store behind that server: --url postgresql://host/database"
+            f"{public_url(application.url)} is itself a server; to run a second one, give the "
+            "store behind it: --url postgresql://host/database"
         )
     hosts = frozenset(name.lower() for name in allow_host or ())
-    place = found["host"].value, found["port"].value
+    address = found["host"].value, found["port"].value
     config = worker_config(found)
-    run(_serve(application, place, hosts, config, without_keys=without_keys), quick=True)
+    run(_serve(application, address, hosts, config, without_keys=without_keys), fast=True)
 
 
 async def _serve(
     app: Windlass,
-    place: tuple[str, int],
+    address: tuple[str, int],
     hosts: frozenset[str],
     config: WorkerConfig,
     *,
     without_keys: bool,
 ) -> None:
-    host, port = place
+    host, port = address
     try:
         await app.client().store.ping()
-        door = await _door(app, host, without_keys=without_keys)
-        if door is Door.OPEN:  # a page whose name leads here must not act for who looks at it
+        auth = await _auth_mode(app, host, without_keys=without_keys)
+        if auth is AuthMode.OPEN:  # DNS rebinding: a foreign page must not reach this server
             hosts |= LOOPBACK
-        api = app.asgi(ServerConfig(door=door, hosts=hosts))
-        from windlass.server.uvicorn_server import Server, settle_in  # noqa: PLC0415 - optional package
+        api = app.asgi(ServerConfig(auth=auth, hosts=hosts))
+        from windlass.server.uvicorn_server import UvicornServer, freeze_gc  # noqa: PLC0415 - optional package
 
-        def started(where: str) -> None:
-            settle_in()
-            _introduce(app, where, door)
+        def started(url: str) -> None:
+            freeze_gc()
+            _print_startup(app, url, auth)
 
-        server = Server(api, host, port, started=started)
-        # Workers elsewhere may be all there are, and none of them moves time along.
-        sweeper = Sweeper(app.client().store, config.sweep, config.retention)
-        async with beside(sweeper.run()):
+        server = UvicornServer(api, host, port, on_started=started)
+        # If all workers are remote, no other process sweeps this store.
+        sweeper = Sweeper(app.client().store, config.sweep_interval, config.retention)
+        async with run_in_background(sweeper.run()):
             await server.serve()
     finally:
         await app.aclose()
-    terminal.say("stopped")
+    terminal.info("Stopped")
 
 
 @contextlib.asynccontextmanager
-async def beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """It goes on during the block, and is stopped with it."""
+async def run_in_background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run a coroutine during the block, and cancel it at the end."""
     task = asyncio.create_task(work)
     try:
         yield
@@ -115,62 +112,63 @@ async def beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 
 
 @contextlib.asynccontextmanager
-async def serving_here(app: Windlass, given: Settings) -> AsyncIterator[str | None]:
-    """In the block, the HTTP API for who is on this machine: where it is, if it can be had at all.
+async def serve_locally(app: Windlass, found: Settings) -> AsyncIterator[str | None]:
+    """Serve the HTTP API for local requests during the block; yield its address.
 
-    Not at the port that it would have, if something else has that, unless that one was asked for.
+    Yields None if the server packages are not installed. If the default port is in use, takes any
+    free port; a port that was set explicitly must be free.
     """
     if find_spec("fastapi") is None or find_spec("uvicorn") is None:
         yield None
         return
-    from windlass.server.uvicorn_server import Server  # noqa: PLC0415 - an optional package
+    from windlass.server.uvicorn_server import UvicornServer  # noqa: PLC0415 - an optional package
 
-    sock = _listening(given["port"].value, asked_for=given["port"].given)
-    places: list[str] = []
+    sock = _listen(found["port"].value, explicit=found["port"].is_set)
+    addresses: list[str] = []
     listening = asyncio.Event()
 
-    def started(where: str) -> None:
-        places.append(where)
+    def started(url: str) -> None:
+        addresses.append(url)
         listening.set()
 
-    api = app.asgi(ServerConfig(door=Door.LOCAL))
-    server = Server(api, LOCAL, 0, grace=2, started=started, signals=False)
+    api = app.asgi(ServerConfig(auth=AuthMode.LOCAL))
+    server = UvicornServer(api, LOCAL, 0, grace=2, on_started=started, handle_signals=False)
     serving = asyncio.create_task(server.serve([sock]))
     serving.add_done_callback(lambda _: listening.set())
     try:
         await listening.wait()
-        if not places:
-            await serving  # it says what is wrong
-        yield places[0]
+        if not addresses:
+            await serving  # raises the error
+        yield addresses[0]
     finally:
         server.should_exit = True
         await asyncio.gather(serving, return_exceptions=True)
 
 
-def _listening(port: int, *, asked_for: bool) -> socket.socket:
+def _listen(port: int, *, explicit: bool) -> socket.socket:
     try:
         return socket.create_server((LOCAL, port))
     except OSError as error:
-        if asked_for:
+        if explicit:
             raise ConfigurationError(
-                f"{LOCAL} port {port} cannot be listened on ({error.strerror}); "
-                "try another --port, or 0 for any"
+                f"cannot listen on {LOCAL} port {port} ({error.strerror}); "
+                "use another --port, or 0 for any"
             ) from None
         return socket.create_server((LOCAL, 0))
 
 
-async def _door(app: Windlass, host: str, *, without_keys: bool) -> Door:
+async def _auth_mode(app: Windlass, host: str, *, without_keys: bool) -> AuthMode:
     if without_keys:
-        return Door.OPEN
+        return AuthMode.OPEN
     if _is_loopback(host):
-        return Door.LOCAL
-    if not await Keys(app.client().store).any():
+        return AuthMode.LOCAL
+    if not await ApiKeys(app.client().store).any():
         raise ConfigurationError(
-            f"{host} can be reached from elsewhere, and there are no API keys: make one with "
+            f"{host} is a public address, but there are no API keys: create one with "
             "windlass keys create NAME --role admin, or listen on 127.0.0.1 "
-            "(--without-keys lets everybody in)"
+            "(--without-keys disables authentication)"
         )
-    return Door.KEYS
+    return AuthMode.KEYS
 
 
 def _is_loopback(host: str) -> bool:
@@ -182,9 +180,9 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _introduce(app: Windlass, place: str, door: Door) -> None:
-    terminal.say(f"serving {public_url(app.url)} at {place}")
+def _print_startup(app: Windlass, address: str, auth: AuthMode) -> None:
+    terminal.info(f"Serving {public_url(app.url)} at {address}")
     names = sorted(spec.name for spec in app.tasks)
-    terminal.say(f"  tasks   {', '.join(names) or 'none'}")
-    if door is Door.OPEN:
-        terminal.warn("everybody who can reach it may do anything; see windlass keys create --help")
+    terminal.info(f"  tasks   {', '.join(names) or 'none'}")
+    if auth is AuthMode.OPEN:
+        terminal.warn("authentication is disabled; see windlass keys create --help")

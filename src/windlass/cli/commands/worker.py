@@ -1,4 +1,4 @@
-"""`windlass worker`: run jobs until told to stop, in this process or in several."""
+"""`windlass worker`: runs jobs, in this process or in several."""
 
 from __future__ import annotations
 
@@ -12,53 +12,51 @@ import typer
 
 from windlass.app import Windlass
 from windlass.cli import terminal
-from windlass.cli.output_queue import Voice
-from windlass.cli.recycling import Limits
-from windlass.cli.shutdown import Asks, Stopper, asks_of
-from windlass.cli.store_options import run, the_app
+from windlass.cli.output_queue import OutputQueue
+from windlass.cli.recycle_limits import RecycleLimits
+from windlass.cli.shutdown import StopRequests, WorkerRunner, supervisor_requests
+from windlass.cli.store_options import require_app, run
 from windlass.config import Settings, settings
 from windlass.core.job.state import State
 from windlass.store import Retention
-from windlass.stores import file_of, public_url
+from windlass.stores import public_url, sqlite_path
 from windlass.worker import WorkerConfig
-from windlass.worker.supervisor import RECYCLED, Supervisor, this_program
+from windlass.worker.supervisor import RECYCLED, Supervisor, windlass_command
 
-_ENDS = {State.RETRYING: "to be tried again", State.QUEUED: "given back"}
+_OUTCOMES = {State.RETRYING: "retried", State.QUEUED: "requeued"}
 
 
 def worker(
     app: Annotated[
-        str | None, typer.Argument(help="The application, as module:app; else the setting app.")
+        str | None, typer.Argument(help="The app, as module:app (default: setting app).")
     ] = None,
     *,
     queues: Annotated[
         str | None,
-        typer.Option("--queues", "-Q", help="The queues, each with its slots: media=2,default=10."),
+        typer.Option("--queues", "-Q", help="Queues with their slots: media=2,default=10."),
     ] = None,
     concurrency: Annotated[
-        int | None, typer.Option(help="Slots of a queue that names none (10).")
+        int | None, typer.Option(help="Slots of each queue that has no number in --queues (10).")
     ] = None,
     processes: Annotated[
-        int | None, typer.Option(help="Run so many workers, and start again what dies.")
+        int | None, typer.Option(help="Number of worker processes (restarted when they die).")
     ] = None,
-    burst: Annotated[bool, typer.Option("--burst", help="End when nothing is left to do.")] = False,
-    max_jobs: Annotated[
-        int | None, typer.Option(help="End when this many attempts have ended.")
-    ] = None,
+    burst: Annotated[bool, typer.Option("--burst", help="Exit when queues are empty.")] = False,
+    max_jobs: Annotated[int | None, typer.Option(help="Exit after this many attempts.")] = None,
     max_memory: Annotated[
-        str | None, typer.Option(help='End when it holds more than this: "512M".')
+        str | None, typer.Option(help='Exit when memory use exceeds this: "512M".')
     ] = None,
     lease: Annotated[
-        str | None, typer.Option(help='Overrules the leases of the tasks: "30s".')
+        str | None, typer.Option(help='Override the leases of the tasks: "30s".')
     ] = None,
     grace: Annotated[
-        str | None, typer.Option(help='How long a stop waits for running jobs: "10s".')
+        str | None, typer.Option(help='Shutdown timeout for running jobs: "10s".')
     ] = None,
     supervised: Annotated[str | None, typer.Option(hidden=True)] = None,
 ) -> None:
-    """Run jobs. SIGTERM or Ctrl-C stops gracefully; a second one at once.
+    """Run jobs. SIGTERM or Ctrl-C shuts down gracefully; a second one forces it.
 
-    With --processes, a worker that reaches --max-jobs or --max-memory is replaced by a fresh one.
+    With --processes, a worker that reaches --max-jobs or --max-memory is replaced.
     """
     arguments = {
         "queues": queues,
@@ -68,48 +66,48 @@ def worker(
         "lease": lease,
         "grace": grace,
     }
-    given = settings(arguments | {"app": app, "processes": processes})
-    if supervised is None and given["processes"].given:
-        _supervise(given, arguments, burst=burst)
+    found = settings(arguments | {"app": app, "processes": processes})
+    if supervised is None and found["processes"].is_set:
+        _supervise(found, arguments, burst=burst)
     else:
-        _work(given, supervised, burst=burst)
+        _run_worker(found, supervised, burst=burst)
 
 
-def _work(given: Settings, supervised: str | None, *, burst: bool) -> None:
-    """Be a worker until told to stop; `supervised` is what a supervisor gave along."""
-    asks = None if supervised is None else asks_of(supervised)
+def _run_worker(found: Settings, supervised: str | None, *, burst: bool) -> None:
+    """Run a worker until it stops; `supervised` is the option that a supervisor adds."""
+    requests = None if supervised is None else supervisor_requests(supervised)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    application = the_app(given["app"].value)
-    config = worker_config(given, burst=burst)
-    introduce(application, config, whole=supervised is None or supervised.endswith(":1"))
-    limits = Limits(given["max_jobs"].value, given["max_memory"].value)
-    # A job leaves a few dozen objects behind and no cycle: to look for one every 700 objects takes
-    # a tenth of a busy worker's time (2026-11).
+    application = require_app(found["app"].value)
+    config = worker_config(found, burst=burst)
+    print_startup(application, config, full=supervised is None or supervised.endswith(":1"))
+    limits = RecycleLimits(found["max_jobs"].value, found["max_memory"].value)
+    # A job leaves a few dozen objects and no cycles: a collection every 700 objects takes a tenth
+    # of a busy worker's time (2026-11).
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
-    voice = Voice()
-    recycled = run(serve(application, config, limits, voice, asks), quick=True)
+    output = OutputQueue()
+    recycled = run(run_until_stopped(application, config, limits, output, requests), fast=True)
     code = RECYCLED if recycled and supervised is not None else 0
-    voice.leave(code)
+    output.exit_if_blocked(code)
     raise typer.Exit(code)
 
 
-def worker_config(given: Settings, *, burst: bool = False) -> WorkerConfig:
-    slots = given["concurrency"].value
-    kept = ("succeeded", "canceled", "failed", "log")
+def worker_config(found: Settings, *, burst: bool = False) -> WorkerConfig:
+    slots = found["concurrency"].value
+    kinds = ("succeeded", "canceled", "failed", "log")
     return WorkerConfig(
-        queues={name: n or slots for name, n in given["queues"].value.items()},
-        lease=given["lease"].value,
-        grace=given["grace"].value,
+        queues={name: count or slots for name, count in found["queues"].value.items()},
+        lease=found["lease"].value,
+        grace=found["grace"].value,
         burst=burst,
-        retention=Retention(**{name: given[f"keep_{name}"].value for name in kept}),
+        retention=Retention(**{name: found[f"keep_{name}"].value for name in kinds}),
     )
 
 
-def _supervise(given: Settings, arguments: Mapping[str, object], *, burst: bool) -> None:
-    """Each worker gets the arguments of this one, and reads the other settings for itself."""
-    number, app = given["processes"].value, given["app"].value
-    words = [
+def _supervise(found: Settings, arguments: Mapping[str, object], *, burst: bool) -> None:
+    """Run the supervisor. Workers get the same options and read other settings themselves."""
+    number, app = found["processes"].value, found["app"].value
+    options = [
         *([app] if app else []),
         *(
             f"--{name.replace('_', '-')}={value}"
@@ -118,76 +116,85 @@ def _supervise(given: Settings, arguments: Mapping[str, object], *, burst: bool)
         ),
         *(["--burst"] if burst else []),
     ]
-    kept = "1 worker" if number == 1 else f"{number} workers"
-    terminal.say(f"keeping {kept} of {app or 'the app'} alive, each a process of its own")
-    voice = Voice()
+    count = "1 worker process" if number == 1 else f"{number} worker processes"
+    terminal.info(f"Supervising {count} for {app or 'the app'}")
+    output = OutputQueue()
     supervisor = Supervisor(
-        [*this_program(), "worker", *words],
+        [*windlass_command(), "worker", *options],
         number,
-        grace=given["grace"].value,
+        grace=found["grace"].value,
         burst=burst,
-        say=voice.say,
+        report=output.print,
     )
     code = run(supervisor.run())
     if not code:
-        voice.say("all workers have ended")
-    voice.leave(code)
+        output.print("All workers stopped")
+    output.exit_if_blocked(code)
     raise typer.Exit(code)
 
 
-async def serve(
-    app: Windlass, config: WorkerConfig, limits: Limits, voice: Voice, asks: Asks | None
+async def run_until_stopped(
+    app: Windlass,
+    config: WorkerConfig,
+    limits: RecycleLimits,
+    output: OutputQueue,
+    requests: StopRequests | None,
 ) -> bool:
-    """Run a worker, and tell what happens to it; answers whether it ended by a limit."""
+    """Run a worker and report its end; return whether it reached a limit."""
     recycled = False
     try:
         limits.count(app)
         worker = app.worker(config)
-        stopper = Stopper(app, worker, voice, asks=asks, quiet=asks is not None)
+        supervised = requests is not None
+        runner = WorkerRunner(app, worker, output, requests=requests, quiet=supervised)
 
-        def reached(what: str) -> None:
+        def on_reached(limit: str) -> None:
             nonlocal recycled
             recycled = True
-            worker.stop(patient=True)  # before another job begins; what runs is not cut short
-            voice.say(f"worker {config.name} ends: {what}")
+            worker.stop(unbounded=True)  # claim no more jobs; running ones may finish
+            output.print(f"Worker {config.name} exits: {limit}")
 
-        watching = asyncio.create_task(limits.run(worker, reached))
-        watching.add_done_callback(lambda _: stopper.finish())  # if too large to begin with
+        limit_check = asyncio.create_task(limits.run(worker, on_reached))
+        limit_check.add_done_callback(lambda _: runner.finish())  # if too large from the start
         try:
-            await stopper.run()
+            await runner.run()
         finally:
-            watching.cancel()
-            await asyncio.wait({watching})
-        if not watching.cancelled() and (error := watching.exception()) is not None:
+            limit_check.cancel()
+            await asyncio.wait({limit_check})
+        if not limit_check.cancelled() and (error := limit_check.exception()) is not None:
             raise error
     finally:
         await app.aclose()
-    ended = ", ".join(f"{n:,} {_ENDS.get(state, state)}" for state, n in worker.settled.items())
-    voice.say(f"worker {config.name} stopped; attempts ended: {ended or 'none'}")
+    counts = [f"{count:,} {_OUTCOMES.get(state, state)}" for state, count in worker.settled.items()]
+    output.print(f"Worker {config.name} stopped; processed: {', '.join(counts) or 'none'}")
     return recycled
 
 
-def introduce(app: Windlass, config: WorkerConfig, *, whole: bool = True) -> None:
-    """What it is and takes, and what looks wrong; of several alike, one tells the whole story."""
-    path = file_of(app.url)
-    terminal.say(f"worker {config.name} on {public_url(app.url) if path is None else path}")
-    if not whole:
+def print_startup(app: Windlass, config: WorkerConfig, *, full: bool = True) -> None:
+    """Print name and store; with `full` also queues, tasks and warnings."""
+    path = sqlite_path(app.url)
+    terminal.info(f"Worker {config.name} on {public_url(app.url) if path is None else path}")
+    if not full:
         return
-    terminal.say(f"  queues  {', '.join(f'{name}={n}' for name, n in config.queues.items())}")
+    terminal.info(
+        f"  queues  {', '.join(f'{name}={slots}' for name, slots in config.queues.items())}"
+    )
     names = sorted(spec.name for spec in app.tasks)
-    terminal.say(f"  tasks   {', '.join(names) or 'none'}")
+    terminal.info(f"  tasks   {', '.join(names) or 'none'}")
     if not names:
-        terminal.warn("the app has no tasks; is the module that defines them imported?")
-    elsewhere = sorted({spec.options.queue for spec in app.tasks} - set(config.queues))
-    if elsewhere:
+        terminal.warn("the app has no tasks; import the modules that define them")
+    unconsumed = sorted({spec.options.queue for spec in app.tasks} - set(config.queues))
+    if unconsumed:
         terminal.warn(
-            f"tasks of this app use the queues {', '.join(elsewhere)}, which this worker leaves "
-            "alone; add them to -Q or start another worker for them"
+            f"this worker does not consume queues {', '.join(unconsumed)}, which tasks of the app "
+            "use; add them to -Q or start another worker"
         )
     if app.url.startswith("memory:"):
         terminal.warn(
-            "memory: is seen by this process only, and its jobs end with it; "
-            "no other process can hand it work: use sqlite:///jobs.db"
+            "memory: jobs are visible only in this process and lost when it ends; "
+            "use sqlite:///jobs.db"
         )
     elif path is not None and not path.exists():
-        terminal.warn(f"{path} is new and empty; is this the right directory?")
+        terminal.warn(
+            f"{path} does not exist yet and will be created; is this the right directory?"
+        )

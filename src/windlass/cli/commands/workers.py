@@ -1,4 +1,4 @@
-"""`windlass workers list`: who is there to run jobs."""
+"""`windlass workers list`: the running workers."""
 
 from __future__ import annotations
 
@@ -9,42 +9,44 @@ import typer
 from rich.markup import escape
 
 from windlass.cli import terminal
-from windlass.cli.store_options import AppPath, AsJson, Url, opened, run
+from windlass.cli.store_options import AppPath, AsJson, Url, open_client, run
 from windlass.core.worker_presence import LiveWorker
 
-commands = typer.Typer(no_args_is_help=True, help="See the workers that live.")
+commands = typer.Typer(no_args_is_help=True, help="List running workers.")
 
 
 @commands.callback()
 def workers() -> None:
-    """See the workers that live."""
+    """List running workers."""
 
 
 @commands.command("list")
 def list_workers(url: Url = None, app: AppPath = None, as_json: AsJson = False) -> None:
-    """List the live workers: what they take, and when they last asked for work.
+    """List running workers with their queues and last claim.
 
-    One that died is shown for up to half a minute more. One that is deaf
-    lives and has room, but has stopped asking for work: restart it.
+    A dead worker is listed for up to 30 seconds. An unresponsive worker is
+    running and has free slots, but has stopped fetching jobs: restart it.
     """
     found = run(_workers(url, app))
     if as_json:
         terminal.print_json([_facts(one) for one in found])
     elif not found:
-        terminal.say("no worker is live: windlass worker module:app starts one")
-    elif terminal.out().width < terminal.NARROW:
+        terminal.info("No running workers. Start one with windlass worker module:app")
+    elif terminal.out().width < terminal.NARROW_WIDTH:
         _stack(found)
     else:
         _table(found)
 
 
 async def _workers(url: str | None, app: str | None) -> Sequence[LiveWorker]:
-    async with opened(url, app) as client:
+    async with open_client(url, app) as client:
         return await client.workers()
 
 
 def _table(found: Sequence[LiveWorker]) -> None:
-    table = terminal.table("worker", "state", "up", "claimed", "running", "free", "tasks", "queues")
+    table = terminal.table(
+        "worker", "state", "uptime", "last claim", "running", "free", "tasks", "queues"
+    )
     table.columns[0].min_width = max(len(one.name) for one in found)
     table.columns[1].min_width = len("stopping")
     for one in found:
@@ -52,7 +54,7 @@ def _table(found: Sequence[LiveWorker]) -> None:
             escape(one.name),
             _state(one),
             terminal.ago(one.started_at).removesuffix(" ago"),
-            _claimed(one),
+            _last_claim(one),
             str(one.running),
             str(one.free),
             str(len(one.tasks)),
@@ -65,18 +67,18 @@ def _stack(found: Sequence[LiveWorker]) -> None:
     console = terminal.out()
     for one in found:
         console.print(f"{escape(one.name)} {_state(one)}", soft_wrap=True)
-        up = terminal.ago(one.started_at).removesuffix(" ago")
-        console.print(f"  up {up}, claimed {_claimed(one)}, running {one.running}")
+        uptime = terminal.ago(one.started_at).removesuffix(" ago")
+        console.print(f"  uptime {uptime}, last claim {_last_claim(one)}, running {one.running}")
         console.print(f"  {escape(_queues(one))}", soft_wrap=True)
 
 
 def _state(one: LiveWorker) -> str:
-    if one.deaf:
-        return "[red]deaf[/]"
-    return "[yellow]stopping[/]" if one.stopping else "[green]live[/]"
+    if one.unresponsive:
+        return "[red]unresponsive[/]"
+    return "[yellow]stopping[/]" if one.stopping else "[green]healthy[/]"
 
 
-def _claimed(one: LiveWorker) -> str:
+def _last_claim(one: LiveWorker) -> str:
     return "never" if one.last_claim_at is None else terminal.ago(one.last_claim_at)
 
 
@@ -95,7 +97,7 @@ def _facts(one: LiveWorker) -> dict[str, Any]:
         "running": one.running,
         "free": one.free,
         "stopping": one.stopping,
-        "deaf": one.deaf,
+        "unresponsive": one.unresponsive,
         "startedAt": terminal.iso(one.started_at),
         "seenAt": terminal.iso(one.seen_at),
         "lastClaimAt": terminal.iso(one.last_claim_at),

@@ -1,4 +1,4 @@
-"""`windlass jobs`: look at jobs, follow them, act on them."""
+"""`windlass jobs`: list, follow and manage jobs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import typer
 
 from windlass.cli.jobs import actions, job_list, send_signal, show, watch, why
 
-commands = typer.Typer(no_args_is_help=True, help="Look at jobs, follow them, act on them.")
+commands = typer.Typer(no_args_is_help=True, help="List, follow and manage jobs.")
 commands.command("list")(job_list.list_jobs)
 commands.command("show")(show.show)
 commands.command("watch")(watch.watch)

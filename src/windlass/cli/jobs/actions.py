@@ -1,7 +1,7 @@
-"""`windlass jobs submit|cancel|retry|resume|delete`: each on one job or many.
+"""`windlass jobs submit|cancel|retry|resume|delete`, each on one or more jobs.
 
-One that is refused does not keep the others from being done; the exit code then is 1. A store that
-fails on the way ends it with 3, after telling what was done until then and what was not tried.
+A refused job does not stop the others; the exit code is then 1. A store failure ends the command
+with exit code 3, after it has reported the results so far and the jobs that were not tried.
 """
 
 from __future__ import annotations
@@ -14,121 +14,123 @@ import typer
 from rich.markup import escape
 
 from windlass.cli import terminal
-from windlass.cli.store_options import AppPath, AsJson, JobIds, Url, opened, run, which
-from windlass.client import Client, accepted
-from windlass.core.decisions.enqueue import Enqueued
+from windlass.cli.store_options import AppPath, AsJson, JobIds, Url, find_job, open_client, run
+from windlass.client import Client, accepted_row
+from windlass.core.decisions.enqueue import EnqueueResult
 from windlass.core.decisions.transition import Status
 from windlass.core.errors import ConflictError, NotFoundError, RequestError, StoreError
 from windlass.core.job.state import State
 
-Act = Callable[[Client, UUID], Awaitable[tuple[dict[str, Any], str]]]
+Action = Callable[[Client, UUID], Awaitable[tuple[dict[str, Any], str]]]
 
 
 def submit(ids: JobIds, url: Url = None, app: AppPath = None, as_json: AsJson = False) -> None:
-    """Queue jobs that were held."""
+    """Queue held jobs."""
 
     async def act(client: Client, job: UUID) -> tuple[dict[str, Any], str]:
         state = await client.submit(job)
         return {"state": state.value}, f"submitted, now {state}"
 
-    _each(ids, act, (url, app), as_json=as_json)
+    _for_each(ids, act, (url, app), as_json=as_json)
 
 
 def cancel(
     ids: JobIds,
-    reason: Annotated[str | None, typer.Option(help="Kept with the job.")] = None,
+    reason: Annotated[str | None, typer.Option(help="Stored with the job.")] = None,
     url: Url = None,
     app: AppPath = None,
     as_json: AsJson = False,
 ) -> None:
-    """Cancel jobs. A running one is told to stop; it ends as canceled whatever it does."""
+    """Cancel jobs. A running job is asked to stop and will end as canceled."""
 
     async def act(client: Client, job: UUID) -> tuple[dict[str, Any], str]:
         state = await client.cancel(job, by="command line", reason=reason)
-        told = "canceled" if state is State.CANCELED else "cancel requested; its worker is told"
-        return {"state": state.value, "cleanupScheduled": state is not State.CANCELED}, told
+        text = "canceled" if state is State.CANCELED else "cancel requested"
+        return {"state": state.value, "cleanupScheduled": state is not State.CANCELED}, text
 
-    _each(ids, act, (url, app), as_json=as_json)
+    _for_each(ids, act, (url, app), as_json=as_json)
 
 
 def retry(ids: JobIds, url: Url = None, app: AppPath = None, as_json: AsJson = False) -> None:
-    """Do finished jobs again from their beginning, as new jobs."""
+    """Re-run finished jobs from the start, as new jobs."""
 
     async def act(client: Client, job: UUID) -> tuple[dict[str, Any], str]:
-        return _as_new(await client.retry(job), "retried")
+        return _new_job(await client.retry(job), "retried")
 
-    _each(ids, act, (url, app), as_json=as_json)
+    _for_each(ids, act, (url, app), as_json=as_json)
 
 
 def resume(ids: JobIds, url: Url = None, app: AppPath = None, as_json: AsJson = False) -> None:
-    """Go on with failed or canceled jobs after their last completed step, as new jobs."""
+    """Resume failed or canceled jobs after their last completed step, as new jobs."""
 
     async def act(client: Client, job: UUID) -> tuple[dict[str, Any], str]:
-        return _as_new(await client.resume(job), "resumed")
+        return _new_job(await client.resume(job), "resumed")
 
-    _each(ids, act, (url, app), as_json=as_json)
+    _for_each(ids, act, (url, app), as_json=as_json)
 
 
 def delete(ids: JobIds, url: Url = None, app: AppPath = None, as_json: AsJson = False) -> None:
-    """Delete finished jobs with their logs, for good."""
+    """Delete finished jobs with their logs, permanently."""
 
     async def act(client: Client, job: UUID) -> tuple[dict[str, Any], str]:
-        [answer] = await client.store.delete([job])
-        if answer.status is Status.MISSING:
+        [result] = await client.store.delete([job])
+        if result.status is Status.MISSING:
             raise NotFoundError(f"no job {job}")
-        if not answer.applied:
-            raise ConflictError(f"job {job} is {answer.state}; cancel it before deleting it")
+        if not result.applied:
+            raise ConflictError(f"job {job} is {result.state}; cancel it before deleting it")
         return {"deleted": True}, "deleted"
 
-    _each(ids, act, (url, app), as_json=as_json)
+    _for_each(ids, act, (url, app), as_json=as_json)
 
 
-def _as_new(answer: Enqueued, verb: str) -> tuple[dict[str, Any], str]:
-    row = accepted(answer)
-    duplicate = row.id != answer.new.id
-    told = f"is under way already as {row.id}" if duplicate else f"{verb} as {row.id}"
-    return {"newId": str(row.id), "state": row.state.value, "duplicate": duplicate}, told
+def _new_job(result: EnqueueResult, verb: str) -> tuple[dict[str, Any], str]:
+    row = accepted_row(result)
+    duplicate = row.id != result.new.id
+    text = f"already {verb} as {row.id}" if duplicate else f"{verb} as {row.id}"
+    return {"newId": str(row.id), "state": row.state.value, "duplicate": duplicate}, text
 
 
-def _each(ids: list[str], act: Act, place: tuple[str | None, str | None], *, as_json: bool) -> None:
-    """Each answer is told when it comes: what was done is known, whatever happens to the rest."""
-    told: list[dict[str, Any]] = []
+def _for_each(
+    ids: list[str], act: Action, store: tuple[str | None, str | None], *, as_json: bool
+) -> None:
+    """Act on each job and report each result at once, so that a failure hides no earlier result."""
+    results: list[dict[str, Any]] = []
 
-    def tell(facts: dict[str, Any], words: str) -> None:
-        told.append(facts)
+    def report(facts: dict[str, Any], text: str) -> None:
+        results.append(facts)
         if as_json:
             return
         if "error" in facts:
-            terminal.complain(words)
+            terminal.error(text)
         else:
-            terminal.out().print(f"{facts['id']} {escape(words)}", soft_wrap=True)
+            terminal.out().print(f"{facts['id']} {escape(text)}", soft_wrap=True)
 
     try:
-        run(_all(ids, act, place, tell))
+        run(_act_on_all(ids, act, store, report))
     finally:
-        if as_json:  # one list, which is complete only at the end
-            terminal.print_json(told)
-        if told and len(told) < len(ids):
-            terminal.complain(f"not tried: {' '.join(ids[len(told) :])}")
-    if any("error" in facts for facts in told):
+        if as_json:  # one list, complete only at the end
+            terminal.print_json(results)
+        if results and len(results) < len(ids):
+            terminal.error(f"not tried: {' '.join(ids[len(results) :])}")
+    if any("error" in facts for facts in results):
         raise typer.Exit(terminal.FAILED)
 
 
-async def _all(
+async def _act_on_all(
     ids: list[str],
-    act: Act,
-    place: tuple[str | None, str | None],
-    tell: Callable[[dict[str, Any], str], None],
+    act: Action,
+    store: tuple[str | None, str | None],
+    report: Callable[[dict[str, Any], str], None],
 ) -> None:
-    async with opened(*place) as client:
+    async with open_client(*store) as client:
         for text in ids:
             try:
-                job = await which(client, text)
-                facts, words = await act(client, job)
+                job = await find_job(client, text)
+                facts, message = await act(client, job)
             except RequestError as error:
-                tell({"id": text, "error": error.code, "message": str(error)}, str(error))
-            except StoreError as error:  # the next would wait in vain as long
-                tell({"id": text, "error": error.code, "message": str(error)}, f"{text}: unknown")
+                report({"id": text, "error": error.code, "message": str(error)}, str(error))
+            except StoreError as error:  # the next jobs would fail, too
+                report({"id": text, "error": error.code, "message": str(error)}, f"{text}: unknown")
                 raise
             else:
-                tell({"id": str(job)} | facts, words)
+                report({"id": str(job)} | facts, message)

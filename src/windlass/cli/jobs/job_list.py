@@ -1,8 +1,9 @@
-"""`windlass jobs list`: which jobs there are, newest first."""
+"""`windlass jobs list`: jobs, newest first."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -10,29 +11,29 @@ from rich.console import Console
 from rich.markup import escape
 
 from windlass.cli import job_format, terminal
-from windlass.cli.store_options import AppPath, AsJson, Url, opened, run
+from windlass.cli.store_options import AppPath, AsJson, Url, open_client, run
 from windlass.core.admission.gates import limit_name
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
 from windlass.core.query.job_query import MAX_PAGE, Page, Query
 
-Names = Annotated[list[str] | None, typer.Option(help="Only these; may be repeated.")]
+Names = Annotated[list[str] | None, typer.Option(help="Filter; may be repeated.")]
 
 
 def list_jobs(
     *,
     state: Annotated[
-        list[State] | None, typer.Option("--state", "-s", help="Only these; may be repeated.")
+        list[State] | None, typer.Option("--state", "-s", help="Filter; may be repeated.")
     ] = None,
     queue: Names = None,
     task: Names = None,
     tag: Annotated[
-        list[str] | None, typer.Option(help="Only with this tag; repeated: with all.")
+        list[str] | None, typer.Option(help="Filter by tag; repeat to require several.")
     ] = None,
-    error: Annotated[str | None, typer.Option(help="Only with this error code.")] = None,
+    error: Annotated[str | None, typer.Option(help="Filter by error code.")] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=MAX_PAGE)] = 20,
     cursor: Annotated[
-        str | None, typer.Option(help="Where the page before this one ended.")
+        str | None, typer.Option(help="Continue after this cursor, printed below a page.")
     ] = None,
     url: Url = None,
     app: AppPath = None,
@@ -59,24 +60,21 @@ def list_jobs(
 def _print(page: Page) -> None:
     console = terminal.out()
     if not page.rows:
-        terminal.say("no jobs match" if page.cursor is None else "none in this page")
-    elif console.width < terminal.NARROW:
+        terminal.info("No jobs match" if page.cursor is None else "No jobs on this page")
+    elif console.width < terminal.NARROW_WIDTH:
         _stack(page.rows, console)
     else:
         _table(page.rows, console)
     if page.cursor is not None:
-        terminal.say(f"more: add --cursor {page.cursor}")
+        terminal.info(f"More: add --cursor {page.cursor}")
 
 
 async def _find(query: Query, url: str | None, app: str | None) -> Page:
-    """A page of a filtered search may come empty before the end: go on until it has something."""
-    async with opened(url, app) as client:
+    """Read until a page has rows: pages of a filtered search can be empty before the end."""
+    async with open_client(url, app) as client:
         page = await client.store.find(query)
         while not page.rows and page.cursor is not None:
-            query = Query(
-                **{name: getattr(query, name) for name in Query.__slots__ if name != "cursor"},
-                cursor=page.cursor,
-            )
+            query = replace(query, cursor=page.cursor)
             page = await client.store.find(query)
         return page
 
@@ -84,7 +82,7 @@ async def _find(query: Query, url: str | None, app: str | None) -> Page:
 def _table(rows: Sequence[JobRow], console: Console) -> None:
     table = terminal.table("id", "state", "age", "task", "progress")
     for column, width in zip(table.columns, (36, 9, 4), strict=False):
-        column.min_width = width  # an id that is cut short is of no use; names may give way
+        column.min_width = width  # never cut ids; names may be cut
     for row in rows:
         table.add_row(
             str(row.id),
@@ -106,13 +104,13 @@ def _stack(rows: Sequence[JobRow], console: Console) -> None:
 
 
 def _progress(row: JobRow) -> str:
-    """How far it is, or why it is no further."""
+    """Return its progress, its error code, or why it waits."""
     if row.state is State.FAILED and row.error is not None:
         return row.error.code
     if row.held:
         return "held"
     if row.gate is not None:
-        return f"at {limit_name(row.gate)}"
+        return f"limited by {limit_name(row.gate)}"
     if row.due_at is not None and not row.final:
         return f"due {terminal.ago(row.due_at)}"
     if row.cancel_requested and not row.final:

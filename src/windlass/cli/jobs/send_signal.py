@@ -1,4 +1,4 @@
-"""`windlass jobs signal`: give a job what it waits for."""
+"""`windlass jobs signal`: sends a signal to a job."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from uuid import UUID
 import typer
 
 from windlass.cli import terminal
-from windlass.cli.store_options import AppPath, AsJson, JobId, Url, opened, run, which
+from windlass.cli.store_options import AppPath, AsJson, JobId, Url, find_job, open_client, run
 from windlass.core.errors import InvalidArgumentError
 from windlass.core.job.state import State
 
 
 def signal(
     job: JobId,
-    name: Annotated[str, typer.Argument(help="What the task waits for by ctx.wait_for(name).")],
-    value: Annotated[str, typer.Argument(help="What it is answered, as JSON.")] = "null",
+    name: Annotated[str, typer.Argument(help="Signal name, as in ctx.wait_for(name).")],
+    value: Annotated[str, typer.Argument(help="Value, as JSON.")] = "null",
     *,
     url: Url = None,
     app: AppPath = None,
     as_json: AsJson = False,
 ) -> None:
-    """Give a job the signal that it waits for, or will wait for. The first of a name stays."""
+    """Send a signal to a job, also before it waits. Only the first signal of a name is kept."""
     job_id, state = run(_signal(job, name, _parsed(value), (url, app)))
     if as_json:
         terminal.print_json({"id": str(job_id), "signal": name, "state": state.value})
     else:
-        terminal.out().print(f"{job_id} has the signal, now {state}", soft_wrap=True)
+        terminal.out().print(f"{job_id} signal sent, now {state}", soft_wrap=True)
 
 
 def _parsed(text: str) -> Any:
@@ -36,13 +36,13 @@ def _parsed(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         raise InvalidArgumentError(
-            f"the value {text!r} is no JSON; a text needs quotes of its own: '\"yes\"'"
+            f"the value {text!r} is not valid JSON; quote text twice: '\"yes\"'"
         ) from None
 
 
 async def _signal(
-    job: str, name: str, value: Any, place: tuple[str | None, str | None]
+    job: str, name: str, value: Any, store: tuple[str | None, str | None]
 ) -> tuple[UUID, State]:
-    async with opened(*place) as client:
-        job_id = await which(client, job)
+    async with open_client(*store) as client:
+        job_id = await find_job(client, job)
         return job_id, await client.signal(job_id, name, value)

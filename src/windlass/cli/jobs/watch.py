@@ -1,4 +1,4 @@
-"""`windlass jobs watch` and `logs`: a job's events, live or as far as they go."""
+"""`windlass jobs watch` and `logs`: a job's events, live or stored."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import typer
 
 from windlass.cli import job_format, terminal
 from windlass.cli.job_follow import follow
-from windlass.cli.store_options import AppPath, AsJson, JobId, Url, opened, run, which
+from windlass.cli.store_options import AppPath, AsJson, JobId, Url, find_job, open_client, run
 from windlass.client import Client
 from windlass.core.event import Event
 
 
 def watch(job: JobId, url: Url = None, app: AppPath = None, as_json: AsJson = False) -> None:
-    """Follow a job until it ends, with a live bar. Exit code 1 if it did not succeed."""
+    """Follow a job until it ends, with a progress bar. Exit code 1 if it did not succeed."""
     if not run(_watch(job, url, app, as_json=as_json)):
         raise typer.Exit(terminal.FAILED)
 
 
 async def _watch(job: str, url: str | None, app: str | None, *, as_json: bool) -> bool:
-    async with opened(url, app) as client:
-        row = await client.get(await which(client, job))
+    async with open_client(url, app) as client:
+        row = await client.get(await find_job(client, job))
         return await follow(client, row, as_json=as_json)
 
 
@@ -31,34 +31,34 @@ def logs(
     job: JobId,
     *,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with new lines until the job ends.")
+        bool, typer.Option("--follow", "-f", help="Follow new events until the job ends.")
     ] = False,
-    after: Annotated[int, typer.Option(min=0, help="Only events numbered above this.")] = 0,
+    after: Annotated[int, typer.Option(min=0, help="Only events after this number.")] = 0,
     url: Url = None,
     app: AppPath = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print a job's log. With --json one event per line."""
+    """Print a job's log. With --json, one event per line."""
     run(_logs(job, after, (url, app), follow=follow, as_json=as_json))
 
 
 async def _logs(
-    job: str, after: int, place: tuple[str | None, str | None], *, follow: bool, as_json: bool
+    job: str, after: int, store: tuple[str | None, str | None], *, follow: bool, as_json: bool
 ) -> None:
-    async with opened(*place) as client:
-        row = await client.get(await which(client, job))
+    async with open_client(*store) as client:
+        row = await client.get(await find_job(client, job))
         console = terminal.out()
-        lines = client.events(row.id, after) if follow else _so_far(client, row.id, after)
-        async for line in lines:
+        events = client.events(row.id, after) if follow else _stored_events(client, row.id, after)
+        async for event in events:
             if as_json:
-                terminal.print_json(job_format.event(client, line), line=True)
+                terminal.print_json(job_format.event_json(client, event), line=True)
             else:
-                console.print(job_format.words(client, line), soft_wrap=True)
+                console.print(job_format.text_line(client, event), soft_wrap=True)
 
 
-async def _so_far(client: Client, job: UUID, after: int) -> AsyncIterator[Event]:
-    """What there is, however long, without waiting for more."""
+async def _stored_events(client: Client, job: UUID, after: int) -> AsyncIterator[Event]:
+    """Yield all stored events without waiting for more."""
     while (page := await client.store.events(job, after)) is not None and page.events:
-        for line in page.events:
-            yield line
+        for event in page.events:
+            yield event
         after = page.events[-1].seq

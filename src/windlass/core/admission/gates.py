@@ -1,13 +1,15 @@
-"""Limits and turns: what keeps a job out of the line, and where it stands once it is let in.
+"""Concurrency and rate limits: gates, permits, and fair queue positions.
 
-A limit is set for a queue, for a task, or for each key of a task. A job that it concerns has to
-pass a *gate*: it waits there, outside of the line, until there is room, and then holds a *pass* for
-its next attempt. Its gates come one after the other, the narrowest first, so that nobody waits at a
-wide gate who could not pass a narrow one. A pass is worth what its job's row says: it counts while
-the job is in line or runs, or waits at a later gate. So no slot can leak, whoever dies.
+A limit applies to a queue, to a task, or to each key of a task. A limited job waits at a *gate*,
+outside the queue order, until the limit has capacity. It then holds a *permit* for its next
+attempt. A job is checked at one gate after the other, the narrowest first: a job that cannot be
+admitted at a narrow gate does not occupy a slot of a wide one.
 
-Jobs with a key take turns: each key's next job stands beside the others' next, however many jobs
-one of them has waiting (docs/design/decisions/0017).
+The job's row decides whether a permit counts: the job must be queued, running, or waiting at a
+later gate. So no slot can leak when a process dies.
+
+Keys share a queue fairly: the next job of each key is placed beside the next jobs of the other
+keys, whatever the backlog of any key (docs/design/decisions/0017).
 """
 
 from __future__ import annotations
@@ -22,34 +24,34 @@ from uuid import UUID
 from windlass.core.clock import SECOND, Instant
 from windlass.core.decisions.retry import MAX_DELAY
 from windlass.core.decisions.transition import Decision
-from windlass.core.duration import rate as read_rate
+from windlass.core.duration import parse_rate as read_rate
 from windlass.core.errors import InvalidArgumentError
-from windlass.core.job.row import JobRow, Standing
+from windlass.core.job.row import JobRow, LifecycleRow
 from windlass.core.job.state import State
-from windlass.core.value import pair
+from windlass.core.value import positional_value
 
-LIMIT = "limit"  # the kind of records that say what is limited; the key is its name
-KEY, TASK, QUEUE = "key:", "task:", "queue:"  # how names begin, in the order of gates
+LIMIT = "limit"  # record kind of limits; the record key is the name of the limit
+KEY, TASK, QUEUE = "key:", "task:", "queue:"  # prefixes of limit names, in the order of gates
 _ORDER = (KEY, TASK, QUEUE)
-_RANK = {kind[0]: place for place, kind in enumerate(_ORDER)}
-_APART = "\x1f"  # between the task and the key of a gate
-MOST = 100_000  # that may run at once, or start in a period: each is a row at its gate
-BATCH = 1000  # jobs that pass a gate in one write
+_RANK = {kind[0]: queue_position for queue_position, kind in enumerate(_ORDER)}
+_SEPARATOR = "\x1f"  # between the task and the key in the name of a gate
+MAX_LIMIT = 100_000  # concurrent jobs, or starts in a period: each is a row at its gate
+BATCH = 1000  # jobs admitted at a gate in one write
 UNLIMITED = 2**62
-SHORTEST = 0.001  # seconds of a period
-HOLDERS = 3  # jobs that are named as holding a slot
+MIN_PERIOD = 0.001  # seconds
+MAX_HOLDERS = 3  # jobs listed as holders of a gate's slots
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class Limit:
     """`Limit(concurrency=5)`, `Limit(rate="100/1m")`, or both.
 
-    A rate says how many may start in any stretch of a time: "10/s", "100/1m". It may also be given
-    as `starts=100, period=60`.
+    A rate limits the starts in any window of the period: "10/s", "100/1m". `starts=100, period=60`
+    means the same.
 
-    concurrency: how many may run at once
-    starts: how many may start in any stretch of `period`
-    period: in seconds
+    concurrency: maximum number of jobs that run at the same time
+    starts: maximum number of starts in any window of `period`
+    period: length of the window, in seconds
     """
 
     concurrency: int | None = None
@@ -66,7 +68,9 @@ class Limit:
     ) -> None:
         if rate is not None:
             if starts is not None or period is not None:
-                raise InvalidArgumentError("a limit has one rate: give rate=, or starts and period")
+                raise InvalidArgumentError(
+                    "a limit has one rate: give rate=, or starts= and period="
+                )
             starts, period = read_rate(rate)
         object.__setattr__(self, "concurrency", concurrency)
         object.__setattr__(self, "starts", starts)
@@ -76,24 +80,24 @@ class Limit:
     def _check(self) -> None:
         if self.concurrency is None and self.starts is None:
             raise InvalidArgumentError(
-                'a limit needs a concurrency, or a rate: Limit(concurrency=5, rate="100/1m")'
+                'a limit needs concurrency= or rate=: Limit(concurrency=5, rate="100/1m")'
             )
         if (self.starts is None) != (self.period is None):
-            raise InvalidArgumentError("a rate needs both: how many starts, in how many seconds")
+            raise InvalidArgumentError("a rate needs both starts= and period= (seconds)")
         for name in ("concurrency", "starts"):
             number = getattr(self, name)
-            if number is not None and not (type(number) is int and 0 < number <= MOST):
+            if number is not None and not (type(number) is int and 0 < number <= MAX_LIMIT):
                 raise InvalidArgumentError(
-                    f"{name} is {number!r}; it must be a whole number from 1 to {MOST:,}"
+                    f"{name} is {number!r}; it must be an integer from 1 to {MAX_LIMIT:,}"
                 )
-        if self.period is not None and not SHORTEST <= self.period <= MAX_DELAY:
+        if self.period is not None and not MIN_PERIOD <= self.period <= MAX_DELAY:
             raise InvalidArgumentError(
-                f"the period is {self.period} s; it must lie between 1 ms and 10 years"
+                f"period is {self.period} s; it must be between 1 ms and 10 years"
             )
 
     @property
     def length(self) -> int:
-        """The period in microseconds."""
+        """Return the period in microseconds."""
         return round((self.period or 0) * SECOND)
 
     def encode(self) -> dict[str, Any]:
@@ -109,31 +113,31 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """What a limit's record holds: what the code declares, and what a person set over it."""
+class LimitSetting:
+    """Value of a limit record: the limit declared in code, and the override set at run time."""
 
     declared: Limit | None = None
-    given: Limit | None = None
+    override: Limit | None = None
 
     @property
     def limit(self) -> Limit | None:
-        """The one that holds."""
-        return self.given or self.declared
+        """Return the limit in effect."""
+        return self.override or self.declared
 
     def encode(self) -> bytes:
-        """The limit that holds stands first, and plain: stores read it without this class."""
+        """Encode as JSON. The fields of the limit in effect come first: SQL reads them directly."""
         limit = self.limit
-        assert limit is not None, "a record of no limit is deleted"
+        assert limit is not None, "a setting without a limit is deleted, not stored"
         facts = limit.encode() | {
             "declared": self.declared and self.declared.encode(),
-            "given": self.given and self.given.encode(),
+            "override": self.override and self.override.encode(),
         }
         return json.dumps(facts, separators=(",", ":")).encode()
 
     @staticmethod
-    def decode(data: bytes) -> Setting:
+    def decode(data: bytes) -> LimitSetting:
         facts = json.loads(data)
-        return Setting(declared=_limit(facts["declared"]), given=_limit(facts["given"]))
+        return LimitSetting(declared=_limit(facts["declared"]), override=_limit(facts["override"]))
 
 
 def _limit(facts: dict[str, Any] | None) -> Limit | None:
@@ -143,19 +147,19 @@ def _limit(facts: dict[str, Any] | None) -> Limit | None:
 
 
 @lru_cache(maxsize=256)
-def limit_of(data: bytes | None) -> Limit | None:
-    """The limit that a record says, if there is one."""
-    return None if data is None else Setting.decode(data).limit
+def decode_limit(data: bytes | None) -> Limit | None:
+    """Return the limit in effect of an encoded `LimitSetting`, if any."""
+    return None if data is None else LimitSetting.decode(data).limit
 
 
 # -- gates
 
 
 def gates_of(queue: str, task: str, key: str | None, limited: Container[str]) -> tuple[str, ...]:
-    """The gates that a new job has to pass, in order; `limited` holds the names of all limits."""
+    """Return the gates of a new job, in order; `limited` contains the names of all limits."""
     found = []
     if key is not None and KEY + task in limited:
-        found.append(f"{KEY}{task}{_APART}{key}")
+        found.append(f"{KEY}{task}{_SEPARATOR}{key}")
     if TASK + task in limited:
         found.append(TASK + task)
     if QUEUE + queue in limited:
@@ -163,170 +167,181 @@ def gates_of(queue: str, task: str, key: str | None, limited: Container[str]) ->
     return tuple(found)
 
 
-def after(gates: Sequence[str], gate: str) -> str | None:
-    """The one that comes after a gate, unless it is the last."""
+def next_gate(gates: Sequence[str], gate: str) -> str | None:
+    """Return the gate after this one; None if it is the last."""
     return next(iter(gates[gates.index(gate) + 1 :]), None)
 
 
 def limit_name(gate: str) -> str:
-    """The name of the limit that a gate is there for: many keys have a gate each, and one limit."""
-    return gate.partition(_APART)[0]
+    """Return the limit that a gate belongs to: the gates of all keys of a task share one."""
+    return gate.partition(_SEPARATOR)[0]
 
 
-def in_order(gates: Iterable[str]) -> list[str]:
-    """The order in which gates are looked at, and locked: whoever passes one comes to a later."""
+def lock_order(gates: Iterable[str]) -> list[str]:
+    """Sort gates in the order in which they are processed and locked: jobs move to later ones."""
     return sorted(gates, key=lambda gate: (rank(gate), gate))
 
 
 def rank(gate: str) -> int:
+    """Return 0 for a gate of a key, 1 for one of a task, 2 for one of a queue."""
     return _RANK[gate[0]]
 
 
-def shown(gate: str) -> str:
-    """A gate as people read it."""
-    name, apart, key = gate.partition(_APART)
+def describe_gate(gate: str) -> str:
+    """Return a readable name of a gate."""
+    name, separator, key = gate.partition(_SEPARATOR)
     kind, _, what = name.partition(":")
-    return f"key {key!r} of task {what}" if apart else f"{kind} {what}"
+    return f"key {key!r} of task {what}" if separator else f"{kind} {what}"
 
 
-def check_name(name: str) -> None:
+def check_limit_name(name: str) -> None:
     kind = next((kind for kind in _ORDER if name.startswith(kind)), None)
     if kind is None or name == kind:
         raise InvalidArgumentError(
-            f"{name!r} names nothing that can be limited; write queue:NAME, task:NAME, or "
-            "key:NAME for each key of a task"
+            f"{name!r} is not the name of a limit; write queue:NAME, task:NAME, or "
+            "key:NAME (each key of a task)"
         )
 
 
-def touched(row: Standing, decision: Decision) -> Sequence[str]:
-    """The gates that may have room, or somebody new to let in, once a decision is written."""
+def affected_gates(row: LifecycleRow, decision: Decision) -> Sequence[str]:
+    """Return the gates that may admit a job after this decision is written."""
     changes = decision.changes
-    if not row.gates or not decision.answer.applied:
+    if not row.gates or not decision.result.applied:
         return ()
-    if row.gate is not None and "gate" in changes and not decision.ends:  # it was let in
-        later = changes["gate"]
-        return () if later is None else (later,)
+    if row.gate is not None and "gate" in changes and not decision.ends:  # admitted at its gate
+        next_ = changes["gate"]
+        return () if next_ is None else (next_,)
     return row.gates if row.gate is not None or "state" in changes or "gate" in changes else ()
 
 
-def held(row: Standing) -> Sequence[str]:
-    """The gates of which it holds a slot: those it passed for the attempt that runs, or comes."""
+def held_gates(row: LifecycleRow) -> Sequence[str]:
+    """Return the gates where the job holds a slot for its current or next attempt."""
     if row.gate is not None:
         return row.gates[: row.gates.index(row.gate)]
     return row.gates if row.state in (State.QUEUED, State.RUNNING) else ()
 
 
-# -- passes
+# -- permits
 
 
-@pair
-class Pass:
-    """The right of one attempt, by its fence, to have passed a gate."""
+@positional_value
+class Permit:
+    """Admission of one attempt, identified by its fence, at one gate."""
 
     fence: int
     at: Instant
     started_at: Instant | None = None
 
 
-def next_pass(row: Standing, now: Instant) -> Pass:
-    return Pass(row.fence + 1, now)
+def next_permit(row: LifecycleRow, now: Instant) -> Permit:
+    """Return a permit for the next attempt of a job."""
+    return Permit(row.fence + 1, now)
 
 
-def holds(it: Pass, row: Standing | None) -> bool:
-    """Whether it takes a slot: its attempt runs, or may yet start."""
-    if row is None or row.fence > it.fence:
+def holds_slot(permit: Permit, row: LifecycleRow | None) -> bool:
+    """Whether the permit occupies a slot: its attempt runs or can still start."""
+    if row is None or row.fence > permit.fence:
         return False
-    if row.fence == it.fence:
+    if row.fence == permit.fence:
         return row.state is State.RUNNING
     return row.state is State.QUEUED or row.gate is not None
 
 
-def refreshed(it: Pass, row: Standing | None) -> Pass:
-    """With the start of its attempt, as soon as that is known; of a deleted job, the earliest."""
-    if it.started_at is not None:
-        return it
+def with_start(permit: Permit, row: LifecycleRow | None) -> Permit:
+    """Set the start of its attempt, once known; of a deleted job, the earliest possible one."""
+    if permit.started_at is not None:
+        return permit
     if row is None:
-        return Pass(it.fence, it.at, it.at)
-    if row.fence == it.fence and row.started_at is not None:
-        return Pass(it.fence, it.at, row.started_at)
-    return it
+        return Permit(permit.fence, permit.at, permit.at)
+    if row.fence == permit.fence and row.started_at is not None:
+        return Permit(permit.fence, permit.at, row.started_at)
+    return permit
 
 
-@pair
-class Room:
-    """How many may pass a gate now; else when to look again, unless an end brings it up."""
+@positional_value
+class Capacity:
+    """How many jobs a gate can admit now.
+
+    `next_check_at` is when starts of the rate limit expire; None if only the end of a job helps.
+    """
 
     free: int
-    look_at: Instant | None
-    kept: Sequence[bool]  # of the passes, which still count
+    next_check_at: Instant | None
+    kept: Sequence[bool]  # for each permit, whether it still counts
 
 
-def room(limit: Limit | None, passes: Sequence[tuple[Pass, bool]], now: Instant) -> Room:
-    """From all passes of a gate, refreshed, each with whether it holds a slot.
+def capacity(limit: Limit | None, permits: Sequence[tuple[Permit, bool]], now: Instant) -> Capacity:
+    """Compute the capacity of a gate from all its permits, each with whether it holds a slot.
 
-    Where the limit was lifted, passes are given too: whoever sets it again finds all who are in.
+    Permits are also issued while the limit is removed: a limit that is set again counts all
+    running jobs.
     """
-    look_at, started = None, 0
-    kept = [holding for _, holding in passes]
+    next_check_at, started = None, 0
+    kept = [holding for _, holding in permits]
     if limit is not None and limit.starts is not None:
-        until = [_counts_until(it, holding, limit.length, now) for it, holding in passes]
-        kept = [holding or end > now for (_, holding), end in zip(passes, until, strict=True)]
+        until = [_counts_until(permit, holding, limit.length, now) for permit, holding in permits]
+        kept = [holding or end > now for (_, holding), end in zip(permits, until, strict=True)]
         counted = sorted(end for end in until if end > now)
         started = len(counted)
         if started >= limit.starts:
-            look_at = counted[started - limit.starts]
-    return Room(free(limit, sum(holding for _, holding in passes), started), look_at, kept)
+            next_check_at = counted[started - limit.starts]
+    held = sum(holding for _, holding in permits)
+    return Capacity(free_slots(limit, held, started), next_check_at, kept)
 
 
-def free(limit: Limit | None, holding: int, started: int) -> int:
-    """How many may pass where so many hold a slot, and so many starts count."""
-    room = UNLIMITED
+def free_slots(limit: Limit | None, holding: int, started: int) -> int:
+    """Return how many jobs can be admitted, given the held slots and the starts that count."""
+    free = UNLIMITED
     if limit is not None and limit.starts is not None:
-        room = limit.starts - started
+        free = limit.starts - started
     if limit is not None and limit.concurrency is not None:
-        room = min(room, limit.concurrency - holding)
-    return max(room, 0)
+        free = min(free, limit.concurrency - holding)
+    return max(free, 0)
 
 
-def _counts_until(it: Pass, holding: bool, length: int, now: Instant) -> Instant:
-    """The end of the stretch in which its start counts; one that may yet start counts from now."""
-    if it.started_at is not None:
-        return it.started_at + length
+def _counts_until(permit: Permit, holding: bool, length: int, now: Instant) -> Instant:
+    """Return the end of the window in which its start counts.
+
+    An attempt that can still start counts from now on.
+    """
+    if permit.started_at is not None:
+        return permit.started_at + length
     return now + length if holding else now
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateStats:
-    """A gate as it stands.
+    """Statistics of one gate.
 
-    waiting: how many jobs wait at it; counted up to 10,000
-    holding: how many jobs hold one of its slots: in line, at a later gate, or running
+    waiting: number of jobs that wait at it; counted up to 10,000
+    holding: number of jobs that hold one of its slots: queued, at a later gate, or running
     holders: up to three of those, the longest first
-    look_at: when it is to be looked at again; None if only somebody's end makes room
+    next_check_at: when it admits jobs again by itself; None if only the end of a job frees a slot
     """
 
     waiting: int = 0
     holding: int = 0
     holders: tuple[UUID, ...] = ()
-    look_at: Instant | None = None
+    next_check_at: Instant | None = None
 
 
-# -- turns
+# -- fair positions
 
 
-def place(key: str | None, arrival: int, first: int | None, last: int | None) -> int:
-    """Where a job stands: `first` of all is the first in this line, `last` the last of its key.
+def queue_position(key: str | None, arrival: int, first: int | None, last: int | None) -> int:
+    """Return the queue position of a job, so that keys share the queue fairly.
 
-    Without a key, in the order of arrival. With one, behind its key's own, or, if there are none,
-    right behind the first of all: so keys take turns, and a new one does not wait for anybody's
-    backlog. A key's own jobs stand two apart, so that others fit between them. Nobody comes to
-    stand beside the first: else some who come back after each turn could keep it from ending.
+    `first` is the first position in the queue, `last` the last position of the job's key. A job
+    without a key is placed in the order of arrival. A job with a key is placed behind the jobs of
+    its key. If its key has none, it is placed right behind `first`: a new key never waits for the
+    backlog of another one. Jobs of one key are two positions apart, so that others fit between.
+    No job gets the position `first` itself: keys that return again and again could starve it.
     """
     if key is None or first is None:
         return arrival
     return first + 1 if last is None else max(first, last + 2)
 
 
-def line_order(row: JobRow) -> tuple[int, int, int]:
-    """The order of a line: of a queue, or before a gate."""
+def queue_order(row: JobRow) -> tuple[int, int, int]:
+    """Sort key of jobs in a queue, or at a gate."""
     return -row.priority, row.position or 0, row.id.int

@@ -1,4 +1,4 @@
-"""The key of a job, by which its task's limits per key count, and by which keys take turns."""
+"""Limit keys: computed from the arguments of a job, for limits per key and fairness."""
 
 from __future__ import annotations
 
@@ -15,45 +15,44 @@ _NAMED = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONL
 
 
 class LimitKey:
-    """What `limit_key=` says of a task: the name of one argument, or a function of some of them."""
+    """The `limit_key=` option of a task: the name of one argument, or a function of several."""
 
-    def __init__(self, given: KeySource, task: str, known: Collection[str]) -> None:
-        """`known` are the arguments that the task takes."""
+    def __init__(self, source: KeySource, task: str, task_arguments: Collection[str]) -> None:
         self._task = task
-        self._function = given if callable(given) else None
-        self.needs = _parameters(given, task) if callable(given) else (given,)
-        unknown = [name for name in self.needs if name not in known]
+        self._function = source if callable(source) else None
+        self.argument_names = _parameters(source, task) if callable(source) else (source,)
+        unknown = [name for name in self.argument_names if name not in task_arguments]
         if unknown:
-            takes = ", ".join(repr(name) for name in known) or "none"
+            takes = ", ".join(repr(name) for name in task_arguments) or "none"
             raise ConfigurationError(
-                f"limit_key of task {task!r} needs the argument {unknown[0]!r}, "
-                f"and the task takes {takes}"
+                f"limit_key of task {task!r} uses the argument {unknown[0]!r}, "
+                f"but the task takes {takes}"
             )
 
     def of(self, arguments: Mapping[str, Any]) -> str | None:
-        """The key of a job with these arguments, those that it `needs`; None if it has none."""
+        """Return the key for the values of `argument_names`; None if the job has no key."""
         if self._function is None:
-            return as_text(arguments[self.needs[0]], f"limit_key of task {self._task!r}")
+            return key_text(arguments[self.argument_names[0]], f"limit_key of task {self._task!r}")
         try:
-            answer = self._function(**arguments)
+            key = self._function(**arguments)
         except Exception as error:
             raise InvalidArgumentError(
                 f"limit_key of task {self._task!r} raised {type(error).__name__}: {error}"
             ) from error
-        return as_text(answer, f"limit_key of task {self._task!r}")
+        return key_text(key, f"limit_key of task {self._task!r}")
 
 
-def as_text(value: Any, what: str = "limit_key") -> str | None:
-    """A key as it is stored."""
+def key_text(value: Any, what: str = "limit_key") -> str | None:
+    """Return a key as it is stored: as text."""
     match value:
         case Enum():
-            return as_text(value.value, what)
+            return key_text(value.value, what)
         case None | str():
             return value
         case int() | UUID():
             return str(value)
     raise InvalidArgumentError(
-        f"{what} is {value!r:.80}; it must be text, a whole number, a UUID, "
+        f"{what} is {value!r:.80}; it must be a string, an integer, a UUID, "
         "or None for a job without a key"
     )
 
@@ -64,17 +63,18 @@ def _parameters(function: Callable[..., Any], task: str) -> tuple[str, ...]:
     except (TypeError, ValueError):
         raise ConfigurationError(
             f"limit_key of task {task!r} is {function!r:.80}, whose parameters cannot be read; "
-            "write a function of the arguments that it needs: lambda tenant: tenant.id"
+            "use a function of the arguments that it needs: lambda tenant: tenant.id"
         ) from None
     if inspect.iscoroutinefunction(function):
         raise ConfigurationError(
-            f"limit_key of task {task!r} is an async function; it is called at each enqueue, "
-            "also by code without an event loop: make it a plain one"
+            f"limit_key of task {task!r} is an async function; use a plain one: it is called at "
+            "each enqueue, also without an event loop"
         )
     for one in parameters:
         if one.kind not in _NAMED:
             raise ConfigurationError(
                 f"limit_key of task {task!r} has the parameter {str(one)!r}; "
-                "it gets the arguments of a job by name, so each needs one"
+                "arguments are passed by name, so *args, **kwargs and positional-only "
+                "parameters are not supported"
             )
     return tuple(one.name for one in parameters)

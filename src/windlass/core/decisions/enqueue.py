@@ -1,4 +1,4 @@
-"""Whether a new job comes into being, or another one already stands for it."""
+"""Decisions about new jobs: created, or a duplicate of another job, or refused."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from windlass.core.clock import Instant
 from windlass.core.decisions.transition import CancelRequest
 from windlass.core.errors import ConflictError, NotFoundError, RequestError
 from windlass.core.job.dependency import OnParent, Parent
-from windlass.core.job.row import JobRow, NewJob, birth, check
+from windlass.core.job.row import JobRow, NewJob, check_new_job, new_row
 from windlass.core.job.state import WAITING, State
-from windlass.core.value import pair
+from windlass.core.value import positional_value
 
 _REQUEST, _UNIQUE = "request id", "unique key"
 
 
 class EnqueueStatus(StrEnum):
     CREATED = "created"  # this job is stored, now or by an earlier call with the same id
-    DUPLICATE = "duplicate"  # another job stands for it: the answer's row
-    CONFLICT = "conflict"  # its id or request id already means something else
-    REFUSED = "refused"  # the request itself is wrong; the answer's error says how
+    DUPLICATE = "duplicate"  # another job already represents the request: `row`
+    CONFLICT = "conflict"  # its id or request id is used by a different request
+    REFUSED = "refused"  # the request is invalid; `error` is the reason
 
 
-@pair
-class Enqueued:
-    """The answer to one enqueue. The row of a job just created is made only if somebody looks.
+@positional_value
+class EnqueueResult:
+    """Result of one enqueue. The row of a new job is built only on access.
 
-    `place` is where it then stands, if not where its number says.
+    `position` is its queue position, if that differs from its serial.
     """
 
     status: EnqueueStatus
@@ -40,7 +40,7 @@ class Enqueued:
     root_id: UUID | None = None
     error: RequestError | None = None
     gates: tuple[str, ...] = ()
-    place: int | None = None
+    position: int | None = None
 
     @property
     def accepted(self) -> bool:
@@ -50,29 +50,30 @@ class Enqueued:
     def row(self) -> JobRow | None:
         if self.existing is not None or self.status is not EnqueueStatus.CREATED:
             return self.existing
-        row = birth(self.new, self.at, self.serial, self.root_id, gates=self.gates)
-        waits = row.position is None or self.place is None
-        return row if waits else replace(row, position=self.place)
+        row = new_row(self.new, self.at, self.serial, self.root_id, gates=self.gates)
+        waits = row.position is None or self.position is None
+        return row if waits else replace(row, position=self.position)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rivals:
-    """The stored jobs that a new one could collide with, looked up by the store."""
+class Conflicts:
+    """The stored jobs that a new job may conflict with, read by the store."""
 
     same_id: JobRow | None = None
     same_request: JobRow | None = None
     same_key: JobRow | None = None  # active, of the same owner and task
     origin: JobRow | None = None  # the job that this one retries
     active_retry: JobRow | None = None  # the active job of the origin's lineage, if any
-    parents: Mapping[UUID, Parent] = field(default_factory=dict)  # of those it depends on
+    parents: Mapping[UUID, Parent] = field(default_factory=dict)  # the jobs that it depends on
 
 
 @dataclass(frozen=True, slots=True)
-class Admission:
-    """`displace` is the waiting job that gives way (debounce), in the same write.
+class EnqueueDecision:
+    """Decision about one new job.
 
-    `waits_for` are the parents that have not ended. `lost` is one that ended without success, so
-    that the job is stored, and ends with it at once.
+    `displace` is a waiting job that this one replaces (debounce), canceled in the same write.
+    `waits_for` are the unfinished parents. `lost` is a parent that ended without success: the job
+    is stored and ends at once.
     """
 
     status: EnqueueStatus
@@ -87,64 +88,67 @@ class Admission:
         return len(self.waits_for) + (self.lost is not None)
 
 
-def admit(new: NewJob, rivals: Rivals) -> Admission:
-    if rivals.same_id is not None:
-        return _same_id(new, rivals.same_id)
-    if rivals.same_request is not None:
-        return _same_request(new, rivals.same_request)
+def decide_enqueue(new: NewJob, conflicts: Conflicts) -> EnqueueDecision:
+    """Decide whether a new job is created."""
+    if conflicts.same_id is not None:
+        return _same_id(new, conflicts.same_id)
+    if conflicts.same_request is not None:
+        return _same_request(new, conflicts.same_request)
     if new.retry_of is not None:
-        refusal = _retry(new, rivals)
+        refusal = _retry(new, conflicts)
         if refusal is not None:
             return refusal
-    rival = rivals.same_key
-    if rival is not None and not (new.debounce and rival.state in WAITING):
-        return Admission(EnqueueStatus.DUPLICATE, rival)
+    same_key = conflicts.same_key
+    if same_key is not None and not (new.debounce and same_key.state in WAITING):
+        return EnqueueDecision(EnqueueStatus.DUPLICATE, same_key)
     if new.depends_on:
-        return replace(_depends(new, rivals.parents), displace=rival)
-    return Admission(EnqueueStatus.CREATED, displace=rival)
+        return replace(_depends(new, conflicts.parents), displace=same_key)
+    return EnqueueDecision(EnqueueStatus.CREATED, displace=same_key)
 
 
-def _depends(new: NewJob, parents: Mapping[UUID, Parent]) -> Admission:
-    """Parents are there before their children: so there is no cycle."""
+def _depends(new: NewJob, parents: Mapping[UUID, Parent]) -> EnqueueDecision:
+    """Check the parents. They must be stored before their children, so there are no cycles."""
     waits_for: list[UUID] = []
     lost: Parent | None = None
     for parent_id in new.depends_on:
         parent = parents.get(parent_id)
         if parent is None or parent.owner != new.owner:
-            return Admission(EnqueueStatus.REFUSED, error=no_parent(new, parent_id))
+            return EnqueueDecision(EnqueueStatus.REFUSED, error=parent_not_found(new, parent_id))
         if parent.open:
             waits_for.append(parent_id)
         elif parent.state is not State.SUCCEEDED and new.on_parent is not OnParent.RUN:
             lost = lost or parent
-    return Admission(EnqueueStatus.CREATED, waits_for=tuple(waits_for), lost=lost)
+    return EnqueueDecision(EnqueueStatus.CREATED, waits_for=tuple(waits_for), lost=lost)
 
 
-def no_parent(new: NewJob, parent_id: UUID) -> NotFoundError:
+def parent_not_found(new: NewJob, parent_id: UUID) -> NotFoundError:
     return NotFoundError(
-        f"job {new.id} depends on {parent_id}, and there is no such job; "
-        "enqueue a job after those that it depends on"
+        f"job {new.id} depends on job {parent_id}, which does not exist; "
+        "enqueue a job after the jobs that it depends on"
     )
 
 
-def no_origin(new: NewJob) -> NotFoundError:
-    return NotFoundError(f"no job {new.retry_of} to retry")
+def origin_not_found(new: NewJob) -> NotFoundError:
+    return NotFoundError(f"cannot retry job {new.retry_of}: no such job")
 
 
-def give_way(displaced: JobRow) -> CancelRequest:
-    """How a waiting job ends that a debounced one takes the place of."""
+def cancel_displaced(displaced: JobRow) -> CancelRequest:
+    """Return the cancel of a waiting job that a debounced one replaces."""
     return CancelRequest(job_id=displaced.id, reason="replaced by a newer job")
 
 
-def refusal(children: Sequence[NewJob], rivals: Callable[[NewJob], Rivals]) -> RequestError | None:
-    """Why these cannot all be stored: children and the jobs of a flow come together or not at all.
+def batch_conflict(
+    children: Sequence[NewJob], conflicts: Callable[[NewJob], Conflicts]
+) -> RequestError | None:
+    """Return the error that prevents storing all of these jobs; None if all can be stored.
 
-    One may depend on those before it.
+    Children and the jobs of a flow are stored all or none. A job may depend on earlier ones.
     """
     before: dict[UUID, NewJob] = {}
-    stood_for: dict[UUID, ConflictError] = {}  # jobs that another one stands for
-    keys: dict[tuple[str, ...], NewJob] = {}  # of those before
+    duplicates: dict[UUID, ConflictError] = {}  # error of jobs that depend on the duplicate
+    keys: dict[tuple[str, ...], NewJob] = {}  # of the earlier jobs
     for child in children:
-        error = next((stood_for[id_] for id_ in child.depends_on if id_ in stood_for), None)
+        error = next((duplicates[id_] for id_ in child.depends_on if id_ in duplicates), None)
         if error is not None:
             return error
         same = before.get(child.id)
@@ -153,27 +157,27 @@ def refusal(children: Sequence[NewJob], rivals: Callable[[NewJob], Rivals]) -> R
                 return _taken(child)
             continue
         sibling = _sibling(child, keys)
-        seen = rivals(child)
+        stored = conflicts(child)
         if child.depends_on:
-            siblings = {id_: _made(before[id_]) for id_ in child.depends_on if id_ in before}
-            seen = replace(seen, parents={**siblings, **seen.parents})
-        # Nobody asks for the parents of one that another stands for.
-        verdict = admit(replace(child, depends_on=()) if sibling else child, seen)
-        if verdict.error is not None:
-            return verdict.error
-        other = verdict.existing or sibling
+            siblings = {id_: _as_parent(before[id_]) for id_ in child.depends_on if id_ in before}
+            stored = replace(stored, parents={**siblings, **stored.parents})
+        # A duplicate does not need its parents.
+        decision = decide_enqueue(replace(child, depends_on=()) if sibling else child, stored)
+        if decision.error is not None:
+            return decision.error
+        other = decision.existing or sibling
         if other is not None and other.id != child.id:
             if other.request_id == child.request_id is not None and _differs(child, other):
                 return _reused(child, other.id)
-            stood_for[child.id] = _another(child, other)
+            duplicates[child.id] = _duplicate_error(child, other)
             continue
         before[child.id] = child
-        if verdict.existing is None:
+        if decision.existing is None:
             keys |= dict.fromkeys(_keys(child), child)
     return None
 
 
-def _made(new: NewJob) -> Parent:
+def _as_parent(new: NewJob) -> Parent:
     return Parent(new.id, new.owner, State.CREATED)
 
 
@@ -187,37 +191,39 @@ def _keys(new: NewJob) -> list[tuple[str, ...]]:
 
 
 def _sibling(new: NewJob, keys: Mapping[tuple[str, ...], NewJob]) -> NewJob | None:
-    """The one before it that stands for it; debounced, it takes the place of such a one."""
+    """Return the earlier job with the same key; a debounced job replaces such a job instead."""
     for key in _keys(new):
         if key in keys and not (new.debounce and key[0] == _UNIQUE):
             return keys[key]
     return None
 
 
-def _another(new: NewJob, other: JobRow | NewJob) -> ConflictError:
-    """What to tell whoever depends on a job that another one stands for."""
+def _duplicate_error(new: NewJob, other: JobRow | NewJob) -> ConflictError:
+    """Return the error of a job that depends on a duplicate."""
     if new.request_id is not None and other.request_id == new.request_id:
         what = f"{_REQUEST} {new.request_id!r}"
     elif new.unique_key is not None and other.unique_key == new.unique_key:
         what = f"{_UNIQUE} {new.unique_key!r}"
     else:
         what = f"retry of {new.retry_of}"
-    where = f"is {other.state}" if isinstance(other, JobRow) else "comes before it"
+    where = f"is {other.state}" if isinstance(other, JobRow) else "is in the same call"
     return ConflictError(
-        f"job {new.id} of task {new.task!r} has the {what} of job {other.id}, which {where} and "
-        "stands for it; jobs that depend on it would wait for nobody, so none of these is stored. "
-        "Wait for the end of that job, depend on it instead, or give this one a key of its own"
+        f"job {new.id} of task {new.task!r}: the {what} is already held by job {other.id}, which "
+        f"{where}; other jobs depend on the new one, so none is enqueued. Wait for that job, "
+        "depend on it instead, or use another key"
     )
 
 
-def refused(jobs: Sequence[NewJob], rivals: Callable[[NewJob], Rivals]) -> RequestError | None:
-    """The same for jobs that nobody has looked at yet."""
+def batch_error(
+    jobs: Sequence[NewJob], conflicts: Callable[[NewJob], Conflicts]
+) -> RequestError | None:
+    """Like `batch_conflict`, but also validates each job first."""
     try:
         for new in jobs:
-            check(new)
+            check_new_job(new)
     except RequestError as error:
         return error
-    return refusal(jobs, rivals)
+    return batch_conflict(jobs, conflicts)
 
 
 def _differs(new: NewJob, other: JobRow | NewJob) -> bool:
@@ -235,28 +241,28 @@ def _taken(new: NewJob) -> ConflictError:
     return ConflictError(f"job id {new.id} is taken; enqueue with a new id")
 
 
-def _same_id(new: NewJob, row: JobRow) -> Admission:
-    # Of another owner's job nothing is told, not even that it exists.
+def _same_id(new: NewJob, row: JobRow) -> EnqueueDecision:
+    # Reveals nothing about another owner's job, not even its existence.
     if row.owner != new.owner or _differs(new, row):
-        return Admission(EnqueueStatus.CONFLICT, error=_taken(new))
-    return Admission(EnqueueStatus.CREATED, row)
+        return EnqueueDecision(EnqueueStatus.CONFLICT, error=_taken(new))
+    return EnqueueDecision(EnqueueStatus.CREATED, row)
 
 
-def _same_request(new: NewJob, row: JobRow) -> Admission:
+def _same_request(new: NewJob, row: JobRow) -> EnqueueDecision:
     if _differs(new, row):
-        return Admission(EnqueueStatus.CONFLICT, row, error=_reused(new, row.id))
-    return Admission(EnqueueStatus.DUPLICATE, row)
+        return EnqueueDecision(EnqueueStatus.CONFLICT, row, error=_reused(new, row.id))
+    return EnqueueDecision(EnqueueStatus.DUPLICATE, row)
 
 
-def _retry(new: NewJob, rivals: Rivals) -> Admission | None:
-    origin = rivals.origin
+def _retry(new: NewJob, conflicts: Conflicts) -> EnqueueDecision | None:
+    origin = conflicts.origin
     if origin is None or origin.owner != new.owner:
-        return Admission(EnqueueStatus.REFUSED, error=no_origin(new))
+        return EnqueueDecision(EnqueueStatus.REFUSED, error=origin_not_found(new))
     if not origin.final:
         error = ConflictError(
             f"job {origin.id} is {origin.state}; only a finished job can be retried"
         )
-        return Admission(EnqueueStatus.CONFLICT, origin, error=error)
-    if rivals.active_retry is not None:
-        return Admission(EnqueueStatus.DUPLICATE, rivals.active_retry)
+        return EnqueueDecision(EnqueueStatus.CONFLICT, origin, error=error)
+    if conflicts.active_retry is not None:
+        return EnqueueDecision(EnqueueStatus.DUPLICATE, conflicts.active_retry)
     return None

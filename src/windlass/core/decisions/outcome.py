@@ -1,6 +1,6 @@
-"""How an attempt ended, in the worker's words, and the transition that follows from it.
+"""Outcomes of attempts, and the transitions that follow from them.
 
-These functions look at the row as it was seen; `transition.decide` looks at it as it is.
+These functions use the row as the worker read it; `decide.decide` uses the current one.
 """
 
 from __future__ import annotations
@@ -24,12 +24,14 @@ from windlass.core.value import value
 
 @value
 class Succeeded:
+    """The task returned."""
+
     result: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """An error. `delay` overrules the policy's backoff (RetryAfter)."""
+    """The task raised an error. `delay` overrides the backoff of the policy (RetryAfter)."""
 
     failure: Failure
     delay: float | None = None
@@ -37,26 +39,28 @@ class Failed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crashed:
-    """The process that ran it died, and its worker saw it: a crash like a lease that ran out."""
+    """The child process of the attempt died; counts as a crash, like an expired lease."""
 
     body: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Released:
-    """Given back at once, uncounted: the worker is going away."""
+    """Requeued at once, not counted: the worker stops."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snoozed:
+    """The task raised Snooze; not counted."""
+
     delay: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspended:
-    """Waits for something else without a slot; with a timeout, at most that long.
+    """The job waits without occupying a slot, at most `timeout` seconds; not counted.
 
-    Until all of `awaits` have ended, or a signal comes beyond the number that it knew of.
+    It wakes when all jobs in `awaits` have ended, or at a signal beyond the first `signals` ones.
     """
 
     timeout: float | None = None
@@ -66,7 +70,7 @@ class Suspended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aborted:
-    """The task itself raised Cancel, or obeyed one."""
+    """The task raised Cancel, or stopped after a cancel request."""
 
     reason: str | None = None
 
@@ -83,9 +87,9 @@ def settle(
     children: Sequence[NewJob] = (),
     backoff: retry.Backoff | None = None,
 ) -> Transition:
-    """What the holder of the lease asks for at the end of its attempt.
+    """Return the transition that settles an attempt.
 
-    `backoff` is the task's own policy where its code is at hand (a custom one is not in the row).
+    `backoff` is that of the task, if its code is available: a custom one is not in the row.
     """
     ends = partial(
         Transition, job_id=job.id, fence=job.fence, token=job.lease.token, records=tuple(records)
@@ -123,7 +127,7 @@ def succeed(
     records: Sequence[Record] = (),
     children: Sequence[NewJob] = (),
 ) -> Transition:
-    """The end of nearly all attempts, so it takes the shortest way."""
+    """Return the transition of a success. A fast path: nearly all attempts end so."""
     return Transition(
         job_id=job.id,
         fence=job.fence,
@@ -138,7 +142,7 @@ def succeed(
 def _error(
     job: JobRow, outcome: Failed | Crashed, random: Random, backoff: retry.Backoff | None
 ) -> tuple[Failure, float | None]:
-    """What went wrong, and when to try again; None is never."""
+    """Return the failure and the delay of the next attempt; None: no retry."""
     if isinstance(outcome, Crashed):
         return _crash(job, random, outcome.body)
     failure = outcome.failure
@@ -146,22 +150,21 @@ def _error(
         return failure, None
     if outcome.delay is not None:
         return failure, outcome.delay
-    return failure, retry.delay(backoff or job.policy.backoff, job.retry_count, random)
+    return failure, retry.backoff_delay(backoff or job.policy.backoff, job.retry_count, random)
 
 
 def _crash(job: JobRow, random: Random, body: bytes | None = None) -> tuple[Failure, float | None]:
-    """What the next crash of a job means: its error, and the delay; None at its cap."""
+    """Return the failure and the delay after another crash; None at the crash cap."""
     crashes = job.crash_count + 1
     if crashes >= job.policy.crash_cap:
         return Failure(code=failures.CRASHED, kind=ErrorKind.TERMINAL, body=body), None
-    wait = (
-        0.0 if crashes == 1 else retry.delay(retry.stored(job.policy.backoff), crashes - 2, random)
-    )
+    backoff = retry.storable_backoff(job.policy.backoff)
+    wait = 0.0 if crashes == 1 else retry.backoff_delay(backoff, crashes - 2, random)
     return Failure(code=failures.CRASHED, kind=ErrorKind.RETRYABLE, body=body), wait
 
 
 def rescue(job: JobRow, *, random: Random) -> Transition:
-    """Take back a lease that ran out. The first time at once, then by the job's own backoff."""
+    """Rescue a job whose lease expired: the first time at once, then by the job's backoff."""
     failure, delay = _crash(job, random)
     takes = partial(
         Transition, job_id=job.id, fence=job.fence, token=job.token, error=failure, delay=delay
@@ -170,15 +173,16 @@ def rescue(job: JobRow, *, random: Random) -> Transition:
 
 
 def promote(job: JobRow) -> Transition:
-    """Its time came: make it claimable, or end it if it expired before its first start."""
+    """Return the transition of a due job: queue it, or expire it before its first start."""
     trigger = Trigger.EXPIRE if job.state is State.QUEUED else Trigger.PROMOTE
     return Transition(job_id=job.id, fence=job.fence, trigger=trigger)
 
 
 def submit(job_id: UUID) -> Transition:
+    """Return the transition that queues a held job."""
     return Transition(job_id=job_id, fence=0, trigger=Trigger.SUBMIT)
 
 
 def sweep(job: JobRow, *, random: Random) -> Transition:
-    """What maintenance does about a job that `due` or `expired` named."""
+    """Return the maintenance transition of a job that `due` or `expired` returned."""
     return rescue(job, random=random) if job.state is State.RUNNING else promote(job)

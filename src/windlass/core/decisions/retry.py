@@ -1,7 +1,7 @@
-"""How long to wait before the next attempt, as data that the row carries.
+"""Retry policies and backoffs, as data stored with the job.
 
-A policy is stored with the job, so that a rescue needs no task code. Delays are seconds; the store
-turns them into instants by its own clock.
+The policy is in the job's row, so that a rescue needs no task code. Delays are in seconds; the
+store converts them to instants by its clock.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias, assert_never
 
-from windlass.core.duration import Duration, seconds
+from windlass.core.duration import Duration, to_seconds
 from windlass.core.errors import InvalidArgumentError
 
 Random = Callable[[], float]  # uniform in [0, 1)
@@ -22,12 +22,12 @@ MAX_DELAY = 10 * 365 * 86_400.0
 
 def _not_negative(what: str, value: float) -> None:
     if not 0 <= value <= MAX_DELAY:
-        raise InvalidArgumentError(f"{what} is {value!r}; it must lie between 0 and 10 years")
+        raise InvalidArgumentError(f"{what} is {value!r}; it must be between 0 and 10 years")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exponential:
-    """random(0, min(base · 2^n, cap)); with jitter "none" the bound itself."""
+    """Delay of random(0, min(base · 2^n, cap)); without jitter, the bound itself."""
 
     base: float = 0.5
     cap: float = 30.0
@@ -42,6 +42,8 @@ class Exponential:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fixed:
+    """The same delay before each retry."""
+
     seconds: float = 1.0
 
     def __post_init__(self) -> None:
@@ -49,70 +51,70 @@ class Fixed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule:
-    """One delay per retry, the last one repeating, each spread by ± jitter."""
+class Delays:
+    """One delay per retry; the last one repeats. Each varies by ± jitter."""
 
     delays: tuple[float, ...]
     jitter: float = 0.2
 
     def __post_init__(self) -> None:
         if not self.delays:
-            raise InvalidArgumentError("a schedule needs at least one delay")
+            raise InvalidArgumentError("delays() needs at least one delay")
         for delay in self.delays:
             _not_negative("a delay", delay)
         if not 0 <= self.jitter <= 1:
-            raise InvalidArgumentError(f"jitter is {self.jitter!r}; it must lie between 0 and 1")
+            raise InvalidArgumentError(f"jitter is {self.jitter!r}; it must be between 0 and 1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Custom:
-    """A function of one's own, asked where the task's code is; a rescue follows `otherwise`."""
+    """Delay by a user function, called by the worker; a rescue uses `fallback`."""
 
     function: Callable[[int], float] = field(compare=False)
-    otherwise: Exponential | Fixed | Schedule = Exponential()
+    fallback: Exponential | Fixed | Delays = Exponential()
 
 
-Backoff: TypeAlias = Exponential | Fixed | Schedule | Custom
+Backoff: TypeAlias = Exponential | Fixed | Delays | Custom
 
 
 def exponential(
     base: Duration = 0.5, cap: Duration = 30.0, jitter: Literal["full", "none"] = "full"
 ) -> Exponential:
-    """Twice as long each time, up to the cap, and at random below that."""
-    return Exponential(base=seconds(base, "base"), cap=seconds(cap, "cap"), jitter=jitter)
+    """Double the delay at each retry, up to `cap`, with full jitter by default."""
+    return Exponential(base=to_seconds(base, "base"), cap=to_seconds(cap, "cap"), jitter=jitter)
 
 
 def fixed(delay: Duration = 1.0) -> Fixed:
-    """The same delay each time."""
-    return Fixed(seconds=seconds(delay, "the delay"))
+    """Wait the same time before each retry."""
+    return Fixed(seconds=to_seconds(delay, "the delay"))
 
 
-def schedule(delays: Sequence[Duration], jitter: float = 0.2) -> Schedule:
-    """One delay per retry, the last one repeating, each spread by ± jitter."""
-    return Schedule(delays=tuple(seconds(delay, "a delay") for delay in delays), jitter=jitter)
+def delays(values: Sequence[Duration], jitter: float = 0.2) -> Delays:
+    """Wait one of `values` before each retry; the last one repeats. Each varies by ± jitter."""
+    return Delays(delays=tuple(to_seconds(delay, "a delay") for delay in values), jitter=jitter)
 
 
 def custom(
-    function: Callable[[int], float], otherwise: Exponential | Fixed | Schedule | None = None
+    function: Callable[[int], float], fallback: Exponential | Fixed | Delays | None = None
 ) -> Custom:
-    """Seconds by a function of one's own, from the number of the retry, 0 for the first."""
-    return Custom(function=function, otherwise=otherwise or Exponential())
+    """Wait the seconds that `function` returns for the number of the retry, 0 for the first."""
+    return Custom(function=function, fallback=fallback or Exponential())
 
 
-def delay(backoff: Backoff, n: int, random: Random) -> float:
-    """Seconds before retry number n, counted from 0 for the first."""
+def backoff_delay(backoff: Backoff, n: int, random: Random) -> float:
+    """Return the seconds before retry number n, counted from 0."""
     match backoff:
         case Exponential(base=base, cap=cap, jitter=jitter):
             bound = min(base * 2.0 ** min(n, _MAX_DOUBLINGS), cap)
             return bound * random() if jitter == "full" else bound
         case Fixed(seconds=wait):
             return wait
-        case Schedule(delays=delays, jitter=jitter):
+        case Delays(delays=delays, jitter=jitter):
             return delays[min(n, len(delays) - 1)] * (1 + jitter * (2 * random() - 1))
         case Custom(function=function):
             chosen = float(function(n))
-            if chosen != chosen:  # noqa: PLR0124 - not a number: follow what the row says
-                return delay(backoff.otherwise, n, random)
+            if chosen != chosen:  # noqa: PLR0124 - NaN: use the stored backoff
+                return backoff_delay(backoff.fallback, n, random)
             return min(max(chosen, 0.0), MAX_DELAY)
         case _:
             assert_never(backoff)
@@ -120,7 +122,7 @@ def delay(backoff: Backoff, n: int, random: Random) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """All that decides how often and how long a job is tried."""
+    """How often a job is attempted, and how long an attempt may take."""
 
     backoff: Backoff = Exponential()
     max_retries: int = 3
@@ -128,14 +130,14 @@ class Policy:
     timeout: float | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.backoff, Exponential | Fixed | Schedule | Custom):
+        if not isinstance(self.backoff, Exponential | Fixed | Delays | Custom):
             raise InvalidArgumentError(
-                f"backoff is {self.backoff!r}; use exponential(), fixed(), schedule() or custom()"
+                f"backoff is {self.backoff!r}; use exponential(), fixed(), delays() or custom()"
             )
         for name in ("max_retries", "crash_cap"):
             if not isinstance(getattr(self, name), int):
                 raise InvalidArgumentError(
-                    f"{name} is {getattr(self, name)!r}; it must be a whole number"
+                    f"{name} is {getattr(self, name)!r}; it must be an integer"
                 )
         if self.max_retries < 0:
             raise InvalidArgumentError(f"max_retries is {self.max_retries}; it cannot be negative")
@@ -162,9 +164,9 @@ class Policy:
         return _decode(text)
 
 
-def stored(backoff: Backoff) -> Exponential | Fixed | Schedule:
-    """The part of a backoff that the row carries: what maintenance, without task code, goes by."""
-    return backoff.otherwise if isinstance(backoff, Custom) else backoff
+def storable_backoff(backoff: Backoff) -> Exponential | Fixed | Delays:
+    """Return the backoff that the row stores. Maintenance uses it, without task code."""
+    return backoff.fallback if isinstance(backoff, Custom) else backoff
 
 
 def _encode_backoff(backoff: Backoff) -> dict[str, Any]:
@@ -173,15 +175,15 @@ def _encode_backoff(backoff: Backoff) -> dict[str, Any]:
             return {"kind": "exponential", "base": base, "cap": cap, "jitter": jitter}
         case Fixed(seconds=wait):
             return {"kind": "fixed", "seconds": wait}
-        case Schedule(delays=delays, jitter=spread):
-            return {"kind": "schedule", "delays": list(delays), "jitter": spread}
-        case Custom(otherwise=otherwise):
-            return _encode_backoff(otherwise)
+        case Delays(delays=delays, jitter=spread):
+            return {"kind": "delays", "delays": list(delays), "jitter": spread}
+        case Custom(fallback=fallback):
+            return _encode_backoff(fallback)
         case _:
             assert_never(backoff)
 
 
-@lru_cache(maxsize=256)  # a queue has a handful of policies and a million rows
+@lru_cache(maxsize=256)  # a million rows share a few policies
 def _decode(text: str) -> Policy:
     data = json.loads(text)
     return Policy(
@@ -198,8 +200,8 @@ def _decode_backoff(spec: dict[str, Any]) -> Backoff:
             return exponential(spec["base"], spec["cap"], spec["jitter"])
         case "fixed":
             return fixed(spec["seconds"])
-        case "schedule":
-            return schedule(spec["delays"], spec["jitter"])
+        case "delays":
+            return delays(spec["delays"], spec["jitter"])
         case _:
-            # A newer version's word. One job that is not understood must not stop its queue.
+            # Written by a newer version. One unknown backoff must not stop the queue.
             return Exponential()

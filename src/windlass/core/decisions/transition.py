@@ -1,7 +1,7 @@
-"""The one write door: *if what you saw still holds, then these values and these log rows*.
+"""Transitions: conditional changes of a job, and their results.
 
-A `Transition` says what someone who saw a job wants. `decide` looks at where the job stands now and
-answers with a `Decision`: the change, or why there is none.
+A `Transition` is a request to change a job as the caller last read it. `decide` compares it with
+the current row and returns a `Decision`: the changes to write, or the reason why there are none.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from windlass.core.errors import InvalidArgumentError, RequestError
 from windlass.core.event import LIFECYCLE, LogRow, Record
 from windlass.core.job.failure import Failure
 from windlass.core.job.row import NewJob
-from windlass.core.job.row import check as check_new
+from windlass.core.job.row import check_new_job as check_new
 from windlass.core.job.state import FINAL, State, Trigger
-from windlass.core.value import pair, value
+from windlass.core.value import positional_value, value
 
-SIGNAL = "signal:"  # how the name of a step begins that is a signal
+SIGNAL_PREFIX = "signal:"  # of the step under which a signal is stored
 
 
 class Status(StrEnum):
-    APPLIED = "applied"  # done, now or (for a repeat) before
-    STALE = "stale"  # the lease, or what was seen, is gone; nothing changed
-    CONFLICT = "conflict"  # the job's state forbids it; nothing changed
-    BUSY = "busy"  # somebody's open transaction has the job; nothing changed, ask again
-    MISSING = "missing"  # no such job, or not yours
-    REFUSED = "refused"  # the request itself is wrong; the answer's error says how
+    APPLIED = "applied"  # written now, or (for a repeat) before
+    STALE = "stale"  # the lease was lost, or the row changed since; nothing written
+    CONFLICT = "conflict"  # the job's state forbids it; nothing written
+    BUSY = "busy"  # another transaction has locked the job; nothing written, retry
+    MISSING = "missing"  # no such job, or no access
+    REFUSED = "refused"  # the request is invalid; `error` is the reason
 
 
-@pair
-class Answer:
-    """What became of one write. `state` is the job's state afterwards, None if it is missing."""
+@positional_value
+class ApplyResult:
+    """Result of one write. `state` is the job's state afterwards, None if it is missing."""
 
     status: Status
     state: State | None = None
@@ -50,12 +50,12 @@ class Answer:
 
 @value
 class Transition:
-    """A wish about one job, by someone who saw it under this fence (and, for its holder, token).
+    """A requested change of one job, valid only for the row that the caller read.
 
-    `delay` is in seconds; with SUSPEND, None means until something wakes it: the end of all that it
-    `awaits`, or a signal beyond the number of `signals` that it knows of. `children` are written
-    with the success or the suspension that carries them, or not at all. `crash` says that the
-    process it ran in died.
+    `fence` must match the row, and so must `token`, which the lease holder always passes. `delay`
+    is in seconds. For SUSPEND, None waits until the job wakes: when all jobs in `awaits` have
+    ended, or at a signal beyond the first `signals` ones. `children` are written together with the
+    success or suspension, or not at all. With `crash`, the process of the attempt died.
     """
 
     job_id: UUID
@@ -75,7 +75,7 @@ class Transition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelRequest:
-    """`owner` narrows the request to that owner's jobs; None is an operator of the whole store."""
+    """Request to cancel a job. `owner` restricts it to jobs of that owner; None: no restriction."""
 
     job_id: UUID
     by: str | None = None
@@ -84,8 +84,8 @@ class CancelRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Signal:
-    """Something that a job may wait for, by name; the first one of a name stays."""
+class SignalRequest:
+    """Request to send a named signal to a job; the first one of a name is kept."""
 
     job_id: UUID
     name: str
@@ -94,12 +94,12 @@ class Signal:
 
     @property
     def step(self) -> str:
-        """It is kept like the result of a step."""
-        return SIGNAL + self.name
+        """Return the step name under which it is stored as a checkpoint."""
+        return SIGNAL_PREFIX + self.name
 
 
 class Changes(TypedDict, total=False):
-    """New values for a row; a key that is absent keeps its value."""
+    """New values of a row; absent keys keep their value."""
 
     state: State
     trigger: Trigger
@@ -120,7 +120,7 @@ class Changes(TypedDict, total=False):
     seq: int
     queued_seq: int
     started_seq: int
-    said: int
+    last_record: int
     percent: int
     stage: str | None
     phase: str | None
@@ -139,9 +139,9 @@ class Changes(TypedDict, total=False):
     gate: str | None
 
 
-@pair
-class Tally:
-    """What one settled attempt adds to its minute's rollup."""
+@positional_value
+class RollupSample:
+    """Contribution of one settled attempt to the rollup of its minute; microseconds."""
 
     outcome: State
     wait: int
@@ -156,74 +156,79 @@ class Checkpoint:
     at: Instant
 
 
-@pair
+@positional_value
 class Decision:
-    """The answer, and what to write for it.
+    """The result of a request, and the changes to write.
 
-    With `queue`, the store gives the next position, in the line of its queue or before its gate.
-    What it `awaits` is for the store to look up, once the children are written: `decide.suspended`
-    says how it goes on. With `unwait`, nobody's end concerns it any more.
+    With `needs_position`, the store assigns the next position in the job's queue or at its gate.
+    With `awaits`, the store counts the unfinished ones after it has written the children, and calls
+    `decide.after_suspend`. With `clear_waits`, the job no longer waits for any other job.
     """
 
-    answer: Answer
+    result: ApplyResult
     changes: Changes = field(default_factory=Changes)
     log: Sequence[LogRow] = ()
     checkpoints: Sequence[Checkpoint] = ()
     children: Sequence[NewJob] = ()
-    queue: bool = False
-    tally: Tally | None = None
+    needs_position: bool = False
+    sample: RollupSample | None = None
     awaits: Sequence[UUID] = ()
-    unwait: bool = False
+    clear_waits: bool = False
 
     @property
     def ends(self) -> bool:
-        """Whether the job is over with this: those who wait for it are to be told."""
+        """Whether this ends the job, so that jobs that depend on it must be updated."""
         return self.changes.get("state") in FINAL
 
 
 PastOutcome = Callable[[int], tuple[UUID, Trigger] | None]
-"""Token and outcome of the past attempt with this fence, if the log has it."""
+"""Returns token and outcome of the past attempt with this fence, if the log has it."""
 
 
-def check(wish: Transition) -> None:
-    """Raise what is wrong with a wish, before anything looks at the job."""
-    if wish.result is not None:
-        sizes.check_size("the result", wish.result)
-    if wish.error is not None:
-        sizes.check_size("the error", wish.error.body, sizes.MAX_EVENT)
-        sizes.check_text("the error's code", wish.error.code)
-        sizes.check_text("the error's step", wish.error.step)
-    if wish.reason is not None:
-        sizes.check_text("the reason", wish.reason, sizes.MAX_REASON)
-    if wish.delay is not None and not 0 <= wish.delay <= MAX_DELAY:
-        raise InvalidArgumentError(f"delay is {wish.delay} s; it must lie between 0 and 10 years")
-    if wish.records:
-        check_records(wish.records)
-    if wish.awaits:
-        _check_awaits(wish)
-    for child in wish.children:
+def check_transition(transition: Transition) -> None:
+    """Raise an error if a transition is invalid in itself."""
+    if transition.result is not None:
+        sizes.check_size("the result", transition.result)
+    if transition.error is not None:
+        sizes.check_size("the error", transition.error.body, sizes.MAX_EVENT)
+        sizes.check_text("the error's code", transition.error.code)
+        sizes.check_text("the error's step", transition.error.step)
+    if transition.reason is not None:
+        sizes.check_text("the reason", transition.reason, sizes.MAX_REASON)
+    if transition.delay is not None and not 0 <= transition.delay <= MAX_DELAY:
+        raise InvalidArgumentError(
+            f"delay is {transition.delay} s; it must be between 0 and 10 years"
+        )
+    if transition.records:
+        check_records(transition.records)
+    if transition.awaits:
+        _check_awaits(transition)
+    for child in transition.children:
         check_new(child)
-    if wish.children:
-        _check_apart(wish.children)
+    if transition.children:
+        _check_distinct(transition.children)
 
 
-def _check_awaits(wish: Transition) -> None:
-    awaits = set(wish.awaits)
-    circle = (child.id in awaits and wish.job_id in child.depends_on for child in wish.children)
-    if wish.job_id in awaits or any(circle):
-        raise InvalidArgumentError(f"job {wish.job_id} would wait for itself, for ever")
-    if len(awaits) < len(wish.awaits):
-        raise InvalidArgumentError(f"job {wish.job_id} would wait for another one twice")
+def _check_awaits(transition: Transition) -> None:
+    awaits = set(transition.awaits)
+    cycle = (
+        child.id in awaits and transition.job_id in child.depends_on
+        for child in transition.children
+    )
+    if transition.job_id in awaits or any(cycle):
+        raise InvalidArgumentError(f"job {transition.job_id} would wait for itself")
+    if len(awaits) < len(transition.awaits):
+        raise InvalidArgumentError(f"job {transition.job_id} awaits the same job twice")
 
 
-def _check_apart(children: Sequence[NewJob]) -> None:
-    """Siblings that contradict each other could not all become real."""
+def _check_distinct(children: Sequence[NewJob]) -> None:
+    """Raise an error if two children exclude each other."""
     requests = [(child.owner, child.request_id) for child in children if child.request_id]
     if len({child.id for child in children}) < len(children) or len(set(requests)) < len(requests):
         raise InvalidArgumentError("two children have the same id or the same request id")
 
 
-def check_signal(signal: Signal) -> None:
+def check_signal(signal: SignalRequest) -> None:
     sizes.check_text("the name of the signal", signal.name, sizes.MAX_NAME)
     if not signal.name:
         raise InvalidArgumentError("the signal has no name")
@@ -231,14 +236,16 @@ def check_signal(signal: Signal) -> None:
 
 
 def check_cancel(request: CancelRequest) -> None:
-    sizes.check_text("the name of who cancels", request.by)
+    sizes.check_text("by", request.by)
     sizes.check_text("the reason", request.reason, sizes.MAX_REASON)
 
 
 def check_records(records: Sequence[Record]) -> None:
     for record in records:
         if record.type in LIFECYCLE:
-            raise InvalidArgumentError(f"{record.type} events come from the store, not from a task")
+            raise InvalidArgumentError(
+                f"{record.type} events are written by the store; a task cannot record them"
+            )
         for name in ("step", "status", "stage", "phase"):
             sizes.check_text(f"the {name} of a record", getattr(record, name))
         sizes.check_size(f"the {record.type} event", record.body, sizes.MAX_EVENT)

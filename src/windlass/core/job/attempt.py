@@ -1,4 +1,4 @@
-"""The runs of a job: the past ones from its log, the current one from its row."""
+"""Attempts of a job: past ones from its log, the current one from its row."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from windlass.core.job.state import Trigger
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One run of a job, past or present."""
+    """One attempt of a job, past or current."""
 
     number: int
     fence: int
@@ -30,23 +30,25 @@ class Attempt:
 
 
 def attempts_of(row: JobRow, log: Iterable[LogRow]) -> list[Attempt]:
-    """Every attempt, oldest first: the past ones from the log, the current one from the row."""
+    """Return all attempts, oldest first: past ones from the log, the current one from the row."""
     found = [
         Attempt(
-            number=line.attempt,
-            fence=line.fence,
-            worker=line.facts["worker"],
-            queued_at=line.facts["queued_at"],
-            started_at=line.facts["started_at"],
-            ended_at=line.at,
-            outcome=Trigger(line.facts["outcome"]),
-            error=Failure.of(line.facts["error"], line.body) if line.facts["error"] else None,
-            delay=line.facts["delay"],
-            percent=line.facts["percent"],
-            stage=line.facts["stage"],
+            number=log_row.attempt,
+            fence=log_row.fence,
+            worker=log_row.facts["worker"],
+            queued_at=log_row.facts["queued_at"],
+            started_at=log_row.facts["started_at"],
+            ended_at=log_row.at,
+            outcome=Trigger(log_row.facts["outcome"]),
+            error=Failure.of(log_row.facts["error"], log_row.body)
+            if log_row.facts["error"]
+            else None,
+            delay=log_row.facts["delay"],
+            percent=log_row.facts["percent"],
+            stage=log_row.facts["stage"],
         )
-        for line in log
-        if line.type == ATTEMPT
+        for log_row in log
+        if log_row.type == ATTEMPT
     ]
     if row.started_seq and row.queued_at is not None and row.started_at is not None:
         found.append(
@@ -67,5 +69,5 @@ def attempts_of(row: JobRow, log: Iterable[LogRow]) -> list[Attempt]:
 
 
 def _of_this_attempt(row: JobRow) -> bool:
-    """The row keeps the last error there was; it may be an earlier attempt's."""
+    """Whether the error in the row is that of the current attempt, not of an earlier one."""
     return row.error is not None and row.error.attempt == row.attempt

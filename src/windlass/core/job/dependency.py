@@ -1,4 +1,4 @@
-"""What a job waits for: other jobs, and what becomes of it when one of them is lost."""
+"""Dependencies between jobs, and statistics of flows."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from uuid import UUID
 
 from windlass.core.clock import Instant
 from windlass.core.job.state import FINAL, State
-from windlass.core.value import pair
+from windlass.core.value import positional_value
 
 
 class OnParent(StrEnum):
-    """What a job does when a job that it depends on ends without success."""
+    """What happens to a job when a job that it depends on ends without success."""
 
-    CANCEL = "cancel"  # it is canceled, and so are those that depend on it
-    FAIL = "fail"  # it fails, with the code `parent_failed`
-    RUN = "run"  # it runs all the same, once the others have ended, too
+    CANCEL = "cancel"  # it is canceled, and so are the jobs that depend on it
+    FAIL = "fail"  # it fails with the code `parent_failed`
+    RUN = "run"  # it runs anyway, once all its parents have ended
 
 
-@pair
+@positional_value
 class Parent:
-    """A job that another one waits for, as far as that one needs to know it."""
+    """The fields of a parent that the enqueue of a dependent job needs."""
 
     id: UUID
     owner: str
@@ -31,12 +31,13 @@ class Parent:
 
     @property
     def open(self) -> bool:
+        """Whether it has not ended."""
         return self.state not in FINAL
 
 
-@pair
+@positional_value
 class Edges:
-    """Whom a job waits or waited for, in the order in which it named them; and who waits for it."""
+    """Dependencies of a job: its parents, in the order of `depends_on`, and its children."""
 
     parents: tuple[UUID, ...] = ()
     children: tuple[UUID, ...] = ()
@@ -44,10 +45,10 @@ class Edges:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowStats:
-    """A flow as a whole. Jobs that were retried are left out: their retries stand for them.
+    """Statistics of a flow. Of a retried job, only the newest retry counts.
 
-    `percent` is the mean of its jobs'. `ended_at` is there once all of them have ended. If it is
-    `capped`, all of this is of its newest jobs only.
+    `percent` is the mean of its jobs. `ended_at` is set once all jobs have ended. With `capped`,
+    only the newest jobs were counted.
     """
 
     flow_id: UUID
@@ -64,7 +65,7 @@ class FlowStats:
         *,
         capped: bool = False,
     ) -> FlowStats:
-        """From what each state sums up to: number, percent, first creation, last end."""
+        """Build from sums per state: number, percent, first creation, last end."""
         number = sum(count for _, count, _, _, _ in sums)
         ends = [ended for _, _, _, _, ended in sums if ended is not None]
         counts: Counter[State] = Counter()
@@ -85,25 +86,25 @@ class FlowStats:
 
     @property
     def state(self) -> State:
-        """Running while any of its jobs may still run; then the worst end that one of them had."""
+        """Return `running` while a job can still run; then the worst final state of its jobs."""
         return _combined(self.counts)
 
 
 @dataclass(frozen=True, slots=True)
 class FlowPage:
-    """`cursor` leads to the next page, None is the end; a page before it may be short or empty."""
+    """One page of flows. `cursor` is for the next page, None at the end; a page may be short."""
 
     flows: Sequence[FlowStats]
     cursor: UUID | None
 
 
 def _combined(counts: Mapping[State, int]) -> State:
-    there = {state for state, number in counts.items() if number}
-    if there <= FINAL:
+    present = {state for state, number in counts.items() if number}
+    if present <= FINAL:
         worst: Sequence[State] = (State.FAILED, State.CANCELED, State.SUCCEEDED)
-        return next((state for state in worst if state in there), State.CREATED)
-    if there <= {State.CREATED}:
+        return next((state for state in worst if state in present), State.CREATED)
+    if present <= {State.CREATED}:
         return State.CREATED
-    if there <= {State.CREATED, State.QUEUED}:
+    if present <= {State.CREATED, State.QUEUED}:
         return State.QUEUED
     return State.RUNNING

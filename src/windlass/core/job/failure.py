@@ -1,4 +1,4 @@
-"""What went wrong: the part the store may read, and the part only the codec can."""
+"""Failures of attempts, and explanations of failed jobs for users."""
 
 from __future__ import annotations
 
@@ -25,10 +25,9 @@ class ErrorKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """An attempt's error. `code` is plain, for filters and groups; `body` is the codec's bytes.
+    """Error of an attempt. `code` is plain text for filters; `body` is encoded by the codec.
 
-    The body holds {type, message, traceback}; maintenance, which has no codec, leaves it out and
-    the code alone tells the story.
+    The body holds {type, message, traceback}. Maintenance has no codec and writes only the code.
     """
 
     code: str
@@ -39,14 +38,14 @@ class Failure:
     at: Instant = 0
 
     @property
-    def words(self) -> tuple[str, ...]:
-        """Its type and message, as far as they can be read without a codec: as plain JSON."""
+    def searchable_text(self) -> tuple[str, ...]:
+        """Return type and message, if the body is plain JSON; empty if it is encrypted."""
         try:
-            said = json.loads(self.body or b"null")
+            error = json.loads(self.body or b"null")
         except (ValueError, RecursionError):
             return ()
-        found = (said.get("type"), said.get("message")) if isinstance(said, dict) else ()
-        return tuple(word for word in found if isinstance(word, str))
+        found = (error.get("type"), error.get("message")) if isinstance(error, dict) else ()
+        return tuple(text for text in found if isinstance(text, str))
 
     def facts(self) -> dict[str, Any]:
         return {
@@ -71,7 +70,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedJob:
-    """As much of a failed job as is needed to tell what went wrong."""
+    """The fields of a failed job that are needed to group failures."""
 
     id: UUID
     task: str
@@ -82,7 +81,7 @@ class FailedJob:
 
 @dataclass(frozen=True, slots=True)
 class Failures:
-    """Jobs that failed, the last first; `capped` if more did than were looked at."""
+    """Failed jobs, the newest first; `capped` if more failed than were read."""
 
     jobs: Sequence[FailedJob]
     capped: bool
@@ -90,66 +89,79 @@ class Failures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureDetails:
-    """For people: what failed, where, of which sort, and what to try."""
+    """Explanation of a failure for users: what failed, why, and what to do."""
 
-    what: str
+    summary: str
     stage: str | None
-    sort: str
+    category: str
     advice: str
 
 
 _ADVICE = {
     CRASHED: (
-        "the worker process died while running it",
+        "the worker process died while it ran",
         (
-            "look for out-of-memory kills or a crashing native library; "
-            "give the task more memory, or fix the input it dies on, then retry the job"
+            "check for out-of-memory kills or a crashing native library; "
+            "give the task more memory or fix its input, then retry the job"
         ),
     ),
     EXPIRED: (
-        "it waited past its expiry",
-        "start more workers for its queue, or give the job a later expires_at",
+        "it expired before its first start",
+        "start more workers for its queue, or enqueue the job with a later expiry",
     ),
     TIMEOUT: (
         "it ran longer than its timeout",
         "raise the task's timeout, or split the work into steps, then resume the job",
     ),
     UNKNOWN_TASK: (
-        "no worker knew its task",
-        "deploy a worker that has the task, or name the old name in aliases=, then retry the job",
+        "no worker has its task",
+        "deploy a worker that has the task, or add the old name to aliases=, then retry the job",
     ),
-    PARENT_FAILED: ("a job it depends on failed", "see to the parent, then retry the flow"),
+    PARENT_FAILED: ("a job that it depends on failed", "fix the parent job, then retry the flow"),
     "children_failed": (
-        "jobs that it made and waited for did not succeed",
-        "see to those that the error names, then retry the job",
+        "child jobs that it waited for did not succeed",
+        "fix the jobs that the error names, then retry the job",
     ),
-    "invalid_input": ("its arguments cannot be worked with", "enqueue a corrected job"),
+    "invalid_input": ("its arguments are invalid", "enqueue a job with corrected arguments"),
     "invalid_result": (
-        "what it returned cannot be stored",
-        "return plain data, or keep large data in a file and return its address; then retry",
+        "its return value cannot be stored",
+        "return plain data, or store large data elsewhere and return its address; then retry",
     ),
-    "missing_input": ("something it needs is gone", "restore what is missing, then retry the job"),
-    "configuration": ("the worker is set up wrongly", "correct the setting, then retry the job"),
-    "authentication": ("an outside system refused access", "renew the credentials, then retry"),
-    "quota_exceeded": ("a quota is used up", "raise the quota, then retry the job"),
-    "insufficient_resources": ("it needs more than this machine has", "use a larger worker"),
-    "constraint_violation": ("the data forbids it", "correct the data, then retry the job"),
+    "missing_input": ("required input is missing", "restore the input, then retry the job"),
+    "configuration": (
+        "the worker is configured wrongly",
+        "correct the setting, then retry the job",
+    ),
+    "authentication": (
+        "an external system refused access",
+        "renew the credentials, then retry the job",
+    ),
+    "quota_exceeded": ("a quota is exhausted", "raise the quota, then retry the job"),
+    "insufficient_resources": (
+        "this machine has too few resources",
+        "use a larger worker, then retry the job",
+    ),
+    "constraint_violation": (
+        "a constraint of the data is violated",
+        "correct the data, then retry the job",
+    ),
 }
 _BY_KIND = {
     ErrorKind.RETRYABLE: (
-        "it failed in every attempt it was allowed",
-        "read the last error; if the cause has passed, retry the job",
+        "all attempts failed",
+        "once the cause of the last error is fixed, retry the job",
     ),
-    ErrorKind.TERMINAL: ("it failed in a way that a retry does not mend", "read the error"),
+    ErrorKind.TERMINAL: ("the error is not retryable", "fix its cause, then retry the job"),
 }
 
 
 def details(failure: Failure, *, task: str, stage: str | None) -> FailureDetails:
-    sort, advice = _ADVICE.get(failure.code, _BY_KIND[failure.kind])
+    """Explain the failure of a job."""
+    category, advice = _ADVICE.get(failure.code, _BY_KIND[failure.kind])
     where = f" in step {failure.step!r}" if failure.step else ""
     return FailureDetails(
-        what=f"{task} failed with {failure.code}{where} in attempt {failure.attempt}",
+        summary=f"{task} failed with {failure.code}{where} in attempt {failure.attempt}",
         stage=stage,
-        sort=sort,
+        category=category,
         advice=advice,
     )

@@ -1,4 +1,4 @@
-"""The right to run one attempt, and how it is asked for."""
+"""Leases of attempts, and claims of jobs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from windlass.core.clock import Instant
 from windlass.core.decisions.retry import MAX_DELAY
 from windlass.core.errors import InvalidArgumentError
 from windlass.core.sizes import check_text
-from windlass.core.value import pair, value
+from windlass.core.value import positional_value, value
 
 DEFAULT_LEASE = 30.0
 
@@ -22,24 +22,25 @@ def check_lease(seconds: float) -> None:
         )
 
 
-@pair
+@positional_value
 class Lease:
-    """Speaks for one attempt: a write made with it applies only while it is still held."""
+    """Lease of one attempt. A write with it applies only while the attempt still holds it."""
 
     job_id: UUID
     fence: int
     token: UUID
 
     def __hash__(self) -> int:
-        # Workers look leases up several times per job: this costs a third of the generated one.
+        # Workers hash leases several times per job: this costs a third of the generated hash.
         return hash((self.job_id.int, self.fence))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """One claim call. The claimer makes the token: a repeat with the same token gets the same jobs.
+    """One claim call. The caller makes the token: a repeat with it returns the same jobs.
 
-    `lease` is in seconds and overrules the job's own; None leaves the job's own, or the default.
+    `queues` are (name, maximum number of jobs) pairs. `lease`, in seconds, overrides that of the
+    job; None uses that of the job, or the default.
     """
 
     token: UUID
@@ -50,16 +51,18 @@ class Claim:
     def __post_init__(self) -> None:
         if self.lease is not None:
             check_lease(self.lease)
-        check_text("the worker's name", self.worker)
+        check_text("the worker name", self.worker)
         for queue, limit in self.queues:
-            check_text("a queue's name", queue)
+            check_text("a queue name", queue)
             if limit < 0:
-                raise InvalidArgumentError(f"the limit for queue {queue!r} is {limit}")
+                raise InvalidArgumentError(
+                    f"the limit for queue {queue!r} is {limit}; it must be 0 or more"
+                )
 
 
 @value
-class Extended:
-    """The answer to one extension: None in `lease_until` means stale, stop the task."""
+class ExtendResult:
+    """Result of one extension. None in `lease_until`: the lease was lost, stop the task."""
 
     lease_until: Instant | None
     cancel_requested: bool = False

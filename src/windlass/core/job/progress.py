@@ -1,4 +1,4 @@
-"""Progress: a whole percentage that only rises, and the stages and phases it moves through."""
+"""Progress of a job: a percentage that never decreases, and its stages and phases."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ COMPLETE = 100
 
 
 def clamp(percent: float) -> int:
-    if percent != percent:  # noqa: PLR0124 - not a number: nothing was gained
+    """Return a percentage as an integer from 0 to 100."""
+    if percent != percent:  # noqa: PLR0124 - NaN counts as no progress
         return 0
     return int(min(max(percent, 0), COMPLETE))
 
 
 def advance(current: int, reported: float | None) -> int:
-    """The new percent: never below the current one, whatever was reported."""
+    """Return the new percent, never below the current one."""
     return current if reported is None else max(current, clamp(reported))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """The coarse name shown to people, and the part of the whole it spans (None: no part)."""
+    """Coarse name shown to users, and the percent range that it spans (None: no range)."""
 
     name: str
     span: tuple[int, int] | None = None
@@ -35,13 +36,13 @@ PROCESSING = Phase(name="processing")
 
 @dataclass(frozen=True, slots=True)
 class StageMap:
-    """Which phase each stage belongs to. Stage names are compared without regard to case."""
+    """Maps stages to phases. Stage names are case-insensitive."""
 
     phases: Mapping[str, Phase] = field(default_factory=dict)
 
     @staticmethod
     def of(table: Mapping[str, tuple[str, tuple[int, int] | None]]) -> StageMap:
-        """From {stage: (phase, (low, high))}, checked."""
+        """Build from {stage: (phase, (low, high))}; raise an error if a range is invalid."""
         phases: dict[str, Phase] = {}
         for stage, (name, span) in table.items():
             if span is not None and not 0 <= span[0] <= span[1] <= COMPLETE:
@@ -52,11 +53,11 @@ class StageMap:
         return StageMap(MappingProxyType(phases))
 
     def phase(self, stage: str) -> Phase:
-        """What people are shown for a stage; `processing` for one that is unknown."""
+        """Return the phase of a stage; `processing` for an unknown one."""
         return self.phases.get(stage.casefold(), PROCESSING)
 
     def percent(self, stage: str, within: float) -> int | None:
-        """The job's percent for `within` percent of a stage, or None when the stage has no span."""
+        """Return the job's percent at `within` percent of a stage; None if it has no span."""
         span = self.phase(stage).span
         if span is None:
             return None
@@ -77,12 +78,12 @@ DEFAULT_STAGES = StageMap.of(
 )
 
 
-def eta(elapsed: float, begun_at: int, percent: int) -> int | None:
-    """Seconds to go if the rest takes as long as what this attempt did; None if that says nothing.
+def eta(elapsed: float, start_percent: int, percent: int) -> int | None:
+    """Estimate the remaining seconds at the speed of this attempt; None without progress.
 
-    `begun_at` is the percent the attempt started from, `elapsed` the seconds since.
+    `start_percent` is the percent at the start of the attempt, `elapsed` the seconds since.
     """
-    done = percent - begun_at
+    done = percent - start_percent
     if done <= 0 or elapsed <= 0:
         return None
     return round(elapsed * (COMPLETE - percent) / done)

@@ -1,7 +1,7 @@
-"""What jobs will return, as arguments of others: placeholders, and the form they are stored in.
+"""References to results of other jobs, used as arguments in a flow.
 
-A stored reference names a parent by its place among those that its job depends on, so that a retry
-of the whole flow, whose jobs have other ids, can use the same payload.
+A stored reference names a parent by its index in `depends_on`. So a retry of the whole flow, whose
+jobs have new ids, can use the same payload.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from uuid import UUID
 
 from windlass.core.errors import InvalidArgumentError
 
-RESULTS = "$results"  # the key of a payload under which arguments with references are
+RESULTS = "$results"  # payload key of the arguments that contain references
 _ONE = "$parent"
 _MANY = "$parents"
-Places: TypeAlias = Callable[[UUID], int]
+ParentIndex: TypeAlias = Callable[[UUID], int]
 
 
-class Promised:
-    """Stands for the result of a job, or for those of several as a list."""
+class ResultReference:
+    """Placeholder of the result of a job, or of a list of results of several jobs."""
 
     __slots__ = ("jobs", "many")
 
@@ -28,60 +28,62 @@ class Promised:
         self.many = many
 
 
-def promised(value: Any) -> list[UUID]:
-    """The jobs that a value refers to, in the order in which it names them."""
+def referenced_jobs(value: Any) -> list[UUID]:
+    """Return the jobs that a value refers to, in order."""
     match value:
-        case Promised():
+        case ResultReference():
             return list(value.jobs)
         case Mapping():
-            return [job for item in value.values() for job in promised(item)]
+            return [job for item in value.values() for job in referenced_jobs(item)]
         case list() | tuple():
-            return [job for item in value for job in promised(item)]
+            return [job for item in value for job in referenced_jobs(item)]
     return []
 
 
-def pack(value: Any, place: Places) -> Any:
-    """A value with references, as it is stored."""
+def encode_references(value: Any, parent_index: ParentIndex) -> Any:
+    """Return a value with its references in stored form."""
     match value:
-        case Promised(jobs=jobs, many=False):
-            return {_ONE: place(jobs[0])}
-        case Promised(jobs=jobs):
-            places = [place(job) for job in jobs]
-            if places and places == list(range(places[0], places[0] + len(places))):
-                return {_MANY: [places[0], places[-1] + 1]}
-            return [{_ONE: number} for number in places]
+        case ResultReference(jobs=jobs, many=False):
+            return {_ONE: parent_index(jobs[0])}
+        case ResultReference(jobs=jobs):
+            indexes = [parent_index(job) for job in jobs]
+            if indexes and indexes == list(range(indexes[0], indexes[0] + len(indexes))):
+                return {_MANY: [indexes[0], indexes[-1] + 1]}
+            return [{_ONE: number} for number in indexes]
         case Mapping():
             if _ONE in value or _MANY in value:
-                raise InvalidArgumentError(f"an argument has a key {_ONE!r}, which is Windlass's")
-            return {key: pack(item, place) for key, item in value.items()}
+                raise InvalidArgumentError(
+                    f"an argument contains the key {_ONE!r} or {_MANY!r}, which Windlass reserves"
+                )
+            return {key: encode_references(item, parent_index) for key, item in value.items()}
         case list() | tuple():
-            return [pack(item, place) for item in value]
+            return [encode_references(item, parent_index) for item in value]
     return value
 
 
-def needed(stored: Any) -> set[int]:
-    """The places of the parents whose results a stored value needs."""
+def needed_parents(stored: Any) -> set[int]:
+    """Return the indexes of the parents whose results a stored value needs."""
     match stored:
         case {"$parent": int(number), **rest} if not rest:
             return {number}
         case {"$parents": [int(first), int(end)], **rest} if not rest:
             return set(range(first, end))
         case dict():
-            return {number for item in stored.values() for number in needed(item)}
+            return {number for item in stored.values() for number in needed_parents(item)}
         case list():
-            return {number for item in stored for number in needed(item)}
+            return {number for item in stored for number in needed_parents(item)}
     return set()
 
 
-def unpack(stored: Any, results: Mapping[int, Any]) -> Any:
-    """The value, with the results in it."""
+def resolve_references(stored: Any, results: Mapping[int, Any]) -> Any:
+    """Return the value with its references replaced by results."""
     match stored:
         case {"$parent": int(number), **rest} if not rest:
             return results[number]
         case {"$parents": [int(first), int(end)], **rest} if not rest:
             return [results[number] for number in range(first, end)]
         case dict():
-            return {key: unpack(item, results) for key, item in stored.items()}
+            return {key: resolve_references(item, results) for key, item in stored.items()}
         case list():
-            return [unpack(item, results) for item in stored]
+            return [resolve_references(item, results) for item in stored]
     return stored

@@ -1,7 +1,7 @@
-"""A job: what was asked for, and where it stands.
+"""Rows of jobs: the request to enqueue, and the stored row.
 
-`NewJob` is the request. `JobRow` is what a store keeps: the request, and the job's `Standing`,
-which is all that a decision about its future looks at. Every instant comes from the store's clock.
+`NewJob` is the request. `JobRow` is the stored row. Its base class `LifecycleRow` has the fields
+that decisions read and change. All instants come from the store's clock.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from windlass.core.job.dependency import OnParent
 from windlass.core.job.failure import Failure
 from windlass.core.job.lease import Lease, check_lease
 from windlass.core.job.state import FINAL, State, Trigger
-from windlass.core.value import pair, value
+from windlass.core.value import positional_value, value
 
 DEFAULT_QUEUE = "default"
 CORRELATION_ID = "correlation-id"
@@ -28,13 +28,12 @@ DEFAULT_POLICY = Policy()
 
 @value
 class NewJob:
-    """A request to enqueue. The id is made by the caller, so that asking twice is harmless.
+    """A request to enqueue. The caller makes the id, so that a repeat is harmless.
 
-    `digest` is the caller's own fingerprint of the request: the store compares it to tell a repeat
-    from a different request under the same name. With `debounce`, a waiting job of the same unique
-    key gives way to this one. It runs when every job in `depends_on` has succeeded, and `on_parent`
-    says what happens if one did not. Jobs of one flow share its id. Limits per key count by
-    `limit_key`, and keys take turns.
+    `digest` is a fingerprint of the request: it distinguishes a repeat from another request with
+    the same id. With `debounce`, the job replaces a waiting job of the same unique key. It runs
+    when all jobs in `depends_on` have succeeded; `on_parent` is the policy if one did not. Jobs of
+    a flow share `flow_id`. Limits per key and fairness use `limit_key`.
     """
 
     id: UUID
@@ -66,7 +65,7 @@ class NewJob:
 
     @property
     def plain(self) -> bool:
-        """Whether nothing but its id can stand in its way."""
+        """Whether it can conflict with other jobs only by its id."""
         return (
             self.request_id is None
             and self.unique_key is None
@@ -76,15 +75,14 @@ class NewJob:
 
 
 @value
-class Standing:
-    """What a decision about a job looks at; the part of the row that changes.
+class LifecycleRow:
+    """The fields of a row that decisions read and change, with the current attempt.
 
-    The current attempt lives here. `base_*` is the progress it started from, `queued_seq` and
-    `started_seq` are its event numbers, 0 once they have moved to the log with a past attempt.
-    `said` is the highest record number stored for the current fence. `waiting_for` counts the jobs
-    that have to end first, `awaited` says that there are some which wait for this one, `signals`
-    counts those that it got. `gates` are those that it has to pass before each attempt, `gate` is
-    the one that it waits at.
+    `base_*` is the progress at the start of the attempt. `queued_seq` and `started_seq` are its
+    event numbers; 0 after they moved to the log with a past attempt. `last_record` is the highest
+    record number stored for the current fence. `waiting_for` counts the jobs that must end first.
+    `awaited`: other jobs wait for this one. `signals` counts the received signals. `gates` must
+    admit the job before each attempt; it waits at `gate`.
     """
 
     id: UUID
@@ -111,7 +109,7 @@ class Standing:
     seq: int = 1
     queued_seq: int = 0
     started_seq: int = 0
-    said: int = 0
+    last_record: int = 0
     percent: int = 0
     stage: str | None = None
     phase: str | None = None
@@ -127,14 +125,14 @@ class Standing:
     result: bytes | None = None
     last_step: str | None = None
     on_parent: OnParent = OnParent.CANCEL
-    awaited: bool = field(default=False, compare=False)  # a hint for the store
+    awaited: bool = field(default=False, compare=False)  # only a hint for the store
     signals: int = 0
     gates: tuple[str, ...] = ()
     gate: str | None = None
 
     @property
     def final(self) -> bool:
-        """Whether it is over, whichever way."""
+        """Whether it has ended."""
         return self.state in FINAL
 
     @property
@@ -151,18 +149,18 @@ class Standing:
 
     @property
     def cancel_requested(self) -> bool:
-        """Whether somebody asked a running job to stop: it will end as canceled."""
+        """Whether the cancel of a running job was requested; it will end as canceled."""
         return self.cancel_at is not None
 
     @property
     def isolated(self) -> bool:
-        """Whether it must run alone in its process, because it was running when a worker died."""
+        """Whether it must run in its own process, because a worker died while it ran."""
         return self.crash_count > 0
 
 
 @value
-class JobRow(Standing):
-    """All that a store keeps of a job. `serial` is its place in the order of arrival."""
+class JobRow(LifecycleRow):
+    """The stored row of a job. `serial` is its number in the order of arrival."""
 
     serial: int = 0
     payload: bytes = b"null"
@@ -185,29 +183,29 @@ class JobRow(Standing):
 
     @property
     def lease(self) -> Lease:
-        """What its attempt speaks with; only a claimed job has one."""
+        """Return the lease of its attempt; only a claimed job has one."""
         assert self.token is not None, "only a claimed job has a lease"
         return Lease(self.id, self.fence, self.token)
 
     @property
     def correlation_id(self) -> str:
-        """What ties together all that comes of one request: by default, the first job's own id."""
+        """Return the id shared by all jobs of one request; by default the id of the first job."""
         return self.headers.get(CORRELATION_ID) or str(self.id)
 
     @property
     def lineage(self) -> UUID:
-        """The first job of its retries: the one whose workspace they share."""
+        """Return the first job of its retries, whose workspace they share."""
         return self.root_id or self.id
 
     @property
     def can_resume(self) -> bool:
-        """Whether it ended without success, and after a step that need not be done again."""
+        """Whether it ended without success after at least one completed step."""
         return self.state in {State.FAILED, State.CANCELED} and self.last_step is not None
 
 
-@pair
-class Opening:
-    """Where a new job begins."""
+@positional_value
+class InitialState:
+    """State and instants of a new job."""
 
     state: State
     seq: int
@@ -216,17 +214,18 @@ class Opening:
     expires_at: Instant | None
 
 
-def opening(new: NewJob, now: Instant, waiting_for: int = 0) -> Opening:
+def initial_state(new: NewJob, now: Instant, waiting_for: int = 0) -> InitialState:
+    """Return the state of a new job, before gates are considered."""
     due = new.run_at if new.run_at is not None else after(now, new.delay) if new.delay else now
     expires = new.expires_at
     if expires is None and new.expires_in is not None:
         expires = after(now, new.expires_in)
     if new.hold or waiting_for or due > now:
-        return Opening(State.CREATED, 1, None, due if due > now else None, expires)
-    return Opening(State.QUEUED, 2, now, None, expires)
+        return InitialState(State.CREATED, 1, None, due if due > now else None, expires)
+    return InitialState(State.QUEUED, 2, now, None, expires)
 
 
-def birth(
+def new_row(
     new: NewJob,
     now: Instant,
     serial: int,
@@ -235,12 +234,12 @@ def birth(
     *,
     gates: tuple[str, ...] = (),
 ) -> JobRow:
-    """The row of a job that was just enqueued."""
-    start = opening(new, now, waiting_for)
+    """Return the row of a new job."""
+    start = initial_state(new, now, waiting_for)
     queued = start.state is State.QUEUED
     gate = gates[0] if queued and gates else None
     if gate is not None:
-        start, queued = Opening(State.CREATED, 1, None, None, start.expires_at), False
+        start, queued = InitialState(State.CREATED, 1, None, None, start.expires_at), False
     return JobRow(
         id=new.id,
         serial=serial,
@@ -278,9 +277,9 @@ def birth(
     )
 
 
-def check(new: NewJob) -> None:
-    """Raise what is wrong with a request: which field, and what it may be."""
-    check_own(new)
+def check_new_job(new: NewJob) -> None:
+    """Raise an error if a request is invalid."""
+    check_own_fields(new)
     sizes.check_text("queue", new.queue, sizes.MAX_NAME)
     sizes.check_text("task", new.task, sizes.MAX_NAME)
     if not (new.queue and new.task):
@@ -289,7 +288,7 @@ def check(new: NewJob) -> None:
     if abs(new.priority) > sizes.MAX_PRIORITY:
         raise InvalidArgumentError(f"priority is {new.priority}; it must fit in 32 bits")
     if not 0 <= new.delay <= MAX_DELAY:
-        raise InvalidArgumentError(f"delay is {new.delay} s; it must lie between 0 and 10 years")
+        raise InvalidArgumentError(f"delay is {new.delay} s; it must be between 0 and 10 years")
     if new.lease is not None:
         check_lease(new.lease)
     if new.expires_in is not None and not 0 < new.expires_in <= MAX_DELAY:
@@ -305,8 +304,8 @@ def check(new: NewJob) -> None:
     _check_texts(new)
 
 
-def check_own(new: NewJob) -> None:
-    """The same for what a job does not share with those that are alike."""
+def check_own_fields(new: NewJob) -> None:
+    """Check only the fields that differ between jobs of one bulk enqueue."""
     _check_types(new)
     sizes.check_size("the payload", new.payload)
 
@@ -324,27 +323,27 @@ def _check_types(new: NewJob) -> None:
 def _check_parents(new: NewJob) -> None:
     if len(new.depends_on) > sizes.MAX_PARENTS:
         raise InvalidArgumentError(
-            f"it depends on {len(new.depends_on):,} jobs, the limit is {sizes.MAX_PARENTS:,}; "
-            "gather them in groups"
+            f"depends_on has {len(new.depends_on):,} jobs, the limit is {sizes.MAX_PARENTS:,}; "
+            "split them into groups"
         )
     if len(set(new.depends_on)) < len(new.depends_on):
-        raise InvalidArgumentError("depends_on names a job twice")
+        raise InvalidArgumentError("depends_on contains a job twice")
     if new.id in new.depends_on:
         raise InvalidArgumentError(f"job {new.id} depends on itself")
 
 
 def _check_instant(name: str, instant: Instant) -> None:
     if not 0 <= instant <= MAX_INSTANT:
-        raise InvalidArgumentError(f"{name} is {instant}; it must lie between 1970 and 9999")
+        raise InvalidArgumentError(f"{name} is {instant}; it must be between 1970 and 9999")
 
 
-_USUAL = (UUID, bytes, int, bool, tuple)  # what nearly every job has: one comparison for all
+_USUAL = (UUID, bytes, int, bool, tuple)  # of nearly all jobs: one comparison instead of five
 _TYPES: tuple[tuple[str, type, str], ...] = (
     ("id", UUID, "a UUID"),
     ("payload", bytes, "bytes"),
-    ("priority", int, "a whole number"),
+    ("priority", int, "an integer"),
     ("hold", bool, "True or False"),
-    ("tags", tuple, "several texts in a tuple"),
+    ("tags", tuple, "a tuple of strings"),
 )
 
 
@@ -365,15 +364,17 @@ def _check_texts(new: NewJob) -> None:
         _check_headers(new.headers)
 
 
-def tags_of(given: Any) -> tuple[str, ...]:
-    """The tags that somebody wrote, in a tuple, a list, or another sequence of texts."""
-    if isinstance(given, str):  # a sequence of texts, too, each a letter
+def parse_tags(given: Any) -> tuple[str, ...]:
+    """Return tags, given as any sequence of strings, as a tuple."""
+    if isinstance(given, str):  # a string is a sequence of strings, too
         raise InvalidArgumentError(f"tags is {given!r:.80}; write tags=[{given!r:.80}]")
     if not isinstance(given, Sequence) or isinstance(given, bytes):
-        raise InvalidArgumentError(f'tags is {given!r:.80}; write several texts: tags=["a", "b"]')
+        raise InvalidArgumentError(
+            f'tags is {given!r:.80}; write a list of strings: tags=["a", "b"]'
+        )
     wrong = [one for one in given if not isinstance(one, str)]
     if wrong:
-        raise InvalidArgumentError(f"tags has {wrong[0]!r:.80}; each tag must be a text")
+        raise InvalidArgumentError(f"tags has {wrong[0]!r:.80}; each tag must be a string")
     return tuple(given)
 
 

@@ -1,4 +1,4 @@
-"""The seven states and every move between them."""
+"""The seven states of a job, and all transitions between them."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from types import MappingProxyType
 
 
 class State(StrEnum):
-    """Where a job stands; the last three are final, and nothing leads out of them."""
+    """State of a job. The last three are final: they never change."""
 
-    __hash__ = str.__hash__  # the enum's own is written in Python: 0.15 µs for each look-up
+    __hash__ = str.__hash__  # the hash of Enum is written in Python: 0.15 µs per lookup
 
-    CREATED = "created"  # stored, not in line: it is held, or its time has not come
-    QUEUED = "queued"  # in line for a worker
+    CREATED = "created"  # stored, not queued: held, scheduled, limited, or waiting for other jobs
+    QUEUED = "queued"  # ready for a worker
     RUNNING = "running"  # a worker holds its lease
-    RETRYING = "retrying"  # between two attempts: after an error, a snooze, a lost lease
+    RETRYING = "retrying"  # between two attempts: after an error, a snooze, an expired lease
     SUCCEEDED = "succeeded"  # its result is stored
     FAILED = "failed"  # its last error is stored; it can be retried or resumed as a new job
-    CANCELED = "canceled"  # somebody canceled it, or its task did
+    CANCELED = "canceled"  # canceled by a request, by its task, or with a parent
 
     @property
     def final(self) -> bool:
-        """Whether it is over: succeeded, failed or canceled."""
+        """Whether it is succeeded, failed or canceled."""
         return self in FINAL
 
 
@@ -32,31 +32,31 @@ WAITING = ACTIVE - {State.RUNNING}
 
 
 class Trigger(StrEnum):
-    """What may happen to a job. A row remembers the last one, so that a repeat is recognised."""
+    """Causes of state changes. A row keeps the last one, so that a repeat is recognised."""
 
     __hash__ = str.__hash__
 
-    ENQUEUE = "enqueue"  # it was stored
-    SUBMIT = "submit"  # an operator queues what was held
-    PROMOTE = "promote"  # its time came
-    CLAIM = "claim"  # a worker takes it, with a lease
+    ENQUEUE = "enqueue"  # the job was stored
+    SUBMIT = "submit"  # a held job is queued
+    PROMOTE = "promote"  # a due job is queued
+    CLAIM = "claim"  # a worker takes the job, with a lease
     SUCCEED = "succeed"  # the task returned
     RETRY = "retry"  # a retryable error, retries left
     FAIL = "fail"  # a terminal error, or retries exhausted
-    RELEASE = "release"  # a stopping worker gives it back, uncounted
-    SNOOZE = "snooze"  # the task raised Snooze: later, uncounted
-    SUSPEND = "suspend"  # it waits for something without a slot, uncounted
+    RELEASE = "release"  # a stopping worker requeues it; not counted
+    SNOOZE = "snooze"  # the task raised Snooze; not counted
+    SUSPEND = "suspend"  # the job waits without a slot; not counted
     ABORT = "abort"  # the task raised Cancel
     CRASH = "crash"  # the lease expired, below the crash cap
     GIVE_UP = "give-up"  # the lease expired, at the crash cap
-    CANCEL = "cancel"  # somebody asked for it
+    CANCEL = "cancel"  # a cancel was requested
     EXPIRE = "expire"  # expires_at passed before the first start
     PARENT_CANCEL = "parent-cancel"  # a parent ended without success; policy cancel
-    PARENT_FAIL = "parent-fail"  # the same; policy fail
+    PARENT_FAIL = "parent-fail"  # a parent ended without success; policy fail
 
     @property
     def settles(self) -> bool:
-        """Whether the holder of the lease says this, for its attempt."""
+        """Whether it settles an attempt; only the lease holder may do so."""
         return self in SETTLING
 
 
@@ -95,7 +95,7 @@ MOVES: Mapping[tuple[State, Trigger], State] = MappingProxyType(
         (State.RUNNING, Trigger.ABORT): State.CANCELED,
         (State.RUNNING, Trigger.CRASH): State.RETRYING,
         (State.RUNNING, Trigger.GIVE_UP): State.FAILED,
-        # Recorded while the task is told; the attempt's own end, or its rescue, makes it final.
+        # Only recorded: the settle of the attempt, or its rescue, makes it final.
         (State.RUNNING, Trigger.CANCEL): State.RUNNING,
         (State.RETRYING, Trigger.PROMOTE): State.QUEUED,
         (State.RETRYING, Trigger.CANCEL): State.CANCELED,
@@ -104,5 +104,5 @@ MOVES: Mapping[tuple[State, Trigger], State] = MappingProxyType(
 
 
 def move(state: State, trigger: Trigger) -> State | None:
-    """Where the trigger leads from here, or None when it is refused."""
+    """Return the state that the trigger leads to; None if it is not allowed."""
     return MOVES.get((state, trigger))

@@ -1,4 +1,4 @@
-"""Asking for jobs: filters, and pages that stay true while jobs come and go."""
+"""Queries of jobs: filters, and stable pagination by cursor."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from windlass.core.job.state import State
 from windlass.core.sizes import check_text
 
 MAX_PAGE = 1000
-_SMALL = str.maketrans(ascii_uppercase, ascii_lowercase)
+_LOWERCASE = str.maketrans(ascii_uppercase, ascii_lowercase)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """Which jobs, newest first. Every filter narrows; an empty one lets all through.
+    """A query of jobs, newest first. Empty filters match all jobs.
 
-    All of `tags` must be there. `error` is the code of its error, whole. `text` is part of its
-    task, a tag, or what its error says in the clear; a to z are as good as A to Z. `created_from`
-    is inclusive, `created_to` is not. With `bare`, jobs come without payload and result, which may
-    be large.
+    A job must have all `tags`. `error` is its exact error code. `text` is part of its task, of a
+    tag, or of the code, type or message of its error (if not encrypted); ASCII letters match
+    case-insensitively. `created_from` is inclusive, `created_to` exclusive. With `omit_payload`,
+    rows come without payload and result, which may be large.
     """
 
     states: frozenset[State] = frozenset()
@@ -49,24 +49,28 @@ class Query:
     created_to: Instant | None = None
     limit: int = 100
     cursor: str | None = None
-    bare: bool = False
+    omit_payload: bool = False
 
     def __post_init__(self) -> None:
-        for text in (*self.queues, *self.tasks, *self.tags, self.owner, self.team, self.error,
-                     self.text, self.worker, self.request_id, self.unique_key):  # fmt: skip
-            check_text("a filter", text)
+        for name in ("queues", "tasks", "tags"):
+            for text in getattr(self, name):
+                check_text(name, text)
+        for name in (
+            "owner", "team", "error", "text", "worker", "request_id", "unique_key"
+        ):  # fmt: skip
+            check_text(name, getattr(self, name))
         for instant in (self.created_from, self.created_to):
             if instant is not None and not -MAX_INSTANT <= instant <= MAX_INSTANT:
                 raise InvalidArgumentError(f"{instant} is not an instant between 1970 and 9999")
         if not 1 <= self.limit <= MAX_PAGE:
             raise InvalidArgumentError(
-                f"limit is {self.limit}; it must lie between 1 and {MAX_PAGE}"
+                f"limit is {self.limit}; it must be between 1 and {MAX_PAGE}"
             )
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """`cursor` leads to the next page, None is the end; a page before it may be short or empty."""
+    """One page of jobs. `cursor` is for the next page, None at the end; a page may be short."""
 
     rows: Sequence[JobRow]
     cursor: str | None
@@ -74,13 +78,14 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How many jobs match; at least so many if it is `capped`."""
+    """Number of matching jobs; a lower bound if `capped`."""
 
     number: int
     capped: bool
 
 
 def matches(query: Query, row: JobRow) -> bool:
+    """Whether a job matches all filters."""
     return (
         (not query.states or row.state in query.states)
         and (not query.queues or row.queue in query.queues)
@@ -95,37 +100,36 @@ def matches(query: Query, row: JobRow) -> bool:
         and query.root_id in {None, row.root_id}
         and query.flow_id in {None, row.flow_id}
         and (query.error is None or (row.error is not None and row.error.code == query.error))
-        and (query.text is None or _says(row, folded(query.text)))
+        and (query.text is None or _contains(row, lowercase_ascii(query.text)))
         and (query.created_from is None or row.created_at >= query.created_from)
         and (query.created_to is None or row.created_at < query.created_to)
     )
 
 
-def shown(query: Query, row: JobRow) -> JobRow:
-    """As much of the job as was asked for."""
-    return replace(row, payload=b"", result=None) if query.bare else row
+def without_payload(query: Query, row: JobRow) -> JobRow:
+    """Return the row, without payload and result if the query omits them."""
+    return replace(row, payload=b"", result=None) if query.omit_payload else row
 
 
-def folded(text: str) -> str:
-    """With small letters for A to Z, and no others: of those, every store knows the same pairs."""
-    return text.translate(_SMALL)
+def lowercase_ascii(text: str) -> str:
+    """Lowercase A to Z only: these mappings are the same in every store."""
+    return text.translate(_LOWERCASE)
 
 
-def _says(row: JobRow, text: str) -> bool:
-    words = [row.task, *row.tags]
+def _contains(row: JobRow, text: str) -> bool:
+    texts = [row.task, *row.tags]
     if row.error is not None:
-        words += [row.error.code, *row.error.words]
-    return any(text in folded(word) for word in words)
+        texts += [row.error.code, *row.error.searchable_text]
+    return any(text in lowercase_ascii(one) for one in texts)
 
 
 def fingerprint(query: Query) -> str:
-    """Tells two sets of filters apart; page size, cursor, and what is told do not count."""
+    """Return a fingerprint of the filters; without page size, cursor and omit_payload."""
     parts = [
         sorted(query.states), sorted(query.queues), sorted(query.tasks), sorted(query.tags),
         query.owner, query.team, query.error, query.worker, query.request_id, query.unique_key,
         str(query.retry_of), str(query.root_id), str(query.flow_id),
-        query.created_from, query.created_to,
-        *([query.text] if query.text is not None else []),
+        query.created_from, query.created_to, query.text,
     ]  # fmt: skip
     return blake2s(json.dumps(parts).encode(), digest_size=6).hexdigest()
 
@@ -135,19 +139,19 @@ def encode_cursor(query: Query, before: int) -> str:
 
 
 def decode_cursor(query: Query) -> int | None:
-    """The serial below which the page begins; None at the start."""
+    """Return the serial below which the page starts; None for the first page."""
     if query.cursor is None:
         return None
     try:
         text = base64.urlsafe_b64decode(query.cursor.encode()).decode()
-        version, before, print_ = text.split(":")
+        version, before, found_fingerprint = text.split(":")
         number = int(before)
     except (ValueError, binascii.Error):
         raise InvalidArgumentError(f"{query.cursor!r} is not a cursor of this store") from None
     if not 0 <= number < 2**63:
         raise InvalidArgumentError(f"{query.cursor!r} is not a cursor of this store")
-    if version != "1" or print_ != fingerprint(query):
+    if version != "1" or found_fingerprint != fingerprint(query):
         raise InvalidArgumentError(
-            "the cursor belongs to a search with other filters; start again without a cursor"
+            "the cursor belongs to a query with other filters; start again without a cursor"
         )
     return number

@@ -1,4 +1,4 @@
-"""A queue as people watch it: how quickly it goes, and when it will be empty."""
+"""Rates of queues, and progress of draining them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from windlass.core.job.state import State
 
 MINUTE = 60.0
 _RAN = frozenset({State.SUCCEEDED, State.FAILED, State.RETRYING})
-IN_LINE = frozenset({State.QUEUED, State.RUNNING, State.RETRYING})
-"""What a drain waits for; a job that is `created` has not come into its queue yet."""
+DRAIN_STATES = frozenset({State.QUEUED, State.RUNNING, State.RETRYING})
+"""States that a drain waits for; a `created` job is not in its queue yet."""
 
 
-class Counted(Protocol):
-    """A line of a minute's rollup, as far as it is needed here."""
+class RollupCounts(Protocol):
+    """The fields of a rollup that `rates` needs."""
 
     @property
     def outcome(self) -> State: ...
@@ -30,15 +30,15 @@ class Counted(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """Attempts per minute, and their mean times in seconds, over the last `minutes`.
+    """Attempts per minute and their mean times in seconds, over the last `minutes`.
 
-    started: that ran and have ended
-    succeeded: with success
-    failed: for good
-    retried: to run again: errors, snoozes, jobs given back
-    canceled: jobs, whether they had started or not
-    mean_wait: in line before the start; None if none ran
-    mean_run: from start to end
+    started: attempts that started and have ended
+    succeeded: attempts that succeeded
+    failed: attempts that failed the job
+    retried: attempts that run again: after errors, snoozes, releases
+    canceled: jobs that were canceled, started or not
+    mean_wait: mean queue wait before the start; None if no attempt ran
+    mean_run: mean run time; None if no attempt ran
     """
 
     minutes: float
@@ -51,14 +51,15 @@ class Rates:
     mean_run: float | None = None
 
 
-def rates(lines: Iterable[Counted], minutes: float) -> Rates:
+def rates(rollups: Iterable[RollupCounts], minutes: float) -> Rates:
+    """Compute the rates of a queue from its rollups."""
     counts: dict[State, int] = {}
     wait = run = 0
-    for line in lines:
-        counts[line.outcome] = counts.get(line.outcome, 0) + line.count
-        if line.outcome in _RAN:
-            wait += line.wait
-            run += line.run
+    for rollup in rollups:
+        counts[rollup.outcome] = counts.get(rollup.outcome, 0) + rollup.count
+        if rollup.outcome in _RAN:
+            wait += rollup.wait
+            run += rollup.run
     ran = sum(counts.get(state, 0) for state in _RAN)
     return Rates(
         minutes=minutes,
@@ -73,33 +74,33 @@ def rates(lines: Iterable[Counted], minutes: float) -> Rates:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drain:
-    """One look at queues that are being emptied.
+class DrainProgress:
+    """Progress of draining queues, as of one poll.
 
-    left: jobs queued, running or retrying; a lower bound if `capped`
-    most: the most that were left at any look
-    running: how many of them run
-    later: jobs that have not come into their queue: held, for later, waiting for others
-    paused: those of the queues that hand out no jobs
-    seconds: since the first look
-    eta: seconds to go at the pace of late; None if that says nothing
+    left: jobs that are queued, running or retrying; a lower bound if `capped`
+    peak: the maximum of `left` at any poll
+    running: running jobs
+    not_queued: jobs that are not queued yet: held, scheduled, waiting for other jobs
+    paused: which of the queues are paused
+    seconds: seconds since the first poll
+    eta: estimated seconds until the queues are empty; None if unknown
     """
 
     left: int
-    most: int
+    peak: int
     running: int
-    later: int = 0
+    not_queued: int = 0
     capped: bool = False
     paused: tuple[str, ...] = ()
     seconds: float = 0.0
     eta: float | None = None
 
 
-def time_to_go(looks: Sequence[tuple[float, int]]) -> float | None:
-    """From looks of (seconds, left), oldest first: the time at which nothing is left, from now."""
-    if len(looks) < 2:  # noqa: PLR2004 - a pace needs two
+def drain_eta(samples: Sequence[tuple[float, int]]) -> float | None:
+    """Estimate the remaining seconds from samples of (seconds, left), oldest first."""
+    if len(samples) < 2:  # noqa: PLR2004 - a rate needs two samples
         return None
-    (began, before), (now, left) = looks[0], looks[-1]
-    if left >= before or now <= began:
+    (start, before), (now, left) = samples[0], samples[-1]
+    if left >= before or now <= start:
         return None
-    return left * (now - began) / (before - left)
+    return left * (now - start) / (before - left)

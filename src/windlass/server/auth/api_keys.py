@@ -1,7 +1,7 @@
-"""API keys: records of the store that let their holders in, and say what they may do there.
+"""API keys: records of the store that authenticate callers and hold their roles.
 
-A key is `wl_<id>_<secret>`. Its secret is 256 random bits, told once, when the key is made; what is
-kept is a hash. A revoked key stays on record: a store that had keys does not become open again.
+A key is `wl_<id>_<secret>`. Its secret is 256 random bits, shown only when the key is created; the
+store keeps a hash. A revoked key stays on record: a store that had keys never becomes open again.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from windlass.core.records import Put
 from windlass.core.sizes import MAX_KEY, MAX_NAME, check_text
 from windlass.store import Store
 
-KEY = "api-key"  # the kind of these records; the key is the id
+API_KEY = "api-key"  # the record kind; the record key is the id
 _TOKEN = re.compile(r"wl_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
 
 
 class Role(StrEnum):
-    """What a key may do."""
+    """A role of a key: a set of permissions."""
 
-    VIEWER = "viewer"  # look
-    PRODUCER = "producer"  # look; enqueue, submit, cancel, retry, resume
-    WORKER = "worker"  # look; run jobs
-    OPERATOR = "operator"  # all that concerns jobs, queues and schedules
+    VIEWER = "viewer"  # read
+    PRODUCER = "producer"  # read; enqueue, submit, cancel, retry, resume
+    WORKER = "worker"  # read; run jobs
+    OPERATOR = "operator"  # manage jobs, queues and schedules
     ADMIN = "admin"  # everything
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Key:
-    """With an owner (or a team), it sees and makes only jobs of that owner (and team)."""
+class ApiKey:
+    """A key. With an owner (or team), it sees and creates only jobs of that owner (and team)."""
 
     id: str
     name: str
@@ -58,16 +58,16 @@ class Key:
         return json.dumps(facts, separators=(",", ":")).encode()
 
     @staticmethod
-    def decode(data: bytes) -> Key:
-        """A newer version may know more roles and fields than this one: they are left out."""
+    def decode(data: bytes) -> ApiKey:
+        """Decode a key; ignore roles and fields of newer versions."""
         facts = json.loads(data)
-        known = {name: facts[name] for name in Key.__slots__ if name in facts}
+        fields = {name: facts[name] for name in ApiKey.__slots__ if name in facts}
         roles = frozenset(Role(role) for role in facts["roles"] if role in list(Role))
-        return Key(**{**known, "roles": roles})
+        return ApiKey(**{**fields, "roles": roles})
 
 
-def parts(token: str) -> tuple[str, str] | None:
-    """The id of a key, and the hash of its secret; None for what has not the form of a key."""
+def parse_key(token: str) -> tuple[str, str] | None:
+    """Return the id of a key and the hash of its secret; None for a malformed key."""
     found = _TOKEN.fullmatch(token)
     return None if found is None else (found[1], _hash(found[2]))
 
@@ -76,8 +76,8 @@ def _hash(secret: str) -> str:
     return sha256(secret.encode()).hexdigest()
 
 
-class Keys:
-    """Speaks to one store handle, on the event loop that owns it."""
+class ApiKeys:
+    """The API keys of a store; use it on the event loop of the store handle."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -90,23 +90,25 @@ class Keys:
         owner: str | None = None,
         team: str | None = None,
         expires_in: float | None = None,
-    ) -> tuple[Key, str]:
-        """The key, and the text that its holder sends: it is not kept, and not told again."""
-        given = frozenset(roles)
-        if not given:
-            raise InvalidArgumentError(f"the key has no role; it may be {', '.join(Role)}")
+    ) -> tuple[ApiKey, str]:
+        """Return a new key and its secret text, which is not stored and cannot be shown again."""
+        role_set = frozenset(roles)
+        if not role_set:
+            raise InvalidArgumentError(f"the key needs at least one role: {', '.join(Role)}")
         check_text("the name of the key", name, MAX_NAME)
         check_text("owner", owner, MAX_KEY)
         check_text("team", team, MAX_KEY)
         if expires_in is not None and not 0 < expires_in <= MAX_DELAY:
-            raise InvalidArgumentError(f"a key lasts up to {MAX_DELAY:g} s, not {expires_in:g}")
+            raise InvalidArgumentError(
+                f"expires_in must be above 0 and at most {MAX_DELAY:g} s, not {expires_in:g}"
+            )
         now = await self._store.ping()
         secret = secrets.token_urlsafe(32)
-        key = Key(
+        key = ApiKey(
             id=secrets.token_hex(6),
             name=name,
             hash=_hash(secret),
-            roles=given,
+            roles=role_set,
             owner=owner,
             team=team,
             created_at=now,
@@ -116,41 +118,41 @@ class Keys:
         return key, f"wl_{key.id}_{secret}"
 
     async def any(self) -> bool:
-        """Whether the store has, or ever had, a key."""
-        return bool(await self._store.list_records(KEY, limit=1))
+        """Return whether the store has, or ever had, a key."""
+        return bool(await self._store.list_records(API_KEY, limit=1))
 
-    async def list(self) -> list[Key]:
-        """All of them, also those that were revoked, the oldest first."""
-        found: list[Key] = []
+    async def list(self) -> list[ApiKey]:
+        """Return all keys, also revoked ones, oldest first."""
+        keys: list[ApiKey] = []
         last = ""
-        while entries := await self._store.list_records(KEY, last):
-            found += [Key.decode(entry.value) for entry in entries]
+        while entries := await self._store.list_records(API_KEY, last):
+            keys += [ApiKey.decode(entry.value) for entry in entries]
             last = entries[-1].key
-        return sorted(found, key=lambda key: key.created_at)
+        return sorted(keys, key=lambda key: key.created_at)
 
-    async def get(self, key_id: str) -> Key | None:
-        [entry] = await self._store.get_records(KEY, [key_id])
-        return None if entry is None else Key.decode(entry.value)
+    async def get(self, key_id: str) -> ApiKey | None:
+        [entry] = await self._store.get_records(API_KEY, [key_id])
+        return None if entry is None else ApiKey.decode(entry.value)
 
-    async def revoke(self, key_id: str) -> Key:
-        """Let its holder in no more; to repeat it is harmless."""
+    async def revoke(self, key_id: str) -> ApiKey:
+        """Revoke a key; safe to repeat."""
         while True:
-            [entry] = await self._store.get_records(KEY, [key_id])
+            [entry] = await self._store.get_records(API_KEY, [key_id])
             if entry is None:
-                raise NotFoundError(f"no key {key_id!r}; `windlass keys list` names all of them")
-            key = Key.decode(entry.value)
+                raise NotFoundError(f"no key {key_id!r}; `windlass keys list` lists all keys")
+            key = ApiKey.decode(entry.value)
             if key.revoked_at is not None:
                 return key
             revoked = replace(key, revoked_at=await self._store.ping())
             if await self._put(revoked, entry.version):
                 return revoked
 
-    async def _put(self, key: Key, expected: int) -> bool:
-        put = Put(kind=KEY, key=key.id, value=key.encode(), expected=expected)
-        [answer] = await self._store.put_records([put])
-        return answer.applied
+    async def _put(self, key: ApiKey, expected: int) -> bool:
+        put = Put(kind=API_KEY, key=key.id, value=key.encode(), expected=expected)
+        [result] = await self._store.put_records([put])
+        return result.applied
 
 
-def matches(key: Key, hashed: str) -> bool:
-    """In the same time, whether it does or not."""
-    return hmac.compare_digest(key.hash, hashed)
+def secret_matches(key: ApiKey, secret_hash: str) -> bool:
+    """Compare the hash of a secret, in constant time."""
+    return hmac.compare_digest(key.hash, secret_hash)

@@ -1,4 +1,4 @@
-"""Who did what: a note in the store for each privileged action, made before it is done."""
+"""Audit log: an entry in the store for each privileged action, written before the action."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from windlass.core.clock import MAX_INSTANT, Instant
 from windlass.core.records import Put
 from windlass.store import DAY, Store
 
-AUDIT = "audit"  # the kind of these records; their keys fall with time, so the newest is first
-KEPT = 90 * DAY
+AUDIT = "audit"  # the record kind; its keys decrease with time, so the newest entry sorts first
+RETENTION = 90 * DAY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Note:
-    """`key_id` is None where no key was asked for; `cursor` leads to the notes before this one."""
+class AuditEntry:
+    """`key_id` is None for a request without a key; `cursor` leads to older entries."""
 
     at: Instant
     key_id: str | None
@@ -26,25 +26,25 @@ class Note:
     cursor: str = ""
 
 
-class Audit:
-    """Speaks to one store handle, on the event loop that owns it."""
+class AuditLog:
+    """The audit log of a store; use it on the event loop of the store handle."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def note(self, key_id: str | None, name: str, action: str, target: str) -> None:
+    async def append(self, key_id: str | None, name: str, action: str, target: str) -> None:
         now = await self._store.ping()
-        note = Note(at=now, key_id=key_id, name=name, action=action, target=target)
-        facts = {key: value for key, value in asdict(note).items() if key != "cursor"}
+        entry = AuditEntry(at=now, key_id=key_id, name=name, action=action, target=target)
+        facts = {key: value for key, value in asdict(entry).items() if key != "cursor"}
         put = Put(
             kind=AUDIT,
             key=f"{MAX_INSTANT - now:017d}-{secrets.token_hex(4)}",
             value=json.dumps(facts, separators=(",", ":")).encode(),
-            ttl=KEPT,
+            ttl=RETENTION,
         )
         await self._store.put_records([put])
 
-    async def list(self, after: str = "", limit: int = 100) -> list[Note]:
-        """The newest first, from beyond the cursor."""
-        entries = await self._store.list_records(AUDIT, after, limit)
-        return [Note(**json.loads(entry.value), cursor=entry.key) for entry in entries]
+    async def list(self, after: str = "", limit: int = 100) -> list[AuditEntry]:
+        """Return entries after the cursor, newest first."""
+        records = await self._store.list_records(AUDIT, after, limit)
+        return [AuditEntry(**json.loads(record.value), cursor=record.key) for record in records]

@@ -1,4 +1,4 @@
-"""Who is at the door, and what they may do inside."""
+"""Authentication of requests, and the permissions of callers."""
 
 from __future__ import annotations
 
@@ -14,199 +14,226 @@ from windlass.core import task_token
 from windlass.core.clock import SystemClock
 from windlass.core.job.row import JobRow
 from windlass.core.task_token import TaskToken
-from windlass.server.auth.api_keys import Key, Keys, Role, matches, parts
-from windlass.server.auth.cache import Known
+from windlass.server.auth.api_keys import ApiKey, ApiKeys, Role, parse_key, secret_matches
+from windlass.server.auth.cache import TtlCache
 from windlass.server.auth.origin import (
-    address_of,
-    check_site,
-    from_own_page,
+    client_address,
+    cookie_allowed,
     host_name,
-    is_address,
+    is_ip_address,
     is_local,
-    proxied,
+    proxy_evidence,
+    reject_cross_site,
 )
-from windlass.server.auth.rate_limit import Pace
-from windlass.server.auth.sessions import Sessions, session_of
-from windlass.server.auth.task_tokens import Signing
+from windlass.server.auth.rate_limit import RateLimiter
+from windlass.server.auth.sessions import Sessions, session_from_cookie
+from windlass.server.auth.task_tokens import TokenSigner
 from windlass.server.auth.tickets import Tickets
-from windlass.server.config import LOOPBACK, Door, ServerConfig
-from windlass.server.problems import Refusal
+from windlass.server.config import LOOPBACK, AuthMode, ServerConfig
+from windlass.server.problems import ApiError
 from windlass.store import Store
 
-REVOKED = "the key that the job was claimed with was revoked, or has expired"
+CLAIM_KEY_INVALID = "the key that claimed the job was revoked, or has expired"
 CHALLENGE = MappingProxyType({"WWW-Authenticate": 'Bearer realm="windlass"'})
 
 
-class By(StrEnum):
-    """What may let somebody in beside an API key."""
+class Credential(StrEnum):
+    """A credential that a route accepts in addition to an API key or a session."""
 
-    TICKET = "ticket"  # a stream, once
-    ATTEMPT = "attempt"  # a task token: what concerns the attempt that it was given for
+    TICKET = "ticket"  # opens one stream
+    TASK_TOKEN = "task token"  # noqa: S105 - acts for the attempt that it was issued for
 
 
-class Need(StrEnum):
-    """What a route asks of whoever comes."""
+class Permission(StrEnum):
+    """The permission that a route needs."""
 
-    NOTHING = "nothing"  # probes: they learn whether it is well, and no more
-    READ = "read"  # jobs, as far as one sees them
-    SURVEY = "survey"  # what is told of all jobs together: queues, workers, numbers
-    PRODUCE = "produce"  # enqueue, and act on one's own jobs
-    WORK = "work"  # take jobs, and speak for their attempts
-    REMOVE = "remove"  # delete jobs that one sees
+    PUBLIC = "public"  # none: health checks, sign-in
+    READ = "read"  # read visible jobs
+    MONITOR = "monitor"  # read data about all jobs: queues, workers, statistics
+    PRODUCE = "produce"  # enqueue jobs, and act on visible jobs
+    WORK = "work"  # claim jobs, and act for their attempts
+    DELETE = "delete"  # delete visible jobs
     OPERATE = "operate"  # pause queues, change schedules
-    ADMIN = "admin"  # who did what
+    ADMIN = "admin"  # manage keys, read the audit log
 
 
-GRANTS: Mapping[Role, frozenset[Need]] = {
-    Role.VIEWER: frozenset({Need.READ, Need.SURVEY}),
-    Role.PRODUCER: frozenset({Need.READ, Need.SURVEY, Need.PRODUCE}),
-    Role.WORKER: frozenset({Need.READ, Need.SURVEY, Need.WORK}),
-    Role.OPERATOR: frozenset(Need) - {Need.ADMIN, Need.WORK},
-    Role.ADMIN: frozenset(Need),
+ROLE_PERMISSIONS: Mapping[Role, frozenset[Permission]] = {
+    Role.VIEWER: frozenset({Permission.READ, Permission.MONITOR}),
+    Role.PRODUCER: frozenset({Permission.READ, Permission.MONITOR, Permission.PRODUCE}),
+    Role.WORKER: frozenset({Permission.READ, Permission.MONITOR, Permission.WORK}),
+    Role.OPERATOR: frozenset(Permission) - {Permission.ADMIN, Permission.WORK},
+    Role.ADMIN: frozenset(Permission),
 }
-# Nothing for who sees but a part.
-_FOR_ALL = frozenset({Need.SURVEY, Need.WORK, Need.OPERATE, Need.ADMIN})
+# Permissions that concern all jobs: a key of one owner or team never has them.
+_UNSCOPED_ONLY = frozenset(
+    {Permission.MONITOR, Permission.WORK, Permission.OPERATE, Permission.ADMIN}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who asks. Without an owner (or a team) they see the jobs of every owner (and team)."""
+    """The client of a request. Without an owner (or team), it sees all owners' (teams') jobs."""
 
     name: str
     key_id: str | None = None
     roles: frozenset[Role] = frozenset()
     owner: str | None = None
     team: str | None = None
-    attempt: TaskToken | None = None  # all that one may speak for who came with its token
-    session: str | None = None  # by which they came, if they did; its hash
+    attempt: TaskToken | None = None  # of a caller with a task token: the only attempt it acts for
+    session: str | None = None  # hash of the browser session, if there is one
 
     @property
-    def confined(self) -> bool:
+    def scoped(self) -> bool:
+        """Whether the caller is limited to jobs of one owner or team."""
         return self.owner is not None or self.team is not None
 
-    def may(self, need: Need) -> bool:
-        return need is Need.NOTHING or any(need in GRANTS[role] for role in self.roles)
+    def role_permits(self, permission: Permission) -> bool:
+        return permission is Permission.PUBLIC or any(
+            permission in ROLE_PERMISSIONS[role] for role in self.roles
+        )
 
-    def has(self, *needs: Need) -> bool:
-        """Whether one of these rights is theirs, for as much as they see."""
-        return any(self.may(need) and not (self.confined and need in _FOR_ALL) for need in needs)
+    def has_any(self, *permissions: Permission) -> bool:
+        """Return whether the caller has one of these permissions, within its scope."""
+        return any(
+            self.role_permits(one) and not (self.scoped and one in _UNSCOPED_ONLY)
+            for one in permissions
+        )
 
-    def sees(self, row: JobRow) -> bool:
+    def can_see(self, row: JobRow) -> bool:
         return self.owner in {None, row.owner} and self.team in {None, row.team}
 
 
-NOBODY = Caller(name="nobody")
-ANYBODY = Caller(name="anybody", roles=frozenset({Role.ADMIN}))
+PUBLIC_CALLER = Caller(name="public")
+ANONYMOUS_ADMIN = Caller(name="anonymous", roles=frozenset({Role.ADMIN}))
 
 
-class Doorkeeper:
-    """Lets callers in by their keys, which it remembers for a moment: `config.trust` seconds."""
+class Authenticator:
+    """Authenticates requests. Keys and sessions are cached for `key_cache_ttl` seconds."""
 
     def __init__(self, store: Callable[[], Store], config: ServerConfig) -> None:
-        self.signing = Signing(store)
+        ttl = config.key_cache_ttl
+        self.token_signer = TokenSigner(store)
         self._store = store
         self._config = config
-        self._pace = Pace(config.rate, config.burst) if config.rate else None
-        self._failures = Pace(config.failure_rate, config.failure_burst)
-        self._keys = Known[Key](lambda key_id: Keys(store()).get(key_id), config.trust)
-        self._sessions = Known[str](lambda one: Sessions(store()).key_of(one), config.trust)
-        self._any = Known[bool](self._look_for_keys, config.trust)
+        self._rate_limit = RateLimiter(config.rate, config.burst) if config.rate else None
+        self._failure_limit = RateLimiter(config.auth_failure_rate, config.auth_failure_burst)
+        self._keys = TtlCache[ApiKey](lambda key_id: ApiKeys(store()).get(key_id), ttl)
+        self._sessions = TtlCache[str](lambda one: Sessions(store()).key_id(one), ttl)
+        self._has_keys = TtlCache[bool](self._load_has_keys, ttl)
         self._locked = False
 
-    async def admit(self, request: Request, need: Need, by: frozenset[By] = frozenset()) -> Caller:
-        """The caller, or a refusal that says why; `by` is what counts here beside a key."""
-        check_site(request)
-        caller = await self._caller(request, need, by)
-        self._check_pace(caller)
-        if not caller.may(need):
-            held = ", ".join(sorted(caller.roles)) or "no role"
-            raise Refusal("forbidden", f"this needs the right to {need}; the key has {held}")
-        if caller.confined and need in _FOR_ALL:
-            raise Refusal("forbidden", "this speaks of all jobs, and the key is for some of them")
+    async def authorize(
+        self,
+        request: Request,
+        permission: Permission,
+        credentials: frozenset[Credential] = frozenset(),
+    ) -> Caller:
+        """Return the caller of a request, or raise ApiError.
+
+        `credentials` are accepted in addition to an API key or a session.
+        """
+        reject_cross_site(request)
+        caller = await self._authenticate(request, permission, credentials)
+        self._check_rate(caller)
+        if not caller.role_permits(permission):
+            roles = ", ".join(sorted(caller.roles)) or "none"
+            raise ApiError(
+                "forbidden", f"this needs the permission '{permission}'; roles of the key: {roles}"
+            )
+        if caller.scoped and permission in _UNSCOPED_ONLY:
+            raise ApiError(
+                "forbidden",
+                f"this needs the permission '{permission}' for all jobs; "
+                "the key is limited to one owner or team",
+            )
         return caller
 
     async def sign_in(self, request: Request, token: str) -> Caller:
-        """Who holds this key: for a browser that shows it once."""
-        self._check_host(request, at_home=False)
+        """Return the caller of an API key that a browser sends in the body to sign in."""
+        self._check_host(request, local=False)
         caller = await self._by_key(request, token)
-        self._check_pace(caller)
+        self._check_rate(caller)
         return caller
 
-    async def still(self, caller: Caller) -> bool:
-        """Whether a caller who was let in before would be again: for what lasts long."""
+    async def still_authorized(self, caller: Caller) -> bool:
+        """Return whether a caller of a long-lasting request would be authenticated again."""
         if caller.key_id is None:
-            return self._config.door is not Door.LOCAL or not await self._any_key()
+            return self._config.auth is not AuthMode.LOCAL or not await self._any_key()
         if caller.session is not None and await self._sessions.get(caller.session) is None:
             return False
         key = await self._keys.get(caller.key_id)
         return key is not None and key.valid(SystemClock().now())
 
-    async def trusts(self, token: TaskToken) -> bool:
-        """Whether the key that its job was claimed with is still good."""
+    async def claim_key_valid(self, token: TaskToken) -> bool:
+        """Return whether the key that claimed the job is still valid."""
         if not token.holder:
             return True
         key = await self._keys.get(token.holder)
         return key is not None and key.valid(SystemClock().now())
 
-    def forget(self, session: str) -> None:
-        """It was ended here, and is not to be taken for good any longer."""
+    def forget_session(self, session: str) -> None:
+        """Drop an ended session from the cache."""
         self._sessions.forget(session)
 
-    async def _caller(self, request: Request, need: Need, by: frozenset[By]) -> Caller:
-        """By what they show: a key (or a task token), a ticket, a session, nothing; in this order.
+    async def _authenticate(
+        self, request: Request, permission: Permission, credentials: frozenset[Credential]
+    ) -> Caller:
+        """Try in order: API key or task token, ticket, session, no credential.
 
-        Only a browser shows what it has without being told to, so all others come first.
+        Browsers send the session cookie by themselves, so explicit credentials take precedence.
         """
         token = _bearer(request)
-        ticket = request.query_params.get("ticket") if By.TICKET in by else None
-        session = session_of(request) if from_own_page(request) else None
+        ticket = request.query_params.get("ticket") if Credential.TICKET in credentials else None
+        session = session_from_cookie(request) if cookie_allowed(request) else None
         if token is None and ticket is None:
             caller = None if session is None else await self._by_session(session)
             if caller is None:
-                return await self._without_key(request, need, session)
-            self._check_host(request, at_home=False)
+                return await self._without_credential(request, permission, session)
+            self._check_host(request, local=False)
             return caller
-        self._check_host(request, at_home=False)
+        self._check_host(request, local=False)
         if token is None:
             assert ticket is not None
             return await self._by_ticket(request, ticket)
-        if By.ATTEMPT in by and token.startswith(task_token.PREFIX):
+        if Credential.TASK_TOKEN in credentials and token.startswith(task_token.PREFIX):
             return await self._by_task_token(request, token)
         return await self._by_key(request, token)
 
-    def _check_pace(self, caller: Caller) -> None:
-        if self._pace is None or caller.key_id is None:
+    def _check_rate(self, caller: Caller) -> None:
+        if self._rate_limit is None or caller.key_id is None:
             return
-        wait = self._pace.take(caller.key_id)
+        wait = self._rate_limit.take(caller.key_id)
         if wait:
-            raise _too_often(f"the key {caller.key_id} asks too often", wait)
+            raise _rate_limited(f"key {caller.key_id} exceeds its request rate", wait)
 
-    def _wrong(self, request: Request, detail: str) -> Refusal:
-        """Who shows what is not good, again and again, is told to wait.
+    def _unauthorized(self, request: Request, detail: str) -> ApiError:
+        """Return the error of a failed authentication; after too many, with a time to wait.
 
-        Who comes from the same address with a good key is let in nevertheless. 256 random bits are
-        not guessed, however often; what is kept away is a client that does not give up.
+        Valid keys from the same address still work. The limit does not protect the keys: 256 random
+        bits cannot be guessed. It slows down clients that never give up.
         """
-        wait = self._failures.take(address_of(request))
+        wait = self._failure_limit.take(client_address(request))
         if wait:
-            return _too_often("too many keys that are not good came from your address", wait)
-        return Refusal("unauthorized", detail, CHALLENGE)
+            return _rate_limited("too many failed authentications from your address", wait)
+        return ApiError("unauthorized", detail, CHALLENGE)
 
-    # -- by what they show
+    # -- by credential
 
     async def _by_key(self, request: Request, token: str) -> Caller:
-        found = parts(token)
-        key = None if found is None else await self._keys.get(found[0])
-        if found is None or key is None or not matches(key, found[1]):
-            raise self._wrong(request, "there is no such key")
-        return self._holder(request, key)
+        parsed = parse_key(token)
+        key = None if parsed is None else await self._keys.get(parsed[0])
+        if parsed is None or key is None or not secret_matches(key, parsed[1]):
+            raise self._unauthorized(request, "invalid API key")
+        return self._key_caller(request, key)
 
     async def _by_ticket(self, request: Request, ticket: str) -> Caller:
-        found = await Tickets(self._store()).redeem(ticket)
-        key = None if found is None else await self._keys.get(found[0])
-        if found is None or key is None:
-            raise self._wrong(request, "the ticket is used, or too old; ask for another")
-        return replace(self._holder(request, key), session=found[1])
+        redeemed = await Tickets(self._store()).redeem(ticket)
+        key = None if redeemed is None else await self._keys.get(redeemed[0])
+        if redeemed is None or key is None:
+            raise self._unauthorized(
+                request, "the ticket is invalid, used, or expired; request a new one"
+            )
+        return replace(self._key_caller(request, key), session=redeemed[1])
 
     async def _by_session(self, session: str) -> Caller | None:
         key_id = await self._sessions.get(session)
@@ -216,17 +243,17 @@ class Doorkeeper:
         return replace(_caller_of(key), session=session)
 
     async def _by_task_token(self, request: Request, text: str) -> Caller:
-        token = await self.signing.read(text)
+        token = await self.token_signer.read(text)
         if token is None:
-            raise self._wrong(request, "the task token was not given out here")
+            raise self._unauthorized(request, "invalid task token")
         if token.expires_at <= SystemClock().now():
-            raise Refusal(
+            raise ApiError(
                 "unauthorized",
                 "the task token has expired; extend the lease in time, and use its new token",
                 CHALLENGE,
             )
-        if not await self.trusts(token):
-            raise self._wrong(request, REVOKED)
+        if not await self.claim_key_valid(token):
+            raise self._unauthorized(request, CLAIM_KEY_INVALID)
         job_id, fence = token.lease.job_id, token.lease.fence
         return Caller(
             name=f"attempt {fence} of {job_id}",
@@ -235,73 +262,77 @@ class Doorkeeper:
             attempt=token,
         )
 
-    def _holder(self, request: Request, key: Key) -> Caller:
+    def _key_caller(self, request: Request, key: ApiKey) -> Caller:
         if not key.valid(SystemClock().now()):
-            how = "was revoked" if key.revoked_at is not None else "has expired"
-            raise self._wrong(request, f"the key {key.id} {how}")
+            state = "was revoked" if key.revoked_at is not None else "has expired"
+            raise self._unauthorized(request, f"key {key.id} {state}")
         return _caller_of(key)
 
-    # -- without anything
+    # -- without a credential
 
-    async def _without_key(self, request: Request, need: Need, session: str | None) -> Caller:
-        if need is Need.NOTHING:
-            return NOBODY
-        door = self._config.door
-        if door is Door.KEYS or (
-            door is Door.LOCAL and not (is_local(request) and not await self._any_key())
+    async def _without_credential(
+        self, request: Request, permission: Permission, session: str | None
+    ) -> Caller:
+        if permission is Permission.PUBLIC:
+            return PUBLIC_CALLER
+        mode = self._config.auth
+        if mode is AuthMode.KEYS or (
+            mode is AuthMode.LOCAL and not (is_local(request) and not await self._any_key())
         ):
             if session is not None:
-                raise self._wrong(request, "the session has ended; sign in again")
-            raise Refusal("unauthorized", self._why_a_key(request), CHALLENGE)
-        # Whoever makes a browser here ask by another name must not be taken for its user.
-        self._check_host(request, at_home=door is Door.LOCAL)
-        return ANYBODY
+                raise self._unauthorized(request, "the session has ended; sign in again")
+            raise ApiError("unauthorized", self._key_required(request), CHALLENGE)
+        # DNS rebinding: a foreign name that resolves to this machine must not get access.
+        self._check_host(request, local=mode is AuthMode.LOCAL)
+        return ANONYMOUS_ADMIN
 
-    def _why_a_key(self, request: Request) -> str:
-        sign = proxied(request)
-        if self._config.door is Door.KEYS or self._locked or sign is None:
-            return "this server asks for an API key"
+    def _key_required(self, request: Request) -> str:
+        evidence = proxy_evidence(request)
+        if self._config.auth is AuthMode.KEYS or self._locked or evidence is None:
+            return "this server requires an API key"
         return (
-            f"the request came by a proxy ({sign}), so nobody knows whether it is from this "
-            "machine: make a key with windlass keys create"
+            f"the request came through a proxy ({evidence}), so it may not be from this machine: "
+            "create a key with windlass keys create"
         )
 
     async def _any_key(self) -> bool:
-        if not self._locked and await self._any.get(""):
-            self._locked = True  # and it stays so
+        if not self._locked and await self._has_keys.get(""):
+            self._locked = True  # permanently
         return self._locked
 
-    async def _look_for_keys(self, _: str) -> bool:
-        return await Keys(self._store()).any()
+    async def _load_has_keys(self, _: str) -> bool:
+        return await ApiKeys(self._store()).any()
 
-    def _check_host(self, request: Request, *, at_home: bool) -> None:
-        allowed = self._config.hosts | (LOOPBACK if at_home or self._config.hosts else set())
+    def _check_host(self, request: Request, *, local: bool) -> None:
+        allowed = self._config.hosts | (LOOPBACK if local or self._config.hosts else set())
         name = host_name(request.headers.get("host", ""))
-        # Nobody but its user leads a browser to an address that is not a name.
-        if self._config.door is Door.OPEN and is_address(name):
+        # DNS rebinding needs a host name; an IP address is safe.
+        if self._config.auth is AuthMode.OPEN and is_ip_address(name):
             return
         if allowed and name not in allowed:
-            raise Refusal(
+            raise ApiError(
                 "host",
-                f"{name!r} is none of the names of this server (windlass serve --allow-host NAME)",
+                f"{name!r} is not an allowed host name (windlass serve --allow-host NAME)",
             )
 
 
-def _caller_of(key: Key) -> Caller:
+def _caller_of(key: ApiKey) -> Caller:
     return Caller(
         name=key.name or key.id, key_id=key.id, roles=key.roles, owner=key.owner, team=key.team
     )
 
 
-def _too_often(detail: str, wait: float) -> Refusal:
-    return Refusal("too_often", detail, {"Retry-After": str(math.ceil(wait))})
+def _rate_limited(detail: str, wait: float) -> ApiError:
+    return ApiError("rate_limited", detail, {"Retry-After": str(math.ceil(wait))})
 
 
 def _bearer(request: Request) -> str | None:
-    given = request.headers.get("authorization")
-    if given is None:
+    header = request.headers.get("authorization")
+    if header is None:
         return None
-    scheme, _, token = given.partition(" ")
+    scheme, _, token = header.partition(" ")
     if scheme.lower() != "bearer":
-        raise Refusal("unauthorized", f"{scheme!r} is not understood here", CHALLENGE)
+        raise ApiError(
+            "unauthorized", f"unsupported authorization scheme {scheme!r}; use Bearer", CHALLENGE
+        )
     return token.strip()

@@ -1,4 +1,4 @@
-"""What the doorkeeper looked up, remembered for a moment."""
+"""Cache of store lookups, with a time to live."""
 
 from __future__ import annotations
 
@@ -7,36 +7,36 @@ from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
-MANY = 10_000  # things that are remembered; those found least recently are forgotten first
+MAX_ENTRIES = 10_000  # beyond it, the least recently loaded entry is evicted
 
 
-class Known(Generic[T]):
-    """Things by their names, each taken to be as it was found for `trust` seconds."""
+class TtlCache(Generic[T]):
+    """Caches the values of `load` by name, each for `ttl` seconds. Misses are not cached."""
 
-    def __init__(self, look_up: Callable[[str], Awaitable[T | None]], trust: float) -> None:
-        self._look_up = look_up
-        self._trust = trust
-        self._found: dict[str, tuple[float, T]] = {}  # when it was asked for
+    def __init__(self, load: Callable[[str], Awaitable[T | None]], ttl: float) -> None:
+        self._load = load
+        self._ttl = ttl
+        self._entries: dict[str, tuple[float, T]] = {}  # start of the load, value
 
     async def get(self, name: str) -> T | None:
-        known = self._found.get(name)
+        entry = self._entries.get(name)
         now = time.monotonic()
-        if known is not None and now - known[0] < self._trust:
-            return known[1]
-        if known is not None:  # of a thousand streams, one asks; the others go by what is known
-            self._found[name] = (now, known[1])
+        if entry is not None and now - entry[0] < self._ttl:
+            return entry[1]
+        if entry is not None:  # one caller reloads; concurrent ones use the old value
+            self._entries[name] = (now, entry[1])
         try:
-            found = await self._look_up(name)
+            value = await self._load(name)
         except BaseException:
-            if known is not None:
-                self._found[name] = known
+            if entry is not None:
+                self._entries[name] = entry
             raise
         self.forget(name)
-        if found is not None:
-            self._found[name] = (now, found)  # of when it was asked for, not answered
-            if len(self._found) > MANY:
-                del self._found[next(iter(self._found))]
-        return found
+        if value is not None:
+            self._entries[name] = (now, value)  # the age counts from the start of the load
+            if len(self._entries) > MAX_ENTRIES:
+                del self._entries[next(iter(self._entries))]
+        return value
 
     def forget(self, name: str) -> None:
-        self._found.pop(name, None)
+        self._entries.pop(name, None)

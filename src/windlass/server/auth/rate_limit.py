@@ -1,15 +1,15 @@
-"""How often a caller may ask: so many requests a second, with room for a burst."""
+"""Rate limit of requests, per caller."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 
-MANY = 10_000  # callers that are remembered; those who asked least recently are forgotten first
+MAX_BUCKETS = 10_000  # beyond it, the least recently used bucket is dropped
 
 
-class Pace:
-    """A bucket for each caller, filled by `rate` a second up to `burst`; each request takes one."""
+class RateLimiter:
+    """A token bucket per caller: `rate` tokens per second, at most `burst`, one per request."""
 
     def __init__(
         self, rate: float, burst: float, clock: Callable[[], float] = time.monotonic
@@ -17,15 +17,15 @@ class Pace:
         self._rate = rate
         self._burst = burst
         self._clock = clock
-        self._left: dict[str, tuple[float, float]] = {}  # how much there was, and when
+        self._buckets: dict[str, tuple[float, float]] = {}  # tokens, time of the last update
 
     def take(self, caller: str) -> float:
-        """0 if the caller may go on; else the seconds after which they may ask again."""
+        """Take a token; return 0, or the seconds until the next one if there is none."""
         now = self._clock()
-        left, then = self._left.pop(caller, (self._burst, now))
-        left = min(self._burst, left + (now - then) * self._rate)
-        allowed = left >= 1
-        self._left[caller] = (left - 1 if allowed else left, now)
-        if len(self._left) > MANY:
-            del self._left[next(iter(self._left))]
-        return 0.0 if allowed else (1 - left) / self._rate
+        tokens, updated = self._buckets.pop(caller, (self._burst, now))
+        tokens = min(self._burst, tokens + (now - updated) * self._rate)
+        allowed = tokens >= 1
+        self._buckets[caller] = (tokens - 1 if allowed else tokens, now)
+        if len(self._buckets) > MAX_BUCKETS:
+            del self._buckets[next(iter(self._buckets))]
+        return 0.0 if allowed else (1 - tokens) / self._rate

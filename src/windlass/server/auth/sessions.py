@@ -1,6 +1,6 @@
-"""Sessions: a browser that was shown a key once, and goes on by a cookie.
+"""Browser sessions: a browser signs in with a key once, and then sends a cookie.
 
-A session names its key, and is worth what the key is worth at the moment. What is kept is a hash.
+A session refers to its key, and has the key's current permissions. The store keeps a hash.
 """
 
 from __future__ import annotations
@@ -16,29 +16,35 @@ from windlass.core.clock import Instant, after
 from windlass.core.records import Put
 from windlass.store import Store
 
-SESSION = "session"  # the kind of these records; the key is the hash
+SESSION = "session"  # the record kind; the record key is the hash
 COOKIE = "windlass_session"
-SECONDS = 12 * 3600.0
+LIFETIME = 12 * 3600.0  # seconds
 PATH = "/api/session"
 _SECRET = re.compile(r"[A-Za-z0-9_-]{43}")
-_PLAIN = re.compile(r"(/[A-Za-z0-9._~-]+)*")
+_COOKIE_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*")
 
 
 class Sessions:
-    """Speaks to one store handle, on the event loop that owns it."""
+    """The browser sessions of a store; use it on the event loop of the store handle."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def start(self, key_id: str) -> tuple[str, Instant]:
-        """What the cookie carries, and until when it is good."""
+        """Return the cookie value of a new session, and when it expires."""
         secret = secrets.token_urlsafe(32)
-        put = Put(kind=SESSION, key=hashed(secret), value=key_id.encode(), expected=0, ttl=SECONDS)
+        put = Put(
+            kind=SESSION,
+            key=hash_secret(secret),
+            value=key_id.encode(),
+            expected=0,
+            ttl=LIFETIME,
+        )
         await self._store.put_records([put])
-        return secret, after(await self._store.ping(), SECONDS)
+        return secret, after(await self._store.ping(), LIFETIME)
 
-    async def key_of(self, session: str) -> str | None:
-        """The id of the key that a session (by its hash) stands for, while it lasts."""
+    async def key_id(self, session: str) -> str | None:
+        """Return the key id of a session (by its hash); None if it has ended."""
         [entry] = await self._store.get_records(SESSION, [session])
         return None if entry is None else entry.value.decode()
 
@@ -46,29 +52,29 @@ class Sessions:
         await self._store.delete_records(SESSION, [session])
 
 
-def hashed(secret: str) -> str:
+def hash_secret(secret: str) -> str:
     return sha256(secret.encode()).hexdigest()
 
 
-def session_of(request: Request) -> str | None:
-    """The session that a cookie names, by its hash."""
-    given = request.cookies.get(COOKIE)
-    return None if given is None or not _SECRET.fullmatch(given) else hashed(given)
+def session_from_cookie(request: Request) -> str | None:
+    """Return the hash of the session in the cookie."""
+    value = request.cookies.get(COOKIE)
+    return None if value is None or not _SECRET.fullmatch(value) else hash_secret(value)
 
 
 def set_cookie(request: Request, response: Response, secret: str) -> None:
-    """No script reads it, no other site's page sends it, and no other application here sees it."""
-    response.set_cookie(COOKIE, secret, max_age=round(SECONDS), **_cookie(request))
+    """Set the cookie: hidden from scripts, same-site, and only for the path of this application."""
+    response.set_cookie(COOKIE, secret, max_age=round(LIFETIME), **_attributes(request))
 
 
-def drop_cookie(request: Request, response: Response) -> None:
-    response.delete_cookie(COOKIE, **_cookie(request))
+def clear_cookie(request: Request, response: Response) -> None:
+    response.delete_cookie(COOKIE, **_attributes(request))
 
 
-def _cookie(request: Request) -> dict[str, Any]:
-    place = request.url.path.removesuffix(PATH)
+def _attributes(request: Request) -> dict[str, Any]:
+    root = request.url.path.removesuffix(PATH)
     return {
-        "path": place if place and _PLAIN.fullmatch(place) else "/",
+        "path": root if root and _COOKIE_PATH.fullmatch(root) else "/",
         "secure": request.url.scheme == "https",
         "httponly": True,
         "samesite": "strict",

@@ -1,6 +1,6 @@
-"""Tickets: let a browser open a stream, which cannot send a key. Each opens one, within a minute.
+"""Tickets: each opens one stream within a minute, because browsers send no key with EventSource.
 
-What is kept is a hash. Two who bring the same ticket meet in the store: one of them is let in.
+The store keeps a hash. Of concurrent requests with the same ticket, the store accepts one.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from windlass.core.clock import Instant, after
 from windlass.core.records import Put
 from windlass.store import Store
 
-TICKET = "stream-ticket"  # the kind of these records; the key is the hash
-SECONDS = 60.0
+TICKET = "stream-ticket"  # the record kind; the record key is the hash
+LIFETIME = 60.0  # seconds
 MAX_LENGTH = 64
 
 
@@ -23,21 +23,21 @@ def _hash(ticket: str) -> str:
 
 
 class Tickets:
-    """Speaks to one store handle, on the event loop that owns it."""
+    """The stream tickets of a store; use it on the event loop of the store handle."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def issue(self, key_id: str, session: str | None = None) -> tuple[str, Instant]:
-        """For the holder of this key; and until when it is good. It ends with the session."""
+        """Return a ticket of this key, and when it expires. It ends with the session."""
         ticket = secrets.token_urlsafe(32)
         value = json.dumps({"key_id": key_id, "session": session, "used": None}).encode()
-        put = Put(kind=TICKET, key=_hash(ticket), value=value, expected=0, ttl=SECONDS)
+        put = Put(kind=TICKET, key=_hash(ticket), value=value, expected=0, ttl=LIFETIME)
         await self._store.put_records([put])
-        return ticket, after(await self._store.ping(), SECONDS)
+        return ticket, after(await self._store.ping(), LIFETIME)
 
     async def redeem(self, ticket: str) -> tuple[str, str | None] | None:
-        """The key that it stands for, and the session; None if it is not good, or no more."""
+        """Use a ticket; return its key id and session, or None if it is invalid or used."""
         if len(ticket) > MAX_LENGTH:
             return None
         [entry] = await self._store.get_records(TICKET, [_hash(ticket)])
@@ -46,8 +46,8 @@ class Tickets:
         facts = json.loads(entry.value)
         if facts["used"] is not None:
             return None
-        # Whoever competes for a record puts a name of their own in it.
+        # A unique value for each competing request, so that only one put applies.
         value = json.dumps(facts | {"used": secrets.token_hex(8)}).encode()
-        put = Put(kind=TICKET, key=entry.key, value=value, expected=entry.version, ttl=SECONDS)
-        [answer] = await self._store.put_records([put])
-        return (facts["key_id"], facts.get("session")) if answer.applied else None
+        put = Put(kind=TICKET, key=entry.key, value=value, expected=entry.version, ttl=LIFETIME)
+        [result] = await self._store.put_records([put])
+        return (facts["key_id"], facts.get("session")) if result.applied else None

@@ -1,16 +1,16 @@
-/** The dashboard: who is there, which page they want, and what surrounds it. */
+/** Start of the dashboard: session, current page, menu. */
 
 import { live } from "./live/tab.js";
-import { View } from "./page.js";
-import { pageAt } from "./pages.js";
-import { onMove, place } from "./router.js";
-import { isOther, person, recognised } from "./session.js";
-import { menu, watchLine } from "./shell.js";
+import { View } from "./page-view.js";
+import { pageAt } from "./routes.js";
+import { currentLocation, onNavigate } from "./router.js";
+import { identityKey, isOtherUser, loadSession } from "./session.js";
+import { menu, watchConnection } from "./shell.js";
 import { signInPage } from "./page/sign-in.js";
-import { dismiss } from "./view/dialog.js";
+import { closeDialogs } from "./view/dialog.js";
 import { h, render } from "./view/dom.js";
-import { trouble } from "./view/parts.js";
-import { keepTheme } from "./view/theme.js";
+import { errorNote } from "./view/components.js";
+import { initTheme } from "./view/theme.js";
 import { clearToasts } from "./view/toast.js";
 
 const root = document.createElement("div");
@@ -18,11 +18,11 @@ document.body.prepend(root);
 
 /** @type {View | null} */
 let view = null;
-let shown = "";
+let shownPath = "";
 let menuOpen = false;
-/** Of asking who one is: so that the menu knows how the line is, whatever the page asks for. */
-let stopAsking = () => {};
-const ASKED = 10; // seconds
+/** Ends the session poll, which also keeps the connection state in the menu current. */
+let stopSessionPoll = () => {};
+const SESSION_PERIOD = 10; // seconds
 
 function frame() {
   render(
@@ -30,9 +30,9 @@ function frame() {
     h(
       "div",
       { class: "shell", key: "shell" },
-      h("a", { class: "skip", href: "#main", onclick: skip }, "Skip to the page"),
-      menu(shown, menuOpen, toggleMenu, leave),
-      h("main", { id: "main", class: pageAt(shown).name, tabindex: -1, island: () => {} }),
+      h("a", { class: "skip", href: "#main", onclick: skip }, "Skip to content"),
+      menu(shownPath, menuOpen, toggleMenu, showSignIn),
+      h("main", { id: "main", class: pageAt(shownPath).name, tabindex: -1, island: () => {} }),
     ),
   );
 }
@@ -49,71 +49,73 @@ function toggleMenu(open = !menuOpen) {
   frame();
 }
 
-/** Show what the address says. */
+/** Show the page of the current URL. */
 function show() {
-  const here = place();
-  dismiss(); // it asked about what is left behind
+  const location = currentLocation();
+  closeDialogs(); // they belong to the previous page
   if (menuOpen) toggleMenu(false);
-  if (view !== null && here.path === shown) {
-    view.moved(here);
+  if (view !== null && location.path === shownPath) {
+    view.queryChanged(location);
     return;
   }
   view?.close();
   const first = view === null;
-  shown = here.path;
+  shownPath = location.path;
   frame();
   const main = /** @type {HTMLElement} */ (document.getElementById("main"));
-  const { page, parts } = pageAt(here.path);
+  const { page, params } = pageAt(location.path);
   render(main, null);
-  view = new View(main, here, parts);
+  view = new View(main, location, params);
   view.open(page);
   window.scrollTo(0, 0);
-  if (!first) main.focus({ preventScroll: true }); // so that a screen reader begins there
+  if (!first) main.focus({ preventScroll: true }); // so that screen readers start there
 }
 
-/** Nothing stays on the screen: whoever comes next may be somebody else. */
+/** Remove everything from the screen: the next user may be another one. */
 function clear() {
-  stopAsking();
-  dismiss();
+  stopSessionPoll();
+  closeDialogs();
   clearToasts();
   view?.close();
   view = null;
-  shown = "";
+  shownPath = "";
   render(root, null);
 }
 
-/** After signing out, and when the server no longer knows who is here. */
-function leave() {
+/** Show the sign-in page, after a sign-out or an expired session. */
+function showSignIn() {
   clear();
   signInPage(root, enter);
 }
 
 async function enter() {
   try {
-    if (!(await recognised())) {
-      leave();
+    if (!(await loadSession())) {
+      showSignIn();
       return;
     }
   } catch (error) {
     clear();
-    render(root, h("div", { class: "sign-in" }, trouble(error, enter)));
+    render(root, h("div", { class: "sign-in" }, errorNote(error, enter)));
     return;
   }
   clear();
-  live.restart(person());
-  stopAsking = live.poll("/api/session", ASKED, (told) => isOther(told) && void enter());
+  live.restart(identityKey());
+  stopSessionPoll = live.poll("/api/session", SESSION_PERIOD, (session) => {
+    if (isOtherUser(session)) void enter();
+  });
   show();
 }
 
-keepTheme();
-// Whoever comes back from another tab may be somebody else since.
+initTheme();
+// The user may have changed in another tab.
 document.addEventListener(
   "visibilitychange",
   () => document.hidden || live.refresh("/api/session"),
 );
-onMove(() => view !== null && show());
-watchLine(
+onNavigate(() => view !== null && show());
+watchConnection(
   () => view !== null && frame(),
-  () => view !== null && leave(),
+  () => view !== null && showSignIn(),
 );
 void enter();

@@ -1,4 +1,4 @@
-/** Numbers, times and names as people read them. */
+/** Formatting of numbers, times and ids. */
 
 const numbers = new Intl.NumberFormat("en");
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
@@ -13,7 +13,7 @@ export const number = (value) => numbers.format(value);
 export const short = (value) => (value < 10_000 ? numbers.format(value) : compact.format(value));
 
 /**
- * A length of time: 850 ms, 4.2 s, 3 m 20 s, 2 h 5 m, 3 d 4 h.
+ * Format a duration: 850 ms, 4.2 s, 3 m 20 s, 2 h 5 m, 3 d 4 h.
  *
  * @param {number} seconds
  */
@@ -54,17 +54,26 @@ function coarse(seconds) {
   return `${Math.floor(seconds / 86_400)} d`;
 }
 
-/** The whole of it. @param {string | Date} time */
+/** Format date and time. @param {string | Date} time */
 export const moment = (time) => calendar.format(new Date(time));
 
-/** Without the day, if it is today's. @param {string | Date} time */
+/** Format a time, with its date unless it is today. @param {string | Date} time */
 export function at(time) {
   const given = new Date(time);
   return today.format(given) === today.format(new Date()) ? clock.format(given) : moment(given);
 }
 
-/** The part of an id that tells it from others: ids begin with the time. @param {string} id */
+/** Return the distinctive end of an id; its start is a timestamp. @param {string} id */
 export const brief = (id) => `…${id.slice(-8)}`;
+
+const twoDigits = (/** @type {number} */ value) => String(value).padStart(2, "0");
+
+/** Format a time of day to the millisecond. @param {number} at */
+export function preciseTime(at) {
+  const time = new Date(at);
+  const parts = [time.getHours(), time.getMinutes(), time.getSeconds()].map(twoDigits);
+  return `${parts.join(":")}.${String(time.getMilliseconds()).padStart(3, "0")}`;
+}
 
 /** @param {number} count @param {string} one @param {string} [many] */
 export const plural = (count, one, many = `${one}s`) =>

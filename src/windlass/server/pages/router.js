@@ -1,9 +1,8 @@
-/** Addresses: which page is asked for, with what; and how to go to another one. */
+/** URLs of pages, and navigation between them. */
 
 /**
- * @typedef {object} Place
- * @property {string} path without the slash in front, below where the dashboard is mounted; as it
- *   is in the address
+ * @typedef {object} PageLocation
+ * @property {string} path below the dashboard's mount point, without a leading slash, not decoded
  * @property {URLSearchParams} query
  */
 
@@ -11,21 +10,21 @@ const base = new URL(document.baseURI);
 /** @type {Set<() => void>} */
 const listeners = new Set();
 
-/** @returns {Place} */
-export function place() {
+/** @returns {PageLocation} */
+export function currentLocation() {
   const { pathname, search } = window.location;
   const path = pathname.slice(base.pathname.length).replace(/\/+$/, "");
   return { path, query: new URLSearchParams(search) };
 }
 
 /**
- * The address of a page; values that are empty are left out.
+ * Return the URL of a page. Omits empty query values.
  *
  * @param {string} path
  * @param {Record<string, any> | URLSearchParams} [query]
  */
 export function to(path, query = {}) {
-  const pairs = query instanceof URLSearchParams ? [...query] : spread(query);
+  const pairs = query instanceof URLSearchParams ? [...query] : queryPairs(query);
   const text = new URLSearchParams(pairs).toString();
   return base.pathname + path + (text && `?${text}`);
 }
@@ -34,7 +33,7 @@ export function to(path, query = {}) {
  * @param {Record<string, any>} query
  * @returns {[string, string][]}
  */
-function spread(query) {
+function queryPairs(query) {
   return Object.entries(query).flatMap(([name, value]) =>
     (Array.isArray(value) ? value : [value])
       .filter((one) => one !== undefined && one !== null && one !== "")
@@ -43,10 +42,10 @@ function spread(query) {
 }
 
 /**
- * @param {string} address as `to` makes it
- * @param {{ replace?: boolean }} [how]
+ * @param {string} address from `to`
+ * @param {{ replace?: boolean }} [options]
  */
-export function go(address, { replace = false } = {}) {
+export function navigate(address, { replace = false } = {}) {
   const here = window.location.pathname + window.location.search;
   if (replace) window.history.replaceState(null, "", address);
   else if (address !== here) window.history.pushState(null, "", address);
@@ -54,7 +53,7 @@ export function go(address, { replace = false } = {}) {
 }
 
 /** @param {() => void} call */
-export function onMove(call) {
+export function onNavigate(call) {
   listeners.add(call);
 }
 
@@ -62,15 +61,15 @@ window.addEventListener("popstate", () => {
   for (const call of listeners) call();
 });
 
-/** Links within the dashboard are followed without loading it again. */
+/** Follow links within the dashboard without a page load. */
 document.addEventListener("click", (event) => {
   if (event.defaultPrevented || event.button !== 0) return;
   if (event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
   const link = /** @type {Element} */ (event.target).closest?.("a[href]");
   if (!link || link.hasAttribute("target") || link.hasAttribute("download")) return;
-  const url = new URL(link.getAttribute("href") ?? "", document.baseURI); // of drawings, too
+  const url = new URL(link.getAttribute("href") ?? "", document.baseURI); // also links in SVG
   const inside = url.origin === base.origin && url.pathname.startsWith(base.pathname);
   if (!inside || url.pathname.startsWith(`${base.pathname}api/`)) return;
   event.preventDefault();
-  go(url.pathname + url.search);
+  navigate(url.pathname + url.search);
 });

@@ -1,51 +1,51 @@
-/** Who looks at the page, and what they may do: what they may not is not offered. */
+/** The signed-in user and their permissions. */
 
 /** @import { WindlassError } from "./client/windlass.js" */
 
 import { Windlass } from "./client/windlass.js";
 
 /**
- * @typedef {object} Who
+ * @typedef {object} Session
  * @property {string} name
  * @property {string[]} roles
- * @property {string[]} rights
+ * @property {string[]} permissions
  * @property {string | null} owner
  * @property {string | null} team
  * @property {string | null} keyId
  * @property {"session" | "key" | "open"} by
  */
 
-/** @typedef {"read" | "survey" | "produce" | "remove" | "operate" | "admin"} Right */
+/** @typedef {"read" | "monitor" | "produce" | "delete" | "operate" | "admin"} Permission */
 
 export const api = new Windlass({ url: document.baseURI.replace(/\/+$/, "") });
 
-/** @type {Who | null} */
-let who = null;
+/** @type {Session | null} */
+let session = null;
 
-export const self = () => who;
+export const currentSession = () => session;
 
-/** @param {Right} right */
-export const may = (right) => who !== null && who.rights.includes(right);
+/** @param {Permission} permission */
+export const may = (permission) => session !== null && session.permissions.includes(permission);
 
-/** The same text for the same person. */
-export const person = () => JSON.stringify(who);
+/** Return a string that is equal for equal sessions. */
+export const identityKey = () => JSON.stringify(session);
 
 /**
- * Whether the server takes who looks at the page for somebody else by now: another tab of the
- * browser may have signed out, and in again.
+ * Return whether the server's session is of another user: another tab may have signed in again.
  *
- * @param {Who | null} told
+ * @param {Session | null} current
  */
-export const isOther = (told) => told !== null && JSON.stringify(told) !== person();
+export const isOtherUser = (current) =>
+  current !== null && JSON.stringify(current) !== identityKey();
 
-/** Whether somebody is signed in, or need not be. */
-export async function recognised() {
+/** Load the session. Returns false if a sign-in is required. */
+export async function loadSession() {
   try {
-    who = await api.request("GET", "/api/session");
+    session = await api.request("GET", "/api/session");
     return true;
   } catch (error) {
     if (/** @type {WindlassError} */ (error).status !== 401) throw error;
-    who = null;
+    session = null;
     return false;
   }
 }
@@ -53,10 +53,10 @@ export async function recognised() {
 /** @param {string} key */
 export async function signIn(key) {
   await api.request("POST", "/api/session", { body: { key } });
-  await recognised();
+  await loadSession();
 }
 
 export async function signOut() {
-  await api.request("DELETE", "/api/session", { repeat: true });
-  who = null;
+  await api.request("DELETE", "/api/session", { idempotent: true });
+  session = null;
 }

@@ -1,56 +1,56 @@
-/** The menu beside every page: where one can go, how the line is, who one is. */
+/** The menu beside every page: links, connection state, user. */
 
 /** @import { Icon } from "./view/icons.js" */
 /** @import { Connection } from "./live/messages.js" */
-/** @import { Right } from "./session.js" */
+/** @import { Permission } from "./session.js" */
 
 import { span } from "./format.js";
 import { live } from "./live/tab.js";
 import { to } from "./router.js";
-import { may, self, signOut } from "./session.js";
+import { currentSession, may, signOut } from "./session.js";
 import { h } from "./view/dom.js";
 import { icon } from "./view/icons.js";
-import { button } from "./view/parts.js";
-import { theme, turnTheme } from "./view/theme.js";
+import { button } from "./view/components.js";
+import { nextTheme, theme } from "./view/theme.js";
 import { toast } from "./view/toast.js";
 
-/** @type {{ path: string, name: string, icon: Icon, right: Right }[]} */
+/** @type {{ path: string, name: string, icon: Icon, permission: Permission }[]} */
 const ITEMS = [
-  { path: "", name: "Overview", icon: "overview", right: "survey" },
-  { path: "jobs", name: "Jobs", icon: "jobs", right: "read" },
-  { path: "failures", name: "Failures", icon: "failures", right: "read" },
-  { path: "flows", name: "Flows", icon: "flows", right: "read" },
-  { path: "schedules", name: "Schedules", icon: "schedules", right: "survey" },
-  { path: "workers", name: "Workers", icon: "workers", right: "survey" },
-  { path: "enqueue", name: "Enqueue", icon: "enqueue", right: "produce" },
-  { path: "audit", name: "Audit", icon: "audit", right: "admin" },
-  { path: "keys", name: "API keys", icon: "keys", right: "admin" },
+  { path: "", name: "Overview", icon: "overview", permission: "monitor" },
+  { path: "jobs", name: "Jobs", icon: "jobs", permission: "read" },
+  { path: "failures", name: "Failures", icon: "failures", permission: "read" },
+  { path: "flows", name: "Flows", icon: "flows", permission: "read" },
+  { path: "schedules", name: "Schedules", icon: "schedules", permission: "monitor" },
+  { path: "workers", name: "Workers", icon: "workers", permission: "monitor" },
+  { path: "enqueue", name: "Enqueue", icon: "enqueue", permission: "produce" },
+  { path: "audit", name: "Audit", icon: "audit", permission: "admin" },
+  { path: "keys", name: "API keys", icon: "keys", permission: "admin" },
 ];
 const THEMES = /** @type {const} */ ({ system: "system", light: "sun", dark: "moon" });
 
 /** @type {Connection} */
-let line = { open: true, since: new Date(), attempt: 0, wait: 0, error: null };
+let connection = { open: true, since: new Date(), attempt: 0, wait: 0, error: null };
 
 /**
  * @param {() => void} changed
  * @param {() => void} signedOut
  */
-export function watchLine(changed, signedOut) {
+export function watchConnection(changed, signedOut) {
   live.connection((state) => {
-    line = state;
+    connection = state;
     if (state.error?.status === 401) signedOut();
     changed();
   });
 }
 
 /**
- * @param {string} shown
+ * @param {string} path
  * @param {boolean} open
  * @param {(open?: boolean) => void} toggle
- * @param {() => void} leave
+ * @param {() => void} signedOut
  */
-export function menu(shown, open, toggle, leave) {
-  const first = shown.split("/")[0];
+export function menu(path, open, toggle, signedOut) {
+  const first = path.split("/")[0];
   return h(
     "nav",
     { class: `menu ${open ? "opened" : ""}`, "aria-label": "Pages" },
@@ -69,7 +69,7 @@ export function menu(shown, open, toggle, leave) {
     h(
       "ul",
       null,
-      ITEMS.filter((one) => may(one.right)).map((one) =>
+      ITEMS.filter((one) => may(one.permission)).map((one) =>
         h(
           "li",
           { key: one.path },
@@ -82,23 +82,23 @@ export function menu(shown, open, toggle, leave) {
         ),
       ),
     ),
-    foot(leave, () => toggle(open)),
+    footer(signedOut, () => toggle(open)),
   );
 }
 
 const image = new URL("./icon.svg", import.meta.url).href;
 
-/** @param {() => void} leave @param {() => void} changed */
-function foot(leave, changed) {
-  const who = self();
-  const turn = () => {
-    turnTheme();
+/** @param {() => void} signedOut @param {() => void} changed */
+function footer(signedOut, changed) {
+  const session = currentSession();
+  const switchTheme = () => {
+    nextTheme();
     changed();
   };
   const out = async () => {
     try {
       await signOut();
-      leave();
+      signedOut();
     } catch (error) {
       toast(/** @type {Error} */ (error).message, "failed");
     }
@@ -108,22 +108,22 @@ function foot(leave, changed) {
     { class: "foot" },
     h(
       "div",
-      { class: `line ${line.open ? "open" : "lost"}`, role: "status" },
+      { class: `connection ${connection.open ? "open" : "lost"}`, role: "status" },
       h("span", { class: "dot" }),
-      line.open ? "Live" : lineText(),
-      button(icon(THEMES[theme()]), turn, {
+      connection.open ? "Live" : connectionText(),
+      button(icon(THEMES[theme()]), switchTheme, {
         kind: "plain",
         slim: true,
-        label: `Colours: ${theme()}. Change them`,
-        title: `Colours: ${theme()}`,
+        label: `Color theme: ${theme()}. Switch theme`,
+        title: `Color theme: ${theme()}`,
       }),
     ),
-    who !== null &&
-      who.by !== "open" &&
+    session !== null &&
+      session.by !== "open" &&
       h(
         "div",
         { class: "row" },
-        h("span", { class: "cut", title: who.roles.join(", ") }, who.name),
+        h("span", { class: "cut", title: session.roles.join(", ") }, session.name),
         button(icon("leave"), out, {
           kind: "plain",
           slim: true,
@@ -134,7 +134,7 @@ function foot(leave, changed) {
   );
 }
 
-function lineText() {
-  const { wait } = line;
-  return wait > 0 ? `No connection; again in ${span(wait / 1000)}` : "Connecting …";
+function connectionText() {
+  const { wait } = connection;
+  return wait > 0 ? `Disconnected; retrying in ${span(wait / 1000)}` : "Connecting …";
 }

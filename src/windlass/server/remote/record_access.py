@@ -1,4 +1,4 @@
-"""Small data by its kind: who may read it, who may write it, and what nobody gets to see."""
+"""Access to records over HTTP: the permissions to read and write each kind."""
 
 from __future__ import annotations
 
@@ -7,82 +7,84 @@ from dataclasses import dataclass, replace
 
 from windlass.core.admission.gates import LIMIT
 from windlass.core.job.failure import UNKNOWN_TASK
-from windlass.core.records import PAUSED, Entry, Put, PutAnswer
+from windlass.core.records import PAUSED, Entry, Put, PutResult
 from windlass.core.schedule import MARK, SCHEDULE
 from windlass.core.worker_presence import WORKER
-from windlass.server.auth.api_keys import KEY
+from windlass.server.auth.api_keys import API_KEY
 from windlass.server.auth.audit import AUDIT
-from windlass.server.auth.authenticator import Need
+from windlass.server.auth.authenticator import Permission
 from windlass.server.auth.sessions import SESSION
-from windlass.server.auth.task_tokens import SIGNING
+from windlass.server.auth.task_tokens import SIGNING_KEY
 from windlass.server.auth.tickets import TICKET
-from windlass.server.context import Visit
-from windlass.server.problems import Refusal
+from windlass.server.context import RequestContext
+from windlass.server.problems import ApiError
 from windlass.server.remote.store_access import require
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """Any one of the rights is enough. What is `noted` leaves a note in the audit."""
+class RecordKind:
+    """Permissions of a record kind: any one of a set is enough. Audited writes are logged."""
 
-    read: frozenset[Need]
-    write: frozenset[Need]
-    noted: bool = True
+    read: frozenset[Permission]
+    write: frozenset[Permission]
+    audited: bool = True
 
 
-_SURVEY = frozenset({Need.SURVEY})
-_SET = frozenset({Need.OPERATE, Need.WORK})  # workers store what their code declares
-_WORK = frozenset({Need.WORK})
-_ADMIN = frozenset({Need.ADMIN})
+_MONITOR = frozenset({Permission.MONITOR})
+_DECLARE = frozenset({Permission.OPERATE, Permission.WORK})  # workers store declared values
+_WORK = frozenset({Permission.WORK})
+_ADMIN = frozenset({Permission.ADMIN})
 
-KINDS: Mapping[str, Kind] = {
-    WORKER: Kind(_SURVEY, _WORK, noted=False),
-    LIMIT: Kind(_SURVEY, _SET),
-    SCHEDULE: Kind(_SURVEY, _SET),
-    MARK: Kind(_SURVEY, _SET, noted=False),
-    PAUSED: Kind(_SURVEY, frozenset({Need.OPERATE})),
-    UNKNOWN_TASK: Kind(_WORK, _WORK, noted=False),
-    AUDIT: Kind(_ADMIN, _ADMIN, noted=False),
+KINDS: Mapping[str, RecordKind] = {
+    WORKER: RecordKind(_MONITOR, _WORK, audited=False),
+    LIMIT: RecordKind(_MONITOR, _DECLARE),
+    SCHEDULE: RecordKind(_MONITOR, _DECLARE),
+    MARK: RecordKind(_MONITOR, _DECLARE, audited=False),
+    PAUSED: RecordKind(_MONITOR, frozenset({Permission.OPERATE})),
+    UNKNOWN_TASK: RecordKind(_WORK, _WORK, audited=False),
+    AUDIT: RecordKind(_ADMIN, _ADMIN, audited=False),
 }
-OTHER = Kind(_ADMIN, _ADMIN)  # keys among them
-KEPT = frozenset({AUDIT, KEY})  # a store that had keys must not come to look as if it had none
-NEVER = frozenset({SESSION, SIGNING, TICKET})  # no business of anybody's but the server's
+OTHER = RecordKind(_ADMIN, _ADMIN)  # API keys among them
+UNDELETABLE = frozenset({AUDIT, API_KEY})  # a store whose keys were deleted would become open
+SERVER_ONLY = frozenset({SESSION, SIGNING_KEY, TICKET})
 
 
-def kind_of(name: str) -> Kind:
-    if name in NEVER:
-        raise Refusal("forbidden", f"records of kind {name!r} are the server's own")
+def kind_of(name: str) -> RecordKind:
+    if name in SERVER_ONLY:
+        raise ApiError("forbidden", f"records of kind {name!r} are reserved for the server")
     return KINDS.get(name, OTHER)
 
 
-async def put_records(here: Visit, puts: Sequence[Put]) -> list[PutAnswer]:
+async def put_records(ctx: RequestContext, puts: Sequence[Put]) -> list[PutResult]:
     for name in {put.kind for put in puts}:
         kind = kind_of(name)
-        require(here.caller, *kind.write)
-        if kind.noted:
+        require(ctx.caller, *kind.write)
+        if kind.audited:
             keys = [put.key for put in puts if put.kind == name]
-            await here.record(f"write {name}", " ".join(keys))
-    # A note may be added, and never changed.
-    added = [replace(put, expected=0) if put.kind == AUDIT else put for put in puts]
-    return await here.client.store.put_records(added)
+            await ctx.audit(f"write {name}", " ".join(keys))
+    # Audit entries may be added, but never changed.
+    checked = [replace(put, expected=0) if put.kind == AUDIT else put for put in puts]
+    return await ctx.client.store.put_records(checked)
 
 
-async def get_records(here: Visit, kind: str, keys: Sequence[str]) -> list[Entry | None]:
-    """A limit may be looked up by whoever names it: those who enqueue compare it with their own."""
-    require(here.caller, *kind_of(kind).read, *({Need.READ} if kind == LIMIT else ()))
-    return await here.client.store.get_records(kind, keys)
+async def get_records(ctx: RequestContext, kind: str, keys: Sequence[str]) -> list[Entry | None]:
+    """Get records. Any reader may get a named limit: producers compare it with their own."""
+    require(ctx.caller, *kind_of(kind).read, *({Permission.READ} if kind == LIMIT else ()))
+    return await ctx.client.store.get_records(kind, keys)
 
 
-async def list_records(here: Visit, kind: str, after: str, limit: int) -> list[Entry]:
-    require(here.caller, *kind_of(kind).read)
-    return await here.client.store.list_records(kind, after, limit)
+async def list_records(ctx: RequestContext, kind: str, after: str, limit: int) -> list[Entry]:
+    require(ctx.caller, *kind_of(kind).read)
+    return await ctx.client.store.list_records(kind, after, limit)
 
 
-async def delete_records(here: Visit, kind: str, keys: Sequence[str]) -> None:
-    rights = kind_of(kind)
-    if kind in KEPT:
-        raise Refusal("forbidden", f"records of kind {kind!r} are not deleted; keys are revoked")
-    require(here.caller, *rights.write)
-    if rights.noted and keys:
-        await here.record(f"delete {kind}", " ".join(keys))
-    await here.client.store.delete_records(kind, keys)
+async def delete_records(ctx: RequestContext, kind: str, keys: Sequence[str]) -> None:
+    access = kind_of(kind)
+    if kind in UNDELETABLE:
+        raise ApiError(
+            "forbidden", f"records of kind {kind!r} cannot be deleted; revoke keys instead"
+        )
+    require(ctx.caller, *access.write)
+    if access.audited and keys:
+        await ctx.audit(f"delete {kind}", " ".join(keys))
+    await ctx.client.store.delete_records(kind, keys)

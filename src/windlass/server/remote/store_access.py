@@ -1,9 +1,8 @@
-"""The store behind the server, for one caller: every verb as far as they may use it.
+"""Access to the store over HTTP: each verb with the permissions and the scope of the caller.
 
-What a role may not do is refused; of jobs that are not the caller's, nothing is told: they are
-missing, as if they did not exist. Whoever may work may also do what a running task does: enqueue,
-cancel, signal. A lease's token, which lets its bearer speak for an attempt, is for those who may
-work, and for nobody else.
+Calls without the permission are rejected. Jobs that are invisible to the caller count as missing.
+Workers may also do what a running task does: enqueue, cancel, signal. Only workers receive lease
+tokens, because a lease token allows its bearer to act for an attempt.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from windlass.core.clock import Instant
-from windlass.core.decisions.enqueue import Enqueued
+from windlass.core.decisions.enqueue import EnqueueResult
 from windlass.core.decisions.transition import (
-    Answer,
+    ApplyResult,
     CancelRequest,
     Checkpoint,
-    Signal,
+    SignalRequest,
     Status,
     Transition,
 )
@@ -30,174 +29,181 @@ from windlass.core.job.failure import Failures
 from windlass.core.job.row import JobRow, NewJob
 from windlass.core.job.state import Trigger
 from windlass.core.query.job_query import Count, Page, Query
-from windlass.insights.failures import LOOKED_AT
-from windlass.server.auth.authenticator import Caller, Need
-from windlass.server.auth.ownership import enqueue_own
-from windlass.server.context import Visit
-from windlass.server.problems import Refusal
+from windlass.insights.failures import MAX_SCANNED
+from windlass.server.auth.authenticator import Caller, Permission
+from windlass.server.auth.scoped_enqueue import enqueue_scoped
+from windlass.server.context import RequestContext
+from windlass.server.problems import ApiError
 from windlass.store import EventPage
 
 T = TypeVar("T")
-TOLD = 20  # jobs that a note names
-MOST_FLOWS = 100
-MOST_EVENTS = 1000  # in one answer; whoever wants more asks again
-_MISSING = Answer(Status.MISSING)
-_OPERATING = frozenset({Trigger.SUBMIT, Trigger.CANCEL})
+MAX_AUDITED_IDS = 20  # jobs that one audit entry names
+MAX_FLOWS = 100
+MAX_EVENTS = 1000  # in one response
+_MISSING = ApplyResult(Status.MISSING)
+_PRODUCER_TRIGGERS = frozenset({Trigger.SUBMIT, Trigger.CANCEL})
 
 
-def require(caller: Caller, *needs: Need) -> None:
-    if not caller.has(*needs):
-        wanted = " or to ".join(needs)
-        held = ", ".join(sorted(caller.roles)) or "no role"
-        part = ", and is for some jobs only" if caller.confined else ""
-        raise Refusal("forbidden", f"this needs the right to {wanted}; the key has {held}{part}")
+def require(caller: Caller, *permissions: Permission) -> None:
+    """Raise ApiError unless the caller has one of these permissions."""
+    if not caller.has_any(*permissions):
+        wanted = " or ".join(f"'{one}'" for one in permissions)
+        roles = ", ".join(sorted(caller.roles)) or "none"
+        scope = ", limited to one owner or team" if caller.scoped else ""
+        raise ApiError(
+            "forbidden", f"this needs the permission {wanted}; roles of the key: {roles}{scope}"
+        )
 
 
-# -- putting in
+# -- enqueue
 
 
-async def enqueue(here: Visit, jobs: Sequence[NewJob], *, together: bool) -> list[Enqueued]:
-    require(here.caller, Need.PRODUCE, Need.WORK)
+async def enqueue(
+    ctx: RequestContext, jobs: Sequence[NewJob], *, atomic: bool
+) -> list[EnqueueResult]:
+    require(ctx.caller, Permission.PRODUCE, Permission.WORK)
     for resume in (False, True):
-        again = [one.retry_of for one in jobs if one.retry_of and one.resume is resume]
-        await _note(here, "resume" if resume else "retry", again)
-    way_in = partial(here.client.store.enqueue, together=together)
-    answers = await enqueue_own(here, jobs, way_in, together=together)
-    if here.caller.has(Need.WORK):
-        return answers
-    return [_without_token(here.caller, one) for one in answers]
+        retried = [one.retry_of for one in jobs if one.retry_of and one.resume is resume]
+        await _audit(ctx, "resume" if resume else "retry", retried)
+    enqueue_call = partial(ctx.client.store.enqueue, atomic=atomic)
+    results = await enqueue_scoped(ctx, jobs, enqueue_call, atomic=atomic)
+    if ctx.caller.has_any(Permission.WORK):
+        return results
+    return [_without_token(ctx.caller, one) for one in results]
 
 
-def _without_token(caller: Caller, answer: Enqueued) -> Enqueued:
-    """With the row, for whose key gave it an owner: they know the job only as they sent it."""
-    row = answer.row if caller.confined else answer.existing
-    return answer if row is None else replace(answer, existing=_bare(row))
+def _without_token(caller: Caller, result: EnqueueResult) -> EnqueueResult:
+    """Remove the lease token. Scoped callers get the new row, too: the server set its owner."""
+    row = result.row if caller.scoped else result.existing
+    return result if row is None else replace(result, existing=_strip_token(row))
 
 
-# -- acting
+# -- actions
 
 
-async def apply(here: Visit, transitions: Sequence[Transition]) -> list[Answer]:
-    """Those who may not work may submit what is held, and cancel what waits."""
-    if not all(_is_plain(wish) for wish in transitions):
-        require(here.caller, Need.WORK)
-        return await here.client.store.apply(transitions)
-    require(here.caller, Need.PRODUCE, Need.WORK)
-    for trigger in _OPERATING:
-        concerned = [wish.job_id for wish in transitions if wish.trigger is trigger]
-        await _note(here, trigger.value, concerned)
-    return await _own(here, transitions, here.client.store.apply)
+async def apply(ctx: RequestContext, transitions: Sequence[Transition]) -> list[ApplyResult]:
+    """Apply transitions. Callers that are no workers may only submit and cancel jobs."""
+    if not all(_is_plain(transition) for transition in transitions):
+        require(ctx.caller, Permission.WORK)
+        return await ctx.client.store.apply(transitions)
+    require(ctx.caller, Permission.PRODUCE, Permission.WORK)
+    for trigger in _PRODUCER_TRIGGERS:
+        ids = [transition.job_id for transition in transitions if transition.trigger is trigger]
+        await _audit(ctx, trigger.value, ids)
+    return await _act_on_visible(ctx, transitions, ctx.client.store.apply)
 
 
-def _is_plain(wish: Transition) -> bool:
-    """Whether it says no more than that a job is to be submitted, or canceled."""
-    bare = Transition(
-        job_id=wish.job_id, fence=wish.fence, trigger=wish.trigger, reason=wish.reason
+def _is_plain(transition: Transition) -> bool:
+    """Return whether it only submits or cancels a job."""
+    plain = Transition(
+        job_id=transition.job_id,
+        fence=transition.fence,
+        trigger=transition.trigger,
+        reason=transition.reason,
     )
-    return wish.trigger in _OPERATING and wish == bare
+    return transition.trigger in _PRODUCER_TRIGGERS and transition == plain
 
 
-async def cancel(here: Visit, requests: Sequence[CancelRequest]) -> list[Answer]:
-    require(here.caller, Need.PRODUCE, Need.WORK)
-    await _note(here, "cancel", [one.job_id for one in requests])
-    return await _own(here, requests, here.client.store.cancel)
+async def cancel(ctx: RequestContext, requests: Sequence[CancelRequest]) -> list[ApplyResult]:
+    require(ctx.caller, Permission.PRODUCE, Permission.WORK)
+    await _audit(ctx, "cancel", [one.job_id for one in requests])
+    return await _act_on_visible(ctx, requests, ctx.client.store.cancel)
 
 
-async def signal(here: Visit, signals: Sequence[Signal]) -> list[Answer]:
-    require(here.caller, Need.PRODUCE, Need.WORK)
-    await _note(here, "signal", [one.job_id for one in signals])
-    return await _own(here, signals, here.client.store.signal)
+async def signal(ctx: RequestContext, signals: Sequence[SignalRequest]) -> list[ApplyResult]:
+    require(ctx.caller, Permission.PRODUCE, Permission.WORK)
+    await _audit(ctx, "signal", [one.job_id for one in signals])
+    return await _act_on_visible(ctx, signals, ctx.client.store.signal)
 
 
-async def delete(here: Visit, ids: Sequence[UUID], owner: str | None) -> list[Answer]:
-    await _note(here, "delete", ids)
-    known = await seen(here, ids)
-    answers = await here.client.store.delete([id_ for id_ in ids if id_ in known], owner)
-    told = iter(answers)
-    return [next(told) if id_ in known else _MISSING for id_ in ids]
+async def delete(ctx: RequestContext, ids: Sequence[UUID], owner: str | None) -> list[ApplyResult]:
+    await _audit(ctx, "delete", ids)
+    visible = await visible_ids(ctx, ids)
+    results = iter(await ctx.client.store.delete([id_ for id_ in ids if id_ in visible], owner))
+    return [next(results) if id_ in visible else _MISSING for id_ in ids]
 
 
-async def pause(here: Visit, queues: Sequence[str], *, paused: bool) -> None:
+async def pause(ctx: RequestContext, queues: Sequence[str], *, paused: bool) -> None:
     for queue in queues:
-        await here.record("pause queue" if paused else "resume queue", queue)
-    await here.client.store.pause(queues, paused=paused)
+        await ctx.audit("pause queue" if paused else "resume queue", queue)
+    await ctx.client.store.pause(queues, paused=paused)
 
 
-async def _own(
-    here: Visit,
+async def _act_on_visible(
+    ctx: RequestContext,
     items: Sequence[Any],
-    act: Callable[[Sequence[Any]], Awaitable[list[Answer]]],
-) -> list[Answer]:
-    """Do it to the caller's jobs; others are missing."""
-    known = await seen(here, [one.job_id for one in items])
-    told = iter(await act([one for one in items if one.job_id in known]))
-    return [next(told) if one.job_id in known else _MISSING for one in items]
+    act: Callable[[Sequence[Any]], Awaitable[list[ApplyResult]]],
+) -> list[ApplyResult]:
+    """Act on the visible jobs; return MISSING for the others."""
+    visible = await visible_ids(ctx, [one.job_id for one in items])
+    results = iter(await act([one for one in items if one.job_id in visible]))
+    return [next(results) if one.job_id in visible else _MISSING for one in items]
 
 
-async def seen(here: Visit, ids: Sequence[UUID]) -> set[UUID]:
-    """Which of these the caller may know of; who sees all jobs is not asked to look."""
-    if not here.caller.confined:
+async def visible_ids(ctx: RequestContext, ids: Sequence[UUID]) -> set[UUID]:
+    """Return the visible jobs of these; for an unscoped caller without a read."""
+    if not ctx.caller.scoped:
         return set(ids)
-    rows = await here.client.store.get(list(set(ids)))
-    return {row.id for row in rows if row is not None and here.caller.sees(row)}
+    rows = await ctx.client.store.get(list(set(ids)))
+    return {row.id for row in rows if row is not None and ctx.caller.can_see(row)}
 
 
-async def _note(here: Visit, action: str, ids: Sequence[UUID]) -> None:
-    """One note for all that the caller sees; of others' jobs nothing is noted."""
+async def _audit(ctx: RequestContext, action: str, ids: Sequence[UUID]) -> None:
+    """Add one audit entry for the visible jobs of these."""
     if not ids:
         return
-    known = await seen(here, ids)
-    named = [str(id_) for id_ in ids if id_ in known]
-    if named:
-        more = f" and {len(named) - TOLD} more" if len(named) > TOLD else ""
-        await here.record(action, " ".join(named[:TOLD]) + more)
+    visible = await visible_ids(ctx, ids)
+    names = [str(id_) for id_ in ids if id_ in visible]
+    if names:
+        more = f" and {len(names) - MAX_AUDITED_IDS} more" if len(names) > MAX_AUDITED_IDS else ""
+        await ctx.audit(action, " ".join(names[:MAX_AUDITED_IDS]) + more)
 
 
-# -- reading
+# -- reads
 
 
-def _bare(row: JobRow) -> JobRow:
+def _strip_token(row: JobRow) -> JobRow:
     return row if row.token is None else replace(row, token=None)
 
 
-def _shown(caller: Caller, row: JobRow | None) -> JobRow | None:
-    if row is None or not caller.sees(row):
+def _visible_row(caller: Caller, row: JobRow | None) -> JobRow | None:
+    if row is None or not caller.can_see(row):
         return None
-    return row if caller.has(Need.WORK) else _bare(row)
+    return row if caller.has_any(Permission.WORK) else _strip_token(row)
 
 
-async def get(here: Visit, ids: Sequence[UUID], owner: str | None) -> list[JobRow | None]:
-    rows = await here.client.store.get(ids, owner)
-    return [_shown(here.caller, row) for row in rows]
+async def get(ctx: RequestContext, ids: Sequence[UUID], owner: str | None) -> list[JobRow | None]:
+    rows = await ctx.client.store.get(ids, owner)
+    return [_visible_row(ctx.caller, row) for row in rows]
 
 
-async def find(here: Visit, query: Query) -> Page:
-    own = _narrowed(here.caller, query)
-    if own is None:
+async def find(ctx: RequestContext, query: Query) -> Page:
+    scoped = _scoped_query(ctx.caller, query)
+    if scoped is None:
         return Page([], None)
-    page = await here.client.store.find(own)
-    if here.caller.has(Need.WORK):
+    page = await ctx.client.store.find(scoped)
+    if ctx.caller.has_any(Permission.WORK):
         return page
-    return Page([_bare(row) for row in page.rows], page.cursor)
+    return Page([_strip_token(row) for row in page.rows], page.cursor)
 
 
-async def count(here: Visit, query: Query) -> Count:
-    own = _narrowed(here.caller, query)
-    return Count(0, capped=False) if own is None else await here.client.store.count(own)
+async def count(ctx: RequestContext, query: Query) -> Count:
+    scoped = _scoped_query(ctx.caller, query)
+    return Count(0, capped=False) if scoped is None else await ctx.client.store.count(scoped)
 
 
 async def failures(
-    here: Visit, since: Instant, limit: int, owner: str | None, team: str | None
+    ctx: RequestContext, since: Instant, limit: int, owner: str | None, team: str | None
 ) -> Failures:
-    own = _narrowed(here.caller, Query(owner=owner, team=team))
-    if own is None:
+    scoped = _scoped_query(ctx.caller, Query(owner=owner, team=team))
+    if scoped is None:
         return Failures([], capped=False)
-    limit = max(1, min(limit, LOOKED_AT))
-    return await here.client.store.failures(since, limit, own.owner, own.team)
+    limit = max(1, min(limit, MAX_SCANNED))
+    return await ctx.client.store.failures(since, limit, scoped.owner, scoped.team)
 
 
-def _narrowed(caller: Caller, query: Query) -> Query | None:
-    """The same search among what the caller sees; None if it asks for nothing of that."""
+def _scoped_query(caller: Caller, query: Query) -> Query | None:
+    """Limit the query to the caller's scope; None if nothing can match."""
     for name in ("owner", "team"):
         own, given = getattr(caller, name), getattr(query, name)
         if own is not None and given not in {None, own}:
@@ -207,53 +213,53 @@ def _narrowed(caller: Caller, query: Query) -> Query | None:
     return query
 
 
-async def events(here: Visit, job_id: UUID, after: int, limit: int) -> EventPage | None:
-    if not await seen(here, [job_id]):
+async def events(ctx: RequestContext, job_id: UUID, after: int, limit: int) -> EventPage | None:
+    if not await visible_ids(ctx, [job_id]):
         return None
-    return await here.client.store.events(job_id, after, max(1, min(limit, MOST_EVENTS)))
+    return await ctx.client.store.events(job_id, after, max(1, min(limit, MAX_EVENTS)))
 
 
-async def attempts(here: Visit, job_id: UUID) -> list[Attempt] | None:
-    return await here.client.store.attempts(job_id) if await seen(here, [job_id]) else None
+async def attempts(ctx: RequestContext, job_id: UUID) -> list[Attempt] | None:
+    return await ctx.client.store.attempts(job_id) if await visible_ids(ctx, [job_id]) else None
 
 
-async def checkpoints(here: Visit, ids: Sequence[UUID]) -> list[Mapping[str, Checkpoint]]:
-    known = await seen(here, ids)
-    found = await here.client.store.checkpoints(ids)
-    return [one if id_ in known else {} for id_, one in zip(ids, found, strict=True)]
+async def checkpoints(ctx: RequestContext, ids: Sequence[UUID]) -> list[Mapping[str, Checkpoint]]:
+    visible = await visible_ids(ctx, ids)
+    found = await ctx.client.store.checkpoints(ids)
+    return [one if id_ in visible else {} for id_, one in zip(ids, found, strict=True)]
 
 
-async def edges(here: Visit, ids: Sequence[UUID], most: int | None) -> list[Edges]:
-    found = await here.client.store.edges(ids, most)
-    if not here.caller.confined:
+async def edges(ctx: RequestContext, ids: Sequence[UUID], limit: int | None) -> list[Edges]:
+    found = await ctx.client.store.edges(ids, limit)
+    if not ctx.caller.scoped:
         return found
-    named = {id_ for one in found for id_ in (*one.parents, *one.children)}
-    known = await seen(here, [*ids, *named])
+    linked = {id_ for one in found for id_ in (*one.parents, *one.children)}
+    visible = await visible_ids(ctx, [*ids, *linked])
     return [
         Edges(
-            tuple(parent for parent in one.parents if parent in known),
-            tuple(child for child in one.children if child in known),
+            tuple(parent for parent in one.parents if parent in visible),
+            tuple(child for child in one.children if child in visible),
         )
-        if id_ in known
+        if id_ in visible
         else Edges()
         for id_, one in zip(ids, found, strict=True)
     ]
 
 
 async def newest_flows(
-    here: Visit, limit: int, before: UUID | None, owner: str | None, team: str | None
+    ctx: RequestContext, limit: int, before: UUID | None, owner: str | None, team: str | None
 ) -> FlowPage:
-    own = _narrowed(here.caller, Query(owner=owner, team=team))
-    if own is None:
+    scoped = _scoped_query(ctx.caller, Query(owner=owner, team=team))
+    if scoped is None:
         return FlowPage([], None)
-    limit = max(1, min(limit, MOST_FLOWS))
-    return await here.client.store.newest_flows(limit, before, own.owner, own.team)
+    limit = max(1, min(limit, MAX_FLOWS))
+    return await ctx.client.store.newest_flows(limit, before, scoped.owner, scoped.team)
 
 
 async def flows(
-    here: Visit, ids: Sequence[UUID], owner: str | None, team: str | None
+    ctx: RequestContext, ids: Sequence[UUID], owner: str | None, team: str | None
 ) -> list[FlowStats | None]:
-    own = _narrowed(here.caller, Query(owner=owner, team=team))
-    if own is None:
+    scoped = _scoped_query(ctx.caller, Query(owner=owner, team=team))
+    if scoped is None:
         return [None] * len(ids)
-    return await here.client.store.flows(ids, own.owner, own.team)
+    return await ctx.client.store.flows(ids, scoped.owner, scoped.team)

@@ -1,8 +1,8 @@
-"""News of work, for workers elsewhere: one handle listens for all who wait over HTTP.
+"""Wakeups for remote workers: one store handle waits for all long polls over HTTP.
 
-A store's own `wait` goes by the last claim of its handle, and all requests share one handle. So it
-is counted here how often there was news; whoever claims is told the count before, and waits from
-there, on whatever connection they come back.
+A store's own `wait` depends on the last claim of its handle, and all requests share one handle. So
+the server counts wakeups. A claim returns the count before it, and a later `wait` continues from
+this cursor on any connection.
 """
 
 from __future__ import annotations
@@ -16,43 +16,42 @@ from windlass.core.errors import StoreError
 from windlass.core.ids import uuid7
 from windlass.core.job.lease import Claim
 from windlass.store import Store
-from windlass.stores.wakeup import Signal
+from windlass.stores.wakeup import Wakeup
 
-PATIENCE = 20.0  # seconds of one wait
-PAUSE = 1.0  # seconds after a store that failed
-STRANGE = 1.0  # seconds before who comes from another server is told to look for themselves
+WAIT_TIMEOUT = 20.0  # seconds of one wait
+ERROR_PAUSE = 1.0  # seconds after a store error
+UNKNOWN_CURSOR_WAIT = 1.0  # seconds that a wait with an unknown cursor takes at most
 
 
-class News:
-    """Listens from the first claim on.
+class StoreWakeups:
+    """Counts the wakeups of a store, from the first claim on.
 
-    Waits for: news of the store. Guarantees: what comes after a cursor was given wakes whoever
-    waits from it. What this process did not count (before it began, or while its store was away)
-    may be news: whoever waits is told to look, not more than once a second, so that workers behind
-    a load balancer do not go round in circles. Stops: when closed, or with its event loop. A crash
-    leaves workers to ask again.
+    Waits for: wakeups of the store. Guarantees: a wakeup after a cursor was issued ends every wait
+    from this cursor. A cursor of another process, or from before a store error, may have missed
+    wakeups: its wait returns True after at most a second. So workers behind a load balancer claim
+    at most once a second. Stops: when closed, or with its event loop. After a crash, workers retry.
     """
 
     def __init__(self, store: Callable[[], Store]) -> None:
         self._store = store
-        self._heard = Signal()
-        self._name = ""
+        self._wakeup = Wakeup()
+        self._epoch = ""
         self._source: Store | None = None
         self._task: asyncio.Task[None] | None = None
 
     async def cursor(self) -> str:
-        """Where the news stands now."""
-        await self._listen()
-        return f"{self._name}.{self._heard.count}"
+        """Return the current cursor."""
+        await self._start()
+        return f"{self._epoch}.{self._wakeup.count}"
 
     async def wait(self, cursor: str, timeout: float) -> bool:
-        """Whether there was news since then; at once if there is, else within the time."""
-        await self._listen()
-        name, _, count = cursor.partition(".")
-        if name != self._name or not (count.isascii() and count.isdigit()):
-            await self._heard.wait(self._heard.count, min(timeout, STRANGE))
+        """Wait for a wakeup after the cursor; return False at the timeout."""
+        await self._start()
+        epoch, _, count = cursor.partition(".")
+        if epoch != self._epoch or not (count.isascii() and count.isdigit()):
+            await self._wakeup.wait(self._wakeup.count, min(timeout, UNKNOWN_CURSOR_WAIT))
             return True
-        return await self._heard.wait(int(count), timeout)
+        return await self._wakeup.wait(int(count), timeout)
 
     async def close(self) -> None:
         task, self._task, self._source = self._task, None, None
@@ -60,33 +59,33 @@ class News:
             task.cancel()
             await asyncio.wait({task})
 
-    async def _listen(self) -> None:
+    async def _start(self) -> None:
         source = self._store()
         if source is self._source and self._task is not None and not self._task.done():
             return
         old, self._source = self._task, source
-        ear = source.twin()
-        self._name, self._heard = secrets.token_hex(6), Signal()
-        self._task = asyncio.create_task(self._run(ear, self._heard))
+        handle = source.twin()
+        self._epoch, self._wakeup = secrets.token_hex(6), Wakeup()
+        self._task = asyncio.create_task(self._run(handle, self._wakeup))
         if old is not None:
             old.cancel()
-        await _hark(ear)
+        await _arm(handle)
 
-    async def _run(self, ear: Store, heard: Signal) -> None:
+    async def _run(self, handle: Store, wakeup: Wakeup) -> None:
         try:
             while True:
                 try:
-                    if await ear.wait((), PATIENCE):
-                        await _hark(ear)  # first: what comes between the two is not lost
-                        heard.notify()
+                    if await handle.wait((), WAIT_TIMEOUT):
+                        await _arm(handle)  # before the notification: no wakeup is lost in between
+                        wakeup.notify()
                 except StoreError:
-                    heard.notify()
-                    await asyncio.sleep(PAUSE)
+                    wakeup.notify()
+                    await asyncio.sleep(ERROR_PAUSE)
         finally:
             with contextlib.suppress(StoreError):
-                await ear.close()
+                await handle.close()
 
 
-async def _hark(ear: Store) -> None:
-    """From here on, what comes is news. A claim of nothing asks the store for nothing."""
-    await ear.claim(Claim(token=uuid7(), worker="server", queues=()))
+async def _arm(handle: Store) -> None:
+    """Make the next `wait` report changes from now on, by a claim of no queues."""
+    await handle.claim(Claim(token=uuid7(), worker="server", queues=()))

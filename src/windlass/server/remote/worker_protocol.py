@@ -1,4 +1,4 @@
-"""What workers elsewhere say, in the words of the core: their leases, outcomes and records."""
+"""Worker protocol: converts task tokens, outcomes and records of remote workers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from windlass.core.decisions.outcome import (
     Succeeded,
     settle,
 )
-from windlass.core.decisions.transition import Answer, Status, Transition
+from windlass.core.decisions.transition import ApplyResult, Status, Transition
 from windlass.core.errors import WindlassError
 from windlass.core.event import Record
 from windlass.core.job.failure import Failure
@@ -26,79 +26,89 @@ from windlass.core.job.progress import StageMap
 from windlass.core.job.row import JobRow
 from windlass.core.sizes import MAX_TRACEBACK
 from windlass.core.task_token import TaskToken
-from windlass.server.auth.authenticator import REVOKED
-from windlass.server.context import Visit
-from windlass.server.problems import Refusal, problem, wrong
-from windlass.server.schemas.requests import length
-from windlass.server.schemas.worker import ErrorAsked, RecordAsked, SettleAsked, Spoken, WorkAnswer
-from windlass.worker.error_info import MAX_MESSAGE, Raised
-from windlass.worker.event_buffer import storable
-from windlass.worker.executor import failure_of
+from windlass.server.auth.authenticator import CLAIM_KEY_INVALID
+from windlass.server.context import RequestContext
+from windlass.server.problems import ApiError, invalid_field, problem
+from windlass.server.schemas.requests import parse_duration
+from windlass.server.schemas.worker import (
+    ErrorItem,
+    RecordItem,
+    SettleItem,
+    TaskTokenItem,
+    WorkResult,
+)
+from windlass.worker.error_info import MAX_MESSAGE, ErrorInfo
+from windlass.worker.event_buffer import storable_text
+from windlass.worker.executor import failure_from_info
 
-# A lease that ran out counts until somebody takes it back; and clocks of servers differ a little.
-SLACK = 300.0
+# Seconds after the lease: an expired lease counts until a rescue, and server clocks differ.
+TOKEN_SLACK = 300.0
 
 
-async def token_for(here: Visit, lease: Lease, queue: str, seconds: float, holder: str) -> str:
-    """Good for as long as the lease, by the clock of servers, and a while."""
-    expires = after(SystemClock().now(), seconds + SLACK)
+async def token_for(
+    ctx: RequestContext, lease: Lease, queue: str, seconds: float, holder: str
+) -> str:
+    """Return a token that lasts as long as the lease by the server's clock, plus `TOKEN_SLACK`."""
+    expires = after(SystemClock().now(), seconds + TOKEN_SLACK)
     token = TaskToken(lease=lease, queue=queue, expires_at=expires, holder=holder)
-    return await here.site.signing.sign(token)
+    return await ctx.server.token_signer.sign(token)
 
 
 def lease_seconds(row: JobRow) -> float:
-    """How long the lease was given for, by the store's clock alone."""
+    """Return the duration of the lease, by the store's clock alone."""
     assert row.lease_until is not None
     return (row.lease_until - (row.started_at or row.updated_at)) / SECOND
 
 
-async def token_of(here: Visit, spoken: Spoken) -> TaskToken:
-    """The token that somebody speaks with, or a refusal that says why it is none."""
-    own = here.caller.attempt
-    if spoken.task_token is None:
+async def token_of(ctx: RequestContext, item: TaskTokenItem) -> TaskToken:
+    """Return the verified task token of an item, or raise."""
+    own = ctx.caller.attempt
+    if item.task_token is None:
         if own is None:
-            raise wrong("taskToken", "it is missing; a claim, and each extension, gives one")
+            raise invalid_field(
+                "taskToken", "missing; use the token of the claim or of the last extension"
+            )
         return own
-    token = await here.site.signing.read(spoken.task_token)
+    token = await ctx.server.token_signer.read(item.task_token)
     if token is None:
-        raise wrong("taskToken", "it was not given out here")
+        raise invalid_field("taskToken", "invalid task token")
     if own is not None and token.lease != own.lease:
-        raise Refusal("forbidden", "the request is made with the token of another attempt")
+        raise ApiError("forbidden", "the Authorization header has the token of another attempt")
     if token.expires_at <= SystemClock().now():
-        raise wrong("taskToken", "it has expired; extend the lease in time, and use its new token")
-    if not await here.site.door.trusts(token):
-        raise wrong("taskToken", REVOKED)
+        raise invalid_field("taskToken", "expired; extend the lease in time, and use its new token")
+    if not await ctx.server.authenticator.claim_key_valid(token):
+        raise invalid_field("taskToken", CLAIM_KEY_INVALID)
     return token
 
 
-def told(answer: Answer) -> WorkAnswer:
-    return WorkAnswer(
-        status=answer.status.value,
-        state=answer.state,
-        problem=None if answer.error is None else problem(answer.error),
+def work_result(result: ApplyResult) -> WorkResult:
+    return WorkResult(
+        status=result.status.value,
+        state=result.state,
+        problem=None if result.error is None else problem(result.error),
     )
 
 
-def refused(error: WindlassError | Refusal) -> WorkAnswer:
-    return WorkAnswer(status=Status.REFUSED.value, problem=problem(error))
+def refused_result(error: WindlassError | ApiError) -> WorkResult:
+    return WorkResult(status=Status.REFUSED.value, problem=problem(error))
 
 
-class Reader:
-    """Reads what attempts of one request say."""
+class RequestReader:
+    """Converts the items of one request to core values."""
 
-    def __init__(self, here: Visit) -> None:
-        self._codec: Codec = here.app.codec
-        self._tasks = here.app.tasks
-        self._stages: StageMap = here.app.kit.stages
+    def __init__(self, ctx: RequestContext) -> None:
+        self._codec: Codec = ctx.app.codec
+        self._tasks = ctx.app.tasks
+        self._stages: StageMap = ctx.app.hooks.stages
 
-    def records(self, given: Sequence[RecordAsked], row: JobRow | None) -> tuple[Record, ...]:
-        return tuple(self._record(one, self._stages_of(row)) for one in given)
+    def records(self, items: Sequence[RecordItem], row: JobRow | None) -> tuple[Record, ...]:
+        return tuple(self._record(one, self._stages_of(row)) for one in items)
 
     def _stages_of(self, row: JobRow | None) -> StageMap:
         spec = None if row is None else self._tasks.get(row.task)
         return (spec.options.stages if spec is not None else None) or self._stages
 
-    def _record(self, one: RecordAsked, stages: StageMap) -> Record:
+    def _record(self, one: RecordItem, stages: StageMap) -> Record:
         phase = one.phase
         if phase is None and one.stage is not None:
             phase = stages.phase(one.stage).name
@@ -117,42 +127,42 @@ class Reader:
             checkpoint=checkpoint,
         )
 
-    def settlement(self, given: SettleAsked, row: JobRow, lease: Lease) -> Transition:
-        """What the end of an attempt asks for. Whether the lease is still held, the store says."""
+    def settlement(self, item: SettleItem, row: JobRow, lease: Lease) -> Transition:
+        """Return the transition that settles an attempt. The store checks the lease."""
         held = replace(row, fence=lease.fence, token=lease.token)
-        outcome = self._outcome(given)
-        return settle(held, outcome, random=random.random, records=self.records(given.records, row))
+        outcome = self._outcome(item)
+        return settle(held, outcome, random=random.random, records=self.records(item.records, row))
 
-    def _outcome(self, given: SettleAsked) -> Outcome:
-        _check_fields(given)
-        delay = None if given.delay is None else length("delay", given.delay)
-        match given.outcome:
+    def _outcome(self, item: SettleItem) -> Outcome:
+        _check_fields(item)
+        delay = None if item.delay is None else parse_duration("delay", item.delay)
+        match item.outcome:
             case "succeeded":
-                return Succeeded(result=self._codec.encode(given.result, Purpose.RESULT))
+                return Succeeded(result=self._codec.encode(item.result, Purpose.RESULT))
             case "failed":
-                assert given.error is not None
-                return Failed(failure=self._failure(given.error), delay=delay)
+                assert item.error is not None
+                return Failed(failure=self._failure(item.error), delay=delay)
             case "snoozed":
                 assert delay is not None
                 return Snoozed(delay=delay)
             case "released":
                 return Released()
             case "canceled":
-                return Aborted(reason=given.reason)
+                return Aborted(reason=item.reason)
 
-    def _failure(self, error: ErrorAsked) -> Failure:
-        trace = (error.traceback or "").encode("utf-8", "replace")
-        raised = Raised(
-            type=storable(error.type),
-            message=storable(error.message, MAX_MESSAGE),
-            traceback=trace[-MAX_TRACEBACK:].decode("utf-8", "ignore"),
+    def _failure(self, error: ErrorItem) -> Failure:
+        traceback_bytes = (error.traceback or "").encode("utf-8", "replace")
+        info = ErrorInfo(
+            type=storable_text(error.type),
+            message=storable_text(error.message, MAX_MESSAGE),
+            traceback=traceback_bytes[-MAX_TRACEBACK:].decode("utf-8", "ignore"),
             code=error.code or error.type,
             retryable=error.retryable,
         )
-        return failure_of(raised, self._codec, error.step)
+        return failure_from_info(info, self._codec, error.step)
 
 
-_MAY_HAVE = {
+_ALLOWED_FIELDS = {
     "succeeded": {"result"},
     "failed": {"error", "delay"},
     "released": set[str](),
@@ -161,13 +171,13 @@ _MAY_HAVE = {
 }
 
 
-def _check_fields(given: SettleAsked) -> None:
-    """What an outcome cannot have is a mistake, not to be passed over."""
-    may = _MAY_HAVE[given.outcome]
+def _check_fields(item: SettleItem) -> None:
+    """Raise if a field does not belong to the outcome, or is missing."""
+    allowed = _ALLOWED_FIELDS[item.outcome]
     for name in ("result", "error", "delay", "reason"):
-        if getattr(given, name) is not None and name not in may:
-            raise wrong(name, f"an attempt that is {given.outcome} has no {name}")
-    if given.outcome == "failed" and given.error is None:
-        raise wrong("error", "it is missing; say what went wrong: {type, message}")
-    if given.outcome == "snoozed" and given.delay is None:
-        raise wrong("delay", "it is missing; say when to come back")
+        if getattr(item, name) is not None and name not in allowed:
+            raise invalid_field(name, f"not allowed with the outcome {item.outcome!r}")
+    if item.outcome == "failed" and item.error is None:
+        raise invalid_field("error", "required with the outcome 'failed': {type, message}")
+    if item.outcome == "snoozed" and item.delay is None:
+        raise invalid_field("delay", "required with the outcome 'snoozed'")

@@ -1,1 +1,1 @@
-"""What can be asked of the server: one file for each noun, and the table of all of them."""
+"""HTTP endpoints, one module for each resource, and the route table."""

@@ -1,4 +1,4 @@
-"""One verb for all jobs that match a filter."""
+"""Bulk actions: one action on all jobs that match a filter."""
 
 from __future__ import annotations
 
@@ -7,91 +7,92 @@ from collections.abc import Awaitable, Callable, Sequence
 from uuid import UUID
 
 from windlass.client import check_accepted
-from windlass.core.decisions.enqueue import Enqueued
+from windlass.core.decisions.enqueue import EnqueueResult
 from windlass.core.decisions.transition import Status
 from windlass.core.errors import ConflictError, NotFoundError, RequestError
 from windlass.core.job.row import JobRow
 from windlass.core.query.job_query import Page, Query, matches
-from windlass.server.auth.authenticator import Need
-from windlass.server.auth.ownership import told
-from windlass.server.context import Here, Visit
-from windlass.server.problems import Refusal, wrong
-from windlass.server.schemas.jobs import ActionView, RefusedView
-from windlass.server.schemas.requests import ActionAsked, Verb
+from windlass.server.auth.authenticator import Permission
+from windlass.server.auth.scoped_enqueue import hide_foreign
+from windlass.server.context import Ctx, RequestContext
+from windlass.server.problems import ApiError, invalid_field
+from windlass.server.schemas.jobs import BulkActionView, RefusedView
+from windlass.server.schemas.requests import BulkAction, BulkActionRequest
 
-ANEW = frozenset({Verb.RETRY, Verb.RESUME})  # all that failed, twice in a row, is not done twice
-AT_A_TIME = 50  # whose writes a store may gather into one
-TOLD = 20  # refusals that are told one by one
+# A second call must not re-run the same jobs again.
+RERUNS = frozenset({BulkAction.RETRY, BulkAction.RESUME})
+BATCH = 50  # concurrent actions, which a store may combine into one write
+MAX_REPORTED = 20  # rejected jobs in the response
 
 
-async def act(here: Here, body: ActionAsked) -> ActionView:
-    """Do the same to every job that matches, up to `limit`; go on with `cursor` for the rest.
+async def act(ctx: Ctx, body: BulkActionRequest) -> BulkActionView:
+    """Apply an action to all matching jobs, up to `limit`; continue with `cursor`.
 
-    With `id`, to those of the named jobs that match; one that is not there is not `matched`.
-    A job whose state forbids it is refused alone, and told.
+    With `id`, apply it to the named jobs that match; a missing job is not `matched`.
+    A job whose state forbids the action is reported in `refused`; the others are not affected.
     """
-    if body.action is Verb.DELETE and not here.caller.may(Need.REMOVE):
-        raise Refusal("forbidden", "to delete jobs needs the right to remove")
+    if body.action is BulkAction.DELETE and not ctx.caller.role_permits(Permission.DELETE):
+        raise ApiError("forbidden", "deleting jobs needs the permission 'delete'")
     if body.filter.empty:
-        raise wrong("filter", "it is empty; name what is meant: a queue, a state, a time")
-    query = body.filter.query(here.caller, body.cursor)
-    said = body.filter.model_dump_json(exclude_unset=True, by_alias=True)
-    await here.record(f"{body.action.value} all that match", said)
-    page = await _page(here, query, body.filter.id)
+        raise invalid_field("filter", "empty; select jobs by queue, state, time or id")
+    query = body.filter.query(ctx.caller, body.cursor)
+    target = body.filter.model_dump_json(exclude_unset=True, by_alias=True)
+    await ctx.audit(f"{body.action.value} all matching", target)
+    page = await _page(ctx, query, body.filter.id)
     refused: list[RefusedView] = []
-    for start in range(0, len(page.rows), AT_A_TIME):
-        some = page.rows[start : start + AT_A_TIME]
-        answers = await asyncio.gather(*(_one(here, body, row) for row in some))
-        refused += [one for one in answers if one is not None]
-    return ActionView(
+    for start in range(0, len(page.rows), BATCH):
+        batch = page.rows[start : start + BATCH]
+        results = await asyncio.gather(*(_act_on(ctx, body, row) for row in batch))
+        refused += [one for one in results if one is not None]
+    return BulkActionView(
         matched=len(page.rows),
         done=len(page.rows) - len(refused),
-        refused=refused[:TOLD],
+        refused=refused[:MAX_REPORTED],
         cursor=page.cursor,
     )
 
 
-async def _page(here: Visit, query: Query, ids: Sequence[UUID] | None) -> Page:
-    store = here.client.store
+async def _page(ctx: RequestContext, query: Query, ids: Sequence[UUID] | None) -> Page:
+    store = ctx.client.store
     if ids is None:
         return await store.find(query)
     found = await store.get(list(dict.fromkeys(ids)))
     return Page([row for row in found if row is not None and matches(query, row)], None)
 
 
-async def _one(here: Visit, body: ActionAsked, row: JobRow) -> RefusedView | None:
+async def _act_on(ctx: RequestContext, body: BulkActionRequest, row: JobRow) -> RefusedView | None:
     try:
-        if body.action in ANEW and row.retried_as is not None:
-            raise ConflictError(f"job {row.id} was done again already, as {row.retried_as}")
-        await _verb(here, body)(row.id)
+        if body.action in RERUNS and row.retried_as is not None:
+            raise ConflictError(f"job {row.id} was already retried, as {row.retried_as}")
+        await _action(ctx, body)(row.id)
     except RequestError as error:
         return RefusedView(id=row.id, code=error.code, detail=str(error))
     return None
 
 
-def _verb(here: Visit, body: ActionAsked) -> Callable[[UUID], Awaitable[object]]:
-    client = here.client
+def _action(ctx: RequestContext, body: BulkActionRequest) -> Callable[[UUID], Awaitable[object]]:
+    client = ctx.client
     match body.action:
-        case Verb.SUBMIT:
+        case BulkAction.SUBMIT:
             return client.submit
-        case Verb.CANCEL:
-            return lambda job: client.cancel(job, by=here.caller.name, reason=body.reason)
-        case Verb.RETRY:
-            return lambda job: _again(here, client.retry(job))
-        case Verb.RESUME:
-            return lambda job: _again(here, client.resume(job))
-        case Verb.DELETE:
-            return lambda job: deleted(here, job)
+        case BulkAction.CANCEL:
+            return lambda job: client.cancel(job, by=ctx.caller.name, reason=body.reason)
+        case BulkAction.RETRY:
+            return lambda job: _rerun(ctx, client.retry(job))
+        case BulkAction.RESUME:
+            return lambda job: _rerun(ctx, client.resume(job))
+        case BulkAction.DELETE:
+            return lambda job: delete_job(ctx, job)
 
 
-async def _again(here: Visit, doing: Awaitable[Enqueued]) -> None:
-    check_accepted(told(here.caller, await doing))
+async def _rerun(ctx: RequestContext, call: Awaitable[EnqueueResult]) -> None:
+    check_accepted(hide_foreign(ctx.caller, await call))
 
 
-async def deleted(here: Visit, job_id: UUID) -> None:
-    """Delete a job that has ended; one that has not is a conflict."""
-    [answer] = await here.client.store.delete([job_id])
-    if answer.status is Status.MISSING:
+async def delete_job(ctx: RequestContext, job_id: UUID) -> None:
+    """Delete a finished job; raise ConflictError for an unfinished one."""
+    [result] = await ctx.client.store.delete([job_id])
+    if result.status is Status.MISSING:
         raise NotFoundError(f"no job {job_id}")
-    if not answer.applied:
-        raise ConflictError(f"job {job_id} is {answer.state}; cancel it before deleting it")
+    if not result.applied:
+        raise ConflictError(f"job {job_id} is {result.state}; cancel it before you delete it")

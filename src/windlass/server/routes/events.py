@@ -1,4 +1,4 @@
-"""What happens to jobs: as pages of JSON, or as it happens (`Accept: text/event-stream`)."""
+"""Events of jobs: as pages of JSON, or as event streams (`Accept: text/event-stream`)."""
 
 from __future__ import annotations
 
@@ -10,122 +10,126 @@ from fastapi.responses import JSONResponse
 
 from windlass.core.errors import NotFoundError, WindlassError
 from windlass.core.job.row import JobRow
-from windlass.server.context import Here, Id, Visit
-from windlass.server.problems import wrong
-from windlass.server.schemas.feed_requests import FollowMany, filters_of
+from windlass.server.context import Ctx, PathId, RequestContext
+from windlass.server.problems import invalid_field
+from windlass.server.schemas.feed_requests import SharedStreamRequest, parse_filters
 from windlass.server.schemas.jobs import EventPageView
-from windlass.server.schemas.requests import Follow
+from windlass.server.schemas.requests import EventsRequest
 from windlass.server.streaming import feeds as event_feeds
 from windlass.server.streaming import sse
-from windlass.server.streaming.event_format import Teller
-from windlass.server.streaming.hub import Wanted
+from windlass.server.streaming.event_format import StreamFormatter
+from windlass.server.streaming.hub import StreamFilter
 
 LastEventId = Annotated[str | None, Header(alias="Last-Event-ID")]
 Accept = Annotated[str, Header()]
 
 
 async def events(
-    here: Here,
-    job_id: Id,
-    follow: Annotated[Follow, Query()],
+    ctx: Ctx,
+    job_id: PathId,
+    params: Annotated[EventsRequest, Query()],
     last_event_id: LastEventId = None,
     accept: Accept = "*/*",
 ) -> Response:
-    """The log of a job: all that happened after a cursor; as a stream, also all that will."""
-    wanted = follow.wanted(last_event_id)
-    row = await here.job(job_id)
-    _check_cursor(row, wanted)
+    """Read the events of a job after a cursor; as a stream, also follow new ones."""
+    selection = params.selection(last_event_id)
+    row = await ctx.job(job_id)
+    _check_cursor(row, selection)
     if sse.MEDIA_TYPE not in accept:
-        page = await _page(here, job_id, wanted, follow.limit)
+        page = await _page(ctx, job_id, selection, params.limit)
         return JSONResponse(page.model_dump(mode="json", by_alias=True))
-    if row.final and wanted.after >= row.seq:
+    if row.final and selection.after >= row.seq:
         return Response(status_code=status.HTTP_204_NO_CONTENT)
-    feed = event_feeds.one(here.site.hub, job_id, wanted)
-    return sse.EventStream(here.site, here.caller, feed, row.correlation_id)
+    feed = event_feeds.job_feed(ctx.server.hub, job_id, selection)
+    return sse.EventStream(ctx.server, ctx.caller, feed, row.correlation_id)
 
 
-def _check_cursor(row: JobRow, wanted: Wanted) -> None:
-    if wanted.after > row.seq:
-        raise wrong(
+def _check_cursor(row: JobRow, selection: StreamFilter) -> None:
+    if selection.after > row.seq:
+        raise invalid_field(
             "lastEventId",
-            f"job {row.id} has {row.seq} events, and none is numbered {wanted.after}",
+            f"job {row.id} has {row.seq} events; there is no event {selection.after}",
         )
 
 
-async def _page(here: Visit, job_id: UUID, wanted: Wanted, limit: int) -> EventPageView:
-    store = here.client.store
-    page = await store.events(job_id, wanted.after, limit)
+async def _page(
+    ctx: RequestContext, job_id: UUID, selection: StreamFilter, limit: int
+) -> EventPageView:
+    store = ctx.client.store
+    page = await store.events(job_id, selection.after, limit)
     if page is None:
         raise NotFoundError(f"no job {job_id}")
-    teller = Teller(store, here.app.codec, job_id, wanted.after)
-    lines = [await teller.line(event) for event in page.events]
+    formatter = StreamFormatter(store, ctx.app.codec, job_id, selection.after)
+    lines = [await formatter.format(event) for event in page.events]
     return EventPageView(
-        events=[line.view for line in lines if wanted.takes(line)],
+        events=[line.view for line in lines if selection.matches(line)],
         cursor=page.events[-1].wire_id if page.events else None,
         ended=page.ended,
     )
 
 
-async def all_events(here: Here, follow: Annotated[FollowMany, Query()]) -> Response:
-    """Many jobs on one stream: the logs of those named in `after`, and snapshots of lists.
+async def all_events(ctx: Ctx, params: Annotated[SharedStreamRequest, Query()]) -> Response:
+    """Follow many jobs on one stream: logs of the jobs in `after`, and snapshots of lists.
 
-    A line of a log says whose it is and carries its number, for the vector that the reader keeps. A
-    snapshot says where a job of a list stands (`state` null: it was deleted; `listed` false: it has
-    left the list); the newest wins. With `list`, it names the list, and `whole` says that all of it
-    was told.
+    Each log event has its job id and sequence, with which the client updates its cursors. A
+    snapshot has the current state of a listed job (`state` null: deleted; `listed` false: it left
+    the list); the newest one counts. With `list`, it names the list, and the event `whole` follows
+    the first snapshots of the full list.
     """
-    if follow.after is None and not follow.lists:
-        feed = here.site.watches.snapshots(follow.query(here.caller))
-        return sse.EventStream(here.site, here.caller, feed, None)
-    told, feeds = await _named(here, follow)
-    more, lists = _lists(here, follow)
-    told, feeds = told + more, feeds + lists
-    if not told and not feeds:
+    if params.after is None and not params.lists:
+        feed = ctx.server.list_watches.snapshots(params.query(ctx.caller))
+        return sse.EventStream(ctx.server, ctx.caller, feed, None)
+    messages, feeds = await _job_members(ctx, params)
+    more, lists = _list_members(ctx, params)
+    messages, feeds = messages + more, feeds + lists
+    if not messages and not feeds:
         return Response(status_code=status.HTTP_204_NO_CONTENT)
-    return sse.EventStream(here.site, here.caller, event_feeds.together(told, feeds), None)
+    return sse.EventStream(ctx.server, ctx.caller, event_feeds.merge(messages, feeds), None)
 
 
-Members = tuple[list[bytes], list[event_feeds.Feed]]  # what is to be said at once, and what comes
+Members = tuple[list[bytes], list[event_feeds.Feed]]  # messages to send at once, and feeds
 
 
-async def _named(here: Visit, follow: FollowMany) -> Members:
-    found: dict[UUID, Wanted] = {}
-    told, feeds = [], []
-    for text in follow.named():
+async def _job_members(ctx: RequestContext, params: SharedStreamRequest) -> Members:
+    jobs: dict[UUID, StreamFilter] = {}
+    messages, feeds = [], []
+    for text in params.cursors():
         try:
-            job_id, wanted = follow.cursor_of(text)
+            job_id, selection = params.parse_cursor(text)
         except WindlassError as error:
-            told.append(_refused(follow, {"jobId": text.partition(":")[0]}, error))
+            messages.append(_rejected(params, {"jobId": text.partition(":")[0]}, error))
         else:
-            found[job_id] = wanted
-    rows = await here.client.store.get(list(found))
-    for (job_id, wanted), row in zip(found.items(), rows, strict=True):
-        whose = {"jobId": str(job_id)}
+            jobs[job_id] = selection
+    rows = await ctx.client.store.get(list(jobs))
+    for (job_id, selection), row in zip(jobs.items(), rows, strict=True):
+        member = {"jobId": str(job_id)}
         try:
-            _check_cursor(seen := here.seen(job_id, row), wanted)
+            _check_cursor(visible := ctx.visible(job_id, row), selection)
         except WindlassError as error:
-            told.append(_refused(follow, whose, error))
+            messages.append(_rejected(params, member, error))
             continue
-        if not (seen.final and wanted.after >= seen.seq):
-            feeds.append(event_feeds.named(here.site.hub, job_id, wanted, each=follow.each))
-        elif follow.each:
-            told.append(event_feeds.over(whose))
-    return told, feeds
+        if not (visible.final and selection.after >= visible.seq):
+            feeds.append(
+                event_feeds.shared_job_feed(ctx.server.hub, job_id, selection, each=params.each)
+            )
+        elif params.each:
+            messages.append(event_feeds.closed_message(member))
+    return messages, feeds
 
 
-def _lists(here: Visit, follow: FollowMany) -> Members:
-    told, feeds = [], []
-    for text in dict.fromkeys(follow.lists):
+def _list_members(ctx: RequestContext, params: SharedStreamRequest) -> Members:
+    messages, feeds = [], []
+    for text in dict.fromkeys(params.lists):
         try:
-            query = filters_of(text).query(here.caller)
+            query = parse_filters(text).query(ctx.caller)
         except WindlassError as error:
-            told.append(_refused(follow, {"list": text}, error))
+            messages.append(_rejected(params, {"list": text}, error))
         else:
-            feeds.append(here.site.watches.snapshots(query, text))
-    return told, feeds
+            feeds.append(ctx.server.list_watches.snapshots(query, text))
+    return messages, feeds
 
 
-def _refused(follow: FollowMany, whose: dict[str, str], error: WindlassError) -> bytes:
-    if not follow.each:
+def _rejected(params: SharedStreamRequest, member: dict[str, str], error: WindlassError) -> bytes:
+    if not params.each:
         raise error
-    return event_feeds.over(whose, error)
+    return event_feeds.closed_message(member, error)

@@ -1,4 +1,4 @@
-"""What is done to a flow as a whole: cancel, retry, resume."""
+"""Actions on a whole flow: cancel, retry, resume."""
 
 from __future__ import annotations
 
@@ -6,44 +6,46 @@ from functools import partial
 from uuid import UUID
 
 from windlass.core.errors import NotFoundError
-from windlass.server.auth.ownership import told
-from windlass.server.context import Here, Id, Visit
-from windlass.server.schemas.overview import FlowActed
-from windlass.server.schemas.requests import Why
+from windlass.server.auth.scoped_enqueue import hide_foreign
+from windlass.server.context import Ctx, PathId, RequestContext
+from windlass.server.schemas.overview import FlowActionView
+from windlass.server.schemas.requests import ReasonRequest
 
 
-async def cancel(here: Here, flow_id: Id, body: Why | None = None) -> FlowActed:
-    """Cancel all of its jobs that have not ended."""
-    await _about_to(here, "cancel flow", flow_id)
+async def cancel(ctx: Ctx, flow_id: PathId, body: ReasonRequest | None = None) -> FlowActionView:
+    """Cancel all unfinished jobs of a flow."""
+    await _audit_visible(ctx, "cancel flow", flow_id)
     reason = None if body is None else body.reason
-    done = await here.client.cancel_flow(flow_id, by=here.caller.name, reason=reason)
-    return FlowActed(id=flow_id, jobs=done)
+    count = await ctx.client.cancel_flow(flow_id, by=ctx.caller.name, reason=reason)
+    return FlowActionView(id=flow_id, jobs=count)
 
 
-async def retry(here: Here, flow_id: Id) -> FlowActed:
-    """Do again what failed or was canceled, and what depends on it; what succeeded stands."""
-    await _about_to(here, "retry flow", flow_id)
-    return await _again(here, flow_id, resume=False)
+async def retry(ctx: Ctx, flow_id: PathId) -> FlowActionView:
+    """Retry the failed and canceled jobs of a flow, and their dependents; keep succeeded ones."""
+    await _audit_visible(ctx, "retry flow", flow_id)
+    return await _retry(ctx, flow_id, resume=False)
 
 
-async def resume(here: Here, flow_id: Id) -> FlowActed:
-    """The same, each job after the last step that it completed."""
-    await _about_to(here, "resume flow", flow_id)
-    return await _again(here, flow_id, resume=True)
+async def resume(ctx: Ctx, flow_id: PathId) -> FlowActionView:
+    """Retry a flow, and resume each job after its last completed step."""
+    await _audit_visible(ctx, "resume flow", flow_id)
+    return await _retry(ctx, flow_id, resume=True)
 
 
-async def _again(here: Visit, flow_id: UUID, *, resume: bool) -> FlowActed:
-    rows = await here.client.retry_flow(flow_id, resume=resume, told=partial(told, here.caller))
-    return FlowActed(id=flow_id, jobs=len(rows))
+async def _retry(ctx: RequestContext, flow_id: UUID, *, resume: bool) -> FlowActionView:
+    rows = await ctx.client.retry_flow(
+        flow_id, resume=resume, redact=partial(hide_foreign, ctx.caller)
+    )
+    return FlowActionView(id=flow_id, jobs=len(rows))
 
 
-async def _about_to(here: Visit, action: str, flow_id: UUID) -> None:
-    """Who does not see all of a flow does nothing to the whole of it."""
+async def _audit_visible(ctx: RequestContext, action: str, flow_id: UUID) -> None:
+    """Add an audit entry; raise NotFoundError unless the caller can see all jobs of the flow."""
     found = False
-    async for row in here.client.flow_jobs(flow_id):
-        found = here.caller.sees(row)
-        if not (found and here.caller.confined):
-            break  # who is not confined sees all, or none
+    async for row in ctx.client.flow_jobs(flow_id):
+        found = ctx.caller.can_see(row)
+        if not (found and ctx.caller.scoped):
+            break  # an unscoped caller sees all jobs
     if not found:
         raise NotFoundError(f"no flow {flow_id}")
-    await here.record(action, str(flow_id))
+    await ctx.audit(action, str(flow_id))

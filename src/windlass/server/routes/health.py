@@ -1,4 +1,4 @@
-"""Whether the server is well, for probes; what it counts, for Prometheus."""
+"""Health checks and metrics."""
 
 from __future__ import annotations
 
@@ -9,45 +9,47 @@ import socket
 from fastapi import Response, status
 
 from windlass.core.errors import StoreError
-from windlass.core.worker_presence import deafness, store_problem
-from windlass.server.auth.authenticator import NOBODY
-from windlass.server.context import Here, Visit
+from windlass.core.worker_presence import store_problem, unresponsive_problems
+from windlass.server.auth.authenticator import PUBLIC_CALLER
+from windlass.server.context import Ctx, RequestContext
 from windlass.server.metrics import CONTENT_TYPE, exposition
 from windlass.server.schemas.overview import Health
 
-PATIENCE = 5.0  # seconds
+STORE_TIMEOUT = 5.0  # seconds
 
 
-async def alive(here: Here) -> Health:  # noqa: ARG001 - that it answers is the answer
-    """Whether the process answers."""
+async def alive(ctx: Ctx) -> Health:  # noqa: ARG001 - any response means alive
+    """Check that the process responds (liveness)."""
     return Health(status="ok")
 
 
-async def ready(here: Here, response: Response) -> Health:
-    """Whether the store answers and, where workers run in this process, they take jobs."""
-    problems = await _problems(here)
+async def ready(ctx: Ctx, response: Response) -> Health:
+    """Check that the store responds, and that workers in this process claim jobs (readiness)."""
+    problems = await _problems(ctx)
     if problems:
         response.status_code = status.HTTP_503_SERVICE_UNAVAILABLE
-    told = None if here.caller is NOBODY else problems  # they may name places
-    return Health(status="not ready" if problems else "ready", problems=told)
+    shown = None if ctx.caller is PUBLIC_CALLER else problems  # they may name hosts
+    return Health(status="not ready" if problems else "ready", problems=shown)
 
 
-async def _problems(here: Visit) -> list[str]:
+async def _problems(ctx: RequestContext) -> list[str]:
     try:
-        async with asyncio.timeout(PATIENCE):
-            await here.client.store.ping()
-            workers = await here.client.workers() if here.app.hosted else []
+        async with asyncio.timeout(STORE_TIMEOUT):
+            await ctx.client.store.ping()
+            workers = await ctx.client.workers() if ctx.app.running_workers else []
     except (StoreError, TimeoutError) as error:
-        return [store_problem(error, PATIENCE)]
+        return [store_problem(error, STORE_TIMEOUT)]
     host, pid = socket.gethostname(), os.getpid()
     mine = [one for one in workers if (one.host, one.pid) == (host, pid)]
-    missing = here.app.hosted - len(mine)
-    silent = [f"{missing} of the workers in this process show no sign of life"] * (missing > 0)
-    return [*deafness(mine), *silent]
+    missing = ctx.app.running_workers - len(mine)
+    silent = [f"{missing} workers of this process have no presence record"] * (missing > 0)
+    return [*unresponsive_problems(mine), *silent]
 
 
-async def metrics(here: Here) -> Response:
-    """Queues, workers and streams in the text format of Prometheus."""
-    client, hub = here.client, here.site.hub
-    text = exposition(await client.queues(), await client.workers(), hub.open, hub.followed)
+async def metrics(ctx: Ctx) -> Response:
+    """Metrics of queues, workers and streams in the Prometheus text format."""
+    client, hub = ctx.client, ctx.server.hub
+    text = exposition(
+        await client.queues(), await client.workers(), hub.open_streams, hub.followed_jobs
+    )
     return Response(text, media_type=CONTENT_TYPE)

@@ -1,4 +1,4 @@
-"""What is done to one job: submit, cancel, retry, resume, delete."""
+"""Actions on one job: submit, cancel, retry, resume, delete."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ from uuid import UUID
 
 from fastapi import Response, status
 
-from windlass.client import accepted
-from windlass.core.decisions.enqueue import Enqueued
+from windlass.client import accepted_row
+from windlass.core.decisions.enqueue import EnqueueResult
 from windlass.core.errors import ConflictError
 from windlass.core.job.state import State
-from windlass.server.auth.ownership import told
-from windlass.server.context import Here, Id, Visit
-from windlass.server.routes.bulk_actions import deleted
-from windlass.server.schemas.jobs import CancelView, EnqueuedView, Moved
-from windlass.server.schemas.requests import Why
+from windlass.server.auth.scoped_enqueue import hide_foreign
+from windlass.server.context import Ctx, PathId, RequestContext
+from windlass.server.routes.bulk_actions import delete_job
+from windlass.server.schemas.jobs import CancelView, EnqueuedView, JobStateView
+from windlass.server.schemas.requests import ReasonRequest
 
 
-async def submit(here: Here, job_id: Id) -> Moved:
-    """Queue a job that was held."""
-    await _about_to(here, "submit", job_id)
-    return Moved(id=job_id, state=await here.client.submit(job_id))
+async def submit(ctx: Ctx, job_id: PathId) -> JobStateView:
+    """Submit a held job to its queue."""
+    await _audit_visible(ctx, "submit", job_id)
+    return JobStateView(id=job_id, state=await ctx.client.submit(job_id))
 
 
-async def cancel(here: Here, job_id: Id, body: Why | None = None) -> CancelView:
-    """Cancel a job. One that runs is told to stop, and ends as canceled whatever it does."""
-    await _about_to(here, "cancel", job_id)
+async def cancel(ctx: Ctx, job_id: PathId, body: ReasonRequest | None = None) -> CancelView:
+    """Cancel a job. A running job is stopped by its worker, and will end as canceled."""
+    await _audit_visible(ctx, "cancel", job_id)
     reason = None if body is None else body.reason
     try:
-        state = await here.client.cancel(job_id, by=here.caller.name, reason=reason)
+        state = await ctx.client.cancel(job_id, by=ctx.caller.name, reason=reason)
     except ConflictError:
-        state = (await here.job(job_id)).state  # the end that came first is the answer
+        state = (await ctx.job(job_id)).state  # it ended before the cancel
         if not state.final:
             raise
         return CancelView(id=job_id, status=state.value, cleanup_scheduled=False)
@@ -42,31 +42,31 @@ async def cancel(here: Here, job_id: Id, body: Why | None = None) -> CancelView:
     )
 
 
-async def retry(here: Here, job_id: Id, response: Response) -> EnqueuedView:
-    """Do a finished job again, from its beginning, as a new one."""
-    await _about_to(here, "retry", job_id)
-    return _anew(here, await here.client.retry(job_id), response)
+async def retry(ctx: Ctx, job_id: PathId, response: Response) -> EnqueuedView:
+    """Re-run a finished job from the start, as a new job."""
+    await _audit_visible(ctx, "retry", job_id)
+    return _rerun_response(ctx, await ctx.client.retry(job_id), response)
 
 
-async def resume(here: Here, job_id: Id, response: Response) -> EnqueuedView:
-    """The same, going on after the last step that it completed."""
-    await _about_to(here, "resume", job_id)
-    return _anew(here, await here.client.resume(job_id), response)
+async def resume(ctx: Ctx, job_id: PathId, response: Response) -> EnqueuedView:
+    """Re-run a finished job as a new job, after its last completed step."""
+    await _audit_visible(ctx, "resume", job_id)
+    return _rerun_response(ctx, await ctx.client.resume(job_id), response)
 
 
-def _anew(here: Visit, answer: Enqueued, response: Response) -> EnqueuedView:
-    row = accepted(told(here.caller, answer))
-    duplicate = row.id != answer.new.id
+def _rerun_response(ctx: RequestContext, result: EnqueueResult, response: Response) -> EnqueuedView:
+    row = accepted_row(hide_foreign(ctx.caller, result))
+    duplicate = row.id != result.new.id
     response.status_code = status.HTTP_200_OK if duplicate else status.HTTP_201_CREATED
-    return EnqueuedView.seen(row, here.app.codec, duplicate=duplicate)
+    return EnqueuedView.from_row(row, ctx.app.codec, duplicate=duplicate)
 
 
-async def delete(here: Here, job_id: Id) -> None:
-    """Delete a finished job with its log, for good."""
-    await _about_to(here, "delete", job_id)
-    await deleted(here, job_id)
+async def delete(ctx: Ctx, job_id: PathId) -> None:
+    """Delete a finished job and its log permanently."""
+    await _audit_visible(ctx, "delete", job_id)
+    await delete_job(ctx, job_id)
 
 
-async def _about_to(here: Visit, action: str, job_id: UUID) -> None:
-    await here.job(job_id)  # of another's job nothing is told, and nothing is noted
-    await here.record(action, str(job_id))
+async def _audit_visible(ctx: RequestContext, action: str, job_id: UUID) -> None:
+    await ctx.job(job_id)  # raises for an invisible job, before the audit entry
+    await ctx.audit(action, str(job_id))

@@ -1,4 +1,4 @@
-"""Jobs: enqueue them, find them, look at them."""
+"""Jobs: enqueue, list, count and read them."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from typing import Annotated, Any
 from fastapi import Header, Query, Request, Response, status
 from pydantic import ValidationError
 
-from windlass.client import accepted, check_accepted
-from windlass.core.decisions.enqueue import Enqueued
+from windlass.client import accepted_row, check_accepted
+from windlass.core.decisions.enqueue import EnqueueResult
 from windlass.core.errors import ConflictError, NotFoundError, WindlassError
 from windlass.core.job.row import JobRow, NewJob
-from windlass.insights.graph import around
-from windlass.server.auth.ownership import enqueue_own
-from windlass.server.context import Here, Id, Visit
-from windlass.server.problems import WrongFieldsError, fields_of, problem, wrong
+from windlass.insights.graph import job_graph
+from windlass.server.auth.scoped_enqueue import enqueue_scoped
+from windlass.server.context import Ctx, PathId, RequestContext
+from windlass.server.problems import InvalidFieldsError, field_problems, invalid_field, problem
 from windlass.server.schemas import requests
 from windlass.server.schemas.jobs import (
     Attempts,
     AttemptView,
-    BatchAnswer,
-    BatchAnswers,
     CountView,
+    DiagnosisView,
+    EnqueueBatchResult,
+    EnqueueBatchResults,
     EnqueuedView,
     GraphView,
     JobPage,
     JobSummary,
     JobView,
-    WhyView,
 )
 
 IdempotencyKey = Annotated[
@@ -38,16 +38,16 @@ IdempotencyKey = Annotated[
 
 
 async def enqueue(
-    here: Here, body: requests.NewJobAsked, request: Request, key: IdempotencyKey = None
+    ctx: Ctx, body: requests.EnqueueRequest, request: Request, key: IdempotencyKey = None
 ) -> Response:
-    """Enqueue a job: 201 if it is new, 200 if it was there before."""
-    new = body.new_job(here.app, here.caller, key)
-    [answer] = await enqueue_own(here, [new], here.app.aenqueue_each)
-    check_accepted(answer)
-    [row], duplicate = await _rows(here, [answer]), _duplicate(answer)
-    view = EnqueuedView.seen(row, here.app.codec, duplicate=duplicate)
+    """Enqueue a job: 201 for a new job, 200 for an existing duplicate."""
+    new = body.new_job(ctx.app, ctx.caller, key)
+    [result] = await enqueue_scoped(ctx, [new], ctx.app.aenqueue_each)
+    check_accepted(result)
+    [row], duplicate = await _rows(ctx, [result]), _is_duplicate(result)
+    view = EnqueuedView.from_row(row, ctx.app.codec, duplicate=duplicate)
     root = request.scope.get("root_path", "")
-    return Response(  # written here: FastAPI would check each field of the view a second time
+    return Response(  # FastAPI would validate each field of the view a second time
         view.model_dump_json(by_alias=True),
         status.HTTP_200_OK if duplicate else status.HTTP_201_CREATED,
         {"Location": f"{root}/api/jobs/{row.id}"},
@@ -56,99 +56,103 @@ async def enqueue(
 
 
 async def enqueue_batch(
-    here: Here, body: requests.BatchAsked, key: IdempotencyKey = None
-) -> BatchAnswers:
-    """Enqueue many jobs; each has an answer of its own. An Idempotency-Key counts for each."""
-    most = here.site.config.max_batch
-    if len(body.jobs) > most:
-        raise wrong("jobs", f"there are {len(body.jobs):,} of them, the limit is {most:,}")
-    answers: list[BatchAnswer | None] = []
+    ctx: Ctx, body: requests.EnqueueBatchRequest, key: IdempotencyKey = None
+) -> EnqueueBatchResults:
+    """Enqueue many jobs; each has its own result. An Idempotency-Key applies to each job."""
+    limit = ctx.server.config.max_batch
+    if len(body.jobs) > limit:
+        raise invalid_field("jobs", f"{len(body.jobs):,} jobs, the limit is {limit:,}")
+    results: list[EnqueueBatchResult | None] = []
     jobs: list[NewJob] = []
-    for place, given in enumerate(body.jobs):
+    for index, item in enumerate(body.jobs):
         try:
-            jobs.append(_read(here, given, None if key is None else f"{key}/{place}"))
-            answers.append(None)
+            jobs.append(_read(ctx, item, None if key is None else f"{key}/{index}"))
+            results.append(None)
         except WindlassError as error:
-            answers.append(BatchAnswer(status="refused", problem=problem(error)))
-    enqueued = await enqueue_own(here, jobs, here.app.aenqueue_each)
-    rows = iter(await _rows(here, [one for one in enqueued if one.accepted]))
-    told = (_told(one, next(rows) if one.accepted else None) for one in enqueued)
-    return BatchAnswers(answers=[next(told) if one is None else one for one in answers])
+            results.append(EnqueueBatchResult(status="refused", problem=problem(error)))
+    enqueued = await enqueue_scoped(ctx, jobs, ctx.app.aenqueue_each)
+    rows = iter(await _rows(ctx, [one for one in enqueued if one.accepted]))
+    enqueued_results = (
+        _batch_result(one, next(rows) if one.accepted else None) for one in enqueued
+    )
+    return EnqueueBatchResults(
+        results=[next(enqueued_results) if one is None else one for one in results]
+    )
 
 
-def _read(here: Visit, given: Any, key: str | None) -> NewJob:
+def _read(ctx: RequestContext, item: Any, key: str | None) -> NewJob:
     try:
-        body = requests.NewJobAsked.model_validate(given)
+        body = requests.EnqueueRequest.model_validate(item)
     except ValidationError as error:
-        raise WrongFieldsError(*fields_of(error.errors(include_url=False))) from None
-    return body.new_job(here.app, here.caller, key if body.request_id is None else None)
+        raise InvalidFieldsError(*field_problems(error.errors(include_url=False))) from None
+    return body.new_job(ctx.app, ctx.caller, key if body.request_id is None else None)
 
 
-def _told(answer: Enqueued, row: JobRow | None) -> BatchAnswer:
+def _batch_result(result: EnqueueResult, row: JobRow | None) -> EnqueueBatchResult:
     if row is None:
-        error = answer.error or ConflictError(f"job {answer.new.id} was refused")
-        return BatchAnswer(status=answer.status.value, problem=problem(error))
-    told = "duplicate" if _duplicate(answer) else "created"
-    return BatchAnswer(status=told, job=JobSummary.of(row))
+        error = result.error or ConflictError(f"job {result.new.id} was rejected")
+        return EnqueueBatchResult(status=result.status.value, problem=problem(error))
+    status_text = "duplicate" if _is_duplicate(result) else "created"
+    return EnqueueBatchResult(status=status_text, job=JobSummary.of(row))
 
 
-def _duplicate(answer: Enqueued) -> bool:
-    """A repeat with the same id is answered as the first was."""
-    return answer.existing is not None and answer.existing.id != answer.new.id
+def _is_duplicate(result: EnqueueResult) -> bool:
+    """A repeated request with the same job id is no duplicate."""
+    return result.existing is not None and result.existing.id != result.new.id
 
 
-async def _rows(here: Visit, answers: Sequence[Enqueued]) -> list[JobRow]:
-    """As they are stored: whether a job waits for others, or at a limit, only its row says.
+async def _rows(ctx: RequestContext, results: Sequence[EnqueueResult]) -> list[JobRow]:
+    """Return the stored rows, which show whether a job waits for others, or at a limit.
 
-    A new one that waits for nothing stands as it was born: it is not read again.
+    The row of a new job that waits for nothing is known, and is not read again.
     """
-    known = [accepted(answer) for answer in answers]
-    doubtful = [row.id for answer, row in zip(answers, known, strict=True) if not _as_born(answer)]
-    found = dict(zip(doubtful, await here.client.store.get(doubtful), strict=True))
-    return [found.get(row.id) or row for row in known]
+    rows = [accepted_row(result) for result in results]
+    unsure = [row.id for result, row in zip(results, rows, strict=True) if not _row_known(result)]
+    stored = dict(zip(unsure, await ctx.client.store.get(unsure), strict=True))
+    return [stored.get(row.id) or row for row in rows]
 
 
-def _as_born(answer: Enqueued) -> bool:
-    return answer.new.plain and answer.existing is None and not answer.gates
+def _row_known(result: EnqueueResult) -> bool:
+    return result.new.plain and result.existing is None and not result.gates
 
 
-async def list_jobs(here: Here, filters: Annotated[requests.ListAsked, Query()]) -> JobPage:
-    """Jobs, the newest first."""
-    query = filters.query(here.caller, filters.cursor)
-    page = await here.client.store.find(replace(query, bare=True))
+async def list_jobs(ctx: Ctx, filters: Annotated[requests.ListJobsRequest, Query()]) -> JobPage:
+    """List jobs, newest first."""
+    query = filters.query(ctx.caller, filters.cursor)
+    page = await ctx.client.store.find(replace(query, omit_payload=True))
     return JobPage(jobs=[JobSummary.of(row) for row in page.rows], cursor=page.cursor)
 
 
-async def count(here: Here, filters: Annotated[requests.ListAsked, Query()]) -> CountView:
-    """How many jobs match: exact up to 10,000 of them, found among the newest 100,000.
+async def count(ctx: Ctx, filters: Annotated[requests.ListJobsRequest, Query()]) -> CountView:
+    """Count matching jobs: exact up to 10,000, among the newest 100,000 jobs.
 
-    The filters are those of a list; its `limit` and `cursor` change nothing.
+    Takes the filters of the list; `limit` and `cursor` have no effect.
     """
-    return CountView.of(await here.client.store.count(filters.query(here.caller)))
+    return CountView.of(await ctx.client.store.count(filters.query(ctx.caller)))
 
 
-async def get(here: Here, job_id: Id) -> JobView:
-    """One job, with all that it carries."""
-    return JobView.seen(await here.job(job_id), here.app.codec)
+async def get(ctx: Ctx, job_id: PathId) -> JobView:
+    """Get a job with all its data."""
+    return JobView.from_row(await ctx.job(job_id), ctx.app.codec)
 
 
-async def attempts(here: Here, job_id: Id) -> Attempts:
-    """Every attempt of a job, the oldest first."""
-    await here.job(job_id)
-    found = await here.client.store.attempts(job_id)
+async def attempts(ctx: Ctx, job_id: PathId) -> Attempts:
+    """List the attempts of a job, oldest first."""
+    await ctx.job(job_id)
+    found = await ctx.client.store.attempts(job_id)
     if found is None:
         raise NotFoundError(f"no job {job_id}")
-    views: Sequence[AttemptView] = [AttemptView.seen(one, here.app.codec) for one in found]
+    views: Sequence[AttemptView] = [AttemptView.from_attempt(one, ctx.app.codec) for one in found]
     return Attempts(attempts=views)
 
 
-async def graph(here: Here, job_id: Id) -> GraphView:
-    """The jobs that a job depends on, those that depend on it, and on from there: up to 200."""
-    found = await around(here.client.store, await here.job(job_id), here.caller.sees)
+async def graph(ctx: Ctx, job_id: PathId) -> GraphView:
+    """Get the dependency graph around a job: ancestors and descendants, up to 200 jobs."""
+    found = await job_graph(ctx.client.store, await ctx.job(job_id), ctx.caller.can_see)
     return GraphView.of(found)
 
 
-async def why(here: Here, job_id: Id) -> WhyView:
-    """Why a job is not running, or not any more."""
-    await here.job(job_id)
-    return WhyView.of(await here.client.why(job_id))
+async def why(ctx: Ctx, job_id: PathId) -> DiagnosisView:
+    """Explain why a job is not running."""
+    await ctx.job(job_id)
+    return DiagnosisView.of(await ctx.client.why(job_id))

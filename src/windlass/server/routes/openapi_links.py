@@ -1,4 +1,4 @@
-"""What an answer can be used for, told in the OpenAPI document: a job's id leads to the job."""
+"""OpenAPI links: operations that take a value of a response, such as a job's id."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ from typing import Any
 Links = Mapping[str, Mapping[str, Any]]
 
 
-def _links(parameter: str, place: str, *operations: str) -> Links:
+def _links(parameter: str, pointer: str, *operations: str) -> Links:
     return {
-        operation: {"operationId": operation, "parameters": {parameter: f"$response.body#/{place}"}}
+        operation: {
+            "operationId": operation,
+            "parameters": {parameter: f"$response.body#/{pointer}"},
+        }
         for operation in operations
     }
 
 
-_OF_A_JOB = (
+_JOB_OPERATIONS = (
     "jobs_get",
     "jobs_attempts",
     "jobs_why",
@@ -27,9 +30,9 @@ _OF_A_JOB = (
     "job_actions_resume",
     "job_actions_delete",
 )
-MADE: Links = _links("id", "id", *_OF_A_JOB)
-LISTED: Links = {
-    **_links("id", "jobs/0/id", *_OF_A_JOB),
+ENQUEUED: Links = _links("id", "id", *_JOB_OPERATIONS)
+JOB_LIST: Links = {
+    **_links("id", "jobs/0/id", *_JOB_OPERATIONS),
     **_links("cursor", "cursor", "jobs_list_jobs"),
 }
 SCHEDULE: Links = _links(

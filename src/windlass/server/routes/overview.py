@@ -1,4 +1,4 @@
-"""What surrounds jobs: queues, workers, tasks, flows, numbers over time."""
+"""Queues, workers, tasks, limits, failures, flows and statistics."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ from fastapi import Query
 from windlass.core.clock import SECOND, Instant, from_datetime, minute_of
 from windlass.core.errors import NotFoundError
 from windlass.core.query.job_query import MAX_PAGE
-from windlass.core.query.job_query import Query as Search
+from windlass.core.query.job_query import Query as JobQuery
 from windlass.core.sizes import MAX_NAME, check_text
-from windlass.limits import Gatekeeper
-from windlass.server.context import Here, Id
-from windlass.server.problems import wrong
+from windlass.limits import LimitRecords
+from windlass.server.context import Ctx, PathId
+from windlass.server.problems import invalid_field
 from windlass.server.remote import store_access
-from windlass.server.remote.store_access import MOST_FLOWS
+from windlass.server.remote.store_access import MAX_FLOWS
 from windlass.server.schemas.jobs import JobNode
 from windlass.server.schemas.overview import (
-    By,
     FailureList,
     FlowPageView,
     FlowView,
@@ -30,6 +29,7 @@ from windlass.server.schemas.overview import (
     Queues,
     QueueView,
     Stats,
+    StatsGroupBy,
     TaskList,
     TaskView,
     Workers,
@@ -40,122 +40,128 @@ MINUTE = 60
 HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 MAX_STEPS = 1500
-PARENTS = 20  # of each job of a flow: one may have 100,000
+MAX_PARENTS = 20  # listed of each job of a flow; a job may have 100,000
 
 
-async def queues(here: Here) -> Queues:
-    """Queues that have jobs to do, are paused, or ended something in the last minutes."""
-    return Queues(queues=[QueueView.of(one) for one in await here.client.queues()])
+async def queues(ctx: Ctx) -> Queues:
+    """List queues with unfinished jobs, paused queues, and recently active queues."""
+    return Queues(queues=[QueueView.of(one) for one in await ctx.client.queues()])
 
 
-async def pause(here: Here, queue: str) -> PausedView:
-    """Hand out no more jobs of a queue; what runs is left alone."""
-    return await _set(here, queue, paused=True)
+async def pause(ctx: Ctx, queue: str) -> PausedView:
+    """Pause a queue: its jobs are not claimed; running jobs continue."""
+    return await _set_paused(ctx, queue, paused=True)
 
 
-async def resume(here: Here, queue: str) -> PausedView:
-    """Hand out jobs of a queue again."""
-    return await _set(here, queue, paused=False)
+async def resume(ctx: Ctx, queue: str) -> PausedView:
+    """Resume a paused queue."""
+    return await _set_paused(ctx, queue, paused=False)
 
 
-async def _set(here: Here, queue: str, *, paused: bool) -> PausedView:
+async def _set_paused(ctx: Ctx, queue: str, *, paused: bool) -> PausedView:
     check_text("the name of the queue", queue, MAX_NAME)
-    await here.record("pause queue" if paused else "resume queue", queue)
-    await here.client.store.pause([queue], paused=paused)
+    await ctx.audit("pause queue" if paused else "resume queue", queue)
+    await ctx.client.store.pause([queue], paused=paused)
     return PausedView(name=queue, paused=paused)
 
 
-async def workers(here: Here) -> Workers:
-    """The workers that live."""
-    return Workers(workers=[WorkerView.of(one) for one in await here.client.workers()])
+async def workers(ctx: Ctx) -> Workers:
+    """List running workers."""
+    return Workers(workers=[WorkerView.of(one) for one in await ctx.client.workers()])
 
 
-async def limits(here: Here) -> LimitList:
-    """The limits that are set, with how many jobs hold a slot and how many wait."""
-    found = await Gatekeeper(here.client.store).list()
+async def limits(ctx: Ctx) -> LimitList:
+    """List limits, with the number of jobs that hold a slot and that wait."""
+    found = await LimitRecords(ctx.client.store).list()
     return LimitList(limits=[LimitView.of(one) for one in found])
 
 
 async def failures(
-    here: Here,
-    since: Annotated[datetime | None, Query(description="A day ago, if not given.")] = None,
+    ctx: Ctx,
+    since: Annotated[datetime | None, Query(description="Default: a day ago.")] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 20,
     group: Annotated[
-        str | None, Query(pattern="^[0-9a-f]{24}$", description="Only this one, with its jobs.")
+        str | None,
+        Query(pattern="^[0-9a-f]{24}$", description="Only this group, with its job ids."),
     ] = None,
 ) -> FailureList:
-    """What failed most: by task and error, of the last 2,000 jobs that failed."""
-    begin = (
-        await here.client.store.ping() - DAY * SECOND if since is None else _time("since", since)
+    """List the top failures by task and error, among the last 2,000 failed jobs."""
+    start = (
+        await ctx.client.store.ping() - DAY * SECOND if since is None else _instant("since", since)
     )
-    caller = here.caller
-    found = await here.client.failures(begin, owner=caller.owner, team=caller.team)
-    return FailureList.of(found, begin, limit, group)
+    caller = ctx.caller
+    found = await ctx.client.failures(start, owner=caller.owner, team=caller.team)
+    return FailureList.of(found, start, limit, group)
 
 
-async def tasks(here: Here) -> TaskList:
-    """The tasks that jobs can be enqueued of here, with the schemas of their arguments."""
-    found = sorted(here.app.tasks, key=lambda spec: spec.name)
+async def tasks(ctx: Ctx) -> TaskList:
+    """List the tasks of this server's app, with the JSON schemas of their arguments."""
+    found = sorted(ctx.app.tasks, key=lambda spec: spec.name)
     return TaskList(tasks=[TaskView.of(spec) for spec in found])
 
 
 async def flows(
-    here: Here,
-    limit: Annotated[int, Query(ge=1, le=MOST_FLOWS)] = 50,
+    ctx: Ctx,
+    limit: Annotated[int, Query(ge=1, le=MAX_FLOWS)] = 50,
     cursor: UUID | None = None,
 ) -> FlowPageView:
-    """Flows, the newest first, as far as their newest 1,000 jobs tell."""
-    caller = here.caller
-    page = await here.client.store.newest_flows(limit, cursor, caller.owner, caller.team)
+    """List flows, newest first, each summarized from its newest 1,000 jobs."""
+    caller = ctx.caller
+    page = await ctx.client.store.newest_flows(limit, cursor, caller.owner, caller.team)
     return FlowPageView.of(page)
 
 
 async def flow(
-    here: Here, flow_id: Id, limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 100
+    ctx: Ctx, flow_id: PathId, limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 100
 ) -> FlowView:
-    """A flow as a whole, and its newest jobs with those that each waits or waited for.
+    """Get a flow, and its newest jobs with their dependencies.
 
-    Who sees some of its jobs only is told of these, as if there were no others.
+    A key limited to an owner or team gets only the visible jobs, and counts of these.
     """
-    caller, store = here.caller, here.client.store
-    search = Search(flow_id=flow_id, owner=caller.owner, team=caller.team, limit=limit, bare=True)
-    rows = (await store.find(search)).rows
+    caller, store = ctx.caller, ctx.client.store
+    query = JobQuery(
+        flow_id=flow_id, owner=caller.owner, team=caller.team, limit=limit, omit_payload=True
+    )
+    rows = (await store.find(query)).rows
     if not rows:
         raise NotFoundError(f"no flow {flow_id}")
-    stats = await here.client.flow(flow_id, owner=caller.owner, team=caller.team)
-    edges = await store.edges([row.id for row in rows], PARENTS + 1)
+    stats = await ctx.client.flow(flow_id, owner=caller.owner, team=caller.team)
+    edges = await store.edges([row.id for row in rows], MAX_PARENTS + 1)
     own = {row.id for row in rows}
-    seen = own | await store_access.seen(
-        here, [id_ for one in edges for id_ in one.parents[:PARENTS] if id_ not in own]
+    visible = own | await store_access.visible_ids(
+        ctx, [id_ for one in edges for id_ in one.parents[:MAX_PARENTS] if id_ not in own]
     )
     jobs = [
-        JobNode.seen(row, [id_ for id_ in one.parents[:PARENTS] if id_ in seen])
+        JobNode.with_parents(row, [id_ for id_ in one.parents[:MAX_PARENTS] if id_ in visible])
         for row, one in zip(rows, edges, strict=True)
     ]
-    return FlowView.of(stats, jobs, more=any(len(one.parents) > PARENTS for one in edges))
+    return FlowView.of(stats, jobs, more=any(len(one.parents) > MAX_PARENTS for one in edges))
 
 
 async def stats(
-    here: Here,
-    since: Annotated[datetime | None, Query(description="An hour ago, if not given.")] = None,
-    until: Annotated[datetime | None, Query(description="Now, if not given.")] = None,
-    step: Annotated[int, Query(ge=MINUTE, multiple_of=MINUTE, description="Seconds.")] = MINUTE,
+    ctx: Ctx,
+    since: Annotated[datetime | None, Query(description="Default: an hour ago.")] = None,
+    until: Annotated[datetime | None, Query(description="Default: now.")] = None,
+    step: Annotated[
+        int, Query(ge=MINUTE, multiple_of=MINUTE, description="Seconds per data point.")
+    ] = MINUTE,
     by: Annotated[
-        By | None,
-        Query(description="Sum up all tasks of a queue, all queues of a task, or all of both."),
+        StatsGroupBy | None,
+        Query(description="Group by queue or by task only, or sum up everything (`none`)."),
     ] = None,
 ) -> Stats:
-    """How many attempts ended how, per queue and task, over time: for charts."""
-    end = await here.client.store.ping() if until is None else _time("until", until)
-    begin = minute_of(end - HOUR * SECOND if since is None else _time("since", since))
-    if not 0 <= end - begin <= MAX_STEPS * step * SECOND:
-        raise wrong(
-            "since", f"it must lie before until, and within {MAX_STEPS:,} steps of it; widen step"
+    """Get time series of finished attempts by queue, task and outcome, for charts."""
+    end = await ctx.client.store.ping() if until is None else _instant("until", until)
+    start = minute_of(end - HOUR * SECOND if since is None else _instant("since", since))
+    if not 0 <= end - start <= MAX_STEPS * step * SECOND:
+        raise invalid_field(
+            "since",
+            f"must be before until, and within {MAX_STEPS:,} steps of it; use a larger step",
         )
-    return Stats.of(begin, end, step, await here.client.store.rollups(begin, end), by)
+    return Stats.of(start, end, step, await ctx.client.store.rollups(start, end), by)
 
 
-def _time(field: str, value: datetime) -> Instant:
+def _instant(field: str, value: datetime) -> Instant:
     if value.tzinfo is None:
-        raise wrong(field, "it has no time zone; write 2026-01-31T12:00:00Z")
+        raise invalid_field(field, "needs a time zone: 2026-01-31T12:00:00Z")
     return from_datetime(value)

@@ -1,4 +1,4 @@
-"""Every route: its method and address, what it asks of the caller, and what it may answer."""
+"""The route table: method, path, endpoint, permission and responses of every route."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from windlass.server.auth.authenticator import By, Need
+from windlass.server.auth.authenticator import Credential, Permission
 from windlass.server.auth.sessions import PATH as SESSION
 from windlass.server.routes import (
     access,
@@ -22,10 +22,10 @@ from windlass.server.routes import (
     store,
     worker,
 )
-from windlass.server.routes.openapi_links import KEY, LISTED, MADE, SCHEDULE
+from windlass.server.routes.openapi_links import ENQUEUED, JOB_LIST, KEY, SCHEDULE
 from windlass.server.schemas.jobs import EnqueuedView, EventPageView
 from windlass.server.schemas.overview import Health
-from windlass.stores.rpc import PATH
+from windlass.stores.wire_format import PATH
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,103 +33,115 @@ class Route:
     method: str
     path: str
     endpoint: Callable[..., Any]
-    need: Need
+    permission: Permission
     status: int = 200
     problems: tuple[int, ...] = ()
-    answers: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)  # beside its status
-    by: frozenset[By] = frozenset()  # what lets one in beside a key
-    internal: bool = False  # no part of the documented API
-    links: Mapping[str, Any] = field(default_factory=dict)  # what the answer can be used for
+    responses: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)  # of other statuses
+    credentials: frozenset[Credential] = frozenset()  # accepted in addition to a key
+    internal: bool = False  # not part of the documented API
+    links: Mapping[str, Any] = field(default_factory=dict)  # OpenAPI links of the response
 
 
-_THERE = {200: {"model": EnqueuedView, "description": "It was there before."}}
-_NEW = _THERE | {201: {"model": EnqueuedView, "description": "It is new."}}
+_DUPLICATE = {200: {"model": EnqueuedView, "description": "A duplicate: an existing job."}}
+_NEW = _DUPLICATE | {201: {"model": EnqueuedView, "description": "A new job."}}
 _EVENTS: Mapping[int, Mapping[str, Any]] = {
     200: {"model": EventPageView, "content": {"text/event-stream": {}}},
-    204: {"description": "The job has ended, and the cursor is its last event's."},
+    204: {"description": "The job has ended, and the cursor is its last event."},
 }
 _STREAM: Mapping[int, Mapping[str, Any]] = {
     200: {"description": "A stream of events.", "content": {"text/event-stream": {}}},
-    204: {"description": "All of the named jobs have ended, and were told whole."},
+    204: {"description": "All named jobs have ended before their cursors."},
 }
 _TEXT: Mapping[int, Mapping[str, Any]] = {200: {"content": {"text/plain": {}}}}
-_NOT_READY = {503: {"model": Health, "description": "It is not ready."}}
+_NOT_READY = {503: {"model": Health, "description": "Not ready."}}
 
-_TICKET = frozenset({By.TICKET})
-_TOKEN = frozenset({By.ATTEMPT})
+_TICKET = frozenset({Credential.TICKET})
+_TOKEN = frozenset({Credential.TASK_TOKEN})
 
 _JOB = "/api/jobs/{id}"
 _FLOW = "/api/flows/{id}"
 _QUEUE = "/api/queues/{queue:path}"
 _SCHEDULE = "/api/schedules/{name:path}"
 
-TABLE = (
+ROUTES = (
     Route(
         "POST",
         "/api/jobs",
         jobs.enqueue,
-        Need.PRODUCE,
+        Permission.PRODUCE,
         201,
         (404, 409, 415),
         _NEW,
-        links=MADE,
+        links=ENQUEUED,
     ),
-    Route("POST", "/api/jobs/batch", jobs.enqueue_batch, Need.PRODUCE, 200, (415,)),
-    Route("POST", "/api/jobs/actions", bulk_actions.act, Need.PRODUCE, 200, (415,)),
-    Route("GET", "/api/jobs", jobs.list_jobs, Need.READ, links=LISTED),
-    Route("GET", "/api/jobs/count", jobs.count, Need.READ),
-    Route("GET", _JOB, jobs.get, Need.READ, 200, (404,)),
-    Route("DELETE", _JOB, job_actions.delete, Need.REMOVE, 204, (404, 409)),
-    Route("GET", f"{_JOB}/attempts", jobs.attempts, Need.READ, 200, (404,)),
-    Route("GET", f"{_JOB}/graph", jobs.graph, Need.READ, 200, (404,)),
-    Route("GET", f"{_JOB}/why", jobs.why, Need.READ, 200, (404,)),
-    Route("GET", f"{_JOB}/events", events.events, Need.READ, 200, (404,), _EVENTS, _TICKET),
-    Route("POST", f"{_JOB}/submit", job_actions.submit, Need.PRODUCE, 200, (404, 409)),
-    Route("POST", f"{_JOB}/cancel", job_actions.cancel, Need.PRODUCE, 200, (404, 409, 415)),
-    Route("POST", f"{_JOB}/retry", job_actions.retry, Need.PRODUCE, 201, (404, 409), _THERE),
-    Route("POST", f"{_JOB}/resume", job_actions.resume, Need.PRODUCE, 201, (404, 409), _THERE),
-    Route("GET", "/api/events", events.all_events, Need.READ, 200, (404,), _STREAM, _TICKET),
-    Route("POST", "/api/worker/claim", worker.claim, Need.WORK, 200, (415,)),
-    Route("POST", "/api/worker/extend", worker.extend, Need.WORK, 200, (415,), {}, _TOKEN),
-    Route("POST", "/api/worker/settle", worker.settle, Need.WORK, 200, (415,), {}, _TOKEN),
-    Route("POST", "/api/worker/record", worker.record, Need.WORK, 200, (415,), {}, _TOKEN),
-    Route("GET", "/api/queues", overview.queues, Need.SURVEY),
-    Route("POST", f"{_QUEUE}/pause", overview.pause, Need.OPERATE),
-    Route("POST", f"{_QUEUE}/resume", overview.resume, Need.OPERATE),
-    Route("GET", "/api/workers", overview.workers, Need.SURVEY),
-    Route("GET", "/api/tasks", overview.tasks, Need.READ),
-    Route("GET", "/api/failures", overview.failures, Need.READ),
-    Route("GET", "/api/flows", overview.flows, Need.READ),
-    Route("GET", _FLOW, overview.flow, Need.READ, 200, (404,)),
-    Route("POST", f"{_FLOW}/cancel", flow_actions.cancel, Need.PRODUCE, 200, (404, 415)),
-    Route("POST", f"{_FLOW}/retry", flow_actions.retry, Need.PRODUCE, 200, (404, 409)),
-    Route("POST", f"{_FLOW}/resume", flow_actions.resume, Need.PRODUCE, 200, (404, 409)),
-    Route("GET", "/api/limits", overview.limits, Need.SURVEY),
-    Route("GET", "/api/stats", overview.stats, Need.SURVEY),
-    Route("GET", "/api/schedules", schedules.schedules, Need.SURVEY),
-    Route("POST", "/api/schedules", schedules.add, Need.OPERATE, 201, (409, 415), links=SCHEDULE),
-    Route("POST", f"{_SCHEDULE}/pause", schedules.pause, Need.OPERATE, 200, (404,)),
-    Route("POST", f"{_SCHEDULE}/resume", schedules.resume, Need.OPERATE, 200, (404,)),
-    Route("POST", f"{_SCHEDULE}/run", schedules.run, Need.OPERATE, 201, (404, 409)),
-    Route("GET", _SCHEDULE, schedules.get, Need.SURVEY, 200, (404,)),
-    Route("DELETE", _SCHEDULE, schedules.delete, Need.OPERATE, 204, (404,)),
-    Route("POST", SESSION, sign_in.sign_in, Need.NOTHING, 201, (415,)),
-    Route("GET", SESSION, sign_in.who, Need.READ),
-    Route("DELETE", SESSION, sign_in.sign_out, Need.NOTHING, 204),
-    Route("POST", "/api/tickets", access.ticket, Need.READ, 201, (409,)),
-    Route("POST", "/api/keys", access.create_key, Need.ADMIN, 201, (415,), links=KEY),
-    Route("GET", "/api/keys", access.keys, Need.ADMIN),
-    Route("DELETE", "/api/keys/{id}", access.revoke_key, Need.ADMIN, 200, (404,)),
-    Route("GET", "/api/audit", access.audit, Need.ADMIN),
-    Route("GET", "/healthz", health.alive, Need.NOTHING),
-    Route("GET", "/readyz", health.ready, Need.NOTHING, 200, (), _NOT_READY),
-    Route("GET", "/metrics", health.metrics, Need.SURVEY, 200, (), _TEXT),
-    Route("POST", f"{PATH}/hello", store.hello, Need.READ, internal=True),
-    Route("POST", f"{PATH}/tail", store.tail, Need.READ, internal=True),
-    Route("POST", f"{PATH}/why", store.why, Need.READ, internal=True),
-    Route("POST", f"{PATH}/rotate", store.rotate, Need.ADMIN, internal=True),
+    Route("POST", "/api/jobs/batch", jobs.enqueue_batch, Permission.PRODUCE, 200, (415,)),
+    Route("POST", "/api/jobs/actions", bulk_actions.act, Permission.PRODUCE, 200, (415,)),
+    Route("GET", "/api/jobs", jobs.list_jobs, Permission.READ, links=JOB_LIST),
+    Route("GET", "/api/jobs/count", jobs.count, Permission.READ),
+    Route("GET", _JOB, jobs.get, Permission.READ, 200, (404,)),
+    Route("DELETE", _JOB, job_actions.delete, Permission.DELETE, 204, (404, 409)),
+    Route("GET", f"{_JOB}/attempts", jobs.attempts, Permission.READ, 200, (404,)),
+    Route("GET", f"{_JOB}/graph", jobs.graph, Permission.READ, 200, (404,)),
+    Route("GET", f"{_JOB}/why", jobs.why, Permission.READ, 200, (404,)),
+    Route("GET", f"{_JOB}/events", events.events, Permission.READ, 200, (404,), _EVENTS, _TICKET),
+    Route("POST", f"{_JOB}/submit", job_actions.submit, Permission.PRODUCE, 200, (404, 409)),
+    Route("POST", f"{_JOB}/cancel", job_actions.cancel, Permission.PRODUCE, 200, (404, 409, 415)),
+    Route(
+        "POST", f"{_JOB}/retry", job_actions.retry, Permission.PRODUCE, 201, (404, 409), _DUPLICATE
+    ),
+    Route(
+        "POST",
+        f"{_JOB}/resume",
+        job_actions.resume,
+        Permission.PRODUCE,
+        201,
+        (404, 409),
+        _DUPLICATE,
+    ),
+    Route("GET", "/api/events", events.all_events, Permission.READ, 200, (404,), _STREAM, _TICKET),
+    Route("POST", "/api/worker/claim", worker.claim, Permission.WORK, 200, (415,)),
+    Route("POST", "/api/worker/extend", worker.extend, Permission.WORK, 200, (415,), {}, _TOKEN),
+    Route("POST", "/api/worker/settle", worker.settle, Permission.WORK, 200, (415,), {}, _TOKEN),
+    Route("POST", "/api/worker/record", worker.record, Permission.WORK, 200, (415,), {}, _TOKEN),
+    Route("GET", "/api/queues", overview.queues, Permission.MONITOR),
+    Route("POST", f"{_QUEUE}/pause", overview.pause, Permission.OPERATE),
+    Route("POST", f"{_QUEUE}/resume", overview.resume, Permission.OPERATE),
+    Route("GET", "/api/workers", overview.workers, Permission.MONITOR),
+    Route("GET", "/api/tasks", overview.tasks, Permission.READ),
+    Route("GET", "/api/failures", overview.failures, Permission.READ),
+    Route("GET", "/api/flows", overview.flows, Permission.READ),
+    Route("GET", _FLOW, overview.flow, Permission.READ, 200, (404,)),
+    Route("POST", f"{_FLOW}/cancel", flow_actions.cancel, Permission.PRODUCE, 200, (404, 415)),
+    Route("POST", f"{_FLOW}/retry", flow_actions.retry, Permission.PRODUCE, 200, (404, 409)),
+    Route("POST", f"{_FLOW}/resume", flow_actions.resume, Permission.PRODUCE, 200, (404, 409)),
+    Route("GET", "/api/limits", overview.limits, Permission.MONITOR),
+    Route("GET", "/api/stats", overview.stats, Permission.MONITOR),
+    Route("GET", "/api/schedules", schedules.schedules, Permission.MONITOR),
+    Route(
+        "POST", "/api/schedules", schedules.add, Permission.OPERATE, 201, (409, 415), links=SCHEDULE
+    ),
+    Route("POST", f"{_SCHEDULE}/pause", schedules.pause, Permission.OPERATE, 200, (404,)),
+    Route("POST", f"{_SCHEDULE}/resume", schedules.resume, Permission.OPERATE, 200, (404,)),
+    Route("POST", f"{_SCHEDULE}/run", schedules.run, Permission.OPERATE, 201, (404, 409)),
+    Route("GET", _SCHEDULE, schedules.get, Permission.MONITOR, 200, (404,)),
+    Route("DELETE", _SCHEDULE, schedules.delete, Permission.OPERATE, 204, (404,)),
+    Route("POST", SESSION, sign_in.sign_in, Permission.PUBLIC, 201, (415,)),
+    Route("GET", SESSION, sign_in.current_caller, Permission.READ),
+    Route("DELETE", SESSION, sign_in.sign_out, Permission.PUBLIC, 204),
+    Route("POST", "/api/tickets", access.ticket, Permission.READ, 201, (409,)),
+    Route("POST", "/api/keys", access.create_key, Permission.ADMIN, 201, (415,), links=KEY),
+    Route("GET", "/api/keys", access.keys, Permission.ADMIN),
+    Route("DELETE", "/api/keys/{id}", access.revoke_key, Permission.ADMIN, 200, (404,)),
+    Route("GET", "/api/audit", access.audit, Permission.ADMIN),
+    Route("GET", "/healthz", health.alive, Permission.PUBLIC),
+    Route("GET", "/readyz", health.ready, Permission.PUBLIC, 200, (), _NOT_READY),
+    Route("GET", "/metrics", health.metrics, Permission.MONITOR, 200, (), _TEXT),
+    Route("POST", f"{PATH}/hello", store.hello, Permission.READ, internal=True),
+    Route("POST", f"{PATH}/tail", store.tail, Permission.READ, internal=True),
+    Route("POST", f"{PATH}/why", store.why, Permission.READ, internal=True),
+    Route("POST", f"{PATH}/rotate", store.rotate, Permission.ADMIN, internal=True),
     *(
-        Route("POST", f"{PATH}/{name}", store.endpoint(name), verb.need, internal=True)
+        Route("POST", f"{PATH}/{name}", store.endpoint(name), verb.permission, internal=True)
         for name, verb in store.VERBS.items()
     ),
 )

@@ -1,69 +1,69 @@
-"""Schedules: list them, add, pause, resume, run now, delete."""
+"""Schedules: list, create, pause, resume, run now, delete."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from windlass.schedule_records import Planned
-from windlass.server.context import Here, Visit
+from windlass.schedule_records import ScheduleInfo
+from windlass.server.context import Ctx, RequestContext
 from windlass.server.schemas.jobs import EnqueuedView
 from windlass.server.schemas.overview import ScheduleList, ScheduleView
-from windlass.server.schemas.requests import ScheduleAsked
+from windlass.server.schemas.requests import CreateScheduleRequest
 
 
-async def schedules(here: Here) -> ScheduleList:
-    """All schedules, by name."""
-    return ScheduleList(schedules=await _seen(here, await here.app.schedules.alist()))
+async def schedules(ctx: Ctx) -> ScheduleList:
+    """List all schedules by name."""
+    return ScheduleList(schedules=await _views(ctx, await ctx.app.schedules.alist()))
 
 
-async def _seen(here: Visit, found: Sequence[Planned]) -> Sequence[ScheduleView]:
-    """With the last job of each, where that is still kept."""
-    last = [one.last_job_id for one in found if one.last_job_id is not None]
-    kept = {row.id for row in await here.client.store.get(last) if row is not None}
-    codec = here.app.codec
-    return [ScheduleView.seen(one, codec, kept=one.last_job_id in kept) for one in found]
+async def _views(ctx: RequestContext, infos: Sequence[ScheduleInfo]) -> Sequence[ScheduleView]:
+    """Convert schedules; drop the last job of each if it is past retention."""
+    last = [one.last_job_id for one in infos if one.last_job_id is not None]
+    kept = {row.id for row in await ctx.client.store.get(last) if row is not None}
+    codec = ctx.app.codec
+    return [ScheduleView.from_schedule(one, codec, kept=one.last_job_id in kept) for one in infos]
 
 
-async def _one(here: Visit, planned: Planned) -> ScheduleView:
-    [view] = await _seen(here, [planned])
+async def _view(ctx: RequestContext, schedule: ScheduleInfo) -> ScheduleView:
+    [view] = await _views(ctx, [schedule])
     return view
 
 
-async def add(here: Here, body: ScheduleAsked) -> ScheduleView:
-    """Make a job like this one at each tick, by a cron text or an interval."""
-    job = body.new_job(here.app, here.caller)
-    await here.record("add schedule", body.name)
-    planned = await here.app.schedules.aadd(
+async def add(ctx: Ctx, body: CreateScheduleRequest) -> ScheduleView:
+    """Create a schedule that enqueues a job at each tick of a cron expression or an interval."""
+    job = body.new_job(ctx.app, ctx.caller)
+    await ctx.audit("add schedule", body.name)
+    schedule = await ctx.app.schedules.aadd(
         body.name, job, cron=body.cron, every=body.every, tz=body.tz, missed=body.missed
     )
-    return await _one(here, planned)
+    return await _view(ctx, schedule)
 
 
-async def get(here: Here, name: str) -> ScheduleView:
-    """One schedule."""
-    return await _one(here, await here.app.schedules.aget(name))
+async def get(ctx: Ctx, name: str) -> ScheduleView:
+    """Get a schedule."""
+    return await _view(ctx, await ctx.app.schedules.aget(name))
 
 
-async def pause(here: Here, name: str) -> ScheduleView:
-    """Make no jobs until it is resumed; the ticks of a pause do not come back."""
-    await here.record("pause schedule", name)
-    return await _one(here, await here.app.schedules.apause(name))
+async def pause(ctx: Ctx, name: str) -> ScheduleView:
+    """Pause a schedule; ticks during the pause are skipped."""
+    await ctx.audit("pause schedule", name)
+    return await _view(ctx, await ctx.app.schedules.apause(name))
 
 
-async def resume(here: Here, name: str) -> ScheduleView:
-    """Make jobs again, from the next tick on."""
-    await here.record("resume schedule", name)
-    return await _one(here, await here.app.schedules.aresume(name))
+async def resume(ctx: Ctx, name: str) -> ScheduleView:
+    """Resume a schedule from its next tick."""
+    await ctx.audit("resume schedule", name)
+    return await _view(ctx, await ctx.app.schedules.aresume(name))
 
 
-async def run(here: Here, name: str) -> EnqueuedView:
-    """Enqueue a job of it now, beside its ticks."""
-    await here.record("run schedule", name)
-    job = await here.app.schedules.arun(name)
-    return EnqueuedView.seen(job.row, here.app.codec, duplicate=job.duplicate)
+async def run(ctx: Ctx, name: str) -> EnqueuedView:
+    """Enqueue a job of the schedule now, in addition to its ticks."""
+    await ctx.audit("run schedule", name)
+    job = await ctx.app.schedules.arun(name)
+    return EnqueuedView.from_row(job.row, ctx.app.codec, duplicate=job.duplicate)
 
 
-async def delete(here: Here, name: str) -> None:
-    """Forget it; the jobs that it made stay."""
-    await here.record("delete schedule", name)
-    await here.app.schedules.adelete(name)
+async def delete(ctx: Ctx, name: str) -> None:
+    """Delete a schedule; its jobs are kept."""
+    await ctx.audit("delete schedule", name)
+    await ctx.app.schedules.adelete(name)

@@ -1,6 +1,6 @@
-"""The store protocol: each verb of the contract as a route, for handles of `stores.http`.
+"""Store protocol: one route for each verb of the Store contract, for handles of `stores.http`.
 
-It is no part of the documented API: both ends of it are Windlass, and say which version they speak.
+It is not part of the documented API: both ends are Windlass, and check the protocol version.
 """
 
 from __future__ import annotations
@@ -14,189 +14,191 @@ from uuid import UUID
 
 from fastapi import Request, Response, status
 
-from windlass.server.auth.authenticator import Need
-from windlass.server.auth.task_tokens import NAME
-from windlass.server.context import Here, Visit
-from windlass.server.problems import Refusal
+from windlass.core.version import version
+from windlass.server.auth.authenticator import Permission
+from windlass.server.auth.task_tokens import SIGNING_RECORD
+from windlass.server.context import Ctx, RequestContext
+from windlass.server.problems import ApiError
 from windlass.server.remote import record_access, store_access
 from windlass.server.streaming import sse
-from windlass.server.streaming.event_format import message
-from windlass.server.streaming.hub import Wanted
-from windlass.server.version import version
-from windlass.stores import rpc
+from windlass.server.streaming.event_format import sse_message
+from windlass.server.streaming.hub import StreamFilter
+from windlass.stores import wire_format
 
-LONGEST_WAIT = 20.0  # seconds of one request
+MAX_WAIT = 20.0  # seconds of one request
 Call = Callable[..., Awaitable[Any]]
 Endpoint = Callable[..., Awaitable[Response]]
 
 
 @dataclass(frozen=True, slots=True)
-class Verb:
-    """What the door asks for, and how it is done for a caller; None is by the store itself.
+class StoreVerb:
+    """The permission that a verb needs, and its function; None calls the store directly.
 
-    Where rights depend on what is asked for, the door asks for the least, and `call` for the rest.
+    Where the permission depends on the arguments, it is the least one, and `call` checks the rest.
     """
 
-    need: Need
+    permission: Permission
     call: Call | None = None
 
 
 VERBS = {
-    "ping": Verb(Need.READ),
-    "enqueue": Verb(Need.READ, store_access.enqueue),
-    "claim": Verb(Need.WORK),
-    "extend": Verb(Need.WORK),
-    "apply": Verb(Need.READ, store_access.apply),
-    "record": Verb(Need.WORK),
-    "wait": Verb(Need.WORK),
-    "due": Verb(Need.WORK),
-    "expired": Verb(Need.WORK),
-    "prune": Verb(Need.WORK),
-    "cancel": Verb(Need.READ, store_access.cancel),
-    "signal": Verb(Need.READ, store_access.signal),
-    "delete": Verb(Need.REMOVE, store_access.delete),
-    "pause": Verb(Need.OPERATE, store_access.pause),
-    "get": Verb(Need.READ, store_access.get),
-    "find": Verb(Need.READ, store_access.find),
-    "count": Verb(Need.READ, store_access.count),
-    "stats": Verb(Need.SURVEY),
-    "failures": Verb(Need.READ, store_access.failures),
-    "gates": Verb(Need.SURVEY),
-    "rollups": Verb(Need.SURVEY),
-    "events": Verb(Need.READ, store_access.events),
-    "attempts": Verb(Need.READ, store_access.attempts),
-    "checkpoints": Verb(Need.READ, store_access.checkpoints),
-    "edges": Verb(Need.READ, store_access.edges),
-    "flows": Verb(Need.READ, store_access.flows),
-    "newest_flows": Verb(Need.READ, store_access.newest_flows),
-    "put_records": Verb(Need.READ, record_access.put_records),
-    "get_records": Verb(Need.READ, record_access.get_records),
-    "list_records": Verb(Need.READ, record_access.list_records),
-    "delete_records": Verb(Need.READ, record_access.delete_records),
+    "ping": StoreVerb(Permission.READ),
+    "enqueue": StoreVerb(Permission.READ, store_access.enqueue),
+    "claim": StoreVerb(Permission.WORK),
+    "extend": StoreVerb(Permission.WORK),
+    "apply": StoreVerb(Permission.READ, store_access.apply),
+    "record": StoreVerb(Permission.WORK),
+    "wait": StoreVerb(Permission.WORK),
+    "due": StoreVerb(Permission.WORK),
+    "expired": StoreVerb(Permission.WORK),
+    "prune": StoreVerb(Permission.WORK),
+    "cancel": StoreVerb(Permission.READ, store_access.cancel),
+    "signal": StoreVerb(Permission.READ, store_access.signal),
+    "delete": StoreVerb(Permission.DELETE, store_access.delete),
+    "pause": StoreVerb(Permission.OPERATE, store_access.pause),
+    "get": StoreVerb(Permission.READ, store_access.get),
+    "find": StoreVerb(Permission.READ, store_access.find),
+    "count": StoreVerb(Permission.READ, store_access.count),
+    "stats": StoreVerb(Permission.MONITOR),
+    "failures": StoreVerb(Permission.READ, store_access.failures),
+    "gates": StoreVerb(Permission.MONITOR),
+    "rollups": StoreVerb(Permission.MONITOR),
+    "events": StoreVerb(Permission.READ, store_access.events),
+    "attempts": StoreVerb(Permission.READ, store_access.attempts),
+    "checkpoints": StoreVerb(Permission.READ, store_access.checkpoints),
+    "edges": StoreVerb(Permission.READ, store_access.edges),
+    "flows": StoreVerb(Permission.READ, store_access.flows),
+    "newest_flows": StoreVerb(Permission.READ, store_access.newest_flows),
+    "put_records": StoreVerb(Permission.READ, record_access.put_records),
+    "get_records": StoreVerb(Permission.READ, record_access.get_records),
+    "list_records": StoreVerb(Permission.READ, record_access.list_records),
+    "delete_records": StoreVerb(Permission.READ, record_access.delete_records),
 }
 
 
 def _check_protocol(request: Request) -> None:
-    theirs = request.headers.get(rpc.PROTOCOL_HEADER)
-    if theirs != rpc.PROTOCOL:
-        raise Refusal(
+    theirs = request.headers.get(wire_format.PROTOCOL_HEADER)
+    if theirs != wire_format.PROTOCOL:
+        raise ApiError(
             "protocol",
-            f"the store protocol here is {rpc.PROTOCOL} (Windlass {version()}), "
-            f"and the request's {'is not named' if theirs is None else f'is {theirs!r:.20}'}",
+            f"this server uses store protocol {wire_format.PROTOCOL} (Windlass {version()}), "
+            f"the request {'names none' if theirs is None else f'uses {theirs!r:.20}'}",
         )
 
 
-def _answer(body: bytes) -> Response:
+def _json(body: bytes) -> Response:
     return Response(body, media_type="application/json")
 
 
 def endpoint(name: str) -> Endpoint:
-    """The route of one verb."""
+    """Return the endpoint of a verb."""
     verb = VERBS[name]
 
-    async def call(here: Here, request: Request) -> Response:
+    async def call(ctx: Ctx, request: Request) -> Response:
         _check_protocol(request)
-        arguments = rpc.asked(name).load(await request.body())
+        arguments = wire_format.request_schema(name).load(await request.body())
         if verb.call is not None:
-            answer = await verb.call(here, **arguments)
+            result = await verb.call(ctx, **arguments)
         else:
-            answer = await getattr(here.client.store, name)(**arguments)
-        return _answer(rpc.tell(name, answer))
+            result = await getattr(ctx.client.store, name)(**arguments)
+        return _json(wire_format.encode_response(name, result))
 
     return {"claim": claim, "wait": wait}.get(name, call)
 
 
-async def hello(here: Here, request: Request) -> Response:
+async def hello(ctx: Ctx, request: Request) -> Response:
     _check_protocol(request)
-    caller = here.caller
-    told = rpc.Hello(
+    caller = ctx.caller
+    greeting = wire_format.Hello(
         version=version(),
-        capabilities=here.client.store.capabilities,
-        max_body=here.site.config.max_body,
-        wait=LONGEST_WAIT,
+        capabilities=ctx.client.store.capabilities,
+        max_body=ctx.server.config.max_body,
+        wait=MAX_WAIT,
         name=caller.name,
         roles=tuple(sorted(caller.roles)),
         owner=caller.owner,
         team=caller.team,
     )
-    return _answer(rpc.greeting().dump(answer=told))
+    return _json(wire_format.hello_response().dump(result=greeting))
 
 
-async def why(here: Here, request: Request) -> Response:
-    """As the API tells it: whoever sees a job may know what keeps it from running."""
+async def why(ctx: Ctx, request: Request) -> Response:
+    """Return the diagnosis of a visible job."""
     _check_protocol(request)
-    row = await here.job(rpc.why_asked().load(await request.body())["job_id"])
-    return _answer(rpc.why_answered().dump(answer=await here.client.why(row.id)))
+    row = await ctx.job(wire_format.why_request().load(await request.body())["job_id"])
+    return _json(wire_format.why_response().dump(result=await ctx.client.why(row.id)))
 
 
-async def rotate(here: Here, request: Request) -> Response:
-    """The keys that task tokens are signed with stay here."""
+async def rotate(ctx: Ctx, request: Request) -> Response:
+    """Rotate the signing key; it never leaves the server."""
     _check_protocol(request)
-    await here.record("rotate signing key", NAME)
-    await here.site.signing.rotate()
-    return _answer(rpc.done().dump(answer=None))
+    await ctx.audit("rotate signing key", SIGNING_RECORD)
+    await ctx.server.token_signer.rotate()
+    return _json(wire_format.empty_response().dump(result=None))
 
 
-async def claim(here: Here, request: Request) -> Response:
-    """With how far the news was heard of before, for the next wait."""
+async def claim(ctx: Ctx, request: Request) -> Response:
+    """Claim jobs; the response header has the wakeup cursor for the next wait."""
     _check_protocol(request)
-    arguments = rpc.asked("claim").load(await request.body())
-    heard = await here.site.news.cursor()
-    rows = await here.client.store.claim(**arguments)
-    response = _answer(rpc.tell("claim", rows))
-    response.headers[rpc.NEWS_HEADER] = heard
+    arguments = wire_format.request_schema("claim").load(await request.body())
+    cursor = await ctx.server.wakeups.cursor()
+    rows = await ctx.client.store.claim(**arguments)
+    response = _json(wire_format.encode_response("claim", rows))
+    response.headers[wire_format.WAKEUPS_HEADER] = cursor
     return response
 
 
-async def wait(here: Here, request: Request) -> Response:
-    """Until there is news, the time is over, the server stops, or whoever asked has gone."""
+async def wait(ctx: Ctx, request: Request) -> Response:
+    """Wait for a wakeup, the timeout, the server's shutdown, or the client's disconnect."""
     _check_protocol(request)
-    timeout = rpc.asked("wait").load(await request.body())["timeout"]
-    heard = request.headers.get(rpc.NEWS_HEADER, "")
-    seconds = max(0.0, min(timeout, LONGEST_WAIT))
-    with here.waiting() as ending:
-        waiting = asyncio.create_task(here.site.news.wait(heard, seconds))
-        others = [asyncio.create_task(ending.wait()), asyncio.create_task(_gone(request))]
+    timeout = wire_format.request_schema("wait").load(await request.body())["timeout"]
+    cursor = request.headers.get(wire_format.WAKEUPS_HEADER, "")
+    seconds = max(0.0, min(timeout, MAX_WAIT))
+    with ctx.long_poll() as ending:
+        wakeup = asyncio.create_task(ctx.server.wakeups.wait(cursor, seconds))
+        others = [asyncio.create_task(ending.wait()), asyncio.create_task(_disconnected(request))]
         try:
-            await asyncio.wait({waiting, *others}, return_when=asyncio.FIRST_COMPLETED)
-            return _answer(rpc.tell("wait", waiting.done() and waiting.result()))
+            await asyncio.wait({wakeup, *others}, return_when=asyncio.FIRST_COMPLETED)
+            return _json(wire_format.encode_response("wait", wakeup.done() and wakeup.result()))
         finally:
-            for one in (waiting, *others):
+            for one in (wakeup, *others):
                 one.cancel()
-            await asyncio.wait({waiting, *others})
+            await asyncio.wait({wakeup, *others})
 
 
-async def _gone(request: Request) -> None:
+async def _disconnected(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
-async def tail(here: Here, request: Request) -> Response:
-    """The log of a job from a cursor on, as a stream; 204 when there is no more, and never will."""
+async def tail(ctx: Ctx, request: Request) -> Response:
+    """Stream the log of a job after a cursor; 204 if the job has ended before it."""
     _check_protocol(request)
-    arguments = rpc.tail_asked().load(await request.body())
+    arguments = wire_format.tail_request().load(await request.body())
     job_id, after = arguments["job_id"], max(0, arguments["after"])
-    row = await here.job(job_id)
+    row = await ctx.job(job_id)
     if row.final and after >= row.seq:
-        return Response(status_code=status.HTTP_204_NO_CONTENT, headers=_alive(here))
-    # Who has seen more than there is cannot share a reader with others.
-    feed = _shared(here, job_id, after) if after <= row.seq else _alone(here, job_id, after)
-    stream = sse.EventStream(here.site, here.caller, feed, row.correlation_id)
-    stream.headers.update(_alive(here))
+        return Response(status_code=status.HTTP_204_NO_CONTENT, headers=_keepalive_header(ctx))
+    # A cursor beyond the end cannot use the shared reader.
+    feed = _shared_feed(ctx, job_id, after) if after <= row.seq else _own_feed(ctx, job_id, after)
+    stream = sse.EventStream(ctx.server, ctx.caller, feed, row.correlation_id)
+    stream.headers.update(_keepalive_header(ctx))
     return stream
 
 
-def _alive(here: Visit) -> dict[str, str]:
-    return {rpc.KEEPALIVE_HEADER: str(here.site.config.keepalive)}
+def _keepalive_header(ctx: RequestContext) -> dict[str, str]:
+    return {wire_format.KEEPALIVE_HEADER: str(ctx.server.config.keepalive)}
 
 
-async def _shared(here: Visit, job_id: UUID, after: int) -> AsyncGenerator[bytes, None]:
-    async with aclosing(here.site.hub.follow(job_id, Wanted(after=after))) as found:
-        async for lines in found:
-            yield b"".join(line.stored for line in lines)
+async def _shared_feed(
+    ctx: RequestContext, job_id: UUID, after: int
+) -> AsyncGenerator[bytes, None]:
+    async with aclosing(ctx.server.hub.follow(job_id, StreamFilter(after=after))) as batches:
+        async for lines in batches:
+            yield b"".join(line.for_store_tail for line in lines)
 
 
-async def _alone(here: Visit, job_id: UUID, after: int) -> AsyncGenerator[bytes, None]:
-    async for event in here.client.events(job_id, after):
-        data = rpc.told_event().dump(event=event).decode()
-        yield message(rpc.EVENT, data, event.wire_id)
+async def _own_feed(ctx: RequestContext, job_id: UUID, after: int) -> AsyncGenerator[bytes, None]:
+    async for event in ctx.client.events(job_id, after):
+        data = wire_format.event_message().dump(event=event).decode()
+        yield sse_message(wire_format.EVENT, data, event.wire_id)

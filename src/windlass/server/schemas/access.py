@@ -1,4 +1,4 @@
-"""Who may come in, and what was done by whom, as the server tells of it."""
+"""Schemas of API keys, sessions, tickets and the audit log."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from datetime import datetime
 from typing import Literal
 
 from windlass.core.clock import to_datetime
-from windlass.server.auth.api_keys import Key
-from windlass.server.auth.audit import Note
-from windlass.server.schemas.jobs import Wire, taken
+from windlass.server.auth.api_keys import ApiKey
+from windlass.server.auth.audit import AuditEntry
+from windlass.server.schemas.jobs import ResponseModel, shared_fields
 
 
-class KeyView(Wire):
+class KeyView(ResponseModel):
     id: str
     name: str
     roles: Sequence[str]
@@ -23,49 +23,49 @@ class KeyView(Wire):
     revoked_at: datetime | None
 
     @classmethod
-    def of(cls, key: Key) -> KeyView:
-        return KeyView(**taken(KeyView, key) | {"roles": sorted(key.roles)})
+    def of(cls, key: ApiKey) -> KeyView:
+        return KeyView(**shared_fields(KeyView, key) | {"roles": sorted(key.roles)})
 
 
 class NewKeyView(KeyView):
-    """`key` is what its holder sends; it is not kept, and not told again."""
+    """A new key; `key` is its secret text, which cannot be shown again."""
 
     key: str
 
     @staticmethod
-    def made(key: Key, token: str) -> NewKeyView:
+    def created(key: ApiKey, token: str) -> NewKeyView:
         return NewKeyView(**KeyView.of(key).model_dump(), key=token)
 
 
-class KeyList(Wire):
+class KeyList(ResponseModel):
     keys: Sequence[KeyView]
 
 
-class TicketView(Wire):
+class TicketView(ResponseModel):
     ticket: str
     expires_at: datetime
 
 
-class WhoView(Wire):
-    """`by` is how one came in: with a session, with a key, or without either (`open`).
+class CallerView(ResponseModel):
+    """The caller; `by` is its authentication: a session, a key, or none (`open`).
 
-    `rights` are what one may do here, by the roles and for as much as one sees.
+    `permissions` follow from its roles, and its owner or team.
     """
 
     name: str
     roles: Sequence[str]
-    rights: Sequence[str]
+    permissions: Sequence[str]
     owner: str | None
     team: str | None
     key_id: str | None
     by: Literal["session", "key", "open"]
 
 
-class SessionView(WhoView):
+class SessionView(CallerView):
     expires_at: datetime
 
 
-class AuditNote(Wire):
+class AuditEntryView(ResponseModel):
     at: datetime
     key_id: str | None
     name: str
@@ -73,17 +73,19 @@ class AuditNote(Wire):
     target: str
 
 
-class AuditPage(Wire):
-    """The newest first; `cursor` leads to those before."""
+class AuditPage(ResponseModel):
+    """Audit entries, newest first; `cursor` leads to older ones."""
 
-    notes: Sequence[AuditNote]
+    entries: Sequence[AuditEntryView]
     cursor: str | None
 
     @staticmethod
-    def of(notes: Sequence[Note], limit: int) -> AuditPage:
-        told = [
-            AuditNote(at=to_datetime(one.at), key_id=one.key_id, name=one.name,
+    def of(entries: Sequence[AuditEntry], limit: int) -> AuditPage:
+        views = [
+            AuditEntryView(at=to_datetime(one.at), key_id=one.key_id, name=one.name,
                       action=one.action, target=one.target)
-            for one in notes
+            for one in entries
         ]  # fmt: skip
-        return AuditPage(notes=told, cursor=notes[-1].cursor if len(notes) == limit else None)
+        return AuditPage(
+            entries=views, cursor=entries[-1].cursor if len(entries) == limit else None
+        )

@@ -1,4 +1,4 @@
-"""What a stream of many is asked for: named jobs, each with a cursor, and lists."""
+"""Parameters of a shared event stream: jobs with cursors, and lists."""
 
 from __future__ import annotations
 
@@ -10,62 +10,64 @@ from pydantic import Field, ValidationError
 
 from windlass.core.errors import InvalidArgumentError
 from windlass.core.event import parse_wire_id
-from windlass.server.problems import FieldProblem, WrongFieldsError, fields_of, wrong
-from windlass.server.schemas.requests import Filters, types_of
-from windlass.server.streaming.hub import Wanted
+from windlass.server.problems import FieldProblem, InvalidFieldsError, field_problems, invalid_field
+from windlass.server.schemas.requests import JobFilters, parse_types
+from windlass.server.streaming.hub import StreamFilter
 
-MOST = 100  # jobs that one stream may name
-LISTS = 20
-_SEVERAL = {"state", "queue", "task", "tag"}  # may be repeated in a list's filters
+MAX_JOBS = 100  # jobs of one stream
+MAX_LISTS = 20
+_REPEATABLE = {"state", "queue", "task", "tag"}  # filters of a list
 
 
-class FollowMany(Filters):
-    """`after=<job>:<seq>,…` names jobs, `list=<filters, url-encoded>`, repeated, names lists.
+class SharedStreamRequest(JobFilters):
+    """`after=<job>:<seq>,…` selects jobs, repeated `list=<url-encoded filters>` selects lists.
 
-    Without both, the filters themselves choose one list. With `each`, what is wrong with one job or
-    list, or that a job had ended, is told on the stream as `over`, and does not concern the others.
+    Without both, the filters select one list. With `each`, an invalid or finished job or list is
+    reported on the stream by the event `over`, and does not affect the others.
     """
 
     after: str | None = None
-    lists: Annotated[tuple[str, ...], Field(alias="list", max_length=LISTS)] = ()
+    lists: Annotated[tuple[str, ...], Field(alias="list", max_length=MAX_LISTS)] = ()
     each: bool = False
     types: str | None = None
     ticket: str | None = None
 
-    def named(self) -> list[str]:
-        """The pieces of `after`, for `cursor_of`."""
-        found = [] if self.after is None else [text.strip() for text in self.after.split(",")]
-        if len(found) > MOST:
-            raise wrong("after", f"it names {len(found)} jobs, the limit is {MOST}")
-        return found
+    def cursors(self) -> list[str]:
+        """Split `after` into texts for `parse_cursor`."""
+        texts = [] if self.after is None else [text.strip() for text in self.after.split(",")]
+        if len(texts) > MAX_JOBS:
+            raise invalid_field("after", f"{len(texts)} jobs, the limit is {MAX_JOBS}")
+        return texts
 
-    def cursor_of(self, text: str) -> tuple[UUID, Wanted]:
-        types = types_of(self.types)
+    def parse_cursor(self, text: str) -> tuple[UUID, StreamFilter]:
+        types = parse_types(self.types)
         job, _, cursor = text.partition(":")
         try:
-            return UUID(job), Wanted(after=parse_wire_id(cursor or "0"), types=types)
+            return UUID(job), StreamFilter(after=parse_wire_id(cursor or "0"), types=types)
         except (ValueError, InvalidArgumentError):
-            raise wrong("after", f"{text!r:.80} is not <job id>:<seq>") from None
+            raise invalid_field("after", f"{text!r:.80} is not <job id>:<seq>") from None
 
 
-def filters_of(text: str) -> Filters:
-    """What a list is asked for by: a query, as `GET /api/jobs` takes it."""
+def parse_filters(text: str) -> JobFilters:
+    """Parse the filters of a list: a query string of `GET /api/jobs`."""
     try:
         pairs = parse_qsl(text, keep_blank_values=True, strict_parsing=bool(text))
     except ValueError:
-        raise wrong("list", f"{text!r:.80} is no query like state=running&limit=50") from None
-    asked: dict[str, Any] = {}
+        raise invalid_field(
+            "list", f"{text!r:.80} is not a query string like state=running&limit=50"
+        ) from None
+    values: dict[str, Any] = {}
     for name, value in pairs:
-        if name in _SEVERAL:
-            asked.setdefault(name, []).append(value)
+        if name in _REPEATABLE:
+            values.setdefault(name, []).append(value)
         else:
-            asked[name] = value
+            values[name] = value
     try:
-        return Filters.model_validate(asked)
+        return JobFilters.model_validate(values)
     except ValidationError as error:
-        raise WrongFieldsError(
+        raise InvalidFieldsError(
             *(
                 FieldProblem(field=f"list.{one.field}", message=one.message)
-                for one in fields_of(error.errors())
+                for one in field_problems(error.errors())
             )
         ) from None

@@ -1,4 +1,4 @@
-"""Jobs as the server tells of them: whole, in lists, their attempts and events."""
+"""Schemas of jobs, attempts, diagnoses and events."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ from windlass.core.job.dependency import OnParent
 from windlass.core.job.failure import Failure, details
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
-from windlass.core.query.diagnosis import Why
+from windlass.core.query.diagnosis import Diagnosis
 from windlass.core.query.job_query import Count
 from windlass.insights.graph import Graph
 from windlass.server.problems import Problem
 
 
-class Wire(BaseModel):
+class ResponseModel(BaseModel):
+    """Base of response models: camelCase JSON."""
+
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, frozen=True)
 
 
@@ -37,8 +39,8 @@ def iso(instant: Instant) -> str:
     return to_datetime(instant).isoformat().replace("+00:00", "Z")
 
 
-def opened(codec: Codec, data: bytes | None, purpose: Purpose) -> tuple[Any, bool]:
-    """What the bytes say, and whether they are sealed: written with a key that is not here."""
+def decode_value(codec: Codec, data: bytes | None, purpose: Purpose) -> tuple[Any, bool]:
+    """Return the value, and whether it is sealed: encrypted with a key that the server lacks."""
     if data is None:
         return None, False
     try:
@@ -47,25 +49,27 @@ def opened(codec: Codec, data: bytes | None, purpose: Purpose) -> tuple[Any, boo
         return None, True
 
 
-def taken(kind: type[BaseModel], source: Any) -> dict[str, Any]:
-    """The fields of a model that a value has by the same name; instants become times."""
-    plain, instants = _shared(kind, cast("Hashable", type(source)))
-    found = {name: getattr(source, name) for name in plain}
+def shared_fields(kind: type[BaseModel], source: Any) -> dict[str, Any]:
+    """Return the fields that a model and a value share by name, with instants as times."""
+    plain, instants = _shared_names(kind, cast("Hashable", type(source)))
+    values = {name: getattr(source, name) for name in plain}
     for name in instants:
         value = getattr(source, name)
-        found[name] = time(value) if isinstance(value, int) else value
-    return found
+        values[name] = time(value) if isinstance(value, int) else value
+    return values
 
 
 @cache
-def _shared(kind: type[BaseModel], source: type[Any]) -> tuple[list[str], list[str]]:
-    """The names that both have: those of instants apart."""
+def _shared_names(kind: type[BaseModel], source: type[Any]) -> tuple[list[str], list[str]]:
+    """Return the shared names: those of plain values, and those of instants."""
     names = [name for name in kind.model_fields if hasattr(source, name)]
     instants = [name for name in names if name.endswith("_at")]
     return [name for name in names if name not in instants], instants
 
 
-class ErrorView(Wire):
+class ErrorView(ResponseModel):
+    """The error of an attempt."""
+
     code: str
     type: str | None = None
     message: str | None = None
@@ -79,31 +83,31 @@ class ErrorView(Wire):
     def of(failure: Failure | None, codec: Codec) -> ErrorView | None:
         if failure is None:
             return None
-        said, _ = opened(codec, failure.body, Purpose.ERROR)
-        words = said if isinstance(said, dict) else {}
+        decoded, _ = decode_value(codec, failure.body, Purpose.ERROR)
+        body = decoded if isinstance(decoded, dict) else {}
         return ErrorView(
             code=failure.code,
-            type=words.get("type"),
-            message=words.get("message") or failure.code,
+            type=body.get("type"),
+            message=body.get("message") or failure.code,
             error_type=failure.kind.value,
             step=failure.step,
             attempt=failure.attempt,
             at=time(failure.at),
-            traceback=words.get("traceback"),
+            traceback=body.get("traceback"),
         )
 
 
-class FailureView(Wire):
-    """For people: what failed, where, of which sort, and what to try."""
+class FailureView(ResponseModel):
+    """Failure details for people: what failed, where, the kind of error, and advice."""
 
-    what: str
+    summary: str
     stage: str | None
-    sort: str
+    category: str
     advice: str
 
 
-class JobSummary(Wire):
-    """A job as lists show it: nothing that would have to be decoded."""
+class JobSummary(ResponseModel):
+    """A job in a list, without values that need decoding."""
 
     id: UUID
     task: str
@@ -145,33 +149,33 @@ class JobSummary(Wire):
 
     @classmethod
     def facts(cls, row: JobRow) -> dict[str, Any]:
-        return taken(cls, row) | {"error_code": row.error.code if row.error else None}
+        return shared_fields(cls, row) | {"error_code": row.error.code if row.error else None}
 
 
 class JobNode(JobSummary):
-    """A job and those that it waits or waited for."""
+    """A job in a graph; `dependsOn` are the jobs it waits or waited for."""
 
     depends_on: Sequence[UUID]
 
     @staticmethod
-    def seen(row: JobRow, parents: Sequence[UUID]) -> JobNode:
+    def with_parents(row: JobRow, parents: Sequence[UUID]) -> JobNode:
         return JobNode(**JobNode.facts(row), depends_on=parents)
 
 
-class GraphView(Wire):
-    """The nearest jobs first, and which of these each depends on; if `capped`, there are more."""
+class GraphView(ResponseModel):
+    """Jobs of a dependency graph, nearest first; `capped` if there are more."""
 
     jobs: Sequence[JobNode]
     capped: bool
 
     @staticmethod
     def of(graph: Graph) -> GraphView:
-        jobs = [JobNode.seen(row, graph.parents[row.id]) for row in graph.rows]
+        jobs = [JobNode.with_parents(row, graph.parents[row.id]) for row in graph.rows]
         return GraphView(jobs=jobs, capped=graph.capped)
 
 
 class JobView(JobSummary):
-    """A job with all that it carries. `sealed`: some of it was written with a key not held here."""
+    """A job with all its data. `sealed`: the server lacks the key to decrypt some of it."""
 
     arguments: Any
     result: Any
@@ -192,13 +196,13 @@ class JobView(JobSummary):
     sealed: bool
 
     @classmethod
-    def seen(cls, row: JobRow, codec: Codec, **more: Any) -> Self:
-        arguments, closed = opened(codec, row.payload, Purpose.PAYLOAD)
-        result, shut = opened(codec, row.result, Purpose.RESULT)
+    def from_row(cls, row: JobRow, codec: Codec, **more: Any) -> Self:
+        arguments, arguments_sealed = decode_value(codec, row.payload, Purpose.PAYLOAD)
+        result, result_sealed = decode_value(codec, row.result, Purpose.RESULT)
         failure = None
         if row.state is State.FAILED and row.error is not None:
             failure = FailureView(
-                **taken(FailureView, details(row.error, task=row.task, stage=row.stage))
+                **shared_fields(FailureView, details(row.error, task=row.task, stage=row.stage))
             )
         facts = cls.facts(row) | {
             "arguments": arguments,
@@ -206,26 +210,26 @@ class JobView(JobSummary):
             "last_error": ErrorView.of(row.error, codec),
             "failure_details": failure,
             "last_completed_step": row.last_step,
-            "sealed": closed or shut,
+            "sealed": arguments_sealed or result_sealed,
         }
         return cls(**facts, **more)
 
 
 class EnqueuedView(JobView):
-    """The job that stands for the request; a duplicate was there before."""
+    """The job of an enqueue request; `duplicate` if it existed before."""
 
     duplicate: bool
 
 
-class JobPage(Wire):
-    """`cursor` leads to the next page; null is the end. A page before it may be short or empty."""
+class JobPage(ResponseModel):
+    """A page of jobs, maybe short or empty; `cursor` leads to the next page, null is the end."""
 
     jobs: Sequence[JobSummary]
     cursor: str | None
 
 
-class CountView(Wire):
-    """If it is `capped`, there are at least so many."""
+class CountView(ResponseModel):
+    """A number of jobs; a lower bound if `capped`."""
 
     count: int
     capped: bool
@@ -235,21 +239,23 @@ class CountView(Wire):
         return CountView(count=count.number, capped=count.capped)
 
 
-class BatchAnswer(Wire):
-    """`status`: created, duplicate, conflict or refused; the last two have a problem, no job."""
+class EnqueueBatchResult(ResponseModel):
+    """`status`: created, duplicate, conflict or refused; the last two have a problem and no job."""
 
     status: str
     job: JobSummary | None = None
     problem: Problem | None = None
 
 
-class BatchAnswers(Wire):
-    """One for each job of the request, in its order."""
+class EnqueueBatchResults(ResponseModel):
+    """One result for each job of the request, in the same order."""
 
-    answers: Sequence[BatchAnswer]
+    results: Sequence[EnqueueBatchResult]
 
 
-class AttemptView(Wire):
+class AttemptView(ResponseModel):
+    """An attempt of a job. `delay` is the time until the next attempt, in seconds."""
+
     number: int
     worker: str | None
     queued_at: datetime
@@ -262,54 +268,54 @@ class AttemptView(Wire):
     stage: str | None
 
     @staticmethod
-    def seen(one: Attempt, codec: Codec) -> AttemptView:
-        facts = taken(AttemptView, one)
-        return AttemptView(**facts | {"error": ErrorView.of(one.error, codec)})
+    def from_attempt(attempt: Attempt, codec: Codec) -> AttemptView:
+        facts = shared_fields(AttemptView, attempt)
+        return AttemptView(**facts | {"error": ErrorView.of(attempt.error, codec)})
 
 
-class Attempts(Wire):
+class Attempts(ResponseModel):
     attempts: Sequence[AttemptView]
 
 
-class ReasonView(Wire):
-    because: str
+class ReasonView(ResponseModel):
+    code: str
     text: str
     at: datetime | None
     advice: str | None
 
 
-class WhyView(Wire):
-    """Why it is not running, or not any more: the weightiest reason first."""
+class DiagnosisView(ResponseModel):
+    """Reasons why a job is not running, most important first."""
 
     id: UUID
     state: State
     reasons: Sequence[ReasonView]
 
     @staticmethod
-    def of(answer: Why) -> WhyView:
+    def of(diagnosis: Diagnosis) -> DiagnosisView:
         reasons = [
-            ReasonView(because=one.because, text=one.text, at=time(one.at), advice=one.advice)
-            for one in answer.reasons
+            ReasonView(code=one.code, text=one.text, at=time(one.at), advice=one.advice)
+            for one in diagnosis.reasons
         ]
-        return WhyView(id=answer.job_id, state=answer.state, reasons=reasons)
+        return DiagnosisView(id=diagnosis.job_id, state=diagnosis.state, reasons=reasons)
 
 
-class Moved(Wire):
-    """Where a job stands after what was done to it."""
+class JobStateView(ResponseModel):
+    """The state of a job after an action."""
 
     id: UUID
     state: State
 
 
-class CancelView(Wire):
-    """`canceled`, `requested` (its worker is told, and it will win), or the end that came first."""
+class CancelView(ResponseModel):
+    """`status`: canceled, requested (it will end as canceled), or the final state it had before."""
 
     id: UUID
     status: str
     cleanup_scheduled: bool
 
 
-class EventView(Wire):
+class EventView(ResponseModel):
     id: str
     seq: int
     at: datetime
@@ -319,22 +325,22 @@ class EventView(Wire):
     data: Mapping[str, Any]
 
 
-class EventPageView(Wire):
-    """`cursor` is the last event's id, to go on from. When `ended`, nothing will follow."""
+class EventPageView(ResponseModel):
+    """A page of events; `cursor` is the id of the last one. When `ended`, no events will follow."""
 
     events: Sequence[EventView]
     cursor: str | None
     ended: bool
 
 
-class RefusedView(Wire):
+class RefusedView(ResponseModel):
     id: UUID
     code: str
     detail: str
 
 
-class ActionView(Wire):
-    """`refused` tells the first of those that were; `cursor` leads on, null is the end."""
+class BulkActionView(ResponseModel):
+    """Result of a bulk action; `refused` has the first 20 rejected jobs, `cursor` leads on."""
 
     matched: int
     done: int

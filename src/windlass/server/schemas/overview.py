@@ -1,4 +1,4 @@
-"""What surrounds jobs, as the server tells of it."""
+"""Schemas of queues, workers, tasks, flows, failures, limits, schedules and statistics."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from windlass.core.query.queue_rates import Rates
 from windlass.core.worker_presence import LiveWorker
 from windlass.insights.failures import FailureGroup, FailureGroups
 from windlass.insights.queues import Queue
-from windlass.limits import Limited
-from windlass.schedule_records import Planned
-from windlass.server.schemas.jobs import JobNode, Wire, opened, taken
+from windlass.limits import LimitInfo
+from windlass.schedule_records import ScheduleInfo
+from windlass.server.schemas.jobs import JobNode, ResponseModel, decode_value, shared_fields
 from windlass.store import COUNT_CAP, Rollup
 from windlass.task_spec import TaskSpec
 
 
-class RatesView(Wire):
-    """Attempts per minute, and mean seconds in line and running, over the last `minutes`."""
+class RatesView(ResponseModel):
+    """Attempts per minute, mean queue wait and mean run time in seconds, over `minutes`."""
 
     minutes: float
     started: float
@@ -39,11 +39,14 @@ class RatesView(Wire):
 
     @staticmethod
     def of(rates: Rates) -> RatesView:
-        return RatesView(**taken(RatesView, rates))
+        return RatesView(**shared_fields(RatesView, rates))
 
 
-class QueueView(Wire):
-    """`counts` are by state; those named in `capped` are lower bounds. `oldestAge` is seconds."""
+class QueueView(ResponseModel):
+    """A queue; `counts` are by state, lower bounds for states in `capped`.
+
+    `oldestAge` is the queue wait of the oldest queued job in seconds.
+    """
 
     name: str
     paused: bool
@@ -55,7 +58,7 @@ class QueueView(Wire):
 
     @staticmethod
     def of(queue: Queue) -> QueueView:
-        facts = taken(QueueView, queue) | {
+        facts = shared_fields(QueueView, queue) | {
             "counts": {state.value: number for state, number in queue.counts.items()},
             "capped": sorted(state.value for state in queue.capped),
             "per_minute": RatesView.of(queue.rates),
@@ -63,17 +66,17 @@ class QueueView(Wire):
         return QueueView(**facts)
 
 
-class Queues(Wire):
+class Queues(ResponseModel):
     queues: Sequence[QueueView]
 
 
-class PausedView(Wire):
+class PausedView(ResponseModel):
     name: str
     paused: bool
 
 
-class WorkerView(Wire):
-    """`deaf`: it lives, has room, and no claim of it was answered for a while."""
+class WorkerView(ResponseModel):
+    """A live worker; `unresponsive` if it has free slots but has not claimed for a while."""
 
     name: str
     host: str
@@ -87,22 +90,22 @@ class WorkerView(Wire):
     running: int
     free: int
     stopping: bool
-    deaf: bool
+    unresponsive: bool
 
     @staticmethod
     def of(worker: LiveWorker) -> WorkerView:
-        return WorkerView(**taken(WorkerView, worker))
+        return WorkerView(**shared_fields(WorkerView, worker))
 
 
-class Workers(Wire):
+class Workers(ResponseModel):
     workers: Sequence[WorkerView]
 
 
-class TaskView(Wire):
-    """`arguments` and `result` are JSON schemas; `about` is what its function says of itself."""
+class TaskView(ResponseModel):
+    """A task; `arguments` and `result` are JSON schemas, `description` is its docstring."""
 
     name: str
-    about: str
+    description: str
     aliases: Sequence[str]
     queue: str
     priority: int
@@ -116,7 +119,7 @@ class TaskView(Wire):
         options = spec.options
         return TaskView(
             name=spec.name,
-            about=inspect.getdoc(spec.function) or "",
+            description=inspect.getdoc(spec.function) or "",
             aliases=spec.aliases,
             queue=options.queue,
             priority=options.priority,
@@ -127,12 +130,12 @@ class TaskView(Wire):
         )
 
 
-class TaskList(Wire):
+class TaskList(ResponseModel):
     tasks: Sequence[TaskView]
 
 
-class FlowSummary(Wire):
-    """`counts` are by state. If it is `capped`, all of it is of the newest 1,000 jobs."""
+class FlowSummary(ResponseModel):
+    """A flow; `counts` are by state. If `capped`, all values are of its newest 1,000 jobs."""
 
     id: UUID
     state: State
@@ -144,14 +147,14 @@ class FlowSummary(Wire):
 
     @classmethod
     def facts(cls, stats: FlowStats) -> dict[str, Any]:
-        return taken(FlowSummary, stats) | {
+        return shared_fields(FlowSummary, stats) | {
             "id": stats.flow_id,
             "counts": {state.value: number for state, number in stats.counts.items()},
         }
 
 
-class FlowPageView(Wire):
-    """`cursor` leads to the next page; null is the end. A page before it may be short or empty."""
+class FlowPageView(ResponseModel):
+    """A page of flows, maybe short or empty; `cursor` leads to the next page, null is the end."""
 
     flows: Sequence[FlowSummary]
     cursor: UUID | None
@@ -163,9 +166,9 @@ class FlowPageView(Wire):
 
 
 class FlowView(FlowSummary):
-    """`jobs` are the newest ones, at most as many as were asked for; the counts are of all.
+    """A flow with its newest jobs, up to `limit`; counts are of all jobs.
 
-    Of each, `dependsOn` names the first 20; `moreParents` says that one of them has more.
+    `dependsOn` has the first 20 dependencies of a job; `moreParents` if any job has more.
     """
 
     jobs: Sequence[JobNode]
@@ -176,12 +179,12 @@ class FlowView(FlowSummary):
         return FlowView(**FlowView.facts(stats), jobs=jobs, more_parents=more)
 
 
-class FailureGroupView(Wire):
-    """Jobs of one task that failed alike; type, message and job are those of the last.
+class FailureGroupView(ResponseModel):
+    """Failed jobs of one task with the same error; type, message and job are of the last one.
 
-    `message` is its first line; errors whose lines differ in numbers only are alike. Type and
-    message are null where an error has none, or was written with a key that is not held here.
-    `jobIds` are all of its jobs, the newest first, where one group was asked for by its key.
+    `message` is the first line; messages that differ only in numbers count as the same. Type and
+    message are null if the error has none, or if the server lacks the key to decrypt it.
+    `jobIds` has all jobs, newest first, if the request names the group.
     """
 
     key: str
@@ -198,81 +201,82 @@ class FailureGroupView(Wire):
     @staticmethod
     def of(group: FailureGroup, *, whole: bool) -> FailureGroupView:
         jobs = group.jobs if whole else None
-        return FailureGroupView(**taken(FailureGroupView, group), job_ids=jobs)
+        return FailureGroupView(**shared_fields(FailureGroupView, group), job_ids=jobs)
 
 
-class FailureList(Wire):
-    """The most frequent first. They are of `lookedAt` jobs; if it is `capped`, more had failed."""
+class FailureList(ResponseModel):
+    """Failure groups, most frequent first, of `scanned` jobs; `capped` if more jobs failed."""
 
     since: datetime
     groups: Sequence[FailureGroupView]
-    looked_at: int
+    scanned: int
     capped: bool
 
     @staticmethod
     def of(found: FailureGroups, since: Instant, limit: int, group: str | None) -> FailureList:
-        some = [one for one in found.groups if group in {None, one.key}]
+        selected = [one for one in found.groups if group in {None, one.key}]
         whole = group is not None
         return FailureList(
             since=to_datetime(since),
-            groups=[FailureGroupView.of(one, whole=whole) for one in some[:limit]],
-            looked_at=found.looked_at,
+            groups=[FailureGroupView.of(one, whole=whole) for one in selected[:limit]],
+            scanned=found.scanned,
             capped=found.capped,
         )
 
 
-class FlowActed(Wire):
-    """`jobs` is how many of its jobs that concerned."""
+class FlowActionView(ResponseModel):
+    """Result of a flow action; `jobs` is the number of affected jobs."""
 
     id: UUID
     jobs: int
 
 
-class LimitFacts(Wire):
-    """How many may run at once, and how many may start in any stretch of `period` seconds."""
+class LimitSettings(ResponseModel):
+    """Maximum of running jobs, and of starts within any `period` seconds."""
 
     concurrency: int | None
     starts: int | None
     period: float | None
 
     @staticmethod
-    def of(limit: Limit | None) -> LimitFacts | None:
-        return None if limit is None else LimitFacts(**taken(LimitFacts, limit))
+    def of(limit: Limit | None) -> LimitSettings | None:
+        return None if limit is None else LimitSettings(**shared_fields(LimitSettings, limit))
 
 
-class LimitView(Wire):
-    """`limit` holds: what code declares, or what a person gave instead.
+class LimitView(ResponseModel):
+    """A limit; `limit` is in effect: the override, or else the declared one.
 
-    `holding` counts jobs in line or running, `waiting` those that wait at it: at least so many if
-    it is `capped`. Of limits per key (`key:…`), which have many gates, both are null.
+    `holding` counts queued and running jobs, `waiting` jobs that wait for a slot; a lower bound if
+    `capped`. Both are null for limits per key (`key:…`), which have many gates.
     """
 
     name: str
-    limit: LimitFacts
-    declared: LimitFacts | None
-    given: LimitFacts | None
+    limit: LimitSettings
+    declared: LimitSettings | None
+    override: LimitSettings | None
     holding: int | None
     waiting: int | None
     capped: bool
 
     @staticmethod
-    def of(limited: Limited) -> LimitView:
-        facts = {name: LimitFacts.of(getattr(limited, name)) for name in _LIMITS}
-        capped = (limited.waiting or 0) >= COUNT_CAP
-        return LimitView(**taken(LimitView, limited) | facts | {"capped": capped})
+    def of(info: LimitInfo) -> LimitView:
+        facts = {name: LimitSettings.of(getattr(info, name)) for name in _LIMITS}
+        capped = (info.waiting or 0) >= COUNT_CAP
+        return LimitView(**shared_fields(LimitView, info) | facts | {"capped": capped})
 
 
-_LIMITS = ("limit", "declared", "given")
+_LIMITS = ("limit", "declared", "override")
 
 
-class LimitList(Wire):
+class LimitList(ResponseModel):
     limits: Sequence[LimitView]
 
 
-class ScheduleView(Wire):
-    """`nextTicks` are five, none while it is paused. `lastJobId` is null if that job is gone.
+class ScheduleView(ResponseModel):
+    """A schedule; `nextTicks` has five ticks, none while paused.
 
-    `sealed`: the arguments were written with a key not held here.
+    `lastJobId` is null if that job was deleted. `sealed`: the server lacks the key to decrypt the
+    arguments.
     """
 
     name: str
@@ -292,26 +296,29 @@ class ScheduleView(Wire):
     next_ticks: Sequence[datetime]
 
     @staticmethod
-    def seen(planned: Planned, codec: Codec, *, kept: bool) -> ScheduleView:
-        arguments, sealed = opened(codec, planned.payload, Purpose.PAYLOAD)
-        facts = taken(ScheduleView, planned) | {"arguments": arguments, "sealed": sealed}
+    def from_schedule(info: ScheduleInfo, codec: Codec, *, kept: bool) -> ScheduleView:
+        arguments, sealed = decode_value(codec, info.payload, Purpose.PAYLOAD)
+        facts = shared_fields(ScheduleView, info) | {"arguments": arguments, "sealed": sealed}
         return ScheduleView(**facts if kept else facts | {"last_job_id": None})
 
 
-class ScheduleList(Wire):
+class ScheduleList(ResponseModel):
     schedules: Sequence[ScheduleView]
 
 
-class By(StrEnum):
-    """What numbers are told apart by, beside their outcomes; all else is summed up."""
+class StatsGroupBy(StrEnum):
+    """Grouping of statistics, in addition to the outcome."""
 
     QUEUE = "queue"
     TASK = "task"
     NONE = "none"
 
 
-class StatsLine(Wire):
-    """What ended so in the `step` seconds from `at`; means are seconds. Null stands for all."""
+class StatsRow(ResponseModel):
+    """Attempts with this outcome in the `step` seconds from `at`; means are seconds.
+
+    `queue` or `task` is null if it sums up all of them.
+    """
 
     at: datetime
     queue: str | None
@@ -322,26 +329,32 @@ class StatsLine(Wire):
     mean_run: float
 
 
-class Stats(Wire):
+class Stats(ResponseModel):
     since: datetime
     until: datetime
     step: int
-    lines: Sequence[StatsLine]
+    rows: Sequence[StatsRow]
 
     @staticmethod
     def of(
-        since: Instant, until: Instant, step: int, rollups: Sequence[Rollup], by: By | None = None
+        since: Instant,
+        until: Instant,
+        step: int,
+        rollups: Sequence[Rollup],
+        by: StatsGroupBy | None = None,
     ) -> Stats:
         sums: dict[tuple[Instant, str, str, State], list[int]] = {}
         for one in rollups:
             at = since + (one.minute - since) // (step * SECOND) * step * SECOND
-            queue = one.queue if by in {None, By.QUEUE} else ""  # which no queue is called
-            task = one.task if by in {None, By.TASK} else ""
-            line = sums.setdefault((at, queue, task, one.outcome), [0, 0, 0])
-            for place, number in enumerate((one.count, one.wait, one.run)):
-                line[place] += number
-        lines = [
-            StatsLine(
+            queue = (
+                one.queue if by in {None, StatsGroupBy.QUEUE} else ""
+            )  # no queue has an empty name
+            task = one.task if by in {None, StatsGroupBy.TASK} else ""
+            totals = sums.setdefault((at, queue, task, one.outcome), [0, 0, 0])
+            for index, number in enumerate((one.count, one.wait, one.run)):
+                totals[index] += number
+        rows = [
+            StatsRow(
                 at=to_datetime(at),
                 queue=queue or None,
                 task=task or None,
@@ -352,11 +365,11 @@ class Stats(Wire):
             )
             for (at, queue, task, outcome), (count, wait, run) in sorted(sums.items())
         ]
-        return Stats(since=to_datetime(since), until=to_datetime(until), step=step, lines=lines)
+        return Stats(since=to_datetime(since), until=to_datetime(until), step=step, rows=rows)
 
 
-class Health(Wire):
-    """`problems` say what is wrong and what to do, to those who may look."""
+class Health(ResponseModel):
+    """Health status; `problems` and what to do are shown only to authenticated callers."""
 
     status: str
     problems: Sequence[str] | None = None

@@ -1,4 +1,4 @@
-"""What the server is asked: the bodies and parameters of requests, and what they mean."""
+"""Bodies and parameters of requests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pydantic.alias_generators import to_camel
 
 from windlass.client import EnqueueOptions
 from windlass.core.clock import Instant, from_datetime
-from windlass.core.duration import seconds
+from windlass.core.duration import to_seconds
 from windlass.core.errors import InvalidArgumentError
 from windlass.core.event import EventType, parse_wire_id
 from windlass.core.job.dependency import OnParent
@@ -22,35 +22,35 @@ from windlass.core.job.state import State
 from windlass.core.query.job_query import MAX_PAGE, Query
 from windlass.server.auth.api_keys import Role
 from windlass.server.auth.authenticator import Caller
-from windlass.server.auth.ownership import belonging
-from windlass.server.context import Home
-from windlass.server.problems import all_wrong, wrong
-from windlass.server.streaming.hub import Wanted
+from windlass.server.auth.scoped_enqueue import scoped_value
+from windlass.server.context import ServedApp
+from windlass.server.problems import invalid_field, invalid_fields
+from windlass.server.streaming.hub import StreamFilter
 
 _MILLISECONDS = 1000
 T = TypeVar("T")
-Length = float | str  # seconds, or words like "5m"
-MOST_IDS = 200  # jobs that one action names: as many as a note of the audit should
+Duration = float | str  # seconds, or text like "5m"
+MAX_IDS = 200  # jobs that one action names: they fit into one audit entry
 
 
-class Asked(BaseModel):
-    """A field that is not known is a mistake, and told as one."""
+class RequestModel(BaseModel):
+    """Base of request models; unknown fields are errors."""
 
     model_config = ConfigDict(
         alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True
     )
 
 
-class JobOptions(Asked):
-    """What a job may be asked to be, beside its task and arguments."""
+class JobOptions(RequestModel):
+    """Task, arguments and options of a job."""
 
     task: str
     arguments: Mapping[str, Any] = Field(default_factory=dict)
     queue: str | None = None
     priority: int | None = None
-    delay: Length = 0.0
+    delay: Duration = 0.0
     hold: bool = False
-    expires_in: Length | None = None
+    expires_in: Duration | None = None
     unique_key: str | None = None
     debounce: bool = False
     limit_key: str | None = None
@@ -63,33 +63,37 @@ class JobOptions(Asked):
         return {
             "queue": self.queue,
             "priority": self.priority,
-            "delay": length("delay", self.delay),
+            "delay": parse_duration("delay", self.delay),
             "hold": self.hold,
-            "expires_in": None if self.expires_in is None else length("expiresIn", self.expires_in),
+            "expires_in": None
+            if self.expires_in is None
+            else parse_duration("expiresIn", self.expires_in),
             "unique_key": self.unique_key,
             "debounce": self.debounce,
             "limit_key": self.limit_key,
-            "owner": _confined("owner", self.owner, caller.owner) or "",
-            "team": _confined("team", self.team, caller.team),
+            "owner": _scoped("owner", self.owner, caller.owner) or "",
+            "team": _scoped("team", self.team, caller.team),
             "tags": self.tags,
             "headers": self.headers,
         }
 
-    def prepared(self, app: Home, options: EnqueueOptions) -> NewJob:
-        """The job; which argument is wrong, and why, if one is."""
+    def prepare(self, app: ServedApp, options: EnqueueOptions) -> NewJob:
+        """Return the job; raise with the fields of invalid arguments."""
         spec = app.tasks.get(self.task)
         if spec is None:
-            known = ", ".join(sorted(one.name for one in app.tasks)) or "none"
-            raise wrong("task", f"no task {self.task!r:.80} here; known are: {known:.500}")
+            names = ", ".join(sorted(one.name for one in app.tasks)) or "none"
+            raise invalid_field(
+                "task", f"unknown task {self.task!r:.80}; this app has: {names:.500}"
+            )
         try:
             return app.prepare(spec, (), self.arguments, options)
         except InvalidArgumentError as error:
-            named = [(f"arguments.{where}", what) for where, what in error.problems]
-            raise all_wrong(named or [("arguments", str(error))]) from None
+            problems = [(f"arguments.{name}", message) for name, message in error.problems]
+            raise invalid_fields(problems or [("arguments", str(error))]) from None
 
 
-class NewJobAsked(JobOptions):
-    """A job to be enqueued. With `requestId` (or the header Idempotency-Key), at most once."""
+class EnqueueRequest(JobOptions):
+    """A job to enqueue. With `requestId` (or the header Idempotency-Key), at most once."""
 
     id: UUID | None = None
     run_at: datetime | None = None
@@ -97,11 +101,13 @@ class NewJobAsked(JobOptions):
     depends_on: tuple[UUID, ...] = ()
     on_parent: OnParent = OnParent.CANCEL
 
-    def new_job(self, app: Home, caller: Caller, key: str | None) -> NewJob:
+    def new_job(self, app: ServedApp, caller: Caller, key: str | None) -> NewJob:
         if key is not None and self.request_id not in {None, key}:
-            raise wrong("requestId", "it differs from the header Idempotency-Key; send one of them")
+            raise invalid_field(
+                "requestId", "differs from the header Idempotency-Key; send only one of them"
+            )
         if self.run_at is not None and self.run_at.tzinfo is None:
-            raise wrong("runAt", "it has no time zone; write 2026-01-31T12:00:00Z")
+            raise invalid_field("runAt", "needs a time zone: 2026-01-31T12:00:00Z")
         options = EnqueueOptions(
             **self.options(caller),
             id=self.id,
@@ -110,66 +116,69 @@ class NewJobAsked(JobOptions):
             depends_on=self.depends_on,
             on_parent=self.on_parent,
         )
-        return self.prepared(app, options)
+        return self.prepare(app, options)
 
 
-class BatchAsked(Asked):
-    """Jobs to be enqueued, each as if alone: one that is wrong does not concern the others."""
+class EnqueueBatchRequest(RequestModel):
+    """Jobs to enqueue, each on its own: an invalid one does not affect the others."""
 
     jobs: list[Any]
 
 
-class ScheduleAsked(JobOptions):
-    """Either `cron` (with `tz`) or `every`."""
+class CreateScheduleRequest(JobOptions):
+    """A schedule: either `cron` (with `tz`) or `every`."""
 
     name: str
     cron: str | None = None
-    every: Length | None = None
+    every: Duration | None = None
     tz: str | None = None
     missed: Literal["skip", "last", "all"] = "last"
 
-    def new_job(self, app: Home, caller: Caller) -> NewJob:
-        return self.prepared(app, EnqueueOptions(**self.options(caller)))
+    def new_job(self, app: ServedApp, caller: Caller) -> NewJob:
+        return self.prepare(app, EnqueueOptions(**self.options(caller)))
 
 
-class Why(Asked):
+class ReasonRequest(RequestModel):
     reason: str | None = None
 
 
-class KeyAsked(Asked):
-    """Roles say what it may do; with an owner or a team, it is for their jobs only."""
+class CreateKeyRequest(RequestModel):
+    """A key to create. With an owner or team, it is limited to their jobs."""
 
     name: str
     roles: tuple[Role, ...]
     owner: str | None = None
     team: str | None = None
-    expires_in: Length | None = None
+    expires_in: Duration | None = None
 
 
-class SignInAsked(Asked):
-    """An API key; not needed where the request is made with one."""
+class SignInRequest(RequestModel):
+    """The API key to sign in with; optional if the Authorization header has one."""
 
     key: Annotated[str, Field(max_length=200)]
 
 
-Several = Annotated[tuple[T, ...], Field(max_length=100)]  # to name one twice is no mistake
+Repeated = Annotated[tuple[T, ...], Field(max_length=100)]  # repeated values are allowed
 
 
-class Filters(Asked):
-    """Every one narrows; `state`, `queue`, `task` may be repeated, of `tag` all must be there."""
+class JobFilters(RequestModel):
+    """Filters of jobs, which all must match.
 
-    state: Several[State] = ()
-    queue: Several[str] = ()
-    task: Several[str] = ()
-    tag: Several[str] = ()
+    One of repeated `state`, `queue` or `task` values must match, and all `tag` values.
+    """
+
+    state: Repeated[State] = ()
+    queue: Repeated[str] = ()
+    task: Repeated[str] = ()
+    tag: Repeated[str] = ()
     owner: str | None = None
     team: str | None = None
-    error: Annotated[str | None, Field(description="The code of its error, whole.")] = None
+    error: Annotated[str | None, Field(description="Exact error code.")] = None
     text: Annotated[
         str | None,
         Field(
-            description="Part of its task, a tag, or its error's code, type or message, in capitals"
-            " or not. What an encrypting codec sealed is not searched."
+            description="Part of the task, a tag, or the error's code, type or message; ignores "
+            "case. Values of an encrypting codec are not searched."
         ),
     ] = None
     worker: str | None = None
@@ -187,8 +196,8 @@ class Filters(Asked):
             queues=frozenset(self.queue),
             tasks=frozenset(self.task),
             tags=frozenset(self.tag),
-            owner=_confined("owner", self.owner, caller.owner),
-            team=_confined("team", self.team, caller.team),
+            owner=_scoped("owner", self.owner, caller.owner),
+            team=_scoped("team", self.team, caller.team),
             error=self.error,
             text=self.text,
             worker=self.worker,
@@ -203,12 +212,12 @@ class Filters(Asked):
         )
 
 
-class ListAsked(Filters):
+class ListJobsRequest(JobFilters):
     cursor: str | None = None
 
 
-class Verb(StrEnum):
-    """What may be done to many jobs at once."""
+class BulkAction(StrEnum):
+    """An action on many jobs."""
 
     SUBMIT = "submit"
     CANCEL = "cancel"
@@ -217,28 +226,28 @@ class Verb(StrEnum):
     DELETE = "delete"
 
 
-class ActionFilters(Filters):
-    """The same; with `id`, of those jobs, and all of them at once: `limit` changes nothing."""
+class BulkActionFilters(JobFilters):
+    """Filters of jobs. With `id`, only these jobs, all at once: `limit` has no effect."""
 
-    id: Annotated[tuple[UUID, ...], Field(min_length=1, max_length=MOST_IDS)] | None = None
+    id: Annotated[tuple[UUID, ...], Field(min_length=1, max_length=MAX_IDS)] | None = None
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is said of what is meant: an empty list says nothing either."""
+        """Whether no filter is set; an empty list counts as not set."""
         return not self.model_dump(exclude={"limit"}, exclude_defaults=True)
 
 
-class ActionAsked(Asked):
-    """`reason` is kept with jobs that are canceled."""
+class BulkActionRequest(RequestModel):
+    """A bulk action; `reason` is stored with canceled jobs."""
 
-    action: Verb
-    filter: ActionFilters
+    action: BulkAction
+    filter: BulkActionFilters
     reason: str | None = None
     cursor: str | None = None
 
 
-class Follow(Asked):
-    """Where to go on from, and what to see. The last event comes whatever `types` says."""
+class EventsRequest(RequestModel):
+    """Cursor and filters of a job's events. The final event is always included."""
 
     last_event_id: str | None = None
     from_sequence: Annotated[int, Field(ge=1, lt=10**18)] | None = None
@@ -247,27 +256,29 @@ class Follow(Asked):
     limit: Annotated[int, Field(ge=1, le=1000)] = 100
     ticket: str | None = None
 
-    def wanted(self, header: str | None) -> Wanted:
-        """A browser that comes back sends the header, with the URL that it had at first."""
+    def selection(self, header: str | None) -> StreamFilter:
+        """Return the filter. The header wins: a browser reconnects with it and the original URL."""
         cursor = header or self.last_event_id
         if cursor is not None:
             after = parse_wire_id(cursor)
         else:
             after = 0 if self.from_sequence is None else self.from_sequence - 1
-        return Wanted(after=after, since=_since(self.from_timestamp), types=types_of(self.types))
+        return StreamFilter(
+            after=after, since=_since(self.from_timestamp), types=parse_types(self.types)
+        )
 
 
-def types_of(text: str | None) -> frozenset[EventType]:
+def parse_types(text: str | None) -> frozenset[EventType]:
     if not text:
         return frozenset()
     try:
         return frozenset(EventType(one.strip()) for one in text.split(","))
     except ValueError as error:
-        raise wrong("types", f"{error}; known are {', '.join(EventType)}") from None
+        raise invalid_field("types", f"{error}; use {', '.join(EventType)}") from None
 
 
 def _since(text: str | None) -> Instant | None:
-    """Milliseconds since 1970, as in event ids, or a time with its zone."""
+    """Parse milliseconds since 1970, as in event ids, or a time with a time zone."""
     if text is None:
         return None
     if text.isascii() and text.isdigit() and len(text) < 16:  # noqa: PLR2004 - the year 9999
@@ -275,8 +286,8 @@ def _since(text: str | None) -> Instant | None:
     try:
         return from_datetime(datetime.fromisoformat(text))
     except (ValueError, InvalidArgumentError):
-        raise wrong(
-            "fromTimestamp", f"{text!r:.80} is neither milliseconds nor a time with its zone"
+        raise invalid_field(
+            "fromTimestamp", f"{text!r:.80} is neither milliseconds nor a time with a time zone"
         ) from None
 
 
@@ -284,19 +295,19 @@ def _instant(field: str, value: datetime | None) -> Instant | None:
     if value is None:
         return None
     if value.tzinfo is None:
-        raise wrong(field, "it has no time zone; write 2026-01-31T12:00:00Z")
+        raise invalid_field(field, "needs a time zone: 2026-01-31T12:00:00Z")
     return from_datetime(value)
 
 
-def length(field: str, value: Length) -> float:
+def parse_duration(field: str, value: Duration) -> float:
     try:
-        return seconds(value, field)
+        return to_seconds(value, field)
     except InvalidArgumentError as error:
-        raise wrong(field, str(error)) from None
+        raise invalid_field(field, str(error)) from None
 
 
-def _confined(field: str, given: str | None, own: str | None) -> str | None:
+def _scoped(field: str, given: str | None, own: str | None) -> str | None:
     try:
-        return belonging(field, given, own)
+        return scoped_value(field, given, own)
     except InvalidArgumentError as error:
-        raise wrong(field, str(error)) from None
+        raise invalid_field(field, str(error)) from None

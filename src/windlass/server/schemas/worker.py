@@ -1,4 +1,4 @@
-"""What workers elsewhere are asked for, and told: JSON, for any language."""
+"""Schemas of the worker API."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from windlass.core.job.state import State
 from windlass.core.sizes import MAX_NAME
 from windlass.core.task_token import MAX_LENGTH
 from windlass.server.problems import Problem
-from windlass.server.schemas.jobs import JobView, Wire
-from windlass.server.schemas.requests import Asked, Length
+from windlass.server.schemas.jobs import JobView, ResponseModel
+from windlass.server.schemas.requests import Duration, RequestModel
 
 Token = Annotated[str, Field(max_length=MAX_LENGTH)]
 Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
 Slots = Annotated[int, Field(ge=1, le=1000)]
 
 
-class ClaimAsked(Asked):
-    """`queues` says how many of each at most, `tasks` what this worker can run.
+class ClaimRequest(RequestModel):
+    """A claim: `queues` has the maximum of jobs for each queue, `tasks` what the worker can run.
 
-    With the same `claimId`, a call whose answer was lost is answered again with the same jobs.
-    `lease` overrules what the job says; `wait` is how long the call may wait for a job.
+    A repeated call with the same `claimId` returns the same jobs, for example after a lost
+    response. `lease` overrides the lease of the job; `wait` is the maximum time to wait for a job.
     """
 
     worker: Name
     queues: Annotated[Mapping[Name, Slots], Field(min_length=1, max_length=100)]
     tasks: Annotated[Sequence[Name], Field(min_length=1, max_length=1000)]
     claim_id: str | None = None
-    lease: Length | None = None
-    wait: Length = 0.0
+    lease: Duration | None = None
+    wait: Duration = 0.0
 
 
-class ClaimedView(Wire):
-    """One attempt. `checkpoints` are the results of steps that earlier attempts finished."""
+class ClaimedView(ResponseModel):
+    """A claimed job. `checkpoints` are the results of steps that earlier attempts completed."""
 
     task_token: str
     lease_until: datetime
@@ -46,23 +46,23 @@ class ClaimedView(Wire):
     job: JobView
 
 
-class ClaimedList(Wire):
-    """`claimId` is the one that was given, or made: to repeat the call with."""
+class ClaimedList(ResponseModel):
+    """Claimed jobs; `claimId` is the given or generated one, to repeat the call."""
 
     claim_id: str
     jobs: Sequence[ClaimedView]
 
 
-class Spoken(Asked):
-    """Without a token, the one that the request itself was made with."""
+class TaskTokenItem(RequestModel):
+    """An item with a task token; default: the token in the Authorization header."""
 
     task_token: Token | None = None
 
 
-class RecordAsked(Asked):
-    """One thing that an attempt says; `n` counts them from 1, so that a repeat is dropped.
+class RecordItem(RequestModel):
+    """A record of an attempt; `n` counts from 1, so that repeated records are dropped.
 
-    `percent` is the whole job's. A `checkpoint` is kept as the result of its `step`.
+    `percent` is the progress of the whole job. `checkpoint` is stored as the result of `step`.
     """
 
     n: Annotated[int, Field(ge=1, lt=2**53)]
@@ -76,8 +76,8 @@ class RecordAsked(Asked):
     checkpoint: Any = None
 
 
-class ErrorAsked(Asked):
-    """What went wrong. `code` groups errors; else the type does. Retried unless it says not to."""
+class ErrorItem(RequestModel):
+    """The error of an attempt. Errors are grouped by `code`, by default the type."""
 
     type: Name
     message: str
@@ -87,43 +87,43 @@ class ErrorAsked(Asked):
     step: str | None = None
 
 
-class SettleAsked(Spoken):
-    """How the attempt ended: with a result, an error, or given back (`released`, `snoozed`).
+class SettleItem(TaskTokenItem):
+    """The outcome of an attempt: a result, an error, or requeued (`released`, `snoozed`).
 
-    `delay` is when to come back: of an error it overrules the job's own backoff.
+    `delay` is the time until the next attempt; with an error, it overrides the job's backoff.
     """
 
     outcome: Literal["succeeded", "failed", "released", "snoozed", "canceled"]
     result: Any = None
-    error: ErrorAsked | None = None
-    delay: Length | None = None
+    error: ErrorItem | None = None
+    delay: Duration | None = None
     reason: str | None = None
-    records: Sequence[RecordAsked] = ()
+    records: Sequence[RecordItem] = ()
 
 
-class SayAsked(Spoken):
-    records: Annotated[Sequence[RecordAsked], Field(min_length=1)]
+class RecordsItem(TaskTokenItem):
+    records: Annotated[Sequence[RecordItem], Field(min_length=1)]
 
 
-class ExtendBatch(Asked):
-    """`lease` is from now on: seconds, or words like "5m"; 30 seconds if it is not given."""
+class ExtendBatch(RequestModel):
+    """Leases to extend; `lease` counts from now: seconds, or text like "5m"; default 30 seconds."""
 
-    tasks: Annotated[Sequence[Spoken], Field(min_length=1)]
-    lease: Length | None = None
-
-
-class SettleBatch(Asked):
-    tasks: Annotated[Sequence[SettleAsked], Field(min_length=1)]
+    tasks: Annotated[Sequence[TaskTokenItem], Field(min_length=1)]
+    lease: Duration | None = None
 
 
-class SayBatch(Asked):
-    tasks: Annotated[Sequence[SayAsked], Field(min_length=1)]
+class SettleBatch(RequestModel):
+    tasks: Annotated[Sequence[SettleItem], Field(min_length=1)]
 
 
-class WorkAnswer(Wire):
-    """`applied`, or why not: `stale` (stop: the lease is gone), conflict, missing, busy, refused.
+class RecordsBatch(RequestModel):
+    tasks: Annotated[Sequence[RecordsItem], Field(min_length=1)]
 
-    `state` is the job's state afterwards: `canceled` where a cancel came before a success.
+
+class WorkResult(ResponseModel):
+    """`status`: applied, stale (lease lost: stop the task), conflict, missing, busy, or refused.
+
+    `state` is the new state of the job: `canceled` if a cancel was requested before a success.
     """
 
     status: str
@@ -131,19 +131,19 @@ class WorkAnswer(Wire):
     problem: Problem | None = None
 
 
-class WorkAnswers(Wire):
-    """One for each of the request, in its order."""
+class WorkResults(ResponseModel):
+    """One result for each item of the request, in the same order."""
 
-    answers: Sequence[WorkAnswer]
+    results: Sequence[WorkResult]
 
 
-class ExtendAnswer(WorkAnswer):
-    """The new token takes the place of the old. `cancelRequested`: stop the task, and settle."""
+class ExtendLeaseResult(WorkResult):
+    """`taskToken` replaces the old token. With `cancelRequested`, stop the task and settle."""
 
     task_token: str | None = None
     lease_until: datetime | None = None
     cancel_requested: bool = False
 
 
-class ExtendAnswers(Wire):
-    answers: Sequence[ExtendAnswer]
+class ExtendLeaseResults(ResponseModel):
+    results: Sequence[ExtendLeaseResult]

@@ -1,4 +1,4 @@
-"""Whether those who read streams may still read them."""
+"""Periodic check that clients of open streams still have access."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from windlass.core.errors import StoreError
 from windlass.server.auth.authenticator import Caller
 
 logger = logging.getLogger("windlass.server")
-CHECK = 1.0  # seconds between two looks at a key
+INTERVAL = 1.0  # seconds between two checks of a caller
 
 
-class Welcome:
-    """Looks once for all streams of a caller: of a thousand that wait, none has to be woken.
+class AccessRecheck:
+    """Checks each caller once for all its streams, instead of a timer in each stream.
 
-    Waits for: a second, again and again. Guarantees: a stream whose caller the door would let in no
-    more is told to end. Stops: with the last stream. A crash leaves nothing.
+    Waits for: a second, repeatedly. Guarantees: a stream ends when its caller loses access.
+    Stops: with the last stream. A crash leaves nothing behind.
     """
 
-    def __init__(self, still: Callable[[Caller], Awaitable[bool]]) -> None:
-        self._still = still
+    def __init__(self, still_authorized: Callable[[Caller], Awaitable[bool]]) -> None:
+        self._still_authorized = still_authorized
         self._streams: dict[Caller, set[asyncio.Event]] = {}
-        self._looking: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
 
     @contextlib.contextmanager
-    def reading(self, caller: Caller, ending: asyncio.Event) -> Iterator[None]:
-        """In the block the caller has a stream; the event says that it is to end."""
+    def track(self, caller: Caller, ending: asyncio.Event) -> Iterator[None]:
+        """Check the caller during the block; set `ending` when it loses access."""
         streams = self._streams.setdefault(caller, set())
         streams.add(ending)
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.create_task(self._look())
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run())
         try:
             yield
         finally:
@@ -40,25 +40,25 @@ class Welcome:
             if not streams:
                 self._streams.pop(caller, None)
 
-    async def _look(self) -> None:
+    async def _run(self) -> None:
         while self._streams:
-            await asyncio.sleep(CHECK)
-            await asyncio.gather(*(self._ask(caller) for caller in list(self._streams)))
+            await asyncio.sleep(INTERVAL)
+            await asyncio.gather(*(self._check(caller) for caller in list(self._streams)))
 
-    async def _ask(self, caller: Caller) -> None:
-        if not await self._may(caller):
+    async def _check(self, caller: Caller) -> None:
+        if not await self._has_access(caller):
             for ending in self._streams.get(caller, ()):
                 ending.set()
 
-    async def _may(self, caller: Caller) -> bool:
+    async def _has_access(self, caller: Caller) -> bool:
         try:
-            return await self._still(caller)
+            return await self._still_authorized(caller)
         except StoreError:
-            return True  # nobody can say now; the feeds meet the same trouble
+            return True  # unknown for now; the feeds report the same store error
         except Exception:
-            logger.exception("whether %s may still read cannot be told", caller.name)
-            return True  # a fault here must not end the looking, by which others are let go
+            logger.exception("cannot check whether %s still has access", caller.name)
+            return True  # an error here must not end the check of other callers
 
     def close(self) -> None:
-        if self._looking is not None:
-            self._looking.cancel()
+        if self._task is not None:
+            self._task.cancel()

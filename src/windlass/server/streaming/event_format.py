@@ -1,4 +1,4 @@
-"""Events of a job as lines of a stream: each has at least the keys that its type promises."""
+"""Format of events in streams: each has at least the keys of its type."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pydantic.alias_generators import to_camel
 from windlass.core.clock import Instant
 from windlass.core.codec import Codec
 from windlass.core.event import Event, EventType
-from windlass.job import Told, plain
+from windlass.job import EventFormatter, decode_event
 from windlass.server.schemas.jobs import EventView, iso, time
 from windlass.store import Store
-from windlass.stores.rpc import EVENT, told_event
+from windlass.stores.wire_format import EVENT, event_message
 
-_ENDS = {0x85: r"\u0085", 0x2028: r"\u2028", 0x2029: r"\u2029"}
-KEYS: Mapping[EventType, tuple[str, ...]] = {
+_LINE_ENDS = {0x85: r"\u0085", 0x2028: r"\u2028", 0x2029: r"\u2029"}
+REQUIRED_KEYS: Mapping[EventType, tuple[str, ...]] = {
     EventType.JOB_STATUS: ("status", "stage", "phase", "percent", "attempt"),
     EventType.STEP_STATUS: ("step", "status", "phase"),
     EventType.STEP_PROGRESS: ("step", "phase", "progressPct", "message", "etaSeconds"),
@@ -38,8 +38,8 @@ KEYS: Mapping[EventType, tuple[str, ...]] = {
 }
 
 
-class Line:
-    """One event in plain words, encoded once for all who get it; `source` is as it is stored."""
+class EventLine:
+    """One decoded event, encoded once for all clients; `source` is the event as stored."""
 
     def __init__(self, event: Event, source: Event) -> None:
         self.event = event
@@ -48,7 +48,7 @@ class Line:
         self.at: Instant = event.at
         self.type: EventType = event.type
         self.final: bool = event.final
-        self.always = event.final or event.type is EventType.RESYNC
+        self.always_sent = event.final or event.type is EventType.RESYNC
         self.data = _data(event)
 
     @property
@@ -67,20 +67,22 @@ class Line:
         )
 
     @cached_property
-    def single(self) -> bytes:
-        """On a stream of its job alone; its id is the cursor."""
-        return message(self.type.value, dumped(self.data), self.event.wire_id)
+    def for_job_stream(self) -> bytes:
+        """The message on a stream of this job alone; its id is the cursor."""
+        return sse_message(self.type.value, to_json(self.data), self.event.wire_id)
 
     @cached_property
-    def stored(self) -> bytes:
-        """For a handle of the store: as its `tail` would tell it."""
-        data = told_event().dump(event=self._source).decode()
-        return message(EVENT, data, self.event.wire_id)
+    def for_store_tail(self) -> bytes:
+        """The message for a remote store handle: the stored event."""
+        data = event_message().dump(event=self._source).decode()
+        return sse_message(EVENT, data, self.event.wire_id)
 
     @cached_property
-    def many(self) -> bytes:
-        """Among other jobs' events; whose it is, and its number, are inside."""
-        return message(self.type.value, dumped(self.view.model_dump(mode="json", by_alias=True)))
+    def for_shared_stream(self) -> bytes:
+        """The message on a stream of many jobs; its data has the job id and the sequence."""
+        return sse_message(
+            self.type.value, to_json(self.view.model_dump(mode="json", by_alias=True))
+        )
 
 
 def _data(event: Event) -> dict[str, Any]:
@@ -89,56 +91,56 @@ def _data(event: Event) -> dict[str, Any]:
         data = _snapshot(data) | {"jobId": str(event.job_id)}
     elif isinstance(data.get("error"), dict):
         data["error"] = data["error"] | {"at": iso(data["error"]["at"])}
-    for key in KEYS.get(event.type, ()):
+    for key in REQUIRED_KEYS.get(event.type, ()):
         data.setdefault(key, None)
     data["correlationId"] = event.correlation_id
     return data
 
 
 def _snapshot(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Where the job stands, as its view would say it."""
+    """Convert a stored snapshot of the job to API names and times."""
     error = data.get("error")
-    told = {
+    fields = {
         to_camel(name): iso(value) if name.endswith("_at") and isinstance(value, int) else value
         for name, value in data.items()
         if name != "error"
     }
-    return told | {"error": error | {"at": iso(error["at"])} if error else None}
+    return fields | {"error": error | {"at": iso(error["at"])} if error else None}
 
 
-def dumped(value: Any) -> str:
-    """JSON in one line, also for readers who take more characters for the end of one than SSE."""
+def to_json(value: Any) -> str:
+    """Encode as one line of JSON, also for clients that split lines at more characters."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
-    return text.translate(_ENDS)
+    return text.translate(_LINE_ENDS)
 
 
-def message(event: str, data: str, event_id: str | None = None) -> bytes:
-    """The data are one line, so that nothing in them can begin another field."""
-    named = "" if event_id is None else f"id: {event_id}\n"
-    return f"{named}event: {event}\ndata: {data}\n\n".encode()
+def sse_message(event: str, data: str, event_id: str | None = None) -> bytes:
+    """Format a message; `data` must be one line, so that it cannot start another field."""
+    id_field = "" if event_id is None else f"id: {event_id}\n"
+    return f"{id_field}event: {event}\ndata: {data}\n\n".encode()
 
 
-def line_of(event: Event, codec: Codec) -> Line:
-    """Of any event but the last, which only a teller can tell."""
-    return Line(plain(event, codec), event)
+def event_line(event: Event, codec: Codec) -> EventLine:
+    """Format any event but the final one, which needs a `StreamFormatter`."""
+    return EventLine(decode_event(event, codec), event)
 
 
-class Teller:
-    """Makes lines of the events that follow `after`; the last sums up all that was said."""
+class StreamFormatter:
+    """Formats the events that follow `after`; the final one summarizes all events of the job."""
 
     def __init__(self, store: Store, codec: Codec, job_id: UUID, after: int) -> None:
         self._store = store
         self._codec = codec
         self._job_id = job_id
-        self._told = Told(codec)
-        self._whole = after == 0
+        self._formatter = EventFormatter(codec)
+        self._from_start = after == 0
 
-    def heard(self, line: Line) -> None:
-        """Somebody else has told it; it belongs to the sum all the same."""
-        self._told.remember(line.event)
+    def remember(self, line: EventLine) -> None:
+        """Include a line that was formatted elsewhere in the summary."""
+        self._formatter.collect(line.event)
 
-    async def line(self, event: Event) -> Line:
-        if event.final and not self._whole:  # what was said before belongs to the sum
-            self._told = Told(self._codec)
-            await self._told.catch_up(self._store, self._job_id, event.seq - 1)
-        return Line(self._told.tell(event), event)
+    async def format(self, event: Event) -> EventLine:
+        if event.final and not self._from_start:  # the summary needs the earlier events
+            self._formatter = EventFormatter(self._codec)
+            await self._formatter.catch_up(self._store, self._job_id, event.seq - 1)
+        return EventLine(self._formatter.format(event), event)

@@ -1,7 +1,6 @@
-"""What goes out on a stream: the log of one job, or of many jobs together with lists.
+"""Feeds of event streams: the log of one job, or of many jobs together with lists.
 
-The logs of named jobs are whole: each is followed like one job's, from a cursor that the reader
-holds.
+Logs of named jobs are complete: each continues from a cursor that the client keeps.
 """
 
 from __future__ import annotations
@@ -14,86 +13,89 @@ from uuid import UUID
 
 from windlass.core.errors import NotFoundError
 from windlass.server.problems import problem
-from windlass.server.streaming.event_format import dumped, message
-from windlass.server.streaming.hub import Hub, Wanted
+from windlass.server.streaming.event_format import sse_message, to_json
+from windlass.server.streaming.hub import EventHub, StreamFilter
 
-TOGETHER = 32 * 1024  # bytes that go out at once: about what a connection holds
-WAITING = 64  # lines that wait for one reader, of all jobs and lists together
+CHUNK_BYTES = 32 * 1024  # sent at once: about the send buffer of a connection
+QUEUE_SIZE = 64  # messages that wait for one client, of all jobs and lists together
 Feed = AsyncGenerator[bytes, None]
 
 
-async def one(hub: Hub, job_id: UUID, wanted: Wanted) -> Feed:
-    """The log of one job; its lines carry cursors. Those that are there go out together."""
-    async with contextlib.aclosing(hub.follow(job_id, wanted)) as found:
-        async for lines in found:
-            pieces = _joined([line.single for line in lines])
-            lines.clear()  # who takes nothing holds no more than what is to be sent
-            while pieces:
-                yield pieces.popleft()
+async def job_feed(hub: EventHub, job_id: UUID, selection: StreamFilter) -> Feed:
+    """Yield the log of one job, with cursors. Available events are sent together."""
+    async with contextlib.aclosing(hub.follow(job_id, selection)) as batches:
+        async for lines in batches:
+            chunks = _joined([line.for_job_stream for line in lines])
+            lines.clear()  # a client that does not read holds only unsent data
+            while chunks:
+                yield chunks.popleft()
 
 
-def _joined(lines: list[bytes]) -> deque[bytes]:
-    """As few pieces as may be."""
-    pieces: deque[bytes] = deque()
-    piece: list[bytes] = []
+def _joined(messages: list[bytes]) -> deque[bytes]:
+    """Join messages into as few chunks as possible."""
+    chunks: deque[bytes] = deque()
+    chunk: list[bytes] = []
     size = 0
-    for line in lines:
-        piece.append(line)
-        size += len(line)
-        if size > TOGETHER:
-            pieces.append(b"".join(piece))
-            piece, size = [], 0
-    if piece:
-        pieces.append(b"".join(piece))
-    return pieces
+    for message in messages:
+        chunk.append(message)
+        size += len(message)
+        if size > CHUNK_BYTES:
+            chunks.append(b"".join(chunk))
+            chunk, size = [], 0
+    if chunk:
+        chunks.append(b"".join(chunk))
+    return chunks
 
 
-async def named(hub: Hub, job_id: UUID, wanted: Wanted, *, each: bool) -> Feed:
-    """The log of one job among others; with `each`, also that the job is there no more."""
+async def shared_job_feed(
+    hub: EventHub, job_id: UUID, selection: StreamFilter, *, each: bool
+) -> Feed:
+    """Yield the log of one job among others; with `each`, also report a deleted job."""
     final = False
-    async with contextlib.aclosing(hub.follow(job_id, wanted)) as found:
-        async for lines in found:
+    async with contextlib.aclosing(hub.follow(job_id, selection)) as batches:
+        async for lines in batches:
             for line in lines:
                 final = line.final
-                yield line.many
+                yield line.for_shared_stream
     if each and not final:
-        yield over({"jobId": str(job_id)}, NotFoundError(f"job {job_id} is not kept any more"))
+        error = NotFoundError(f"job {job_id} was deleted, or is past retention")
+        yield closed_message({"jobId": str(job_id)}, error)
 
 
-def over(whose: Mapping[str, str], error: BaseException | None = None) -> bytes:
-    """Nothing more comes of this job or list: it had ended, or something is wrong with it."""
-    told = None if error is None else problem(error).model_dump(exclude_none=True)
-    return message("over", dumped({**whose, "problem": told}))
+def closed_message(member: Mapping[str, str], error: BaseException | None = None) -> bytes:
+    """Format the end of one job or list on a shared stream, with its error if there is one."""
+    found = None if error is None else problem(error).model_dump(exclude_none=True)
+    return sse_message("closed", to_json({**member, "problem": found}))
 
 
-async def together(first: Sequence[bytes], feeds: Sequence[Feed]) -> Feed:
-    """All of these, each in its order, until all have ended."""
-    pieces: asyncio.Queue[bytes | BaseException | None] = asyncio.Queue(WAITING)
+async def merge(first: Sequence[bytes], feeds: Sequence[Feed]) -> Feed:
+    """Yield `first`, then all feeds as their messages arrive, until all have ended."""
+    queue: asyncio.Queue[bytes | BaseException | None] = asyncio.Queue(QUEUE_SIZE)
 
-    async def pass_on(feed: Feed) -> None:
+    async def forward(feed: Feed) -> None:
         try:
             async with contextlib.aclosing(feed):
-                async for piece in feed:
-                    await pieces.put(piece)
-        except Exception as error:  # noqa: BLE001 - it ends the stream, and is told there
-            await pieces.put(error)
+                async for message in feed:
+                    await queue.put(message)
+        except Exception as error:  # noqa: BLE001 - raised below
+            await queue.put(error)
         else:
-            await pieces.put(None)
+            await queue.put(None)
 
     if first:
         yield b"".join(first)
-    work = [asyncio.create_task(pass_on(feed)) for feed in feeds]
+    tasks = [asyncio.create_task(forward(feed)) for feed in feeds]
     try:
-        left = len(work)
+        left = len(tasks)
         while left:
-            said = await pieces.get()
-            if isinstance(said, BaseException):
-                raise said
-            if said is None:
+            item = await queue.get()
+            if isinstance(item, BaseException):
+                raise item
+            if item is None:
                 left -= 1
             else:
-                yield said
+                yield item
     finally:
-        for each in work:
-            each.cancel()
-        await asyncio.gather(*work, return_exceptions=True)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

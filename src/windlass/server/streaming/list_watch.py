@@ -1,6 +1,6 @@
-"""Lists that are watched: where each job on one stands, now and whenever that changes.
+"""Watched job lists: a snapshot of each listed job, now and at each change.
 
-Of a job only the newest is told; a reader that is slow misses what was in between, no more.
+Only the newest snapshot of a job is sent; a slow client may skip intermediate ones.
 """
 
 from __future__ import annotations
@@ -13,41 +13,41 @@ from uuid import UUID
 from windlass.client import Client
 from windlass.core.job.row import JobRow
 from windlass.core.query.job_query import Query
-from windlass.server.streaming.event_format import dumped, message
+from windlass.server.streaming.event_format import sse_message, to_json
 
-AT_ONCE = 4  # lists that are looked at: fewer than the connections that a store opens
+MAX_POLLS = 4  # concurrent reads of lists: fewer than the connections of a store
 
 
-class Watch:
-    """Looks at one list again and again, for all who watch it.
+class ListWatch:
+    """Polls one list for all its watchers.
 
-    Waits for: its interval, and its turn. Guarantees: each watcher gets the newest snapshot of each
-    job on the list, and the last one of a job that left it. Stops: with the last watcher.
+    Waits for: its interval, and a free slot. Guarantees: each watcher gets the newest snapshot of
+    each listed job, and a last one of a job that left the list. Stops: with the last watcher.
     """
 
     def __init__(
-        self, client: Callable[[], Client], query: Query, every: float, turns: asyncio.Semaphore
+        self, client: Callable[[], Client], query: Query, interval: float, slots: asyncio.Semaphore
     ) -> None:
         self._client = client
         self._query = query
-        self._every = every
-        self._turns = turns
-        self._known: dict[UUID, str] = {}
-        self._watchers: set[Watcher] = set()
+        self._interval = interval
+        self._slots = slots
+        self._snapshots: dict[UUID, str] = {}
+        self._watchers: set[ListWatcher] = set()
         self._task: asyncio.Task[None] | None = None
-        self.looked = False
+        self.polled = False
         self.error: BaseException | None = None
 
-    def join(self, name: str | None) -> Watcher:
-        watcher = Watcher(self, self._known, name)
+    def join(self, name: str | None) -> ListWatcher:
+        watcher = ListWatcher(self, self._snapshots, name)
         self._watchers.add(watcher)
         if self._task is None or self._task.done():
             self.error = None
             self._task = asyncio.create_task(self._run())
         return watcher
 
-    def leave(self, watcher: Watcher) -> bool:
-        """Whether nobody is left."""
+    def leave(self, watcher: ListWatcher) -> bool:
+        """Remove the watcher; return whether it was the last."""
         self._watchers.discard(watcher)
         if not self._watchers and self._task is not None:
             self._task.cancel()
@@ -56,83 +56,83 @@ class Watch:
     async def _run(self) -> None:
         try:
             while True:
-                async with self._turns:
-                    await self._look()
-                await asyncio.sleep(self._every)
-        except Exception as error:  # noqa: BLE001 - it is for the watchers to tell
+                async with self._slots:
+                    await self._poll()
+                await asyncio.sleep(self._interval)
+        except Exception as error:  # noqa: BLE001 - the watchers raise it
             self.error = error
-            self._tell({})
+            self._publish({})
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         store = self._client().store
         page = await store.find(self._query)
         now = {row.id: snapshot(row, listed=True) for row in page.rows}
-        news = {id_: said for id_, said in now.items() if self._known.get(id_) != said}
-        left = [id_ for id_ in self._known if id_ not in now]
+        changes = {id_: text for id_, text in now.items() if self._snapshots.get(id_) != text}
+        left = [id_ for id_ in self._snapshots if id_ not in now]
         for id_, row in zip(left, await store.get(left), strict=True):
-            news[id_] = gone(id_) if row is None else snapshot(row, listed=False)
-        self._known = now
-        if news or not self.looked:
-            self.looked = True
-            self._tell(news)
+            changes[id_] = deleted_snapshot(id_) if row is None else snapshot(row, listed=False)
+        self._snapshots = now
+        if changes or not self.polled:
+            self.polled = True
+            self._publish(changes)
 
-    def _tell(self, news: Mapping[UUID, str]) -> None:
+    def _publish(self, changes: Mapping[UUID, str]) -> None:
         for watcher in self._watchers:
-            watcher.tell(news)
+            watcher.update(changes)
 
 
-class Watcher:
-    """What one who watches a list has still to be told: of each job, the newest.
+class ListWatcher:
+    """The unsent snapshots of one client of a list: the newest of each job.
 
-    With a name for the list, each message has it, and one says when all of the list was told.
+    With a list name, each message has it, and a `loaded` message follows the first full list.
     """
 
-    def __init__(self, watch: Watch, known: Mapping[UUID, str], name: str | None) -> None:
+    def __init__(self, watch: ListWatch, snapshots: Mapping[UUID, str], name: str | None) -> None:
         self._watch = watch
-        self._news = dict(known)
-        self._named = "" if name is None else dumped({"list": name})[1:-1]
-        self._begins = name is not None
-        self._woken = asyncio.Event()
+        self._unsent = dict(snapshots)
+        self._name_field = "" if name is None else to_json({"list": name})[1:-1]
+        self._loaded_due = name is not None
+        self._wakeup = asyncio.Event()
 
-    def tell(self, news: Mapping[UUID, str]) -> None:
-        self._news |= news
-        self._woken.set()
+    def update(self, changes: Mapping[UUID, str]) -> None:
+        self._unsent |= changes
+        self._wakeup.set()
 
     async def next(self) -> bytes:
-        while not self._news and not (self._begins and self._watch.looked):
+        while not self._unsent and not (self._loaded_due and self._watch.polled):
             if self._watch.error is not None:
                 raise self._watch.error
-            self._woken.clear()
-            await self._woken.wait()
-        news, self._news = self._news, {}
-        pieces = [message("snapshot", self._of_list(said)) for said in news.values()]
-        if self._begins and self._watch.looked:
-            self._begins = False
-            pieces.append(message("whole", f"{{{self._named}}}"))
-        return b"".join(pieces)
+            self._wakeup.clear()
+            await self._wakeup.wait()
+        unsent, self._unsent = self._unsent, {}
+        messages = [sse_message("snapshot", self._with_name(text)) for text in unsent.values()]
+        if self._loaded_due and self._watch.polled:
+            self._loaded_due = False
+            messages.append(sse_message("loaded", f"{{{self._name_field}}}"))
+        return b"".join(messages)
 
-    def _of_list(self, said: str) -> str:
-        return f"{{{self._named},{said[1:]}" if self._named else said
+    def _with_name(self, text: str) -> str:
+        return f"{{{self._name_field},{text[1:]}" if self._name_field else text
 
 
-class Watches:
-    """The lists that are watched in this process, each by one reader, a few of them at a time.
+class ListWatches:
+    """The watched lists of this process, each polled by one task, a few at a time.
 
-    Who watches a thousand lists learns of each later, and nobody else notices.
+    A client with a thousand lists gets slower updates, and does not delay other clients.
     """
 
-    def __init__(self, client: Callable[[], Client], every: float) -> None:
+    def __init__(self, client: Callable[[], Client], interval: float) -> None:
         self._client = client
-        self._every = every
-        self._turns = asyncio.Semaphore(AT_ONCE)
-        self._watches: dict[Query, Watch] = {}
+        self._interval = interval
+        self._slots = asyncio.Semaphore(MAX_POLLS)
+        self._watches: dict[Query, ListWatch] = {}
 
     async def snapshots(self, query: Query, name: str | None = None) -> AsyncGenerator[bytes, None]:
-        """Where the jobs of the first page of this search stand, now and whenever that changes."""
-        query = replace(query, cursor=None, bare=True)
+        """Yield snapshots of the first page of a query's jobs, now and at each change."""
+        query = replace(query, cursor=None, omit_payload=True)
         watch = self._watches.get(query)
         if watch is None:
-            watch = Watch(self._client, query, self._every, self._turns)
+            watch = ListWatch(self._client, query, self._interval, self._slots)
             self._watches[query] = watch
         watcher = watch.join(name)
         try:
@@ -146,9 +146,8 @@ class Watches:
 def snapshot(row: JobRow, *, listed: bool) -> str:
     facts = {"id": str(row.id), "seq": row.seq, "state": row.state.value, "percent": row.percent}
     more = {"task": row.task, "queue": row.queue, "stage": row.stage, "phase": row.phase}
-    return dumped(facts | more | {"listed": listed})
+    return to_json(facts | more | {"listed": listed})
 
 
-def gone(job_id: UUID) -> str:
-    """Of a job that was deleted."""
-    return dumped({"id": str(job_id), "state": None, "listed": False})
+def deleted_snapshot(job_id: UUID) -> str:
+    return to_json({"id": str(job_id), "state": None, "listed": False})

@@ -1,4 +1,4 @@
-"""Room for streams and long polls: each holds a connection and memory for as long as it lasts."""
+"""Limits of open event streams and long polls: each holds a connection and memory."""
 
 from __future__ import annotations
 
@@ -6,46 +6,46 @@ import contextlib
 from collections import Counter
 from collections.abc import Iterator
 
-from windlass.server.problems import Refusal
+from windlass.server.problems import ApiError
 
-SOON = "5"  # seconds; nobody knows when a stream will end
+RETRY_AFTER = "5"  # seconds; the end of a stream cannot be predicted
 
 
-class Room:
-    """So many in this process, and so many of one key, however its holders came in."""
+class StreamQuota:
+    """Counts streams of the process and of each key, with all its sessions and tickets."""
 
-    def __init__(self, in_all: int, per_key: int) -> None:
-        self._in_all = in_all
+    def __init__(self, total: int, per_key: int) -> None:
+        self._total = total
         self._per_key = per_key
-        self._of: Counter[str | None] = Counter()
-        self.taken = 0  # how many there are
+        self._by_key: Counter[str | None] = Counter()
+        self.in_use = 0
 
     def check(self, key_id: str | None) -> None:
-        """Raises a refusal if there is no room for one more; without a key, all share all of it."""
-        if key_id is not None and self._of[key_id] >= self._per_key:
-            raise _full(
-                f"the key {key_id} has {self._per_key:,} streams open (requests that wait count as "
-                "such), which is its limit"
+        """Raise ApiError if the quota is used up. Requests without a key share the total."""
+        if key_id is not None and self._by_key[key_id] >= self._per_key:
+            raise _exceeded(
+                f"key {key_id} has {self._per_key:,} open streams (long polls count as streams), "
+                "which is the limit of a key"
             )
-        if self.taken >= self._in_all:
-            raise _full(
-                f"{self._in_all:,} streams are open (requests that wait count as such), "
+        if self.in_use >= self._total:
+            raise _exceeded(
+                f"{self._total:,} streams are open (long polls count as streams), "
                 "which is the limit of this server"
             )
 
     @contextlib.contextmanager
-    def place(self, key_id: str | None) -> Iterator[None]:
-        """In the block there is one more."""
-        self._of[key_id] += 1
-        self.taken += 1
+    def hold(self, key_id: str | None) -> Iterator[None]:
+        """Count one more stream during the block."""
+        self._by_key[key_id] += 1
+        self.in_use += 1
         try:
             yield
         finally:
-            self.taken -= 1
-            self._of[key_id] -= 1
-            if not self._of[key_id]:
-                del self._of[key_id]
+            self.in_use -= 1
+            self._by_key[key_id] -= 1
+            if not self._by_key[key_id]:
+                del self._by_key[key_id]
 
 
-def _full(detail: str) -> Refusal:
-    return Refusal("too_many_streams", detail, {"Retry-After": SOON})
+def _exceeded(detail: str) -> ApiError:
+    return ApiError("too_many_streams", detail, {"Retry-After": RETRY_AFTER})

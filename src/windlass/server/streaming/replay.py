@@ -1,9 +1,8 @@
-"""What the store has of a log, read for all who come.
+"""Stored events of jobs, read in chunks that concurrent streams share.
 
-Many may come at once, and those who listen to other jobs must not notice.
-Who asks for the same piece of a log while it is being read gets it from the same read, encoded
-once. Only a few pieces are read at a time, in the order in which they were asked for: whatever else
-the process does has its turn between two of them, and finds a connection to the store.
+Many clients may connect at once, and must not delay streams of other jobs.
+Requests for the same chunk share one read and one encoding. Only a few chunks are read at a time,
+in the order of the requests. So other work gets connections to the store between two reads.
 """
 
 from __future__ import annotations
@@ -18,83 +17,87 @@ from windlass.client import Client
 from windlass.core.codec import Codec
 from windlass.core.errors import NotFoundError
 from windlass.core.event import Event
-from windlass.server.streaming.event_format import Line, Teller, line_of
+from windlass.server.streaming.event_format import EventLine, StreamFormatter, event_line
 
-# What is read from the store at a time: a reader who stalls holds it. So few events at first, then
-# as many as such events fill this, and no more than that is kept.
-FIRST, MOST = 8, 256
-ROOM = 64 * 1024
-AT_ONCE = 4  # pieces that are read: fewer than the connections that a store opens
-_Place: TypeAlias = tuple[UUID, int, int]
+# A client that does not read holds one chunk. So the first chunk is small; the following ones have
+# as many events as fit into CHUNK_BYTES at the observed size.
+FIRST_LIMIT, MAX_LIMIT = 8, 256
+CHUNK_BYTES = 64 * 1024
+MAX_READS = 4  # concurrent reads: fewer than the connections of a store
+_Position: TypeAlias = tuple[UUID, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """`whole` says that nothing came behind it when it was read.
+class LogChunk:
+    """Consecutive events of a job; `complete` means that no more were stored at the read.
 
-    The job's last event sums up what was said before: it is for each reader's teller to tell.
+    `final` is the job's final event. It summarizes earlier ones, so each stream formats it itself.
     """
 
-    lines: list[Line]
-    last: Event | None
-    whole: bool
-    limit: int  # events like these that fill the room: for the next read
+    lines: list[EventLine]
+    final: Event | None
+    complete: bool
+    next_limit: int  # events of this size that fill the next chunk
 
 
 class Replay:
+    """Reads stored events for streams."""
+
     def __init__(self, client: Callable[[], Client], codec: Codec) -> None:
         self._client = client
         self._codec = codec
-        self._turns = asyncio.Semaphore(AT_ONCE)
-        self._under_way: dict[_Place, asyncio.Task[Piece]] = {}
+        self._slots = asyncio.Semaphore(MAX_READS)
+        self._reads: dict[_Position, asyncio.Task[LogChunk]] = {}
 
-    async def stored(self, job_id: UUID, seen: int) -> AsyncGenerator[list[Line], None]:
-        """What the store has by now."""
-        teller = Teller(self._client().store, self._codec, job_id, seen)
-        limit = FIRST
+    async def stored_lines(
+        self, job_id: UUID, position: int
+    ) -> AsyncGenerator[list[EventLine], None]:
+        """Yield the events stored after this position."""
+        formatter = StreamFormatter(self._client().store, self._codec, job_id, position)
+        limit = FIRST_LIMIT
         while True:
-            piece = await self._piece(job_id, seen, limit)
-            lines = list(piece.lines)
+            chunk = await self._shared_read(job_id, position, limit)
+            lines = list(chunk.lines)
             for line in lines:
-                teller.heard(line)
-            if piece.last is not None:
-                lines.append(await teller.line(piece.last))
-            whole, limit = piece.whole, piece.limit
-            del piece  # whoever takes nothing must not hold what they do not get
+                formatter.remember(line)
+            if chunk.final is not None:
+                lines.append(await formatter.format(chunk.final))
+            complete, limit = chunk.complete, chunk.next_limit
+            del chunk  # a client that does not read must not hold it
             if lines:
-                seen = lines[-1].seq
+                position = lines[-1].seq
                 yield lines
-            if whole:
+            if complete:
                 return
 
-    async def _piece(self, job_id: UUID, seen: int, limit: int) -> Piece:
-        """It may have been asked for by somebody else, a moment ago; it is read to its end."""
-        place = (job_id, seen, limit)
-        task = self._under_way.get(place)
+    async def _shared_read(self, job_id: UUID, after: int, limit: int) -> LogChunk:
+        """Read a chunk, or join a read in progress, which cancellation does not end."""
+        key = (job_id, after, limit)
+        task = self._reads.get(key)
         if task is None:
-            task = self._under_way[place] = asyncio.create_task(self._read(*place))
-            task.add_done_callback(lambda done: self._ended(place, done))
+            task = self._reads[key] = asyncio.create_task(self._read(*key))
+            task.add_done_callback(lambda done: self._finished(key, done))
         return await asyncio.shield(task)
 
-    def _ended(self, place: _Place, task: asyncio.Task[Piece]) -> None:
-        del self._under_way[place]
+    def _finished(self, key: _Position, task: asyncio.Task[LogChunk]) -> None:
+        del self._reads[key]
         if not task.cancelled():
-            task.exception()  # whoever waited may have gone; the failure is nobody's then
+            task.exception()  # marks it as retrieved: all waiting streams may be gone
 
-    async def _read(self, job_id: UUID, seen: int, limit: int) -> Piece:
-        async with self._turns:
-            page = await self._client().store.events(job_id, seen, limit)
+    async def _read(self, job_id: UUID, after: int, limit: int) -> LogChunk:
+        async with self._slots:
+            page = await self._client().store.events(job_id, after, limit)
             if page is None:
-                raise NotFoundError(f"job {job_id} is not kept any more")
-            lines: list[Line] = []
+                raise NotFoundError(f"job {job_id} was deleted, or is past retention")
+            lines: list[EventLine] = []
             size = 0
             for event in page.events:
                 if event.final:
-                    return Piece(lines, event, whole=True, limit=limit)
-                lines.append(line_of(event, self._codec))
-                size += len(lines[-1].single)
-                if size > ROOM:
+                    return LogChunk(lines, event, complete=True, next_limit=limit)
+                lines.append(event_line(event, self._codec))
+                size += len(lines[-1].for_job_stream)
+                if size > CHUNK_BYTES:
                     break
-            whole = len(lines) == len(page.events) < limit
-            fitting = max(1, min(MOST, ROOM * len(lines) // size)) if lines else limit
-            return Piece(lines, None, whole, fitting)
+            complete = len(lines) == len(page.events) < limit
+            fitting = max(1, min(MAX_LIMIT, CHUNK_BYTES * len(lines) // size)) if lines else limit
+            return LogChunk(lines, None, complete, fitting)

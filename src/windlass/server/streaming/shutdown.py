@@ -1,7 +1,7 @@
-"""A server that is not ours is told to stop: what lasts has to end, or it waits for it for ever.
+"""Close event streams on SIGINT or SIGTERM when the app is mounted in another ASGI server.
 
-The servers of others wait for open requests before they tell an application that they stop, and a
-stream is open for as long as its job runs. So whoever is mounted hears the signal, too.
+Such servers wait for open requests before they shut down, and a stream lasts as long as its job.
+So the app handles the signals, too.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from types import FrameType
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-def heed(stop: Callable[[], None]) -> None:
-    """From now on, whoever handles a signal to stop does so after `stop` was asked for.
+def call_on_stop_signal(callback: Callable[[], None]) -> None:
+    """Call `callback` on the event loop before the present handlers of stop signals run.
 
-    Only where somebody handles them, and on the thread on which that can be done.
+    Does nothing for signals without a handler, or outside the main thread.
     """
     if threading.current_thread() is not threading.main_thread():
         return
     loop = asyncio.get_running_loop()
     for number in SIGNALS:
-        before = signal.getsignal(number)
-        if callable(before):
-            signal.signal(number, _and_then(loop, stop, before))
+        handler = signal.getsignal(number)
+        if callable(handler):
+            signal.signal(number, _chained(loop, callback, handler))
 
 
-def _and_then(
+def _chained(
     loop: asyncio.AbstractEventLoop,
-    stop: Callable[[], None],
-    before: Callable[[int, FrameType | None], object],
+    callback: Callable[[], None],
+    handler: Callable[[int, FrameType | None], object],
 ) -> Callable[[int, FrameType | None], None]:
-    def told(number: int, frame: FrameType | None) -> None:
+    def on_signal(number: int, frame: FrameType | None) -> None:
         if not loop.is_closed():
-            loop.call_soon_threadsafe(stop)
-        before(number, frame)
+            loop.call_soon_threadsafe(callback)
+        handler(number, frame)
 
-    return told
+    return on_signal

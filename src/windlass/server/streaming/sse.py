@@ -1,9 +1,9 @@
-"""Server-sent events: a response that lasts, and ends in order.
+"""Server-sent events: the response that sends an event stream.
 
-Waits for: the next piece of its feed. Guarantees: a comment every ten seconds; its end when the
-feed ends, when the key is revoked, or when the server stops, always between two messages; its
-connection cut when the reader takes nothing for too long. A crash leaves a reader with a cursor:
-they go on elsewhere.
+Waits for: the next chunk of its feed. Guarantees: a keepalive comment every `keepalive` seconds.
+The stream ends with its feed, when the caller loses access, or when the server shuts down, always
+between two messages. The connection of a client that does not read is aborted after
+`write_timeout`. After a crash, the client reconnects with its cursor.
 """
 
 from __future__ import annotations
@@ -19,122 +19,135 @@ from starlette.types import Message, Receive, Scope, Send
 
 from windlass.core.errors import StoreError
 from windlass.server.auth.authenticator import Caller
-from windlass.server.context import Site
+from windlass.server.context import ServerContext
 from windlass.server.problems import problem
-from windlass.server.streaming.event_format import dumped, message
+from windlass.server.streaming.event_format import sse_message, to_json
 
 log = logging.getLogger("windlass.server")
 MEDIA_TYPE = "text/event-stream"
-ABORT = "windlass.abort"  # a server's extension: cuts the connection, whatever waits to be sent
-NARROW = "windlass.narrow"  # another: lets the system hold little that a reader does not take
-LAST = 1.0  # seconds for a cut to be noticed
-RETRY = b"retry: 1000\n\n"  # milliseconds after which a browser asks again
+# ASGI extensions of our server.
+ABORT = "windlass.abort"  # resets the connection and discards unsent data
+SHRINK_BUFFERS = "windlass.shrink_buffers"  # limits the data buffered for a client
+ABORT_TIMEOUT = 1.0  # seconds to wait for the disconnect after an abort
+RETRY = b"retry: 1000\n\n"  # milliseconds until a browser reconnects
 
 
 class EventStream(Response):
-    """`feed` is closed with it, however it ends. Where there is no room for it, it is refused."""
+    """A stream of `feed`, which is closed with it. Raises ApiError when the quota is used up."""
 
     media_type = MEDIA_TYPE
 
     def __init__(
-        self, site: Site, caller: Caller, feed: AsyncGenerator[bytes, None], correlation: str | None
+        self,
+        server: ServerContext,
+        caller: Caller,
+        feed: AsyncGenerator[bytes, None],
+        correlation_id: str | None,
     ) -> None:
-        site.hub.room.check(caller.key_id)
+        server.hub.quota.check(caller.key_id)
         super().__init__()
         del self.headers["content-length"]
         self.headers["X-Accel-Buffering"] = "no"
-        self.headers["Cache-Control"] = "no-store, no-transform"  # which forbids compression, too
-        self._site = site
+        self.headers["Cache-Control"] = "no-store, no-transform"  # also forbids compression
+        self._server = server
         self._caller = caller
         self._feed = feed
-        self._correlation = correlation
+        self._correlation_id = correlation_id
         self._sending = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
-        narrow = (scope.get("extensions") or {}).get(NARROW)
-        if narrow is not None:
-            narrow()
-        site, caller = self._site, self._caller
-        with site.hub.stream(caller.key_id) as ending, site.welcome.reading(caller, ending):
-            gone = asyncio.create_task(_gone(receive))
+        shrink_buffers = (scope.get("extensions") or {}).get(SHRINK_BUFFERS)
+        if shrink_buffers is not None:
+            shrink_buffers()
+        server, caller = self._server, self._caller
+        with (
+            server.hub.stream(caller.key_id) as ending,
+            server.access_recheck.track(caller, ending),
+        ):
+            disconnected = asyncio.create_task(_wait_for_disconnect(receive))
             closing = asyncio.create_task(ending.wait())
             try:
                 await send(start)
-                if await self._pump(send, gone, closing):
+                if await self._pump(send, disconnected, closing):
                     await self._send(send, b"", more=False)
             except TimeoutError:
-                await _cut(scope, gone)
-            except OSError:  # the reader is gone
+                await _abort(scope, disconnected)
+            except OSError:  # the client is gone
                 pass
             finally:
-                gone.cancel()
+                disconnected.cancel()
                 closing.cancel()
                 await self._feed.aclose()
 
-    async def _pump(self, send: Send, gone: asyncio.Task[None], closing: asyncio.Task[Any]) -> bool:
-        """Whether there is still somebody to be told that this is the end."""
-        ends = {gone, closing}
+    async def _pump(
+        self, send: Send, disconnected: asyncio.Task[None], closing: asyncio.Task[Any]
+    ) -> bool:
+        """Send the feed and keepalives; return whether the client is still connected."""
+        ends = {disconnected, closing}
         clock = asyncio.get_running_loop().time
-        beat = clock() + self._site.config.keepalive
+        next_keepalive = clock() + self._server.config.keepalive
         await self._send(send, RETRY)
-        telling = asyncio.create_task(self._tell(send))
+        sender = asyncio.create_task(self._send_feed(send))
         try:
             while True:
-                wait = max(0.0, beat - clock())
+                wait = max(0.0, next_keepalive - clock())
                 done, _ = await asyncio.wait(
-                    {telling, *ends}, timeout=wait, return_when=asyncio.FIRST_COMPLETED
+                    {sender, *ends}, timeout=wait, return_when=asyncio.FIRST_COMPLETED
                 )
                 if done & ends:
-                    return not gone.done()
-                if telling in done:
-                    telling.result()  # it may have failed
+                    return not disconnected.done()
+                if sender in done:
+                    sender.result()  # raises if it failed
                     return True
-                if clock() >= beat:
-                    beat += self._site.config.keepalive
-                    if not self._sending:  # else the reader is waited for already
+                if clock() >= next_keepalive:
+                    next_keepalive += self._server.config.keepalive
+                    if not self._sending:  # otherwise a send already waits for the client
                         await self._send(send, _keepalive())
         finally:
-            telling.cancel()
-            await asyncio.gather(telling, return_exceptions=True)
+            sender.cancel()
+            await asyncio.gather(sender, return_exceptions=True)
 
-    async def _tell(self, send: Send) -> None:
-        """Whatever the feed brings. It is apart, for to begin a wait for every piece costs more."""
-        while (piece := await self._next()) is not None:
-            await self._send(send, piece)
+    async def _send_feed(self, send: Send) -> None:
+        """Send the feed in one task: a task for each chunk would cost more."""
+        while (chunk := await self._next()) is not None:
+            await self._send(send, chunk)
 
     async def _next(self) -> bytes | None:
         try:
             return await anext(self._feed, None)
         except StoreError as error:
-            return self._trouble(error)
+            return self._error_message(error)
 
-    def _trouble(self, error: BaseException) -> bytes:
-        log.warning("a stream ends: %s", error)
-        told = problem(error)
-        data = {"message": told.detail, "code": told.code, "correlationId": self._correlation}
-        return message("error", dumped(data))
+    def _error_message(self, error: BaseException) -> bytes:
+        log.warning("event stream ended by a store error: %s", error)
+        found = problem(error)
+        data = {
+            "message": found.detail,
+            "code": found.code,
+            "correlationId": self._correlation_id,
+        }
+        return sse_message("error", to_json(data))
 
     async def _send(self, send: Send, body: bytes, *, more: bool = True) -> None:
         self._sending = True
-        async with asyncio.timeout(self._site.config.stall):
+        async with asyncio.timeout(self._server.config.write_timeout):
             await send({"type": "http.response.body", "body": body, "more_body": more})
         self._sending = False
 
 
-async def _gone(receive: Receive) -> None:
-    """Return when the reader has left."""
-    said: Message = {}
-    while said.get("type") != "http.disconnect":
-        said = await receive()
+async def _wait_for_disconnect(receive: Receive) -> None:
+    message: Message = {}
+    while message.get("type") != "http.disconnect":
+        message = await receive()
 
 
-async def _cut(scope: Scope, gone: asyncio.Task[None]) -> None:
-    """A reader that takes nothing is cut off, with what was to be sent to it."""
+async def _abort(scope: Scope, disconnected: asyncio.Task[None]) -> None:
+    """Abort the connection of a client that does not read, and discard unsent data."""
     abort = (scope.get("extensions") or {}).get(ABORT)
     if abort is not None:
         abort()
-        await asyncio.wait({gone}, timeout=LAST)
+        await asyncio.wait({disconnected}, timeout=ABORT_TIMEOUT)
 
 
 def _keepalive() -> bytes:

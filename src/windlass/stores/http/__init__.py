@@ -1,4 +1,4 @@
-"""The contract, kept by a Windlass server: jobs without access to its database."""
+"""Store that talks to a Windlass server over HTTP, without access to its database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `windlass check` finds at a server: whether it answers, whom it takes us for, its clock."""
+"""Checks of a server for `windlass check`: connection, API key, durability, clock."""
 
 from __future__ import annotations
 
@@ -8,43 +8,43 @@ from windlass.stores.http.config import HttpConfig
 from windlass.stores.http.store import HttpStore
 from windlass.stores.urls import split
 
-_HOME = frozenset({"localhost", "127.0.0.1", "::1"})
+_LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 async def checkup(url: str, key: str | None) -> list[Finding]:
-    """Raises what keeps it from being reached."""
+    """Check the server; raise StoreError if it cannot be reached."""
     config = HttpConfig(url=url, key=key)
     async with HttpStore(config) as store:
         now = await store.ping()
         hello = await store.hello()
-    what = f"Windlass {hello.version} answers, and so does its store"
-    findings = [Finding("server", Verdict.FINE, what), _way(config)]
-    whose = " ".join(
+    reachable = f"Windlass {hello.version} and its store respond"
+    findings = [Finding("server", Verdict.OK, reachable), _check_connection(config)]
+    scope = " ".join(
         f"{name} {value}" for name, value in (("owner", hello.owner), ("team", hello.team)) if value
     )
-    may = f"{', '.join(hello.roles) or 'no role'}, for {whose or 'all jobs'}"
-    named = f"key {config.key_id} of {hello.name}" if config.key else "no key is asked for"
-    findings.append(Finding("key", Verdict.FINE, f"{named}: {may}"))
+    access = f"{', '.join(hello.roles) or 'no role'}, for {scope or 'all jobs'}"
+    key_name = f"key {config.key_id} of {hello.name}" if config.key else "no key required"
+    findings.append(Finding("key", Verdict.OK, f"{key_name}: {access}"))
     if not hello.capabilities.durable:
-        mend = "serve a store that keeps them: windlass serve --url sqlite:///jobs.db"
-        lost = Finding("durability", Verdict.WARNING, "its jobs end with its process", mend)
-        findings.append(lost)
+        fix = "serve a durable store: windlass serve --url sqlite:///jobs.db"
+        message = "jobs are in memory: they are lost when the server stops"
+        findings.append(Finding("durability", Verdict.WARNING, message, fix))
     drift = abs(now - SystemClock().now())
     if drift > SECOND:
-        found = f"the server's clock and this machine's differ by {drift / SECOND:.1f} s"
-        mend = "set both by NTP: times that are shown and meant here are the server's"
-        findings.append(Finding("clock", Verdict.WARNING, found, mend))
+        message = f"the clocks of the server and this machine differ by {drift / SECOND:.1f} s"
+        fix = "synchronize both with NTP: all times shown here are the server's"
+        findings.append(Finding("clock", Verdict.WARNING, message, fix))
     else:
-        findings.append(Finding("clock", Verdict.FINE, "agrees with this machine's"))
+        findings.append(Finding("clock", Verdict.OK, "agrees with this machine's"))
     return findings
 
 
-def _way(config: HttpConfig) -> Finding:
+def _check_connection(config: HttpConfig) -> Finding:
     if config.secure:
-        return Finding("connection", Verdict.FINE, "encrypted, and the server is who it says")
-    if split(config.url).hostname in _HOME:
-        return Finding("connection", Verdict.FINE, "stays on this machine")
-    mend = "put a proxy with a certificate before the server, and write https://"
+        return Finding("connection", Verdict.OK, "encrypted, with a trusted certificate")
+    if split(config.url).hostname in _LOCAL:
+        return Finding("connection", Verdict.OK, "local to this machine")
+    fix = "put a TLS proxy in front of the server, and use https://"
     return Finding(
-        "connection", Verdict.WARNING, "plain: the key and all jobs can be read on the way", mend
+        "connection", Verdict.WARNING, "not encrypted: the key and all jobs can be read", fix
     )

@@ -1,8 +1,8 @@
-"""Small calls that are made at once, sent as one: a request costs more than what it carries.
+"""Concurrent small calls of one verb, combined into one request.
 
-A call that finds none of its kind under way is sent at once; those that come meanwhile go together
-when it is back, in the order in which they came. One that is refused takes no other along: then
-each is sent by itself. When the server is away, none of them knows what became of it, as always.
+The first call is sent at once. Calls that arrive meanwhile are sent together afterwards, in order
+of arrival. If the combined request is refused, each call is sent separately. If the server is
+unavailable, the outcome of all of them is unknown.
 """
 
 from __future__ import annotations
@@ -12,29 +12,29 @@ import os
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias
 
-from windlass.stores.coalescing import Gatherer
+from windlass.stores.coalescing import Coalescer
 
-SMALL = 100  # items; a larger call is worth a request of its own, beside others
+MAX_COMBINED = 100  # items; a larger call is sent as a separate request
 Send: TypeAlias = Callable[[Sequence[Any]], Awaitable[list[Any]]]
 
 
-class Together:
-    """Belongs to the event loop, and the process, of its calls: in another it begins anew."""
+class CombinedCalls:
+    """Combines calls of one event loop in one process; starts over in another loop or process."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
-        self._home: tuple[int, asyncio.AbstractEventLoop] | None = None
-        self._gatherer = Gatherer[Any, Any](send)
+        self._context: tuple[int, asyncio.AbstractEventLoop] | None = None
+        self._coalescer = Coalescer[Any, Any](send)
 
     async def __call__(self, items: Sequence[Any]) -> list[Any]:
-        if len(items) > SMALL:
+        if len(items) > MAX_COMBINED:
             return await self._send(items)
-        home = os.getpid(), asyncio.get_running_loop()
-        if self._home != home:
-            self._home, self._gatherer = home, Gatherer[Any, Any](self._send)
-        return await self._gatherer(items)
+        context = os.getpid(), asyncio.get_running_loop()
+        if self._context != context:
+            self._context, self._coalescer = context, Coalescer[Any, Any](self._send)
+        return await self._coalescer(items)
 
     async def finish(self) -> None:
-        """Wait for all that was called here."""
-        if self._home == (os.getpid(), asyncio.get_running_loop()):
-            await self._gatherer.finish()
+        """Wait for the calls made in this event loop."""
+        if self._context == (os.getpid(), asyncio.get_running_loop()):
+            await self._coalescer.finish()

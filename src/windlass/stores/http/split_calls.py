@@ -1,100 +1,104 @@
-"""Many items in messages that a server takes: a call that is too large goes in parts, in order."""
+"""Large calls, split into requests that the server accepts, in order."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from windlass.core.decisions.enqueue import Enqueued, EnqueueStatus
-from windlass.core.decisions.transition import Answer, Status
+from windlass.core.decisions.enqueue import EnqueueResult, EnqueueStatus
+from windlass.core.decisions.transition import ApplyResult, Status
 from windlass.core.errors import TooLargeError
 from windlass.core.job.row import NewJob
-from windlass.stores import rpc
-from windlass.stores.http.transport import Line
+from windlass.stores import wire_format
+from windlass.stores.http.transport import Transport
 
 T = TypeVar("T")
 Part = tuple[Sequence[T], bytes | None]
-SMALL = 1024 * 1024  # bytes that every server takes; for more it is asked how much that is
-_NAMES = {
+SAFE_BODY = 1024 * 1024  # bytes that every server accepts; beyond it, its max_body is read
+_ARGUMENTS = {
     "enqueue": "jobs",
     "apply": "transitions",
-    "record": "sayings",
+    "record": "attempt_records",
     "cancel": "requests",
     "signal": "signals",
     "put_records": "puts",
 }
 
 
-class Parcels:
-    """For the verbs that carry what people and tasks wrote, which may be large."""
+class SplitCalls:
+    """Sends verbs whose items contain data of users or tasks, which may be large."""
 
-    def __init__(self, line: Line) -> None:
-        self._line = line
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
 
-    async def enqueue(self, jobs: Sequence[NewJob], *, together: bool) -> list[Enqueued]:
-        """All together, or in parts; one that is too large alone is refused alone."""
-        found: list[Enqueued] = []
-        sent = [rpc.sendable(new) for new in jobs]
-        for part, body in await self._parts("enqueue", sent, together=together):
-            mine = jobs[len(found) : len(found) + len(part)]
+    async def enqueue(self, jobs: Sequence[NewJob], *, atomic: bool) -> list[EnqueueResult]:
+        """Enqueue jobs, in several requests if needed. A job that is too large is refused alone."""
+        results: list[EnqueueResult] = []
+        sendable = [wire_format.with_storable_backoff(new) for new in jobs]
+        for part, body in await self._parts("enqueue", sendable, atomic=atomic):
+            part_jobs = jobs[len(results) : len(results) + len(part)]
             if body is None:
                 error = _too_large()
-                found += [Enqueued(EnqueueStatus.REFUSED, new, error=error) for new in mine]
+                results += [
+                    EnqueueResult(EnqueueStatus.REFUSED, new, error=error) for new in part_jobs
+                ]
             else:
-                response = await self._line.call("enqueue", body)
-                found += rpc.enqueued(mine, rpc.hear("enqueue", response.content))
-        return found
+                response = await self._transport.call("enqueue", body)
+                results += wire_format.enqueue_results(
+                    part_jobs, wire_format.decode_response("enqueue", response.content)
+                )
+        return results
 
-    async def answers(self, verb: str, items: Sequence[Any]) -> list[Answer]:
-        found: list[Answer] = []
+    async def send(self, verb: str, items: Sequence[Any]) -> list[ApplyResult]:
+        results: list[ApplyResult] = []
         for part, body in await self._parts(verb, items):
             if body is None:
-                found += [Answer(Status.REFUSED, error=_too_large()) for _ in part]
+                results += [ApplyResult(Status.REFUSED, error=_too_large()) for _ in part]
             else:
-                response = await self._line.call(verb, body)
-                found += rpc.hear(verb, response.content)
-        return found
+                response = await self._transport.call(verb, body)
+                results += wire_format.decode_response(verb, response.content)
+        return results
 
-    async def items(self, verb: str, items: Sequence[Any]) -> list[Any]:
-        """The same for a verb whose answers cannot refuse."""
-        found: list[Any] = []
+    async def send_strict(self, verb: str, items: Sequence[Any]) -> list[Any]:
+        """Send items whose results cannot refuse; raise TooLargeError if one is too large."""
+        results: list[Any] = []
         for _, body in await self._parts(verb, items):
             if body is None:
                 raise _too_large()
-            response = await self._line.call(verb, body)
-            found += rpc.hear(verb, response.content)
-        return found
+            response = await self._transport.call(verb, body)
+            results += wire_format.decode_response(verb, response.content)
+        return results
 
-    async def _parts(self, verb: str, items: Sequence[T], **more: Any) -> list[Part[T]]:
-        """The items in order, with the message of each part; None is one that is too large."""
+    async def _parts(self, verb: str, items: Sequence[T], **arguments: Any) -> list[Part[T]]:
+        """Split the items into parts with request bodies; the body of a part too large is None."""
         if not items:
             return []
-        body = self._body(verb, items, more)
-        if len(body) <= SMALL:
+        body = self._body(verb, items, arguments)
+        if len(body) <= SAFE_BODY:
             return [(items, body)]
-        return self._split(verb, items, more, (await self._line.hello()).max_body)
+        return self._split(verb, items, arguments, (await self._transport.hello()).max_body)
 
     def _split(
-        self, verb: str, items: Sequence[T], more: dict[str, Any], most: int
+        self, verb: str, items: Sequence[T], arguments: dict[str, Any], max_body: int
     ) -> list[Part[T]]:
-        body = self._body(verb, items, more)
-        if len(body) <= most:
+        body = self._body(verb, items, arguments)
+        if len(body) <= max_body:
             return [(items, body)]
-        if len(items) == 1 or more.get("together"):
+        if len(items) == 1 or arguments.get("atomic"):
             return [(items, None)]
         half = len(items) // 2
         return [
-            *self._split(verb, items[:half], more, most),
-            *self._split(verb, items[half:], more, most),
+            *self._split(verb, items[:half], arguments, max_body),
+            *self._split(verb, items[half:], arguments, max_body),
         ]
 
     @staticmethod
-    def _body(verb: str, items: Sequence[Any], more: dict[str, Any]) -> bytes:
-        return rpc.asked(verb).dump(**{_NAMES[verb]: items}, **more)
+    def _body(verb: str, items: Sequence[Any], arguments: dict[str, Any]) -> bytes:
+        return wire_format.request_schema(verb).dump(**{_ARGUMENTS[verb]: items}, **arguments)
 
 
 def _too_large() -> TooLargeError:
     return TooLargeError(
-        "it is larger than a request to the server may be; keep the data in an object store or a "
+        "larger than the server's maximum request size; keep the data in an object store or a "
         "file and pass its address, or raise max_body in the server's ServerConfig"
     )

@@ -1,4 +1,4 @@
-"""A Windlass server as a store: every verb is one request, as `windlass.stores.rpc` writes it."""
+"""HTTP store: each verb is one request, encoded by `windlass.stores.wire_format`."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ from uuid import UUID
 
 from windlass.core.admission.gates import GateStats
 from windlass.core.clock import Instant
-from windlass.core.decisions import transition
-from windlass.core.decisions.enqueue import Enqueued, EnqueueStatus
+from windlass.core.decisions.enqueue import EnqueueResult, EnqueueStatus
 from windlass.core.decisions.transition import (
-    Answer,
+    ApplyResult,
     CancelRequest,
     Checkpoint,
-    Signal,
+    SignalRequest,
     Status,
     Transition,
+    check_cancel,
+    check_records,
+    check_signal,
+    check_transition,
 )
 from windlass.core.errors import InvalidArgumentError, RequestError
 from windlass.core.event import Event
@@ -27,119 +30,126 @@ from windlass.core.job import row
 from windlass.core.job.attempt import Attempt
 from windlass.core.job.dependency import Edges, FlowPage, FlowStats
 from windlass.core.job.failure import Failures
-from windlass.core.job.lease import Claim, Extended, Lease, check_lease
+from windlass.core.job.lease import Claim, ExtendResult, Lease, check_lease
 from windlass.core.job.row import JobRow, NewJob
-from windlass.core.query.diagnosis import Why
+from windlass.core.query.diagnosis import Diagnosis
 from windlass.core.query.job_query import Count, Page, Query
-from windlass.core.records import Entry, Put, PutAnswer, check_keys
+from windlass.core.records import Entry, Put, PutResult, check_keys
 from windlass.store import (
+    AttemptRecords,
     Capabilities,
     EventPage,
     Pruned,
     QueueStats,
     Retention,
     Rollup,
-    Saying,
     Store,
 )
-from windlass.stores import rpc
-from windlass.stores.http.combined_calls import Together
+from windlass.stores import wire_format
+from windlass.stores.http.combined_calls import CombinedCalls
 from windlass.stores.http.config import HttpConfig
-from windlass.stores.http.split_calls import Parcels
+from windlass.stores.http.split_calls import SplitCalls
 from windlass.stores.http.tail import tail
-from windlass.stores.http.transport import Line, Server
+from windlass.stores.http.transport import ServerInfo, Transport
 
 Item = TypeVar("Item")
 
 
 class HttpStore(Store):
-    """A handle on the jobs behind a server. What is wrong by itself is refused before it is sent.
+    """Handle on the jobs of a server. Invalid items are refused before they are sent.
 
-    A server may serve many at once; it decides what the key may do, and whose jobs it sees.
+    The server enforces the permissions of the key, and which jobs it can see.
     """
 
-    def __init__(self, config: HttpConfig, *, _server: Server | None = None) -> None:
-        self._server = _server or Server(config)
-        self._line = Line(self._server)
-        self._parcels = Parcels(self._line)
-        self._enqueue = Together(partial(self._parcels.enqueue, together=False))
-        self._apply = Together(partial(self._parcels.answers, "apply"))
-        self._record = Together(partial(self._parcels.answers, "record"))
-        self._extend = Together(self._extended)
-        self._news: str | None = None  # heard of before the last claim
+    def __init__(self, config: HttpConfig, *, _server: ServerInfo | None = None) -> None:
+        self._server = _server or ServerInfo(config)
+        self._transport = Transport(self._server)
+        self._split_calls = SplitCalls(self._transport)
+        self._enqueue = CombinedCalls(partial(self._split_calls.enqueue, atomic=False))
+        self._apply = CombinedCalls(partial(self._split_calls.send, "apply"))
+        self._record = CombinedCalls(partial(self._split_calls.send, "record"))
+        self._extend = CombinedCalls(self._extend_batch)
+        self._wakeup_cursor: str | None = None  # from the response to the last claim
 
     def __repr__(self) -> str:
         return f"HttpStore({self._server.config.base!r})"
 
     @property
     def capabilities(self) -> Capabilities:
-        """The server's. A large call goes in parts, so that its items may not come together."""
-        known = self._server.ask().capabilities
-        return replace(known, transactional=False, atomic_batch=False)
+        """Capabilities of the server. A large call is split, so its items are not atomic."""
+        capabilities = self._server.fetch_hello().capabilities
+        return replace(capabilities, transactional=False, atomic_batch=False)
 
     # -- the handle
 
     async def migrate(self) -> Sequence[str]:
-        """Nothing: the server's operator does that. Raises if it is still to be done."""
+        """Check the server, which runs its own migrations; raise if any are pending."""
         await self.ping()
         return []
 
     async def ping(self) -> Instant:
-        now: Instant = await self._ask("ping")
+        now: Instant = await self._call("ping")
         return now
 
-    async def hello(self) -> rpc.Hello:
-        """What the server says of itself, and of who asks."""
-        return await self._line.hello()
+    async def hello(self) -> wire_format.Hello:
+        """Return the properties of the server and the identity of the key."""
+        return await self._transport.hello()
 
-    async def why(self, job_id: UUID) -> Why:
-        """By the server, which sees all that surrounds the job, whatever the key may read."""
-        response = await self._line.call("why", rpc.why_asked().dump(job_id=job_id))
-        answer: Why = rpc.why_answered().hear(response.content)["answer"]
-        return answer
+    async def why(self, job_id: UUID) -> Diagnosis:
+        """Diagnose a job on the server, which also reads data that the key may not read."""
+        response = await self._transport.call("why", wire_format.why_request().dump(job_id=job_id))
+        diagnosis: Diagnosis = wire_format.why_response().load_response(response.content)["result"]
+        return diagnosis
 
     async def rotate(self) -> None:
-        """By the server: the keys that it signs with do not leave it."""
-        rpc.done().hear((await self._line.call("rotate", b"{}")).content)
+        """Rotate the signing key on the server; it never leaves the server."""
+        wire_format.empty_response().load_response(
+            (await self._transport.call("rotate", b"{}")).content
+        )
 
     def twin(self) -> HttpStore:
         return HttpStore(self._server.config, _server=self._server)
 
     async def close(self) -> None:
-        for gathered in (self._enqueue, self._apply, self._record, self._extend):
-            await gathered.finish()
-        await self._line.close()
+        for calls in (self._enqueue, self._apply, self._record, self._extend):
+            await calls.finish()
+        await self._transport.close()
 
-    async def _ask(self, verb: str, **arguments: Any) -> Any:
-        response = await self._line.call(verb, rpc.asked(verb).dump(**arguments))
-        return rpc.hear(verb, response.content)
+    async def _call(self, verb: str, **arguments: Any) -> Any:
+        response = await self._transport.call(
+            verb, wire_format.request_schema(verb).dump(**arguments)
+        )
+        return wire_format.decode_response(verb, response.content)
 
-    async def _each(
+    async def _send_valid(
         self,
         items: Sequence[Item],
         check: Callable[[Item], None],
-        send: Callable[[list[Item]], Awaitable[list[Answer]]],
-    ) -> list[Answer]:
-        """An answer for each item; one that is wrong is refused here, and is not sent."""
-        errors = [_error(check, item) for item in items]
-        good = [one for one, error in zip(items, errors, strict=True) if error is None]
-        told = iter(await send(good))
+        send: Callable[[list[Item]], Awaitable[list[ApplyResult]]],
+    ) -> list[ApplyResult]:
+        """Send the valid items; refuse the others here. Returns one result per item."""
+        errors = [_validation_error(check, item) for item in items]
+        valid = [one for one, error in zip(items, errors, strict=True) if error is None]
+        results = iter(await send(valid))
         return [
-            next(told) if error is None else Answer(Status.REFUSED, error=error) for error in errors
+            next(results) if error is None else ApplyResult(Status.REFUSED, error=error)
+            for error in errors
         ]
 
-    # -- putting in
+    # -- enqueue
 
-    async def enqueue(self, jobs: Sequence[NewJob], *, together: bool = False) -> list[Enqueued]:
-        errors = [_error(row.check, new) for new in jobs]
+    async def enqueue(self, jobs: Sequence[NewJob], *, atomic: bool = False) -> list[EnqueueResult]:
+        errors = [_validation_error(row.check_new_job, new) for new in jobs]
         first = next((error for error in errors if error is not None), None)
-        if together and first is not None:
-            return [Enqueued(EnqueueStatus.REFUSED, new, error=first) for new in jobs]
-        good = [new for new, error in zip(jobs, errors, strict=True) if error is None]
-        send = partial(self._parcels.enqueue, together=True) if together else self._enqueue
-        told = iter(await send(good))
+        if atomic and first is not None:
+            return [EnqueueResult(EnqueueStatus.REFUSED, new, error=first) for new in jobs]
+        valid = [new for new, error in zip(jobs, errors, strict=True) if error is None]
+        send = partial(self._split_calls.enqueue, atomic=True) if atomic else self._enqueue
+        results = iter(await send(valid))
         return [
-            next(told) if error is None else Enqueued(EnqueueStatus.REFUSED, new, error=error)
+            next(results)
+            if error is None
+            else EnqueueResult(EnqueueStatus.REFUSED, new, error=error)
             for new, error in zip(jobs, errors, strict=True)
         ]
 
@@ -148,148 +158,150 @@ class HttpStore(Store):
     async def claim(self, claim: Claim) -> list[JobRow]:
         if not any(limit for _, limit in claim.queues):
             return []
-        response = await self._line.call("claim", rpc.asked("claim").dump(claim=claim))
-        self._news = response.headers.get(rpc.NEWS_HEADER)
-        rows: list[JobRow] = rpc.hear("claim", response.content)
+        response = await self._transport.call(
+            "claim", wire_format.request_schema("claim").dump(claim=claim)
+        )
+        self._wakeup_cursor = response.headers.get(wire_format.WAKEUPS_HEADER)
+        rows: list[JobRow] = wire_format.decode_response("claim", response.content)
         return rows
 
-    async def extend(self, leases: Sequence[Lease], seconds: float) -> list[Extended]:
+    async def extend(self, leases: Sequence[Lease], seconds: float) -> list[ExtendResult]:
         check_lease(seconds)
         return await self._extend([(lease, seconds) for lease in leases])
 
-    async def _extended(self, asked: Sequence[tuple[Lease, float]]) -> list[Extended]:
-        """One request for each length that is asked for."""
-        found: dict[int, Extended] = {}
-        for seconds in dict.fromkeys(length for _, length in asked):
-            places = [place for place, (_, length) in enumerate(asked) if length == seconds]
-            leases = [asked[place][0] for place in places]
-            answers = await self._ask("extend", leases=leases, seconds=seconds)
-            found |= zip(places, answers, strict=True)
-        return [found[place] for place in range(len(asked))]
+    async def _extend_batch(self, items: Sequence[tuple[Lease, float]]) -> list[ExtendResult]:
+        """Extend leases with one request per distinct duration."""
+        results: dict[int, ExtendResult] = {}
+        for seconds in dict.fromkeys(duration for _, duration in items):
+            indexes = [i for i, (_, duration) in enumerate(items) if duration == seconds]
+            leases = [items[i][0] for i in indexes]
+            extended = await self._call("extend", leases=leases, seconds=seconds)
+            results |= zip(indexes, extended, strict=True)
+        return [results[i] for i in range(len(items))]
 
-    async def apply(self, transitions: Sequence[Transition]) -> list[Answer]:
-        async def send(good: list[Transition]) -> list[Answer]:
-            return await self._apply([rpc.sendable_wish(one) for one in good])
+    async def apply(self, transitions: Sequence[Transition]) -> list[ApplyResult]:
+        async def send(valid: list[Transition]) -> list[ApplyResult]:
+            return await self._apply([wire_format.sendable_transition(one) for one in valid])
 
-        return await self._each(transitions, transition.check, send)
+        return await self._send_valid(transitions, check_transition, send)
 
-    async def record(self, sayings: Sequence[Saying]) -> list[Answer]:
-        return await self._each(
-            sayings, lambda one: transition.check_records(one.records), self._record
+    async def record(self, attempt_records: Sequence[AttemptRecords]) -> list[ApplyResult]:
+        return await self._send_valid(
+            attempt_records, lambda one: check_records(one.records), self._record
         )
 
     async def wait(self, queues: Sequence[str], timeout: float) -> bool:
-        """One request after the other, each as long as the server lets it last."""
-        if self._news is None:
-            return True  # before the first claim, anything may be there
+        """Long-poll the server, in requests of its maximum duration."""
+        if self._wakeup_cursor is None:
+            return True  # before the first claim there is no cursor
         clock = asyncio.get_running_loop().time
         end = clock() + timeout
         while (left := end - clock()) > 0:
-            body = rpc.asked("wait").dump(queues=queues, timeout=left)
-            headers = {rpc.NEWS_HEADER: self._news}
-            response = await self._line.last("wait", body, left, headers)
-            if rpc.hear("wait", response.content):
+            body = wire_format.request_schema("wait").dump(queues=queues, timeout=left)
+            headers = {wire_format.WAKEUPS_HEADER: self._wakeup_cursor}
+            response = await self._transport.long_poll("wait", body, left, headers)
+            if wire_format.decode_response("wait", response.content):
                 return True
         return False
 
     # -- maintenance
 
     async def due(self, limit: int) -> list[JobRow]:
-        rows: list[JobRow] = await self._ask("due", limit=limit)
+        rows: list[JobRow] = await self._call("due", limit=limit)
         return rows
 
     async def expired(self, limit: int) -> list[JobRow]:
-        rows: list[JobRow] = await self._ask("expired", limit=limit)
+        rows: list[JobRow] = await self._call("expired", limit=limit)
         return rows
 
     async def prune(self, retention: Retention, limit: int) -> Pruned:
-        pruned: Pruned = await self._ask("prune", retention=retention, limit=limit)
+        pruned: Pruned = await self._call("prune", retention=retention, limit=limit)
         return pruned
 
     # -- operators
 
-    async def cancel(self, requests: Sequence[CancelRequest]) -> list[Answer]:
-        return await self._each(
-            requests, transition.check_cancel, partial(self._parcels.answers, "cancel")
+    async def cancel(self, requests: Sequence[CancelRequest]) -> list[ApplyResult]:
+        return await self._send_valid(
+            requests, check_cancel, partial(self._split_calls.send, "cancel")
         )
 
-    async def signal(self, signals: Sequence[Signal]) -> list[Answer]:
-        return await self._each(
-            signals, transition.check_signal, partial(self._parcels.answers, "signal")
+    async def signal(self, signals: Sequence[SignalRequest]) -> list[ApplyResult]:
+        return await self._send_valid(
+            signals, check_signal, partial(self._split_calls.send, "signal")
         )
 
-    async def delete(self, ids: Sequence[UUID], owner: str | None = None) -> list[Answer]:
-        answers: list[Answer] = await self._ask("delete", ids=ids, owner=owner) if ids else []
-        return answers
+    async def delete(self, ids: Sequence[UUID], owner: str | None = None) -> list[ApplyResult]:
+        results: list[ApplyResult] = await self._call("delete", ids=ids, owner=owner) if ids else []
+        return results
 
     async def pause(self, queues: Sequence[str], *, paused: bool) -> None:
         if queues:
-            await self._ask("pause", queues=queues, paused=paused)
+            await self._call("pause", queues=queues, paused=paused)
 
     # -- reading
 
     async def get(self, ids: Sequence[UUID], owner: str | None = None) -> list[JobRow | None]:
-        rows: list[JobRow | None] = await self._ask("get", ids=ids, owner=owner) if ids else []
+        rows: list[JobRow | None] = await self._call("get", ids=ids, owner=owner) if ids else []
         return rows
 
     async def find(self, query: Query) -> Page:
-        page: Page = await self._ask("find", query=query)
+        page: Page = await self._call("find", query=query)
         return page
 
     async def count(self, query: Query) -> Count:
-        count: Count = await self._ask("count", query=query)
+        count: Count = await self._call("count", query=query)
         return count
 
     async def stats(self) -> Mapping[str, QueueStats]:
-        stats: Mapping[str, QueueStats] = await self._ask("stats")
+        stats: Mapping[str, QueueStats] = await self._call("stats")
         return stats
 
     async def failures(
         self, since: Instant, limit: int, owner: str | None = None, team: str | None = None
     ) -> Failures:
-        found: Failures = await self._ask(
+        failures: Failures = await self._call(
             "failures", since=since, limit=limit, owner=owner, team=team
         )
-        return found
+        return failures
 
     async def gates(self, names: Sequence[str]) -> list[GateStats]:
-        stats: list[GateStats] = await self._ask("gates", names=names) if names else []
+        stats: list[GateStats] = await self._call("gates", names=names) if names else []
         return stats
 
     async def rollups(self, since: Instant, until: Instant) -> list[Rollup]:
-        lines: list[Rollup] = await self._ask("rollups", since=since, until=until)
-        return lines
+        rollups: list[Rollup] = await self._call("rollups", since=since, until=until)
+        return rollups
 
     async def events(self, job_id: UUID, after: int = 0, limit: int = 1000) -> EventPage | None:
-        page: EventPage | None = await self._ask("events", job_id=job_id, after=after, limit=limit)
+        page: EventPage | None = await self._call("events", job_id=job_id, after=after, limit=limit)
         return page
 
     def tail(self, job_id: UUID, after: int = 0) -> AsyncIterator[Event]:
-        return tail(self._line, job_id, after)
+        return tail(self._transport, job_id, after)
 
     async def attempts(self, job_id: UUID) -> list[Attempt] | None:
-        found: list[Attempt] | None = await self._ask("attempts", job_id=job_id)
-        return found
+        attempts: list[Attempt] | None = await self._call("attempts", job_id=job_id)
+        return attempts
 
     async def checkpoints(self, ids: Sequence[UUID]) -> list[Mapping[str, Checkpoint]]:
-        found: list[Mapping[str, Checkpoint]] = (
-            await self._ask("checkpoints", ids=ids) if ids else []
+        checkpoints: list[Mapping[str, Checkpoint]] = (
+            await self._call("checkpoints", ids=ids) if ids else []
         )
-        return found
+        return checkpoints
 
-    # -- jobs that depend on jobs
+    # -- dependencies and flows
 
-    async def edges(self, ids: Sequence[UUID], most: int | None = None) -> list[Edges]:
-        found: list[Edges] = await self._ask("edges", ids=ids, most=most) if ids else []
-        return found
+    async def edges(self, ids: Sequence[UUID], limit: int | None = None) -> list[Edges]:
+        edges: list[Edges] = await self._call("edges", ids=ids, limit=limit) if ids else []
+        return edges
 
     async def flows(
         self, ids: Sequence[UUID], owner: str | None = None, team: str | None = None
     ) -> list[FlowStats | None]:
-        found: list[FlowStats | None] = (
-            await self._ask("flows", ids=ids, owner=owner, team=team) if ids else []
+        flows: list[FlowStats | None] = (
+            await self._call("flows", ids=ids, owner=owner, team=team) if ids else []
         )
-        return found
+        return flows
 
     async def newest_flows(
         self,
@@ -298,39 +310,39 @@ class HttpStore(Store):
         owner: str | None = None,
         team: str | None = None,
     ) -> FlowPage:
-        page: FlowPage = await self._ask(
+        page: FlowPage = await self._call(
             "newest_flows", limit=limit, before=before, owner=owner, team=team
         )
         return page
 
-    # -- small data
+    # -- records
 
-    async def put_records(self, puts: Sequence[Put]) -> list[PutAnswer]:
-        return await self._parcels.items("put_records", puts)
+    async def put_records(self, puts: Sequence[Put]) -> list[PutResult]:
+        return await self._split_calls.send_strict("put_records", puts)
 
     async def get_records(self, kind: str, keys: Sequence[str]) -> list[Entry | None]:
         check_keys(kind, keys)
-        found: list[Entry | None] = (
-            await self._ask("get_records", kind=kind, keys=keys) if keys else []
+        entries: list[Entry | None] = (
+            await self._call("get_records", kind=kind, keys=keys) if keys else []
         )
-        return found
+        return entries
 
     async def list_records(self, kind: str, after: str = "", limit: int = 1000) -> list[Entry]:
-        found: list[Entry] = await self._ask("list_records", kind=kind, after=after, limit=limit)
-        return found
+        entries: list[Entry] = await self._call("list_records", kind=kind, after=after, limit=limit)
+        return entries
 
     async def delete_records(self, kind: str, keys: Sequence[str]) -> None:
         check_keys(kind, keys)
         if keys:
-            await self._ask("delete_records", kind=kind, keys=keys)
+            await self._call("delete_records", kind=kind, keys=keys)
 
 
-def _error(check: Callable[[Item], None], item: Item) -> RequestError | None:
-    """What is wrong with it by itself, so that its neighbours can be sent without it."""
+def _validation_error(check: Callable[[Item], None], item: Item) -> RequestError | None:
+    """Validate one item, so that the other items can be sent without it."""
     try:
         check(item)
     except RequestError as error:
         return error
-    except (TypeError, AttributeError) as error:  # of another type than the contract says
-        return InvalidArgumentError(f"a value is of the wrong type: {error}")
+    except (TypeError, AttributeError) as error:  # a type that the contract does not allow
+        return InvalidArgumentError(f"a value has the wrong type: {error}")
     return None

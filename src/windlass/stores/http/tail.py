@@ -1,9 +1,8 @@
-"""Following a job's log over connections that break.
+"""Live tail of a job's events over HTTP, with reconnects.
 
-Waits for: the next message of a stream. Guarantees: every event beyond `after`, once and in order,
-with a percentage that never falls, until the final one. Stops: with that, with a job that is gone,
-with a key that is refused, or when reconnecting has failed as often as it may. A crash leaves a
-reader with the number of its last event, to go on from.
+Yields every event after `after`, once and in order, with progress that never decreases. Ends with
+the final event, or when the job is not found. Raises when the key is rejected, or when all
+reconnects fail. A reader resumes from the number of its last event.
 """
 
 from __future__ import annotations
@@ -19,119 +18,124 @@ import httpx
 
 from windlass.core.errors import NotFoundError, StoreUnavailableError
 from windlass.core.event import Event, EventType
-from windlass.stores import rpc
-from windlass.stores.http.errors import lost
-from windlass.stores.http.transport import Line
+from windlass.stores import wire_format
+from windlass.stores.http.errors import connection_error
+from windlass.stores.http.transport import Transport
 
 log = logging.getLogger("windlass.stores")
-SILENCE = 2.5  # intervals of keepalives without a word: the connection is dead
-_NO_MORE = 204
-_KEEPALIVE = ":"  # a comment has no name; it says that the server is there
+MAX_SILENT_INTERVALS = 2.5  # keepalive intervals without data: the connection is dead
+_NO_CONTENT = 204
+_KEEPALIVE = ":"  # an SSE comment, which the server sends as a keepalive
 _PERCENT = ("progressPct", "percent")
 
 
-class Sequel:
-    """What of a stream is new: each number once, rising without gaps, and progress with them."""
+class EventSequence:
+    """Filters a stream: each event once, without gaps, with progress that never decreases."""
 
     def __init__(self, after: int) -> None:
         self.last = after
         self.ended = False
         self._percent = 0
 
-    def take(self, event: Event) -> Event | None:
-        """The event, if it is the next one; None for one that was had before.
+    def accept(self, event: Event) -> Event | None:
+        """Return the event if it is the next one; None for a duplicate.
 
-        One that comes too early says that others are lost: the stream is broken.
+        Raises StoreUnavailableError on a gap: events were lost, so the stream is broken.
         """
         resync = event.type is EventType.RESYNC
         if event.seq <= self.last and not (resync and event.seq == self.last):
-            log.warning("event %s of job %s came again", event.seq, event.job_id)
+            log.warning("duplicate event %s of job %s ignored", event.seq, event.job_id)
             return None
         if event.seq != self.last + 1 and not resync:
             raise StoreUnavailableError(
-                f"event {event.seq} of job {event.job_id} came after {self.last}"
+                f"gap in the events of job {event.job_id}: {event.seq} follows {self.last}"
             )
         self.last, self.ended = event.seq, event.final
-        return self._risen(event)
+        return self._with_monotonic_progress(event)
 
-    def _risen(self, event: Event) -> Event:
+    def _with_monotonic_progress(self, event: Event) -> Event:
         for name in _PERCENT:
-            given = event.data.get(name)
-            if isinstance(given, int) and given < self._percent:
-                log.warning("job %s went back to %s %%; kept", event.job_id, given)
+            percent = event.data.get(name)
+            if isinstance(percent, int) and percent < self._percent:
+                log.warning("progress of job %s fell to %s %%; ignored", event.job_id, percent)
                 event = replace(event, data={**event.data, name: self._percent})
-            elif isinstance(given, int):
-                self._percent = given
+            elif isinstance(percent, int):
+                self._percent = percent
         return event
 
 
-async def tail(line: Line, job_id: UUID, after: int) -> AsyncIterator[Event]:
-    """As the contract says: all events above `after`, then live ones, until the final one."""
-    config = line.server.config
-    sequel, pauses = Sequel(max(0, after)), list(config.reconnect)
+async def tail(transport: Transport, job_id: UUID, after: int) -> AsyncIterator[Event]:
+    """Yield the events above `after`, then new ones, until the final event."""
+    config = transport.server.config
+    sequence, delays = EventSequence(max(0, after)), list(config.reconnect_delays)
     while True:
         try:
-            async with aclosing(_stream(line, job_id, sequel.last)) as events:
-                async for told in events:  # the last of them, too: so the stream is read whole
-                    pauses = list(config.reconnect)
-                    if told is not None and (event := sequel.take(told)) is not None:
+            async with aclosing(_stream(transport, job_id, sequence.last)) as events:
+                async for received in events:  # also past the final event, to the end of the body
+                    delays = list(config.reconnect_delays)
+                    if received is not None and (event := sequence.accept(received)) is not None:
                         yield event
-        except (_Over, NotFoundError):
+        except (_StreamEnded, NotFoundError):
             return
         except StoreUnavailableError as error:
-            if line.closed or not (pauses or sequel.ended):
+            if transport.closed or not (delays or sequence.ended):
                 raise
-            log.info("the stream of job %s broke: %s", job_id, error)
+            log.info("event stream of job %s broke: %s", job_id, error)
         else:
-            if not (pauses or sequel.ended):
+            if not (delays or sequence.ended):
                 raise StoreUnavailableError(
-                    f"the server at {config.base} ends the stream of job {job_id} again and again"
+                    f"the server at {config.base} repeatedly ends the event stream of job {job_id}"
                 )
-        if sequel.ended:
+        if sequence.ended:
             return
-        await config.sleep(pauses.pop(0))
+        await config.sleep(delays.pop(0))
 
 
-class _Over(Exception):  # noqa: N818 - no error
-    """All was told, and nothing will follow."""
+class _StreamEnded(Exception):  # noqa: N818 - not an error
+    """The job has no further events."""
 
 
-async def _stream(line: Line, job_id: UUID, after: int) -> AsyncGenerator[Event | None, None]:
-    """One connection's worth; its end says nothing of the job's. None: the server is there."""
-    body = rpc.tail_asked().dump(job_id=job_id, after=after)
-    async with line.stream("tail", body) as response:
-        if response.status_code == _NO_MORE:
-            raise _Over
-        async with aclosing(_messages(line, response)) as messages:
+async def _stream(
+    transport: Transport, job_id: UUID, after: int
+) -> AsyncGenerator[Event | None, None]:
+    """Yield the events of one connection, and None for each keepalive.
+
+    The end of a connection does not mean the end of the job.
+    """
+    body = wire_format.tail_request().dump(job_id=job_id, after=after)
+    async with transport.stream("tail", body) as response:
+        if response.status_code == _NO_CONTENT:
+            raise _StreamEnded
+        async with aclosing(_messages(transport, response)) as messages:
             async for name, data in messages:
                 if name == _KEEPALIVE:
                     yield None
-                elif name == rpc.EVENT:
-                    event: Event = rpc.told_event().hear(data)["event"]
+                elif name == wire_format.EVENT:
+                    event: Event = wire_format.event_message().load_response(data)["event"]
                     yield event
                 elif name == "error":
-                    raise StoreUnavailableError(f"the stream failed: {data.decode()[:300]}")
+                    raise StoreUnavailableError(f"the event stream failed: {data.decode()[:300]}")
 
 
 async def _messages(
-    line: Line, response: httpx.Response
+    transport: Transport, response: httpx.Response
 ) -> AsyncGenerator[tuple[str, bytes], None]:
-    """Server-sent events: the name and the data of each."""
-    interval = float(response.headers.get(rpc.KEEPALIVE_HEADER, "10"))
+    """Yield the name and the data of each server-sent event."""
+    interval = float(response.headers.get(wire_format.KEEPALIVE_HEADER, "10"))
     rest, chunks = b"", response.aiter_bytes()
     while True:
         try:
-            async with asyncio.timeout(SILENCE * interval):
+            async with asyncio.timeout(MAX_SILENT_INTERVALS * interval):
                 rest += await anext(chunks)
         except StopAsyncIteration:
             return
         except TimeoutError:
-            why = httpx.ReadError(f"no sign of life for {SILENCE * interval:g} s")
-            raise lost(line.server.config, why) from why
-        *whole, rest = rest.split(b"\n\n")
-        for one in whole:
-            fields = dict(part.partition(b": ")[::2] for part in one.split(b"\n"))
+            silent = httpx.ReadError(f"no data for {MAX_SILENT_INTERVALS * interval:g} s")
+            raise connection_error(transport.server.config, silent) from silent
+        *messages, rest = rest.split(b"\n\n")
+        for message in messages:
+            fields = dict(part.partition(b": ")[::2] for part in message.split(b"\n"))
             if b"data" in fields:
                 yield fields.get(b"event", b"").decode(), fields[b"data"]
-            elif one.startswith(b": keepalive"):
+            elif message.startswith(b": keepalive"):
                 yield _KEEPALIVE, b""

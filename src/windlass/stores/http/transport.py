@@ -1,4 +1,4 @@
-"""The way to the server: one pool of connections for each handle, on its event loop."""
+"""HTTP transport: one connection pool per handle, bound to its event loop."""
 
 from __future__ import annotations
 
@@ -12,128 +12,137 @@ from threading import Lock
 import httpx
 
 from windlass.core.errors import StoreUnavailableError
-from windlass.stores import rpc
+from windlass.stores import wire_format
 from windlass.stores.http.config import HttpConfig
-from windlass.stores.http.errors import NOT_SENT, lost, os_error, refused
+from windlass.stores.http.errors import NOT_SENT, connection_error, os_error, response_error
 
-AT_ONCE = 32  # calls of one handle; others wait for their turn
-IDLE = 3.0  # seconds that a connection is kept; less than servers do, so that none is cut in use
-WAIT_LONGER = 10.0  # seconds beyond those that a call is to last by itself
-_TOO_OFTEN = 429
+MAX_CONCURRENT = 32  # calls per handle; further calls wait
+# Shorter than the keepalive of servers, so that no connection is closed while it is reused.
+KEEPALIVE_SECONDS = 3.0
+EXTRA_SECONDS = 10.0  # read timeout beyond the duration of a long poll
+_TOO_MANY_REQUESTS = 429
 
 
-class Server:
-    """What all handles on one server share."""
+class ServerInfo:
+    """State shared by all handles on one server."""
 
     def __init__(self, config: HttpConfig) -> None:
         self.config = config
         self._lock = Lock()
-        self._hello: rpc.Hello | None = None
-        self._trust: ssl.SSLContext | None = None
+        self._hello: wire_format.Hello | None = None
+        self._ssl_context: ssl.SSLContext | None = None
 
     @property
-    def trust(self) -> ssl.SSLContext | bool:
-        """Made once, and only where it is needed: it takes a tenth of a second."""
+    def ssl_context(self) -> ssl.SSLContext | bool:
+        """Created once, on first use: it takes about 0.1 s."""
         if not self.config.secure:
             return False
         with self._lock:
-            if self._trust is None:
-                self._trust = httpx.create_ssl_context()
-            return self._trust
+            if self._ssl_context is None:
+                self._ssl_context = httpx.create_ssl_context()
+            return self._ssl_context
 
     @property
     def headers(self) -> dict[str, str]:
         return {
             **self.config.headers,
-            rpc.PROTOCOL_HEADER: rpc.PROTOCOL,
+            wire_format.PROTOCOL_HEADER: wire_format.PROTOCOL,
             "Content-Type": "application/json",
         }
 
-    def heard(self, data: bytes) -> rpc.Hello:
-        hello: rpc.Hello = rpc.greeting().hear(data)["answer"]
+    def store_hello(self, data: bytes) -> wire_format.Hello:
+        hello: wire_format.Hello = wire_format.hello_response().load_response(data)["result"]
         self._hello = hello
         return hello
 
     @property
-    def known(self) -> rpc.Hello | None:
+    def hello(self) -> wire_format.Hello | None:
         return self._hello
 
-    def ask(self) -> rpc.Hello:
-        """For who cannot wait by awaiting; it blocks, once."""
+    def fetch_hello(self) -> wire_format.Hello:
+        """Fetch the properties of the server from sync code; blocks on the first call."""
         if self._hello is not None:
             return self._hello
         config = self.config
         try:
-            with httpx.Client(verify=self.trust, timeout=config.timeout) as client:
-                response = client.post(f"{config.base}{rpc.PATH}/hello", headers=self.headers)
+            with httpx.Client(verify=self.ssl_context, timeout=config.timeout) as client:
+                response = client.post(
+                    f"{config.base}{wire_format.PATH}/hello", headers=self.headers
+                )
         except httpx.HTTPError as error:
-            raise lost(config, error) from os_error(error)
+            raise connection_error(config, error) from os_error(error)
         if not (response.is_success and _is_json(response)):
-            raise refused(config, response)
-        return self.heard(response.content)
+            raise response_error(config, response)
+        return self.store_hello(response.content)
 
 
-class Line:
-    """Carries messages. It belongs to the event loop, and the process, of its first call."""
+class Transport:
+    """Sends requests. Bound to the event loop and the process of its first call."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: ServerInfo) -> None:
         self.server = server
         self._client: httpx.AsyncClient | None = None
-        self._life: AsyncGenerator[None, None] | None = None
-        self._home: tuple[int, asyncio.AbstractEventLoop] | None = None
-        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._closer: AsyncGenerator[None, None] | None = None
+        self._context: tuple[int, asyncio.AbstractEventLoop] | None = None
+        self._slots = asyncio.Semaphore(MAX_CONCURRENT)
         self._calls = 0
         self._idle = asyncio.Event()
         self.closed = False
 
     def _open(self) -> httpx.AsyncClient:
         if self.closed:
-            raise self._is_closed()
-        home = os.getpid(), asyncio.get_running_loop()
-        if self._client is None or self._home != home:
+            raise self._closed_error()
+        context = os.getpid(), asyncio.get_running_loop()
+        if self._client is None or self._context != context:
             config = self.server.config
-            self._home = home
+            self._context = context
             self._client = httpx.AsyncClient(
-                base_url=config.base + rpc.PATH,
+                base_url=config.base + wire_format.PATH,
                 headers=self.server.headers,
-                timeout=httpx.Timeout(config.timeout, connect=config.connect, pool=None),
+                timeout=httpx.Timeout(config.timeout, connect=config.connect_timeout, pool=None),
                 limits=httpx.Limits(
-                    max_connections=None, max_keepalive_connections=AT_ONCE, keepalive_expiry=IDLE
+                    max_connections=None,
+                    max_keepalive_connections=MAX_CONCURRENT,
+                    keepalive_expiry=KEEPALIVE_SECONDS,
                 ),
-                verify=self.server.trust,
+                verify=self.server.ssl_context,
             )
-            self._life = _life(self._client)
-            with suppress(StopIteration):  # to its yield, where the event loop gets to know it
-                self._life.asend(None).send(None)
+            self._closer = _close_with_loop(self._client)
+            with suppress(
+                StopIteration
+            ):  # run to its yield, which registers it with the event loop
+                self._closer.asend(None).send(None)
         return self._client
 
-    def _is_closed(self) -> StoreUnavailableError:
+    def _closed_error(self) -> StoreUnavailableError:
         return StoreUnavailableError(f"the store at {self.server.config.base} is closed")
 
     # -- calls
 
     async def call(self, verb: str, body: bytes) -> httpx.Response:
-        """Ask once, and answer what came; a call under way keeps the line from closing."""
+        """Send one request and return the response; `close` waits for running calls."""
         client = self._open()
         self._calls += 1
         try:
-            async with self._turns:
-                return await self._insist(client, verb, body)
+            async with self._slots:
+                return await self._send_with_retry(client, verb, body)
         finally:
             self._calls -= 1
             if not self._calls:
                 self._idle.set()
 
-    async def last(
+    async def long_poll(
         self, verb: str, body: bytes, seconds: float, headers: Mapping[str, str]
     ) -> httpx.Response:
-        """The same for a call that lasts so long by itself; closing does not wait for it."""
+        """Send a request that takes up to `seconds`; `close` does not wait for it."""
         timeout = httpx.Timeout(
-            seconds + WAIT_LONGER, connect=self.server.config.connect, pool=None
+            seconds + EXTRA_SECONDS, connect=self.server.config.connect_timeout, pool=None
         )
-        return await self._insist(self._open(), verb, body, timeout=timeout, headers=headers)
+        return await self._send_with_retry(
+            self._open(), verb, body, timeout=timeout, headers=headers
+        )
 
-    async def _insist(
+    async def _send_with_retry(
         self,
         client: httpx.AsyncClient,
         verb: str,
@@ -142,9 +151,12 @@ class Line:
         timeout: httpx.Timeout | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> httpx.Response:
-        """Repeat what did not arrive, and what came too often; nothing else, for nobody knows."""
+        """Retry requests that were not sent or were rate limited.
+
+        Other failures are not retried: the outcome of the request is unknown.
+        """
         config = self.server.config
-        pauses, waited = list(config.again), 0.0
+        pauses, waited = list(config.connect_retries), 0.0
         request = client.build_request(
             "POST", f"/{verb}", content=body, headers=headers, timeout=timeout or client.timeout
         )
@@ -153,60 +165,61 @@ class Line:
                 response = await client.send(request)
             except NOT_SENT as error:
                 if not pauses:
-                    raise lost(config, error) from os_error(error)
+                    raise connection_error(config, error) from os_error(error)
                 await config.sleep(pauses.pop(0))
                 continue
             except httpx.HTTPError as error:
-                raise lost(config, error) from os_error(error)
-            except RuntimeError as error:  # httpx's word for a client that was closed meanwhile
-                raise self._is_closed() from error
+                raise connection_error(config, error) from os_error(error)
+            except RuntimeError as error:  # raised by httpx if the client was closed meanwhile
+                raise self._closed_error() from error
             if response.is_success and _is_json(response):
                 return response
             pause = _pause(response)
-            if pause is None or waited + pause > config.patience:
-                raise refused(config, response)
+            if pause is None or waited + pause > config.rate_limit_wait:
+                raise response_error(config, response)
             waited += pause
             await config.sleep(pause)
 
-    async def hello(self) -> rpc.Hello:
-        known = self.server.known
-        if known is not None:
-            return known
-        return self.server.heard((await self.call("hello", b"")).content)
+    async def hello(self) -> wire_format.Hello:
+        if self.server.hello is not None:
+            return self.server.hello
+        return self.server.store_hello((await self.call("hello", b"")).content)
 
     # -- streams
 
     @asynccontextmanager
     async def stream(self, verb: str, body: bytes) -> AsyncIterator[httpx.Response]:
-        """The beginning of an answer that goes on; silence is for the reader to notice."""
+        """Open a streaming response. The reader detects a silent connection."""
         config = self.server.config
-        timeout = httpx.Timeout(config.timeout, connect=config.connect, read=None, pool=None)
+        timeout = httpx.Timeout(
+            config.timeout, connect=config.connect_timeout, read=None, pool=None
+        )
         try:
             async with self._open().stream(
                 "POST", f"/{verb}", content=body, timeout=timeout
             ) as response:
-                if not response.is_success or rpc.KEEPALIVE_HEADER not in response.headers:
+                if not response.is_success or wire_format.KEEPALIVE_HEADER not in response.headers:
                     await response.aread()
-                    raise refused(config, response)
+                    raise response_error(config, response)
                 yield response
         except httpx.HTTPError as error:
-            raise lost(config, error) from os_error(error)
+            raise connection_error(config, error) from os_error(error)
 
-    # -- the end
+    # -- closing
 
     async def close(self) -> None:
         self.closed = True
-        life, self._life, self._client = self._life, None, None
-        if life is None or self._home != (os.getpid(), asyncio.get_running_loop()):
-            return  # its connections ended with their event loop, or are another process's
+        closer, self._closer, self._client = self._closer, None, None
+        if closer is None or self._context != (os.getpid(), asyncio.get_running_loop()):
+            return  # its connections were closed with their loop, or belong to another process
         while self._calls:
             self._idle.clear()
             await self._idle.wait()
-        await life.aclose()
+        await closer.aclose()
 
 
-async def _life(client: httpx.AsyncClient) -> AsyncGenerator[None, None]:
-    """Ends with its event loop, if nobody ends it before: so no connection outlives its loop."""
+async def _close_with_loop(client: httpx.AsyncClient) -> AsyncGenerator[None, None]:
+    """Close the client when the event loop shuts down its async generators, or earlier."""
     try:
         yield
     finally:
@@ -214,14 +227,14 @@ async def _life(client: httpx.AsyncClient) -> AsyncGenerator[None, None]:
 
 
 def _is_json(response: httpx.Response) -> bool:
-    """Whether a Windlass may have written it."""
-    kind: str = response.headers.get("content-type", "")
-    return kind.startswith("application/json")
+    """Return whether the response may come from a Windlass server."""
+    content_type: str = response.headers.get("content-type", "")
+    return content_type.startswith("application/json")
 
 
 def _pause(response: httpx.Response) -> float | None:
-    """How long to wait before asking again, if the server refused to hear the call."""
-    if response.status_code != _TOO_OFTEN:
+    """Return the seconds to wait before a retry; None if the request was not rate limited."""
+    if response.status_code != _TOO_MANY_REQUESTS:
         return None
     after = response.headers.get("retry-after", "1")
     return float(after) if after.isascii() and after.isdigit() else 1.0

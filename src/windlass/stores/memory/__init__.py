@@ -1,6 +1,7 @@
-"""The executable specification: the contract kept by dictionaries under one lock.
+"""In-memory store: the executable specification of the store contract.
 
-For tests, and as the twin that other stores are compared with. Nothing here is durable.
+Keeps dictionaries under one lock, not durable. Used for tests, and as the reference that other
+stores are compared with.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The verbs that read, and the small data."""
+"""Read verbs and records of the memory store."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from uuid import UUID
 from windlass.core import event, records
 from windlass.core.admission.gates import LIMIT, GateStats
 from windlass.core.clock import Instant
-from windlass.core.decisions.transition import (
-    Checkpoint,
-)
+from windlass.core.decisions.transition import Checkpoint
 from windlass.core.event import Event
 from windlass.core.job.attempt import Attempt, attempts_of
 from windlass.core.job.dependency import Edges, FlowPage, FlowStats
@@ -21,7 +19,7 @@ from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
 from windlass.core.query import job_query
 from windlass.core.query.job_query import Count, Page, Query
-from windlass.core.records import PAUSED, Entry, Put, PutAnswer
+from windlass.core.records import PAUSED, Entry, Put, PutResult
 from windlass.store import (
     COUNT_CAP,
     FLOW_RANGE,
@@ -31,24 +29,24 @@ from windlass.store import (
     Store,
 )
 from windlass.stores.memory import gates
-from windlass.stores.memory.data import Data
+from windlass.stores.memory.data import MemoryData
 from windlass.stores.tail import tail
 
 
 def flow_stats(flow_id: UUID, rows: Sequence[JobRow]) -> FlowStats | None:
-    each = [(row.state, 1, row.percent, row.created_at, row.ended_at) for row in rows]
-    return FlowStats.of(flow_id, each) if each else None
+    parts = [(row.state, 1, row.percent, row.created_at, row.ended_at) for row in rows]
+    return FlowStats.of(flow_id, parts) if parts else None
 
 
-def _stands(row: JobRow, owner: str | None, team: str | None) -> bool:
-    """Whether it is to be counted in its flow, for who sees these."""
+def _counts_in_flow(row: JobRow, owner: str | None, team: str | None) -> bool:
+    """Return whether the flow counts this job, for callers limited to an owner and a team."""
     return row.retried_as is None and owner in {None, row.owner} and team in {None, row.team}
 
 
 class MemoryReads(Store):
-    """The half of the store that decides nothing."""
+    """Store verbs that change no job."""
 
-    _data: Data
+    _data: MemoryData
 
     def _now(self) -> Instant:
         return self._data.clock.now()
@@ -63,30 +61,32 @@ class MemoryReads(Store):
         with self._data.lock:
             return [self._visible(job_id, owner) for job_id in ids]
 
-    async def find(self, wanted: Query) -> Page:
-        before = job_query.decode_cursor(wanted)
+    async def find(self, query: Query) -> Page:
+        before = job_query.decode_cursor(query)
         with self._data.lock:
             rows = [
                 row
                 for row in self._data.jobs.values()
-                if (before is None or row.serial < before) and job_query.matches(wanted, row)
+                if (before is None or row.serial < before) and job_query.matches(query, row)
             ]
         rows.sort(key=lambda row: -row.serial)
-        page = [job_query.shown(wanted, row) for row in rows[: wanted.limit]]
-        more = len(rows) > wanted.limit
-        return Page(page, job_query.encode_cursor(wanted, page[-1].serial) if more else None)
+        page = [job_query.without_payload(query, row) for row in rows[: query.limit]]
+        more = len(rows) > query.limit
+        return Page(page, job_query.encode_cursor(query, page[-1].serial) if more else None)
 
-    async def count(self, wanted: Query) -> Count:
+    async def count(self, query: Query) -> Count:
         with self._data.lock:
-            number = sum(job_query.matches(wanted, row) for row in self._data.jobs.values())
-        return Count(min(number, COUNT_CAP), capped=number > COUNT_CAP)
+            total = sum(job_query.matches(query, row) for row in self._data.jobs.values())
+        return Count(min(total, COUNT_CAP), capped=total > COUNT_CAP)
 
     async def stats(self) -> Mapping[str, QueueStats]:
         counts: dict[str, dict[State, int]] = defaultdict(lambda: defaultdict(int))
         oldest: dict[str, Instant] = {}
         with self._data.lock:
             paused = {
-                key for kind, key in self._data.entries if kind == PAUSED and self._live(kind, key)
+                key
+                for kind, key in self._data.entries
+                if kind == PAUSED and self._unexpired(kind, key)
             }
             for row in self._data.jobs.values():
                 if not row.final:
@@ -146,7 +146,7 @@ class MemoryReads(Store):
         return EventPage(events, row.final and last >= row.seq)
 
     def tail(self, job_id: UUID, after: int = 0) -> AsyncIterator[Event]:
-        return tail(self, self._data.news, job_id, after)
+        return tail(self, self._data.job_wakeups, job_id, after)
 
     async def attempts(self, job_id: UUID) -> list[Attempt] | None:
         with self._data.lock:
@@ -157,12 +157,12 @@ class MemoryReads(Store):
         with self._data.lock:
             return [dict(self._data.steps.get(job_id, {})) for job_id in ids]
 
-    async def edges(self, ids: Sequence[UUID], most: int | None = None) -> list[Edges]:
+    async def edges(self, ids: Sequence[UUID], limit: int | None = None) -> list[Edges]:
         with self._data.lock:
             return [
                 Edges(
-                    tuple(self._data.edges.get(job_id, ()))[:most],
-                    tuple(sorted(self._data.dependents.get(job_id, ()), key=self._arrival))[:most],
+                    tuple(self._data.edges.get(job_id, ()))[:limit],
+                    tuple(sorted(self._data.dependents.get(job_id, ()), key=self._arrival))[:limit],
                 )
                 for job_id in ids
             ]
@@ -174,7 +174,7 @@ class MemoryReads(Store):
         self, ids: Sequence[UUID], owner: str | None = None, team: str | None = None
     ) -> list[FlowStats | None]:
         with self._data.lock:
-            rows = [row for row in self._data.jobs.values() if _stands(row, owner, team)]
+            rows = [row for row in self._data.jobs.values() if _counts_in_flow(row, owner, team)]
         return [flow_stats(id_, [row for row in rows if row.flow_id == id_]) for id_ in ids]
 
     async def newest_flows(
@@ -188,42 +188,44 @@ class MemoryReads(Store):
             rows = sorted(self._data.jobs.values(), key=lambda row: -row.serial)
         ids = {row.flow_id for row in rows if row.flow_id is not None}
         page = sorted((id_ for id_ in ids if before is None or id_ < before), reverse=True)[:limit]
-        found = []
+        flows = []
         for id_ in page:
             jobs = [row for row in rows if row.flow_id == id_]
-            seen = [row for row in jobs[:FLOW_RANGE] if _stands(row, owner, team)]
-            stats = flow_stats(id_, seen)
+            counted = [row for row in jobs[:FLOW_RANGE] if _counts_in_flow(row, owner, team)]
+            stats = flow_stats(id_, counted)
             if stats is not None:
-                found.append(replace(stats, capped=len(jobs) > FLOW_RANGE))
-        return FlowPage(found, page[-1] if len(page) == limit else None)
+                flows.append(replace(stats, capped=len(jobs) > FLOW_RANGE))
+        return FlowPage(flows, page[-1] if len(page) == limit else None)
 
-    # -- small data
+    # -- records
 
-    def _live(self, kind: str, key: str) -> Entry | None:
-        return records.alive(self._data.entries.get((kind, key)), self._now())
+    def _unexpired(self, kind: str, key: str) -> Entry | None:
+        return records.unexpired(self._data.entries.get((kind, key)), self._now())
 
-    async def put_records(self, puts: Sequence[Put]) -> list[PutAnswer]:
-        answers = []
+    async def put_records(self, puts: Sequence[Put]) -> list[PutResult]:
+        results = []
         with self._data.lock:
             for put in puts:
-                answer = records.put(put, self._live(put.kind, put.key), self._now())
-                if answer.applied and answer.entry is not None:
-                    self._data.entries[put.kind, put.key] = answer.entry
+                result = records.apply_put(put, self._unexpired(put.kind, put.key), self._now())
+                if result.applied and result.entry is not None:
+                    self._data.entries[put.kind, put.key] = result.entry
                     if put.kind == LIMIT:
-                        gates.look_again(self._data, put.key)
-                answers.append(answer)
-        return answers
+                        gates.schedule_check(self._data, put.key)
+                results.append(result)
+        return results
 
     async def get_records(self, kind: str, keys: Sequence[str]) -> list[Entry | None]:
         records.check_keys(kind, keys)
         with self._data.lock:
-            return [self._live(kind, key) for key in keys]
+            return [self._unexpired(kind, key) for key in keys]
 
     async def list_records(self, kind: str, after: str = "", limit: int = 1000) -> list[Entry]:
         with self._data.lock:
-            keys = sorted(key for of, key in self._data.entries if of == kind and key > after)
-            found = [entry for key in keys if (entry := self._live(kind, key)) is not None]
-        return found[:limit]
+            keys = sorted(
+                key for entry_kind, key in self._data.entries if entry_kind == kind and key > after
+            )
+            entries = [entry for key in keys if (entry := self._unexpired(kind, key)) is not None]
+        return entries[:limit]
 
     async def delete_records(self, kind: str, keys: Sequence[str]) -> None:
         records.check_keys(kind, keys)
@@ -231,4 +233,4 @@ class MemoryReads(Store):
             for key in keys:
                 self._data.entries.pop((kind, key), None)
                 if kind == LIMIT:
-                    gates.look_again(self._data, key)
+                    gates.schedule_check(self._data, key)

@@ -1,4 +1,4 @@
-"""A PostgreSQL database: for many machines."""
+"""The PostgreSQL store: one database for workers on many machines."""
 
 from __future__ import annotations
 

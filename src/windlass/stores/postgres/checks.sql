@@ -1,11 +1,11 @@
--- name: who
+-- name: current_user
 SELECT current_user::text
 
 -- name: newest_migration
 SELECT max(version) FROM windlass_schema
 
 -- name: server
--- Who is asked, and how many connections are left: of the server, of the user, of the database.
+-- The server, and the number of free connections: the least of server, user and database limits.
 SELECT current_user::text, current_setting('server_version'), pg_backend_pid(),
     pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on',
     (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
@@ -20,9 +20,9 @@ SELECT current_user::text, current_setting('server_version'), pg_backend_pid(),
         ),
         (
             SELECT datconnlimit - (
-                SELECT count(*) FROM pg_stat_activity AS one WHERE one.datname = here.datname
+                SELECT count(*) FROM pg_stat_activity AS other WHERE other.datname = db.datname
             )
-            FROM pg_database AS here WHERE datname = current_database() AND datconnlimit >= 0
+            FROM pg_database AS db WHERE datname = current_database() AND datconnlimit >= 0
         )
     )
 
@@ -38,15 +38,15 @@ SELECT relname::text, n_dead_tup, n_live_tup FROM pg_stat_user_tables
 WHERE relname LIKE 'windlass\_%' AND pg_table_is_visible(relid)
 ORDER BY n_dead_tup DESC
 
--- name: unswept
+-- name: without_autovacuum
 SELECT relname::text FROM pg_class
 WHERE relname LIKE 'windlass\_%' AND pg_table_is_visible(oid)
     AND reloptions && ARRAY['autovacuum_enabled=false', 'autovacuum_enabled=off']
 ORDER BY relname
 
 -- name: long_transactions
--- Of any database: the oldest of all holds back the sweeping of this one, too. Whoever may not see
--- others' (pg_monitor) is shown its own only.
+-- In all databases: the oldest transaction of any of them holds back vacuum here. A user without
+-- pg_monitor sees only its own.
 SELECT pid, format('%s (%s)', usename, coalesce(nullif(application_name, ''), 'pid ' || pid)),
     extract(epoch FROM clock_timestamp() - xact_start)::float8
 FROM pg_stat_activity

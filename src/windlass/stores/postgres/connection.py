@@ -1,4 +1,4 @@
-"""Opening a connection: where to, with which settings, and how plans are kept the same."""
+"""Connections to the server: configuration, session settings, pool."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 import asyncpg
 
 from windlass.core.errors import InvalidArgumentError, StoreUnavailableError
-from windlass.stores.postgres.errors import DOUBTFUL, FOREIGN, translate
+from windlass.stores.postgres.errors import CONNECTION_SUSPECT, DRIVER_ERRORS, translate
 from windlass.stores.urls import public_url, split
 
 Row: TypeAlias = Sequence[Any]
 
-# A machine that vanished in the middle of a transaction must not hold its jobs' locks for hours.
+# The timeouts release the locks of a machine that vanished inside a transaction.
 #
-# Plans are kept for as long as a connection lasts, and one that was made when a table was small
-# would read all of it once it is large. So there is one way to read anything here: by its index, in
-# nested loops, which also locks rows in the order in which they were asked for.
+# A connection keeps its plans. A plan made while a table was small would read all of it once it is
+# large. So the planner may only use indexes and nested loops, which also lock rows in the order of
+# the parameters.
 SETTINGS = {
     "application_name": "windlass",
     "default_transaction_isolation": "read committed",
@@ -35,16 +35,16 @@ SETTINGS = {
     "jit": "off",
     "plan_cache_mode": "force_generic_plan",
     "idle_in_transaction_session_timeout": "30s",
-    # A backend that waits for a lock would not notice that its client gave up, and act later.
+    # Otherwise a backend that waits for a lock continues after its client disconnected.
     "client_connection_check_interval": "5s",
     "tcp_keepalives_idle": "15",
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "3",
     "tcp_user_timeout": "20s",
 }
-# The same on our side: a server that vanished without a word (a failover) is noticed by the kernel,
-# idle connections within 20 s, and those that wait for an answer within 5 s of their last word.
-SOCKET = (
+# Client side: the kernel detects a server that vanished (a failover). Idle connections fail within
+# 20 s, those that wait for a response within 5 s of their last packet.
+SOCKET_OPTIONS = (
     (socket.SOL_SOCKET, "SO_KEEPALIVE", 1),
     (socket.IPPROTO_TCP, "TCP_KEEPIDLE", 15),
     (socket.IPPROTO_TCP, "TCP_KEEPINTVL", 2),
@@ -54,7 +54,7 @@ SOCKET = (
 
 
 class Connection(Protocol):
-    """What we use of asyncpg's connection."""
+    """The part of asyncpg's connection that the store uses."""
 
     async def fetch(
         self,
@@ -86,13 +86,15 @@ class Connection(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostgresConfig:
-    """Where the server is and how it is spoken with.
+    """Configuration of a PostgreSQL store, from its URL.
 
-    `statement_cache_size=0` is for a pooler in transaction mode (pgbouncer): no statement is kept
-    on a connection and no setting is asked for. `pool` is how many connections one handle opens at
-    most, `timeout` how many seconds a statement may take. `listen` is where news is heard past a
-    pooler, as host:port (or the directory of a socket), or off. `migrate` makes the schema by
-    itself, for development; elsewhere `windlass migrate` does.
+    statement_cache_size: 0 for a pooler in transaction mode (pgbouncer): no prepared statements,
+        no session settings
+    pool: maximum number of connections per handle
+    timeout: seconds that a statement may take
+    listen: host:port (or socket directory) for LISTEN when the URL names a pooler, or "off"
+    migrate: create and update the schema automatically, for development; in production run
+        `windlass migrate`
     """
 
     url: str = field(repr=False)  # it may hold a password
@@ -111,24 +113,24 @@ class PostgresConfig:
 
     @staticmethod
     def of(url: str) -> PostgresConfig:
-        """From a URL: our own options are taken out of it, the rest is the driver's."""
+        """Parse a URL; options unknown here are left in it for the driver."""
         parts = split(url)
         options = parse_qsl(parts.query, keep_blank_values=True)
-        ours = {name: text for name, text in options if name in _OPTIONS}
-        theirs = [(name, text) for name, text in options if name not in _OPTIONS]
+        own = {name: text for name, text in options if name in _OPTIONS}
+        driver_options = [(name, text) for name, text in options if name not in _OPTIONS]
         try:
-            values = {name: _OPTIONS[name](text) for name, text in ours.items()}
+            values = {name: _OPTIONS[name](text) for name, text in own.items()}
         except (ValueError, KeyError):
-            known = ", ".join(_OPTIONS)
+            valid = ", ".join(_OPTIONS)
             raise InvalidArgumentError(
-                f"an option of the store URL is wrong: {urlencode(ours)} (there are: {known})"
+                f"invalid option in the store URL: {urlencode(own)} (valid options: {valid})"
             ) from None
-        bare = urlunsplit(parts._replace(query=urlencode(theirs)))
+        bare = urlunsplit(parts._replace(query=urlencode(driver_options)))
         return PostgresConfig(url=bare, **cast("dict[str, Any]", values))
 
     @property
     def listening(self) -> PostgresConfig | None:
-        """How to reach what LISTEN is said to; None: nobody listens, and everybody polls."""
+        """Return the configuration of the LISTEN connection; None to poll only."""
         if not self.listen:
             return self
         if self.listen == "off":
@@ -136,20 +138,20 @@ class PostgresConfig:
         parts = urlsplit(self.url)
         user, at, _ = parts.netloc.rpartition("@")
         options = [pair for pair in parse_qsl(parts.query) if pair[0] not in {"host", "port"}]
-        place = self.listen
-        if place.startswith("/"):
-            options.append(("host", place))
-            place = ""
-        direct = parts._replace(netloc=f"{user}{at}{place}", query=urlencode(options))
+        address = self.listen
+        if address.startswith("/"):
+            options.append(("host", address))
+            address = ""
+        direct = parts._replace(netloc=f"{user}{at}{address}", query=urlencode(options))
         return replace(self, url=urlunsplit(direct), statement_cache_size=100)
 
     @property
     def where(self) -> str:
-        """For messages: without the password."""
+        """Return the URL for messages, without the password."""
         shown, _, options = public_url(self.url).partition("?")
         authority, slash, database = shown.partition("://")[2].partition("/")
-        user, at, place = authority.replace(":***", "").rpartition("@")
-        host = place or dict(parse_qsl(options)).get("host", "")
+        user, at, address = authority.replace(":***", "").rpartition("@")
+        host = address or dict(parse_qsl(options)).get("host", "")
         return f"postgresql://{user}{at}{host}{slash}{database}"
 
 
@@ -166,7 +168,7 @@ _OPTIONS: dict[str, Callable[[str], object]] = {
 async def connect(config: PostgresConfig) -> Connection:
     settings = SETTINGS if config.statement_cache_size else {}
     try:
-        made = await asyncpg.connect(
+        connection = await asyncpg.connect(
             config.url,
             timeout=config.connect_timeout,
             command_timeout=config.timeout,
@@ -174,34 +176,35 @@ async def connect(config: PostgresConfig) -> Connection:
             max_cached_statement_lifetime=0,
             server_settings=settings,
         )
-    except (*FOREIGN, ValueError, IndexError) as error:
+    except (*DRIVER_ERRORS, ValueError, IndexError) as error:
         if isinstance(error, ValueError | IndexError) and not isinstance(error, OSError):
-            # The driver could not read the URL. Only of its own words we know what they quote.
+            # The driver could not parse the URL. Only its own errors quote no password.
             why = f": {error}" if isinstance(error, asyncpg.InterfaceError) else ""
-            raise InvalidArgumentError(f"the store URL of {config.where} is wrong{why}") from None
+            raise InvalidArgumentError(f"the store URL of {config.where} is invalid{why}") from None
         raise translate(error, config.where) from error
-    _watch(made)
-    return cast("Connection", made)
+    _set_socket_options(connection)
+    return cast("Connection", connection)
 
 
-def _watch(made: Any) -> None:
-    """Have the kernel watch the line, as far as this system can."""
-    line = made._transport.get_extra_info("socket")  # noqa: SLF001 - there is no other way to it
-    if line is None:
+def _set_socket_options(connection: Any) -> None:
+    """Set keepalive and timeout options that this platform supports."""
+    borrowed = connection._transport.get_extra_info("socket")  # noqa: SLF001 - no public access
+    if borrowed is None:
         return
-    with socket.socket(fileno=os.dup(line.fileno())) as ours:  # some event loops lend only part
-        if ours.family not in {socket.AF_INET, socket.AF_INET6}:
+    # A duplicate: some event loops return an object without setsockopt.
+    with socket.socket(fileno=os.dup(borrowed.fileno())) as copy:
+        if copy.family not in {socket.AF_INET, socket.AF_INET6}:
             return
-        for level, name, value in SOCKET:
+        for level, name, value in SOCKET_OPTIONS:
             option = getattr(socket, name, None)
             if option is not None:
                 with contextlib.suppress(OSError):
-                    ours.setsockopt(level, option, value)
+                    copy.setsockopt(level, option, value)
 
 
 @asynccontextmanager
 async def transaction(connection: Connection) -> AsyncIterator[None]:
-    """All or nothing. Whoever is torn out of it leaves a connection that nobody uses again."""
+    """Run the block in a transaction. A cancellation terminates the connection."""
     await connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
     try:
         yield
@@ -215,19 +218,19 @@ async def transaction(connection: Connection) -> AsyncIterator[None]:
     await connection.execute("COMMIT")
 
 
-class Pool:
-    """A few connections of one event loop, the last used first; opened when needed."""
+class ConnectionPool:
+    """Connections of one event loop, opened on demand; reuses the last used first."""
 
     def __init__(self, config: PostgresConfig) -> None:
         self._config = config
         self._slots = asyncio.Semaphore(config.pool)
         self._idle: list[Connection] = []
-        self._guard: AsyncGenerator[None] | None = None
+        self._loop_guard: AsyncGenerator[None] | None = None
         self._closed = False
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
-        """One that nobody else uses. After an error that leaves it in doubt it is dropped."""
+        """Lend a connection. An error that may have broken it terminates it."""
         if self._closed:
             raise StoreUnavailableError(f"the store on {self._config.where} is closed")
         if self._slots.locked():
@@ -239,8 +242,8 @@ class Pool:
             try:
                 yield connection
             except BaseException as error:
-                torn = isinstance(error, (*DOUBTFUL, asyncio.CancelledError))
-                if torn or connection.is_in_transaction():
+                suspect = isinstance(error, (*CONNECTION_SUSPECT, asyncio.CancelledError))
+                if suspect or connection.is_in_transaction():
                     connection.terminate()
                 if isinstance(error, OSError):
                     self._drop_idle()
@@ -260,7 +263,7 @@ class Pool:
         except TimeoutError:
             raise StoreUnavailableError(
                 f"all {self._config.pool} connections to {self._config.where} were busy for "
-                f"{self._config.timeout:g} s: raise pool= in the URL, or look for slow statements"
+                f"{self._config.timeout:g} s: raise pool= in the URL, or check for slow statements"
             ) from None
 
     async def _take(self) -> Connection:
@@ -268,33 +271,33 @@ class Pool:
             connection = self._idle.pop()
             if not connection.is_closed():
                 return connection
-        if self._guard is None:
-            self._guard = self._until_the_loop_ends()
-            await anext(self._guard)
+        if self._loop_guard is None:
+            self._loop_guard = self._close_with_loop()
+            await anext(self._loop_guard)
         return await connect(self._config)
 
-    async def _until_the_loop_ends(self) -> AsyncGenerator[None]:
-        """A loop closes the generators that it leaves behind: whoever forgets to close us, too."""
+    async def _close_with_loop(self) -> AsyncGenerator[None]:
+        """Drop idle connections when the event loop shuts down its generators, if not closed."""
         try:
             yield
         finally:
             self._drop_idle()
 
     def _drop_idle(self) -> None:
-        """They led to the same server: to find out about each would cost a timeout for each."""
+        """Terminate all idle connections: probing each dead one would cost a timeout."""
         while self._idle:
             self._idle.pop().terminate()
 
     async def close(self) -> None:
-        """What is in use should be given back before; what comes later is closed then."""
+        """Close idle connections; those in use are terminated when they are returned."""
         self._closed = True
         idle, self._idle = self._idle, []
-        await asyncio.gather(*(self._let_go(connection) for connection in idle))
-        if self._guard is not None:
-            await self._guard.aclose()
+        await asyncio.gather(*(self._close_connection(connection) for connection in idle))
+        if self._loop_guard is not None:
+            await self._loop_guard.aclose()
 
-    async def _let_go(self, connection: Connection) -> None:
+    async def _close_connection(self, connection: Connection) -> None:
         try:
             await connection.close(timeout=self._config.connect_timeout)
-        except FOREIGN:
+        except DRIVER_ERRORS:
             connection.terminate()

@@ -1,7 +1,7 @@
-"""One handle's way to the server: a few connections, calls that are finished, errors translated.
+"""Runs the calls of one handle: connection pool, retries, error translation.
 
-A call runs in a task of its own, so that whoever gives up waiting leaves the state before or after
-the call, never between. Closing waits for every call that was made.
+Each call runs in a task of its own: canceling the caller does not interrupt the call halfway.
+Closing waits for all calls.
 """
 
 from __future__ import annotations
@@ -12,75 +12,86 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from windlass.core.clock import Clock, Instant
-from windlass.stores.postgres.connection import Connection, Pool, PostgresConfig, transaction
-from windlass.stores.postgres.errors import FOREIGN, MEETINGS, translate
+from windlass.stores.postgres.connection import (
+    Connection,
+    ConnectionPool,
+    PostgresConfig,
+    transaction,
+)
+from windlass.stores.postgres.errors import DRIVER_ERRORS, RETRYABLE, translate
 from windlass.stores.postgres.schema import migrator
 
 T = TypeVar("T")
 Work = Callable[[Connection], Awaitable[T]]
-TRIES = 10
-NAP = 0.01  # seconds, about, between tries of a transaction that met another
+MAX_TRIES = 10
+RETRY_DELAY = 0.01  # seconds between tries after a conflict; random, times the number of tries
 SHARDS = 16
 
 
-class Engine:
+class PostgresEngine:
     def __init__(self, config: PostgresConfig, clock: Clock | None) -> None:
         self.config = config
         self._clock = clock
-        self._pool = Pool(config)
+        self._pool = ConnectionPool(config)
         self._calls: set[asyncio.Task[Any]] = set()
-        self._sound = False
-        self.shard = random.randrange(SHARDS)  # noqa: S311 - any will do
+        self._schema_checked = False
+        self.shard = random.randrange(SHARDS)  # noqa: S311 - not for security
 
     def now(self) -> Instant | None:
-        """What statements get as the time: None, and the server looks at its own clock."""
+        """Return the time for statements; None makes the server use its own clock."""
         return None if self._clock is None else self._clock.now()
 
-    async def call(self, work: Work[T], *, whole: bool = False, checked: bool = True) -> T:
-        """Do some work to its end, whoever waits for it."""
-        return await asyncio.shield(self.begin(self.run(work, whole=whole, checked=checked)))
+    async def call(
+        self, work: Work[T], *, in_transaction: bool = False, check_schema: bool = True
+    ) -> T:
+        """Run `work` to its end, even if the caller is canceled."""
+        return await asyncio.shield(
+            self.spawn(self.run(work, in_transaction=in_transaction, check_schema=check_schema))
+        )
 
-    def begin(self, call: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Have it done beside the rest, whoever waits for it; closing does."""
+    def spawn(self, call: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Start a background task that `close` waits for."""
         task = asyncio.get_running_loop().create_task(call)
         self._calls.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._on_done)
         return task
 
-    def _ended(self, task: asyncio.Task[Any]) -> None:
+    def _on_done(self, task: asyncio.Task[Any]) -> None:
         self._calls.discard(task)
         if not task.cancelled():
-            task.exception()  # whoever waited may have gone; the failure is nobody's then
+            task.exception()  # marks it as retrieved: the caller may have been canceled
 
-    async def run(self, work: Work[T], *, whole: bool = False, checked: bool = True) -> T:
-        """Do some work on a connection; with `whole`, in one transaction."""
+    async def run(
+        self, work: Work[T], *, in_transaction: bool = False, check_schema: bool = True
+    ) -> T:
+        """Run `work` on a connection, optionally in one transaction; retry after a conflict."""
         tries = 0
         while True:
             tries += 1
             try:
                 async with self._pool.connection() as connection:
-                    if checked and not self._sound:
-                        await self._check(connection)
-                    if not whole:
+                    if check_schema and not self._schema_checked:
+                        await self._check_schema(connection)
+                    if not in_transaction:
                         return await work(connection)
                     async with transaction(connection):
                         return await work(connection)
-            except MEETINGS as error:
-                if tries == TRIES:
+            except RETRYABLE as error:
+                if tries == MAX_TRIES:
                     raise translate(error, self.config.where) from error
-                await asyncio.sleep(random.uniform(0, NAP * tries))  # noqa: S311
-            except FOREIGN as error:
+                await asyncio.sleep(random.uniform(0, RETRY_DELAY * tries))  # noqa: S311
+            except DRIVER_ERRORS as error:
                 raise translate(error, self.config.where) from error
 
-    async def _check(self, connection: Connection) -> None:
-        """Whether this Windlass may use the schema; asked until it may, and then no more."""
+    async def _check_schema(self, connection: Connection) -> None:
+        """Raise if this version cannot use the schema; runs until it succeeds once."""
         if self.config.migrate:
             await migrator.migrate(connection, self.config.where)
         else:
             await migrator.check(connection, self.config.where)
-        self._sound = True
+        self._schema_checked = True
 
     async def close(self) -> None:
-        while under_way := [task for task in self._calls if not task.done()]:
-            await asyncio.wait(under_way)
+        while running := [task for task in self._calls if not task.done()]:
+            await asyncio.wait(running)
         await self._pool.close()

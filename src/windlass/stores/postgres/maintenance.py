@@ -1,4 +1,4 @@
-"""What maintenance reads and deletes."""
+"""Reads and deletes of the sweeper and of retention."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from windlass.stores.postgres import rows
 from windlass.stores.postgres.connection import Connection, Row
 from windlass.stores.postgres.queries import SQL
 
-_PRUNING = 0x77696E6470727565  # the number of the lock that whoever prunes holds
+_PRUNE_LOCK = 0x77696E6470727565  # advisory lock number
 _LOG = "log"
-_GATES = 10  # gates for each job that may be deleted: they are small, and each new key has one
+_GATES_PER_JOB = 10  # gate deletions per job deletion: gates are small, and each key has one
 
 
 async def due(connection: Connection, limit: int, now: Instant | None) -> list[JobRow]:
@@ -27,73 +27,73 @@ async def expired(connection: Connection, limit: int, now: Instant | None) -> li
 
 
 async def prune(
-    connection: Connection, retention: Retention, limit: int, given: Instant | None
+    connection: Connection, retention: Retention, limit: int, test_now: Instant | None
 ) -> Pruned:
-    """In one transaction; claims read no row that this deletes."""
-    found = await connection.fetchrow(SQL.lock_upkeep, _PRUNING, given)
+    """Delete expired data in one transaction. Claims read none of these rows."""
+    found = await connection.fetchrow(SQL.try_lock_prune, _PRUNE_LOCK, test_now)
     assert found is not None
-    alone, now = found
-    if not alone:
+    locked, now = found
+    if not locked:
         return Pruned()
     ended: list[Row] = []
     for state in FINAL:
-        until = maintenance.kept_until(now, getattr(retention, state.value))
+        until = maintenance.retention_cutoff(now, getattr(retention, state.value))
         if until is not None:
-            ended += await connection.fetch(SQL.past_keeping, state.value, until, limit)
-    gone = await _free(connection, [n for _, n in sorted(map(tuple, ended))[:limit]])
-    await forget(connection, sorted(gone))
-    await connection.execute(SQL.drop_line, now, limit)
-    logs = await _forget_logs(connection, maintenance.kept_until(now, retention.log), limit)
-    dead: int = await connection.fetchval(SQL.delete_dead_records, now)
-    until = maintenance.kept_until(now, retention.rollups)
-    old: int = 0
+            ended += await connection.fetch(SQL.past_retention, state.value, until, limit)
+    deleted = await _lock_available(connection, [n for _, n in sorted(map(tuple, ended))[:limit]])
+    await delete_finished(connection, sorted(deleted))
+    await connection.execute(SQL.delete_stale_queued, now, limit)
+    logs = await _delete_logs(connection, maintenance.retention_cutoff(now, retention.log), limit)
+    expired_records: int = await connection.fetchval(SQL.delete_expired_records, now)
+    until = maintenance.retention_cutoff(now, retention.rollups)
+    old_rollups: int = 0
     if until is not None:
-        old = await connection.fetchval(SQL.delete_old_rollups, until)
-    await _drop_gates(connection, _GATES * limit, now)
-    return Pruned(len(gone), logs, dead, old)
+        old_rollups = await connection.fetchval(SQL.delete_old_rollups, until)
+    await _delete_idle_gates(connection, _GATES_PER_JOB * limit, now)
+    return Pruned(len(deleted), logs, expired_records, old_rollups)
 
 
-async def _drop_gates(connection: Connection, limit: int, now: Instant) -> None:
-    """Where nothing is left. The last of a transaction: others wait at gates."""
-    idle = await connection.fetchval(SQL.idle_gates, now, limit)
+async def _delete_idle_gates(connection: Connection, limit: int, now: Instant) -> None:
+    """Delete gates without jobs. Runs last: other transactions wait for gate locks."""
+    idle = await connection.fetchval(SQL.gates_to_clean, now, limit)
     if idle:
         await connection.execute(SQL.admit, idle, [], [], now)
-        await connection.execute(SQL.drop_gates, idle)
+        await connection.execute(SQL.delete_idle_gates, idle)
 
 
-async def _forget_logs(connection: Connection, until: Instant | None, limit: int) -> int:
+async def _delete_logs(connection: Connection, until: Instant | None, limit: int) -> int:
     if until is None:
         return 0
-    found = await connection.fetch(SQL.past_keeping, _LOG, until, limit)
-    free = await _free(connection, [n for _, n in found])
-    if free:
-        await connection.execute(SQL.forget_logs, sorted(free))
-        await _unlist(connection, [(_LOG, at, n) for at, n in found if n in free])
-    return len(free)
+    found = await connection.fetch(SQL.past_retention, _LOG, until, limit)
+    available = await _lock_available(connection, [n for _, n in found])
+    if available:
+        await connection.execute(SQL.delete_logs, sorted(available))
+        await _remove_from_ended(connection, [(_LOG, at, n) for at, n in found if n in available])
+    return len(available)
 
 
-async def _free(connection: Connection, numbers: Sequence[int]) -> set[int]:
-    """Those that no open transaction of somebody's holds; now they are ours."""
+async def _lock_available(connection: Connection, numbers: Sequence[int]) -> set[int]:
+    """Lock finished jobs; return those that no other transaction has locked."""
     if not numbers:
         return set()
-    return {record[0] for record in await connection.fetch(SQL.lock_ended, numbers)}
+    return {record[0] for record in await connection.fetch(SQL.lock_finished, numbers)}
 
 
-async def forget(connection: Connection, numbers: Sequence[int]) -> None:
-    """Delete finished jobs with all they left."""
+async def delete_finished(connection: Connection, numbers: Sequence[int]) -> None:
+    """Delete finished jobs with their logs, checkpoints and edges."""
     if not numbers:
         return
-    listed: list[Row] = []
+    entries: list[Row] = []
     for n, state, ended_at, logged in await connection.fetch(SQL.delete_jobs, numbers):
-        listed.append((state, ended_at, n))
+        entries.append((state, ended_at, n))
         if logged:
-            listed.append((_LOG, ended_at, n))
-    await _unlist(connection, listed)
+            entries.append((_LOG, ended_at, n))
+    await _remove_from_ended(connection, entries)
 
 
-async def _unlist(connection: Connection, listed: Sequence[Row]) -> None:
-    """Take jobs out of the order of ends; a row that names no job any more goes."""
-    if listed:
-        kinds, instants, numbers = rows.columns(listed)
-        await connection.execute(SQL.unlist, kinds, instants, numbers)
-        await connection.execute(SQL.drop_unlisted, kinds, instants)
+async def _remove_from_ended(connection: Connection, entries: Sequence[Row]) -> None:
+    """Remove jobs from `windlass_ended`, and rows that become empty."""
+    if entries:
+        kinds, instants, numbers = rows.columns(entries)
+        await connection.execute(SQL.remove_from_ended, kinds, instants, numbers)
+        await connection.execute(SQL.delete_empty_ended, kinds, instants)

@@ -1,4 +1,4 @@
-"""The statements of `queries.sql`, as attributes."""
+"""Statements of `queries.sql`, as attributes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from windlass.stores.sql import query_file
 
 
 @dataclass(frozen=True, slots=True)
-class Queries:
+class PostgresQueries:
     insert_jobs: str
-    insert_alike: str
+    insert_uniform: str
     insert_keys: str
-    taken_keys: str
+    unavailable_keys: str
     lock_records: str
     now: str
     get_jobs: str
@@ -23,29 +23,29 @@ class Queries:
     copy_steps: str
     claim: str
     claimable: str
-    dead_in_line: str
-    heads: str
+    dead_queued_rows: str
+    first_positions: str
     extend: str
-    held_leases: str
+    locked_leases: str
     succeed: str
-    standings: str
-    lock_soon: str
-    wait_as_usual: str
+    lock_lifecycles: str
+    lock_jobs_briefly: str
+    reset_lock_timeout: str
     lock_jobs: str
-    present: str
-    save: str
-    count_down: str
-    leave_waiting: str
-    leave_line: str
-    leave_gate: str
-    turns: str
+    existing_ids: str
+    save_jobs: str
+    count_down_leases: str
+    delete_waiting: str
+    delete_queued: str
+    delete_from_gate_queue: str
+    position_bounds: str
     admit: str
     lock_gates: str
-    look_again: str
-    idle_gates: str
-    drop_gates: str
-    drop_line: str
-    list_ended: str
+    request_gate_checks: str
+    gates_to_clean: str
+    delete_idle_gates: str
+    delete_stale_queued: str
+    insert_ended: str
     insert_log: str
     past_outcomes: str
     put_steps: str
@@ -55,45 +55,45 @@ class Queries:
     gates: str
     due: str
     expired: str
-    lock_upkeep: str
-    past_keeping: str
-    unlist: str
-    drop_unlisted: str
-    lock_ended: str
-    forget_logs: str
+    try_lock_prune: str
+    past_retention: str
+    remove_from_ended: str
+    delete_empty_ended: str
+    lock_finished: str
+    delete_logs: str
     delete_jobs: str
     delete_old_rollups: str
     events: str
     attempts: str
-    stretch: str
-    stretch_of_trouble: str
-    stretch_of_lineage: str
+    search_range: str
+    unsuccessful_range: str
+    lineage_range: str
     matching: str
     failures: str
-    numbered: str
-    numbered_bare: str
+    jobs_by_serial: str
+    jobs_by_serial_without_payload: str
     stats: str
     get_records: str
     put_records: str
-    may_put: str
-    declare: str
+    may_write_records: str
+    declare_limits: str
     list_records: str
     delete_records: str
-    delete_dead_records: str
+    delete_expired_records: str
     notify: str
-    known_steps: str
-    below: str
+    existing_steps: str
+    descendants: str
     dependents: str
-    tell_dependents: str
-    wait_no_more: str
+    close_edges_of_parents: str
+    close_edges_of_children: str
     put_edges: str
-    next_place: str
+    next_edge_ordinal: str
     mark_awaited: str
     edges: str
     flows: str
     flows_before: str
     newest_of_flows: str
-    stretch_of_flow: str
+    flow_range: str
 
 
-SQL = query_file.load("windlass.stores.postgres", Queries)
+SQL = query_file.load("windlass.stores.postgres", PostgresQueries)

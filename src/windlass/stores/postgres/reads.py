@@ -1,4 +1,4 @@
-"""The reads, as functions of a connection, and the small data."""
+"""Reads, and records, as functions of a connection."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ from operator import attrgetter
 from uuid import UUID
 
 from windlass.core import event, records
-from windlass.core.admission.gates import HOLDERS, LIMIT, GateStats, Setting, in_order, rank
+from windlass.core.admission.gates import (
+    LIMIT,
+    MAX_HOLDERS,
+    GateStats,
+    LimitSetting,
+    lock_order,
+    rank,
+)
 from windlass.core.clock import Instant
 from windlass.core.decisions.transition import Checkpoint
 from windlass.core.errors import StoreDeniedError
@@ -19,85 +26,85 @@ from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
 from windlass.core.query import job_query
 from windlass.core.query.job_query import Count, Page, Query
-from windlass.core.records import PAUSED, Entry, Put, PutAnswer
+from windlass.core.records import PAUSED, Entry, Put, PutResult
 from windlass.store import COUNT_CAP, COUNT_RANGE, FLOW_RANGE, EventPage, QueueStats, Rollup
 from windlass.stores.postgres import rows
 from windlass.stores.postgres.connection import Connection, Row
 from windlass.stores.postgres.queries import SQL
-from windlass.stores.postgres.writes.enqueue_jobs import number_of
+from windlass.stores.postgres.writes.enqueue_jobs import lock_number
 from windlass.stores.sql.failures import failures_of
 from windlass.stores.sql.log import log_row
 
-STRETCH = 5_000  # jobs that one page of a filtered search looks at
-_TROUBLE = frozenset({State.FAILED, State.CANCELED})
-_NEWEST = 2**63 - 1
-_BEYOND = UUID(int=2**128 - 1)  # after every id: this one is nobody's
+SEARCH_RANGE = 5_000  # jobs that one page of a filtered search reads
+_UNSUCCESSFUL = frozenset({State.FAILED, State.CANCELED})
+_MAX_SERIAL = 2**63 - 1
+_MAX_ID = UUID(int=2**128 - 1)  # greater than or equal to every id
 
 
 async def get(
     connection: Connection, ids: Sequence[UUID], owner: str | None
 ) -> list[JobRow | None]:
     found = [rows.job_row(record) for record in await connection.fetch(SQL.get_jobs, list(ids))]
-    known = {row.id: row for row in found if owner in {None, row.owner}}
-    return [known.get(job_id) for job_id in ids]
+    by_id = {row.id: row for row in found if owner in {None, row.owner}}
+    return [by_id.get(job_id) for job_id in ids]
 
 
-async def find(connection: Connection, wanted: Query) -> Page:
-    stretch = await _stretch(connection, wanted, job_query.decode_cursor(wanted) or _NEWEST)
-    matches = await _matching(connection, wanted, stretch, wanted.limit + 1)
-    numbers = matches[: wanted.limit]
-    sql = SQL.numbered_bare if wanted.bare else SQL.numbered
+async def find(connection: Connection, query: Query) -> Page:
+    searched = await _search_range(connection, query, job_query.decode_cursor(query) or _MAX_SERIAL)
+    matches = await _matching(connection, query, searched, query.limit + 1)
+    numbers = matches[: query.limit]
+    sql = SQL.jobs_by_serial_without_payload if query.omit_payload else SQL.jobs_by_serial
     found = await connection.fetch(sql, numbers) if numbers else []
     page = sorted(map(rows.job_row, found), key=attrgetter("serial"), reverse=True)
-    if len(matches) > wanted.limit:
+    if len(matches) > query.limit:
         last: int | None = numbers[-1]
     else:
-        last = stretch[-1] if len(stretch) == STRETCH else None
-    return Page(page, job_query.encode_cursor(wanted, last) if last is not None else None)
+        last = searched[-1] if len(searched) == SEARCH_RANGE else None
+    return Page(page, job_query.encode_cursor(query, last) if last is not None else None)
 
 
-async def count(connection: Connection, wanted: Query) -> Count:
-    number, before = 0, _NEWEST
-    for _ in range(COUNT_RANGE // STRETCH):
-        stretch = await _stretch(connection, wanted, before)
-        number += len(await _matching(connection, wanted, stretch, COUNT_CAP + 1 - number))
-        if number > COUNT_CAP:
+async def count(connection: Connection, query: Query) -> Count:
+    total, before = 0, _MAX_SERIAL
+    for _ in range(COUNT_RANGE // SEARCH_RANGE):
+        searched = await _search_range(connection, query, before)
+        total += len(await _matching(connection, query, searched, COUNT_CAP + 1 - total))
+        if total > COUNT_CAP:
             return Count(COUNT_CAP, capped=True)
-        if len(stretch) < STRETCH:
-            return Count(number, capped=False)
-        before = stretch[-1]
-    return Count(number, capped=True)
+        if len(searched) < SEARCH_RANGE:
+            return Count(total, capped=False)
+        before = searched[-1]
+    return Count(total, capped=True)
 
 
-async def _stretch(connection: Connection, wanted: Query, before: int) -> list[int]:
-    """The jobs to look at next: the newest of those among which all that match must be."""
-    trouble = bool(wanted.states) and wanted.states <= _TROUBLE
-    if wanted.root_id is not None:
-        among = await connection.fetch(SQL.stretch_of_lineage, before, STRETCH, wanted.root_id)
-    elif wanted.flow_id is not None:
-        among = await connection.fetch(SQL.stretch_of_flow, before, STRETCH, wanted.flow_id)
+async def _search_range(connection: Connection, query: Query, before: int) -> list[int]:
+    """Return the serials of the newest jobs before `before` that can match, by the best index."""
+    unsuccessful = bool(query.states) and query.states <= _UNSUCCESSFUL
+    if query.root_id is not None:
+        found = await connection.fetch(SQL.lineage_range, before, SEARCH_RANGE, query.root_id)
+    elif query.flow_id is not None:
+        found = await connection.fetch(SQL.flow_range, before, SEARCH_RANGE, query.flow_id)
     else:
-        sql = SQL.stretch_of_trouble if trouble else SQL.stretch
-        among = await connection.fetch(sql, before, STRETCH)
-    return [n for (n,) in among]
-
-
-async def _matching(
-    connection: Connection, wanted: Query, stretch: list[int], limit: int
-) -> list[int]:
-    found = await connection.fetch(SQL.matching, stretch, *_filters(wanted), limit)
+        sql = SQL.unsuccessful_range if unsuccessful else SQL.search_range
+        found = await connection.fetch(sql, before, SEARCH_RANGE)
     return [n for (n,) in found]
 
 
-def _filters(wanted: Query) -> Row:
-    def among(values: Iterable[str]) -> list[str] | None:
+async def _matching(
+    connection: Connection, query: Query, searched: list[int], limit: int
+) -> list[int]:
+    found = await connection.fetch(SQL.matching, searched, *_filters(query), limit)
+    return [n for (n,) in found]
+
+
+def _filters(query: Query) -> Row:
+    def any_of(values: Iterable[str]) -> list[str] | None:
         return sorted(values) or None
 
     return (
-        among(wanted.states), among(wanted.queues), among(wanted.tasks), among(wanted.tags),
-        wanted.owner, wanted.team, wanted.worker, wanted.error, wanted.request_id,
-        wanted.unique_key, wanted.retry_of, wanted.root_id, wanted.flow_id, wanted.created_from,
-        wanted.created_to, None if wanted.text is None else job_query.folded(wanted.text),
+        any_of(query.states), any_of(query.queues), any_of(query.tasks), any_of(query.tags),
+        query.owner, query.team, query.worker, query.error, query.request_id,
+        query.unique_key, query.retry_of, query.root_id, query.flow_id, query.created_from,
+        query.created_to, None if query.text is None else job_query.lowercase_ascii(query.text),
     )  # fmt: skip
 
 
@@ -121,9 +128,12 @@ async def stats(connection: Connection, now: Instant | None) -> Mapping[str, Que
 
 
 async def failures(
-    connection: Connection, since: Instant, limit: int, whose: tuple[str | None, str | None]
+    connection: Connection,
+    since: Instant,
+    limit: int,
+    scope: tuple[str | None, str | None],
 ) -> Failures:
-    return failures_of(await connection.fetch(SQL.failures, since, limit + 1), limit, whose)
+    return failures_of(await connection.fetch(SQL.failures, since, limit + 1), limit, scope)
 
 
 async def rollups(connection: Connection, since: Instant, until: Instant) -> list[Rollup]:
@@ -139,8 +149,8 @@ async def events(connection: Connection, job_id: UUID, after: int, limit: int) -
     if found is None:
         return None
     row = rows.job_row(found)
-    *_, said, past = found
-    log = [log_row(line) for line in (*said, *past)]
+    *_, log_rows, past = found
+    log = [log_row(record) for record in (*log_rows, *past)]
     events = event.page(row, log, after, limit)
     last = events[-1].seq if events else after
     return EventPage(events, row.final and last >= row.seq)
@@ -151,7 +161,7 @@ async def attempts(connection: Connection, job_id: UUID) -> list[Attempt] | None
     if found is None:
         return None
     *_, past = found
-    return attempts_of(rows.job_row(found), [log_row(line) for line in past])
+    return attempts_of(rows.job_row(found), [log_row(record) for record in past])
 
 
 async def checkpoints(
@@ -163,19 +173,19 @@ async def checkpoints(
     return [dict(found[job_id]) for job_id in ids]
 
 
-async def edges(connection: Connection, ids: Sequence[UUID], most: int | None) -> list[Edges]:
+async def edges(connection: Connection, ids: Sequence[UUID], limit: int | None) -> list[Edges]:
     found = {
         job_id: Edges(tuple(parents), tuple(children))
-        for job_id, parents, children in await connection.fetch(SQL.edges, list(ids), most)
+        for job_id, parents, children in await connection.fetch(SQL.edges, list(ids), limit)
     }
     return [found.get(job_id) or Edges() for job_id in ids]
 
 
 async def flows(
-    connection: Connection, ids: Sequence[UUID], whose: tuple[str | None, str | None]
+    connection: Connection, ids: Sequence[UUID], scope: tuple[str | None, str | None]
 ) -> list[FlowStats | None]:
     sums: dict[UUID, list[Row]] = defaultdict(list)
-    for flow_id, *states in await connection.fetch(SQL.flows, list(ids), *whose):
+    for flow_id, *states in await connection.fetch(SQL.flows, list(ids), *scope):
         sums[flow_id].append(tuple(states))
     return [FlowStats.of(id_, sums[id_]) if id_ in sums else None for id_ in ids]  # type: ignore[arg-type]
 
@@ -184,20 +194,20 @@ async def newest_flows(
     connection: Connection,
     before: UUID | None,
     limit: int,
-    whose: tuple[str | None, str | None],
+    scope: tuple[str | None, str | None],
 ) -> FlowPage:
-    page = [id_ for (id_,) in await connection.fetch(SQL.flows_before, before or _BEYOND, limit)]
+    page = [id_ for (id_,) in await connection.fetch(SQL.flows_before, before or _MAX_ID, limit)]
     sums: dict[UUID, list[Row]] = defaultdict(list)
     capped: dict[UUID, bool] = {}
-    found = await connection.fetch(SQL.newest_of_flows, page, FLOW_RANGE, *whose)
-    for flow_id, more, *states in found:
+    found = await connection.fetch(SQL.newest_of_flows, page, FLOW_RANGE, *scope)
+    for flow_id, is_capped, *states in found:
         sums[flow_id].append(tuple(states))
-        capped[flow_id] = more
+        capped[flow_id] = is_capped
     stats = [FlowStats.of(id_, sums[id_], capped=capped[id_]) for id_ in page if id_ in sums]  # type: ignore[arg-type]
     return FlowPage(stats, page[-1] if len(page) == limit else None)
 
 
-# -- small data
+# -- records
 
 
 def _entry(record: Row) -> Entry:
@@ -205,81 +215,88 @@ def _entry(record: Row) -> Entry:
     return Entry(kind=kind, key=key, value=value, version=version, expires_at=expires_at)
 
 
-def _locks(keys: Iterable[tuple[str, str]]) -> list[int]:
-    """The numbers of their locks, in one order; a gate in the making shares that of its limit."""
-    return sorted({number_of("record", *key) for key in keys})
+def _lock_numbers(keys: Iterable[tuple[str, str]]) -> list[int]:
+    """Return the sorted lock numbers of records; creating a gate locks its limit's number."""
+    return sorted({lock_number("record", *key) for key in keys})
 
 
 async def put_records(
-    connection: Connection, puts: Sequence[Put], given: Instant | None
-) -> list[PutAnswer]:
-    """In one transaction, and limits in the order in which everybody locks their gates."""
-    answers: dict[int, PutAnswer] = {}
-    for places in _turns([(put.kind, put.key) for put in puts]):
-        some = await _put_records(connection, [puts[place] for place in places], given)
-        answers |= zip(places, some, strict=True)
-    return [answers[place] for place in range(len(puts))]
+    connection: Connection, puts: Sequence[Put], test_now: Instant | None
+) -> list[PutResult]:
+    """Store records in one transaction, limits in the common lock order of their gates."""
+    results: dict[int, PutResult] = {}
+    for indexes in _lock_groups([(put.kind, put.key) for put in puts]):
+        chunk = await _put_records(connection, [puts[index] for index in indexes], test_now)
+        results |= zip(indexes, chunk, strict=True)
+    return [results[index] for index in range(len(puts))]
 
 
-def _turns(names: Sequence[tuple[str, str]]) -> list[list[int]]:
-    """Places of records that are locked together.
+def _lock_groups(names: Sequence[tuple[str, str]]) -> list[list[int]]:
+    """Group record indexes by lock order.
 
-    Whoever lets jobs in locks gates of keys, then of tasks, then of queues, and where a gate of the
-    next kind is missing, also its limit's record. So nobody may have that who waits for a gate of
-    an earlier kind.
+    Admission locks gates of keys, then tasks, then queues. To create a missing gate, it also locks
+    the limit's record. So a transaction that holds such a record must not wait for a gate of an
+    earlier kind.
     """
-    turns: dict[int, list[int]] = {}
-    for place, (kind, key) in enumerate(names):
-        turns.setdefault(rank(key) if kind == LIMIT else -1, []).append(place)
-    return [places for _, places in sorted(turns.items())]
+    groups: dict[int, list[int]] = {}
+    for index, (kind, key) in enumerate(names):
+        groups.setdefault(rank(key) if kind == LIMIT else -1, []).append(index)
+    return [indexes for _, indexes in sorted(groups.items())]
 
 
 async def _put_records(
-    connection: Connection, puts: Sequence[Put], given: Instant | None
-) -> list[PutAnswer]:
-    """Under locks on the keys, for a record that is not there has no row."""
+    connection: Connection, puts: Sequence[Put], test_now: Instant | None
+) -> list[PutResult]:
+    """Store records under advisory locks: a record that does not exist has no row to lock."""
     keys = sorted({(put.kind, put.key) for put in puts})
-    await connection.execute(SQL.lock_records, _locks(keys))
-    now: Instant = await connection.fetchval(SQL.now, given)
+    await connection.execute(SQL.lock_records, _lock_numbers(keys))
+    now: Instant = await connection.fetchval(SQL.now, test_now)
     found = await connection.fetch(SQL.get_records, *rows.columns(keys))
-    known = {(record[0], record[1]): _entry(record) for record in found}
+    entries = {(record[0], record[1]): _entry(record) for record in found}
     written: dict[tuple[str, str], Row] = {}
-    answers = []
+    results = []
     for put in puts:
-        answer = records.put(put, records.alive(known.get((put.kind, put.key)), now), now)
-        entry = answer.entry
-        if answer.applied and entry is not None:
-            known[put.kind, put.key] = entry
+        result = records.apply_put(
+            put, records.unexpired(entries.get((put.kind, put.key)), now), now
+        )
+        entry = result.entry
+        if result.applied and entry is not None:
+            entries[put.kind, put.key] = entry
             values = (entry.kind, entry.key, entry.value, entry.version, entry.expires_at)
             written[put.kind, put.key] = values
-        answers.append(answer)
+        results.append(result)
     limits = [row for row in written.values() if row[0] == LIMIT]
-    if limits and not await connection.fetchval(SQL.may_put):
-        await _declare(connection, limits)
+    if limits and not await connection.fetchval(SQL.may_write_records):
+        await _declare_limits(connection, limits)
     elif written:
         await connection.execute(SQL.put_records, *rows.columns(written.values()))
     if written:
-        await _look_again(connection, (key for kind, key in written if kind == LIMIT))
-    return answers
+        await _request_gate_checks(connection, (key for kind, key in written if kind == LIMIT))
+    return results
 
 
-async def _declare(connection: Connection, limits: Sequence[Row]) -> None:
-    """A role that may write no records stores the limits of its code that nobody has stored yet."""
+async def _declare_limits(connection: Connection, limits: Sequence[Row]) -> None:
+    """Store new declared limits with a role that must not write records."""
     for _, name, value, version, _ in limits:
-        if version > 1 or Setting.decode(value).given is not None:
+        if version > 1 or LimitSetting.decode(value).override is not None:
             raise StoreDeniedError(
-                f"this PostgreSQL role may declare limits that are not there yet, and change none: "
-                f"leave {name} to a worker, or to a role that may (windlass_worker)"
+                f"this PostgreSQL role can declare new limits, but not change the limit {name}: "
+                "change it from a worker, or with a role that may (windlass_worker)"
             )
     names, values = [row[1] for row in limits], [row[2] for row in limits]
-    await connection.execute(SQL.declare, names, values)
+    await connection.execute(SQL.declare_limits, names, values)
 
 
 async def gates(connection: Connection, names: Sequence[str]) -> list[GateStats]:
-    found = await connection.fetch(SQL.gates, list(names), COUNT_CAP, HOLDERS)
+    found = await connection.fetch(SQL.gates, list(names), COUNT_CAP, MAX_HOLDERS)
     return [
-        GateStats(waiting=waiting, holding=holding, holders=tuple(some or ()), look_at=look_at)
-        for waiting, holding, some, look_at in found
+        GateStats(
+            waiting=waiting,
+            holding=holding,
+            holders=tuple(holders or ()),
+            next_check_at=next_check_at,
+        )
+        for waiting, holding, holders, next_check_at in found
     ]
 
 
@@ -287,27 +304,27 @@ async def delete_records(connection: Connection, kind: str, keys: Sequence[str])
     if kind != LIMIT:
         await connection.execute(SQL.delete_records, kind, list(keys))
         return
-    for places in _turns([(kind, key) for key in keys]):
-        some = [keys[place] for place in places]
-        await connection.execute(SQL.lock_records, _locks((kind, key) for key in some))
-        await connection.execute(SQL.delete_records, kind, some)
-        await _look_again(connection, some)
+    for indexes in _lock_groups([(kind, key) for key in keys]):
+        chunk = [keys[index] for index in indexes]
+        await connection.execute(SQL.lock_records, _lock_numbers((kind, key) for key in chunk))
+        await connection.execute(SQL.delete_records, kind, chunk)
+        await _request_gate_checks(connection, chunk)
 
 
-async def _look_again(connection: Connection, limits: Iterable[str]) -> None:
-    """At all gates of limits that were changed, in the order in which everybody locks gates."""
-    for name in in_order(limits):
+async def _request_gate_checks(connection: Connection, limits: Iterable[str]) -> None:
+    """Make all gates of changed limits due for a check, in the common lock order."""
+    for name in lock_order(limits):
         await connection.execute(SQL.lock_gates, name)
-        await connection.execute(SQL.look_again, name)
+        await connection.execute(SQL.request_gate_checks, name)
 
 
 async def get_records(
-    connection: Connection, kind: str, keys: Sequence[str], given: Instant | None
+    connection: Connection, kind: str, keys: Sequence[str], test_now: Instant | None
 ) -> list[Entry | None]:
-    now: Instant = await connection.fetchval(SQL.now, given)
+    now: Instant = await connection.fetchval(SQL.now, test_now)
     found = await connection.fetch(SQL.get_records, [kind] * len(keys), list(keys))
-    known = {record[1]: records.alive(_entry(record), now) for record in found}
-    return [known.get(key) for key in keys]
+    entries = {record[1]: records.unexpired(_entry(record), now) for record in found}
+    return [entries.get(key) for key in keys]
 
 
 async def list_records(

@@ -1,4 +1,4 @@
-"""Between rows of the `windlass_job` table and the core's values. Rows are read by place."""
+"""Conversion between rows of `windlass_job` and core values. Rows are read by position."""
 
 from __future__ import annotations
 
@@ -14,87 +14,87 @@ from windlass.core.decisions.retry import Policy
 from windlass.core.job.dependency import OnParent
 from windlass.core.job.failure import Failure
 from windlass.core.job.lease import Claim
-from windlass.core.job.row import DEFAULT_POLICY, JobRow, NewJob, Standing
+from windlass.core.job.row import DEFAULT_POLICY, JobRow, LifecycleRow, NewJob
 from windlass.core.job.state import FINAL, State, Trigger
 from windlass.stores.postgres.connection import Row
 
-MOST_ROWS = 10_000
-MOST_BYTES = 64 * 1024 * 1024
-PAYLOAD = 3  # its place in an insertion
-_SHARED = (1, 2, 4, 7, 17, 18)  # queue, task, priority, owner, hold, delay
+MAX_ROWS = 10_000
+MAX_BYTES = 64 * 1024 * 1024
+PAYLOAD_INDEX = 3  # in `insert_params`
+_SHARED_COLUMNS = (1, 2, 4, 7, 17, 18)  # queue, task, priority, owner, hold, delay
 _STATES = {state.value: state for state in State}
 _TRIGGERS = {trigger.value: trigger for trigger in Trigger}
 _POLICIES = {policy.value: policy for policy in OnParent}
 _DEFAULT_POLICY_TEXT = DEFAULT_POLICY.encode()
 _NO_HEADERS: Mapping[str, str] = {}
-# Rows are made by place, in the order of the dataclass: named arguments would cost 2 µs more each.
+# Called with positional arguments, in field order: keyword arguments cost 2 µs more per row.
 _job: Callable[..., JobRow] = JobRow
-_standing: Callable[..., Standing] = Standing
+_lifecycle_row: Callable[..., LifecycleRow] = LifecycleRow
 
 
 def columns(rows: Iterable[Row]) -> list[Sequence[Any]]:
-    """Rows, at least one, as an array for each column: so a statement takes many of them.
+    """Transpose rows (at least one) to one array per column, for statements with `unnest`.
 
-    A column without any value is left empty: `unnest` fills it up, at a fifth of the cost.
+    A column of NULLs becomes an empty array: `unnest` pads it, at a fifth of the cost.
     """
     return [
-        () if column[0] is column[-1] is None and _bare(column) else column
+        () if column[0] is column[-1] is None and _all_none(column) else column
         for column in zip(*rows, strict=True)
     ]
 
 
-def insertions(rows: Sequence[Row]) -> list[Sequence[Any]]:
-    """The same for `insert_jobs`: of a column that is never without a value, one is enough for all.
+def insert_columns(rows: Sequence[Row]) -> list[Sequence[Any]]:
+    """The same for `insert_jobs`: shared columns with equal values shrink to one element.
 
-    To write an array costs more than all the rest.
+    Encoding arrays costs more than everything else.
     """
-    given = columns(rows)
-    for place in _SHARED:
-        column = given[place]
+    arrays = columns(rows)
+    for index in _SHARED_COLUMNS:
+        column = arrays[index]
         if column.count(column[0]) == len(column):
-            given[place] = column[:1]
-    return given
+            arrays[index] = column[:1]
+    return arrays
 
 
-def _bare(column: Sequence[Any]) -> bool:
+def _all_none(column: Sequence[Any]) -> bool:
     return all(value is None for value in column)
 
 
 def fits(values: Sequence[bytes | None]) -> bool:
-    """Whether one message can carry these."""
-    return len(values) <= MOST_ROWS and sum(len(it) for it in values if it) <= MOST_BYTES
+    """Whether these values fit in one message."""
+    return len(values) <= MAX_ROWS and sum(len(it) for it in values if it) <= MAX_BYTES
 
 
-def portions(rows: Sequence[Row], bulk: int) -> Iterator[Sequence[Row]]:
-    """The rows in as few pieces as one message each can carry; `bulk` is the column that is large.
+def chunks(rows: Sequence[Row], large_column: int) -> Iterator[Sequence[Row]]:
+    """Split rows into chunks that fit in one message, by the size of their large column.
 
-    The server takes no array of a gibibyte, and a thousand payloads may be that.
+    The server accepts no array of a gibibyte, which a thousand payloads may reach.
     """
     if not rows:
         return
-    if fits([row[bulk] for row in rows]):
+    if fits([row[large_column] for row in rows]):
         yield rows
         return
-    weights = [len(row[bulk] or b"") for row in rows]
-    piece: list[Row] = []
-    weight = 0
-    for row, more in zip(rows, weights, strict=True):
-        if piece and (len(piece) == MOST_ROWS or weight + more > MOST_BYTES):
-            yield piece
-            piece, weight = [], 0
-        piece.append(row)
-        weight += more
-    yield piece
+    sizes = [len(row[large_column] or b"") for row in rows]
+    chunk: list[Row] = []
+    total = 0
+    for row, size in zip(rows, sizes, strict=True):
+        if chunk and (len(chunk) == MAX_ROWS or total + size > MAX_BYTES):
+            yield chunk
+            chunk, total = [], 0
+        chunk.append(row)
+        total += size
+    yield chunk
 
 
-def _micros(seconds: float | None) -> int | None:
+def _microseconds(seconds: float | None) -> int | None:
     return None if seconds is None else round(seconds * SECOND)
 
 
-def alike(jobs: Sequence[NewJob]) -> Row | None:
-    """What these jobs have in common, as parameters of `insert_alike`; None if they are not alike.
+def shared_params(jobs: Sequence[NewJob]) -> Row | None:
+    """Return the parameters of `insert_uniform`; None if these jobs are not uniform.
 
-    They are if they can all run at once, with nothing to work out, and only their arguments differ.
+    Uniform jobs are claimable at once and differ only in their arguments.
     """
     first = jobs[0]
     if (
@@ -109,22 +109,22 @@ def alike(jobs: Sequence[NewJob]) -> Row | None:
         or first.on_parent is not OnParent.CANCEL
     ):
         return None
-    shared = _shared(first)
-    if any(_shared(new) != shared for new in jobs):
+    shared = _shared_fields(first)
+    if any(_shared_fields(new) != shared for new in jobs):
         return None
-    asked = _asked(first)
-    return (*asked[:-2], list(first.tags) or None, asked[-1])
+    params = _request_params(first)
+    return (*params[:-2], list(first.tags) or None, params[-1])
 
 
-_shared = attrgetter(
+_shared_fields = attrgetter(
     "queue", "task", "priority", "policy", "lease", "owner", "team", "tags", "headers",
     "hold", "delay", "run_at", "expires_in", "expires_at", "digest", "on_parent", "flow_id",
     "limit_key",
 )  # fmt: skip
 
 
-def _asked(new: NewJob) -> Row:
-    """From the queue to the headers, without what is each job's own."""
+def _request_params(new: NewJob) -> Row:
+    """Return the columns from queue to headers, without those that differ per job."""
     policy = new.policy
     return (
         new.queue, new.task, new.priority,
@@ -136,25 +136,25 @@ def _asked(new: NewJob) -> Row:
     )  # fmt: skip
 
 
-def insertion(
+def insert_params(
     new: NewJob,
     root_id: UUID | None = None,
     last_step: str | None = None,
     waiting_for: int = 0,
 ) -> Row:
-    """The parameters of `insert_jobs` for one job."""
-    queue, task, *rest = _asked(new)
+    """Return the parameters of `insert_jobs` for one job."""
+    queue, task, *rest = _request_params(new)
     return (
         new.id, queue, task, new.payload, *rest, new.digest, new.request_id, new.unique_key,
         new.retry_of, root_id, last_step, new.hold,
         round(new.delay * SECOND) if new.delay else 0,
-        new.run_at, _micros(new.expires_in), new.expires_at, waiting_for or None,
+        new.run_at, _microseconds(new.expires_in), new.expires_at, waiting_for or None,
         None if new.on_parent is OnParent.CANCEL else new.on_parent, new.flow_id, new.limit_key,
     )  # fmt: skip
 
 
 def _array(texts: Sequence[str]) -> str:
-    """An array inside an array has to be written as text."""
+    """Encode an array as text: the driver cannot send arrays inside arrays."""
     escaped = (text.replace("\\", "\\\\").replace('"', '\\"') for text in texts)
     return "{" + ",".join(f'"{text}"' for text in escaped) + "}"
 
@@ -171,7 +171,7 @@ def _policy(text: str) -> Policy:
 
 
 def job_row(record: Row) -> JobRow:
-    """The whole row; what stands behind its own columns is not looked at."""
+    """Convert a full row; further columns are ignored."""
     r = tuple(record)
     job_id, n, owner, request_id, root_id, flow_id, limit_key, gates, gate = r[:9]
     return _job(
@@ -193,18 +193,18 @@ def job_row(record: Row) -> JobRow:
     )  # fmt: skip
 
 
-def claimed(record: Row, wish: Claim) -> JobRow:
-    """What `claim` answers: the whole row, or what is not known of a job just begun."""
+def claimed(record: Row, request: Claim) -> JobRow:
+    """Convert a row of `claim`: a full row, or the few columns of a job without history."""
     (
-        job_id, n, queue, task, created_at, started_at, lease_until, payload, priority, whole,
+        job_id, n, queue, task, created_at, started_at, lease_until, payload, priority, full_row,
         position, queued_at, limit_key, gates,
     ) = record  # fmt: skip
-    if whole is not None:
-        return job_row(whole)
+    if full_row is not None:
+        return job_row(full_row)
     return _job(
         job_id, queue, task, created_at, None,  # expires_at
         State.RUNNING, Trigger.CLAIM, False, 0, position or n, None,  # held, waiting_for, due_at
-        1, 1, wish.token, wish.worker, lease_until,  # attempt, fence
+        1, 1, request.token, request.worker, lease_until,  # attempt, fence
         queued_at or created_at, started_at, started_at, None, started_at,  # to updated_at
         3, 2, 3,  # seq, queued_seq, started_seq
         serial=n, payload=payload, priority=priority, headers=_NO_HEADERS,
@@ -212,10 +212,10 @@ def claimed(record: Row, wish: Claim) -> JobRow:
     )  # fmt: skip
 
 
-def standing(record: Row) -> Standing:
-    """What the `standings` query read. The result is left out: only a finished job has one."""
+def lifecycle_row(record: Row) -> LifecycleRow:
+    """Convert a row of `lock_lifecycles`. It has no result: only finished jobs have one."""
     r = tuple(record)
-    return _standing(
+    return _lifecycle_row(
         *r[:5],
         _STATES[r[5]], _TRIGGERS[r[6]],
         *r[7:36],
@@ -225,33 +225,33 @@ def standing(record: Row) -> Standing:
     )  # fmt: skip
 
 
-def saved(s: Standing) -> tuple[Any, ...]:
-    """The parameters of `save`, from the state to the last step."""
+def save_params(s: LifecycleRow) -> tuple[Any, ...]:
+    """Return the parameters of `save_jobs`, from state to gate."""
     error = s.error
     return (
         s.state, s.trigger, s.held, s.position, s.due_at, s.lease_until, s.queued_at, s.started_at,
-        s.ended_at, s.updated_at, s.seq, s.queued_seq, s.started_seq, s.said, s.percent, s.stage,
-        s.phase, s.base_percent, s.base_stage, s.base_phase, s.retry_count, s.crash_count,
-        s.cancel_at, s.cancel_by, s.cancel_reason,
+        s.ended_at, s.updated_at, s.seq, s.queued_seq, s.started_seq, s.last_record, s.percent,
+        s.stage, s.phase, s.base_percent, s.base_stage, s.base_phase, s.retry_count,
+        s.crash_count, s.cancel_at, s.cancel_by, s.cancel_reason,
         None if error is None else error.encode(),
         None if error is None else error.body,
         s.result, s.last_step, s.waiting_for, s.signals, s.gate,
     )  # fmt: skip
 
 
-def waiting(s: Standing) -> tuple[bool, Instant | None]:
-    """Whether `windlass_waiting` has a row for it, and the time at which to look at it.
+def waiting_entry(s: LifecycleRow) -> tuple[bool, Instant | None]:
+    """Return whether `windlass_waiting` has a row for the job, and when the sweeper handles it.
 
-    Whoever waits at a gate is counted by `windlass_parked`, and needs a row for such a time only.
-    Core's `upkeep.due_since` says since when that time has passed; the model compares the two.
+    A job at a gate is counted in `windlass_gate_queue`; it has a row only for that time. The rule
+    is core's `maintenance.due_since`; the model test compares the two.
     """
     if s.state is State.RUNNING or s.state in FINAL:
         return False, None
     times: list[Instant] = []
-    aside = s.state is not State.QUEUED
+    not_queued = s.state is not State.QUEUED
     blocked = s.held or (s.waiting_for and s.state is State.CREATED)
-    if aside and s.due_at is not None and not blocked:
+    if not_queued and s.due_at is not None and not blocked:
         times.append(s.due_at)
     if s.expires_at is not None and s.first_started_at is None and s.state is not State.RETRYING:
         times.append(s.expires_at)
-    return (aside and s.gate is None) or bool(times), min(times, default=None)
+    return (not_queued and s.gate is None) or bool(times), min(times, default=None)

@@ -1,4 +1,4 @@
-"""The Store contract on a PostgreSQL server: each verb is one call of the engine."""
+"""The Store contract on PostgreSQL: each method is one call of the engine."""
 
 from __future__ import annotations
 
@@ -11,62 +11,70 @@ from uuid import UUID
 
 from windlass.core.admission.gates import GateStats
 from windlass.core.clock import Clock, Instant
-from windlass.core.decisions.enqueue import Enqueued
-from windlass.core.decisions.transition import Answer, CancelRequest, Checkpoint, Signal, Transition
+from windlass.core.decisions.enqueue import EnqueueResult
+from windlass.core.decisions.transition import (
+    ApplyResult,
+    CancelRequest,
+    Checkpoint,
+    SignalRequest,
+    Transition,
+)
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.event import Event
 from windlass.core.job.attempt import Attempt
 from windlass.core.job.dependency import Edges, FlowPage, FlowStats
 from windlass.core.job.failure import Failures
-from windlass.core.job.lease import Claim, Extended, Lease, check_lease
+from windlass.core.job.lease import Claim, ExtendResult, Lease, check_lease
 from windlass.core.job.row import JobRow, NewJob
 from windlass.core.query.job_query import Count, Page, Query
-from windlass.core.records import PAUSED, Entry, Put, PutAnswer, check_keys
+from windlass.core.records import PAUSED, Entry, Put, PutResult, check_keys
 from windlass.store import (
+    AttemptRecords,
     Capabilities,
     EventPage,
     Pruned,
     QueueStats,
     Retention,
     Rollup,
-    Saying,
     Store,
 )
 from windlass.stores.borrowed_connection import borrow
 from windlass.stores.postgres import maintenance, reads
 from windlass.stores.postgres.connection import Connection, PostgresConfig
-from windlass.stores.postgres.engine import Engine
-from windlass.stores.postgres.notify import Hub
+from windlass.stores.postgres.engine import PostgresEngine
+from windlass.stores.postgres.notify import NotifyHub
 from windlass.stores.postgres.queries import SQL
 from windlass.stores.postgres.schema import migrator
-from windlass.stores.postgres.user_transaction import Place, Within, settlement
+from windlass.stores.postgres.user_transaction import DatabaseId, PostgresEnqueuer, settlement
 from windlass.stores.postgres.writes import jobs
-from windlass.stores.postgres.writes.claim_cursor import Line
-from windlass.stores.postgres.writes.handle import Writes
-from windlass.stores.postgres.writes.leases import Leases
+from windlass.stores.postgres.writes.claim_cursor import ClaimCursor
+from windlass.stores.postgres.writes.handle import PostgresWrites
+from windlass.stores.postgres.writes.leases import LeaseExtender
 from windlass.stores.tail import tail
 
-CLAIM = 10.0  # seconds that a claim may take: on a dead connection it is soon made on another
+CLAIM_TIMEOUT = (
+    10.0  # seconds that a claim may take; after that it is retried on another connection
+)
 
 
 class PostgresStore(Store):
-    """Jobs in one database, for any number of processes on any number of machines."""
+    """Store of jobs in a PostgreSQL database, for many processes on many machines."""
 
     def __init__(
         self,
         config: PostgresConfig | str,
         *,
         clock: Clock | None = None,
-        _hub: Hub | None = None,
+        _hub: NotifyHub | None = None,
     ) -> None:
         self._config = PostgresConfig.of(config) if isinstance(config, str) else config
         self._clock = clock
-        self._hub = _hub or Hub()
-        self._shared = Engine(self._config, clock)
-        self._writes = Writes(self._shared, self._hub)
-        self._leases = Leases(self._shared)
-        self._place = Place(self._config)
-        self._line = Line()
+        self._hub = _hub or NotifyHub()
+        self._shared_engine = PostgresEngine(self._config, clock)
+        self._writes = PostgresWrites(self._shared_engine, self._hub)
+        self._leases = LeaseExtender(self._shared_engine)
+        self._database_id = DatabaseId(self._config)
+        self._cursor = ClaimCursor()
         self._closing: asyncio.Task[None] | None = None
         self._seen = 0
 
@@ -76,68 +84,70 @@ class PostgresStore(Store):
             durable=True,
             fifo=True,
             priority_classes=None,
-            atomic_batch=False,  # of a batch of settles, the successes are written first
+            atomic_batch=False,  # plain successes of a batch are committed first
             transactional=True,
             store_clock=True,
             push_wakeups=True,
             shared=True,
         )
 
-    # -- the handle
+    # -- handle
 
     def _check_open(self) -> None:
-        """Refuse a closed handle, though a twin may go on."""
+        """Raise if this handle is closed; a twin may still be open."""
         if self._closing is not None:
             raise StoreUnavailableError(f"the store on {self._config.where} is closed")
 
     @property
-    def _engine(self) -> Engine:
+    def _engine(self) -> PostgresEngine:
         self._check_open()
-        return self._shared
+        return self._shared_engine
 
     @property
-    def _writing(self) -> Writes:
+    def _open_writes(self) -> PostgresWrites:
         self._check_open()
         return self._writes
 
     async def migrate(self) -> Sequence[str]:
         where = self._config.where
-        return await self._engine.call(lambda c: migrator.migrate(c, where), checked=False)
+        return await self._engine.call(lambda c: migrator.migrate(c, where), check_schema=False)
 
     async def ping(self) -> Instant:
         engine = self._engine
-        found: Instant = await engine.call(lambda c: c.fetchval(SQL.now, engine.now()))
-        return found
+        now: Instant = await engine.call(lambda c: c.fetchval(SQL.now, engine.now()))
+        return now
 
     def twin(self) -> PostgresStore:
-        ours = self._hub.pid == os.getpid()  # else this is a child of the process that made it
-        return PostgresStore(self._config, clock=self._clock, _hub=self._hub if ours else None)
+        same_process = self._hub.pid == os.getpid()  # not a forked child
+        return PostgresStore(
+            self._config, clock=self._clock, _hub=self._hub if same_process else None
+        )
 
     async def close(self) -> None:
         if self._closing is None:
             self._closing = asyncio.get_running_loop().create_task(self._close())
-        await asyncio.shield(self._closing)  # whoever gives up waiting, it is closed all the same
+        await asyncio.shield(self._closing)  # it closes even if the caller is canceled
 
     async def _close(self) -> None:
         await self._leases.close()
         await self._writes.close()
-        await self._shared.close()
+        await self._shared_engine.close()
 
-    # -- putting in
+    # -- enqueue
 
-    async def enqueue(self, jobs: Sequence[NewJob], *, together: bool = False) -> list[Enqueued]:
-        return await self._writing.enqueue(jobs, together=together)
+    async def enqueue(self, jobs: Sequence[NewJob], *, atomic: bool = False) -> list[EnqueueResult]:
+        return await self._open_writes.enqueue(jobs, atomic=atomic)
 
-    def within(self, connection: Any) -> Within:
-        """For jobs that become real with the transaction of a connection of the caller's."""
+    def within(self, connection: Any) -> PostgresEnqueuer:
+        """Return an enqueuer for the transaction of a caller's connection."""
         self._check_open()
-        return Within(borrow(connection), self._place, self._shared.now)
+        return PostgresEnqueuer(borrow(connection), self._database_id, self._shared_engine.now)
 
-    def settlement(self, wish: Transition) -> tuple[str, str]:
-        """A success as a statement for the task's own connection, and its text."""
-        return settlement(wish, self._shared.now(), self._place.get())
+    def settlement(self, transition: Transition) -> tuple[str, str]:
+        """Return the statement that settles a success on a task's connection, and its parameter."""
+        return settlement(transition, self._shared_engine.now(), self._database_id.get())
 
-    # -- running
+    # -- workers
 
     async def claim(self, claim: Claim) -> list[JobRow]:
         self._seen = self._hub.work.count
@@ -145,37 +155,37 @@ class PostgresStore(Store):
         if not any(limit for _, limit in claim.queues):
             return []
         taken = await engine.call(lambda c: self._claim(c, claim))
-        self._writes.tell([row.id for row in taken])
-        if self._line.wants_a_look():
-            engine.begin(self._look_at_the_line())
+        self._writes.notify([row.id for row in taken])
+        if self._cursor.head_check_due():
+            engine.spawn(self._check_head())
         return taken
 
-    async def _look_at_the_line(self) -> None:
-        """Beside the claims; if it fails, there will be another."""
-        engine = self._shared
-        if await engine.run(lambda c: self._line.look(c, engine.now())):
+    async def _check_head(self) -> None:
+        """Check the head in the background; if it fails, the next one runs later."""
+        engine = self._shared_engine
+        if await engine.run(lambda c: self._cursor.check_head(c, engine.now())):
             self._hub.work.notify()
 
     async def _claim(self, connection: Connection, claim: Claim) -> list[JobRow]:
-        await self._place.learn(connection)  # for whoever settles in a transaction of the task's
-        timeout = min(self._config.timeout, CLAIM)
-        return await jobs.claim(connection, claim, self._shared.now(), self._line, timeout)
+        await self._database_id.load(connection)  # for settles in a task's own transaction
+        timeout = min(self._config.timeout, CLAIM_TIMEOUT)
+        return await jobs.claim(connection, claim, self._shared_engine.now(), self._cursor, timeout)
 
-    async def extend(self, leases: Sequence[Lease], seconds: float) -> list[Extended]:
+    async def extend(self, leases: Sequence[Lease], seconds: float) -> list[ExtendResult]:
         check_lease(seconds)
         if not leases:
             return []
         self._check_open()
         return await self._leases.extend(leases, seconds)
 
-    async def apply(self, transitions: Sequence[Transition]) -> list[Answer]:
-        return await self._writing.apply(transitions)
+    async def apply(self, transitions: Sequence[Transition]) -> list[ApplyResult]:
+        return await self._open_writes.apply(transitions)
 
-    async def record(self, sayings: Sequence[Saying]) -> list[Answer]:
-        return await self._writing.record(sayings)
+    async def record(self, attempt_records: Sequence[AttemptRecords]) -> list[ApplyResult]:
+        return await self._open_writes.record(attempt_records)
 
     async def wait(self, queues: Sequence[str], timeout: float) -> bool:
-        if await self._writing.listen(timeout):  # what came between the last claim and this?
+        if await self._open_writes.listen(timeout):  # jobs may have arrived since the last claim
             engine = self._engine
             if await engine.call(lambda c: jobs.claimable(c, queues, engine.now())):
                 return True
@@ -194,32 +204,34 @@ class PostgresStore(Store):
     async def prune(self, retention: Retention, limit: int) -> Pruned:
         engine = self._engine
         return await engine.call(
-            lambda c: maintenance.prune(c, retention, limit, engine.now()), whole=True
+            lambda c: maintenance.prune(c, retention, limit, engine.now()), in_transaction=True
         )
 
     # -- operators
 
-    async def cancel(self, requests: Sequence[CancelRequest]) -> list[Answer]:
-        return await self._writing.cancel(requests)
+    async def cancel(self, requests: Sequence[CancelRequest]) -> list[ApplyResult]:
+        return await self._open_writes.cancel(requests)
 
-    async def signal(self, signals: Sequence[Signal]) -> list[Answer]:
-        return await self._writing.signal(signals)
+    async def signal(self, signals: Sequence[SignalRequest]) -> list[ApplyResult]:
+        return await self._open_writes.signal(signals)
 
-    async def delete(self, ids: Sequence[UUID], owner: str | None = None) -> list[Answer]:
+    async def delete(self, ids: Sequence[UUID], owner: str | None = None) -> list[ApplyResult]:
         if not ids:
             return []
-        answers, batch = await self._engine.call(lambda c: jobs.delete(c, ids, owner), whole=True)
-        self._writes.tell(batch.touched)
-        return answers
+        results, batch = await self._engine.call(
+            lambda c: jobs.delete(c, ids, owner), in_transaction=True
+        )
+        self._writes.notify(batch.touched)
+        return results
 
     async def pause(self, queues: Sequence[str], *, paused: bool) -> None:
         if paused:
             await self.put_records([Put(kind=PAUSED, key=queue, value=b"") for queue in queues])
             return
         await self.delete_records(PAUSED, queues)
-        self._writes.tell(work=True)
+        self._writes.notify(work=True)
 
-    # -- reading
+    # -- reads
 
     async def get(self, ids: Sequence[UUID], owner: str | None = None) -> list[JobRow | None]:
         if not ids:
@@ -253,8 +265,8 @@ class PostgresStore(Store):
         return await self._engine.call(lambda c: reads.events(c, job_id, after, limit))
 
     async def tail(self, job_id: UUID, after: int = 0) -> AsyncIterator[Event]:
-        await self._writing.listen(self._config.connect_timeout)
-        async for event in tail(self, self._hub.news, job_id, after):
+        await self._open_writes.listen(self._config.connect_timeout)
+        async for event in tail(self, self._hub.job_wakeups, job_id, after):
             yield event
 
     async def attempts(self, job_id: UUID) -> list[Attempt] | None:
@@ -265,12 +277,12 @@ class PostgresStore(Store):
             return []
         return await self._engine.call(lambda c: reads.checkpoints(c, ids))
 
-    # -- jobs that depend on jobs
+    # -- dependencies and flows
 
-    async def edges(self, ids: Sequence[UUID], most: int | None = None) -> list[Edges]:
+    async def edges(self, ids: Sequence[UUID], limit: int | None = None) -> list[Edges]:
         if not ids:
             return []
-        return await self._engine.call(lambda c: reads.edges(c, ids, most))
+        return await self._engine.call(lambda c: reads.edges(c, ids, limit))
 
     async def flows(
         self, ids: Sequence[UUID], owner: str | None = None, team: str | None = None
@@ -290,13 +302,15 @@ class PostgresStore(Store):
             lambda c: reads.newest_flows(c, before, limit, (owner, team))
         )
 
-    # -- small data
+    # -- records
 
-    async def put_records(self, puts: Sequence[Put]) -> list[PutAnswer]:
+    async def put_records(self, puts: Sequence[Put]) -> list[PutResult]:
         if not puts:
             return []
         engine = self._engine
-        return await engine.call(lambda c: reads.put_records(c, puts, engine.now()), whole=True)
+        return await engine.call(
+            lambda c: reads.put_records(c, puts, engine.now()), in_transaction=True
+        )
 
     async def get_records(self, kind: str, keys: Sequence[str]) -> list[Entry | None]:
         if not keys:
@@ -313,4 +327,6 @@ class PostgresStore(Store):
     async def delete_records(self, kind: str, keys: Sequence[str]) -> None:
         check_keys(kind, keys)
         if keys:
-            await self._engine.call(lambda c: reads.delete_records(c, kind, keys), whole=True)
+            await self._engine.call(
+                lambda c: reads.delete_records(c, kind, keys), in_transaction=True
+            )

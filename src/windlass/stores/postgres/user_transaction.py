@@ -1,4 +1,4 @@
-"""Jobs in the caller's own transaction, by the functions of migration 2."""
+"""Enqueue and settle in a transaction of the caller, by the functions of migration 2."""
 
 from __future__ import annotations
 
@@ -12,174 +12,178 @@ from typing import Any, TypeAlias
 from uuid import UUID
 
 from windlass.core.clock import Instant
-from windlass.core.decisions.enqueue import Enqueued, EnqueueStatus
+from windlass.core.decisions.enqueue import EnqueueResult, EnqueueStatus
 from windlass.core.decisions.transition import Transition
 from windlass.core.errors import ConflictError, InvalidArgumentError, RequestError
 from windlass.core.job.dependency import OnParent
 from windlass.core.job.row import DEFAULT_POLICY, JobRow, NewJob
-from windlass.stores.borrowed_connection import Borrowed, meant
+from windlass.stores.borrowed_connection import BorrowedConnection, sqlstate_error
 from windlass.stores.postgres import rows
 from windlass.stores.postgres.connection import Connection, PostgresConfig, connect
-from windlass.stores.postgres.errors import FOREIGN, translate
+from windlass.stores.postgres.errors import DRIVER_ERRORS, translate
 from windlass.stores.postgres.writes import enqueue_jobs
 from windlass.stores.sql import query_file
 
 Now: TypeAlias = Callable[[], Instant | None]
-Statements: TypeAlias = Generator[tuple[str, str], list[str], list[Enqueued]]
-"""What is to be run, with its text; gets the answers, and returns what became of the jobs."""
-MOST_TOGETHER = 192 * 1024 * 1024  # bytes: the server takes no JSON of more than 256 MiB
+Steps: TypeAlias = Generator[tuple[str, str], list[str], list[EnqueueResult]]
+"""Yields a statement with its parameter, receives the result texts, returns the results."""
+MAX_TOGETHER_BYTES = 192 * 1024 * 1024  # the server accepts at most 256 MiB of JSON
 _UUIDS = frozenset({"id", "root_id", "token", "retry_of", "retried_as", "flow_id"})
 _BYTES = frozenset({"payload", "result", "digest", "error_body"})
 
 
 @dataclass(frozen=True, slots=True)
-class Queries:
+class UserTransactionQueries:
     enqueue: str
-    together: str
-    standing: str
+    enqueue_atomic: str
+    job_rows: str
     succeed: str
-    place: str
+    database_id: str
 
 
-SQL = query_file.load("windlass.stores.postgres", Queries, "within.sql")
+SQL = query_file.load("windlass.stores.postgres", UserTransactionQueries, "user_transaction.sql")
 
 
-class Place:
-    """Which data the app's URL leads to, asked once: so that jobs never go to another database."""
+class DatabaseId:
+    """Identity of the store's database, read once: jobs must not go to another database."""
 
     def __init__(self, config: PostgresConfig) -> None:
         self._config = config
-        self._known: str | None = None
+        self._value: str | None = None
 
     def get(self) -> str:
-        if self._known is None:
-            with ThreadPoolExecutor(1) as apart:  # an event loop may run on this thread
-                return apart.submit(asyncio.run, self.aget()).result()
-        return self._known
+        if self._value is None:
+            with ThreadPoolExecutor(1) as executor:  # an event loop may run on this thread
+                return executor.submit(asyncio.run, self.aget()).result()
+        return self._value
 
-    async def learn(self, connection: Connection) -> None:
-        if self._known is None:
-            self._known = str(await connection.fetchval(SQL.place))
+    async def load(self, connection: Connection) -> None:
+        if self._value is None:
+            self._value = str(await connection.fetchval(SQL.database_id))
 
     async def aget(self) -> str:
-        if self._known is None:
+        if self._value is None:
             connection = await connect(self._config)
             try:
-                await self.learn(connection)
-            except FOREIGN as error:
+                await self.load(connection)
+            except DRIVER_ERRORS as error:
                 raise translate(error, self._config.where) from error
             finally:
                 await connection.close()
-        assert self._known is not None
-        return self._known
+        assert self._value is not None
+        return self._value
 
 
-class Within:
-    """Enqueues through a connection of the caller's, until the block around it ends."""
+class PostgresEnqueuer:
+    """Enqueues through a connection of the caller, until the `within` block ends."""
 
-    def __init__(self, borrowed: Borrowed, place: Place, now: Now) -> None:
+    def __init__(self, borrowed: BorrowedConnection, database_id: DatabaseId, now: Now) -> None:
         self._borrowed = borrowed
-        self._place = place
+        self._database_id = database_id
         self._now = now
-        self._over = False
+        self._closed = False
 
     def end(self) -> None:
-        """Whoever was started inside the block enqueues nothing more through it."""
-        self._over = True
+        """Refuse further calls, for example of tasks that were started inside the block."""
+        self._closed = True
 
-    def enqueue(self, jobs: Sequence[NewJob], *, together: bool = False) -> list[Enqueued]:
-        statements = self._enqueue(jobs, self._place.get(), together=together)
+    def enqueue(self, jobs: Sequence[NewJob], *, atomic: bool = False) -> list[EnqueueResult]:
+        steps = self._enqueue(jobs, self._database_id.get(), atomic=atomic)
         try:
-            wanted = next(statements)
+            statement = next(steps)
             while True:
-                wanted = statements.send(self._borrowed.call(*wanted))
+                statement = steps.send(self._borrowed.call(*statement))
         except StopIteration as done:
             return list(done.value)
 
-    async def aenqueue(self, jobs: Sequence[NewJob], *, together: bool = False) -> list[Enqueued]:
-        statements = self._enqueue(jobs, await self._place.aget(), together=together)
+    async def aenqueue(
+        self, jobs: Sequence[NewJob], *, atomic: bool = False
+    ) -> list[EnqueueResult]:
+        steps = self._enqueue(jobs, await self._database_id.aget(), atomic=atomic)
         try:
-            wanted = next(statements)
+            statement = next(steps)
             while True:
-                wanted = statements.send(await self._borrowed.acall(*wanted))
+                statement = steps.send(await self._borrowed.acall(*statement))
         except StopIteration as done:
             return list(done.value)
 
-    def _enqueue(self, jobs: Sequence[NewJob], place: str, *, together: bool) -> Statements:
-        if self._over:
-            raise ConflictError("the block of `within` is over; enqueue inside it, or without it")
-        answers = [_check(new) for new in jobs]
-        wrong = next((answer.error for answer in answers if answer is not None), None)
-        if together and wrong is not None:
-            return _none(jobs, wrong)
-        sound = [index for index, answer in enumerate(answers) if answer is None]
-        texts = [json.dumps(_asked(jobs[index])) for index in sound]
-        sql = SQL.together if together else SQL.enqueue
-        told: list[Any] = []
-        for piece in _in_one(texts) if together else _in_pieces(texts):
+    def _enqueue(self, jobs: Sequence[NewJob], database_id: str, *, atomic: bool) -> Steps:
+        if self._closed:
+            raise ConflictError("the `within` block has ended; enqueue inside it, or without it")
+        results = [_check(new) for new in jobs]
+        error = next((result.error for result in results if result is not None), None)
+        if atomic and error is not None:
+            return _refuse_all(jobs, error)
+        valid = [index for index, result in enumerate(results) if result is None]
+        items = [json.dumps(_item(jobs[index])) for index in valid]
+        sql = SQL.enqueue_atomic if atomic else SQL.enqueue
+        answers: list[Any] = []
+        database = json.dumps(database_id)
+        for chunk in _one_chunk(items) if atomic else _chunks(items):
             now = json.dumps(self._now())
-            given = f'{{"jobs":[{",".join(piece)}],"now":{now},"place":{json.dumps(place)}}}'
-            told += map(json.loads, (yield sql, given))
-        if together and told and "refused" in told[0]:
-            return _none(jobs, _meant(told[0]))
+            given = f'{{"jobs":[{",".join(chunk)}],"now":{now},"database_id":{database}}}'
+            answers += map(json.loads, (yield sql, given))
+        if atomic and answers and "refused" in answers[0]:
+            return _refuse_all(jobs, _refusal(answers[0]))
         others = [
             answer["job_id"]
-            for index, answer in zip(sound, told, strict=True)
-            if answer["job_id"] and (answer["n"] is None or _not_as_asked(jobs[index], answer))
+            for index, answer in zip(valid, answers, strict=True)
+            if answer["job_id"]
+            and (answer["n"] is None or _state_depends_on_others(jobs[index], answer))
         ]
         found = {}
         if others:
-            for text in (yield SQL.standing, json.dumps(others)):
+            for text in (yield SQL.job_rows, json.dumps(others)):
                 row = _row(json.loads(text))
                 found[str(row.id)] = row
-        for index, answer in zip(sound, told, strict=True):
-            answers[index] = _answer(jobs[index], answer, found)
-        return [answer for answer in answers if answer is not None]
+        for index, answer in zip(valid, answers, strict=True):
+            results[index] = _result(jobs[index], answer, found)
+        return [result for result in results if result is not None]
 
 
-def _in_pieces(texts: Sequence[str]) -> Iterator[Sequence[str]]:
-    for piece in rows.portions([(text,) for text in texts], 0):
-        yield [text for (text,) in piece]
+def _chunks(items: Sequence[str]) -> Iterator[Sequence[str]]:
+    for chunk in rows.chunks([(item,) for item in items], 0):
+        yield [item for (item,) in chunk]
 
 
-def _in_one(texts: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Jobs that come together do so in one statement, which takes back what it wrote in vain."""
-    size = sum(map(len, texts))
-    if size > MOST_TOGETHER:
+def _one_chunk(items: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Return all items for one statement, which rolls back its own writes after a conflict."""
+    size = sum(map(len, items))
+    if size > MAX_TOGETHER_BYTES:
         raise InvalidArgumentError(
-            f"the {len(texts)} jobs take {size // 2**20} MiB, and in a transaction of yours jobs "
-            f"that come together may take {MOST_TOGETHER // 2**20}; keep the data in an object "
-            "store or a file and pass its address"
+            f"the {len(items)} jobs take {size // 2**20} MiB; jobs enqueued together in your own "
+            f"transaction may take at most {MAX_TOGETHER_BYTES // 2**20} MiB. Keep the data in an "
+            "object store or a file and pass its address"
         )
-    if texts:
-        yield texts
+    if items:
+        yield items
 
 
-def _none(jobs: Sequence[NewJob], error: RequestError) -> list[Enqueued]:
-    return [Enqueued(EnqueueStatus.REFUSED, new, error=error) for new in jobs]
+def _refuse_all(jobs: Sequence[NewJob], error: RequestError) -> list[EnqueueResult]:
+    return [EnqueueResult(EnqueueStatus.REFUSED, new, error=error) for new in jobs]
 
 
-def _meant(told: dict[str, Any]) -> RequestError:
-    error = meant(told["code"], told["refused"])
-    return error if isinstance(error, RequestError) else InvalidArgumentError(told["refused"])
+def _refusal(answer: dict[str, Any]) -> RequestError:
+    error = sqlstate_error(answer["code"], answer["refused"])
+    return error if isinstance(error, RequestError) else InvalidArgumentError(answer["refused"])
 
 
-def settlement(wish: Transition, now: Instant | None, place: str) -> tuple[str, str]:
-    """A success as a statement for a connection of the task's own, and its text."""
-    told = {
-        "id": str(wish.job_id),
-        "fence": wish.fence,
-        "token": str(wish.token),
-        "result": _base64(wish.result),
-        "children": [_asked(child) for child in wish.children],
+def settlement(transition: Transition, now: Instant | None, database_id: str) -> tuple[str, str]:
+    """Return the statement that settles a success on the task's connection, and its parameter."""
+    values = {
+        "id": str(transition.job_id),
+        "fence": transition.fence,
+        "token": str(transition.token),
+        "result": _base64(transition.result),
+        "children": [_item(child) for child in transition.children],
     }
-    return SQL.succeed, json.dumps({"wish": told, "now": now, "place": place})
+    return SQL.succeed, json.dumps({"transition": values, "now": now, "database_id": database_id})
 
 
-def _check(new: NewJob) -> Enqueued | None:
+def _check(new: NewJob) -> EnqueueResult | None:
     if new.retry_of is not None:
         error = InvalidArgumentError("a retry cannot join a transaction; use job.retry()")
-        return Enqueued(EnqueueStatus.REFUSED, new, error=error)
+        return EnqueueResult(EnqueueStatus.REFUSED, new, error=error)
     return enqueue_jobs.check(new)
 
 
@@ -187,8 +191,8 @@ def _base64(data: bytes | None) -> str | None:
     return None if data is None else b64encode(data).decode()
 
 
-def _asked(new: NewJob) -> dict[str, Any]:
-    """An item of `windlass_enqueue`; what is as usual is left out."""
+def _item(new: NewJob) -> dict[str, Any]:
+    """Return the item of `windlass_enqueue` for a job, without default values."""
     item = {
         "id": str(new.id),
         "task": new.task,
@@ -218,22 +222,22 @@ def _asked(new: NewJob) -> dict[str, Any]:
     return {name: value for name, value in item.items() if value is not None}
 
 
-def _not_as_asked(new: NewJob, told: dict[str, Any]) -> bool:
-    """Whether how it stands depends on others."""
-    return bool(new.depends_on) or new.limit_key is not None or told["gated"]
+def _state_depends_on_others(new: NewJob, answer: dict[str, Any]) -> bool:
+    """Whether the state of the new job depends on other jobs or gates, so its row must be read."""
+    return bool(new.depends_on) or new.limit_key is not None or answer["gated"]
 
 
-def _answer(new: NewJob, told: dict[str, Any], found: dict[str, JobRow]) -> Enqueued:
-    status = EnqueueStatus(told["status"])
-    if told["n"] is not None and not _not_as_asked(new, told):
-        return Enqueued(status, new, told["created_at"], told["n"])
-    error = ConflictError(told["error"]) if told["error"] else None
-    return Enqueued(status, new, existing=found.get(told["job_id"]), error=error)
+def _result(new: NewJob, answer: dict[str, Any], found: dict[str, JobRow]) -> EnqueueResult:
+    status = EnqueueStatus(answer["status"])
+    if answer["n"] is not None and not _state_depends_on_others(new, answer):
+        return EnqueueResult(status, new, answer["created_at"], answer["n"])
+    error = ConflictError(answer["error"]) if answer["error"] else None
+    return EnqueueResult(status, new, existing=found.get(answer["job_id"]), error=error)
 
 
-def _row(told: dict[str, Any]) -> JobRow:
-    """From JSON, in the order of the table's columns."""
-    return rows.job_row([_value(name, value) for name, value in told.items()])
+def _row(columns: dict[str, Any]) -> JobRow:
+    """Convert a JSON row, in the column order of the table."""
+    return rows.job_row([_value(name, value) for name, value in columns.items()])
 
 
 def _value(name: str, value: Any) -> Any:

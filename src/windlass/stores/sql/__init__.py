@@ -1,1 +1,4 @@
-"""What SQL stores share: named queries and migrations. No statement is built from strings."""
+"""Shared code of the SQL stores: named queries, migrations, row codecs.
+
+No statement is built from strings.
+"""

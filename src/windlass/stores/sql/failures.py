@@ -1,4 +1,4 @@
-"""Failed jobs, from the columns that SQL stores keep of them."""
+"""Codec of failed jobs in SQL stores."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 from windlass.core.job.failure import FailedJob, Failure, Failures
 
 
-def failures_of(found: Sequence[Any], limit: int, whose: tuple[str | None, str | None]) -> Failures:
-    """From rows of the query `failures`, of which one more than `limit` was asked for."""
-    owner, team = whose
+def failures_of(rows: Sequence[Any], limit: int, scope: tuple[str | None, str | None]) -> Failures:
+    """Build the failures from rows of the query `failures`, which reads up to `limit` + 1 rows."""
+    owner, team = scope
     jobs = [
         FailedJob(
             id=id_,
@@ -19,7 +19,7 @@ def failures_of(found: Sequence[Any], limit: int, whose: tuple[str | None, str |
             ended_at=ended_at,
             error=None if error is None else Failure.decode(error, body),
         )
-        for id_, task, queue, ended_at, error, body, its_owner, its_team in found[:limit]
-        if owner in {None, its_owner} and team in {None, its_team}
+        for id_, task, queue, ended_at, error, body, job_owner, job_team in rows[:limit]
+        if owner in {None, job_owner} and team in {None, job_team}
     ]
-    return Failures(jobs, capped=len(found) > limit)
+    return Failures(jobs, capped=len(rows) > limit)

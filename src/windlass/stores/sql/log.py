@@ -1,4 +1,4 @@
-"""Lines of a job's log: the core's values, and the columns that SQL stores give them."""
+"""Codec of log rows in SQL stores."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Any
 from windlass.core.event import LogRow
 
 
-def log_row(r: Sequence[Any]) -> LogRow:
-    seq, at, kind, attempt, fence, said, facts, body = r
+def log_row(row: Sequence[Any]) -> LogRow:
+    seq, at, type_, attempt, fence, record_n, facts, body = row
     return LogRow(
         seq=seq,
         at=at,
-        type=kind,
+        type=type_,
         attempt=attempt,
         fence=fence,
-        n=said,
+        n=record_n,
         facts=json.loads(facts) if facts is not None else {},
         body=body,
     )
 
 
-def log_insertion(n: int, line: LogRow) -> tuple[Any, ...]:
-    facts = json.dumps(dict(line.facts), separators=(",", ":")) if line.facts else None
+def log_insertion(n: int, row: LogRow) -> tuple[Any, ...]:
+    facts = json.dumps(dict(row.facts), separators=(",", ":")) if row.facts else None
     return (
-        n, line.seq, line.at, line.type, line.attempt, line.fence, line.n, facts, line.body
+        n, row.seq, row.at, row.type, row.attempt, row.fence, row.n, facts, row.body
     )  # fmt: skip

@@ -1,8 +1,8 @@
-"""Numbered, forward-only, checksummed migrations, and what to make of those already applied.
+"""Numbered, forward-only, checksummed migrations.
 
-A file is `NNNN_name.sql`. Its first line may be `-- breaking`: then an older Windlass must not use
-the schema. Without that mark, older versions go on working beside newer ones (rolling deploys): it
-may append columns, tables and indexes, but a new state, trigger or event type is breaking.
+A file is `NNNN_name.sql`. If its first line is `-- breaking`, an older Windlass must not use the
+schema. Otherwise older versions keep working beside newer ones (rolling deploys). Such a migration
+may add columns, tables and indexes; a new state, trigger or event type is breaking.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Migration:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """One line of the schema table."""
+    """Row of the schema table."""
 
     version: int
     name: str
@@ -45,54 +45,55 @@ class Applied:
 
 
 def read(package: str) -> Sequence[Migration]:
-    found = [
+    migrations = [
         Migration(int(match[1]), match[2], item.read_text("utf-8"))
         for item in files(package).iterdir()
         if (match := _FILE.match(item.name))
     ]
-    found.sort(key=lambda migration: migration.version)
-    if [migration.version for migration in found] != list(range(1, len(found) + 1)):
+    migrations.sort(key=lambda migration: migration.version)
+    if [migration.version for migration in migrations] != list(range(1, len(migrations) + 1)):
         raise SchemaError(f"the migrations in {package} are not numbered 1, 2, 3 …")
-    return found
+    return migrations
 
 
 def plan(known: Sequence[Migration], applied: Iterable[Applied], where: str) -> list[Migration]:
-    """The migrations still to run; raises when this version must keep its hands off."""
-    done: Mapping[int, Applied] = {line.version: line for line in applied}
+    """Return the pending migrations; raise SchemaError if this version must not use the schema."""
+    done: Mapping[int, Applied] = {row.version: row for row in applied}
     for migration in known:
-        line = done.get(migration.version)
-        if line is not None and line.checksum != migration.checksum:
+        row = done.get(migration.version)
+        if row is not None and row.checksum != migration.checksum:
             raise SchemaError(
-                f"migration {migration.version:04d}_{migration.name} in {where} is not the one "
-                "this Windlass knows: the file belongs to another build, or was altered by hand; "
-                "use the version that made it, or start with a new file"
+                f"migration {migration.version:04d}_{migration.name} in {where} differs from the "
+                "one in this Windlass: the schema was created by another build or edited by hand; "
+                "use the version that created it, or start with a new database"
             )
     newest = known[-1].version
-    ahead = [line for line in done.values() if line.version > newest]
-    if any(line.breaking for line in ahead):
-        versions = max(line.version for line in ahead)
+    ahead = [row for row in done.values() if row.version > newest]
+    if any(row.breaking for row in ahead):
+        latest = max(row.version for row in ahead)
         raise SchemaError(
-            f"{where} has schema {versions}, this Windlass understands up to {newest} and a newer "
-            "one says that it must not go on: upgrade Windlass here (pip install -U windlass)"
+            f"{where} has schema version {latest}, but this Windlass supports up to {newest}, and "
+            "a newer migration is incompatible: upgrade Windlass (pip install -U windlass)"
         )
     return [migration for migration in known if migration.version not in done]
 
 
-def script(todo: Sequence[Migration], schema: str, now: str, *, begin: str) -> str:
-    """The migrations as one script that may be run by hand: `migrate` then finds nothing to do.
+def script(pending: Sequence[Migration], schema: str, now: str, *, begin: str) -> str:
+    """Return the migrations as one script to run by hand; `migrate` then has nothing to do.
 
-    `schema` makes the table of what was applied; `now` is the store's own word for this instant,
-    and `begin` for the start of a transaction.
+    schema: statement that creates the table of applied migrations
+    now: SQL expression for the current time
+    begin: statement that starts a transaction
     """
-    if not todo:
+    if not pending:
         return ""
     parts = [f"{begin};", f"{schema};"]
-    for migration in todo:
+    for migration in pending:
         name = f"{migration.version:04d}_{migration.name}"
-        line = (
+        insert = (
             f"INSERT INTO windlass_schema (version, name, checksum, breaking, applied_at)\n"
             f"VALUES ({migration.version}, '{migration.name}', '{migration.checksum}', "
             f"{int(migration.breaking)}, {now});"
         )
-        parts += [f"-- {name}", migration.sql.strip(), line]
+        parts += [f"-- {name}", migration.sql.strip(), insert]
     return "\n\n".join([*parts, "COMMIT;"]) + "\n"

@@ -1,7 +1,7 @@
 """Named blocks of a `queries.sql`, loaded into a typed object.
 
-A block starts with `-- name: x`; the comment lines below it say why it is as it is. A name that the
-object does not expect, or one that it misses, fails when the store is imported.
+A block starts with `-- name: x`; the comment lines below it explain the query. A name without a
+field, or a field without a query, raises an error when the store is imported.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 
 
 def parse(text: str) -> dict[str, str]:
-    pieces = _NAME.split(text)[1:]
+    parts = _NAME.split(text)[1:]
     blocks: dict[str, str] = {}
-    for name, body in zip(pieces[::2], pieces[1::2], strict=True):
+    for name, body in zip(parts[::2], parts[1::2], strict=True):
         if name in blocks:
-            raise ValueError(f"the query {name!r} is named twice")
+            raise ValueError(f"duplicate query name {name!r}")
         lines = [line for line in body.splitlines() if not line.lstrip().startswith("--")]
         blocks[name] = "\n".join(line for line in lines if line.strip())
     return blocks
 
 
-def load(package: str, kind: type[T], resource: str = "queries.sql") -> T:
-    if not is_dataclass(kind):
-        raise TypeError(f"{kind.__name__} is not a dataclass")
+def load(package: str, cls: type[T], resource: str = "queries.sql") -> T:
+    if not is_dataclass(cls):
+        raise TypeError(f"{cls.__name__} is not a dataclass")
     blocks = parse(files(package).joinpath(resource).read_text("utf-8"))
-    expected = {item.name for item in fields(kind)}
+    expected = {item.name for item in fields(cls)}
     if missing := expected - blocks.keys():
-        raise ValueError(f"{package}/{resource} lacks: {', '.join(sorted(missing))}")
+        raise ValueError(f"{package}/{resource} lacks queries: {', '.join(sorted(missing))}")
     if unused := blocks.keys() - expected:
-        raise ValueError(f"{package}/{resource} has unused: {', '.join(sorted(unused))}")
-    return kind(**blocks)
+        raise ValueError(f"{package}/{resource} has unused queries: {', '.join(sorted(unused))}")
+    return cls(**blocks)

@@ -1,9 +1,9 @@
-"""One SQLite file: embedded, and meant for production on one machine."""
+"""SQLite store: one file, for production on one machine."""
 
 from __future__ import annotations
 
 from windlass.stores.sqlite.connection import SqliteConfig
 from windlass.stores.sqlite.store import SqliteStore
-from windlass.stores.sqlite.user_transaction import Session
+from windlass.stores.sqlite.user_transaction import SqliteTransaction
 
-__all__ = ["Session", "SqliteConfig", "SqliteStore"]
+__all__ = ["SqliteConfig", "SqliteStore", "SqliteTransaction"]

@@ -1,4 +1,4 @@
-"""Opening a file: the settings that the promises rest on, and the schema."""
+"""Connections to the SQLite file: settings for durability, and migrations."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from windlass.stores.sql.migrations import Applied
 from windlass.stores.sqlite.errors import translate
 
 Durability = Literal["full", "normal", "off"]
-MIN_SQLITE = (3, 51, 3)  # older ones can corrupt a WAL file that is reset while it is read
+MIN_SQLITE = (3, 51, 3)  # older versions can corrupt a WAL that is reset during a read
 BUSY_SECONDS = 30.0
 CACHE_KIB = 32 * 1024
-CHECKPOINT_PAGES = 4096  # 16 MiB of WAL between checkpoints: fewer rewrites of the same pages
-WAL_PAGES = 2 * CHECKPOINT_PAGES  # beyond this, readers are waited for so that it starts over
+CHECKPOINT_PAGES = 4096  # 16 MiB of WAL between checkpoints: rewrites fewer pages
+WAL_PAGES = 2 * CHECKPOINT_PAGES  # beyond this, a checkpoint waits for readers to reset the WAL
 WAL_LIMIT = 4096 * WAL_PAGES
-WAIT_FOR_READERS = 1.0
+READER_WAIT_SECONDS = 1.0
 Parameters: TypeAlias = Sequence[Any] | dict[str, Any]
 MIGRATIONS = migrations.read("windlass.stores.sqlite.migrations")
 _SCHEMA = (
@@ -39,11 +39,12 @@ _NOW = "CAST(unixepoch('subsec') * 1000000 AS INTEGER)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqliteConfig:
-    """Where the file is and how it is kept.
+    """Path of the file, and its durability.
 
-    `durability`: "full" survives power loss; "normal" may lose the last moments before one, never
-    the file; "off" is for tests. `exclusive` keeps the file to one connection and `vfs` names a
-    file system layer: both for tests of the disk itself.
+    durability: "full" survives power loss; "normal" may lose the last commits before a power loss,
+        but does not corrupt the file; "off" is for tests
+    exclusive: use one connection only; for tests of the disk
+    vfs: name of a SQLite file system layer; for tests of the disk
     """
 
     path: str
@@ -56,38 +57,38 @@ class SqliteConfig:
     def __post_init__(self) -> None:
         if not self.path or self.path.startswith((":", "file:")):
             raise InvalidArgumentError(
-                f"{self.path!r} is not a file; for jobs in memory use the URL memory:"
+                f"{self.path!r} is not a file path; for jobs in memory use the URL memory:"
             )
-        # Connections open late, and again after a fork: by then the process may be elsewhere.
+        # Connections open later, and again after a fork: the working directory may have changed.
         object.__setattr__(self, "path", str(Path(self.path).absolute()))
         if self.durability not in get_args(Durability):
-            known = ", ".join(get_args(Durability))
-            raise InvalidArgumentError(f"durability is {self.durability!r}; expected {known}")
+            expected = ", ".join(get_args(Durability))
+            raise InvalidArgumentError(f"durability is {self.durability!r}; expected {expected}")
 
     @property
     def wal(self) -> Path:
-        return Path(os.path.realpath(self.path) + "-wal")  # SQLite puts it beside the file itself
+        return Path(os.path.realpath(self.path) + "-wal")  # SQLite creates it next to the real file
 
 
 def connect(config: SqliteConfig) -> apsw.Connection:
-    """A connection with every setting in place; the file is made if it is not there."""
+    """Open a configured connection; creates the file if it does not exist."""
     if _version() < MIN_SQLITE:
         raise StoreUnavailableError(
             f"SQLite {apsw.sqlite_lib_version()} has a bug that can corrupt the file; "
-            "Windlass needs 3.51.3 or newer: pip install -U apsw"
+            "Windlass requires 3.51.3 or newer: pip install -U apsw"
         )
     connection = apsw.Connection(config.path, vfs=config.vfs)
     try:
-        _set_up(connection, config)
+        _configure(connection, config)
     except BaseException:
-        let_go(connection)
+        close_quietly(connection)
         raise
     return connection
 
 
-def _set_up(connection: apsw.Connection, config: SqliteConfig) -> None:
-    connection.set_busy_handler(patience(config.busy_seconds))
-    # Plans do not depend on the values bound: else SQLite may parse a statement anew at each call.
+def _configure(connection: apsw.Connection, config: SqliteConfig) -> None:
+    connection.set_busy_handler(busy_handler(config.busy_seconds))
+    # Makes plans independent of bound values: otherwise SQLite may re-prepare at each call.
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     if config.exclusive:
         connection.pragma("locking_mode", "exclusive")
@@ -99,10 +100,10 @@ def _set_up(connection: apsw.Connection, config: SqliteConfig) -> None:
     connection.wal_autocheckpoint(CHECKPOINT_PAGES)
 
 
-def let_go(connection: apsw.Connection) -> None:
-    """Close, whatever the disk says: what is committed is in the file or its WAL already.
+def close_quietly(connection: apsw.Connection) -> None:
+    """Close and ignore errors: committed data is already in the file or its WAL.
 
-    An error's traceback would keep a connection, and its locks, for as long as anyone looks at it.
+    Otherwise the traceback of an error would keep the connection and its locks alive.
     """
     with contextlib.suppress(apsw.Error):
         connection.close(True)
@@ -112,31 +113,31 @@ def _version() -> tuple[int, ...]:
     return tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
 
 
-def every(
+def fetch_all(
     connection: apsw.Connection, sql: str, parameters: Parameters = ()
 ) -> list[tuple[Any, ...]]:
-    """All rows of a statement."""
+    """Return all rows of a statement."""
     return connection.execute(sql, parameters).fetchall()
 
 
-def first(
+def fetch_one(
     connection: apsw.Connection, sql: str, parameters: Parameters = ()
 ) -> tuple[Any, ...] | None:
-    """The one row of a statement that has at most one."""
+    """Return the only row of a statement; None if there is none."""
     return connection.execute(sql, parameters).fetchone()
 
 
-def single(connection: apsw.Connection, sql: str, parameters: Parameters = ()) -> Any:
-    """The one value of that row, None without one."""
+def fetch_value(connection: apsw.Connection, sql: str, parameters: Parameters = ()) -> Any:
+    """Return the only value of the only row; None if there is none."""
     row = connection.execute(sql, parameters).fetchone()
     return None if row is None else row[0]
 
 
 def checkpoint(connection: apsw.Connection, pages: int, config: SqliteConfig) -> None:
-    """Move what the WAL gathered into the file, between two groups of writes.
+    """Copy the WAL into the file, between two group commits.
 
-    Ordinarily whatever no reader still needs; past WAL_PAGES the readers are waited for, because
-    where reads never pause the file would otherwise grow without end.
+    Normally copies only pages that no reader needs. Beyond WAL_PAGES it waits for readers: with
+    continuous reads the WAL would otherwise grow without bound.
     """
     if pages < CHECKPOINT_PAGES:
         return
@@ -144,34 +145,34 @@ def checkpoint(connection: apsw.Connection, pages: int, config: SqliteConfig) ->
         if pages < WAL_PAGES:
             connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
             return
-        connection.set_busy_handler(patience(WAIT_FOR_READERS))
+        connection.set_busy_handler(busy_handler(READER_WAIT_SECONDS))
         try:
             connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         finally:
-            connection.set_busy_handler(patience(config.busy_seconds))
+            connection.set_busy_handler(busy_handler(config.busy_seconds))
     except apsw.Error:
-        return  # a reader stayed too long, or the disk is at fault: the next commit will say
+        return  # a long read, or a disk error, which the next commit reports
 
 
-def patience(seconds: float) -> Callable[[int], bool]:
-    """Wait for another process's lock in short, uneven naps, so that nobody starves."""
-    since = 0.0
+def busy_handler(seconds: float) -> Callable[[int], bool]:
+    """Return a handler that waits for a lock in short random sleeps, so that no process starves."""
+    started = 0.0
 
-    def nap(count: int) -> bool:
-        nonlocal since
+    def wait(count: int) -> bool:
+        nonlocal started
         now = time.monotonic()
         if count == 0:
-            since = now
-        if now - since > seconds:
+            started = now
+        if now - started > seconds:
             return False
         time.sleep(random.uniform(0.0002, 0.0002 + min(0.004, 0.0005 * count)))  # noqa: S311
         return True
 
-    return nap
+    return wait
 
 
 def _use_wal(connection: apsw.Connection, seconds: float) -> None:
-    """Changing the journal mode asks no busy handler, so ask again ourselves."""
+    """Enable WAL. Retries here, because changing the journal mode calls no busy handler."""
     deadline = time.monotonic() + seconds
     while True:
         try:
@@ -183,22 +184,21 @@ def _use_wal(connection: apsw.Connection, seconds: float) -> None:
         else:
             if mode != "wal":
                 raise StoreUnavailableError(
-                    f"{connection.filename} cannot have a write-ahead log (its journal stays "
-                    f"{mode!r}); is it on a network file system?"
+                    f"cannot enable write-ahead logging for {connection.filename} (journal mode is "
+                    f"{mode!r}): move it to a local disk, not a network file system"
                 )
             return
 
 
 def migrate(connection: apsw.Connection, where: str, now: Instant) -> Sequence[str]:
-    """Bring the schema up to date. Several processes may try at once: the write lock sorts them."""
-    known = MIGRATIONS
+    """Run pending migrations. The write lock serializes processes that try at the same time."""
     if not _pending(connection, where):
         return []
     connection.execute("BEGIN IMMEDIATE")
     try:
         connection.execute(_SCHEMA)
-        todo = migrations.plan(known, _applied(connection), where)
-        for migration in todo:
+        pending = migrations.plan(MIGRATIONS, _applied(connection), where)
+        for migration in pending:
             connection.execute(migration.sql)
             connection.execute(
                 "INSERT INTO windlass_schema (version, name, checksum, breaking, applied_at) "
@@ -207,27 +207,27 @@ def migrate(connection: apsw.Connection, where: str, now: Instant) -> Sequence[s
             )
         connection.execute("COMMIT")
     except BaseException:
-        if connection.in_transaction:  # SQLite has rolled back already if the disk failed
+        if connection.in_transaction:  # after a disk error, SQLite has rolled back already
             connection.execute("ROLLBACK")
         raise
-    return [f"{migration.version:04d}_{migration.name}" for migration in todo]
+    return [f"{migration.version:04d}_{migration.name}" for migration in pending]
 
 
 def script(path: Path) -> str:
-    """The SQL that opening this file would run. The file is only read, and not made."""
-    todo: Sequence[migrations.Migration] = MIGRATIONS
+    """Return the SQL that opening this file would run. Does not create or change the file."""
+    pending: Sequence[migrations.Migration] = MIGRATIONS
     if path.exists():
         try:
             connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
             try:
-                connection.set_busy_handler(patience(BUSY_SECONDS))
+                connection.set_busy_handler(busy_handler(BUSY_SECONDS))
                 if connection.table_exists("main", "windlass_schema"):
-                    todo = migrations.plan(MIGRATIONS, _applied(connection), str(path))
+                    pending = migrations.plan(MIGRATIONS, _applied(connection), str(path))
             finally:
-                let_go(connection)
+                close_quietly(connection)
         except apsw.Error as error:
             raise translate(error, str(path)) from error
-    return migrations.script(todo, _SCHEMA, _NOW, begin="BEGIN IMMEDIATE")
+    return migrations.script(pending, _SCHEMA, _NOW, begin="BEGIN IMMEDIATE")
 
 
 def _pending(connection: apsw.Connection, where: str) -> bool:
@@ -237,5 +237,5 @@ def _pending(connection: apsw.Connection, where: str) -> bool:
 
 
 def _applied(connection: apsw.Connection) -> list[Applied]:
-    lines = every(connection, "SELECT version, name, checksum, breaking FROM windlass_schema")
-    return [Applied(v, name, checksum, bool(breaking)) for v, name, checksum, breaking in lines]
+    rows = fetch_all(connection, "SELECT version, name, checksum, breaking FROM windlass_schema")
+    return [Applied(v, name, checksum, bool(breaking)) for v, name, checksum, breaking in rows]

@@ -1,13 +1,12 @@
-"""One file, one process: a writer thread with group commit, and readers apart.
+"""Engine of one file in one process: a writer thread with group commit, and separate readers.
 
-The writer waits for work, takes all that has gathered, runs it in one transaction and answers after
-the commit: concurrent calls share one fsync. If any of them raises, the transaction is rolled back
-and each runs alone, so that one bad call fails by itself. A crash leaves whole transactions only.
+The writer takes all pending calls, runs them in one transaction, and delivers results after the
+commit: concurrent calls share one fsync. If a call raises, the transaction is rolled back and each
+call runs alone, so that a bad call fails alone. A crash leaves only whole transactions.
 
-Readers have connections of their own; each read is one snapshot. All handles of a process on one
-file share one engine. Before a fork every connection is closed, and reopened when next needed:
-SQLite's locks belong to a process, and a child that inherited them would believe in locks it does
-not hold.
+Readers have their own connections; each read is one snapshot. All handles of a process on one file
+share one engine. Before a fork all connections are closed; they reopen on next use. SQLite's locks
+belong to a process: a child that inherited a connection would assume locks that it does not hold.
 """
 
 from __future__ import annotations
@@ -29,46 +28,46 @@ from windlass.core.errors import StoreError, StoreUnavailableError
 from windlass.stores.sqlite.connection import (
     SqliteConfig,
     checkpoint,
+    close_quietly,
     connect,
-    let_go,
     migrate,
 )
 from windlass.stores.sqlite.errors import translate
-from windlass.stores.sqlite.write_queue import Call, deliver, run_together
+from windlass.stores.sqlite.write_calls import WriteCall, deliver, run_group
 from windlass.stores.sqlite.writes.transaction import Tx
-from windlass.stores.wakeup import Bulletin, Signal
+from windlass.stores.wakeup import JobWakeups, Wakeup
 
 S = TypeVar("S")
 T = TypeVar("T")
 _Reader: TypeAlias = tuple[Lock, list[apsw.Connection]]  # one per thread; open while in use
-MAX_JOBS = 500  # in one transaction: beyond it, whoever was first need not wait for the others
+MAX_JOBS = 500  # in one transaction; bounds the wait of its first call
 FORK_SECONDS = 10.0
 
 
-class Engine:
+class SqliteEngine:
     def __init__(self, config: SqliteConfig, clock: Clock) -> None:
         self.config = config
         self.clock = clock
-        self.work = Signal()
-        self.news = Bulletin()
-        self.migrated: list[str] = []  # by this process, and not yet told
+        self.work = Wakeup()
+        self.job_wakeups = JobWakeups()
+        self.migrated: list[str] = []  # by this process, not yet returned by `migrate`
         self._users = 0
-        self._lost_to_fork = False
-        self._clean = True
-        self._start_afresh()
-        _forget_on_fork(self)
+        self._broken_by_fork = False
+        self._fork_clean = True
+        self._reset()
+        _register_fork_hooks(self)
 
-    def _start_afresh(self) -> None:
+    def _reset(self) -> None:
         self._lock = Lock()  # guards starting and stopping
-        self._gate = Lock()  # held while the writer's connection is in use
-        self._queue: SimpleQueue[Call[Any] | None] = SimpleQueue()
+        self._writer_lock = Lock()  # held while the writer's connection is in use
+        self._queue: SimpleQueue[WriteCall[Any] | None] = SimpleQueue()
         self._thread: Thread | None = None
         self._connection: apsw.Connection | None = None
         self._version: int | None = None
         self._wal_pages = 0
         self._pool: ThreadPoolExecutor | None = None
-        self._mine = local()
-        self._stopped: list[Lock] = []
+        self._local = local()
+        self._fork_locks: list[Lock] = []
         self._readers: list[_Reader] = []
 
     # -- handles
@@ -78,7 +77,7 @@ class Engine:
             self._users += 1
 
     def close(self) -> None:
-        """The last handle closes the file; what was called before is finished first."""
+        """Close a handle. The last one closes the file, after all earlier calls have finished."""
         with self._lock:
             self._users -= 1
             thread, pool = self._thread, self._pool
@@ -94,18 +93,18 @@ class Engine:
         self._close_connections()
 
     def _close_connections(self) -> None:
-        for _, held in self._readers:
-            for connection in held:
-                let_go(connection)
-            held.clear()
+        for _, connections in self._readers:
+            for connection in connections:
+                close_quietly(connection)
+            connections.clear()
         if self._connection is not None:
-            let_go(self._connection)
+            close_quietly(self._connection)
             self._connection = None
 
     # -- writing
 
     async def write(self, run: Callable[[Tx], T], size: int = 1) -> T:
-        call: Call[T] = Call(run, size=size, loop=asyncio.get_running_loop())
+        call: WriteCall[T] = WriteCall(run, size=size, loop=asyncio.get_running_loop())
         self._submit(call)
         assert isinstance(call.future, asyncio.Future)
         return await call.future
@@ -113,23 +112,23 @@ class Engine:
     async def write_many(
         self, run: Callable[[Tx, Sequence[S]], list[T]], items: Sequence[S]
     ) -> list[T]:
-        """One answer per item; concurrent calls are merged into one."""
+        """Return one result per item; concurrent calls are merged into one."""
         if not items:
             return []
         loop = asyncio.get_running_loop()
-        call: Call[list[T]] = Call(run, items=items, size=len(items), loop=loop)
+        call: WriteCall[list[T]] = WriteCall(run, items=items, size=len(items), loop=loop)
         self._submit(call)
         assert isinstance(call.future, asyncio.Future)
         return await call.future
 
     def write_blocking(self, run: Callable[[Tx], T], *, alone: bool = False) -> Future[T]:
-        call: Call[T] = Call(run, alone=alone)
+        call: WriteCall[T] = WriteCall(run, alone=alone)
         self._submit(call)
         assert isinstance(call.future, Future)
         return call.future
 
-    def _submit(self, call: Call[Any]) -> None:
-        with self._lock:  # a call is either before the end of the queue or refused
+    def _submit(self, call: WriteCall[Any]) -> None:
+        with self._lock:  # a call is either queued before the end marker or refused
             self._check_usable()
             if self._thread is None:
                 thread = Thread(target=self._loop, name="windlass-sqlite", daemon=True)
@@ -140,18 +139,18 @@ class Engine:
     def _check_usable(self) -> None:
         if self._users == 0:
             raise StoreUnavailableError(f"the store on {self.config.path} is closed")
-        if self._lost_to_fork:
+        if self._broken_by_fork:
             raise StoreUnavailableError(
-                f"this process was forked while a transaction on {self.config.path} was open, and "
-                "SQLite cannot be used here any more; fork outside of transactions, or spawn"
+                f"this process was forked while a transaction on {self.config.path} was open, so "
+                "SQLite cannot be used in it; fork outside of transactions, or use spawn"
             )
 
     def _loop(self) -> None:
         queue = self._queue
-        held: Call[Any] | None = None
+        next_call: WriteCall[Any] | None = None
         while True:
-            first = held or queue.get()
-            held = None
+            first = next_call or queue.get()
+            next_call = None
             if first is None:
                 return
             group, size = [first], first.size
@@ -165,24 +164,24 @@ class Engine:
                     break
                 size += call.size
                 if call.alone or size > MAX_JOBS:
-                    held = call
+                    next_call = call
                     break
                 group.append(call)
-            with self._gate:
+            with self._writer_lock:
                 try:
                     self._commit_group(group)
-                except BaseException as error:  # noqa: BLE001 - nobody is left waiting for ever
+                except BaseException as error:  # noqa: BLE001 - leaves no caller waiting
                     for call in group:
                         call.error = call.error or error
                     deliver(group)
                 if self._connection is not None:
                     checkpoint(self._connection, self._wal_pages, self.config)
 
-    def _commit_group(self, group: Sequence[Call[Any]]) -> None:
+    def _commit_group(self, group: Sequence[WriteCall[Any]]) -> None:
         tx: Tx | None = None
         try:
             tx = self._transaction(group)
-        except BaseException as error:  # noqa: BLE001 - whatever it is, somebody waits for it
+        except BaseException as error:  # noqa: BLE001 - the callers receive it
             if len(group) > 1 and not isinstance(error, StoreError):
                 for call in group:
                     self._commit_group([call])
@@ -190,31 +189,31 @@ class Engine:
             for call in group:
                 call.error = error
         if tx is not None:
-            if tx.work or tx.elsewhere:
+            if tx.work or tx.foreign_write:
                 self.work.notify()
-            if tx.elsewhere or (tx.touched is None and self.news.followed):
-                self.news.tell_all()  # also for whoever began to follow while this was written
-            elif tx.touched:
-                self.news.tell(tx.touched)
-        deliver(group)  # last: the loop that wakes then finds the interpreter free
+            if tx.foreign_write or (tx.changed_jobs is None and self.job_wakeups.has_subscribers):
+                self.job_wakeups.notify_all()  # also readers that subscribed during the write
+            elif tx.changed_jobs:
+                self.job_wakeups.notify(tx.changed_jobs)
+        deliver(group)  # last, so that the woken event loop finds the GIL free
 
-    def _transaction(self, group: Sequence[Call[Any]]) -> Tx:
-        """Run the group in one transaction; raises StoreError when the file is at fault."""
+    def _transaction(self, group: Sequence[WriteCall[Any]]) -> Tx:
+        """Run the group in one transaction; raise StoreError for a file error."""
         try:
             connection = self._writer()
-            tx = Tx(connection, self.clock.now, followed=self.news.followed)
+            tx = Tx(connection, self.clock.now, track_changes=self.job_wakeups.has_subscribers)
             connection.execute("BEGIN IMMEDIATE")
         except apsw.Error as error:
             raise translate(error, self.config.path) from error
         try:
-            run_together(group, tx)
+            run_group(group, tx)
             tx.finish()
             connection.execute("COMMIT")
         except BaseException as error:
             self._roll_back(connection)
             if isinstance(error, apsw.Error):
                 if len(group) > 1:
-                    raise  # alone, it may fit; or the one at fault fails by itself
+                    raise  # each call then runs alone: it may fit, or the bad call fails alone
                 raise translate(error, self.config.path) from error
             raise
         return tx
@@ -224,44 +223,46 @@ class Engine:
             try:
                 connection.execute("ROLLBACK")
             except apsw.Error:
-                # A connection in doubt is not used again; the next call opens a new one.
+                # The state of this connection is unknown; the next call opens a new one.
                 self._connection = None
-                let_go(connection)
+                close_quietly(connection)
 
     def _writer(self) -> apsw.Connection:
         if self._connection is None:
             connection = connect(self.config)
             try:
-                done = migrate(connection, self.config.path, self.clock.now())
+                applied = migrate(connection, self.config.path, self.clock.now())
             except BaseException:
-                let_go(connection)
+                close_quietly(connection)
                 raise
-            self.migrated += done
-            connection.set_wal_hook(self._note_wal)  # in place of SQLite's own checkpoints
+            self.migrated += applied
+            connection.set_wal_hook(
+                self._record_wal_pages
+            )  # replaces SQLite's automatic checkpoints
             self._connection = connection
             if self._version is not None:
-                self._version = -1  # another connection counts anew: look once too often
+                self._version = -1  # versions of connections differ: report one change too many
         return self._connection
 
-    def _note_wal(self, _: apsw.Connection, __: str, pages: int) -> int:
+    def _record_wal_pages(self, _: apsw.Connection, __: str, pages: int) -> int:
         self._wal_pages = pages
         return apsw.SQLITE_OK
 
-    def look_elsewhere(self, tx: Tx) -> bool:
-        """Whether another connection committed since this was last asked; if so, all are told."""
+    def check_foreign_writes(self, tx: Tx) -> bool:
+        """Return whether another process committed since the last call; if so, wake all readers."""
         version: int = tx.connection.pragma("data_version")
         before, self._version = self._version, version
-        tx.elsewhere = tx.elsewhere or (before is not None and version != before)
-        return tx.elsewhere
+        tx.foreign_write = tx.foreign_write or (before is not None and version != before)
+        return tx.foreign_write
 
     # -- reading
 
     async def read(self, run: Callable[[apsw.Connection], T]) -> T:
-        """Run in one snapshot, on a reader's thread."""
+        """Run in one snapshot, on a reader thread."""
         if self.config.exclusive:
             return await self.write(lambda tx: run(tx.connection))
         if self._connection is None:
-            await self.write(lambda _: None)  # the file and its schema exist from here on
+            await self.write(lambda _: None)  # creates the file and its schema
         with self._lock:
             self._check_usable()
             if self._pool is None:
@@ -270,43 +271,43 @@ class Engine:
         return await reading
 
     def _read(self, run: Callable[[apsw.Connection], T]) -> T:
-        mine: _Reader | None = getattr(self._mine, "reader", None)
-        if mine is None:
-            mine = self._mine.reader = (Lock(), [])
-            self._readers.append(mine)
-        lock, held = mine
+        reader: _Reader | None = getattr(self._local, "reader", None)
+        if reader is None:
+            reader = self._local.reader = (Lock(), [])
+            self._readers.append(reader)
+        lock, connections = reader
         with lock:
             try:
-                if not held:
-                    held.append(connect(self.config))
-                with _snapshot(held[0]):
-                    return run(held[0])
+                if not connections:
+                    connections.append(connect(self.config))
+                with _snapshot(connections[0]):
+                    return run(connections[0])
             except apsw.Error as error:
                 raise translate(error, self.config.path) from error
 
     # -- forks
 
     def before_fork(self) -> None:
-        locks = [self._lock, self._gate, *(lock for lock, _ in self._readers)]
-        # A transaction that is open in this very thread cannot be waited for; then nothing closes.
-        self._stopped = [lock for lock in locks if lock.acquire(timeout=FORK_SECONDS)]
-        self._clean = len(self._stopped) == len(locks)
-        if self._clean:
+        locks = [self._lock, self._writer_lock, *(lock for lock, _ in self._readers)]
+        # A transaction that this thread has open cannot be waited for; then nothing is closed.
+        self._fork_locks = [lock for lock in locks if lock.acquire(timeout=FORK_SECONDS)]
+        self._fork_clean = len(self._fork_locks) == len(locks)
+        if self._fork_clean:
             self._close_connections()
 
     def after_fork_in_parent(self) -> None:
-        while self._stopped:
-            self._stopped.pop().release()
+        while self._fork_locks:
+            self._fork_locks.pop().release()
 
     def after_fork_in_child(self) -> None:
-        """The parent's threads, locks and waiters are not here; the counts of news are."""
+        """Reset threads, locks and waiters of the parent; keep the wakeup count."""
         count = self.work.count
-        self.work, self.news = Signal(), Bulletin()
+        self.work, self.job_wakeups = Wakeup(), JobWakeups()
         self.work.count = count
-        # Whoever forks inside a transaction leaves its child SQLite's belief in locks that it does
-        # not hold: better no store than one that is always locked, or worse.
-        self._lost_to_fork = self._lost_to_fork or not self._clean
-        self._start_afresh()
+        # After a fork inside a transaction, SQLite in the child assumes locks that it does not
+        # hold. Refuse to use the store instead of risking corruption or a permanent lock.
+        self._broken_by_fork = self._broken_by_fork or not self._fork_clean
+        self._reset()
 
 
 @contextlib.contextmanager
@@ -315,21 +316,21 @@ def _snapshot(connection: apsw.Connection) -> Iterator[None]:
     try:
         yield
     finally:
-        if connection.in_transaction:  # SQLite has ended it already if the disk failed
+        if connection.in_transaction:  # after a disk error, SQLite has ended it already
             connection.execute("ROLLBACK")
 
 
-def _forget_on_fork(engine: Engine) -> None:
-    """Register for forks without keeping the engine alive."""
-    known = weakref.ref(engine)
+def _register_fork_hooks(engine: SqliteEngine) -> None:
+    """Register fork hooks without keeping the engine alive."""
+    reference = weakref.ref(engine)
 
-    def tell(what: str) -> None:
-        living = known()
-        if living is not None:
-            getattr(living, what)()
+    def call(hook: str) -> None:
+        engine = reference()
+        if engine is not None:
+            getattr(engine, hook)()
 
     os.register_at_fork(
-        before=lambda: tell("before_fork"),
-        after_in_parent=lambda: tell("after_fork_in_parent"),
-        after_in_child=lambda: tell("after_fork_in_child"),
+        before=lambda: call("before_fork"),
+        after_in_parent=lambda: call("after_fork_in_parent"),
+        after_in_child=lambda: call("after_fork_in_child"),
     )

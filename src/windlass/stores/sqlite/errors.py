@@ -1,4 +1,4 @@
-"""The one place where SQLite's errors become ours."""
+"""Translation of SQLite errors to Windlass errors."""
 
 from __future__ import annotations
 
@@ -8,35 +8,34 @@ from windlass.core.errors import StoreCorruptError, StoreError, StoreUnavailable
 
 
 def translate(error: apsw.Error, path: str) -> StoreError:
-    """What went wrong, where, and what to do. The outcome of the call is unknown."""
+    """Return the error to raise. The outcome of the call is unknown."""
     match error:
         case apsw.FullError():
             return StoreUnavailableError(
-                f"the disk that holds {path} is full: nothing was stored; "
-                "make room, and the next call works again"
+                f"the disk of {path} is full: nothing was stored; free disk space and retry"
             )
         case apsw.BusyError() | apsw.LockedError() | apsw.ProtocolError():
             return StoreUnavailableError(
                 f"{path} was locked by another process for too long; "
-                "look for a long transaction or a backup that holds it"
+                "check for a long transaction or a backup"
             )
         case apsw.CantOpenError():
             return StoreUnavailableError(
-                f"cannot open {path}: does its directory exist, and may this user write there?"
+                f"cannot open {path}: check that its directory exists and is writable"
             )
         case apsw.ReadOnlyError() | apsw.PermissionsError():
             return StoreUnavailableError(
-                f"{path} cannot be written: check the file's and the directory's permissions"
+                f"{path} is not writable: check the permissions of the file and its directory"
             )
         case apsw.NotADBError() | apsw.CorruptError():
             return StoreCorruptError(
-                f"{path} is not a sound SQLite database ({error}): "
-                "move it away, restore a backup, or name another file"
+                f"{path} is corrupt or not a SQLite database ({error}): "
+                "restore a backup, or use another file"
             )
         case apsw.IOError():
             return StoreUnavailableError(
-                f"the disk refused to read or write {path} ({error}): nothing can be promised "
-                "about this call; see to the disk, then call again"
+                f"disk error on {path} ({error}): the outcome of this call is unknown; "
+                "check the disk, then retry"
             )
         case _:
-            return StoreError(f"SQLite refused ({type(error).__name__}: {error}) on {path}")
+            return StoreError(f"SQLite error on {path} ({type(error).__name__}: {error})")

@@ -1,7 +1,7 @@
-"""Noticing that another process wrote: a watch on the WAL file, and polling where there is none.
+"""Detects writes of other processes: inotify on the WAL file, or polling without inotify.
 
-Every commit of any process writes to the WAL, so a change of that file is the hint, and SQLite's
-data_version tells whether it was somebody else. Idle, the watch costs nothing.
+Every commit of any process writes to the WAL. SQLite's data_version then shows whether another
+process wrote. An idle watch costs nothing.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _IN_MODIFY = 0x2
 _IN_IGNORED = 0x8000
 _EVENT = struct.Struct("iIII")
 _FLAGS = os.O_NONBLOCK | os.O_CLOEXEC
-QUIET = 0.002  # seconds between two looks while changes keep coming
-POLL_FIRST, POLL_LAST = 0.005, 0.25
+MIN_CHECK_INTERVAL = 0.002  # seconds between two checks during continuous changes
+POLL_MIN, POLL_MAX = 0.005, 0.25
 
 
 def _inotify(path: Path) -> int | None:
-    """A descriptor that becomes readable when the file is written; None where that is not to be."""
+    """Return a descriptor that is readable after a write to the file; None if not available."""
     if not sys.platform.startswith("linux"):
         return None
     libc = ctypes.CDLL(None, use_errno=True)
@@ -37,16 +37,17 @@ def _inotify(path: Path) -> int | None:
     return descriptor
 
 
-class Watch:
-    """Calls `look` soon after the file was written; `look` answers whether it was news.
+class FileWatch:
+    """Calls `check` soon after a write to the file; `check` returns whether another process wrote.
 
-    The file goes when its last user lets go of it (around a fork, for one): then it is polled until
-    there is one to watch again. A forked child inherits a watch that it must not use: see `alien`.
+    SQLite deletes the WAL with its last connection, for example around a fork. The watch then polls
+    until the file exists again. A forked child must not use the watch of its parent: see
+    `inherited`.
     """
 
-    def __init__(self, path: Path, look: Callable[[], Awaitable[bool]]) -> None:
+    def __init__(self, path: Path, check: Callable[[], Awaitable[bool]]) -> None:
         self._path = path
-        self._look = look
+        self._check = check
         self._process = os.getpid()
         self._loop = asyncio.get_running_loop()
         self._descriptor: int | None = None
@@ -55,20 +56,20 @@ class Watch:
         self._task = self._loop.create_task(self._run(), name="windlass-sqlite-watch")
 
     @property
-    def alien(self) -> bool:
-        """Whether it belongs to the process that this one was forked from."""
+    def inherited(self) -> bool:
+        """Return whether this watch belongs to the parent process of a fork."""
         return self._process != os.getpid()
 
     def _attach(self) -> None:
         self._descriptor = _inotify(self._path)
         if self._descriptor is not None:
             self._loop.add_reader(self._descriptor, self._drain)
-            self._changed.set()  # by what came before the watch did
+            self._changed.set()  # for writes before the watch existed
 
     def _detach(self) -> None:
         if self._descriptor is None:
             return
-        if not self.alien:  # the parent's event loop still listens to its own
+        if not self.inherited:  # the parent's event loop still uses its copy
             self._loop.remove_reader(self._descriptor)
         os.close(self._descriptor)
         self._descriptor = None
@@ -76,39 +77,39 @@ class Watch:
     def _drain(self) -> None:
         assert self._descriptor is not None
         with contextlib.suppress(BlockingIOError):
-            if _says_gone(os.read(self._descriptor, 4096)):
+            if _watch_removed(os.read(self._descriptor, 4096)):
                 self._detach()
         self._changed.set()
 
     async def _run(self) -> None:
-        pause = POLL_FIRST
+        pause = POLL_MIN
         while True:
             if self._descriptor is not None:
                 await self._changed.wait()
                 self._changed.clear()
-                pause = QUIET
-            with contextlib.suppress(Exception):  # a hint that fails is a hint not given
-                if await self._look():
-                    pause = QUIET if self._descriptor is not None else POLL_FIRST
+                pause = MIN_CHECK_INTERVAL
+            with contextlib.suppress(Exception):  # a failed check is a missed hint
+                if await self._check():
+                    pause = MIN_CHECK_INTERVAL if self._descriptor is not None else POLL_MIN
             await asyncio.sleep(pause)
             if self._descriptor is None:
-                pause = min(pause * 1.5, POLL_LAST)
+                pause = min(pause * 1.5, POLL_MAX)
                 self._attach()
 
     async def close(self) -> None:
-        if not self.alien:
+        if not self.inherited:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
         self._detach()
 
 
-def _says_gone(events: bytes) -> bool:
-    """Whether the kernel gave up the watch, because the file is no more."""
-    at = 0
-    while at < len(events):
-        _, mask, _, length = _EVENT.unpack_from(events, at)
+def _watch_removed(events: bytes) -> bool:
+    """Return whether the kernel removed the watch, because the file was deleted."""
+    offset = 0
+    while offset < len(events):
+        _, mask, _, length = _EVENT.unpack_from(events, offset)
         if mask & _IN_IGNORED:
             return True
-        at += _EVENT.size + length
+        offset += _EVENT.size + length
     return False

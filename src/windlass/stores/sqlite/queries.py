@@ -1,4 +1,4 @@
-"""The statements of `queries.sql`, as attributes."""
+"""Statements of `queries.sql`, as attributes."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from windlass.stores.sql import query_file
 
 
 @dataclass(frozen=True, slots=True)
-class Queries:
+class SqliteQueries:
     insert_job: str
     insert_payload: str
     get_payload: str
     last_serial: str
     set_serial: str
     get_job: str
-    taken: str
-    numbered: str
-    numbered_bare: str
+    existing_ids: str
+    jobs_by_serial: str
+    jobs_by_serial_without_payload: str
     job_by_request: str
     active_by_key: str
     active_of_lineage: str
     set_retried_as: str
     copy_steps: str
-    claimed_by: str
+    jobs_by_token: str
     claim: str
     extend: str
-    standing: str
-    standings: str
+    get_lifecycle: str
+    get_lifecycles: str
     succeed: str
-    tallies: str
-    save: str
+    success_totals: str
+    save_job: str
     insert_log: str
-    past_attempt: str
+    past_outcome: str
     put_step: str
     get_steps: str
     add_rollup: str
@@ -40,84 +40,84 @@ class Queries:
     delete_old_rollups: str
     due: str
     expired: str
-    past_keeping: str
-    logs_past_keeping: str
-    forget_log: str
+    past_retention: str
+    logs_past_retention: str
+    mark_log_deleted: str
     delete_log: str
     delete_steps: str
     delete_payload: str
     delete_job: str
-    said: str
-    past_attempts: str
-    stretch: str
-    stretch_of_trouble: str
-    stretch_of_lineage: str
+    log_rows: str
+    attempt_rows: str
+    search_range: str
+    unsuccessful_range: str
+    lineage_range: str
     matching: str
     failures: str
     next_queue: str
-    count_line: str
-    oldest_in_line: str
+    count_queued: str
+    oldest_queued: str
     next_waiting: str
     count_waiting: str
     count_running: str
     get_record: str
-    paused: str
+    is_paused: str
     put_record: str
     list_records: str
     delete_record: str
-    delete_dead_records: str
-    limited: str
-    rated: str
-    beside_in_line: str
-    beside_at_gate: str
-    beside_at_key: str
-    judge: str
-    note_starts: str
-    passed_by: str
+    delete_expired_records: str
+    limit_names: str
+    rate_limit_names: str
+    queue_position_bounds: str
+    gate_position_bounds: str
+    key_gate_position_bounds: str
+    update_permits: str
+    record_starts: str
+    jobs_with_permit: str
     gates_of_limit: str
-    give_up_slots: str
-    leave: str
-    leave_for_good: str
-    drop_starts: str
-    count_passes: str
-    next_start: str
-    grant_passes: str
-    grant_again: str
-    add_passes: str
-    worth: str
-    count_anew: str
-    miscounted: str
-    forget_idle: str
-    drop_idle_passes: str
-    enter_line: str
-    go_on: str
-    waiting_at_gate: str
-    holders: str
-    gates: str
-    able: str
-    ids_of: str
-    waited_at: str
-    next_gate: str
-    look_at_gate: str
-    look_no_more: str
-    heads: str
-    parents: str
-    owner_of: str
-    next_place: str
+    release_slots: str
+    delete_permits: str
+    delete_permits_of_ended: str
+    delete_old_starts: str
+    count_permits: str
+    limiting_start: str
+    grant_permits: str
+    regrant_permits: str
+    add_permit_counts: str
+    permit_counts: str
+    recount_gates: str
+    miscounted_gates: str
+    delete_idle_gates: str
+    delete_idle_permits: str
+    admit_to_queue: str
+    admit_to_gate: str
+    count_at_gate: str
+    gate_holders: str
+    get_gates: str
+    admissible_jobs: str
+    get_ids: str
+    gates_with_jobs: str
+    next_gate_with_jobs: str
+    set_next_check: str
+    clear_next_check: str
+    due_gate_heads: str
+    get_parents: str
+    get_owner: str
+    next_edge_ordinal: str
     put_edge: str
     mark_awaited: str
-    dependents: str
-    tell_dependents: str
-    wait_no_more: str
+    open_dependents: str
+    close_edges_of_parent: str
+    close_edges_of_child: str
     parents_of: str
     children_of: str
-    flow: str
+    flow_counts: str
     flow_before: str
-    newest_of_flow: str
-    beyond_newest_of_flow: str
+    newest_flow_counts: str
+    flow_exceeds: str
     has_step: str
     delete_edges: str
-    stretch_of_flow: str
+    flow_range: str
 
 
-SQL = query_file.load("windlass.stores.sqlite", Queries)
+SQL = query_file.load("windlass.stores.sqlite", SqliteQueries)

@@ -1,6 +1,7 @@
 -- name: insert_job
--- Only what a new job has; the rest are the table's defaults. A conflict (on the id: keys were
--- looked up before, in this transaction) inserts nothing, and the change count tells.
+-- Sets only the columns of a new job; the others have defaults. On a conflict it inserts nothing,
+-- and the change count shows it. Only the id can conflict: this transaction has checked the keys
+-- before.
 INSERT INTO windlass_job (
     n, id, queue, task, priority, owner, team, tags, headers, policy, lease, request_id, digest,
     unique_key, retry_of, root_id, created_at, expires_at, state, trigger, held, position, due_at,
@@ -19,29 +20,29 @@ INSERT INTO windlass_payload (n, data) VALUES (?, ?)
 SELECT data FROM windlass_payload WHERE n = ?
 
 -- name: last_serial
--- Arrivals show in the rows themselves, so that an enqueue has one page less to write.
+-- Rows contain the serials of arrivals, so an enqueue does not have to update windlass_serial.
 SELECT max(last, coalesce((SELECT max(n) FROM windlass_job), 0)) FROM windlass_serial WHERE one = 1
 
 -- name: set_serial
 UPDATE windlass_serial SET last = ? WHERE one = 1
 
 -- name: get_job
--- A star, here and below, is safe: migrations only ever append columns, and rows are read by place.
+-- A star, here and below, is safe: migrations only append columns, and rows are read by index.
 SELECT * FROM windlass_job WHERE id = ?
 
--- name: taken
+-- name: existing_ids
 SELECT id FROM windlass_job WHERE id IN (SELECT value FROM carray(?))
 
--- name: numbered
+-- name: jobs_by_serial
 SELECT * FROM windlass_job WHERE n IN (SELECT value FROM carray(?))
 
--- name: numbered_bare
--- In the order of the table, without the payload and the result: lists show neither.
+-- name: jobs_by_serial_without_payload
+-- Columns in table order, without payload and result, which lists do not show.
 SELECT n, id, queue, task, priority, owner, team, tags, headers, policy, lease, request_id,
     digest, unique_key, retry_of, retried_as, root_id, created_at, expires_at, log_floor, logged,
     state, trigger, held, waiting_for, position, due_at, attempt, fence, token, worker,
     lease_until, queued_at, started_at, first_started_at, ended_at, updated_at, seq, queued_seq,
-    started_seq, said, percent, stage, phase, base_percent, base_stage, base_phase, retry_count,
+    started_seq, last_record, percent, stage, phase, base_percent, base_stage, base_phase, retry_count,
     crash_count, cancel_at, cancel_by, cancel_reason, last_step, error, error_body, NULL, x'',
     on_parent, awaited, signals, flow_id, limit_key, gates, gate
 FROM windlass_job WHERE n IN (SELECT value FROM carray(?))
@@ -67,12 +68,12 @@ UPDATE windlass_job SET retried_as = ? WHERE n = ?
 INSERT INTO windlass_step (n, step, value, attempt, at)
 SELECT ?, step, value, attempt, at FROM windlass_step WHERE n = ?
 
--- name: claimed_by
+-- name: jobs_by_token
 SELECT * FROM windlass_job WHERE state = 'running' AND token = ?
 
 -- name: claim
--- One range scan of the line; the rule is core's `decide.claim`, and the model compares the two.
--- An expired job is stepped over until the sweeper has ended it.
+-- One range scan of the queue. Implements core's `decide.claim`; the model test compares the two.
+-- Skips expired jobs, which the sweeper ends later.
 UPDATE windlass_job SET
     state = 'running', trigger = 'claim', attempt = attempt + 1, fence = fence + 1,
     token = :token, worker = :worker,
@@ -80,9 +81,9 @@ UPDATE windlass_job SET
     started_at = max(:now, updated_at),
     first_started_at = coalesce(first_started_at, max(:now, updated_at)),
     updated_at = max(:now, updated_at),
-    seq = seq + 1, started_seq = seq + 1, said = 0
+    seq = seq + 1, started_seq = seq + 1, last_record = 0
 WHERE n IN (
-    SELECT n FROM windlass_job INDEXED BY windlass_job_line
+    SELECT n FROM windlass_job INDEXED BY windlass_job_queued
     WHERE state = 'queued' AND queue = :queue
         AND (expires_at IS NULL OR expires_at > :now OR first_started_at IS NOT NULL)
     ORDER BY priority DESC, position, id
@@ -91,36 +92,37 @@ WHERE n IN (
 RETURNING *
 
 -- name: extend
--- Never shortens: a slow call must not take back what a later one gave.
+-- Never shortens a lease: a delayed call must not undo a later one.
 UPDATE windlass_job SET lease_until = max(lease_until, ?)
 WHERE id = ? AND state = 'running' AND fence = ? AND token = ?
 RETURNING lease_until, cancel_at
 
--- name: standing
--- What a decision looks at, in the order in which `save` writes it back.
+-- name: get_lifecycle
+-- The columns that a decision reads, in the order in which `save_job` writes them.
 SELECT
     n, queue, task, created_at, expires_at, on_parent, awaited, priority, limit_key, gates,
     state, trigger, held, waiting_for, position, due_at, attempt, fence, token, worker, lease_until, queued_at,
-    started_at, first_started_at, ended_at, updated_at, seq, queued_seq, started_seq, said, percent,
+    started_at, first_started_at, ended_at, updated_at, seq, queued_seq, started_seq, last_record, percent,
     stage, phase, base_percent, base_stage, base_phase, retry_count, crash_count, cancel_at,
     cancel_by, cancel_reason, last_step, error, error_body, result, logged, signals, gate
 FROM windlass_job WHERE id = ?
 
--- name: standings
--- The same for a whole batch, in one statement.
+-- name: get_lifecycles
+-- Like get_lifecycle, for a batch of jobs.
 SELECT
     n, queue, task, created_at, expires_at, on_parent, awaited, priority, limit_key, gates,
     state, trigger, held, waiting_for, position, due_at, attempt, fence, token, worker, lease_until, queued_at,
-    started_at, first_started_at, ended_at, updated_at, seq, queued_seq, started_seq, said, percent,
+    started_at, first_started_at, ended_at, updated_at, seq, queued_seq, started_seq, last_record, percent,
     stage, phase, base_percent, base_stage, base_phase, retry_count, crash_count, cancel_at,
     cancel_by, cancel_reason, last_step, error, error_body, result, logged, signals, gate, id
 FROM windlass_job WHERE id IN (SELECT value FROM carray(?))
 
 -- name: succeed
--- The one outcome that is nearly all of them, settled without a look first. The rule is core's
--- `decide`; if this finds not every row, all are decided there, and the model compares the two.
--- Jobs of one claim with one result go in one step, which leaves the interpreter to the tasks; the
--- plus keeps the search on the ids, since a token may stand for a thousand jobs.
+-- Fast path for success, the most frequent outcome: settles without reading the rows first.
+-- Implements core's `decide`; the model test compares the two. If it does not match every row, the
+-- caller decides all of them in the core. Jobs of one claim with the same result are settled in one
+-- step, which releases the GIL to the tasks. The plus makes SQLite search by id: a token may match
+-- a thousand jobs.
 UPDATE windlass_job SET
     state = 'succeeded', trigger = 'succeed', held = 0, position = NULL, due_at = NULL,
     lease_until = NULL, ended_at = max(?1, updated_at), updated_at = max(?1, updated_at),
@@ -128,61 +130,61 @@ UPDATE windlass_job SET
 WHERE id IN (SELECT value FROM carray(?3))
     AND state = 'running' AND fence = ?4 AND +token = ?5 AND cancel_at IS NULL AND awaited = 0
 
--- name: tallies
--- What the successes just settled add to the counts: summed here, at a third of the cost of
--- RETURNING each (2 µs a job instead of 6, 2026-11). Those with gates leave room there.
+-- name: success_totals
+-- What the settled successes add to the rollups. Summing here costs a third of RETURNING each row
+-- (2 µs per job instead of 6, 2026-11). Jobs with gates free slots there.
 SELECT json_group_array(gates) FILTER (WHERE gates IS NOT NULL),
     json_group_array(n) FILTER (WHERE gates IS NOT NULL),
     queue, task, count(*), sum(started_at - queued_at), sum(ended_at - started_at)
 FROM windlass_job WHERE id IN (SELECT value FROM carray(?))
 GROUP BY queue, task
 
--- name: save
+-- name: save_job
 UPDATE windlass_job SET
     state = ?, trigger = ?, held = ?, waiting_for = ?, position = ?, due_at = ?, attempt = ?, fence = ?, token = ?,
     worker = ?, lease_until = ?, queued_at = ?, started_at = ?, first_started_at = ?, ended_at = ?,
-    updated_at = ?, seq = ?, queued_seq = ?, started_seq = ?, said = ?, percent = ?, stage = ?,
+    updated_at = ?, seq = ?, queued_seq = ?, started_seq = ?, last_record = ?, percent = ?, stage = ?,
     phase = ?, base_percent = ?, base_stage = ?, base_phase = ?, retry_count = ?, crash_count = ?,
     cancel_at = ?, cancel_by = ?, cancel_reason = ?, last_step = ?, error = ?, error_body = ?,
     result = ?, logged = ?, signals = ?, gate = ?
 WHERE n = ?
 
 -- name: insert_log
-INSERT INTO windlass_log (n, seq, at, type, attempt, fence, said, facts, body)
+INSERT INTO windlass_log (n, seq, at, type, attempt, fence, record_n, facts, body)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 
--- name: past_attempt
--- By its own index: without it every line that the job ever said would be read.
+-- name: past_outcome
+-- Uses its own index: otherwise it would read all log rows of the job.
 SELECT facts FROM windlass_log INDEXED BY windlass_log_attempt WHERE n = ? AND fence = ? AND type = 'attempt'
 
--- name: limited
+-- name: limit_names
 SELECT key FROM windlass_record WHERE kind = ? AND (expires_at IS NULL OR expires_at > ?)
 
--- name: rated
+-- name: rate_limit_names
 SELECT key FROM windlass_record
 WHERE kind = ? AND (expires_at IS NULL OR expires_at > ?) AND CAST(value AS TEXT) ->> 'starts' IS NOT NULL
 
--- name: beside_in_line
--- The first of all, and the last of each key: two probes, however many wait.
+-- name: queue_position_bounds
+-- The first position of all jobs, and the last of each key: two index probes, at any queue length.
 SELECT
-    (SELECT min(position) FROM windlass_job INDEXED BY windlass_job_line
+    (SELECT min(position) FROM windlass_job INDEXED BY windlass_job_queued
     WHERE state = 'queued' AND queue = ?1 AND priority = ?2),
-    json_group_object(value, (SELECT max(position) FROM windlass_job INDEXED BY windlass_job_turn
+    json_group_object(value, (SELECT max(position) FROM windlass_job INDEXED BY windlass_job_queued_by_key
     WHERE limit_key IS NOT NULL AND state = 'queued' AND queue = ?1 AND priority = ?2
         AND limit_key = value))
 FROM carray(?3)
 
--- name: beside_at_gate
+-- name: gate_position_bounds
 SELECT
     (SELECT min(position) FROM windlass_job INDEXED BY windlass_job_gate
     WHERE gate IS NOT NULL AND gate = ?1 AND priority = ?2),
-    json_group_object(value, (SELECT max(position) FROM windlass_job INDEXED BY windlass_job_gate_turn
+    json_group_object(value, (SELECT max(position) FROM windlass_job INDEXED BY windlass_job_gate_by_key
     WHERE limit_key IS NOT NULL AND gate IS NOT NULL AND gate NOT GLOB 'key:*'
         AND gate = ?1 AND priority = ?2 AND limit_key = value))
 FROM carray(?3)
 
--- name: beside_at_key
--- At the gate of a key there is no other.
+-- name: key_gate_position_bounds
+-- All jobs at the gate of a key have that key.
 SELECT
     (SELECT min(position) FROM windlass_job INDEXED BY windlass_job_gate
     WHERE gate IS NOT NULL AND gate = ?1 AND priority = ?2),
@@ -190,187 +192,191 @@ SELECT
     WHERE gate IS NOT NULL AND gate = ?1 AND priority = ?2))
 FROM carray(?3)
 
--- name: judge
--- What the passes of some jobs are worth now: core's `holds` and `refreshed`.
-UPDATE windlass_pass AS pass SET
-    held = CASE WHEN job.fence = pass.fence THEN job.state = 'running'
-        WHEN job.fence < pass.fence THEN job.state = 'queued' OR job.gate IS NOT NULL
+-- name: update_permits
+-- Brings the permits of some jobs up to date: core's `holds_slot` and `with_start`.
+UPDATE windlass_permit AS permit SET
+    held = CASE WHEN job.fence = permit.fence THEN job.state = 'running'
+        WHEN job.fence < permit.fence THEN job.state = 'queued' OR job.gate IS NOT NULL
         ELSE 0 END,
-    started_at = coalesce(pass.started_at, iif(job.fence = pass.fence, job.started_at, NULL))
+    started_at = coalesce(permit.started_at, iif(job.fence = permit.fence, job.started_at, NULL))
 FROM windlass_job AS job
-WHERE pass.n IN (SELECT value FROM carray(?)) AND job.n = pass.n
+WHERE permit.n IN (SELECT value FROM carray(?)) AND job.n = permit.n
 
--- name: note_starts
--- Of jobs that were just claimed: the slots that they hold stay as they are.
-UPDATE windlass_pass SET started_at = ?2
+-- name: record_starts
+-- Records the start of claimed jobs. The slots that they hold do not change.
+UPDATE windlass_permit SET started_at = ?2
 WHERE n IN (SELECT value FROM carray(?1)) AND fence = ?3 AND started_at IS NULL
 
--- name: passed_by
--- The jobs with a pass of a limit: at the gate of its name, and at those between two names.
-SELECT n FROM windlass_pass WHERE gate = ?1
-UNION SELECT n FROM windlass_pass WHERE gate > ?2 AND gate < ?3
+-- name: jobs_with_permit
+-- The jobs with a permit of a limit: at the gate of its name (?1), or between two names (?2, ?3).
+SELECT n FROM windlass_permit WHERE gate = ?1
+UNION SELECT n FROM windlass_permit WHERE gate > ?2 AND gate < ?3
 
 -- name: gates_of_limit
--- Those that have counted passes, or gave some, in the same way.
+-- The gates of a limit that have permits or a row, selected in the same way.
 SELECT gate FROM windlass_gate WHERE gate = ?1
 UNION SELECT gate FROM windlass_gate WHERE gate > ?2 AND gate < ?3
-UNION SELECT gate FROM windlass_pass WHERE gate = ?1
-UNION SELECT gate FROM windlass_pass WHERE gate > ?2 AND gate < ?3
+UNION SELECT gate FROM windlass_permit WHERE gate = ?1
+UNION SELECT gate FROM windlass_permit WHERE gate > ?2 AND gate < ?3
 
--- name: leave
--- The passes of jobs that left, but those whose start counts, at the gates given last.
-DELETE FROM windlass_pass
+-- name: delete_permits
+-- Deletes permits that no longer hold a slot. At rate-limited gates (?2), keeps those with a start.
+DELETE FROM windlass_permit
 WHERE n IN (SELECT value FROM carray(?1))
     AND (started_at IS NULL OR gate NOT IN (SELECT value FROM json_each(?2)))
     AND NOT (
-        SELECT CASE WHEN job.fence = windlass_pass.fence THEN job.state = 'running'
-            WHEN job.fence < windlass_pass.fence THEN job.state = 'queued' OR job.gate IS NOT NULL
+        SELECT CASE WHEN job.fence = windlass_permit.fence THEN job.state = 'running'
+            WHEN job.fence < windlass_permit.fence THEN job.state = 'queued' OR job.gate IS NOT NULL
             ELSE 0 END
-        FROM windlass_job AS job WHERE job.n = windlass_pass.n)
+        FROM windlass_job AS job WHERE job.n = windlass_permit.n)
 
--- name: leave_for_good
--- The same, of jobs that have ended.
-DELETE FROM windlass_pass
+-- name: delete_permits_of_ended
+-- Like delete_permits, for jobs that have ended.
+DELETE FROM windlass_permit
 WHERE n IN (SELECT value FROM carray(?1))
     AND (started_at IS NULL OR gate NOT IN (SELECT value FROM json_each(?2)))
 
--- name: give_up_slots
--- Of such jobs, those passes that stay because their start counts. The pluses keep the search on the
--- jobs: at a gate there may be many starts.
-UPDATE windlass_pass SET held = 0
+-- name: release_slots
+-- Frees the slots of permits that delete_permits_of_ended keeps for their start. The pluses make
+-- SQLite search by job: a gate may have many starts.
+UPDATE windlass_permit SET held = 0
 WHERE n IN (SELECT value FROM carray(?1))
     AND +started_at IS NOT NULL AND +gate IN (SELECT value FROM json_each(?2)) AND held = 1
 
--- name: drop_starts
--- Those that held a slot once, and whose start counts no more: core's `room`.
-DELETE FROM windlass_pass INDEXED BY windlass_pass_start
+-- name: delete_old_starts
+-- Deletes permits without a slot whose start no longer counts: core's `capacity`.
+DELETE FROM windlass_permit INDEXED BY windlass_permit_start
 WHERE gate = ? AND started_at <= ? AND held = 0
 
--- name: count_passes
--- Of the gates that somebody waits at, or has left a start: how many hold a slot, and how many may yet start or did so
--- after an instant. One row: each step gives the interpreter away, and has to wait for it.
-SELECT json_group_array(json_array(name.value, coalesce(gate.held, 0), coalesce(gate.passes, 0) - (
-    SELECT count(*) FROM windlass_pass INDEXED BY windlass_pass_start
+-- name: count_permits
+-- For gates with waiting jobs or recorded starts: the held slots, and the permits that have not
+-- started or started after ?2. Returns one row: each step releases the GIL and waits for it again.
+SELECT json_group_array(json_array(name.value, coalesce(gate.holding, 0), coalesce(gate.permits, 0) - (
+    SELECT count(*) FROM windlass_permit INDEXED BY windlass_permit_start
     WHERE gate = name.value AND started_at <= ?2
 )))
 FROM carray(?1) AS name LEFT JOIN windlass_gate AS gate ON gate.gate = name.value
-WHERE gate.passes > gate.held OR EXISTS (
+WHERE gate.permits > gate.holding OR EXISTS (
     SELECT 1 FROM windlass_job INDEXED BY windlass_job_gate
     WHERE gate IS NOT NULL AND gate = name.value
 )
 
--- name: next_start
--- The last start but so many (?3) of those that count: what has not started yet may do so at any
--- moment, so now. A start may lie ahead: the clock was set back since.
+-- name: limiting_start
+-- The start that must leave the period (?2 is now) before the gate can admit again: the ?3-th
+-- newest. A permit without a start counts as started now. A start may be in the future if the clock
+-- was set back.
 SELECT coalesce(
     (
-        SELECT started_at FROM windlass_pass INDEXED BY windlass_pass_start
+        SELECT started_at FROM windlass_permit INDEXED BY windlass_permit_start
         WHERE gate = ?1 AND started_at > ?2 ORDER BY started_at DESC LIMIT 1 OFFSET ?3 - 1
     ),
     min(?2, (
-        SELECT started_at FROM windlass_pass INDEXED BY windlass_pass_start
+        SELECT started_at FROM windlass_permit INDEXED BY windlass_permit_start
         WHERE gate = ?1 AND started_at > ?4 ORDER BY started_at LIMIT 1 OFFSET ?5
     )),
     ?2
 )
 
--- name: waiting_at_gate
+-- name: count_at_gate
 SELECT count(*) FROM (
     SELECT 1 FROM windlass_job INDEXED BY windlass_job_gate
     WHERE gate IS NOT NULL AND gate = ? LIMIT ?
 )
 
--- name: gates
-SELECT gate, held, look_at FROM windlass_gate WHERE gate IN (SELECT value FROM carray(?))
+-- name: get_gates
+SELECT gate, holding, next_check_at FROM windlass_gate WHERE gate IN (SELECT value FROM carray(?))
 
--- name: holders
--- The longest first. For people: it reads all passes, so that jobs need not be noted by their gates.
+-- name: gate_holders
+-- The oldest permit first. Used only by dashboards: reads all permits, so that no index by gate is
+-- needed.
 SELECT gate, id FROM (
-    SELECT pass.gate, job.id,
-        row_number() OVER (PARTITION BY pass.gate ORDER BY pass.at, job.id) AS place
-    FROM windlass_pass AS pass JOIN windlass_job AS job ON job.n = pass.n
-    WHERE pass.gate IN (SELECT value FROM carray(?)) AND pass.held = 1
+    SELECT permit.gate, job.id,
+        row_number() OVER (PARTITION BY permit.gate ORDER BY permit.at, job.id) AS ordinal
+    FROM windlass_permit AS permit JOIN windlass_job AS job ON job.n = permit.n
+    WHERE permit.gate IN (SELECT value FROM carray(?)) AND permit.held = 1
 )
-WHERE place <= ? ORDER BY gate, place
+WHERE ordinal <= ? ORDER BY gate, ordinal
 
--- name: grant_passes
--- To jobs that wait at a gate, for their next attempt.
-INSERT INTO windlass_pass (n, gate, fence, at, held)
+-- name: grant_permits
+-- Grants permits to jobs at a gate, for their next attempt.
+INSERT INTO windlass_permit (n, gate, fence, at, held)
 SELECT n, gate, fence + 1, ?, 1 FROM windlass_job WHERE n IN (SELECT value FROM carray(?))
 ON CONFLICT (n, gate, fence) DO NOTHING
 
--- name: grant_again
-INSERT INTO windlass_pass (n, gate, fence, at, held)
+-- name: regrant_permits
+INSERT INTO windlass_permit (n, gate, fence, at, held)
 SELECT n, gate, fence + 1, ?, 1 FROM windlass_job WHERE n IN (SELECT value FROM carray(?))
 ON CONFLICT (n, gate, fence) DO UPDATE SET at = excluded.at, started_at = NULL, held = 1
 
--- name: add_passes
--- To the counts of gates: [gate, passes, held] of each.
-INSERT INTO windlass_gate (gate, passes, held)
+-- name: add_permit_counts
+-- Adds to the counters of gates; ?1 is a list of [gate, permits, holding].
+INSERT INTO windlass_gate (gate, permits, holding)
 SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?) WHERE true
-ON CONFLICT (gate) DO UPDATE SET passes = passes + excluded.passes, held = held + excluded.held
+ON CONFLICT (gate) DO UPDATE SET
+    permits = permits + excluded.permits, holding = holding + excluded.holding
 
--- name: worth
--- What the passes of some jobs add to the counts of their gates.
-SELECT json_group_array(json_array(gate, passes, held)) FROM (
-    SELECT gate, count(*) AS passes, sum(held) AS held FROM windlass_pass
+-- name: permit_counts
+-- The permits and held slots of some jobs, per gate.
+SELECT json_group_array(json_array(gate, permits, holding)) FROM (
+    SELECT gate, count(*) AS permits, sum(held) AS holding FROM windlass_permit
     WHERE n IN (SELECT value FROM carray(?)) GROUP BY gate
 )
 
--- name: count_anew
--- It reads all passes, once for all of these gates.
-INSERT INTO windlass_gate (gate, passes, held)
-SELECT name.value, coalesce(there.passes, 0), coalesce(there.held, 0)
+-- name: recount_gates
+-- Reads all permits, once for all of these gates.
+INSERT INTO windlass_gate (gate, permits, holding)
+SELECT name.value, coalesce(counted.permits, 0), coalesce(counted.holding, 0)
 FROM carray(?1) AS name LEFT JOIN (
-    SELECT gate, count(*) AS passes, sum(held) AS held FROM windlass_pass
+    SELECT gate, count(*) AS permits, sum(held) AS holding FROM windlass_permit
     WHERE gate IN (SELECT value FROM carray(?1)) GROUP BY gate
-) AS there ON there.gate = name.value
+) AS counted ON counted.gate = name.value
 WHERE true
-ON CONFLICT (gate) DO UPDATE SET passes = excluded.passes, held = excluded.held
+ON CONFLICT (gate) DO UPDATE SET permits = excluded.permits, holding = excluded.holding
 
--- name: miscounted
--- The gates whose counts are not what there is.
+-- name: miscounted_gates
+-- The gates whose counters differ from their permits.
 SELECT gate FROM (
-    SELECT gate, passes, held FROM windlass_gate
-    UNION ALL SELECT gate, -count(*), -sum(held) FROM windlass_pass GROUP BY gate
+    SELECT gate, permits, holding FROM windlass_gate
+    UNION ALL SELECT gate, -count(*), -sum(held) FROM windlass_permit GROUP BY gate
 )
-GROUP BY gate HAVING sum(passes) <> 0 OR sum(held) <> 0
+GROUP BY gate HAVING sum(permits) <> 0 OR sum(holding) <> 0
 
--- name: forget_idle
+-- name: delete_idle_gates
 DELETE FROM windlass_gate
-WHERE gate IN (SELECT value FROM carray(?)) AND passes = 0 AND look_at IS NULL
+WHERE gate IN (SELECT value FROM carray(?)) AND permits = 0 AND next_check_at IS NULL
 
--- name: enter_line
--- Through the last gate: core's `decide.let_in`, with the places that were given.
+-- name: admit_to_queue
+-- Admits jobs through their last gate, at the given positions: core's `decide.admit`.
 UPDATE windlass_job AS job SET
-    state = 'queued', gate = NULL, position = given.position,
+    state = 'queued', gate = NULL, position = admitted.position,
     queued_at = max(?1, updated_at), updated_at = max(?1, updated_at), started_at = NULL,
     seq = seq + 1, queued_seq = seq + 1
-FROM (SELECT CAST(key AS INTEGER) AS n, value AS position FROM json_each(?2)) AS given
-WHERE job.n = given.n
+FROM (SELECT CAST(key AS INTEGER) AS n, value AS position FROM json_each(?2)) AS admitted
+WHERE job.n = admitted.n
 
--- name: go_on
--- To the next gate.
-UPDATE windlass_job AS job SET gate = ?1, position = given.position
-FROM (SELECT CAST(key AS INTEGER) AS n, value AS position FROM json_each(?2)) AS given
-WHERE job.n = given.n
+-- name: admit_to_gate
+-- Moves admitted jobs to their next gate.
+UPDATE windlass_job AS job SET gate = ?1, position = admitted.position
+FROM (SELECT CAST(key AS INTEGER) AS n, value AS position FROM json_each(?2)) AS admitted
+WHERE job.n = admitted.n
 
--- name: drop_idle_passes
--- Starts that count no more, at gates that nobody came to since (core's `gate.room`).
-DELETE FROM windlass_pass WHERE (n, gate, fence) IN (
-    SELECT pass.n, pass.gate, pass.fence FROM windlass_pass AS pass
+-- name: delete_idle_permits
+-- Deletes permits whose start no longer counts, at gates without later jobs (core's
+-- `gates.capacity`).
+DELETE FROM windlass_permit WHERE (n, gate, fence) IN (
+    SELECT permit.n, permit.gate, permit.fence FROM windlass_permit AS permit
     LEFT JOIN windlass_record AS record
         ON record.kind = :kind
-        AND record.key = substr(pass.gate, 1, instr(pass.gate || char(31), char(31)) - 1)
-    WHERE pass.held = 0
-        AND pass.started_at + round(coalesce(CAST(record.value AS TEXT) ->> 'period', 0) * 1000000) <= :now
+        AND record.key = substr(permit.gate, 1, instr(permit.gate || char(31), char(31)) - 1)
+    WHERE permit.held = 0
+        AND permit.started_at + round(coalesce(CAST(record.value AS TEXT) ->> 'period', 0) * 1000000) <= :now
     LIMIT :limit
 )
 RETURNING gate
 
--- name: able
--- The first before each gate; one that expired there is stepped over until the sweeper has ended it.
--- One row, as above.
+-- name: admissible_jobs
+-- The first jobs at each gate. Skips expired jobs, which the sweeper ends later. Returns one row,
+-- for the same reason as count_permits.
 SELECT json_group_array(
     json_array(n, queue, priority, limit_key, gates, gate, position)
     ORDER BY gate, priority DESC, position, id
@@ -384,76 +390,76 @@ WHERE n IN (
     LIMIT ?3
 )
 
--- name: ids_of
+-- name: get_ids
 SELECT id FROM windlass_job WHERE n IN (SELECT value FROM carray(?))
 
--- name: waited_at
--- At which of these gates somebody waits.
+-- name: gates_with_jobs
+-- The gates among these where jobs wait.
 SELECT value FROM carray(?) WHERE EXISTS (
     SELECT 1 FROM windlass_job INDEXED BY windlass_job_gate
     WHERE gate IS NOT NULL AND gate = value
 )
 
--- name: next_gate
--- The gates that somebody waits at, by hopping from one to the next.
+-- name: next_gate_with_jobs
+-- Enumerates the gates where jobs wait: one index probe per gate.
 SELECT gate FROM windlass_job INDEXED BY windlass_job_gate
 WHERE gate IS NOT NULL AND gate > ? AND gate < ? ORDER BY gate LIMIT 1
 
--- name: look_at_gate
-INSERT INTO windlass_gate (gate, look_at) VALUES (?, ?)
-ON CONFLICT (gate) DO UPDATE SET look_at = excluded.look_at
+-- name: set_next_check
+INSERT INTO windlass_gate (gate, next_check_at) VALUES (?, ?)
+ON CONFLICT (gate) DO UPDATE SET next_check_at = excluded.next_check_at
 
--- name: look_no_more
-UPDATE windlass_gate SET look_at = NULL
-WHERE gate IN (SELECT value FROM carray(?)) AND look_at IS NOT NULL
+-- name: clear_next_check
+UPDATE windlass_gate SET next_check_at = NULL
+WHERE gate IN (SELECT value FROM carray(?)) AND next_check_at IS NOT NULL
 
--- name: heads
--- The first at each gate that is to be looked at.
-SELECT job.* FROM windlass_gate AS wanted INDEXED BY windlass_gate_look
+-- name: due_gate_heads
+-- The first job at each gate whose check is due.
+SELECT job.* FROM windlass_gate AS due INDEXED BY windlass_gate_next_check
 JOIN windlass_job AS job ON job.n = (
     SELECT n FROM windlass_job INDEXED BY windlass_job_gate
-    WHERE gate IS NOT NULL AND gate = wanted.gate ORDER BY priority DESC, position, id LIMIT 1
+    WHERE gate IS NOT NULL AND gate = due.gate ORDER BY priority DESC, position, id LIMIT 1
 )
-WHERE wanted.look_at <= ?
-ORDER BY wanted.gate
+WHERE due.next_check_at <= ?
+ORDER BY due.gate
 LIMIT ?
 
--- name: parents
+-- name: get_parents
 SELECT n, id, owner, state FROM windlass_job WHERE id IN (SELECT value FROM carray(?))
 
--- name: owner_of
+-- name: get_owner
 SELECT owner FROM windlass_job WHERE n = ?
 
--- name: next_place
-SELECT coalesce(max(place), -1) + 1 FROM windlass_edge WHERE child = ?
+-- name: next_edge_ordinal
+SELECT coalesce(max(ordinal), -1) + 1 FROM windlass_edge WHERE child = ?
 
 -- name: put_edge
--- A job that is suspended again may wait for the same one as before.
-INSERT INTO windlass_edge (child, parent, place, parent_id, open) VALUES (?, ?, ?, ?, ?)
+-- A job that is suspended again may wait for the same parent again.
+INSERT INTO windlass_edge (child, parent, ordinal, parent_id, open) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT (child, parent) DO UPDATE SET open = excluded.open
 
 -- name: mark_awaited
 UPDATE windlass_job SET awaited = 1 WHERE n = ?
 
--- name: dependents
+-- name: open_dependents
 SELECT job.id FROM windlass_edge AS edge JOIN windlass_job AS job ON job.n = edge.child
 WHERE edge.parent = ? AND edge.open = 1 ORDER BY edge.child
 
--- name: tell_dependents
+-- name: close_edges_of_parent
 UPDATE windlass_edge SET open = 0 WHERE parent = ? AND open = 1
 
--- name: wait_no_more
+-- name: close_edges_of_child
 UPDATE windlass_edge SET open = 0 WHERE child = ? AND open = 1
 
 -- name: parents_of
 SELECT edge.parent_id FROM windlass_edge AS edge
-WHERE edge.child = (SELECT n FROM windlass_job WHERE id = ?) ORDER BY edge.place LIMIT ?
+WHERE edge.child = (SELECT n FROM windlass_job WHERE id = ?) ORDER BY edge.ordinal LIMIT ?
 
 -- name: children_of
 SELECT job.id FROM windlass_edge AS edge JOIN windlass_job AS job ON job.n = edge.child
 WHERE edge.parent = (SELECT n FROM windlass_job WHERE id = ?) ORDER BY edge.child LIMIT ?
 
--- name: flow
+-- name: flow_counts
 SELECT state, count(*), sum(percent), min(created_at), max(ended_at)
 FROM windlass_job INDEXED BY windlass_job_flow
 WHERE flow_id IS NOT NULL AND flow_id = ?1 AND retried_as IS NULL
@@ -461,11 +467,11 @@ WHERE flow_id IS NOT NULL AND flow_id = ?1 AND retried_as IS NULL
 GROUP BY state
 
 -- name: flow_before
--- Flows are found by hopping from one to the next.
+-- Enumerates flows: one index probe per flow.
 SELECT flow_id FROM windlass_job INDEXED BY windlass_job_flow
 WHERE flow_id IS NOT NULL AND flow_id < ? ORDER BY flow_id DESC LIMIT 1
 
--- name: newest_of_flow
+-- name: newest_flow_counts
 SELECT state, count(*), sum(percent), min(created_at), max(ended_at) FROM (
     SELECT state, percent, created_at, ended_at, retried_as, owner, team
     FROM windlass_job INDEXED BY windlass_job_flow
@@ -474,7 +480,7 @@ SELECT state, count(*), sum(percent), min(created_at), max(ended_at) FROM (
 WHERE retried_as IS NULL AND (?3 IS NULL OR owner = ?3) AND (?4 IS NULL OR team = ?4)
 GROUP BY state
 
--- name: beyond_newest_of_flow
+-- name: flow_exceeds
 SELECT n FROM windlass_job INDEXED BY windlass_job_flow
 WHERE flow_id IS NOT NULL AND flow_id = ? ORDER BY n DESC LIMIT 1 OFFSET ?
 
@@ -503,7 +509,7 @@ ORDER BY minute, queue, task, outcome
 DELETE FROM windlass_rollup WHERE minute < ?
 
 -- name: due
--- Two ranges, each by its own index; a job that is both due and expired comes once.
+-- Two ranges, each by its own index; a job that is both due and expired is returned once.
 SELECT job.*, min(since) FROM (
     SELECT n, due_at AS since FROM (
         SELECT n, due_at FROM windlass_job INDEXED BY windlass_job_due
@@ -524,25 +530,25 @@ ORDER BY min(since), job.n
 LIMIT :limit
 
 -- name: expired
--- Reads all running jobs; they are as many as there are slots, not as many as there are jobs.
+-- Reads all running jobs: their number is bounded by worker slots, not by stored jobs.
 SELECT * FROM windlass_job INDEXED BY windlass_job_running
 WHERE state = 'running' AND lease_until <= ?
 ORDER BY lease_until, n
 LIMIT ?
 
--- name: past_keeping
+-- name: past_retention
 SELECT n, ended_at FROM windlass_job INDEXED BY windlass_job_ended
 WHERE state = ? AND ended_at IS NOT NULL AND ended_at <= ?
 ORDER BY ended_at, n
 LIMIT ?
 
--- name: logs_past_keeping
+-- name: logs_past_retention
 SELECT n FROM windlass_job INDEXED BY windlass_job_logged
 WHERE logged = 1 AND ended_at IS NOT NULL AND ended_at <= ?
 ORDER BY ended_at, n
 LIMIT ?
 
--- name: forget_log
+-- name: mark_log_deleted
 UPDATE windlass_job SET logged = 0, log_floor = seq - 1 WHERE n = ?
 
 -- name: delete_log
@@ -560,44 +566,44 @@ DELETE FROM windlass_payload WHERE n = ?
 -- name: delete_job
 DELETE FROM windlass_job WHERE n = ?
 
--- name: said
-SELECT seq, at, type, attempt, fence, said, facts, body FROM windlass_log
+-- name: log_rows
+SELECT seq, at, type, attempt, fence, record_n, facts, body FROM windlass_log
 WHERE n = ? AND seq > ? AND type <> 'attempt'
 ORDER BY seq LIMIT ?
 
--- name: past_attempts
-SELECT seq, at, type, attempt, fence, said, facts, body FROM windlass_log INDEXED BY windlass_log_attempt
+-- name: attempt_rows
+SELECT seq, at, type, attempt, fence, record_n, facts, body FROM windlass_log INDEXED BY windlass_log_attempt
 WHERE n = ? AND seq > ? AND type = 'attempt'
 ORDER BY fence LIMIT ?
 
--- name: stretch
--- The jobs a page looks at: a bounded stretch, newest first, so that a page costs the same however
--- many jobs there are. It may then be short, and its cursor leads on.
+-- name: search_range
+-- The jobs that one page searches: a bounded range, newest first, so that the cost of a page does
+-- not depend on the number of jobs. A page may be short; its cursor continues.
 SELECT n FROM windlass_job WHERE n < ? ORDER BY n DESC LIMIT ?
 
--- name: stretch_of_trouble
--- The same among failed and canceled jobs: they are rare, and an index holds them together.
-SELECT n FROM windlass_job INDEXED BY windlass_job_trouble
+-- name: unsuccessful_range
+-- The same among failed and canceled jobs, which are rare and have their own index.
+SELECT n FROM windlass_job INDEXED BY windlass_job_unsuccessful
 WHERE state IN ('failed', 'canceled') AND n < ? ORDER BY n DESC LIMIT ?
 
--- name: stretch_of_lineage
--- The same among the retries of one first job.
-SELECT n FROM windlass_job INDEXED BY windlass_job_lineage
+-- name: lineage_range
+-- The same among the retries of one job.
+SELECT n FROM windlass_job INDEXED BY windlass_job_queuedage
 WHERE root_id IS NOT NULL AND n < ?1 AND root_id = ?3 ORDER BY n DESC LIMIT ?2
 
--- name: stretch_of_flow
+-- name: flow_range
 SELECT n FROM windlass_job INDEXED BY windlass_job_flow
 WHERE flow_id IS NOT NULL AND n < ?1 AND flow_id = ?3 ORDER BY n DESC LIMIT ?2
 
 -- name: matching
 SELECT n FROM windlass_job
-WHERE n IN (SELECT value FROM json_each(:stretch))
+WHERE n IN (SELECT value FROM json_each(:numbers))
     AND (:states IS NULL OR state IN (SELECT value FROM json_each(:states)))
     AND (:queues IS NULL OR queue IN (SELECT value FROM json_each(:queues)))
     AND (:tasks IS NULL OR task IN (SELECT value FROM json_each(:tasks)))
     AND (:tags IS NULL OR NOT EXISTS (
-        SELECT 1 FROM json_each(:tags) AS wanted
-        WHERE wanted.value NOT IN (SELECT value FROM json_each(coalesce(tags, '[]')))))
+        SELECT 1 FROM json_each(:tags) AS required
+        WHERE required.value NOT IN (SELECT value FROM json_each(coalesce(tags, '[]')))))
     AND (:owner IS NULL OR owner = :owner)
     AND (:team IS NULL OR team = :team)
     AND (:worker IS NULL OR worker = :worker)
@@ -620,7 +626,7 @@ ORDER BY n DESC
 LIMIT :limit
 
 -- name: failures
--- The last first. Not the payload, which may be large.
+-- Newest first, without payloads, which may be large.
 SELECT id, task, queue, ended_at, error, error_body, owner, team
 FROM windlass_job INDEXED BY windlass_job_ended
 WHERE state = 'failed' AND ended_at IS NOT NULL AND ended_at >= ?
@@ -628,20 +634,20 @@ ORDER BY ended_at DESC, n DESC
 LIMIT ?
 
 -- name: next_queue
--- The queues that have a line, by hopping from one to the next.
-SELECT queue FROM windlass_job INDEXED BY windlass_job_line
+-- Enumerates the queues with queued jobs: one index probe per queue.
+SELECT queue FROM windlass_job INDEXED BY windlass_job_queued
 WHERE state = 'queued' AND queue > ? ORDER BY queue LIMIT 1
 
--- name: count_line
+-- name: count_queued
 SELECT count(*) FROM (
-    SELECT 1 FROM windlass_job INDEXED BY windlass_job_line
+    SELECT 1 FROM windlass_job INDEXED BY windlass_job_queued
     WHERE state = 'queued' AND queue = ? LIMIT ?
 )
 
--- name: oldest_in_line
--- Exact while the line is short; beyond the cap, the oldest of its first jobs.
+-- name: oldest_queued
+-- Exact up to the cap; beyond it, the oldest of the first jobs.
 SELECT min(queued_at) FROM (
-    SELECT queued_at FROM windlass_job INDEXED BY windlass_job_line
+    SELECT queued_at FROM windlass_job INDEXED BY windlass_job_queued
     WHERE state = 'queued' AND queue = ? LIMIT ?
 )
 
@@ -662,7 +668,7 @@ WHERE state = 'running' GROUP BY queue
 -- name: get_record
 SELECT kind, key, value, version, expires_at FROM windlass_record WHERE kind = ? AND key = ?
 
--- name: paused
+-- name: is_paused
 SELECT 1 FROM windlass_record WHERE kind = ? AND key = ? AND (expires_at IS NULL OR expires_at > ?)
 
 -- name: put_record
@@ -678,5 +684,5 @@ ORDER BY key LIMIT ?
 -- name: delete_record
 DELETE FROM windlass_record WHERE kind = ? AND key = ?
 
--- name: delete_dead_records
+-- name: delete_expired_records
 DELETE FROM windlass_record WHERE expires_at IS NOT NULL AND expires_at <= ?

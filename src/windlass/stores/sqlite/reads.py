@@ -1,4 +1,4 @@
-"""The reads, as functions of a connection inside one snapshot, and what upkeep deletes."""
+"""Reads inside one snapshot, and retention, as functions of a connection."""
 
 from __future__ import annotations
 
@@ -23,96 +23,96 @@ from windlass.core.job.row import JobRow
 from windlass.core.job.state import FINAL, State
 from windlass.core.query import job_query
 from windlass.core.query.job_query import Count, Page, Query
-from windlass.core.records import PAUSED, Entry, Put, PutAnswer
+from windlass.core.records import PAUSED, Entry, Put, PutResult
 from windlass.store import COUNT_CAP, COUNT_RANGE, EventPage, Pruned, QueueStats, Retention, Rollup
 from windlass.stores.sql.failures import failures_of
 from windlass.stores.sql.log import log_row
 from windlass.stores.sqlite import rows
-from windlass.stores.sqlite.connection import every, first, single
+from windlass.stores.sqlite.connection import fetch_all, fetch_one, fetch_value
 from windlass.stores.sqlite.queries import SQL
 from windlass.stores.sqlite.writes import gates
-from windlass.stores.sqlite.writes.enqueue_jobs import load, whole
-from windlass.stores.sqlite.writes.jobs import forget
+from windlass.stores.sqlite.writes.enqueue_jobs import load_job, with_payload
+from windlass.stores.sqlite.writes.jobs import delete_job
 from windlass.stores.sqlite.writes.transaction import Tx
 
-STRETCH = 5_000  # jobs that one page of a filtered search looks at
-_TROUBLE = frozenset({State.FAILED, State.CANCELED})
-_NEWEST = 2**63 - 1
+SEARCH_RANGE = 5_000  # jobs that one page of a filtered search reads
+_UNSUCCESSFUL = frozenset({State.FAILED, State.CANCELED})
+_MAX_SERIAL = 2**63 - 1
 
 
 def get(connection: apsw.Connection, ids: Sequence[UUID], owner: str | None) -> list[JobRow | None]:
-    found = (load(connection, SQL.get_job, (job_id.bytes,)) for job_id in ids)
-    return [row if row is not None and owner in {None, row.owner} else None for row in found]
+    jobs = (load_job(connection, SQL.get_job, (job_id.bytes,)) for job_id in ids)
+    return [row if row is not None and owner in {None, row.owner} else None for row in jobs]
 
 
-def find(connection: apsw.Connection, wanted: Query) -> Page:
-    stretch = _stretch(connection, wanted, job_query.decode_cursor(wanted) or _NEWEST)
-    matches = _matching(connection, wanted, stretch, wanted.limit + 1)
-    numbers = matches[: wanted.limit]
-    sql = SQL.numbered_bare if wanted.bare else SQL.numbered
-    found = every(connection, sql, (apsw.carray(array("q", numbers)),)) if numbers else []
-    page = [whole(connection, row) for row in sorted(found, key=itemgetter(0), reverse=True)]
-    if len(matches) > wanted.limit:
+def find(connection: apsw.Connection, query: Query) -> Page:
+    searched = _search_range(connection, query, job_query.decode_cursor(query) or _MAX_SERIAL)
+    matches = _matching(connection, query, searched, query.limit + 1)
+    numbers = matches[: query.limit]
+    sql = SQL.jobs_by_serial_without_payload if query.omit_payload else SQL.jobs_by_serial
+    found = fetch_all(connection, sql, (apsw.carray(array("q", numbers)),)) if numbers else []
+    page = [with_payload(connection, row) for row in sorted(found, key=itemgetter(0), reverse=True)]
+    if len(matches) > query.limit:
         last: int | None = numbers[-1]
     else:
-        last = stretch[-1] if len(stretch) == STRETCH else None
-    return Page(page, job_query.encode_cursor(wanted, last) if last is not None else None)
+        last = searched[-1] if len(searched) == SEARCH_RANGE else None
+    return Page(page, job_query.encode_cursor(query, last) if last is not None else None)
 
 
-def count(connection: apsw.Connection, wanted: Query) -> Count:
-    number, before = 0, _NEWEST
-    for _ in range(COUNT_RANGE // STRETCH):
-        stretch = _stretch(connection, wanted, before)
-        number += len(_matching(connection, wanted, stretch, COUNT_CAP + 1 - number))
-        if number > COUNT_CAP:
+def count(connection: apsw.Connection, query: Query) -> Count:
+    total, before = 0, _MAX_SERIAL
+    for _ in range(COUNT_RANGE // SEARCH_RANGE):
+        searched = _search_range(connection, query, before)
+        total += len(_matching(connection, query, searched, COUNT_CAP + 1 - total))
+        if total > COUNT_CAP:
             return Count(COUNT_CAP, capped=True)
-        if len(stretch) < STRETCH:
-            return Count(number, capped=False)
-        before = stretch[-1]
-    return Count(number, capped=True)
+        if len(searched) < SEARCH_RANGE:
+            return Count(total, capped=False)
+        before = searched[-1]
+    return Count(total, capped=True)
 
 
-def _stretch(connection: apsw.Connection, wanted: Query, before: int) -> list[int]:
-    """The jobs to look at next: the newest of those among which all that match must be."""
-    trouble = bool(wanted.states) and wanted.states <= _TROUBLE
-    sql = SQL.stretch_of_trouble if trouble else SQL.stretch
-    bounds: tuple[object, ...] = (before, STRETCH)
-    if wanted.root_id is not None:
-        sql, bounds = SQL.stretch_of_lineage, (*bounds, wanted.root_id.bytes)
-    elif wanted.flow_id is not None:
-        sql, bounds = SQL.stretch_of_flow, (*bounds, wanted.flow_id.bytes)
-    return [n for (n,) in every(connection, sql, bounds)]
+def _search_range(connection: apsw.Connection, query: Query, before: int) -> list[int]:
+    """Return the serials of the newest jobs before `before` that can match, by the best index."""
+    unsuccessful = bool(query.states) and query.states <= _UNSUCCESSFUL
+    sql = SQL.unsuccessful_range if unsuccessful else SQL.search_range
+    bounds: tuple[object, ...] = (before, SEARCH_RANGE)
+    if query.root_id is not None:
+        sql, bounds = SQL.lineage_range, (*bounds, query.root_id.bytes)
+    elif query.flow_id is not None:
+        sql, bounds = SQL.flow_range, (*bounds, query.flow_id.bytes)
+    return [n for (n,) in fetch_all(connection, sql, bounds)]
 
 
 def _matching(
-    connection: apsw.Connection, wanted: Query, stretch: list[int], limit: int
+    connection: apsw.Connection, query: Query, numbers: list[int], limit: int
 ) -> list[int]:
-    return [n for (n,) in every(connection, SQL.matching, _filters(wanted, stretch, limit))]
+    return [n for (n,) in fetch_all(connection, SQL.matching, _filters(query, numbers, limit))]
 
 
-def _filters(wanted: Query, stretch: list[int], limit: int) -> dict[str, object]:
-    def among(values: Iterable[str]) -> str | None:
-        chosen = sorted(values)
-        return json.dumps(chosen) if chosen else None
+def _filters(query: Query, numbers: list[int], limit: int) -> dict[str, object]:
+    def to_json(values: Iterable[str]) -> str | None:
+        items = sorted(values)
+        return json.dumps(items) if items else None
 
     return {
-        "stretch": json.dumps(stretch),
-        "states": among(wanted.states),
-        "queues": among(wanted.queues),
-        "tasks": among(wanted.tasks),
-        "tags": among(wanted.tags),
-        "owner": wanted.owner,
-        "team": wanted.team,
-        "worker": wanted.worker,
-        "error": wanted.error,
-        "text": None if wanted.text is None else job_query.folded(wanted.text),
-        "request_id": wanted.request_id,
-        "unique_key": wanted.unique_key,
-        "retry_of": wanted.retry_of.bytes if wanted.retry_of else None,
-        "root_id": wanted.root_id.bytes if wanted.root_id else None,
-        "flow_id": wanted.flow_id.bytes if wanted.flow_id else None,
-        "created_from": wanted.created_from,
-        "created_to": wanted.created_to,
+        "numbers": json.dumps(numbers),
+        "states": to_json(query.states),
+        "queues": to_json(query.queues),
+        "tasks": to_json(query.tasks),
+        "tags": to_json(query.tags),
+        "owner": query.owner,
+        "team": query.team,
+        "worker": query.worker,
+        "error": query.error,
+        "text": None if query.text is None else job_query.lowercase_ascii(query.text),
+        "request_id": query.request_id,
+        "unique_key": query.unique_key,
+        "retry_of": query.retry_of.bytes if query.retry_of else None,
+        "root_id": query.root_id.bytes if query.root_id else None,
+        "flow_id": query.flow_id.bytes if query.flow_id else None,
+        "created_from": query.created_from,
+        "created_to": query.created_to,
         "limit": limit,
     }
 
@@ -120,39 +120,39 @@ def _filters(wanted: Query, stretch: list[int], limit: int) -> dict[str, object]
 def due(connection: apsw.Connection, now: Instant, limit: int) -> list[JobRow]:
     heads = gates.due(connection, now, limit)
     seen = {row[0] for row in heads}
-    found = every(connection, SQL.due, {"now": now, "limit": limit})
+    found = fetch_all(connection, SQL.due, {"now": now, "limit": limit})
     others = [row for row in found if row[0] not in seen]
-    return [whole(connection, row) for row in [*heads, *others][:limit]]
+    return [with_payload(connection, row) for row in [*heads, *others][:limit]]
 
 
 def expired(connection: apsw.Connection, now: Instant, limit: int) -> list[JobRow]:
-    found = every(connection, SQL.expired, (now, limit))
-    return [whole(connection, row) for row in found]
+    found = fetch_all(connection, SQL.expired, (now, limit))
+    return [with_payload(connection, row) for row in found]
 
 
 def prune(tx: Tx, retention: Retention, limit: int) -> Pruned:
     now, connection = tx.now(), tx.connection
-    gone: list[tuple[Instant, int]] = []
+    expired: list[tuple[Instant, int]] = []
     for state in FINAL:
-        until = maintenance.kept_until(now, getattr(retention, state.value))
-        if until is not None:
-            found = every(connection, SQL.past_keeping, (state.value, until, limit))
-            gone += [(ended, n) for n, ended in found]
-    gone = sorted(gone)[:limit]
-    for _, n in gone:
-        forget(tx, n)
-    until = maintenance.kept_until(now, retention.log)
-    bare: list[int] = []
-    if until is not None:
-        bare = [n for (n,) in every(connection, SQL.logs_past_keeping, (until, limit))]
-        for n in bare:
+        cutoff = maintenance.retention_cutoff(now, getattr(retention, state.value))
+        if cutoff is not None:
+            found = fetch_all(connection, SQL.past_retention, (state.value, cutoff, limit))
+            expired += [(ended, n) for n, ended in found]
+    expired = sorted(expired)[:limit]
+    for _, n in expired:
+        delete_job(tx, n)
+    cutoff = maintenance.retention_cutoff(now, retention.log)
+    logs: list[int] = []
+    if cutoff is not None:
+        logs = [n for (n,) in fetch_all(connection, SQL.logs_past_retention, (cutoff, limit))]
+        for n in logs:
             connection.execute(SQL.delete_log, (n,))
-            connection.execute(SQL.forget_log, (n,))
-    dead = _delete(connection, SQL.delete_dead_records, now)
-    gates.tidy(connection, now, limit)
-    until = maintenance.kept_until(now, retention.rollups)
-    old = 0 if until is None else _delete(connection, SQL.delete_old_rollups, until)
-    return Pruned(len(gone), len(bare), dead, old)
+            connection.execute(SQL.mark_log_deleted, (n,))
+    expired_records = _delete(connection, SQL.delete_expired_records, now)
+    gates.clean_up(connection, now, limit)
+    cutoff = maintenance.retention_cutoff(now, retention.rollups)
+    rollups = 0 if cutoff is None else _delete(connection, SQL.delete_old_rollups, cutoff)
+    return Pruned(len(expired), len(logs), expired_records, rollups)
 
 
 def _delete(connection: apsw.Connection, sql: str, instant: Instant) -> int:
@@ -163,18 +163,18 @@ def _delete(connection: apsw.Connection, sql: str, instant: Instant) -> int:
 def stats(connection: apsw.Connection, now: Instant) -> Mapping[str, QueueStats]:
     counts = _Counts()
     oldest: dict[str, Instant | None] = {}
-    queue = single(connection, SQL.next_queue, ("",))
+    queue = fetch_value(connection, SQL.next_queue, ("",))
     while queue is not None:
-        number = single(connection, SQL.count_line, (queue, COUNT_CAP + 1))
+        number = fetch_value(connection, SQL.count_queued, (queue, COUNT_CAP + 1))
         counts.put(queue, State.QUEUED, number)
-        oldest[queue] = single(connection, SQL.oldest_in_line, (queue, COUNT_CAP))
-        queue = single(connection, SQL.next_queue, (queue,))
-    waiting = first(connection, SQL.next_waiting, ("", ""))
+        oldest[queue] = fetch_value(connection, SQL.oldest_queued, (queue, COUNT_CAP))
+        queue = fetch_value(connection, SQL.next_queue, (queue,))
+    waiting = fetch_one(connection, SQL.next_waiting, ("", ""))
     while waiting is not None:
-        number = single(connection, SQL.count_waiting, (*waiting, COUNT_CAP + 1))
+        number = fetch_value(connection, SQL.count_waiting, (*waiting, COUNT_CAP + 1))
         counts.put(waiting[0], State(waiting[1]), number)
-        waiting = first(connection, SQL.next_waiting, waiting)
-    for queue, number in every(connection, SQL.count_running):
+        waiting = fetch_one(connection, SQL.next_waiting, waiting)
+    for queue, number in fetch_all(connection, SQL.count_running):
         counts.put(queue, State.RUNNING, number)
     paused = {entry.key for entry in list_records(connection, PAUSED, "", COUNT_CAP, now)}
     return {
@@ -189,10 +189,10 @@ def stats(connection: apsw.Connection, now: Instant) -> Mapping[str, QueueStats]
 
 
 def failures(
-    connection: apsw.Connection, since: Instant, limit: int, whose: tuple[str | None, str | None]
+    connection: apsw.Connection, since: Instant, limit: int, scope: tuple[str | None, str | None]
 ) -> Failures:
-    found = every(connection, SQL.failures, (since, limit + 1))
-    return failures_of([(UUID(bytes=row[0]), *row[1:]) for row in found], limit, whose)
+    found = fetch_all(connection, SQL.failures, (since, limit + 1))
+    return failures_of([(UUID(bytes=row[0]), *row[1:]) for row in found], limit, scope)
 
 
 class _Counts(defaultdict[str, dict[State, int]]):
@@ -206,66 +206,66 @@ class _Counts(defaultdict[str, dict[State, int]]):
 def rollups(connection: apsw.Connection, since: Instant, until: Instant) -> list[Rollup]:
     return [
         Rollup(minute=m, queue=q, task=t, outcome=State(o), count=count, wait=wait, run=run)
-        for m, q, t, o, count, wait, run in every(connection, SQL.rollups, (since, until))
+        for m, q, t, o, count, wait, run in fetch_all(connection, SQL.rollups, (since, until))
     ]
 
 
 def events(connection: apsw.Connection, job_id: UUID, after: int, limit: int) -> EventPage | None:
-    row = load(connection, SQL.get_job, (job_id.bytes,))
+    row = load_job(connection, SQL.get_job, (job_id.bytes,))
     if row is None:
         return None
     after = max(after, 0)
-    # The first of either sort; `event.page` stops where the numbers are no longer dense.
-    said = _log(connection, SQL.said, (row.serial, after, limit))
-    past = _log(connection, SQL.past_attempts, (row.serial, after, limit))
-    found = event.page(row, [*said, *past], after, limit)
-    last = found[-1].seq if found else after
-    return EventPage(found, row.final and last >= row.seq)
+    # The first rows of both kinds; `event.page` stops at the first gap in the numbers.
+    recorded = _log(connection, SQL.log_rows, (row.serial, after, limit))
+    past = _log(connection, SQL.attempt_rows, (row.serial, after, limit))
+    events = event.page(row, [*recorded, *past], after, limit)
+    last = events[-1].seq if events else after
+    return EventPage(events, row.final and last >= row.seq)
 
 
 def _log(connection: apsw.Connection, sql: str, parameters: tuple[int, ...]) -> list[LogRow]:
-    return [log_row(line) for line in every(connection, sql, parameters)]
+    return [log_row(row) for row in fetch_all(connection, sql, parameters)]
 
 
 def attempts(connection: apsw.Connection, job_id: UUID) -> list[Attempt] | None:
-    row = load(connection, SQL.get_job, (job_id.bytes,))
+    row = load_job(connection, SQL.get_job, (job_id.bytes,))
     if row is None:
         return None
-    return attempts_of(row, _log(connection, SQL.past_attempts, (row.serial, 0, _NEWEST)))
+    return attempts_of(row, _log(connection, SQL.attempt_rows, (row.serial, 0, _MAX_SERIAL)))
 
 
 def checkpoints(connection: apsw.Connection, ids: Sequence[UUID]) -> list[Mapping[str, Checkpoint]]:
     return [
         {
             step: Checkpoint(step, value, attempt, at)
-            for step, value, attempt, at in every(connection, SQL.get_steps, (job_id.bytes,))
+            for step, value, attempt, at in fetch_all(connection, SQL.get_steps, (job_id.bytes,))
         }
         for job_id in ids
     ]
 
 
-# -- small data
+# -- records
 
 
 def _record(connection: apsw.Connection, kind: str, key: str, now: Instant) -> Entry | None:
-    found = first(connection, SQL.get_record, (kind, key))
-    return records.alive(rows.entry(found), now) if found is not None else None
+    found = fetch_one(connection, SQL.get_record, (kind, key))
+    return records.unexpired(rows.entry(found), now) if found is not None else None
 
 
-def put_records(tx: Tx, puts: Sequence[Put]) -> list[PutAnswer]:
-    now, answers = tx.now(), []
+def put_records(tx: Tx, puts: Sequence[Put]) -> list[PutResult]:
+    now, results = tx.now(), []
     for put in puts:
-        answer = records.put(put, _record(tx.connection, put.kind, put.key, now), now)
-        entry = answer.entry
-        if answer.applied and entry is not None:
+        result = records.apply_put(put, _record(tx.connection, put.kind, put.key, now), now)
+        entry = result.entry
+        if result.applied and entry is not None:
             tx.connection.execute(
                 SQL.put_record,
                 (entry.kind, entry.key, entry.value, entry.version, entry.expires_at),
             )
             if put.kind == LIMIT:
-                gates.look_again(tx, put.key)
-        answers.append(answer)
-    return answers
+                gates.limit_changed(tx, put.key)
+        results.append(result)
+    return results
 
 
 def get_records(
@@ -277,7 +277,7 @@ def get_records(
 def list_records(
     connection: apsw.Connection, kind: str, after: str, limit: int, now: Instant
 ) -> list[Entry]:
-    found = every(connection, SQL.list_records, (kind, after, now, limit))
+    found = fetch_all(connection, SQL.list_records, (kind, after, now, limit))
     return [rows.entry(row) for row in found]
 
 
@@ -285,4 +285,4 @@ def delete_records(tx: Tx, kind: str, keys: Sequence[str]) -> None:
     for key in keys:
         tx.connection.execute(SQL.delete_record, (kind, key))
         if kind == LIMIT:
-            gates.look_again(tx, key)
+            gates.limit_changed(tx, key)

@@ -1,4 +1,4 @@
-"""Between rows of the `job` table and the core's values. Rows are read by place, for speed."""
+"""Codec between rows of the job table and core values. Columns are read by index, for speed."""
 
 from __future__ import annotations
 
@@ -8,20 +8,27 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 from uuid import UUID
 
-from windlass.core.admission.gates import after, limit_name
+from windlass.core.admission.gates import limit_name, next_gate
 from windlass.core.clock import SECOND, Instant
 from windlass.core.decisions.retry import Policy
 from windlass.core.decisions.transition import Changes
 from windlass.core.ids import uuid_of
 from windlass.core.job.dependency import OnParent
 from windlass.core.job.failure import Failure
-from windlass.core.job.row import DEFAULT_POLICY, JobRow, NewJob, Opening, Standing, opening
+from windlass.core.job.row import (
+    DEFAULT_POLICY,
+    InitialState,
+    JobRow,
+    LifecycleRow,
+    NewJob,
+    initial_state,
+)
 from windlass.core.job.state import State, Trigger
 from windlass.core.records import Entry
 
 Row: TypeAlias = tuple[Any, ...]
 
-INLINE_PAYLOAD = 4096  # a larger payload has a row of its own, rewritten by nothing
+INLINE_PAYLOAD = 4096  # bytes; a larger payload has its own row, which updates do not rewrite
 _number = int.from_bytes
 _STATES = {state.value: state for state in State}
 _TRIGGERS = {trigger.value: trigger for trigger in Trigger}
@@ -29,27 +36,27 @@ _POLICIES = {policy.value: policy for policy in OnParent}
 _DEFAULT_POLICY_TEXT = DEFAULT_POLICY.encode()
 _NO_HEADERS: Mapping[str, str] = {}
 
-SAVED = (
+SAVED_COLUMNS = (
     "state", "trigger", "held", "waiting_for", "position", "due_at", "attempt", "fence", "token",
     "worker", "lease_until", "queued_at", "started_at", "first_started_at", "ended_at",
-    "updated_at", "seq", "queued_seq", "started_seq", "said", "percent", "stage", "phase",
+    "updated_at", "seq", "queued_seq", "started_seq", "last_record", "percent", "stage", "phase",
     "base_percent", "base_stage", "base_phase", "retry_count", "crash_count", "cancel_at",
     "cancel_by", "cancel_reason", "last_step", "error", "error_body", "result", "logged", "signals",
     "gate",
 )  # fmt: skip
-_PLACE = {name: place for place, name in enumerate(SAVED)}
-# Rows are made by place, in the order of the dataclass: named arguments would cost 2 µs more each.
+_INDEX = {name: index for index, name in enumerate(SAVED_COLUMNS)}
+# Called with positional arguments, in field order: named arguments cost 2 µs more per row.
 _job: Callable[..., JobRow] = JobRow
-_standing: Callable[..., Standing] = Standing
-_HEAD = 10  # columns of the `standing` query before those that are saved
-PRIORITY, LIMIT_KEY = 7, 8  # where they are among those
-_TAIL = _HEAD + len(SAVED)
-FENCE, STARTED_AT, GATES = 28, 33, 62  # where they are in a whole row
+_lifecycle: Callable[..., LifecycleRow] = LifecycleRow
+_SAVED_FROM = 10  # index of the first saved column in `get_lifecycle`
+PRIORITY, LIMIT_KEY = 7, 8  # indexes in `get_lifecycle`
+_SAVED_TO = _SAVED_FROM + len(SAVED_COLUMNS)
+FENCE, STARTED_AT, GATES = 28, 33, 62  # indexes in a whole row
 
 
 @lru_cache(maxsize=4096)
 def _token(value: bytes) -> UUID:
-    """Tokens repeat: one claim call gives the same to all its jobs."""
+    """Decode a token. Cached: all jobs of one claim have the same token."""
     return UUID(bytes=value)
 
 
@@ -59,26 +66,26 @@ def _uuid(value: bytes | None) -> UUID | None:
 
 @lru_cache(maxsize=4096)
 def gate_names(text: str) -> tuple[str, ...]:
-    """Many jobs have the same."""
+    """Decode the `gates` column. Cached: many jobs have the same value."""
     return tuple(json.loads(text))
 
 
 @lru_cache(maxsize=4096)
 def limit_names(text: str) -> frozenset[str]:
-    """Those of its limits."""
+    """Return the limit names of a `gates` column."""
     return frozenset(map(limit_name, gate_names(text)))
 
 
 @lru_cache(maxsize=4096)
 def gate_after(text: str, gate: str) -> str | None:
-    return after(gate_names(text), gate)
+    return next_gate(gate_names(text), gate)
 
 
-_NOW = Opening(State.QUEUED, 2, None, None, None)  # all of it that does not depend on the time
+_QUEUED_NOW = InitialState(State.QUEUED, 2, None, None, None)
 
 
-def at_once(new: NewJob) -> bool:
-    """Whether it begins in line, with nothing to work out."""
+def starts_queued(new: NewJob) -> bool:
+    """Return whether the job is queued at once: no delay, hold or expiry."""
     return not (
         new.hold
         or new.delay
@@ -97,15 +104,19 @@ def insertion(
     last_step: str | None = None,
     waiting_for: int = 0,
     gates: tuple[str, ...] = (),
-    place: int | None = None,
+    position: int | None = None,
 ) -> Row:
-    """The parameters of `insert_job`: core's `birth`, which the model compares with it."""
-    start = _NOW if not waiting_for and at_once(new) else opening(new, now, waiting_for)
+    """Return the parameters of `insert_job`: core's `new_row`; the model test compares the two."""
+    start = (
+        _QUEUED_NOW
+        if not waiting_for and starts_queued(new)
+        else initial_state(new, now, waiting_for)
+    )
     queued = start.state is State.QUEUED
-    position = (place or serial) if queued else None
+    position = (position or serial) if queued else None
     gate = gates[0] if queued and gates else None
     if gate is not None:
-        start, queued = Opening(State.CREATED, 1, None, None, start.expires_at), False
+        start, queued = InitialState(State.CREATED, 1, None, None, start.expires_at), False
     policy = new.policy
     return (
         serial, new.id.bytes, new.queue, new.task, new.priority, new.owner, new.team,
@@ -136,7 +147,7 @@ def _policy_text(policy: Policy) -> str | None:
 
 
 def job_row(r: Row, payload: bytes | None = None) -> JobRow:
-    """The whole row; `payload` where the row does not hold it itself."""
+    """Decode a whole row; pass `payload` if the row does not contain it."""
     return _job(
         uuid_of(_number(r[1], "big")), r[2], r[3], r[17], r[18],
         _STATES[r[21]], _TRIGGERS[r[22]], r[23] != 0, r[24],
@@ -163,9 +174,9 @@ def needs_payload(r: Row) -> bool:
     return r[56] is None
 
 
-def standing(r: Row, job_id: UUID) -> Standing:
-    """What the `standing` query read."""
-    return _standing(
+def lifecycle_row(r: Row, job_id: UUID) -> LifecycleRow:
+    """Decode a row of `get_lifecycle`."""
+    return _lifecycle(
         job_id, r[1], r[2], r[3], r[4],
         _STATES[r[10]], _TRIGGERS[r[11]], r[12] != 0,
         *r[13:18],  # waiting_for, position, due_at, attempt, fence
@@ -178,23 +189,23 @@ def standing(r: Row, job_id: UUID) -> Standing:
     )  # fmt: skip
 
 
-def saved(r: Row, changes: Changes, position: int | None, *, logged: bool) -> list[Any]:
-    """The parameters of `save`: what stood there, with the changes over it."""
-    values = list(r[_HEAD:_TAIL])
+def save_parameters(r: Row, changes: Changes, position: int | None, *, logged: bool) -> list[Any]:
+    """Return the parameters of `save_job`: the row with the changes applied."""
+    values = list(r[_SAVED_FROM:_SAVED_TO])
     for name, value in changes.items():
         if name == "error":
             assert value is None or isinstance(value, Failure)
-            values[_PLACE["error"]] = value.encode() if value else None
-            values[_PLACE["error_body"]] = value.body if value else None
+            values[_INDEX["error"]] = value.encode() if value else None
+            values[_INDEX["error_body"]] = value.body if value else None
         elif name == "token":
             assert isinstance(value, UUID)
-            values[_PLACE["token"]] = value.bytes
+            values[_INDEX["token"]] = value.bytes
         else:
-            values[_PLACE[name]] = value
+            values[_INDEX[name]] = value
     if position is not None:
-        values[_PLACE["position"]] = position
+        values[_INDEX["position"]] = position
     if logged:
-        values[_PLACE["logged"]] = 1
+        values[_INDEX["logged"]] = 1
     values.append(r[0])
     return values
 

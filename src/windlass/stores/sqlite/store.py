@@ -1,4 +1,4 @@
-"""The Store contract on one SQLite file: each verb is one call of the engine."""
+"""SQLite store: each verb is one call of the engine."""
 
 from __future__ import annotations
 
@@ -10,39 +10,45 @@ from uuid import UUID
 
 from windlass.core.admission.gates import GateStats
 from windlass.core.clock import Clock, Instant, SystemClock
-from windlass.core.decisions.enqueue import Enqueued
-from windlass.core.decisions.transition import Answer, CancelRequest, Checkpoint, Signal, Transition
+from windlass.core.decisions.enqueue import EnqueueResult
+from windlass.core.decisions.transition import (
+    ApplyResult,
+    CancelRequest,
+    Checkpoint,
+    SignalRequest,
+    Transition,
+)
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.event import Event
 from windlass.core.job.attempt import Attempt
 from windlass.core.job.dependency import Edges, FlowPage, FlowStats
 from windlass.core.job.failure import Failures
-from windlass.core.job.lease import Claim, Extended, Lease, check_lease
+from windlass.core.job.lease import Claim, ExtendResult, Lease, check_lease
 from windlass.core.job.row import JobRow, NewJob
 from windlass.core.query.job_query import Count, Page, Query
-from windlass.core.records import PAUSED, Entry, Put, PutAnswer, check_keys
+from windlass.core.records import PAUSED, Entry, Put, PutResult, check_keys
 from windlass.store import (
+    AttemptRecords,
     Capabilities,
     EventPage,
     Pruned,
     QueueStats,
     Retention,
     Rollup,
-    Saying,
     Store,
 )
 from windlass.stores.sqlite import reads
 from windlass.stores.sqlite.connection import Durability, SqliteConfig
-from windlass.stores.sqlite.engine import Engine
-from windlass.stores.sqlite.file_watch import Watch
-from windlass.stores.sqlite.user_transaction import DEFAULT_SECONDS, Session
+from windlass.stores.sqlite.engine import SqliteEngine
+from windlass.stores.sqlite.file_watch import FileWatch
+from windlass.stores.sqlite.user_transaction import DEFAULT_SECONDS, SqliteTransaction
 from windlass.stores.sqlite.writes import enqueue_jobs, flows, gates, jobs
 from windlass.stores.sqlite.writes.transaction import Tx
 from windlass.stores.tail import tail
 
 
 class SqliteStore(Store):
-    """Jobs in one file, for any number of processes on one machine."""
+    """Store in one file, for any number of processes on one machine."""
 
     def __init__(
         self,
@@ -51,18 +57,18 @@ class SqliteStore(Store):
         durability: str = "full",
         clock: Clock | None = None,
         config: SqliteConfig | None = None,
-        _engine: Engine | None = None,
+        _engine: SqliteEngine | None = None,
     ) -> None:
         if _engine is None:
             settings = config or SqliteConfig(
                 path=str(path), durability=cast("Durability", durability)
             )
-            _engine = Engine(settings, clock or SystemClock())
-        self._shared = _engine
-        self._shared.open()
+            _engine = SqliteEngine(settings, clock or SystemClock())
+        self._shared_engine = _engine
+        self._shared_engine.open()
         self._closing: asyncio.Task[None] | None = None
         self._seen = 0
-        self._watch: Watch | None = None
+        self._watch: FileWatch | None = None
         self._starting = asyncio.Lock()
 
     @property
@@ -81,16 +87,16 @@ class SqliteStore(Store):
     # -- the handle
 
     @property
-    def _engine(self) -> Engine:
-        """Refused to a closed handle, though a twin may go on with the file."""
+    def _engine(self) -> SqliteEngine:
+        """The engine. Raises for a closed handle, even if a twin still uses the file."""
         if self._closing is not None:
-            raise StoreUnavailableError(f"the store on {self._shared.config.path} is closed")
-        return self._shared
+            raise StoreUnavailableError(f"the store on {self._shared_engine.config.path} is closed")
+        return self._shared_engine
 
     async def migrate(self) -> Sequence[str]:
         await self.ping()  # opening migrates
-        done, self._engine.migrated = self._engine.migrated, []
-        return done
+        applied, self._engine.migrated = self._engine.migrated, []
+        return applied
 
     async def ping(self) -> Instant:
         return await self._engine.write(lambda tx: tx.now())
@@ -101,71 +107,73 @@ class SqliteStore(Store):
     async def close(self) -> None:
         if self._closing is None:
             self._closing = asyncio.get_running_loop().create_task(self._close())
-        await asyncio.shield(self._closing)  # whoever gives up waiting, it is closed all the same
+        await asyncio.shield(self._closing)  # a cancelled caller does not stop the close
 
     async def _close(self) -> None:
         async with self._starting:
             if self._watch is not None:
                 await self._watch.close()
                 self._watch = None
-        await asyncio.get_running_loop().run_in_executor(None, self._shared.close)
+        await asyncio.get_running_loop().run_in_executor(None, self._shared_engine.close)
 
-    def transaction(self, seconds: float = DEFAULT_SECONDS) -> Session:
-        """A transaction on the store's own connection, for the caller's rows and jobs together."""
-        return Session(self._engine, seconds)
+    def transaction(self, seconds: float = DEFAULT_SECONDS) -> SqliteTransaction:
+        """Start a transaction on the store's connection, for rows and jobs of the caller."""
+        return SqliteTransaction(self._engine, seconds)
 
-    # -- putting in
+    # -- enqueue
 
-    async def enqueue(self, jobs: Sequence[NewJob], *, together: bool = False) -> list[Enqueued]:
-        if together and jobs:
-            return await self._engine.write(lambda tx: enqueue_jobs.together(tx, jobs), len(jobs))
+    async def enqueue(self, jobs: Sequence[NewJob], *, atomic: bool = False) -> list[EnqueueResult]:
+        if atomic and jobs:
+            return await self._engine.write(
+                lambda tx: enqueue_jobs.enqueue_atomic(tx, jobs), len(jobs)
+            )
         return await self._engine.write_many(enqueue_jobs.enqueue, jobs)
 
     # -- running
 
     async def claim(self, claim: Claim) -> list[JobRow]:
         self._seen = self._engine.work.count
-        most = sum(limit for _, limit in claim.queues)
-        return await self._engine.write(lambda tx: self._claim(tx, claim), most) if most else []
+        total = sum(limit for _, limit in claim.queues)
+        return await self._engine.write(lambda tx: self._claim(tx, claim), total) if total else []
 
     def _claim(self, tx: Tx, claim: Claim) -> list[JobRow]:
-        if not self._watching():  # whoever will watch can then tell what came since
-            self._shared.look_elsewhere(tx)
+        if not self._watching():  # a later watch then detects changes since this claim
+            self._shared_engine.check_foreign_writes(tx)
         return jobs.claim(tx, claim)
 
-    async def extend(self, leases: Sequence[Lease], seconds: float) -> list[Extended]:
+    async def extend(self, leases: Sequence[Lease], seconds: float) -> list[ExtendResult]:
         check_lease(seconds)
         if not leases:
             return []
         return await self._engine.write(lambda tx: jobs.extend(tx, leases, seconds), len(leases))
 
-    async def apply(self, transitions: Sequence[Transition]) -> list[Answer]:
+    async def apply(self, transitions: Sequence[Transition]) -> list[ApplyResult]:
         return await self._engine.write_many(jobs.apply, transitions)
 
-    async def record(self, sayings: Sequence[Saying]) -> list[Answer]:
-        return await self._engine.write_many(jobs.record, sayings)
+    async def record(self, attempt_records: Sequence[AttemptRecords]) -> list[ApplyResult]:
+        return await self._engine.write_many(jobs.record, attempt_records)
 
-    async def wait(self, queues: Sequence[str], timeout: float) -> bool:  # noqa: ARG002 - one hint
-        await self._listen()
+    async def wait(self, queues: Sequence[str], timeout: float) -> bool:  # noqa: ARG002
+        await self._start_watch()
         return await self._engine.work.wait(self._seen, timeout)
 
-    async def _listen(self) -> None:
-        """Start to notice what other processes write, the first time somebody waits."""
+    async def _start_watch(self) -> None:
+        """Start to watch for writes of other processes, on the first wait."""
         if self._watching() or self._engine.config.exclusive:
             return
         async with self._starting:
             if not self._watching() and self._closing is None:
                 if self._watch is not None:
                     await self._watch.close()
-                await self.ping()  # the file to watch exists from here on
-                self._watch = Watch(self._engine.config.wal, self._look)
-                await self._look()  # at what came between the last claim and the watch
+                await self.ping()  # creates the file to watch
+                self._watch = FileWatch(self._engine.config.wal, self._check_file)
+                await self._check_file()  # for writes between the last claim and the watch
 
     def _watching(self) -> bool:
-        return self._watch is not None and not self._watch.alien
+        return self._watch is not None and not self._watch.inherited
 
-    async def _look(self) -> bool:
-        return await self._shared.write(self._shared.look_elsewhere)
+    async def _check_file(self) -> bool:
+        return await self._shared_engine.write(self._shared_engine.check_foreign_writes)
 
     # -- maintenance
 
@@ -182,13 +190,13 @@ class SqliteStore(Store):
 
     # -- operators
 
-    async def cancel(self, requests: Sequence[CancelRequest]) -> list[Answer]:
+    async def cancel(self, requests: Sequence[CancelRequest]) -> list[ApplyResult]:
         return await self._engine.write_many(jobs.cancel, requests)
 
-    async def signal(self, signals: Sequence[Signal]) -> list[Answer]:
+    async def signal(self, signals: Sequence[SignalRequest]) -> list[ApplyResult]:
         return await self._engine.write_many(jobs.signal, signals)
 
-    async def delete(self, ids: Sequence[UUID], owner: str | None = None) -> list[Answer]:
+    async def delete(self, ids: Sequence[UUID], owner: str | None = None) -> list[ApplyResult]:
         if not ids:
             return []
         return await self._engine.write(lambda tx: jobs.delete(tx, ids, owner), len(ids))
@@ -238,8 +246,8 @@ class SqliteStore(Store):
         )
 
     async def tail(self, job_id: UUID, after: int = 0) -> AsyncIterator[Event]:
-        await self._listen()
-        async for event in tail(self, self._engine.news, job_id, after):
+        await self._start_watch()
+        async for event in tail(self, self._engine.job_wakeups, job_id, after):
             yield event
 
     async def attempts(self, job_id: UUID) -> list[Attempt] | None:
@@ -250,12 +258,12 @@ class SqliteStore(Store):
             return []
         return await self._engine.read(lambda connection: reads.checkpoints(connection, ids))
 
-    # -- jobs that depend on jobs
+    # -- dependencies and flows
 
-    async def edges(self, ids: Sequence[UUID], most: int | None = None) -> list[Edges]:
+    async def edges(self, ids: Sequence[UUID], limit: int | None = None) -> list[Edges]:
         if not ids:
             return []
-        return await self._engine.read(lambda connection: flows.edges(connection, ids, most))
+        return await self._engine.read(lambda connection: flows.edges(connection, ids, limit))
 
     async def flows(
         self, ids: Sequence[UUID], owner: str | None = None, team: str | None = None
@@ -277,9 +285,9 @@ class SqliteStore(Store):
             lambda connection: flows.newest(connection, before, limit, (owner, team))
         )
 
-    # -- small data
+    # -- records
 
-    async def put_records(self, puts: Sequence[Put]) -> list[PutAnswer]:
+    async def put_records(self, puts: Sequence[Put]) -> list[PutResult]:
         return await self._engine.write_many(reads.put_records, puts)
 
     async def get_records(self, kind: str, keys: Sequence[str]) -> list[Entry | None]:

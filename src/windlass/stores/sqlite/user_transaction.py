@@ -1,7 +1,7 @@
-"""The caller's own transaction on the store's connection: their rows and their jobs, both or none.
+"""Transaction of the caller on the store's connection: rows and jobs commit together.
 
-While it is open, every other write of this process waits for it, so it is short: past its time it
-is rolled back and its next use says so.
+While it is open, every other write of this process waits. So it has a time limit: after it, the
+transaction is rolled back, and its next use raises ConflictError.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 
 import apsw
 
-from windlass.core.decisions.enqueue import Enqueued
+from windlass.core.decisions.enqueue import EnqueueResult
 from windlass.core.errors import ConflictError, StoreError
 from windlass.core.job.row import NewJob
-from windlass.stores.sqlite.engine import Engine
+from windlass.stores.sqlite.engine import SqliteEngine
 from windlass.stores.sqlite.errors import translate
 from windlass.stores.sqlite.writes import enqueue_jobs
 from windlass.stores.sqlite.writes.transaction import Tx
@@ -28,20 +28,20 @@ T = TypeVar("T")
 DEFAULT_SECONDS = 5.0
 
 
-class _RolledBack(Exception):  # noqa: N818 - not an error: the caller asked for it
+class _RolledBack(Exception):  # noqa: N818 - requested by the caller
     pass
 
 
-class Session:
-    """Runs on the writer's thread, driven from the caller's."""
+class SqliteTransaction:
+    """Runs on the writer thread, controlled by the caller's thread."""
 
-    def __init__(self, engine: Engine, seconds: float = DEFAULT_SECONDS) -> None:
+    def __init__(self, engine: SqliteEngine, seconds: float = DEFAULT_SECONDS) -> None:
         self._path = engine.config.path
         self._seconds = seconds
         self._process = os.getpid()
         self._commands: SimpleQueue[tuple[Callable[[Tx], Any], Future[Any]] | bool] = SimpleQueue()
-        self._lock = Lock()  # so that no command slips in behind the end
-        self._over = False
+        self._lock = Lock()  # no command is queued after the end
+        self._ended = False
         self._done = engine.write_blocking(self._run, alone=True)
         self._done.add_done_callback(self._end)
 
@@ -53,80 +53,80 @@ class Session:
             except Empty:
                 raise ConflictError(
                     f"the transaction was open for more than {self._seconds:g} s and was rolled "
-                    "back, because all other writes wait for it; do the slow work before it"
+                    "back, because it blocks all other writes; do slow work before it"
                 ) from None
             if command is True:
                 return
             if command is False:
                 raise _RolledBack
-            self._obey(tx, *command)
+            self._execute(tx, *command)
 
-    def _obey(self, tx: Tx, run: Callable[[Tx], T], future: Future[T]) -> None:
-        """Do one thing and tell how it went; raises if the transaction did not outlive it."""
+    def _execute(self, tx: Tx, run: Callable[[Tx], T], future: Future[T]) -> None:
+        """Run one command and set its result; raise if it ended the transaction."""
         try:
             result = run(tx)
         except BaseException as error:
             future.set_exception(error)
             if not tx.connection.in_transaction:
-                raise  # SQLite has rolled back by itself: the next statement would stand alone
+                raise  # SQLite has rolled back: the next statement would run outside of it
             return
         if tx.connection.in_transaction:
             future.set_result(result)
             return
-        ended = ConflictError(
-            "a statement ended the transaction itself; use the session's commit() or rollback()"
+        conflict = ConflictError(
+            "a statement ended the transaction; use commit() or rollback() of this object"
         )
-        future.set_exception(ended)
-        raise ended
+        future.set_exception(conflict)
+        raise conflict
 
     def _end(self, _: Future[None]) -> None:
         with self._lock:
-            self._over = True
+            self._ended = True
             while not self._commands.empty():
                 command = self._commands.get()
                 if not isinstance(command, bool):
-                    command[1].set_exception(self._why())
+                    command[1].set_exception(self._end_error())
 
-    def _why(self) -> BaseException:
+    def _end_error(self) -> BaseException:
         error = self._done.exception()
         if error is None or isinstance(error, _RolledBack):
-            return ConflictError("the transaction is over")
+            return ConflictError("the transaction has ended")
         return error
 
     def _check_process(self) -> None:
         if os.getpid() != self._process:
-            raise ConflictError("a transaction belongs to the process that began it")
+            raise ConflictError("a transaction belongs to the process that started it")
 
     def _do(self, run: Callable[[Tx], T]) -> T:
         self._check_process()
         future: Future[T] = Future()
         with self._lock:
-            if self._over:
-                raise self._why()
+            if self._ended:
+                raise self._end_error()
             self._commands.put((run, future))
         return future.result()
 
     def execute(self, sql: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> list[Any]:
-        """Run a statement of one's own in this transaction; answer its rows."""
+        """Run a statement of the caller in this transaction; return its rows."""
 
         def run(tx: Tx) -> list[Any]:
             try:
                 return tx.connection.execute(sql, parameters).fetchall()
             except (apsw.SQLError, apsw.ConstraintError, apsw.BindingsError, apsw.MismatchError):
-                raise  # the caller's own mistake, in SQLite's own words
+                raise  # an error in the caller's statement: SQLite's own exception
             except apsw.Error as error:
                 raise translate(error, self._path) from error
 
         return self._do(run)
 
-    def enqueue(self, jobs: Sequence[NewJob], *, together: bool = False) -> list[Enqueued]:
-        """All of them or, if this raises, none; with `together`, also if one of them is refused."""
-        put_in = enqueue_jobs.together if together else enqueue_jobs.enqueue
+    def enqueue(self, jobs: Sequence[NewJob], *, atomic: bool = False) -> list[EnqueueResult]:
+        """Enqueue all jobs, or none if this raises. With `atomic`, none if one is refused."""
+        enqueue = enqueue_jobs.enqueue_atomic if atomic else enqueue_jobs.enqueue
 
-        def run(tx: Tx) -> list[Enqueued]:
+        def run(tx: Tx) -> list[EnqueueResult]:
             try:
                 tx.connection.execute("SAVEPOINT windlass_enqueue")
-                answers = put_in(tx, jobs)
+                results = enqueue(tx, jobs)
                 tx.connection.execute("RELEASE windlass_enqueue")
             except BaseException as error:
                 if tx.connection.in_transaction:
@@ -134,13 +134,15 @@ class Session:
                 if isinstance(error, apsw.Error):
                     raise translate(error, self._path) from error
                 raise
-            return answers
+            return results
 
         return self._do(run)
 
-    async def aenqueue(self, jobs: Sequence[NewJob], *, together: bool = False) -> list[Enqueued]:
-        """The same: the block holds the writer already, so that this waits for nobody."""
-        return self.enqueue(jobs, together=together)
+    async def aenqueue(
+        self, jobs: Sequence[NewJob], *, atomic: bool = False
+    ) -> list[EnqueueResult]:
+        """Enqueue from async code. Does not block: the transaction already holds the writer."""
+        return self.enqueue(jobs, atomic=atomic)
 
     def commit(self) -> None:
         self._check_process()
@@ -148,7 +150,7 @@ class Session:
         try:
             self._done.result()
         except _RolledBack:
-            raise self._why() from None
+            raise self._end_error() from None
 
     def rollback(self) -> None:
         self._check_process()

@@ -1,7 +1,7 @@
-"""The contract of `windlass.store` as a test suite, for every store and for authors of new ones.
+"""Conformance suite: the contract of `windlass.store` as tests, for every store.
 
 Needs `pip install 'windlass[testing]'`, and pytest-asyncio in auto mode. The test file of a store
-says how to open it, and takes the rest from here:
+defines how to open it and imports all tests:
 
     import pytest
 
@@ -17,17 +17,16 @@ says how to open it, and takes the rest from here:
 
 The fixtures:
 
-- `open_store` is yours: `await open_store()` opens the data of this test, ready for use and with
-  the test's `clock`. Called again, it opens the same data again, as a second process would.
-- `clock` is a `VirtualClock`: the store's only source of time. It moves when a test says so.
-- `store` is one opened store, closed when the test is over.
+- You define `open_store`: `await open_store()` opens the data of this test, ready for use and with
+  the test's `clock`. A second call opens the same data again, as a second process would.
+- `clock` is a `VirtualClock`, the store's only source of time. It moves only when a test moves it.
+- `store` is one open store, closed after the test.
 
-There is one file for each promise, and one class in it whose tests tell it as short stories: they
-read as a tour. They look at a store from outside only, and where stores may differ they ask
-`store.capabilities`.
+Each file tests one promise, in one class. The tests use only the public Store interface. Where
+stores may differ, the tests read `store.capabilities`.
 
-`windlass.testing.conformance.model` goes on where stories end: it makes up histories, and compares
-any store with the memory store step by step.
+`windlass.testing.conformance.model` generates histories at random and compares any store with the
+memory store step by step.
 """
 
 from __future__ import annotations
@@ -36,5 +35,5 @@ from pkgutil import iter_modules
 
 import pytest
 
-# So that a failed assertion shows its values here as it does in a test file.
+# Failed assertions show their values, as in a test file.
 pytest.register_assert_rewrite(*(f"{__name__}.{module.name}" for module in iter_modules(__path__)))

@@ -1,4 +1,4 @@
-"""Cancel: final at once for a waiting job, and for a running one it always wins."""
+"""Cancel: a waiting job is canceled at once; a running job ends as canceled."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class TestCancel:
 
     # -- running jobs
 
-    async def test_a_running_job_runs_on_with_the_cancel_recorded(
+    async def test_a_cancel_of_a_running_job_is_recorded(
         self, store: Store, clock: VirtualClock
     ) -> None:
         row = await start_one(store)
@@ -94,17 +94,17 @@ class TestCancel:
         running = await get_one(store, row.id)
         assert (running.state, running.cancel_at) == (State.RUNNING, clock.now())
         assert running.lease == row.lease
-        asked = (await read_events(store, row.id))[-1]
-        assert asked.type is EventType.CANCEL_REQUESTED
-        assert asked.data == {"by": "ada", "reason": "too dear"}
+        event = (await read_events(store, row.id))[-1]
+        assert event.type is EventType.CANCEL_REQUESTED
+        assert event.data == {"by": "ada", "reason": "too dear"}
 
-    async def test_the_worker_is_told_with_its_next_extension(self, store: Store) -> None:
+    async def test_the_next_extend_reports_the_cancel_request(self, store: Store) -> None:
         row = await start_one(store)
         [before] = await store.extend([row.lease], LEASE)
         await cancel_one(store, row.id)
-        [told] = await store.extend([row.lease], LEASE)
-        assert (before.cancel_requested, told.cancel_requested) == (False, True)
-        assert not told.stale
+        [extended] = await store.extend([row.lease], LEASE)
+        assert (before.cancel_requested, extended.cancel_requested) == (False, True)
+        assert not extended.stale
 
     @every_outcome
     async def test_an_accepted_cancel_wins_over_every_outcome(
@@ -114,24 +114,28 @@ class TestCancel:
         await cancel_one(store, row.id, by="ada", reason="too dear")
         clock.advance(1)
         answer = await settle_one(store, row, outcome)
-        assert (answer.status, answer.state) == (Status.APPLIED, State.CANCELED), "it is told so"
+        assert (answer.status, answer.state) == (Status.APPLIED, State.CANCELED), (
+            "the result contains it"
+        )
         ended = await get_one(store, row.id)
         assert (ended.state, ended.ended_at) == (State.CANCELED, clock.now())
         assert (ended.result, ended.cancel_by, ended.cancel_reason) == (None, "ada", "too dear")
-        assert ended.error is None, "nor does an attempt that failed meanwhile leave its error"
+        assert ended.error is None, "the error of a failed attempt is dropped"
         assert (await read_events(store, row.id))[-1].type is EventType.JOB_CANCELLED
         clock.advance(100)
         await sweep_all(store)
         assert await claim_all(store) == []
 
     @every_outcome
-    async def test_a_repeated_settle_is_told_the_same(self, store: Store, outcome: Outcome) -> None:
+    async def test_a_repeated_settle_of_a_canceled_job_returns_the_same_result(
+        self, store: Store, outcome: Outcome
+    ) -> None:
         row = await start_one(store)
         await cancel_one(store, row.id)
         first = await settle_one(store, row, outcome)
         assert await settle_one(store, row, outcome) == first
 
-    async def test_a_success_after_an_accepted_cancel_hands_over_nothing(
+    async def test_a_success_after_an_accepted_cancel_creates_no_children(
         self, store: Store
     ) -> None:
         row = await start_one(store)
@@ -142,7 +146,7 @@ class TestCancel:
         assert await store.get([child.id]) == [None]
 
     @pytest.mark.parametrize("cap", [1, 3], ids=["at the crash cap", "below the crash cap"])
-    async def test_if_the_worker_is_dead_its_rescue_ends_the_job(
+    async def test_a_rescue_ends_a_canceled_job_of_a_dead_worker(
         self, store: Store, clock: VirtualClock, cap: int
     ) -> None:
         row = await start_one(store, policy=Policy(crash_cap=cap))
@@ -153,16 +157,14 @@ class TestCancel:
         assert await claim_all(store) == []
         assert (await get_one(store, row.id)).ended_at == clock.now()
 
-    async def test_a_cancel_does_not_take_the_lease_away(
-        self, store: Store, clock: VirtualClock
-    ) -> None:
+    async def test_a_cancel_does_not_end_the_lease(self, store: Store, clock: VirtualClock) -> None:
         row = await start_one(store)
         await cancel_one(store, row.id)
         clock.advance(LEASE - 1)
         assert await store.expired(10) == []
         assert await claim_all(store) == []
 
-    # -- too late, again, not yours
+    # -- late, repeated and foreign requests
 
     @pytest.mark.parametrize(
         ("outcome", "state"),
@@ -171,7 +173,7 @@ class TestCancel:
             (Failed(failure=make_failure(terminal=True)), State.FAILED),
         ],
     )
-    async def test_a_cancel_that_comes_too_late_is_told_what_came_first(
+    async def test_a_late_cancel_returns_the_final_state(
         self, store: Store, outcome: Outcome, state: State
     ) -> None:
         row = await start_one(store)
@@ -181,40 +183,38 @@ class TestCancel:
         assert (answer.status, answer.state) == (Status.CONFLICT, state)
         assert await get_one(store, row.id) == ended
 
-    async def test_a_repeated_cancel_is_answered_as_the_first(self, store: Store) -> None:
+    async def test_a_repeated_cancel_returns_the_same_result(self, store: Store) -> None:
         waiting = await enqueue_one(store, queue="other")
         running = await start_one(store)
         for row in (waiting, running):
             first = await cancel_one(store, row.id, by="ada", reason="first")
-            seen = await get_one(store, row.id)
+            stored = await get_one(store, row.id)
             again = await cancel_one(store, row.id, by="bob", reason="second")
             assert again == first
-            assert await get_one(store, row.id) == seen, "the first request is the one that counts"
+            assert await get_one(store, row.id) == stored, "the first request counts"
 
     async def test_an_unknown_job_is_missing(self, store: Store) -> None:
         answer = await cancel_one(store, uuid7())
         assert (answer.status, answer.state) == (Status.MISSING, None)
 
-    async def test_another_owners_job_is_missing_too(self, store: Store) -> None:
+    async def test_another_owners_job_is_missing(self, store: Store) -> None:
         hers = await enqueue_one(store, owner="ada")
         answer = await cancel_one(store, hers.id, owner="bob")
         assert (answer.status, answer.state) == (Status.MISSING, None)
         assert await get_one(store, hers.id) == hers
 
-    async def test_the_nameless_owner_is_an_owner_too(self, store: Store) -> None:
+    async def test_the_empty_owner_is_an_owner(self, store: Store) -> None:
         hers = await enqueue_one(store, owner="ada")
         mine = await enqueue_one(store, owner="")
         assert (await cancel_one(store, hers.id, owner="")).status is Status.MISSING
         assert (await cancel_one(store, mine.id, owner="")).applied
 
-    async def test_an_owner_cancels_their_own_and_an_operator_any(self, store: Store) -> None:
+    async def test_an_owner_cancels_own_jobs_and_an_operator_any_job(self, store: Store) -> None:
         one, two = await enqueue_one(store, owner="ada"), await enqueue_one(store, owner="ada")
         assert (await cancel_one(store, one.id, owner="ada")).applied
         assert (await cancel_one(store, two.id, owner=None)).applied
 
-    async def test_each_of_many_requests_is_answered_for_itself_and_in_order(
-        self, store: Store
-    ) -> None:
+    async def test_each_cancel_request_has_its_own_result_in_order(self, store: Store) -> None:
         done = await start_one(store)
         await settle_one(store, done, Succeeded())
         running, waiting = await start_one(store), await enqueue_one(store)
@@ -229,7 +229,7 @@ class TestCancel:
         ]
         assert await store.cancel([]) == []
 
-    async def test_a_settle_that_came_first_stands(self, store: Store) -> None:
+    async def test_a_settle_before_the_cancel_wins(self, store: Store) -> None:
         row = await start_one(store)
         await settle_one(store, row, Released())
         answer = await cancel_one(store, row.id)
@@ -237,7 +237,7 @@ class TestCancel:
         repeat = await settle_one(store, row, Released())
         assert (repeat.status, repeat.state) == (Status.APPLIED, State.CANCELED)
 
-    async def test_a_cancel_of_one_job_is_not_seen_by_another(self, store: Store) -> None:
+    async def test_a_cancel_does_not_affect_other_jobs(self, store: Store) -> None:
         canceled, other = await enqueue_one(store), await enqueue_one(store)
         await cancel_one(store, canceled.id)
         [row] = await claim_all(store)

@@ -1,4 +1,4 @@
-"""Claim: a job goes to one worker at a time, and a lost answer loses no job."""
+"""Claim: a job has one worker at a time, and a lost response loses no job."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def claim_of(*queues: tuple[str, int], worker: str = "worker-1") -> Claim:
 
 
 async def drain(store: Store, limit: int) -> list[JobRow]:
-    """Claim until the line is empty, or until it is plain that it never will be."""
+    """Claim until the queue is empty, or fail after too many claims."""
     taken: list[JobRow] = []
     while (rows := await claim_all(store, limit=limit)) and len(taken) < TOO_MANY:
         taken += rows
@@ -45,7 +45,7 @@ def ids(rows: list[JobRow]) -> list[UUID]:
     return [row.id for row in rows]
 
 
-class TestClaiming:
+class TestClaim:
     async def test_a_claim_starts_an_attempt(self, store: Store, clock: VirtualClock) -> None:
         job = await enqueue_one(store)
         clock.advance(3)
@@ -58,34 +58,34 @@ class TestClaiming:
         assert row.lease_until == after(clock.now(), DEFAULT_LEASE)
         assert row.queued_at == job.queued_at
 
-    async def test_an_empty_line_gives_nothing(self, store: Store) -> None:
+    async def test_a_claim_of_an_empty_queue_returns_nothing(self, store: Store) -> None:
         assert await claim_all(store, "default", "never-seen") == []
 
-    async def test_a_claim_for_no_queue_gives_nothing(self, store: Store) -> None:
+    async def test_a_claim_without_queues_returns_nothing(self, store: Store) -> None:
         await enqueue_one(store)
         assert await store.claim(claim_of()) == []
 
-    async def test_a_limit_of_zero_gives_nothing(self, store: Store) -> None:
+    async def test_a_claim_with_limit_zero_returns_nothing(self, store: Store) -> None:
         await enqueue_one(store)
         assert await store.claim(claim_of(("default", 0))) == []
         assert len(await claim_all(store)) == 1
 
-    async def test_a_repeat_for_none_gives_nothing(self, store: Store) -> None:
-        """Empty in, empty out: not even what the token holds."""
+    async def test_a_repeated_claim_without_queues_returns_nothing(self, store: Store) -> None:
+        """An empty claim returns nothing, even if its token holds jobs."""
         await enqueue_one(store)
         claim = claim_of(("default", 1))
         assert len(await store.claim(claim)) == 1
         assert await store.claim(replace(claim, queues=[("default", 0)])) == []
 
-    async def test_only_what_is_queued_is_handed_out(self, store: Store) -> None:
+    async def test_only_queued_jobs_are_claimed(self, store: Store) -> None:
         await enqueue_one(store, hold=True)
         await enqueue_one(store, delay=60.0)
         await settle_one(store, await start_one(store), Succeeded())
         assert await claim_all(store) == []
 
-    # -- never twice
+    # -- no job twice
 
-    async def test_a_running_job_is_not_handed_out_again(
+    async def test_a_running_job_is_not_claimed_again(
         self, store: Store, clock: VirtualClock
     ) -> None:
         await start_one(store)
@@ -93,14 +93,14 @@ class TestClaiming:
         clock.advance(DEFAULT_LEASE + 1)
         assert await claim_all(store) == [], "only a rescue takes a lease away"
 
-    async def test_a_queue_named_twice_in_one_claim_hands_out_no_job_twice(
+    async def test_a_queue_named_twice_in_one_claim_returns_no_job_twice(
         self, store: Store
     ) -> None:
         put = [await enqueue_one(store) for _ in range(3)]
         rows = await claim_all(store, "default", "default", limit=2)
         assert sorted(ids(rows)) == sorted(job.id for job in put)
 
-    async def test_many_claims_at_once_never_hand_out_a_job_twice(
+    async def test_concurrent_claims_never_return_a_job_twice(
         self, store: Store, open_store: OpenStore
     ) -> None:
         put = [make_job() for _ in range(200)]
@@ -115,7 +115,7 @@ class TestClaiming:
         assert set(taken.values()) == {1}
         assert set(taken) == {job.id for job in put}
 
-    async def test_claims_from_many_threads_never_hand_out_a_job_twice(self, store: Store) -> None:
+    async def test_claims_from_many_threads_never_return_a_job_twice(self, store: Store) -> None:
         put = [make_job() for _ in range(200)]
         await store.enqueue(put)
 
@@ -131,9 +131,7 @@ class TestClaiming:
         assert set(taken.values()) == {1}
         assert set(taken) == {job.id for job in put}
 
-    async def test_jobs_claimed_while_others_enqueue_are_each_handed_out_once(
-        self, store: Store
-    ) -> None:
+    async def test_jobs_enqueued_during_claims_are_each_claimed_once(self, store: Store) -> None:
         put = [make_job() for _ in range(100)]
         async with store.twin() as producer:
             _, calls = await asyncio.gather(
@@ -144,7 +142,7 @@ class TestClaiming:
         late = ids(await drain(store, limit=10))
         assert sorted([*early, *late]) == sorted(job.id for job in put)
 
-    # -- how many, and from where
+    # -- limits and queues
 
     async def test_a_claim_takes_no_more_than_its_limit(self, store: Store) -> None:
         await store.enqueue([make_job() for _ in range(5)])
@@ -161,7 +159,7 @@ class TestClaiming:
         rows = await store.claim(claim_of(("a", 2), ("b", 0), ("c", 4)))
         assert Counter(row.queue for row in rows) == {"a": 2, "c": 4}
 
-    async def test_the_answer_follows_the_order_of_the_queues_in_the_call(
+    async def test_claimed_rows_follow_the_order_of_the_queues_in_the_call(
         self, store: Store
     ) -> None:
         await store.enqueue([make_job(queue=queue) for queue in ("a", "b", "c")])
@@ -190,7 +188,7 @@ class TestClaiming:
         assert second.first_started_at == first.started_at
         assert second.started_at == clock.now()
 
-    async def test_a_repeat_with_the_same_token_answers_the_same_jobs_in_the_same_order(
+    async def test_a_repeated_claim_with_the_same_token_returns_the_same_jobs_in_order(
         self, store: Store
     ) -> None:
         await store.enqueue(
@@ -202,7 +200,7 @@ class TestClaiming:
         assert await store.claim(claim) == first
         assert len(await claim_all(store, "a", "b")) == 10, "and takes nothing new"
 
-    async def test_a_repeat_through_another_handle_answers_the_same_jobs(
+    async def test_a_repeated_claim_through_another_handle_returns_the_same_jobs(
         self, store: Store
     ) -> None:
         await store.enqueue([make_job() for _ in range(3)])
@@ -211,17 +209,17 @@ class TestClaiming:
         async with store.twin() as other:
             assert await other.claim(claim) == first
 
-    async def test_a_repeat_does_not_answer_what_is_already_settled(self, store: Store) -> None:
+    async def test_a_repeated_claim_omits_settled_jobs(self, store: Store) -> None:
         await store.enqueue([make_job() for _ in range(3)])
         claim = claim_of(("default", 3))
         rows = await store.claim(claim)
         await settle_one(store, rows[1], Succeeded())
         assert await store.claim(claim) == [rows[0], rows[2]]
 
-    async def test_a_repeat_that_asks_for_another_queue_answers_what_the_first_took(
+    async def test_a_repeated_claim_for_another_queue_returns_the_first_jobs(
         self, store: Store
     ) -> None:
-        """A token is one claim: whatever is asked of it later, it takes nothing more."""
+        """A token belongs to one claim: a repeat with other queues claims nothing more."""
         await store.enqueue([make_job(queue=queue) for queue in ("a", "b") for _ in range(3)])
         claim = claim_of(("a", 2))
         first = await store.claim(claim)
@@ -230,7 +228,7 @@ class TestClaiming:
         assert await store.claim(replace(claim, queues=[("b", 3), ("a", 3)])) == first
         assert len(await claim_all(store, "a", "b")) == 4, "and takes nothing"
 
-    async def test_a_repeated_claim_at_the_same_time_hands_out_once(self, store: Store) -> None:
+    async def test_concurrent_repeats_of_a_claim_claim_once(self, store: Store) -> None:
         await store.enqueue([make_job() for _ in range(6)])
         claim = claim_of(("default", 3))
         async with store.twin() as other:
@@ -238,34 +236,32 @@ class TestClaiming:
         assert one == two
         assert len(await claim_all(store)) == 3
 
-    # -- what is never handed out
+    # -- jobs that cannot be claimed
 
-    async def test_an_expired_job_is_never_handed_out(
-        self, store: Store, clock: VirtualClock
-    ) -> None:
+    async def test_an_expired_job_is_never_claimed(self, store: Store, clock: VirtualClock) -> None:
         expiring = await enqueue_one(store, expires_in=10.0)
-        lasting = await enqueue_one(store)
+        permanent = await enqueue_one(store)
         clock.advance(10)
-        assert ids(await claim_all(store)) == [lasting.id]
+        assert ids(await claim_all(store)) == [permanent.id]
         assert (await get_one(store, expiring.id)).state is State.QUEUED
 
-    async def test_a_job_is_handed_out_until_the_moment_it_expires(
+    async def test_a_job_can_be_claimed_until_it_expires(
         self, store: Store, clock: VirtualClock
     ) -> None:
         expiring = await enqueue_one(store, expires_in=10.0)
         clock.advance(9.999)
         assert ids(await claim_all(store)) == [expiring.id]
 
-    async def test_expired_jobs_take_no_place_in_a_claim(
+    async def test_expired_jobs_do_not_count_toward_the_claim_limit(
         self, store: Store, clock: VirtualClock
     ) -> None:
         await store.enqueue([make_job(expires_in=10.0, priority=5) for _ in range(20)])
-        lasting = [make_job() for _ in range(3)]
-        await store.enqueue(lasting)
+        permanent = [make_job() for _ in range(3)]
+        await store.enqueue(permanent)
         clock.advance(10)
-        assert set(ids(await claim_all(store, limit=3))) == {job.id for job in lasting}
+        assert set(ids(await claim_all(store, limit=3))) == {job.id for job in permanent}
 
-    async def test_a_job_that_started_in_time_is_handed_out_again_past_its_expiry(
+    async def test_a_job_that_started_in_time_can_be_claimed_again_after_its_expiry(
         self, store: Store, clock: VirtualClock
     ) -> None:
         row = await start_one(store, expires_in=10.0)
@@ -273,20 +269,20 @@ class TestClaiming:
         await settle_one(store, row, Released())
         assert ids(await claim_all(store)) == [row.id]
 
-    async def test_a_paused_queue_hands_out_nothing(self, store: Store) -> None:
+    async def test_no_job_of_a_paused_queue_is_claimed(self, store: Store) -> None:
         await enqueue_one(store, queue="mail")
         video = await enqueue_one(store, queue="video")
         await store.pause(["mail"], paused=True)
         assert ids(await claim_all(store, "mail", "video")) == [video.id]
 
-    async def test_a_queue_that_goes_on_hands_out_what_gathered(self, store: Store) -> None:
+    async def test_a_resumed_queue_can_be_claimed(self, store: Store) -> None:
         await store.pause(["default"], paused=True)
         put = [await enqueue_one(store) for _ in range(3)]
         assert await claim_all(store) == []
         await store.pause(["default"], paused=False)
         assert set(ids(await claim_all(store))) == {job.id for job in put}
 
-    async def test_pausing_twice_and_going_on_once_is_going_on(self, store: Store) -> None:
+    async def test_a_queue_paused_twice_is_resumed_by_one_call(self, store: Store) -> None:
         await enqueue_one(store)
         await store.pause(["default"], paused=True)
         await store.pause(["default"], paused=True)
@@ -294,19 +290,19 @@ class TestClaiming:
         await store.pause(["default"], paused=False)
         assert len(await claim_all(store)) == 1
 
-    async def test_a_pause_leaves_running_jobs_alone(self, store: Store) -> None:
+    async def test_a_pause_does_not_affect_running_jobs(self, store: Store) -> None:
         await enqueue_one(store)
         claim = claim_of(("default", 1))
         [row] = await store.claim(claim)
         await store.pause(["default"], paused=True)
-        assert await store.claim(claim) == [row], "a repeat is answered as the first call was"
+        assert await store.claim(claim) == [row], "a repeat returns the same rows"
         [extended] = await store.extend([row.lease], 60.0)
         assert not extended.stale
         assert (await settle_one(store, row, Succeeded())).applied
 
-    # -- how long the lease is
+    # -- lease durations
 
-    async def test_the_lease_is_the_claims_own_then_the_jobs_then_the_default(
+    async def test_the_lease_comes_from_the_claim_then_the_job_then_the_default(
         self, store: Store, clock: VirtualClock
     ) -> None:
         await enqueue_one(store, queue="plain")

@@ -1,4 +1,4 @@
-"""How much there is of what, without looking at every job; and what each minute has settled."""
+"""Counts: queue depth by state, and rollups of settled attempts per minute."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from windlass.core.job.state import State
 from windlass.store import COUNT_CAP, QueueStats, Rollup, Store
 from windlass.testing.clock import START, VirtualClock
 from windlass.testing.conformance.job_histories import BROKEN, finished
-from windlass.testing.conformance.settle import ending
+from windlass.testing.conformance.settle import settle_transition
 from windlass.testing.factories import (
     claim_all,
     claim_one,
@@ -28,7 +28,7 @@ MINUTE = 60 * SECOND
 
 
 def depth(stats: QueueStats) -> dict[State, int]:
-    """A state that nobody is in may be named or not."""
+    """Return the counts without zeros, which a store may include or omit."""
     return {state: count for state, count in stats.counts.items() if count}
 
 
@@ -40,13 +40,13 @@ async def settled(
     return sorted(found, key=lambda each: (each.minute, each.queue, each.task, each.outcome))
 
 
-class TestCounting:
+class TestCount:
     # -- depth
 
     async def test_an_empty_store_has_no_queues(self, store: Store) -> None:
         assert await store.stats() == {}
 
-    async def test_depth_is_told_by_queue_and_state(self, store: Store) -> None:
+    async def test_depth_is_counted_by_queue_and_state(self, store: Store) -> None:
         await start_one(store, queue="film")
         snoozing = await start_one(store, queue="film")
         await settle_one(store, snoozing, Snoozed(delay=60))
@@ -66,7 +66,7 @@ class TestCounting:
         assert depth(stats["mail"]) == {State.QUEUED: 1}
         assert stats["film"].capped == frozenset()
 
-    async def test_finished_jobs_are_no_depth(self, store: Store) -> None:
+    async def test_depth_excludes_finished_jobs(self, store: Store) -> None:
         await finished(store, Succeeded())
         await finished(store, BROKEN)
         await finished(store, Aborted())
@@ -75,7 +75,7 @@ class TestCounting:
 
         assert all(not depth(each) for each in stats.values())
 
-    async def test_depth_follows_a_job_through_its_life(
+    async def test_depth_follows_every_state_of_a_job(
         self, store: Store, clock: VirtualClock
     ) -> None:
         async def now() -> dict[State, int]:
@@ -94,7 +94,9 @@ class TestCounting:
         await store.cancel([CancelRequest(job_id=job.id)])
         assert await now() == {}
 
-    async def test_the_oldest_of_the_line_is_told(self, store: Store, clock: VirtualClock) -> None:
+    async def test_stats_include_the_oldest_queued_job(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
         first = clock.now()
         await enqueue_one(store)
         clock.advance(10)
@@ -108,7 +110,7 @@ class TestCounting:
         await claim_all(store)
         assert (await store.stats())["default"].oldest_queued_at is None
 
-    async def test_a_job_given_back_is_as_old_as_its_new_place_in_line(
+    async def test_the_queue_age_of_a_released_job_starts_again(
         self, store: Store, clock: VirtualClock
     ) -> None:
         job = await start_one(store)
@@ -117,7 +119,7 @@ class TestCounting:
 
         assert (await store.stats())["default"].oldest_queued_at == released
 
-    async def test_a_paused_queue_is_shown_even_when_it_is_empty(self, store: Store) -> None:
+    async def test_an_empty_paused_queue_is_in_the_stats(self, store: Store) -> None:
         await enqueue_one(store, queue="film")
         await store.pause(["film", "empty"], paused=True)
 
@@ -130,7 +132,7 @@ class TestCounting:
         assert not stats["film"].paused
         assert "empty" not in stats
 
-    async def test_counts_stop_at_the_cap_and_say_so(self, store: Store) -> None:
+    async def test_counts_stop_at_the_cap_and_are_marked(self, store: Store) -> None:
         await store.enqueue([make_job() for _ in range(COUNT_CAP + 1)])
         await store.enqueue([make_job(queue="small"), make_job(queue="small", hold=True)])
 
@@ -141,9 +143,7 @@ class TestCounting:
         assert depth(stats["small"]) == {State.QUEUED: 1, State.CREATED: 1}
         assert stats["small"].capped == frozenset()
 
-    async def test_below_the_cap_every_count_is_exact_whatever_other_queues_hold(
-        self, store: Store
-    ) -> None:
+    async def test_counts_below_the_cap_are_exact_for_every_queue(self, store: Store) -> None:
         share = COUNT_CAP * 6 // 10
         await store.enqueue([make_job(queue="a", delay=60) for _ in range(share)])
         await store.enqueue([make_job(queue="b", delay=60) for _ in range(share)])
@@ -155,12 +155,12 @@ class TestCounting:
 
     # -- rollups
 
-    async def test_nothing_settled_is_nothing_to_tell(self, store: Store) -> None:
+    async def test_without_settles_there_are_no_rollups(self, store: Store) -> None:
         await start_one(store)
 
         assert await settled(store) == []
 
-    async def test_each_minute_tells_how_many_how_long_they_waited_and_ran(
+    async def test_a_rollup_has_count_wait_time_and_run_time_per_minute(
         self, store: Store, clock: VirtualClock
     ) -> None:
         await store.enqueue([make_job(task="render", queue="film") for _ in range(2)])
@@ -183,7 +183,7 @@ class TestCounting:
             )
         ]
 
-    async def test_minutes_queues_tasks_and_outcomes_are_told_apart(
+    async def test_rollups_are_separate_by_minute_queue_task_and_outcome(
         self, store: Store, clock: VirtualClock
     ) -> None:
         await finished(store, Succeeded(), queue="film", task="render")
@@ -194,12 +194,12 @@ class TestCounting:
         clock.advance(60)
         await finished(store, Succeeded(), queue="film", task="render")
 
-        told = [
+        rollups = [
             ((each.minute - START) // MINUTE, each.queue, each.task, each.outcome, each.count)
             for each in await settled(store)
         ]
 
-        assert told == [
+        assert rollups == [
             (0, "film", "cut", State.SUCCEEDED, 1),
             (0, "film", "render", State.CANCELED, 1),
             (0, "film", "render", State.FAILED, 1),
@@ -208,7 +208,7 @@ class TestCounting:
             (1, "film", "render", State.SUCCEEDED, 1),
         ]
 
-    async def test_every_attempt_counts_with_its_own_waiting_and_running(
+    async def test_every_attempt_counts_with_its_own_wait_and_run_time(
         self, store: Store, clock: VirtualClock
     ) -> None:
         await enqueue_one(store)
@@ -223,26 +223,26 @@ class TestCounting:
         clock.advance(8)
         await settle_one(store, job, Succeeded())
 
-        told = [(each.outcome, each.count, each.wait, each.run) for each in await settled(store)]
+        rollups = [(each.outcome, each.count, each.wait, each.run) for each in await settled(store)]
 
-        assert told == [
+        assert rollups == [
             (State.RETRYING, 1, 1 * SECOND, 2 * SECOND),
             (State.SUCCEEDED, 1, 4 * SECOND, 8 * SECOND),
         ]
 
-    async def test_a_job_canceled_in_line_waited_but_never_ran(
+    async def test_a_canceled_queued_job_has_wait_time_but_no_run_time(
         self, store: Store, clock: VirtualClock
     ) -> None:
         job = await enqueue_one(store)
         clock.advance(7)
         await store.cancel([CancelRequest(job_id=job.id)])
 
-        [told] = await settled(store)
+        [rollups] = await settled(store)
 
-        assert (told.outcome, told.count) == (State.CANCELED, 1)
-        assert (told.wait, told.run) == (7 * SECOND, 0)
+        assert (rollups.outcome, rollups.count) == (State.CANCELED, 1)
+        assert (rollups.wait, rollups.run) == (7 * SECOND, 0)
 
-    async def test_a_job_canceled_out_of_line_waited_since_it_was_put_in_or_last_queued(
+    async def test_the_wait_time_of_a_canceled_waiting_job_starts_at_its_enqueue_or_last_queueing(
         self, store: Store, clock: VirtualClock
     ) -> None:
         held = await enqueue_one(store, queue="held", hold=True)
@@ -257,19 +257,19 @@ class TestCounting:
 
         ended = [each for each in await settled(store) if each.outcome is State.CANCELED]
 
-        told = [(each.queue, each.wait // SECOND, each.run) for each in ended]
-        assert told == [("again", 2, 0), ("held", 67, 0), ("late", 7, 0)]
+        rollups = [(each.queue, each.wait // SECOND, each.run) for each in ended]
+        assert rollups == [("again", 2, 0), ("held", 67, 0), ("late", 7, 0)]
 
-    async def test_a_dead_workers_attempt_counts_when_it_is_rescued(
+    async def test_an_attempt_of_a_dead_worker_counts_at_its_rescue(
         self, store: Store, clock: VirtualClock
     ) -> None:
         await start_one(store)
         clock.advance(31)
         await sweep_all(store)
 
-        [told] = await settled(store)
+        [rollups] = await settled(store)
 
-        assert (told.outcome, told.count, told.run) == (State.RETRYING, 1, 31 * SECOND)
+        assert (rollups.outcome, rollups.count, rollups.run) == (State.RETRYING, 1, 31 * SECOND)
 
     async def test_a_repeated_settle_counts_once_and_a_stale_one_not_at_all(
         self, store: Store
@@ -283,8 +283,8 @@ class TestCounting:
         answer = await settle_one(store, stale, BROKEN)
 
         assert answer.status is Status.STALE
-        told = [(each.outcome, each.count) for each in await settled(store)]
-        assert told == [(State.RETRYING, 1), (State.SUCCEEDED, 1)]
+        rollups = [(each.outcome, each.count) for each in await settled(store)]
+        assert rollups == [(State.RETRYING, 1), (State.SUCCEEDED, 1)]
 
     async def test_successes_settled_with_stale_and_repeated_ones_count_once_each(
         self, store: Store, clock: VirtualClock
@@ -292,27 +292,27 @@ class TestCounting:
         first, *rows = [await start_one(store) for _ in range(5)]
         clock.advance(1.0)
         await settle_one(store, first, Succeeded(result=b"1"))
-        wishes = [ending(row, Succeeded(result=b"1")) for row in (first, *rows)]
-        wishes[2] = replace(wishes[2], token=uuid7())
-        answers = await store.apply(wishes)
+        transitions = [settle_transition(row, Succeeded(result=b"1")) for row in (first, *rows)]
+        transitions[2] = replace(transitions[2], token=uuid7())
+        answers = await store.apply(transitions)
         assert [answer.status for answer in answers] == [
             Status.APPLIED, Status.APPLIED, Status.STALE, Status.APPLIED, Status.APPLIED
         ]  # fmt: skip
-        [told] = await settled(store)
-        assert (told.count, told.run) == (4, 4 * SECOND)
+        [rollups] = await settled(store)
+        assert (rollups.count, rollups.run) == (4, 4 * SECOND)
 
-    async def test_a_span_has_its_first_minute_and_not_its_last(
+    async def test_a_range_includes_its_first_minute_and_excludes_its_last(
         self, store: Store, clock: VirtualClock
     ) -> None:
         for _ in range(4):
             await finished(store, Succeeded())
             clock.advance(60)
 
-        told = await settled(store, START + MINUTE, START + 3 * MINUTE)
+        rollups = await settled(store, START + MINUTE, START + 3 * MINUTE)
 
-        assert [each.minute for each in told] == [START + MINUTE, START + 2 * MINUTE]
+        assert [each.minute for each in rollups] == [START + MINUTE, START + 2 * MINUTE]
 
-    async def test_what_was_counted_stays_when_its_job_is_deleted(self, store: Store) -> None:
+    async def test_rollups_stay_when_their_job_is_deleted(self, store: Store) -> None:
         job = await finished(store, Succeeded())
         before = await settled(store)
 

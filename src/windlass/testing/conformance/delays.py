@@ -1,4 +1,4 @@
-"""Jobs that may not run yet, or no longer: delays, instants, holds, expiries."""
+"""Delays: jobs that wait for an instant or a submit, and jobs that expire."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from windlass.testing.factories import (
 )
 
 
-class TestTiming:
-    # -- not yet
+class TestDelays:
+    # -- waiting
 
-    async def test_a_delayed_job_waits_for_its_time(
+    async def test_a_delayed_job_waits_until_it_is_due(
         self, store: Store, clock: VirtualClock
     ) -> None:
         row = await enqueue_one(store, delay=60.0)
@@ -46,7 +46,7 @@ class TestTiming:
         [claimed] = await claim_all(store)
         assert (claimed.id, claimed.queued_at, claimed.due_at) == (row.id, clock.now(), None)
 
-    async def test_a_job_for_an_instant_waits_for_it(
+    async def test_a_job_with_run_at_waits_until_then(
         self, store: Store, clock: VirtualClock
     ) -> None:
         instant = after(clock.now(), 3_600)
@@ -56,9 +56,7 @@ class TestTiming:
         await sweep_all(store)
         assert [job.id for job in await claim_all(store)] == [row.id]
 
-    async def test_an_instant_that_has_passed_is_now(
-        self, store: Store, clock: VirtualClock
-    ) -> None:
+    async def test_a_run_at_in_the_past_means_now(self, store: Store, clock: VirtualClock) -> None:
         row = await enqueue_one(store, run_at=after(clock.now(), -60))
         assert (row.state, row.queued_at) == (State.QUEUED, clock.now())
 
@@ -75,13 +73,13 @@ class TestTiming:
         [claimed] = await claim_all(store)
         assert (claimed.id, claimed.held, claimed.queued_at) == (row.id, False, clock.now())
 
-    async def test_a_repeated_submit_is_answered_as_the_first(self, store: Store) -> None:
+    async def test_a_repeated_submit_returns_the_same_result(self, store: Store) -> None:
         row = await enqueue_one(store, hold=True)
         first = await apply_one(store, submit(row.id))
         assert await apply_one(store, submit(row.id)) == first
         assert len(await claim_all(store)) == 1
 
-    async def test_only_what_is_held_can_be_submitted(self, store: Store) -> None:
+    async def test_only_held_jobs_can_be_submitted(self, store: Store) -> None:
         queued, delayed = await enqueue_one(store), await enqueue_one(store, delay=60.0)
         answers = await store.apply([submit(queued.id), submit(delayed.id), submit(uuid7())])
         assert [answer.status for answer in answers] == [
@@ -105,7 +103,7 @@ class TestTiming:
         await sweep_all(store)
         assert [job.id for job in await claim_all(store)] == [early.id]
 
-    # -- too late
+    # -- expiry
 
     @pytest.mark.parametrize("waiting", [{}, {"hold": True}, {"delay": 600.0}])
     async def test_a_job_that_did_not_start_in_time_fails_as_expired(
@@ -145,6 +143,6 @@ class TestTiming:
         clock.advance(20)
         assert await store.due(10) == []
         await settle_one(store, row, Released())
-        assert await store.due(10) == [], "nor when it waits in line again"
+        assert await store.due(10) == [], "nor when it is queued again"
         answer = await settle_one(store, await claim_one(store), Succeeded())
         assert (answer.status, answer.state) == (Status.APPLIED, State.SUCCEEDED)

@@ -1,4 +1,4 @@
-"""Jobs that depend on jobs: none runs before its parents, and the last of them sets it free."""
+"""Dependencies: a job runs after all its parents; the end of the last one queues it."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from windlass.testing.factories import (
     claim_all,
     claim_one,
     enqueue_one,
-    even,
     get_one,
     make_failure,
     make_job,
+    no_jitter,
     read_events,
     settle_one,
     start_one,
@@ -49,8 +49,8 @@ async def states(store: Store, *jobs: NewJob | JobRow) -> list[State]:
     return [row.state for row in await store.get([job.id for job in jobs]) if row is not None]
 
 
-class TestDepending:
-    async def test_a_child_waits_for_its_parent_and_is_in_line_with_its_success(
+class TestDependencies:
+    async def test_a_child_is_queued_by_the_success_of_its_parent(
         self, store: Store, clock: VirtualClock
     ) -> None:
         parent = await start_one(store)
@@ -65,8 +65,8 @@ class TestDepending:
         row = await get_one(store, child.id)
         assert (row.state, row.waiting_for, row.queued_at) == (State.QUEUED, 0, clock.now())
         assert [job.id for job in await claim_all(store)] == [child.id]
-        said = [event.data["status"] for event in await read_events(store, child.id)]
-        assert said == ["created", "queued", "running"]
+        statuses = [event.data["status"] for event in await read_events(store, child.id)]
+        assert statuses == ["created", "queued", "running"]
 
     async def test_a_child_waits_for_all_of_its_parents(self, store: Store) -> None:
         parents = [make_job(queue="parents") for _ in range(3)]
@@ -76,13 +76,11 @@ class TestDepending:
 
         await settle_one(store, first, Succeeded())
         assert (await get_one(store, child.id)).waiting_for == 2
-        await store.apply([settle(row, Succeeded(), random=even) for row in (second, third)])
+        await store.apply([settle(row, Succeeded(), random=no_jitter) for row in (second, third)])
 
         assert [job.id for job in await claim_all(store)] == [child.id]
 
-    async def test_last_parents_that_end_together_set_their_child_free_once(
-        self, store: Store
-    ) -> None:
+    async def test_parents_that_end_together_queue_their_child_once(self, store: Store) -> None:
         parents = [make_job(queue="parents") for _ in range(8)]
         await store_all(store, *parents)
         child = await enqueue_one(store, depends_on=tuple(parent.id for parent in parents))
@@ -91,8 +89,8 @@ class TestDepending:
         try:
             await asyncio.gather(
                 *(
-                    handles[place % 4].apply([settle(row, Succeeded(), random=even)])
-                    for place, row in enumerate(running)
+                    handles[number % 4].apply([settle(row, Succeeded(), random=no_jitter)])
+                    for number, row in enumerate(running)
                 )
             )
         finally:
@@ -102,7 +100,7 @@ class TestDepending:
         assert (row.state, row.waiting_for, row.seq) == (State.QUEUED, 0, 2)
         assert [job.id for job in await claim_all(store)] == [child.id]
 
-    async def test_a_parent_that_is_to_be_retried_is_still_waited_for(
+    async def test_a_child_still_waits_for_a_parent_that_is_retried(
         self, store: Store, clock: VirtualClock
     ) -> None:
         parent = await start_one(store)
@@ -116,13 +114,15 @@ class TestDepending:
         await settle_one(store, again, Succeeded())
         assert (await claim_one(store)).id == child.id
 
-    async def test_a_ghost_sets_nobody_free(self, store: Store, clock: VirtualClock) -> None:
-        ghost = await start_one(store)
-        child = await enqueue_one(store, depends_on=(ghost.id,))
+    async def test_a_stale_settle_releases_no_child(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        stale = await start_one(store)
+        child = await enqueue_one(store, depends_on=(stale.id,))
         clock.advance(31)
         await sweep_all(store)
         holder = await claim_one(store)
-        assert (await settle_one(store, ghost, Succeeded())).status is Status.STALE
+        assert (await settle_one(store, stale, Succeeded())).status is Status.STALE
         assert (await get_one(store, child.id)).waiting_for == 1
         await settle_one(store, holder, Succeeded())
         assert (await settle_one(store, holder, Succeeded())).applied
@@ -137,14 +137,12 @@ class TestDepending:
         order: list[UUID] = []
         while rows := await claim_all(store):
             order += [row.id for row in rows]
-            await store.apply([settle(row, Succeeded(), random=even) for row in rows])
+            await store.apply([settle(row, Succeeded(), random=no_jitter) for row in rows])
         assert order[0] == top.id
         assert sorted(order[1:3]) == sorted([left.id, right.id])
         assert order[3:] == [bottom.id]
 
-    async def test_children_that_are_handed_over_may_depend_on_each_other(
-        self, store: Store
-    ) -> None:
+    async def test_children_of_a_success_may_depend_on_each_other(self, store: Store) -> None:
         parent = await start_one(store)
         first = make_job()
         second = child_of(first)
@@ -152,9 +150,9 @@ class TestDepending:
         assert [row.id for row in await claim_all(store)] == [first.id]
         assert (await get_one(store, second.id)).waiting_for == 1
 
-    # -- parents that are lost
+    # -- parents that ended before
 
-    async def test_a_job_may_depend_on_one_that_an_earlier_of_the_call_set_free(
+    async def test_a_job_may_depend_on_a_job_released_earlier_in_the_same_call(
         self, store: Store
     ) -> None:
         first = await enqueue_one(store, unique_key="k")
@@ -166,7 +164,7 @@ class TestDepending:
         await settle_one(store, await claim_one(store), Succeeded())
         assert [job.id for job in await claim_all(store)] == [third.id]
 
-    async def test_a_parent_that_succeeded_before_is_not_waited_for(self, store: Store) -> None:
+    async def test_a_job_does_not_wait_for_a_succeeded_parent(self, store: Store) -> None:
         parent = await start_one(store)
         await settle_one(store, parent, Succeeded())
         child = await enqueue_one(store, depends_on=(parent.id,))
@@ -175,7 +173,9 @@ class TestDepending:
         [edges] = await store.edges([child.id])
         assert edges.parents == (parent.id,)
 
-    async def test_a_child_waits_for_its_time_too(self, store: Store, clock: VirtualClock) -> None:
+    async def test_a_child_with_a_delay_waits_for_it(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
         parent = await start_one(store)
         child = await enqueue_one(store, depends_on=(parent.id,), delay=60)
         await settle_one(store, parent, Succeeded())
@@ -185,7 +185,7 @@ class TestDepending:
         await sweep_all(store)
         assert (await claim_one(store)).id == child.id
 
-    async def test_its_time_alone_does_not_start_a_child(
+    async def test_a_due_child_still_waits_for_its_parent(
         self, store: Store, clock: VirtualClock
     ) -> None:
         parent = await start_one(store)
@@ -225,7 +225,7 @@ class TestDepending:
         row = await get_one(store, child.id)
         assert (row.state, row.waiting_for) == (State.CANCELED, 0)
 
-    # -- what is refused
+    # -- refused jobs
 
     async def test_an_unknown_or_foreign_parent_is_refused(self, store: Store) -> None:
         theirs = await enqueue_one(store, owner="them")
@@ -252,34 +252,32 @@ class TestDepending:
         assert {answer.status for answer in answers} == {EnqueueStatus.REFUSED}
         assert await store.get([own, first, second]) == [None, None, None]
 
-    async def test_jobs_that_belong_together_are_stored_together_or_not_at_all(
-        self, store: Store
-    ) -> None:
+    async def test_an_atomic_enqueue_stores_all_jobs_or_none(self, store: Store) -> None:
         there = await enqueue_one(store)
         good = make_job()
         bad = child_of(good, make_job())
-        answers = await store.enqueue([good, bad], together=True)
+        answers = await store.enqueue([good, bad], atomic=True)
         assert [answer.status for answer in answers] == [EnqueueStatus.REFUSED] * 2
         assert await store.get([good.id, bad.id]) == [None, None]
 
         fine = child_of(good, there)
-        for _ in range(2):  # a repeat is answered alike
-            answers = await store.enqueue([good, fine], together=True)
+        for _ in range(2):  # a repeat returns the same result
+            answers = await store.enqueue([good, fine], atomic=True)
             assert [answer.status for answer in answers] == [EnqueueStatus.CREATED] * 2
         assert (await get_one(store, fine.id)).waiting_for == 2
 
-    # -- looking
+    # -- reads
 
-    async def test_edges_can_be_read_from_both_ends(self, store: Store) -> None:
+    async def test_edges_are_readable_from_parent_and_child(self, store: Store) -> None:
         first, second = await enqueue_one(store), await enqueue_one(store)
         child = await enqueue_one(store, depends_on=(second.id, first.id))
         other = await enqueue_one(store, depends_on=(first.id,))
-        of_first, of_child, of_nobody = await store.edges([first.id, child.id, uuid7()])
+        of_first, of_child, of_unknown = await store.edges([first.id, child.id, uuid7()])
         assert (of_first.parents, of_first.children) == ((), (child.id, other.id))
         assert (of_child.parents, of_child.children) == ((second.id, first.id), ())
-        assert (of_nobody.parents, of_nobody.children) == ((), ())
+        assert (of_unknown.parents, of_unknown.children) == ((), ())
 
-    async def test_edges_outlive_their_purpose_but_not_the_child(self, store: Store) -> None:
+    async def test_edges_stay_until_the_child_is_deleted(self, store: Store) -> None:
         parent = await start_one(store)
         child = await enqueue_one(store, depends_on=(parent.id,))
         await settle_one(store, parent, Succeeded())
@@ -291,9 +289,11 @@ class TestDepending:
         assert (await store.edges([child.id, parent.id]))[0].parents == ()
         assert await store.prune(Retention(), 10) is not None
 
-    async def test_a_flow_is_seen_as_a_whole(self, store: Store, clock: VirtualClock) -> None:
+    async def test_flow_stats_count_all_jobs_of_a_flow(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
         flow_id = uuid7()
-        begun = clock.now()
+        created_at = clock.now()
         top = make_job(flow_id=flow_id)
         left, right = child_of(top, flow_id=flow_id), child_of(top, flow_id=flow_id)
         await store_all(store, top, left, right, make_job(queue="other"))
@@ -301,7 +301,7 @@ class TestDepending:
         [flow, nothing] = await store.flows([flow_id, uuid7()])
         assert nothing is None
         assert flow is not None
-        assert (flow.jobs, flow.percent, flow.created_at) == (3, 0, begun)
+        assert (flow.jobs, flow.percent, flow.created_at) == (3, 0, created_at)
         assert (flow.state, flow.ended_at) == (State.QUEUED, None)
 
         await settle_one(store, await claim_one(store), Succeeded())
@@ -318,7 +318,7 @@ class TestDepending:
         assert (flow.state, flow.ended_at) == (State.FAILED, clock.now())
         assert flow.counts == {State.SUCCEEDED: 2, State.FAILED: 1}
 
-    async def test_a_retry_stands_for_the_job_of_a_flow_that_it_retries(self, store: Store) -> None:
+    async def test_a_retry_replaces_its_original_in_the_flow_stats(self, store: Store) -> None:
         flow_id = uuid7()
         job = await start_one(store, flow_id=flow_id)
         await settle_one(store, job, BROKEN)

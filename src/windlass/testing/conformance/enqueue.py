@@ -1,4 +1,4 @@
-"""Enqueue: every item is answered, in order, for itself, and asking twice is harmless."""
+"""Enqueue: each job has its own result, in order, and repeats are harmless."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from windlass.core import sizes as size_limits
 from windlass.core.decisions.enqueue import EnqueueStatus
 from windlass.core.decisions.outcome import Succeeded
-from windlass.core.decisions.retry import MAX_DELAY, Policy, Schedule
+from windlass.core.decisions.retry import MAX_DELAY, Delays, Policy
 from windlass.core.errors import ConflictError, TooLargeError
 from windlass.core.job.state import State
 from windlass.store import Store
@@ -42,24 +42,24 @@ BAD = {
     "a priority beyond 32 bits": {"priority": size_limits.MAX_PRIORITY + 1},
     "a negative delay": {"delay": -1.0},
     "an endless delay": {"delay": INFINITE},
-    "a delay that is no number": {"delay": NAN},
+    "a delay that is not a number": {"delay": NAN},
     "a delay of more than ten years": {"delay": MAX_DELAY + 1},
     "an instant beyond 64 bits": {"run_at": 2**63},
-    "a lease of nothing": {"lease": 0.0},
+    "a lease of zero": {"lease": 0.0},
     "an endless lease": {"lease": INFINITE},
-    "a lease that is no number": {"lease": NAN},
+    "a lease that is not a number": {"lease": NAN},
     "an expiry at once": {"expires_in": 0.0},
     "an endless expiry": {"expires_in": INFINITE},
-    "an expiry that is no number": {"expires_in": NAN},
+    "an expiry that is not a number": {"expires_in": NAN},
     "an expiry beyond 64 bits": {"expires_at": 2**63},
-    "a text that is no Unicode": {"owner": "\ud800"},
-    "a tag that is no Unicode": {"tags": ("\udfff",)},
-    "a header that is no Unicode": {"headers": {"note": "\ud800"}},
+    "a text that is not Unicode": {"owner": "\ud800"},
+    "a tag that is not Unicode": {"tags": ("\udfff",)},
+    "a header that is not Unicode": {"headers": {"note": "\ud800"}},
 }
 
 
 class TestEnqueue:
-    async def test_a_new_job_is_stored_as_it_was_asked_for(
+    async def test_a_new_job_is_stored_with_all_its_fields(
         self, store: Store, clock: VirtualClock
     ) -> None:
         new = make_job(
@@ -68,7 +68,7 @@ class TestEnqueue:
             payload=b'{"to":"ada"}',
             priority=7,
             policy=Policy(
-                backoff=Schedule(delays=(60.0, 300.0)), max_retries=5, crash_cap=2, timeout=9.5
+                backoff=Delays(delays=(60.0, 300.0)), max_retries=5, crash_cap=2, timeout=9.5
             ),
             lease=12.5,
             owner="ada",
@@ -95,7 +95,7 @@ class TestEnqueue:
         assert (row.attempt, row.fence, row.retry_count, row.crash_count) == (0, 0, 0, 0)
         assert (row.percent, row.result, row.error, row.ended_at) == (0, None, None, None)
 
-    async def test_a_worker_gets_what_was_put_in(self, store: Store) -> None:
+    async def test_a_claim_returns_the_enqueued_fields(self, store: Store) -> None:
         put = await enqueue_one(store, payload=b"\x00\x01\xfe", tags=("a", "b"), headers={"k": "v"})
         [got] = await claim_all(store)
         assert (got.id, got.payload, got.tags, got.headers) == (
@@ -108,23 +108,23 @@ class TestEnqueue:
     async def test_nothing_in_nothing_out(self, store: Store) -> None:
         assert await store.enqueue([]) == []
 
-    async def test_answers_come_in_the_order_of_the_questions(self, store: Store) -> None:
+    async def test_results_follow_the_order_of_the_jobs(self, store: Store) -> None:
         new = [make_job(queue=f"queue-{n % 3}") for n in range(250)]
         answers = await store.enqueue(new)
         assert [answer.row and answer.row.id for answer in answers] == [job.id for job in new]
         rows = await store.get([job.id for job in new])
         assert rows == [answer.row for answer in answers]
 
-    # -- asking twice
+    # -- repeats
 
-    async def test_a_repeated_enqueue_is_answered_as_the_first(self, store: Store) -> None:
+    async def test_a_repeated_enqueue_returns_the_same_result(self, store: Store) -> None:
         new = make_job()
         [first] = await store.enqueue([new])
         [again] = await store.enqueue([new])
         assert (again.status, again.row) == (CREATED, first.row)
         assert len(await claim_all(store)) == 1
 
-    async def test_a_repeated_enqueue_of_a_keyed_job_is_answered_as_the_first(
+    async def test_a_repeated_enqueue_with_a_key_returns_the_same_result(
         self, store: Store
     ) -> None:
         new = make_job(request_id="r", unique_key="k", debounce=True, digest=b"d")
@@ -133,9 +133,7 @@ class TestEnqueue:
         assert (again.status, again.row) == (CREATED, first.row)
         assert (await get_one(store, new.id)).state is State.QUEUED
 
-    async def test_a_repeated_bulk_enqueue_fills_in_only_what_is_missing(
-        self, store: Store
-    ) -> None:
+    async def test_a_repeated_bulk_enqueue_adds_only_missing_jobs(self, store: Store) -> None:
         new = [make_job() for _ in range(6)]
         await store.enqueue(new[1:4])
         answers = await store.enqueue(new)
@@ -150,7 +148,7 @@ class TestEnqueue:
         assert other.status is CREATED
         assert len(await claim_all(store)) == 2
 
-    async def test_a_repeat_shows_the_job_as_it_stands_now(self, store: Store) -> None:
+    async def test_a_repeated_enqueue_returns_the_current_row(self, store: Store) -> None:
         new = make_job()
         await store.enqueue([new])
         [row] = await claim_all(store)
@@ -168,9 +166,7 @@ class TestEnqueue:
         assert isinstance(answer.error, ConflictError)
         assert await get_one(store, first.id) == first
 
-    async def test_an_id_of_another_owner_is_taken_and_nothing_is_told_of_it(
-        self, store: Store
-    ) -> None:
+    async def test_an_id_of_another_owner_is_a_conflict_without_details(self, store: Store) -> None:
         hers = await enqueue_one(store, owner="ada", payload=b'"secret"')
         mine, neighbour = make_job(id=hers.id, owner="bob"), make_job(owner="bob")
         taken, stored = await store.enqueue([mine, neighbour])
@@ -181,26 +177,26 @@ class TestEnqueue:
 
     # -- request ids
 
-    async def test_a_request_id_stands_for_one_job(self, store: Store) -> None:
+    async def test_a_request_id_identifies_one_job(self, store: Store) -> None:
         first = await enqueue_one(store, owner="ada", request_id="r-1", digest=b"same")
         new = make_job(owner="ada", request_id="r-1", digest=b"same")
         [again] = await store.enqueue([new])
         assert (again.status, again.row) == (DUPLICATE, first)
         assert await store.get([new.id]) == [None]
 
-    async def test_a_request_id_stands_for_one_job_within_one_call(self, store: Store) -> None:
+    async def test_a_request_id_identifies_one_job_within_one_call(self, store: Store) -> None:
         first, again = await store.enqueue([make_job(request_id="r"), make_job(request_id="r")])
         assert (first.status, again.status) == (CREATED, DUPLICATE)
         assert again.row == first.row
 
-    async def test_a_request_id_is_kept_beyond_the_end_of_its_job(self, store: Store) -> None:
+    async def test_a_request_id_stays_after_its_job_ends(self, store: Store) -> None:
         row = await start_one(store, request_id="r-1")
         await settle_one(store, row, Succeeded())
         [again] = await store.enqueue([make_job(request_id="r-1")])
         assert again.status is DUPLICATE
         assert again.row == await get_one(store, row.id)
 
-    async def test_a_request_id_goes_with_its_deleted_job(self, store: Store) -> None:
+    async def test_a_request_id_is_free_after_its_job_is_deleted(self, store: Store) -> None:
         row = await start_one(store, request_id="r-1")
         await settle_one(store, row, Succeeded())
         await store.delete([row.id])
@@ -215,7 +211,7 @@ class TestEnqueue:
         assert isinstance(answer.error, ConflictError)
         assert await store.get([new.id]) == [None]
 
-    async def test_a_request_id_without_a_digest_is_taken_at_its_word(self, store: Store) -> None:
+    async def test_a_request_id_without_a_digest_matches_any_payload(self, store: Store) -> None:
         first = await enqueue_one(store, request_id="r-1", digest=b"one")
         [answer] = await store.enqueue([make_job(request_id="r-1")])
         assert (answer.status, answer.row) == (DUPLICATE, first)
@@ -226,24 +222,24 @@ class TestEnqueue:
         )
         assert [answer.status for answer in answers] == [CREATED] * 3
 
-    async def test_every_request_id_has_a_job_of_its_own(self, store: Store) -> None:
+    async def test_every_request_id_has_its_own_job(self, store: Store) -> None:
         first = await enqueue_one(store, owner="ada", request_id="r-1")
         [second] = await store.enqueue([make_job(owner="ada", request_id="r-2")])
         assert second.status is CREATED
         assert second.row is not None
         assert second.row.id != first.id
 
-    async def test_an_empty_request_id_is_a_request_id_too(self, store: Store) -> None:
+    async def test_an_empty_request_id_is_a_request_id(self, store: Store) -> None:
         first, other, again = await store.enqueue(
             [make_job(request_id=""), make_job(request_id=None), make_job(request_id="")]
         )
         assert [first.status, other.status] == [CREATED, CREATED]
         assert (again.status, again.row) == (DUPLICATE, first.row)
 
-    # -- what is wrong, and its neighbours
+    # -- invalid jobs
 
     @pytest.mark.parametrize("wrong", BAD.values(), ids=BAD.keys())
-    async def test_a_bad_item_is_refused_and_never_fails_its_neighbours(
+    async def test_an_invalid_job_is_refused_without_affecting_other_jobs(
         self, store: Store, wrong: dict[str, Any]
     ) -> None:
         before, bad, after_it = make_job(), make_job(**wrong), make_job(unique_key="k")
@@ -254,12 +250,12 @@ class TestEnqueue:
         assert await store.get([bad.id]) == [None]
         assert {job.id for job in await claim_all(store)} == {before.id, after_it.id}
 
-    async def test_an_oversize_payload_is_refused_by_name(self, store: Store) -> None:
+    async def test_an_oversize_payload_is_refused_as_too_large(self, store: Store) -> None:
         [answer] = await store.enqueue([make_job(payload=b"x" * (size_limits.MAX_BLOB + 1))])
         assert isinstance(answer.error, TooLargeError)
 
     @pytest.mark.parametrize("size", [0, 1, 1_000, 4_096, 65_536, size_limits.MAX_BLOB])
-    async def test_a_payload_of_any_size_up_to_the_limit_comes_back_whole(
+    async def test_a_payload_up_to_the_size_limit_is_read_unchanged(
         self, store: Store, size: int
     ) -> None:
         payload = bytes(range(256)) * (size // 256) + bytes(size % 256)
@@ -270,14 +266,14 @@ class TestEnqueue:
         [claimed] = await claim_all(store)
         assert claimed.payload == payload
 
-    async def test_large_and_small_payloads_go_together(self, store: Store) -> None:
+    async def test_one_call_stores_large_and_small_payloads(self, store: Store) -> None:
         sizes = [10, 200_000, 0, 50_000, 3, 1_000_000]
         new = [make_job(payload=bytes([n]) * size) for n, size in enumerate(sizes)]
         await store.enqueue(new)
         stored = {job.id: job.payload for job in await claim_all(store)}
         assert stored == {job.id: job.payload for job in new}
 
-    async def test_names_and_keys_may_be_as_long_as_the_limits(self, store: Store) -> None:
+    async def test_names_and_keys_may_have_the_maximum_length(self, store: Store) -> None:
         name, key = "n" * size_limits.MAX_NAME, "k" * size_limits.MAX_KEY
         tags = tuple(f"{n:0512d}" for n in range(size_limits.MAX_TAGS))
         row = await enqueue_one(
@@ -286,8 +282,6 @@ class TestEnqueue:
         assert await get_one(store, row.id) == row
 
     @pytest.mark.parametrize("priority", [size_limits.MAX_PRIORITY, -size_limits.MAX_PRIORITY])
-    async def test_a_priority_may_be_any_number_of_32_bits(
-        self, store: Store, priority: int
-    ) -> None:
+    async def test_a_priority_may_be_any_32_bit_integer(self, store: Store, priority: int) -> None:
         row = await enqueue_one(store, priority=priority)
         assert (await get_one(store, row.id)).priority == priority

@@ -1,4 +1,4 @@
-"""Each job has one log: numbered 1..n without gaps, unchanging, and enough to know all of it."""
+"""Events: each job has one immutable log, numbered 1..n without gaps."""
 
 from __future__ import annotations
 
@@ -11,15 +11,20 @@ from windlass.core.ids import uuid7
 from windlass.core.job.state import State
 from windlass.store import DAY, Retention, Store
 from windlass.testing.clock import VirtualClock
-from windlass.testing.conformance.job_histories import ENDS, chatter, lived, rich_life
+from windlass.testing.conformance.job_histories import (
+    ENDS,
+    full_history,
+    run_full_history,
+    run_long_log,
+)
 from windlass.testing.factories import (
+    append_records,
     claim_one,
     enqueue_one,
     get_one,
     make_failure,
-    progress,
+    progress_record,
     read_events,
-    say,
     settle_one,
     start_one,
     sweep_all,
@@ -29,7 +34,9 @@ from windlass.testing.factories import (
 class TestEvents:
     # -- numbers
 
-    async def test_a_silent_job_has_four_events(self, store: Store, clock: VirtualClock) -> None:
+    async def test_a_job_without_records_has_four_events(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
         at = clock.now()
         job = await start_one(store, headers={"correlation-id": "c-1"})
         await settle_one(store, job, Succeeded(result=b"42"))
@@ -51,38 +58,36 @@ class TestEvents:
     async def test_events_are_numbered_from_1_without_gaps(
         self, store: Store, clock: VirtualClock, end: str
     ) -> None:
-        async for job_id in rich_life(store, clock, ENDS[end]):
+        async for job_id in full_history(store, clock, ENDS[end]):
             row = await get_one(store, job_id)
             log = await read_events(store, job_id)
             assert [event.seq for event in log] == list(range(1, row.seq + 1))
 
-    async def test_their_instants_never_run_backwards(
-        self, store: Store, clock: VirtualClock
-    ) -> None:
-        job_id = await lived(store, clock, Succeeded())
+    async def test_event_instants_never_decrease(self, store: Store, clock: VirtualClock) -> None:
+        job_id = await run_full_history(store, clock, Succeeded())
 
         instants = [event.at for event in await read_events(store, job_id)]
 
         assert instants == sorted(instants)
 
     async def test_only_the_last_event_is_final(self, store: Store, clock: VirtualClock) -> None:
-        job_id = await lived(store, clock, Succeeded())
+        job_id = await run_full_history(store, clock, Succeeded())
 
         [*others, last] = await read_events(store, job_id)
 
         assert last.final
         assert not any(event.final for event in others)
 
-    # -- meaning
+    # -- content
 
     @pytest.mark.parametrize("end", ENDS)
-    async def test_at_every_step_the_events_add_up_to_where_the_job_stands(
+    async def test_the_events_always_add_up_to_the_row(
         self, store: Store, clock: VirtualClock, end: str
     ) -> None:
-        async for job_id in rich_life(store, clock, ENDS[end]):
+        async for job_id in full_history(store, clock, ENDS[end]):
             assert fold(await read_events(store, job_id)) == snapshot(await get_one(store, job_id))
 
-    async def test_they_add_up_when_an_operator_cancels(
+    async def test_the_events_add_up_after_a_cancel_of_a_running_job(
         self, store: Store, clock: VirtualClock
     ) -> None:
         job = await start_one(store)
@@ -97,13 +102,13 @@ class TestEvents:
 
         log = await read_events(store, job.id)
         assert fold(log) == snapshot(await get_one(store, job.id))
-        asked, final = log[-2:]
-        assert (asked.type, asked.data["by"]) == (EventType.CANCEL_REQUESTED, "ana")
-        assert asked.data["reason"] == "wrong file"
+        requested, final = log[-2:]
+        assert (requested.type, requested.data["by"]) == (EventType.CANCEL_REQUESTED, "ana")
+        assert requested.data["reason"] == "wrong file"
         assert (final.type, final.data["message"]) == (EventType.JOB_CANCELLED, "wrong file")
         assert final.body != b"too late"
 
-    async def test_they_add_up_when_a_waiting_job_is_canceled_or_expires(
+    async def test_the_events_add_up_after_a_waiting_job_is_canceled_or_expires(
         self, store: Store, clock: VirtualClock
     ) -> None:
         held = await enqueue_one(store, hold=True)
@@ -115,23 +120,23 @@ class TestEvents:
         for job in (held, late):
             assert fold(await read_events(store, job.id)) == snapshot(await get_one(store, job.id))
 
-    async def test_they_add_up_when_a_job_has_killed_too_many_workers(
+    async def test_the_events_add_up_after_a_job_reaches_its_crash_cap(
         self, store: Store, clock: VirtualClock
     ) -> None:
         job = await enqueue_one(store)
         while not (await get_one(store, job.id)).final:
             await claim_one(store)
             clock.advance(31)
-            await sweep_all(store)  # takes the lease back
+            await sweep_all(store)  # rescues the job
             clock.advance(31)
-            await sweep_all(store)  # and, when the delay is over, queues it
+            await sweep_all(store)  # promotes it after its delay
 
         log = await read_events(store, job.id)
         assert fold(log) == snapshot(await get_one(store, job.id))
         assert log[-1].data["crashCount"] == 3
 
-    async def test_every_attempt_is_told(self, store: Store, clock: VirtualClock) -> None:
-        job_id = await lived(store, clock, Succeeded())
+    async def test_every_attempt_has_a_record(self, store: Store, clock: VirtualClock) -> None:
+        job_id = await run_full_history(store, clock, Succeeded())
 
         attempts = await store.attempts(job_id)
 
@@ -146,64 +151,64 @@ class TestEvents:
         assert [each.percent for each in attempts] == [30, 30, 30, 30, 30, 100]
         assert await store.attempts(uuid7()) is None
 
-    # -- unchanging
+    # -- immutability
 
     @pytest.mark.parametrize("end", ENDS)
-    async def test_an_event_once_read_never_changes(
+    async def test_an_event_never_changes(
         self, store: Store, clock: VirtualClock, end: str
     ) -> None:
-        known: list[Event] = []
-        async for job_id in rich_life(store, clock, ENDS[end]):
+        before: list[Event] = []
+        async for job_id in full_history(store, clock, ENDS[end]):
             log = await read_events(store, job_id)
-            assert log[: len(known)] == known
-            known = log
+            assert log[: len(before)] == before
+            before = log
 
-    async def test_a_cancel_request_changes_no_event_that_was_read(self, store: Store) -> None:
+    async def test_a_cancel_request_changes_no_earlier_event(self, store: Store) -> None:
         job = await start_one(store)
-        await say(store, job, progress(1, 10, stage="voice"))
-        known = await read_events(store, job.id)
+        await append_records(store, job, progress_record(1, 10, stage="voice"))
+        before = await read_events(store, job.id)
 
         await store.cancel([CancelRequest(job_id=job.id, by="ana")])
-        assert (await read_events(store, job.id))[: len(known)] == known
-        known = await read_events(store, job.id)
+        assert (await read_events(store, job.id))[: len(before)] == before
+        before = await read_events(store, job.id)
 
-        await settle_one(store, job, Aborted(reason="as you wish"))
-        assert (await read_events(store, job.id))[: len(known)] == known
+        await settle_one(store, job, Aborted(reason="as requested"))
+        assert (await read_events(store, job.id))[: len(before)] == before
 
     async def test_a_retry_of_the_finished_job_changes_none_of_its_events(
         self, store: Store
     ) -> None:
         job = await start_one(store)
         await settle_one(store, job, Failed(failure=make_failure(terminal=True)))
-        known = await read_events(store, job.id)
+        before = await read_events(store, job.id)
 
         await enqueue_one(store, retry_of=job.id)
 
-        assert await read_events(store, job.id) == known
+        assert await read_events(store, job.id) == before
 
     # -- pages
 
     @pytest.mark.parametrize("limit", [1, 2, 3, 7, 50])
-    async def test_pages_of_any_size_tell_the_same_story(self, store: Store, limit: int) -> None:
-        job_id = await chatter(store, attempts=5, notes=12)
+    async def test_pages_of_any_size_return_the_same_events(self, store: Store, limit: int) -> None:
+        job_id = await run_long_log(store, attempts=5, notes=12)
         whole = await read_events(store, job_id)
         assert len(whole) == 1 + 5 * (2 + 12 + 1) + 3
 
-        told: list[Event] = []
+        events: list[Event] = []
         while True:
-            page = await store.events(job_id, len(told), limit)
+            page = await store.events(job_id, len(events), limit)
             assert page is not None
             assert 0 < len(page.events) <= limit
-            told += page.events
+            events += page.events
             if page.ended:
                 break
 
-        assert told == whole
+        assert events == whole
 
-    async def test_a_page_may_begin_after_any_event(
+    async def test_a_page_can_start_after_any_event(
         self, store: Store, clock: VirtualClock
     ) -> None:
-        job_id = await lived(store, clock, Succeeded())
+        job_id = await run_full_history(store, clock, Succeeded())
         whole = await read_events(store, job_id)
 
         for after in range(len(whole) + 1):
@@ -213,15 +218,15 @@ class TestEvents:
             assert list(page.events) == whole[after : after + 2]
             assert page.ended == (after + 2 >= len(whole))
 
-    async def test_a_log_of_thousands_is_read_to_its_end(self, store: Store) -> None:
-        job_id = await chatter(store, attempts=2, notes=1250)
+    async def test_a_log_of_thousands_of_events_is_read_completely(self, store: Store) -> None:
+        job_id = await run_long_log(store, attempts=2, notes=1250)
         row = await get_one(store, job_id)
 
         log = await read_events(store, job_id)
 
         assert [event.seq for event in log] == list(range(1, row.seq + 1))
 
-    async def test_a_log_has_not_ended_before_its_job_has(self, store: Store) -> None:
+    async def test_a_log_ends_only_with_its_job(self, store: Store) -> None:
         job = await start_one(store)
 
         page = await store.events(job.id, after=job.seq)
@@ -229,7 +234,7 @@ class TestEvents:
         assert page is not None
         assert (list(page.events), page.ended) == ([], False)
 
-    async def test_beyond_the_final_event_there_is_nothing(self, store: Store) -> None:
+    async def test_no_event_follows_the_final_one(self, store: Store) -> None:
         job = await start_one(store)
         await settle_one(store, job, Succeeded())
 
@@ -241,12 +246,12 @@ class TestEvents:
     async def test_an_unknown_job_has_no_log(self, store: Store) -> None:
         assert await store.events(uuid7()) is None
 
-    # -- a log that was pruned
+    # -- pruned logs
 
-    async def test_whoever_is_behind_a_pruned_log_is_brought_up_to_date(
+    async def test_a_reader_behind_a_pruned_log_gets_a_resync(
         self, store: Store, clock: VirtualClock
     ) -> None:
-        job_id = await lived(store, clock, ENDS["failure"])
+        job_id = await run_full_history(store, clock, ENDS["failure"])
         before = await read_events(store, job_id)
         clock.advance(2 * DAY)
         pruned = await store.prune(Retention(log=DAY), limit=10)
@@ -262,10 +267,10 @@ class TestEvents:
         assert await read_events(store, job_id, limit=1) == log
 
     @pytest.mark.parametrize("end", ENDS)
-    async def test_after_the_resync_the_rest_follows_without_a_gap(
+    async def test_after_a_resync_the_events_follow_without_a_gap(
         self, store: Store, clock: VirtualClock, end: str
     ) -> None:
-        job_id = await lived(store, clock, ENDS[end])
+        job_id = await run_full_history(store, clock, ENDS[end])
         clock.advance(2 * DAY)
         await store.prune(Retention(log=DAY), limit=10)
         row = await get_one(store, job_id)
@@ -276,10 +281,10 @@ class TestEvents:
             assert numbers == list(range(row.seq - len(log) + 1, row.seq + 1))
             assert not log or log[0].seq == after + 1 or log[0].type is EventType.RESYNC
 
-    async def test_whoever_is_up_to_date_does_not_notice(
+    async def test_a_reader_ahead_of_a_pruned_log_gets_no_resync(
         self, store: Store, clock: VirtualClock
     ) -> None:
-        job_id = await lived(store, clock, Succeeded())
+        job_id = await run_full_history(store, clock, Succeeded())
         row = await get_one(store, job_id)
         clock.advance(2 * DAY)
         await store.prune(Retention(log=DAY), limit=10)
@@ -289,11 +294,13 @@ class TestEvents:
         assert page is not None
         assert (list(page.events), page.ended) == ([], True)
 
-    async def test_words_of_every_alphabet_come_back(self, store: Store) -> None:
+    async def test_texts_in_any_script_are_stored_unchanged(self, store: Store) -> None:
         job = await start_one(store)
         stage = "日本語 \N{GRINNING FACE} \"quoted\" \n'line' \\"
 
-        await say(store, job, Record(n=1, type=EventType.STEP_PROGRESS, percent=1, stage=stage))
+        await append_records(
+            store, job, Record(n=1, type=EventType.STEP_PROGRESS, percent=1, stage=stage)
+        )
 
         [event] = await read_events(store, job.id, after=job.seq)
         assert event.data["stage"] == stage

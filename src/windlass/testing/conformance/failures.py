@@ -1,4 +1,4 @@
-"""What failed is told from the last on, without all that it carried."""
+"""Failures: failed jobs newest first, without payloads and results."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ async def failed(store: Store, since: int = 0, limit: int = 100, **whose: Any) -
     return [job.id for job in (await store.failures(since, limit, **whose)).jobs]
 
 
-class TestFailing:
-    async def test_only_what_failed_is_told_the_last_first(
+class TestFailures:
+    async def test_only_failed_jobs_are_returned_newest_first(
         self, store: Store, clock: VirtualClock
     ) -> None:
         late = await enqueue_one(store, queue="late")
@@ -35,7 +35,7 @@ class TestFailing:
 
         assert await failed(store) == [late.id, ids[2], ids[1], ids[0]]
 
-    async def test_since_is_of_the_end_and_inclusive(
+    async def test_since_filters_by_end_and_is_inclusive(
         self, store: Store, clock: VirtualClock
     ) -> None:
         await finished(store, BROKEN)
@@ -46,22 +46,22 @@ class TestFailing:
         assert await failed(store, since=clock.now() + 1) == []
         assert len(await failed(store, since=clock.now() - 10 * SECOND)) == 2
 
-    async def test_an_error_is_told_with_what_only_its_codec_reads(
+    async def test_a_failure_includes_the_encoded_error_body(
         self, store: Store, clock: VirtualClock
     ) -> None:
         failure = make_failure("disk", terminal=True, step="copy", body=b"\x00\xff")
         job = await finished(store, Failed(failure=failure), queue="media", task="film")
 
-        [told] = (await store.failures(0, 10)).jobs
+        [found] = (await store.failures(0, 10)).jobs
 
-        assert told == FailedJob(
+        assert found == FailedJob(
             id=job.id, task="film", queue="media", ended_at=clock.now(), error=job.error
         )
-        assert told.error is not None
-        assert told.error.body == b"\x00\xff"
+        assert found.error is not None
+        assert found.error.body == b"\x00\xff"
 
-    async def test_at_most_so_many_are_looked_at_and_it_is_said(self, store: Store) -> None:
-        """Also if many ended together."""
+    async def test_failures_are_capped_at_the_limit_and_marked(self, store: Store) -> None:
+        """Also if many jobs end at the same instant."""
         await store.enqueue([make_job() for _ in range(5)])
         for row in await claim_all(store):
             await settle_one(store, row, BROKEN)
@@ -71,17 +71,17 @@ class TestFailing:
         every = await store.failures(0, 5)
         assert (len(every.jobs), every.capped) == (5, False)
 
-    async def test_of_those_that_are_looked_at_an_owner_sees_their_own(self, store: Store) -> None:
+    async def test_failures_can_be_filtered_by_owner(self, store: Store) -> None:
         anns = await finished(store, BROKEN, owner="ann", team="red")
         bobs = await finished(store, BROKEN, owner="bob", team="red")
 
         assert await failed(store, owner="ann") == [anns.id]
         assert await failed(store, team="red") == [bobs.id, anns.id]
         assert await failed(store, owner="ann", team="blue") == []
-        seen = await store.failures(0, 1, owner="ann")
-        assert (list(seen.jobs), seen.capped) == ([], True)
+        found = await store.failures(0, 1, owner="ann")
+        assert (list(found.jobs), found.capped) == ([], True)
 
-    async def test_what_was_deleted_is_not_told(self, store: Store) -> None:
+    async def test_deleted_jobs_are_not_returned(self, store: Store) -> None:
         job = await finished(store, BROKEN)
         await store.delete([job.id])
 

@@ -1,4 +1,4 @@
-"""Jobs are found by what they are, newest first, in pages that hold while jobs come and go."""
+"""Find: jobs by filters, newest first, in pages that are stable under changes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from windlass.testing.factories import (
 
 
 async def find_all(store: Store, **filters: Any) -> list[JobRow]:
-    """Every page, to the end."""
+    """Return the rows of all pages."""
     query = Query(**filters)
     page = await store.find(query)
     rows = [*page.rows]
@@ -41,12 +41,12 @@ async def find_all(store: Store, **filters: Any) -> list[JobRow]:
     return rows
 
 
-async def found(store: Store, **filters: Any) -> list[UUID]:
+async def find_ids(store: Store, **filters: Any) -> list[UUID]:
     return [row.id for row in await find_all(store, **filters)]
 
 
 async def enqueue_many(store: Store, count: int, **values: Any) -> list[UUID]:
-    """So many jobs; their ids in the order of arrival."""
+    """Enqueue `count` jobs; return their ids in arrival order."""
     jobs = [make_job(**values) for _ in range(count)]
     answers = await store.enqueue(jobs)
     assert all(answer.accepted for answer in answers)
@@ -57,19 +57,19 @@ def newest_first(ids: Sequence[UUID]) -> list[UUID]:
     return list(reversed(ids))
 
 
-class TestFinding:
+class TestFind:
     async def test_an_empty_store_has_one_empty_page(self, store: Store) -> None:
         page = await store.find(Query())
 
         assert (list(page.rows), page.cursor) == ([], None)
 
-    async def test_without_filters_all_are_found_newest_first(self, store: Store) -> None:
+    async def test_without_filters_all_jobs_are_found_newest_first(self, store: Store) -> None:
         ids = await enqueue_many(store, 5)
 
-        assert await found(store) == newest_first(ids)
+        assert await find_ids(store) == newest_first(ids)
 
-    async def test_bare_jobs_are_the_same_without_payload_and_result(self, store: Store) -> None:
-        """Whatever became of them, and wherever a store keeps what is large."""
+    async def test_rows_can_be_read_without_payload_and_result(self, store: Store) -> None:
+        """In every final state, and with large payloads that a store may keep elsewhere."""
         large = b'"' + b"x" * 100_000 + b'"'
         for payload in (b"{}", large):
             await settle_one(
@@ -83,12 +83,12 @@ class TestFinding:
         assert len(whole) == 4
         assert {len(row.payload) for row in whole} == {2, len(large)}
         bare = [replace(row, payload=b"", result=None) for row in whole]
-        assert await find_all(store, bare=True) == bare
-        first = await store.find(Query(limit=3, bare=True))
+        assert await find_all(store, omit_payload=True) == bare
+        first = await store.find(Query(limit=3, omit_payload=True))
         rest = await store.find(Query(limit=3, cursor=first.cursor))
         assert [*first.rows, *rest.rows] == [*bare[:3], whole[3]]
 
-    async def test_newest_is_by_arrival_not_by_clock_or_id(
+    async def test_newest_means_arrival_not_clock_or_id(
         self, store: Store, clock: VirtualClock
     ) -> None:
         high, low = sorted((uuid7(), uuid7()), reverse=True)
@@ -96,9 +96,9 @@ class TestFinding:
         clock.jump(clock.now() - 3_600_000_000)
         await enqueue_one(store, id=low)
 
-        assert await found(store) == [low, high]
+        assert await find_ids(store) == [low, high]
 
-    async def test_what_is_found_is_the_whole_job(self, store: Store) -> None:
+    async def test_found_rows_are_complete(self, store: Store) -> None:
         job = await start_one(
             store,
             payload=b"x" * 20_000,
@@ -130,10 +130,10 @@ class TestFinding:
         await store.cancel([CancelRequest(job_id=canceled.id)])
 
         for state in State:
-            assert await found(store, states=frozenset({state})) == [jobs[state]]
-        ended = await found(store, states=frozenset({State.FAILED, State.CANCELED}))
+            assert await find_ids(store, states=frozenset({state})) == [jobs[state]]
+        ended = await find_ids(store, states=frozenset({State.FAILED, State.CANCELED}))
         assert set(ended) == {jobs[State.FAILED], jobs[State.CANCELED]}
-        mixed = await found(store, states=frozenset({State.FAILED, State.QUEUED}))
+        mixed = await find_ids(store, states=frozenset({State.FAILED, State.QUEUED}))
         assert mixed == [jobs[State.QUEUED], jobs[State.FAILED]]
 
     async def test_by_queue_and_by_task(self, store: Store) -> None:
@@ -141,35 +141,35 @@ class TestFinding:
         film = await enqueue_one(store, queue="film", task="render")
         await enqueue_one(store, queue="other", task="send")
 
-        assert await found(store, queues=frozenset({"mail", "film"})) == [film.id, mail.id]
-        assert await found(store, tasks=frozenset({"render"})) == [film.id]
-        both = await found(store, queues=frozenset({"mail"}), tasks=frozenset({"render"}))
+        assert await find_ids(store, queues=frozenset({"mail", "film"})) == [film.id, mail.id]
+        assert await find_ids(store, tasks=frozenset({"render"})) == [film.id]
+        both = await find_ids(store, queues=frozenset({"mail"}), tasks=frozenset({"render"}))
         assert both == []
 
     async def test_by_owner_and_by_team(self, store: Store) -> None:
         ana = await enqueue_one(store, owner="ana", team="blue")
-        nobody = await enqueue_one(store)
+        unowned = await enqueue_one(store)
 
-        assert await found(store, owner="ana") == [ana.id]
-        assert await found(store, owner="") == [nobody.id]
-        assert await found(store, owner="Ana") == []
-        assert await found(store, team="blue") == [ana.id]
-        assert await found(store, team="red") == []
+        assert await find_ids(store, owner="ana") == [ana.id]
+        assert await find_ids(store, owner="") == [unowned.id]
+        assert await find_ids(store, owner="Ana") == []
+        assert await find_ids(store, team="blue") == [ana.id]
+        assert await find_ids(store, team="red") == []
 
-    async def test_by_tags_all_of_which_must_be_there(self, store: Store) -> None:
+    async def test_by_tags_a_job_must_have_all(self, store: Store) -> None:
         both = await enqueue_one(store, tags=("film", "draft"))
         one = await enqueue_one(store, tags=("film",))
         await enqueue_one(store)
 
-        assert await found(store, tags=frozenset({"film"})) == [one.id, both.id]
-        assert await found(store, tags=frozenset({"film", "draft"})) == [both.id]
-        assert await found(store, tags=frozenset({"fil"})) == []
+        assert await find_ids(store, tags=frozenset({"film"})) == [one.id, both.id]
+        assert await find_ids(store, tags=frozenset({"film", "draft"})) == [both.id]
+        assert await find_ids(store, tags=frozenset({"fil"})) == []
 
     async def test_by_the_worker_that_ran_it_last(self, store: Store) -> None:
         job = await start_one(store, worker="worker-1")
         await start_one(store, worker="worker-2")
 
-        assert await found(store, worker="worker-1") == [job.id]
+        assert await find_ids(store, worker="worker-1") == [job.id]
 
     async def test_by_the_code_of_its_error(self, store: Store) -> None:
         disk = Failed(failure=make_failure("disk_full", terminal=True))
@@ -178,30 +178,30 @@ class TestFinding:
         again = await start_one(store)
         await settle_one(store, again, Failed(failure=make_failure("disk_full"), delay=60))
 
-        assert await found(store, error="disk_full") == [again.id, full.id]
-        failed = await found(store, error="disk_full", states=frozenset({State.FAILED}))
+        assert await find_ids(store, error="disk_full") == [again.id, full.id]
+        failed = await find_ids(store, error="disk_full", states=frozenset({State.FAILED}))
         assert failed == [full.id]
 
-    async def test_an_error_that_a_success_made_good_is_not_found(self, store: Store) -> None:
+    async def test_an_error_cleared_by_a_success_is_not_found(self, store: Store) -> None:
         job = await start_one(store)
         await settle_one(store, job, Failed(failure=make_failure("flaky"), delay=0))
         await settle_one(store, await claim_one(store), Succeeded())
 
-        assert await found(store, error="flaky") == []
+        assert await find_ids(store, error="flaky") == []
 
     async def test_by_request_id_and_by_unique_key(self, store: Store) -> None:
-        asked = await enqueue_one(store, request_id="order-7")
+        requested = await enqueue_one(store, request_id="order-7")
         only = await enqueue_one(store, unique_key="report")
 
-        assert await found(store, request_id="order-7") == [asked.id]
-        assert await found(store, unique_key="report") == [only.id]
+        assert await find_ids(store, request_id="order-7") == [requested.id]
+        assert await find_ids(store, unique_key="report") == [only.id]
 
     async def test_by_the_job_that_was_retried(self, store: Store) -> None:
         old = await finished(store)
         first = await finished(store, retry_of=old.id)
         second = await enqueue_one(store, retry_of=old.id)
 
-        assert await found(store, retry_of=old.id) == [second.id, first.id]
+        assert await find_ids(store, retry_of=old.id) == [second.id, first.id]
 
     async def test_by_the_first_job_of_a_lineage(self, store: Store) -> None:
         first = await finished(store)
@@ -220,9 +220,9 @@ class TestFinding:
             clock.advance(60)
         first = clock.now() - 180_000_000
 
-        assert await found(store, created_from=first + 60_000_000) == [ids[2], ids[1]]
-        assert await found(store, created_to=first + 60_000_000) == [ids[0]]
-        between = await found(
+        assert await find_ids(store, created_from=first + 60_000_000) == [ids[2], ids[1]]
+        assert await find_ids(store, created_to=first + 60_000_000) == [ids[0]]
+        between = await find_ids(
             store, created_from=first + 60_000_000, created_to=first + 120_000_000
         )
         assert between == [ids[1]]
@@ -243,7 +243,7 @@ class TestFinding:
 
         assert [row.id for row in rows] == newest_first(ids)
 
-    async def test_jobs_that_come_do_not_shift_the_pages(self, store: Store) -> None:
+    async def test_new_jobs_do_not_shift_the_pages(self, store: Store) -> None:
         ids = await enqueue_many(store, 6)
         first = await store.find(Query(limit=2))
 
@@ -255,17 +255,17 @@ class TestFinding:
         rows = [*first.rows, *second.rows, *third.rows]
         assert [row.id for row in rows] == newest_first(ids)
 
-    async def test_jobs_that_go_do_not_shift_the_pages(self, store: Store) -> None:
+    async def test_deleted_jobs_do_not_shift_the_pages(self, store: Store) -> None:
         ids = await enqueue_many(store, 6)
         await store.cancel([CancelRequest(job_id=job_id) for job_id in ids])
         first = await store.find(Query(limit=2))
 
-        await store.delete([ids[5], ids[4], ids[3]])  # both that were seen, and one that was not
+        await store.delete([ids[5], ids[4], ids[3]])  # two that were returned, and one that was not
 
         second = await store.find(Query(limit=2, cursor=first.cursor))
         assert [row.id for row in second.rows] == [ids[2], ids[1]]
 
-    async def test_jobs_that_change_neither_shift_nor_repeat_the_others(self, store: Store) -> None:
+    async def test_changed_jobs_do_not_shift_or_repeat_others(self, store: Store) -> None:
         ids = await enqueue_many(store, 6)
         queued = Query(states=frozenset({State.QUEUED}), limit=2)
         first = await store.find(queued)
@@ -275,14 +275,14 @@ class TestFinding:
         second = await store.find(replace(queued, cursor=first.cursor))
         assert [row.id for row in second.rows] == [ids[2], ids[1]]
 
-    async def test_a_rare_job_is_found_behind_thousands_of_others(self, store: Store) -> None:
-        """A page may be short, or empty, as long as its cursor leads on."""
+    async def test_a_rare_job_is_found_among_thousands(self, store: Store) -> None:
+        """A page may be short or empty as long as it has a cursor."""
         rare = await enqueue_one(store, tags=("rare",))
         broken = await finished(store, queue="trouble")
         await enqueue_many(store, 6000)
 
-        assert await found(store, tags=frozenset({"rare"}), limit=10) == [rare.id]
-        assert await found(store, states=frozenset({State.FAILED})) == [broken.id]
+        assert await find_ids(store, tags=frozenset({"rare"}), limit=10) == [rare.id]
+        assert await find_ids(store, states=frozenset({State.FAILED})) == [broken.id]
 
     async def test_the_page_size_of_one_search_may_change(self, store: Store) -> None:
         ids = await enqueue_many(store, 6)
@@ -293,13 +293,13 @@ class TestFinding:
         assert [row.id for row in rest.rows] == newest_first(ids[:-1])
 
     @pytest.mark.parametrize("limit", [-1, 0, MAX_PAGE + 1])
-    async def test_a_page_has_a_sensible_size(self, limit: int) -> None:
+    async def test_an_invalid_page_size_is_refused(self, limit: int) -> None:
         with pytest.raises(InvalidArgumentError):
             Query(limit=limit)
 
     # -- cursors
 
-    async def test_a_cursor_belongs_to_its_filters(self, store: Store) -> None:
+    async def test_a_cursor_is_valid_only_for_its_filters(self, store: Store) -> None:
         await enqueue_many(store, 3, owner="ana")
         page = await store.find(Query(owner="ana", limit=1))
 
@@ -308,14 +308,14 @@ class TestFinding:
                 await store.find(replace(other, cursor=page.cursor))
 
     @pytest.mark.parametrize("cursor", ["", "nonsense", "!", "MTo=", "\N{SNOWMAN}", "=" * 2000])
-    async def test_what_is_no_cursor_is_refused(self, store: Store, cursor: str) -> None:
+    async def test_an_invalid_cursor_is_refused(self, store: Store, cursor: str) -> None:
         await enqueue_many(store, 2)
 
         with pytest.raises(InvalidArgumentError):
             await store.find(Query(cursor=cursor))
 
-    async def test_a_cursor_tampered_with_is_refused_or_harmless(self, store: Store) -> None:
-        """It leads to a page of this very search, or to a message; never further, never deeper."""
+    async def test_a_modified_cursor_is_refused_or_harmless(self, store: Store) -> None:
+        """It returns a page of the same search or raises; it never widens the search."""
         mine = set(await enqueue_many(store, 5, owner="ana"))
         await enqueue_many(store, 5, owner="ben")
         query = Query(owner="ana", limit=2)
@@ -323,11 +323,11 @@ class TestFinding:
         assert cursor is not None
 
         refused = 0
-        for place in range(len(cursor)):
+        for index in range(len(cursor)):
             for letter in "A0z":
-                bent = cursor[:place] + letter + cursor[place + 1 :]
+                modified = cursor[:index] + letter + cursor[index + 1 :]
                 try:
-                    page = await store.find(replace(query, cursor=bent))
+                    page = await store.find(replace(query, cursor=modified))
                 except InvalidArgumentError:
                     refused += 1
                 else:
@@ -336,7 +336,7 @@ class TestFinding:
         assert refused > len(cursor)
 
     @pytest.mark.parametrize("number", [-1, 0, 2**63, 10**30])
-    async def test_a_cursor_with_an_absurd_number_is_refused_or_harmless(
+    async def test_a_cursor_with_an_extreme_number_is_refused_or_harmless(
         self, store: Store, number: int
     ) -> None:
         ids = set(await enqueue_many(store, 3))

@@ -1,4 +1,4 @@
-"""What the suite's tests start from; `windlass.testing.conformance` says what is yours to give."""
+"""Fixtures of the suite. The test file of a store defines `open_store` itself."""
 
 from __future__ import annotations
 

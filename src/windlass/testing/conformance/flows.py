@@ -1,4 +1,4 @@
-"""Flows are listed from the newest on, at a cost that does not grow with them."""
+"""Flows: statistics of flows, newest first, at a cost independent of their size."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def ids(store: Store, owner: str | None = None, team: str | None = None) -
 
 
 class TestFlows:
-    async def test_of_many_edges_the_first_are_told(self, store: Store) -> None:
+    async def test_edges_can_be_limited_to_the_first(self, store: Store) -> None:
         parents = await enqueue_many(store, 4)
         child = await enqueue_one(store, depends_on=tuple(parents))
         children = await enqueue_many(store, 4, depends_on=(child.id,))
@@ -35,13 +35,15 @@ class TestFlows:
         page = await store.newest_flows(50)
         assert (list(page.flows), page.cursor) == ([], None)
 
-    async def test_the_newest_comes_first_whichever_had_a_job_last(self, store: Store) -> None:
+    async def test_flows_are_ordered_by_their_creation_newest_first(self, store: Store) -> None:
         old, new = uuid7(), uuid7()
         for flow_id in (new, old, old):
             await enqueue_one(store, flow_id=flow_id)
         assert await ids(store) == [new, old]
 
-    async def test_each_is_told_as_by_itself(self, store: Store, clock: VirtualClock) -> None:
+    async def test_listed_flow_stats_equal_single_flow_stats(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
         done, open_ = uuid7(), uuid7()
         await enqueue_many(store, 3, flow_id=done)
         rows = await claim_all(store)
@@ -59,7 +61,7 @@ class TestFlows:
         assert (running.state, running.percent, running.ended_at) == (State.RUNNING, 50, None)
         assert (failed.state, failed.jobs, failed.ended_at) == (State.FAILED, 3, clock.now())
 
-    async def test_a_retry_stands_for_the_job_that_it_retries(self, store: Store) -> None:
+    async def test_a_retry_replaces_its_original_in_flow_stats(self, store: Store) -> None:
         flow_id = uuid7()
         job = await start_one(store, flow_id=flow_id)
         await settle_one(store, job, BROKEN)
@@ -71,17 +73,17 @@ class TestFlows:
         flows = [uuid7() for _ in range(5)]
         for flow_id in flows:
             await enqueue_many(store, 2, flow_id=flow_id)
-        seen: list[FlowStats] = []
+        listed: list[FlowStats] = []
         page = await store.newest_flows(2)
         while page.cursor is not None:
             assert len(page.flows) <= 2
-            seen += page.flows
-            await enqueue_one(store, flow_id=uuid7())  # what comes shifts nothing
+            listed += page.flows
+            await enqueue_one(store, flow_id=uuid7())  # a new flow shifts no page
             page = await store.newest_flows(2, page.cursor)
-        seen += page.flows
-        assert [one.flow_id for one in seen] == flows[::-1]
+        listed += page.flows
+        assert [one.flow_id for one in listed] == flows[::-1]
 
-    async def test_an_owner_sees_their_own_jobs_of_flows_and_no_others(self, store: Store) -> None:
+    async def test_flow_stats_of_an_owner_count_only_own_jobs(self, store: Store) -> None:
         anns, both = uuid7(), uuid7()
         await enqueue_many(store, 2, flow_id=anns, owner="ann", team="red")
         await enqueue_many(store, 3, flow_id=both, owner="bob", team="red")
@@ -105,9 +107,7 @@ class TestFlows:
         assert list(hidden.flows) == []
         assert hidden.cursor is not None
 
-    async def test_of_a_large_flow_the_newest_jobs_are_counted_and_it_is_said(
-        self, store: Store
-    ) -> None:
+    async def test_stats_of_a_large_flow_are_capped_and_marked(self, store: Store) -> None:
         flow_id = uuid7()
         await enqueue_many(store, FLOW_RANGE, flow_id=flow_id, hold=True)
         [flow] = (await store.newest_flows(50)).flows

@@ -1,4 +1,4 @@
-"""A store is held by handles: independent of one another, all on the same data."""
+"""Handles: independent store handles on the same data."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from windlass.store import Store
 from windlass.testing.clock import VirtualClock
 from windlass.testing.conformance.fixtures import OpenStore
 from windlass.testing.factories import (
+    append_records,
     claim_all,
     claim_one,
     enqueue_one,
     get_one,
-    note,
+    log_record,
     read_events,
-    say,
     settle_one,
     start_one,
 )
@@ -29,12 +29,10 @@ PATIENCE = 20.0
 
 
 class TestHandles:
-    async def test_a_store_can_be_asked_for_its_time(
-        self, store: Store, clock: VirtualClock
-    ) -> None:
+    async def test_ping_returns_the_stores_time(self, store: Store, clock: VirtualClock) -> None:
         assert await store.ping() == clock.now()
 
-    async def test_to_migrate_again_is_harmless(self, store: Store) -> None:
+    async def test_migrate_is_idempotent(self, store: Store) -> None:
         job = await enqueue_one(store)
 
         await store.migrate()
@@ -44,14 +42,14 @@ class TestHandles:
 
     # -- twins
 
-    async def test_a_twin_sees_what_the_other_writes(self, store: Store) -> None:
+    async def test_a_twin_reads_the_writes_of_the_other(self, store: Store) -> None:
         async with store.twin() as twin:
             assert twin is not store
             assert twin.capabilities == store.capabilities
 
             job = await enqueue_one(store)
             running = await claim_one(twin)
-            await say(store, running, note(1, "here"))
+            await append_records(store, running, log_record(1, "here"))
             await twin.put_records([Put(kind="plan", key="x", value=b"1")])
             await settle_one(twin, running, Succeeded())
 
@@ -74,7 +72,7 @@ class TestHandles:
 
             assert await get_one(store, job.id) == job
 
-    async def test_a_twin_outlives_the_handle_it_came_from(
+    async def test_a_twin_works_after_its_original_is_closed(
         self, store: Store, open_store: OpenStore
     ) -> None:
         first = await open_store()
@@ -87,7 +85,7 @@ class TestHandles:
             assert [row.id for row in await claim_all(twin)] == [job.id]
         assert (await get_one(store, job.id)).state is State.RUNNING
 
-    async def test_a_twin_that_was_closed_leaves_the_others_alone(self, store: Store) -> None:
+    async def test_closing_a_twin_does_not_affect_the_others(self, store: Store) -> None:
         twin = store.twin()
         job = await enqueue_one(twin)
         await twin.close()
@@ -139,7 +137,7 @@ class TestHandles:
         rows = (await store.find(Query(states=frozenset({State.SUCCEEDED})))).rows
         assert {row.id for row in rows} == set(ids)
 
-    async def test_a_thread_hears_of_work_that_another_puts_in(self, store: Store) -> None:
+    async def test_an_enqueue_on_one_thread_wakes_a_wait_on_another(self, store: Store) -> None:
         twin = store.twin()
 
         async def serve() -> UUID:
@@ -159,7 +157,7 @@ class TestHandles:
 
     # -- opening and closing
 
-    async def test_opened_again_it_is_the_same_data(
+    async def test_a_second_open_sees_the_same_data(
         self, store: Store, open_store: OpenStore
     ) -> None:
         job = await enqueue_one(store)
@@ -169,12 +167,10 @@ class TestHandles:
             assert (await claim_one(other)).id == job.id
         assert (await get_one(store, job.id)).state is State.RUNNING
 
-    async def test_what_was_stored_is_there_when_it_is_opened_anew(
-        self, open_store: OpenStore
-    ) -> None:
+    async def test_data_is_still_there_after_a_reopen(self, open_store: OpenStore) -> None:
         first = await open_store()
         running = await start_one(first)
-        await say(first, running, note(1, "here"))
+        await append_records(first, running, log_record(1, "here"))
         before = await get_one(first, running.id), await read_events(first, running.id)
         await first.close()
 
@@ -183,21 +179,23 @@ class TestHandles:
             assert after == before
             assert (await settle_one(second, running, Succeeded())).applied
 
-    async def test_to_close_again_is_harmless(self, open_store: OpenStore) -> None:
+    async def test_close_is_idempotent(self, open_store: OpenStore) -> None:
         store = await open_store()
         await enqueue_one(store)
 
         await store.close()
         await store.close()
 
-    async def test_a_store_never_used_can_be_closed(self, open_store: OpenStore) -> None:
+    async def test_an_unused_store_can_be_closed(self, open_store: OpenStore) -> None:
         store = await open_store()
         twin = store.twin()
 
         await twin.close()
         await store.close()
 
-    async def test_one_close_does_not_count_for_two_handles(self, open_store: OpenStore) -> None:
+    async def test_closing_one_handle_twice_does_not_close_another(
+        self, open_store: OpenStore
+    ) -> None:
         store = await open_store()
         twin = store.twin()
         await store.close()
@@ -208,7 +206,7 @@ class TestHandles:
         assert await get_one(twin, job.id) == job
         await twin.close()
 
-    async def test_calls_under_way_are_finished_before_it_closes(
+    async def test_close_waits_for_calls_in_progress(
         self, store: Store, open_store: OpenStore
     ) -> None:
         other = await open_store()
@@ -221,7 +219,7 @@ class TestHandles:
             jobs = await asyncio.gather(*calls)
         assert None not in await store.get([job.id for job in jobs])
 
-    async def test_a_closed_store_leaves_nothing_running(self, open_store: OpenStore) -> None:
+    async def test_a_closed_store_leaves_no_tasks_or_threads(self, open_store: OpenStore) -> None:
         before = asyncio.all_tasks()
         store = await open_store()
         jobs = [await enqueue_one(store) for _ in range(3)]
@@ -241,8 +239,8 @@ class TestHandles:
 
         assert asyncio.all_tasks() == before
 
-    async def test_a_call_given_up_leaves_the_store_sound(self, store: Store) -> None:
-        """The state is before or after, never between; and after may still be to come."""
+    async def test_a_canceled_call_leaves_the_store_consistent(self, store: Store) -> None:
+        """The write is complete or absent, never partial; it may still complete later."""
         for _ in range(20):
             call = asyncio.ensure_future(enqueue_one(store, request_id=str(uuid7())))
             await asyncio.sleep(0)

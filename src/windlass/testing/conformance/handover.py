@@ -1,4 +1,4 @@
-"""Hand-over: children become real with the success that carries them, or not at all."""
+"""Hand-over: a success and its children are stored in one write or not at all."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from windlass.testing.factories import (
     claim_all,
     claim_one,
     enqueue_one,
-    even,
     get_one,
     make_failure,
     make_job,
+    no_jitter,
     settle_one,
     start_one,
     sweep_all,
@@ -48,9 +48,7 @@ WITHOUT_SUCCESS: dict[str, Outcome] = {
 
 
 class TestHandover:
-    async def test_children_come_to_be_with_the_success_of_their_parent(
-        self, store: Store, clock: VirtualClock
-    ) -> None:
+    async def test_a_success_creates_its_children(self, store: Store, clock: VirtualClock) -> None:
         parent = await start_one(store)
         children = [
             make_job(task="next", payload=b'"a"', tags=("t",), owner="ada"),
@@ -71,7 +69,7 @@ class TestHandover:
             second.id,
         ]
 
-    async def test_children_join_the_line_in_their_order(self, store: Store) -> None:
+    async def test_children_are_queued_in_their_order(self, store: Store) -> None:
         if not store.capabilities.fifo:
             pytest.skip("this store promises no order within a priority")
         parent = await start_one(store)
@@ -79,56 +77,58 @@ class TestHandover:
         children = [make_job() for _ in range(5)]
         await settle_one(store, parent, Succeeded(), children=children)
         behind = await enqueue_one(store)
-        line = [waiting.id, *(child.id for child in children), behind.id]
-        assert [row.id for row in await claim_all(store)] == line
+        order = [waiting.id, *(child.id for child in children), behind.id]
+        assert [row.id for row in await claim_all(store)] == order
 
-    async def test_a_repeated_success_hands_over_once(self, store: Store) -> None:
+    async def test_a_repeated_success_creates_its_children_once(self, store: Store) -> None:
         parent = await start_one(store)
         child = make_job()
-        wish = settle(parent, Succeeded(), random=even, children=[child])
-        first = await apply_one(store, wish)
+        transition = settle(parent, Succeeded(), random=no_jitter, children=[child])
+        first = await apply_one(store, transition)
         [row] = await claim_all(store)
-        assert await apply_one(store, wish) == first
+        assert await apply_one(store, transition) == first
         assert await get_one(store, child.id) == row
         assert await claim_all(store) == []
 
     @pytest.mark.parametrize("outcome", WITHOUT_SUCCESS.values(), ids=WITHOUT_SUCCESS.keys())
-    async def test_without_success_nothing_is_handed_over(
+    async def test_without_a_success_no_children_are_created(
         self, store: Store, outcome: Outcome
     ) -> None:
         parent = await start_one(store)
         child = make_job()
-        wish = replace(settle(parent, outcome, random=even), children=(child,))
-        assert (await apply_one(store, wish)).applied
+        transition = replace(settle(parent, outcome, random=no_jitter), children=(child,))
+        assert (await apply_one(store, transition)).applied
         assert await store.get([child.id]) == [None]
 
-    async def test_a_stale_success_hands_over_nothing(
+    async def test_a_stale_success_creates_no_children(
         self, store: Store, clock: VirtualClock
     ) -> None:
-        ghost = await start_one(store)
+        stale = await start_one(store)
         clock.advance(31)
         await sweep_all(store)
         holder = await claim_one(store)
         child = make_job()
-        answer = await settle_one(store, ghost, Succeeded(), children=[child])
+        answer = await settle_one(store, stale, Succeeded(), children=[child])
         assert answer.status is Status.STALE
         assert await store.get([child.id]) == [None]
         assert (await settle_one(store, holder, Succeeded(), children=[child])).applied
         assert (await get_one(store, child.id)).state is State.QUEUED
 
-    async def test_a_success_for_an_unknown_job_hands_over_nothing(self, store: Store) -> None:
+    async def test_a_success_of_an_unknown_job_creates_no_children(self, store: Store) -> None:
         parent = await start_one(store)
         child = make_job()
-        wish = settle(parent, Succeeded(), random=even, children=[child])
-        assert (await apply_one(store, replace(wish, job_id=uuid7()))).status is Status.MISSING
+        transition = settle(parent, Succeeded(), random=no_jitter, children=[child])
+        assert (
+            await apply_one(store, replace(transition, job_id=uuid7()))
+        ).status is Status.MISSING
         assert await store.get([child.id]) == [None]
 
-    async def test_a_canceled_job_hands_over_nothing(self, store: Store) -> None:
+    async def test_a_canceled_job_creates_no_children(self, store: Store) -> None:
         parent = await start_one(store)
         await cancel_one(store, parent.id)
         child = make_job()
-        wish = settle(parent, Succeeded(), random=even, children=[child])
-        first, again = await apply_one(store, wish), await apply_one(store, wish)
+        transition = settle(parent, Succeeded(), random=no_jitter, children=[child])
+        first, again = await apply_one(store, transition), await apply_one(store, transition)
         assert (first.status, first.state) == (Status.APPLIED, State.CANCELED)
         assert again == first
         assert await store.get([child.id]) == [None]
@@ -145,7 +145,7 @@ class TestHandover:
         ],
         ids=["payload", "task", "delay", "no number", "lease", "text"],
     )
-    async def test_a_bad_child_refuses_the_settle_and_leaves_its_neighbours_alone(
+    async def test_an_invalid_child_refuses_its_settle_and_no_other(
         self, store: Store, wrong: dict[str, Any]
     ) -> None:
         await store.enqueue([make_job(), make_job()])
@@ -153,8 +153,8 @@ class TestHandover:
         good, bad = make_job(), make_job(**wrong)
         answers = await store.apply(
             [
-                settle(parent, Succeeded(), random=even, children=[good, bad]),
-                settle(neighbour, Succeeded(), random=even),
+                settle(parent, Succeeded(), random=no_jitter, children=[good, bad]),
+                settle(neighbour, Succeeded(), random=no_jitter),
             ]
         )
         assert [answer.status for answer in answers] == [Status.REFUSED, Status.APPLIED]
@@ -164,8 +164,8 @@ class TestHandover:
         assert (await settle_one(store, parent, Succeeded(), children=[good])).applied
         assert (await get_one(store, good.id)).state is State.QUEUED
 
-    async def test_a_child_that_cannot_come_to_be_refuses_the_settle(self, store: Store) -> None:
-        """All or none: a child in conflict with what is stored is not dropped in silence."""
+    async def test_a_child_that_cannot_be_created_refuses_the_settle(self, store: Store) -> None:
+        """All or none: a child that conflicts with a stored job is not dropped silently."""
         await enqueue_one(store, request_id="r", digest=b"one thing", hold=True)
         parent = await start_one(store)
         good, bad = make_job(), make_job(request_id="r", digest=b"another")
@@ -178,9 +178,7 @@ class TestHandover:
         assert await get_one(store, parent.id) == parent
         assert await store.get([good.id]) == [None]
 
-    async def test_children_that_contradict_each_other_refuse_the_settle(
-        self, store: Store
-    ) -> None:
+    async def test_conflicting_children_refuse_the_settle(self, store: Store) -> None:
         parent = await start_one(store)
         child = make_job()
 
@@ -189,7 +187,7 @@ class TestHandover:
         assert answer.status is Status.REFUSED
         assert await store.get([child.id]) == [None]
 
-    async def test_a_child_whose_key_is_held_is_stood_for_by_the_holder(self, store: Store) -> None:
+    async def test_a_child_with_a_used_key_is_a_duplicate_of_the_holder(self, store: Store) -> None:
         parent = await start_one(store)
         holder = await enqueue_one(store, unique_key="k")
         child, sibling = make_job(unique_key="k"), make_job()
@@ -203,7 +201,7 @@ class TestHandover:
         await settle_one(store, parent, Succeeded(), children=[child])
         assert (await get_one(store, child.id)).state is State.QUEUED
 
-    async def test_a_child_may_give_way_to_a_later_one_of_the_same_batch(
+    async def test_a_child_may_be_displaced_by_a_later_one_of_the_same_batch(
         self, store: Store
     ) -> None:
         await store.enqueue([make_job(), make_job()])
@@ -212,8 +210,8 @@ class TestHandover:
         newer = make_job(unique_key="k", debounce=True)
         answers = await store.apply(
             [
-                settle(first, Succeeded(), random=even, children=[older]),
-                settle(second, Succeeded(), random=even, children=[newer]),
+                settle(first, Succeeded(), random=no_jitter, children=[older]),
+                settle(second, Succeeded(), random=no_jitter, children=[newer]),
             ]
         )
         assert [answer.status for answer in answers] == [Status.APPLIED] * 2

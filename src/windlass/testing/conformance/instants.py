@@ -1,4 +1,4 @@
-"""Every instant comes from the store's clock, and a job's instants never run backwards."""
+"""Instants: all come from the store's clock, and those of a job never decrease."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from windlass.core.decisions.transition import CancelRequest
 from windlass.core.job.state import State
 from windlass.store import Store
 from windlass.testing.clock import VirtualClock
-from windlass.testing.conformance.job_histories import ENDS, rich_life
+from windlass.testing.conformance.job_histories import ENDS, full_history
 from windlass.testing.factories import (
+    append_records,
+    checkpoint_record,
     claim_one,
     enqueue_one,
     get_one,
+    log_record,
     make_failure,
-    note,
     read_events,
-    say,
     settle_one,
     start_one,
-    step_done,
     sweep_all,
 )
 
@@ -37,14 +37,14 @@ HOUR = 3600 * SECOND
 
 
 class TestInstants:
-    async def test_the_store_tells_its_own_time(self, store: Store, clock: VirtualClock) -> None:
+    async def test_instants_come_from_the_clock_of_the_store(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
         clock.advance(17)
 
         assert await store.ping() == clock.now()
 
-    async def test_each_step_has_the_instant_at_which_it_was_taken(
-        self, store: Store, clock: VirtualClock
-    ) -> None:
+    async def test_each_transition_has_its_instant(self, store: Store, clock: VirtualClock) -> None:
         enqueued = clock.now()
         job = await enqueue_one(store)
         started = clock.advance(3)
@@ -57,10 +57,10 @@ class TestInstants:
         assert (done.created_at, done.queued_at) == (enqueued, enqueued)
         assert (done.started_at, done.first_started_at) == (started, started)
         assert (done.ended_at, done.updated_at) == (ended, ended)
-        told = [event.at for event in await read_events(store, job.id)]
-        assert told == [enqueued, enqueued, started, ended]
+        instants = [event.at for event in await read_events(store, job.id)]
+        assert instants == [enqueued, enqueued, started, ended]
 
-    async def test_a_job_that_cannot_run_yet_was_not_queued(
+    async def test_a_job_that_cannot_run_yet_has_no_queued_at(
         self, store: Store, clock: VirtualClock
     ) -> None:
         job = await enqueue_one(store, delay=10)
@@ -72,9 +72,7 @@ class TestInstants:
 
         assert (await get_one(store, job.id)).queued_at == promoted
 
-    async def test_a_held_job_is_queued_when_it_is_submitted(
-        self, store: Store, clock: VirtualClock
-    ) -> None:
+    async def test_a_submit_sets_queued_at(self, store: Store, clock: VirtualClock) -> None:
         job = await enqueue_one(store, hold=True)
         submitted = clock.advance(5)
 
@@ -96,7 +94,7 @@ class TestInstants:
         assert waiting.error is not None
         assert waiting.error.at == failed
 
-    async def test_a_job_queued_again_forgets_its_start_but_not_its_first(
+    async def test_a_requeued_job_keeps_only_its_first_start(
         self, store: Store, clock: VirtualClock
     ) -> None:
         first_start = clock.now()
@@ -116,7 +114,9 @@ class TestInstants:
     async def test_a_job_has_an_end_exactly_when_it_is_final(
         self, store: Store, clock: VirtualClock, end: str
     ) -> None:
-        rows = [await get_one(store, job_id) async for job_id in rich_life(store, clock, ENDS[end])]
+        rows = [
+            await get_one(store, job_id) async for job_id in full_history(store, clock, ENDS[end])
+        ]
 
         assert [row.ended_at is not None for row in rows] == [row.final for row in rows]
         assert rows[-1].final
@@ -130,19 +130,19 @@ class TestInstants:
 
         assert job.lease_until == clock.now() + 12 * SECOND
 
-    async def test_what_is_said_bears_the_time_of_its_writing(
+    async def test_records_have_the_instant_of_their_write(
         self, store: Store, clock: VirtualClock
     ) -> None:
         job = await start_one(store)
-        said = clock.advance(8)
-        await say(store, job, note(1), step_done(2, "voice", b"x"))
+        written_at = clock.advance(8)
+        await append_records(store, job, log_record(1), checkpoint_record(2, "voice", b"x"))
 
         log = await read_events(store, job.id, after=job.seq)
 
-        assert [event.at for event in log] == [said, said]
+        assert [event.at for event in log] == [written_at, written_at]
         [steps] = await store.checkpoints([job.id])
-        assert steps["voice"].at == said
-        assert (await get_one(store, job.id)).updated_at == said
+        assert steps["voice"].at == written_at
+        assert (await get_one(store, job.id)).updated_at == written_at
 
     # -- when the clock steps back
 
@@ -160,7 +160,7 @@ class TestInstants:
         job = await enqueue_one(store)
         clock.jump(clock.now() - HOUR)
         attempt = await claim_one(store)
-        await say(store, attempt, note(1))
+        await append_records(store, attempt, log_record(1))
         clock.jump(clock.now() - HOUR)
         await settle_one(store, attempt, end)
 
@@ -171,8 +171,8 @@ class TestInstants:
         assert row.ended_at is not None
         assert row.created_at <= row.queued_at <= row.started_at <= row.ended_at == row.updated_at
         assert row.first_started_at == row.started_at
-        told = [event.at for event in await read_events(store, job.id)]
-        assert told == sorted(told)
+        instants = [event.at for event in await read_events(store, job.id)]
+        assert instants == sorted(instants)
 
     async def test_the_order_holds_across_attempts_when_the_clock_steps_back(
         self, store: Store, clock: VirtualClock
@@ -189,11 +189,11 @@ class TestInstants:
         assert second.first_started_at <= second.queued_at <= second.started_at
         assert second.lease_until is not None
         assert second.lease_until > second.started_at
-        told = [event.at for event in await read_events(store, job.id)]
-        assert told == sorted(told)
+        instants = [event.at for event in await read_events(store, job.id)]
+        assert instants == sorted(instants)
 
     @pytest.mark.parametrize("waiting", ["created", "queued", "retrying"])
-    async def test_a_waiting_job_canceled_after_a_step_back_ends_no_earlier_than_it_began(
+    async def test_a_job_canceled_after_a_clock_step_back_ends_no_earlier_than_its_creation(
         self, store: Store, clock: VirtualClock, waiting: str
     ) -> None:
         job = await enqueue_one(store, hold=waiting == "created")
@@ -208,7 +208,7 @@ class TestInstants:
         assert row.ended_at is not None
         assert row.created_at <= (row.queued_at or row.created_at) <= row.ended_at
 
-    async def test_a_step_back_does_not_take_a_lease_away(
+    async def test_a_clock_step_back_does_not_end_a_lease(
         self, store: Store, clock: VirtualClock
     ) -> None:
         job = await start_one(store)
@@ -217,7 +217,7 @@ class TestInstants:
         assert await store.expired(10) == []
         assert (await settle_one(store, job, Succeeded())).applied
 
-    async def test_a_jump_ahead_ends_leases_but_loses_no_job(
+    async def test_a_clock_jump_ahead_ends_leases_but_loses_no_job(
         self, store: Store, clock: VirtualClock
     ) -> None:
         job = await start_one(store)

@@ -1,4 +1,4 @@
-"""Jobs with much behind them, for the tests that read their logs."""
+"""Jobs with long histories, for tests that read their logs."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from windlass.core.job.row import JobRow
 from windlass.store import Store
 from windlass.testing.clock import VirtualClock
 from windlass.testing.factories import (
+    append_records,
+    checkpoint_record,
     claim_one,
     enqueue_one,
     get_one,
+    log_record,
     make_failure,
-    note,
-    progress,
-    say,
+    progress_record,
     settle_one,
     start_one,
-    step_done,
     sweep_all,
 )
 
@@ -41,8 +41,8 @@ ENDS: dict[str, Outcome] = {
 }
 
 
-async def rich_life(store: Store, clock: VirtualClock, end: Outcome) -> AsyncIterator[UUID]:
-    """One job through nearly everything that can happen to one; yields after each step."""
+async def full_history(store: Store, clock: VirtualClock, end: Outcome) -> AsyncIterator[UUID]:
+    """Run one job through nearly every transition; yield its id after each step."""
     job = await enqueue_one(store, hold=True, delay=5, headers={"correlation-id": "c-7"})
     yield job.id
     await store.apply([submit(job.id)])
@@ -54,13 +54,20 @@ async def rich_life(store: Store, clock: VirtualClock, end: Outcome) -> AsyncIte
     attempt = await claim_one(store)
     yield job.id
     clock.advance(1)
-    await say(store, attempt, progress(1, 10, stage="script", phase="plan"), note(2, "hello"))
+    await append_records(
+        store, attempt, progress_record(1, 10, stage="script", phase="plan"), log_record(2, "hello")
+    )
     yield job.id
-    await say(store, attempt, step_done(3, "script", b"text"), progress(4, 25, stage="voice"))
+    await append_records(
+        store,
+        attempt,
+        checkpoint_record(3, "script", b"text"),
+        progress_record(4, 25, stage="voice"),
+    )
     yield job.id
     clock.advance(1)
     error = make_failure("Flaky", step="voice", body=b"try again")
-    last = [note(4, "a repeat"), note(5, "so be it"), progress(6, 30)]
+    last = [log_record(4, "a repeat"), log_record(5, "so be it"), progress_record(6, 30)]
     await settle_one(store, attempt, Failed(failure=error, delay=60), records=last)
     yield job.id
     clock.advance(60)
@@ -69,17 +76,17 @@ async def rich_life(store: Store, clock: VirtualClock, end: Outcome) -> AsyncIte
 
     attempt = await claim_one(store, worker="worker-2")
     yield job.id
-    await say(store, attempt, progress(1, 5, stage="voice"))
+    await append_records(store, attempt, progress_record(1, 5, stage="voice"))
     yield job.id
     clock.advance(31)
-    await sweep_all(store)  # its worker died
+    await sweep_all(store)  # its worker crashed
     yield job.id
 
     attempt = await claim_one(store, worker="worker-3")
     await settle_one(store, attempt, Released())
     yield job.id
     attempt = await claim_one(store)
-    await settle_one(store, attempt, Snoozed(delay=10), records=[note(1, "later")])
+    await settle_one(store, attempt, Snoozed(delay=10), records=[log_record(1, "later")])
     yield job.id
     clock.advance(10)
     await sweep_all(store)
@@ -92,31 +99,33 @@ async def rich_life(store: Store, clock: VirtualClock, end: Outcome) -> AsyncIte
 
     attempt = await claim_one(store)
     clock.advance(2)
-    await say(store, attempt, progress(1, 80, stage="render", phase="render"))
+    await append_records(store, attempt, progress_record(1, 80, stage="render", phase="render"))
     yield job.id
-    await settle_one(store, attempt, end, records=[note(2, "goodbye")])
+    await settle_one(store, attempt, end, records=[log_record(2, "goodbye")])
     yield job.id
 
 
-async def lived(store: Store, clock: VirtualClock, end: Outcome) -> UUID:
-    """The id of a job that has such a life behind it."""
-    ids = [job_id async for job_id in rich_life(store, clock, end)]
+async def run_full_history(store: Store, clock: VirtualClock, end: Outcome) -> UUID:
+    """Return the id of a job with a full history."""
+    ids = [job_id async for job_id in full_history(store, clock, end)]
     return ids[-1]
 
 
-async def chatter(store: Store, attempts: int, notes: int) -> UUID:
-    """A job with many attempts, each of which said much."""
+async def run_long_log(store: Store, attempts: int, notes: int) -> UUID:
+    """Return the id of a job with many attempts and many log records each."""
     job = await enqueue_one(store)
     for _ in range(attempts):
         attempt = await claim_one(store)
-        await say(store, attempt, *(note(n, f"line {n}") for n in range(1, notes + 1)))
+        await append_records(
+            store, attempt, *(log_record(n, f"line {n}") for n in range(1, notes + 1))
+        )
         await settle_one(store, attempt, Released())
     await settle_one(store, await claim_one(store), Succeeded())
     return job.id
 
 
 async def finished(store: Store, outcome: Outcome = BROKEN, **values: Any) -> JobRow:
-    """A job that ended so, after one attempt. Its queue must be empty."""
+    """Return a job that ended with this outcome after one attempt. Its queue must be empty."""
     job = await start_one(store, **values)
     await settle_one(store, job, outcome)
     return await get_one(store, job.id)

@@ -1,4 +1,4 @@
-"""Leases: kept by extending them, taken back when they run out, and then worth nothing."""
+"""Leases: extended by their holder, rescued after expiry, and invalid from then on."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from windlass.core.job.failure import CRASHED
 from windlass.core.job.lease import Lease
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
-from windlass.store import Saying, Store
+from windlass.store import AttemptRecords, Store
 from windlass.testing.clock import VirtualClock
 from windlass.testing.factories import (
     apply_one,
@@ -33,10 +33,10 @@ from windlass.testing.factories import (
     claim_all,
     claim_one,
     enqueue_one,
-    even,
     get_one,
     make_failure,
     make_job,
+    no_jitter,
     read_events,
     settle_one,
     start_one,
@@ -56,16 +56,14 @@ OUTCOMES: dict[str, Outcome] = {
 
 
 async def lose_lease(store: Store, clock: VirtualClock) -> JobRow:
-    """A worker that stopped answering: its row as it knows it, its lease run out but not taken."""
-    row = await start_one(store, worker="ghost")
+    """Return the row of an unresponsive worker: its lease has expired but is not rescued."""
+    row = await start_one(store, worker="stale")
     clock.advance(LEASE + 1)
     return row
 
 
 class TestLeases:
-    async def test_an_extended_lease_lasts_from_now(
-        self, store: Store, clock: VirtualClock
-    ) -> None:
+    async def test_an_extended_lease_starts_now(self, store: Store, clock: VirtualClock) -> None:
         row = await start_one(store)
         clock.advance(10)
         [answer] = await store.extend([row.lease], 45.0)
@@ -84,10 +82,10 @@ class TestLeases:
             await store.extend([row.lease], LEASE)
         assert (await settle_one(store, row, Succeeded())).applied
 
-    async def test_nothing_to_extend_is_nothing_answered(self, store: Store) -> None:
+    async def test_an_empty_extend_returns_no_results(self, store: Store) -> None:
         assert await store.extend([], 10.0) == []
 
-    async def test_extensions_are_answered_each_for_itself(self, store: Store) -> None:
+    async def test_each_extension_has_its_own_result(self, store: Store) -> None:
         await store.enqueue([make_job() for _ in range(3)])
         rows = await claim_all(store)
         await settle_one(store, rows[1], Succeeded())
@@ -118,15 +116,15 @@ class TestLeases:
         assert after_it.stale
         assert (await get_one(store, row.id)).lease_until == again.lease_until
 
-    async def test_an_extension_tells_of_a_cancel(self, store: Store) -> None:
+    async def test_an_extension_reports_a_cancel_request(self, store: Store) -> None:
         await store.enqueue([make_job(), make_job()])
         canceled, other = await claim_all(store)
         await cancel_one(store, canceled.id)
-        told, untold = await store.extend([canceled.lease, other.lease], 60.0)
-        assert (told.stale, told.cancel_requested) == (False, True)
-        assert (untold.stale, untold.cancel_requested) == (False, False)
+        with_request, without = await store.extend([canceled.lease, other.lease], 60.0)
+        assert (with_request.stale, with_request.cancel_requested) == (False, True)
+        assert (without.stale, without.cancel_requested) == (False, False)
 
-    async def test_a_late_extension_keeps_a_lease_that_nobody_took(
+    async def test_a_late_extension_keeps_a_lease_that_was_not_rescued(
         self, store: Store, clock: VirtualClock
     ) -> None:
         row = await lose_lease(store, clock)
@@ -143,16 +141,16 @@ class TestLeases:
         assert short == long
         assert (await get_one(store, row.id)).lease_until == after(clock.now(), 600)
 
-    # -- which leases ran out
+    # -- expired leases
 
-    async def test_a_lease_runs_out_at_its_instant(self, store: Store, clock: VirtualClock) -> None:
+    async def test_a_lease_expires_at_its_instant(self, store: Store, clock: VirtualClock) -> None:
         row = await start_one(store)
         clock.advance(LEASE - 0.001)
         assert await store.expired(10) == []
         clock.advance(0.001)
         assert await store.expired(10) == [row]
 
-    async def test_expired_leases_are_named_longest_first(
+    async def test_expired_leases_are_listed_longest_first(
         self, store: Store, clock: VirtualClock
     ) -> None:
         rows = {}
@@ -163,10 +161,10 @@ class TestLeases:
         assert await store.expired(10) == [rows[10.0], rows[20.0], rows[30.0]]
         assert await store.expired(2) == [rows[10.0], rows[20.0]]
 
-    async def test_each_job_of_a_claim_is_watched_until_it_ends(
+    async def test_each_job_of_a_claim_can_expire_until_it_ends(
         self, store: Store, clock: VirtualClock
     ) -> None:
-        """Whatever became of its neighbours: who looks for lost leases does not forget it."""
+        """Also if other jobs of the claim have ended."""
         await store.enqueue([make_job() for _ in range(3)])
         first, second, last = await claim_all(store)
         for ending in (second, first):
@@ -175,7 +173,7 @@ class TestLeases:
         clock.advance(LEASE)
         assert await store.expired(10) == [last]
 
-    async def test_only_running_jobs_have_leases_to_lose(
+    async def test_only_running_jobs_have_expired_leases(
         self, store: Store, clock: VirtualClock
     ) -> None:
         await settle_one(store, await start_one(store), Succeeded())
@@ -198,18 +196,16 @@ class TestLeases:
         attempts = await store.attempts(row.id)
         assert attempts is not None
         lost, current = attempts
-        assert (lost.worker, current.worker) == ("ghost", "rescuer")
+        assert (lost.worker, current.worker) == ("stale", "rescuer")
         assert lost.error is not None
         assert lost.error.code == CRASHED
 
-    async def test_two_rescuers_take_a_lease_back_once(
-        self, store: Store, clock: VirtualClock
-    ) -> None:
+    async def test_two_rescuers_rescue_a_job_once(self, store: Store, clock: VirtualClock) -> None:
         row = await lose_lease(store, clock)
         async with store.twin() as other:
-            [seen], [seen_too] = await store.expired(10), await other.expired(10)
-            first = await apply_one(store, rescue(seen, random=even))
-            second = await apply_one(other, rescue(seen_too, random=even))
+            [read], [also_read] = await store.expired(10), await other.expired(10)
+            first = await apply_one(store, rescue(read, random=no_jitter))
+            second = await apply_one(other, rescue(also_read, random=no_jitter))
         assert first == second, "to the second it is a repeat"
         assert (await get_one(store, row.id)).crash_count == 1
         assert len(await claim_all(store)) == 1
@@ -218,41 +214,41 @@ class TestLeases:
         self, store: Store, clock: VirtualClock
     ) -> None:
         await lose_lease(store, clock)
-        [seen] = await store.expired(10)
+        [read] = await store.expired(10)
         await sweep_all(store)
         again = await claim_one(store, worker="next")
-        answer = await apply_one(store, rescue(seen, random=even))
+        answer = await apply_one(store, rescue(read, random=no_jitter))
         assert (answer.status, answer.state) == (Status.STALE, State.RUNNING)
         assert await get_one(store, again.id) == again
 
-    async def test_a_rescue_seen_before_the_next_worker_crashed_too_is_stale(
+    async def test_a_rescue_read_before_the_next_crash_is_stale(
         self, store: Store, clock: VirtualClock
     ) -> None:
         await lose_lease(store, clock)
-        [seen] = await store.expired(10)
+        [read] = await store.expired(10)
         await sweep_all(store)
         again = await claim_one(store)
         clock.advance(LEASE + 1)
-        answer = await apply_one(store, rescue(seen, random=even))
+        answer = await apply_one(store, rescue(read, random=no_jitter))
         assert answer.status is Status.STALE
         assert await get_one(store, again.id) == again
 
-    async def test_a_rescue_names_the_very_lease_that_it_saw(
+    async def test_a_rescue_matches_the_exact_lease_that_it_read(
         self, store: Store, clock: VirtualClock
     ) -> None:
         row = await lose_lease(store, clock)
-        wish = rescue(row, random=even)
-        for other in (replace(wish, token=uuid7()), replace(wish, fence=row.fence + 1)):
+        transition = rescue(row, random=no_jitter)
+        for other in (replace(transition, token=uuid7()), replace(transition, fence=row.fence + 1)):
             assert (await apply_one(store, other)).status is Status.STALE
         assert await get_one(store, row.id) == row
 
-    async def test_a_rescue_does_not_take_a_lease_that_was_extended_meanwhile(
+    async def test_a_rescue_does_not_end_a_lease_extended_meanwhile(
         self, store: Store, clock: VirtualClock
     ) -> None:
         row = await lose_lease(store, clock)
-        [seen] = await store.expired(10)
+        [read] = await store.expired(10)
         await store.extend([row.lease], LEASE)
-        answer = await apply_one(store, rescue(seen, random=even))
+        answer = await apply_one(store, rescue(read, random=no_jitter))
         assert not answer.applied
         assert await claim_all(store) == []
         assert (await settle_one(store, row, Succeeded())).applied
@@ -261,102 +257,102 @@ class TestLeases:
         self, store: Store, clock: VirtualClock
     ) -> None:
         row = await lose_lease(store, clock)
-        [seen] = await store.expired(10)
+        [read] = await store.expired(10)
         await settle_one(store, row, Succeeded())
         ended = await get_one(store, row.id)
-        answer = await apply_one(store, rescue(seen, random=even))
+        answer = await apply_one(store, rescue(read, random=no_jitter))
         assert not answer.applied
         assert await get_one(store, row.id) == ended
 
-    async def test_one_rescue_that_comes_late_does_not_stop_the_others(
+    async def test_one_late_rescue_does_not_stop_the_others(
         self, store: Store, clock: VirtualClock
     ) -> None:
         await store.enqueue([make_job() for _ in range(3)])
         rows = await claim_all(store)
         clock.advance(LEASE)
-        seen = await store.expired(10)
+        read = await store.expired(10)
         await settle_one(store, rows[1], Succeeded())
-        answers = await store.apply([rescue(row, random=even) for row in seen])
+        answers = await store.apply([rescue(row, random=no_jitter) for row in read])
         assert sorted(answer.applied for answer in answers) == [False, True, True]
         assert {row.id for row in await claim_all(store)} == {rows[0].id, rows[2].id}
 
-    # -- ghosts: workers that were given up and come back
+    # -- stale workers: they lost their lease and still write
 
     @pytest.mark.parametrize("outcome", OUTCOMES.values(), ids=OUTCOMES.keys())
-    async def test_a_ghosts_settle_is_stale_after_its_rescue(
+    async def test_a_stale_worker_cannot_settle_after_its_rescue(
         self, store: Store, clock: VirtualClock, outcome: Outcome
     ) -> None:
-        ghost = await lose_lease(store, clock)
+        stale = await lose_lease(store, clock)
         await sweep_all(store)
-        before = await get_one(store, ghost.id)
-        answer = await settle_one(store, ghost, outcome)
+        before = await get_one(store, stale.id)
+        answer = await settle_one(store, stale, outcome)
         assert (answer.status, answer.state) == (Status.STALE, State.QUEUED)
-        assert await get_one(store, ghost.id) == before
+        assert await get_one(store, stale.id) == before
 
     @pytest.mark.parametrize("outcome", OUTCOMES.values(), ids=OUTCOMES.keys())
-    async def test_a_ghosts_settle_is_stale_while_the_next_worker_runs_it(
+    async def test_a_stale_worker_cannot_settle_while_the_next_worker_runs_the_job(
         self, store: Store, clock: VirtualClock, outcome: Outcome
     ) -> None:
-        ghost = await lose_lease(store, clock)
+        stale = await lose_lease(store, clock)
         await sweep_all(store)
         holder = await claim_one(store, worker="holder")
-        answer = await settle_one(store, ghost, outcome)
+        answer = await settle_one(store, stale, outcome)
         assert (answer.status, answer.state) == (Status.STALE, State.RUNNING)
-        assert await get_one(store, ghost.id) == holder
+        assert await get_one(store, stale.id) == holder
         assert (await settle_one(store, holder, Succeeded())).applied
 
-    async def test_a_ghosts_settle_is_stale_after_the_next_worker_succeeded(
+    async def test_a_stale_worker_cannot_settle_after_the_next_worker_succeeded(
         self, store: Store, clock: VirtualClock
     ) -> None:
-        ghost = await lose_lease(store, clock)
+        stale = await lose_lease(store, clock)
         await sweep_all(store)
         holder = await claim_one(store)
         await settle_one(store, holder, Succeeded(result=b'"mine"'))
-        answer = await settle_one(store, ghost, Succeeded(result=b'"late"'))
+        answer = await settle_one(store, stale, Succeeded(result=b'"late"'))
         assert (answer.status, answer.state) == (Status.STALE, State.SUCCEEDED)
-        assert (await get_one(store, ghost.id)).result == b'"mine"'
+        assert (await get_one(store, stale.id)).result == b'"mine"'
 
     @pytest.mark.parametrize("claimed_again", [False, True])
-    async def test_nothing_a_ghost_says_is_heard(
+    async def test_a_stale_worker_cannot_write_records(
         self, store: Store, clock: VirtualClock, *, claimed_again: bool
     ) -> None:
-        ghost = await lose_lease(store, clock)
+        stale = await lose_lease(store, clock)
         await sweep_all(store)
         if claimed_again:
             await claim_one(store)
-        before = await read_events(store, ghost.id)
-        words = [
+        before = await read_events(store, stale.id)
+        records = [
             Record(n=1, type=EventType.STEP_PROGRESS, percent=99.0),
             Record(n=2, type=EventType.STEP_STATUS, step="voice", checkpoint=b'"late"'),
         ]
-        [answer] = await store.record([Saying(ghost.lease, words)])
+        [answer] = await store.record([AttemptRecords(stale.lease, records)])
         assert answer.status is Status.STALE
-        assert await read_events(store, ghost.id) == before
-        assert await store.checkpoints([ghost.id]) == [{}]
-        assert (await get_one(store, ghost.id)).percent == 0
+        assert await read_events(store, stale.id) == before
+        assert await store.checkpoints([stale.id]) == [{}]
+        assert (await get_one(store, stale.id)).percent == 0
 
     @pytest.mark.parametrize("claimed_again", [False, True])
-    async def test_a_ghost_cannot_extend(
+    async def test_a_stale_worker_cannot_extend(
         self, store: Store, clock: VirtualClock, *, claimed_again: bool
     ) -> None:
-        ghost = await lose_lease(store, clock)
+        stale = await lose_lease(store, clock)
         await sweep_all(store)
         if claimed_again:
             await claim_one(store)
-        before = await get_one(store, ghost.id)
-        [answer] = await store.extend([ghost.lease], 3_600.0)
+        before = await get_one(store, stale.id)
+        [answer] = await store.extend([stale.lease], 3_600.0)
         assert answer.stale
-        assert await get_one(store, ghost.id) == before
+        assert await get_one(store, stale.id) == before
 
-    async def test_a_thousand_ghosts_change_nothing(
+    async def test_a_thousand_stale_workers_change_nothing(
         self, store: Store, clock: VirtualClock
     ) -> None:
         await store.enqueue([make_job() for _ in range(50)])
-        ghosts = await claim_all(store)
+        stale_rows = await claim_all(store)
         clock.advance(LEASE + 1)
         await sweep_all(store)
         holders = await claim_all(store)
-        late = [settle(ghost, Succeeded(), random=even) for ghost in ghosts]
+        late = [settle(stale, Succeeded(), random=no_jitter) for stale in stale_rows]
         for _ in range(20):
             answers = await store.apply(late)
             assert {answer.status for answer in answers} == {Status.STALE}

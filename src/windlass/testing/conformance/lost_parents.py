@@ -1,4 +1,4 @@
-"""Parents that will not succeed: what becomes of the jobs that wait for them."""
+"""Lost parents: the effect of a failed or canceled parent on its children."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class TestLostParents:
         assert await claim_all(store) == []
         assert (await read_events(store, child.id))[-1].data["status"] == "canceled"
 
-    async def test_a_waiting_parent_that_is_canceled_is_lost_as_well(self, store: Store) -> None:
+    async def test_a_canceled_waiting_parent_is_lost(self, store: Store) -> None:
         parent = await enqueue_one(store)
         child = await enqueue_one(store, depends_on=(parent.id,))
         last = await enqueue_one(store, depends_on=(child.id,), on_parent=OnParent.FAIL)
@@ -74,7 +74,7 @@ class TestLostParents:
         assert row.error is not None
         assert row.error.code == PARENT_FAILED
 
-    async def test_a_job_may_run_whatever_became_of_its_parents(self, store: Store) -> None:
+    async def test_a_job_may_run_after_lost_parents(self, store: Store) -> None:
         parents = [make_job(queue="parents") for _ in range(2)]
         await store_all(store, *parents)
         ids = tuple(parent.id for parent in parents)
@@ -92,13 +92,13 @@ class TestLostParents:
         await sweep_all(store)
         assert await states(store, parent, child) == [State.FAILED, State.CANCELED]
 
-    async def test_a_parent_that_gives_way_is_lost(self, store: Store) -> None:
+    async def test_a_displaced_parent_is_lost(self, store: Store) -> None:
         parent = await enqueue_one(store, unique_key="k")
         child = await enqueue_one(store, depends_on=(parent.id,))
         await enqueue_one(store, unique_key="k", debounce=True)
         assert await states(store, parent, child) == [State.CANCELED, State.CANCELED]
 
-    async def test_a_job_that_depends_on_the_one_it_replaces_goes_with_it(
+    async def test_a_job_that_depends_on_the_job_it_displaces_is_canceled(
         self, store: Store
     ) -> None:
         first = await enqueue_one(store, unique_key="k")
@@ -123,7 +123,7 @@ class TestLostParents:
 
     # -- parents that ended before
 
-    async def test_a_parent_that_was_lost_before_takes_the_child_along(self, store: Store) -> None:
+    async def test_a_parent_lost_before_the_enqueue_cancels_the_child(self, store: Store) -> None:
         parent = await start_one(store)
         waiting = await enqueue_one(store, queue="other")
         await settle_one(store, parent, BROKEN)
@@ -137,4 +137,4 @@ class TestLostParents:
         assert [row.waiting_for for row in (canceled, failed, runs)] == [0, 0, 1]
         assert canceled == await get_one(store, canceled.id)
 
-    # -- beside its other reasons to wait
+    # -- children that also wait for something else

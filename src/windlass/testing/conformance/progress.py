@@ -1,4 +1,4 @@
-"""Progress is a whole percentage that never falls, whoever reports it, and ends at 100."""
+"""Progress: an integer percentage that never falls and ends at 100."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from windlass.core.job.state import State
 from windlass.store import Store
 from windlass.testing.clock import VirtualClock
 from windlass.testing.factories import (
+    append_records,
     claim_one,
     enqueue_one,
     get_one,
+    log_record,
     make_failure,
-    note,
-    progress,
+    progress_record,
     read_events,
-    say,
     settle_one,
     start_one,
     sweep_all,
@@ -26,7 +26,7 @@ from windlass.testing.factories import (
 
 
 class TestProgress:
-    async def test_a_job_begins_at_nothing(self, store: Store) -> None:
+    async def test_a_new_job_is_at_0_percent(self, store: Store) -> None:
         job = await start_one(store)
 
         assert (job.percent, job.stage, job.phase) == (0, None, None)
@@ -34,60 +34,60 @@ class TestProgress:
     async def test_a_report_moves_the_percent_the_stage_and_the_phase(self, store: Store) -> None:
         job = await start_one(store)
 
-        await say(store, job, progress(1, 35, stage="voice", phase="tts"))
+        await append_records(store, job, progress_record(1, 35, stage="voice", phase="tts"))
 
         now = await get_one(store, job.id)
         assert (now.percent, now.stage, now.phase) == (35, "voice", "tts")
 
-    async def test_a_lower_report_does_not_move_it_back(self, store: Store) -> None:
+    async def test_a_lower_percent_is_ignored(self, store: Store) -> None:
         job = await start_one(store)
-        await say(store, job, progress(1, 60))
+        await append_records(store, job, progress_record(1, 60))
 
-        await say(store, job, progress(2, 40))
+        await append_records(store, job, progress_record(2, 40))
 
         assert (await get_one(store, job.id)).percent == 60
 
-    async def test_a_lower_report_in_the_same_call_does_not_move_it_back(
-        self, store: Store
-    ) -> None:
+    async def test_a_lower_percent_in_the_same_call_is_ignored(self, store: Store) -> None:
         job = await start_one(store)
 
-        await say(store, job, progress(1, 60), progress(2, 40), progress(3, 50))
+        await append_records(
+            store, job, progress_record(1, 60), progress_record(2, 40), progress_record(3, 50)
+        )
 
         assert (await get_one(store, job.id)).percent == 60
 
-    async def test_a_lower_report_still_tells_its_stage(self, store: Store) -> None:
+    async def test_a_lower_percent_still_updates_the_stage(self, store: Store) -> None:
         job = await start_one(store)
-        await say(store, job, progress(1, 60, stage="voice", phase="tts"))
+        await append_records(store, job, progress_record(1, 60, stage="voice", phase="tts"))
 
-        await say(store, job, progress(2, 40, stage="images", phase="visuals"))
+        await append_records(store, job, progress_record(2, 40, stage="images", phase="visuals"))
 
         now = await get_one(store, job.id)
         assert (now.percent, now.stage, now.phase) == (60, "images", "visuals")
 
-    async def test_a_report_without_a_percent_leaves_it(self, store: Store) -> None:
+    async def test_a_report_without_a_percent_keeps_the_percent(self, store: Store) -> None:
         job = await start_one(store)
-        await say(store, job, progress(1, 60))
+        await append_records(store, job, progress_record(1, 60))
 
-        await say(store, job, progress(2, None, stage="images"))
+        await append_records(store, job, progress_record(2, None, stage="images"))
 
         now = await get_one(store, job.id)
         assert (now.percent, now.stage) == (60, "images")
 
-    async def test_a_report_that_names_no_stage_leaves_it(self, store: Store) -> None:
+    async def test_a_report_without_a_stage_keeps_the_stage(self, store: Store) -> None:
         job = await start_one(store)
-        await say(store, job, progress(1, 10, stage="voice", phase="tts"))
+        await append_records(store, job, progress_record(1, 10, stage="voice", phase="tts"))
 
-        await say(store, job, progress(2, 20))
+        await append_records(store, job, progress_record(2, 20))
 
         now = await get_one(store, job.id)
         assert (now.percent, now.stage, now.phase) == (20, "voice", "tts")
 
-    async def test_a_record_that_is_no_report_leaves_it(self, store: Store) -> None:
+    async def test_a_record_that_is_not_progress_keeps_the_percent(self, store: Store) -> None:
         job = await start_one(store)
-        await say(store, job, progress(1, 60))
+        await append_records(store, job, progress_record(1, 60))
 
-        await say(store, job, note(2, "on the way", percent=90))
+        await append_records(store, job, log_record(2, "on the way", percent=90))
 
         assert (await get_one(store, job.id)).percent == 60
 
@@ -95,89 +95,91 @@ class TestProgress:
         ("reported", "kept"),
         [(-5, 0), (33.9, 33), (100, 100), (250, 100), (float("nan"), 0), (float("inf"), 100)],
     )
-    async def test_a_report_is_clamped_to_whole_numbers_from_0_to_100(
+    async def test_a_percent_is_clamped_to_integers_from_0_to_100(
         self, store: Store, reported: float, kept: int
     ) -> None:
         job = await start_one(store)
 
-        await say(store, job, progress(1, reported))
+        await append_records(store, job, progress_record(1, reported))
 
         assert (await get_one(store, job.id)).percent == kept
 
-    async def test_events_tell_the_percent_that_was_kept_not_the_one_reported(
+    async def test_events_contain_the_stored_percent_not_the_reported_one(
         self, store: Store
     ) -> None:
         job = await start_one(store)
 
-        await say(store, job, progress(1, 60), progress(2, 40), progress(3, 300))
+        await append_records(
+            store, job, progress_record(1, 60), progress_record(2, 40), progress_record(3, 300)
+        )
 
-        told = [
+        percents = [
             event.data["progressPct"]
             for event in await read_events(store, job.id)
             if event.type is EventType.STEP_PROGRESS
         ]
-        assert told == [60, 60, 100]
+        assert percents == [60, 60, 100]
 
-    async def test_it_does_not_fall_across_a_retry(self, store: Store) -> None:
+    async def test_the_percent_does_not_fall_across_a_retry(self, store: Store) -> None:
         first = await start_one(store)
-        await say(store, first, progress(1, 60, stage="voice"))
+        await append_records(store, first, progress_record(1, 60, stage="voice"))
         await settle_one(store, first, Failed(failure=make_failure(), delay=0))
 
         second = await claim_one(store)
         assert (second.attempt, second.percent, second.stage) == (2, 60, "voice")
 
-        await say(store, second, progress(1, 10))
+        await append_records(store, second, progress_record(1, 10))
         assert (await get_one(store, first.id)).percent == 60
-        await say(store, second, progress(2, 70))
+        await append_records(store, second, progress_record(2, 70))
         assert (await get_one(store, first.id)).percent == 70
 
-    async def test_it_does_not_fall_across_a_snooze_or_a_release(
+    async def test_the_percent_does_not_fall_across_a_snooze_or_a_release(
         self, store: Store, clock: VirtualClock
     ) -> None:
         job = await start_one(store)
-        await say(store, job, progress(1, 60))
+        await append_records(store, job, progress_record(1, 60))
         await settle_one(store, job, Snoozed(delay=5))
         assert (await get_one(store, job.id)).percent == 60
 
         clock.advance(5)
         await sweep_all(store)
         job = await claim_one(store)
-        await settle_one(store, job, Released(), records=[progress(1, 20)])
+        await settle_one(store, job, Released(), records=[progress_record(1, 20)])
 
         assert (await get_one(store, job.id)).percent == 60
 
-    async def test_it_does_not_fall_when_a_dead_worker_is_replaced(
+    async def test_the_percent_does_not_fall_after_a_rescue(
         self, store: Store, clock: VirtualClock
     ) -> None:
-        dead = await start_one(store)
-        await say(store, dead, progress(1, 60))
+        crashed = await start_one(store)
+        await append_records(store, crashed, progress_record(1, 60))
         clock.advance(31)
         await sweep_all(store)
 
         alive = await claim_one(store, worker="worker-2")
-        await say(store, alive, progress(1, 5))
+        await append_records(store, alive, progress_record(1, 5))
 
-        assert (await get_one(store, dead.id)).percent == 60
+        assert (await get_one(store, crashed.id)).percent == 60
 
-    async def test_a_worker_that_lost_its_lease_cannot_move_it(
+    async def test_a_stale_worker_cannot_change_the_percent(
         self, store: Store, clock: VirtualClock
     ) -> None:
         stale = await start_one(store)
         clock.advance(31)
         await sweep_all(store)
         holder = await claim_one(store, worker="worker-2")
-        await say(store, holder, progress(1, 20))
+        await append_records(store, holder, progress_record(1, 20))
 
-        answer = await say(store, stale, progress(1, 90, stage="elsewhere"))
+        answer = await append_records(store, stale, progress_record(1, 90, stage="elsewhere"))
 
         assert answer.status is Status.STALE
         now = await get_one(store, stale.id)
         assert (now.percent, now.stage) == (20, None)
 
-    async def test_the_settle_carries_the_last_report(self, store: Store) -> None:
+    async def test_a_settle_stores_the_last_report(self, store: Store) -> None:
         job = await start_one(store)
 
-        last = [progress(1, 80, stage="render")]
+        last = [progress_record(1, 80, stage="render")]
         await settle_one(store, job, Failed(failure=make_failure()), records=last)
 
         now = await get_one(store, job.id)
@@ -185,7 +187,7 @@ class TestProgress:
 
     async def test_success_means_100(self, store: Store) -> None:
         job = await start_one(store)
-        await say(store, job, progress(1, 40))
+        await append_records(store, job, progress_record(1, 40))
 
         await settle_one(store, job, Succeeded())
 
@@ -193,20 +195,18 @@ class TestProgress:
         [*_, final] = await read_events(store, job.id)
         assert final.data["percent"] == 100
 
-    async def test_failure_leaves_it_where_it_was(self, store: Store) -> None:
+    async def test_a_failure_keeps_the_percent(self, store: Store) -> None:
         job = await start_one(store)
-        await say(store, job, progress(1, 40, stage="voice"))
+        await append_records(store, job, progress_record(1, 40, stage="voice"))
 
         await settle_one(store, job, Failed(failure=make_failure(terminal=True)))
 
         now = await get_one(store, job.id)
         assert (now.state, now.percent, now.stage) == (State.FAILED, 40, "voice")
 
-    async def test_a_cancel_that_wins_over_a_success_leaves_it_where_it_was(
-        self, store: Store
-    ) -> None:
+    async def test_a_cancel_that_wins_over_a_success_keeps_the_percent(self, store: Store) -> None:
         job = await start_one(store)
-        await say(store, job, progress(1, 40))
+        await append_records(store, job, progress_record(1, 40))
         await store.cancel([CancelRequest(job_id=job.id)])
 
         await settle_one(store, job, Succeeded())
@@ -214,15 +214,17 @@ class TestProgress:
         now = await get_one(store, job.id)
         assert (now.state, now.percent) == (State.CANCELED, 40)
 
-    async def test_it_never_falls_from_one_event_to_the_next(self, store: Store) -> None:
+    async def test_the_percent_never_falls_from_event_to_event(self, store: Store) -> None:
         job = await enqueue_one(store)
         for reports in ([30, 10], [5, 45], [44, 90, 2]):
             attempt = await claim_one(store)
-            await say(store, attempt, *(progress(n, each) for n, each in enumerate(reports, 1)))
+            await append_records(
+                store, attempt, *(progress_record(n, each) for n, each in enumerate(reports, 1))
+            )
             await settle_one(store, attempt, Released())
         await store.cancel([CancelRequest(job_id=job.id)])
 
         log = await read_events(store, job.id)
-        seen = [fold(log[:length]).percent for length in range(1, len(log) + 1)]
-        assert seen == sorted(seen)
-        assert seen[-1] == 90
+        percents = [fold(log[:length]).percent for length in range(1, len(log) + 1)]
+        assert percents == sorted(percents)
+        assert percents[-1] == 90

@@ -1,4 +1,4 @@
-"""Small data beside the jobs: versioned records that are written whole or not at all."""
+"""Records: small versioned values beside the jobs, written with compare-and-set."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ class TestRecords:
         assert await store.list_records("plan") == []
         await store.delete_records("plan", [])
 
-    async def test_what_is_put_is_got(self, store: Store) -> None:
+    async def test_a_record_is_read_as_it_was_put(self, store: Store) -> None:
         [answer] = await store.put_records([put("nightly", b"\x00\xff")])
 
         entry = Entry(kind="plan", key="nightly", value=b"\x00\xff", version=1)
         assert (answer.applied, answer.entry) == (True, entry)
         assert await store.get_records("plan", ["nightly"]) == [entry]
 
-    async def test_records_are_got_in_the_order_asked(self, store: Store) -> None:
+    async def test_records_are_returned_in_the_order_of_the_keys(self, store: Store) -> None:
         await store.put_records([put("a"), put("b")])
 
         found = await store.get_records("plan", ["b", "none", "a", "b"])
 
         assert [entry and entry.key for entry in found] == ["b", None, "a", "b"]
 
-    async def test_kinds_do_not_mix(self, store: Store) -> None:
+    async def test_kinds_are_separate(self, store: Store) -> None:
         await store.put_records([put("x", b"plan"), put("x", b"key", kind="key")])
 
         [plan] = await store.get_records("plan", ["x"])
@@ -65,7 +65,7 @@ class TestRecords:
 
     # -- compare and set
 
-    async def test_a_write_that_names_the_version_it_saw_is_made(self, store: Store) -> None:
+    async def test_a_put_with_the_current_version_succeeds(self, store: Store) -> None:
         await store.put_records([put("x", b"1")])
 
         [answer] = await store.put_records([put("x", b"2", expected=1)])
@@ -74,7 +74,7 @@ class TestRecords:
         assert answer.entry is not None
         assert (answer.entry.value, answer.entry.version) == (b"2", 2)
 
-    async def test_a_write_that_saw_an_older_version_is_not_made(self, store: Store) -> None:
+    async def test_a_put_with_an_older_version_fails(self, store: Store) -> None:
         await store.put_records([put("x", b"1"), put("x", b"2")])
 
         [answer] = await store.put_records([put("x", b"3", expected=1)])
@@ -84,7 +84,7 @@ class TestRecords:
         assert (answer.entry.value, answer.entry.version) == (b"2", 2)
         assert await store.get_records("plan", ["x"]) == [answer.entry]
 
-    async def test_a_write_that_expects_nothing_is_made_only_once(self, store: Store) -> None:
+    async def test_a_put_that_expects_no_record_succeeds_once(self, store: Store) -> None:
         first, second = await store.put_records(
             [put("x", b"mine", expected=0), put("x", b"yours", expected=0)]
         )
@@ -92,15 +92,13 @@ class TestRecords:
         assert (first.applied, second.applied) == (True, False)
         assert second.entry == first.entry
 
-    async def test_a_write_that_expects_something_is_not_made_where_nothing_is(
-        self, store: Store
-    ) -> None:
+    async def test_a_put_that_expects_a_record_fails_without_one(self, store: Store) -> None:
         [answer] = await store.put_records([put("x", expected=3)])
 
         assert (answer.applied, answer.entry) == (False, None)
         assert await keys(store) == []
 
-    async def test_of_many_who_saw_the_same_version_one_writes(self, store: Store) -> None:
+    async def test_one_of_many_puts_with_the_same_version_succeeds(self, store: Store) -> None:
         async with store.twin() as other:
             writes = [
                 handle.put_records([put("x", f"{n}".encode(), expected=0)])
@@ -113,7 +111,7 @@ class TestRecords:
         assert entry is not None
         assert entry.version == 1
 
-    async def test_one_refused_write_does_not_fail_its_neighbours(self, store: Store) -> None:
+    async def test_a_refused_put_does_not_affect_other_puts(self, store: Store) -> None:
         answers = await store.put_records([put("a"), put("b", expected=7), put("c")])
 
         assert [answer.applied for answer in answers] == [True, False, True]
@@ -121,22 +119,20 @@ class TestRecords:
 
     # -- repeats
 
-    async def test_a_repeated_write_is_answered_as_the_first_was(self, store: Store) -> None:
-        for wish in (put("plain"), put("first", expected=0)):
-            assert await store.put_records([wish]) == await store.put_records([wish])
+    async def test_a_repeated_put_returns_the_same_result(self, store: Store) -> None:
+        for request in (put("plain"), put("first", expected=0)):
+            assert await store.put_records([request]) == await store.put_records([request])
 
         await store.put_records([put("seen", b"1")])
-        wish = put("seen", b"2", expected=1)
-        assert await store.put_records([wish]) == await store.put_records([wish])
+        request = put("seen", b"2", expected=1)
+        assert await store.put_records([request]) == await store.put_records([request])
 
-    async def test_a_repeated_write_of_a_record_with_a_lifetime_is_recognised(
-        self, store: Store
-    ) -> None:
-        """Whoever took a place and lost the answer asks again, and must not be told: taken."""
-        wish = put("seat", b"ana", expected=0, ttl=30)
+    async def test_a_repeated_put_with_a_ttl_is_recognized(self, store: Store) -> None:
+        """A client that lost the response repeats its put and must not get a conflict."""
+        request = put("seat", b"ana", expected=0, ttl=30)
 
-        [first] = await store.put_records([wish])
-        [again] = await store.put_records([wish])
+        [first] = await store.put_records([request])
+        [again] = await store.put_records([request])
 
         assert (first.applied, again.applied) == (True, True)
         assert again.entry is not None
@@ -144,11 +140,9 @@ class TestRecords:
         [other] = await store.put_records([put("seat", b"ben", expected=0, ttl=30)])
         assert not other.applied
 
-    # -- lifetimes
+    # -- TTL
 
-    async def test_a_record_with_a_lifetime_goes_when_it_is_over(
-        self, store: Store, clock: VirtualClock
-    ) -> None:
+    async def test_a_record_with_a_ttl_expires(self, store: Store, clock: VirtualClock) -> None:
         [answer] = await store.put_records([put("x", ttl=10)])
         assert answer.entry is not None
         assert answer.entry.expires_at == clock.now() + 10 * SECOND
@@ -160,7 +154,7 @@ class TestRecords:
         assert await keys(store) == []
         assert await store.get_records("plan", ["x"]) == [None]
 
-    async def test_to_repeat_it_is_to_stay_alive(self, store: Store, clock: VirtualClock) -> None:
+    async def test_a_repeated_put_extends_the_ttl(self, store: Store, clock: VirtualClock) -> None:
         for _ in range(5):
             [answer] = await store.put_records([put("worker-1", b"here", ttl=10)])
             assert answer.applied
@@ -170,7 +164,7 @@ class TestRecords:
         clock.advance(8)
         assert await keys(store) == []
 
-    async def test_a_dead_record_is_as_good_as_none(
+    async def test_an_expired_record_does_not_exist(
         self, store: Store, clock: VirtualClock
     ) -> None:
         await store.put_records([put("x", b"old", ttl=10)])
@@ -183,7 +177,7 @@ class TestRecords:
         assert entry is not None
         assert (entry.value, entry.expires_at) == (b"new", None)
 
-    async def test_a_write_without_a_lifetime_makes_it_last(
+    async def test_a_put_without_a_ttl_makes_the_record_permanent(
         self, store: Store, clock: VirtualClock
     ) -> None:
         await store.put_records([put("x", b"1", ttl=10)])
@@ -195,7 +189,7 @@ class TestRecords:
 
     # -- lists
 
-    async def test_a_list_is_in_the_order_of_its_keys(self, store: Store) -> None:
+    async def test_a_list_is_ordered_by_key(self, store: Store) -> None:
         names = ["b", "a", "B", "10", "2", "é", "z", "日本", "\N{GRINNING FACE}", "\uffee"]
         await store.put_records([put(name) for name in names])
 
@@ -205,16 +199,16 @@ class TestRecords:
         names = [f"{n:02}" for n in range(10)]
         await store.put_records([put(name, ttl=5 if name in "03 04" else 500) for name in names])
         clock.advance(5)
-        alive = [name for name in names if name not in "03 04"]
+        expected = [name for name in names if name not in "03 04"]
 
-        told: list[str] = []
-        while page := await keys(store, after=told[-1] if told else "", limit=3):
+        listed: list[str] = []
+        while page := await keys(store, after=listed[-1] if listed else "", limit=3):
             assert len(page) <= 3
-            told += page
+            listed += page
 
-        assert told == alive
+        assert listed == expected
 
-    async def test_a_list_may_begin_between_two_keys(self, store: Store) -> None:
+    async def test_a_list_can_start_between_two_keys(self, store: Store) -> None:
         await store.put_records([put("a"), put("c"), put("e")])
 
         assert await keys(store, after="b") == ["c", "e"]
@@ -223,7 +217,7 @@ class TestRecords:
 
     # -- deleting
 
-    async def test_what_is_deleted_is_gone_and_may_be_deleted_again(self, store: Store) -> None:
+    async def test_delete_removes_a_record_and_is_idempotent(self, store: Store) -> None:
         await store.put_records([put("a"), put("b")])
 
         await store.delete_records("plan", ["a", "none"])
@@ -231,7 +225,7 @@ class TestRecords:
 
         assert await keys(store) == ["b"]
 
-    async def test_a_record_made_anew_begins_at_version_one(self, store: Store) -> None:
+    async def test_a_recreated_record_starts_at_version_one(self, store: Store) -> None:
         await store.put_records([put("x", b"1"), put("x", b"2")])
         await store.delete_records("plan", ["x"])
 

@@ -1,4 +1,4 @@
-"""Every write may be repeated: the answer is the first one's, and nothing happens twice."""
+"""Repetition: a repeated write returns the first result and writes nothing twice."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import Any
 
 import pytest
 
-from windlass.core.decisions.enqueue import Enqueued
+from windlass.core.decisions.enqueue import EnqueueResult
 from windlass.core.decisions.outcome import Released, Succeeded, settle
-from windlass.core.decisions.transition import Answer, Status
+from windlass.core.decisions.transition import ApplyResult, Status
 from windlass.core.job.state import State
 from windlass.core.query.job_query import Query
-from windlass.store import DAY, Pruned, Retention, Saying, Store
+from windlass.store import DAY, AttemptRecords, Pruned, Retention, Store
 from windlass.testing.clock import START, VirtualClock
 from windlass.testing.conformance.job_histories import finished
 from windlass.testing.conformance.writes import WRITES
 from windlass.testing.factories import (
     claim_one,
-    even,
     get_one,
+    log_record,
     make_job,
-    note,
+    no_jitter,
     read_events,
     settle_one,
     start_one,
@@ -29,19 +29,19 @@ from windlass.testing.factories import (
 
 
 def plain(answer: Any) -> Any:
-    """An answer without what does not compare: errors by their code, rows made on demand."""
+    """Return a comparable result: errors by code, lazy rows as plain rows."""
     match answer:
-        case Enqueued():
+        case EnqueueResult():
             return answer.status, answer.row, answer.error and answer.error.code
-        case Answer():
+        case ApplyResult():
             return answer.status, answer.state, answer.error and answer.error.code
         case Sequence():
             return [plain(item) for item in answer]
     return answer
 
 
-async def everything(store: Store) -> dict[str, Any]:
-    """All that can be read of a store."""
+async def read_all(store: Store) -> dict[str, Any]:
+    """Read all data of a store."""
     rows = (await store.find(Query(limit=1000))).rows
     ids = [row.id for row in rows]
     return {
@@ -57,34 +57,34 @@ async def everything(store: Store) -> dict[str, Any]:
 
 class TestRepetition:
     @pytest.mark.parametrize("name", WRITES)
-    async def test_called_twice_is_answered_twice_and_done_once(
+    async def test_a_repeated_call_returns_the_same_result_and_writes_once(
         self, store: Store, clock: VirtualClock, name: str
     ) -> None:
         call = await WRITES[name](store, clock)
 
         first = plain(await call(store))
-        once = await everything(store)
+        once = await read_all(store)
         again = plain(await call(store))
 
         assert again == first
-        assert await everything(store) == once
+        assert await read_all(store) == once
 
     @pytest.mark.parametrize("name", WRITES)
-    async def test_a_repeat_through_another_handle_is_the_same(
+    async def test_a_repeat_through_another_handle_has_the_same_effect(
         self, store: Store, clock: VirtualClock, name: str
     ) -> None:
-        """As when a client lost its connection, and asks again over a new one."""
+        """As after a lost connection: the client repeats the call over a new one."""
         call = await WRITES[name](store, clock)
 
         first = plain(await call(store))
-        once = await everything(store)
+        once = await read_all(store)
         async with store.twin() as other:
             again = plain(await call(other))
 
         assert again == first
-        assert await everything(store) == once
+        assert await read_all(store) == once
 
-    async def test_repeated_in_one_call_it_is_done_once_too(self, store: Store) -> None:
+    async def test_repeated_items_in_one_call_write_once(self, store: Store) -> None:
         job = await start_one(store)
         new = make_job(queue="other")
 
@@ -92,50 +92,48 @@ class TestRepetition:
         assert [answer.accepted for answer in enqueued] == [True, True]
         assert (await store.stats())["other"].counts[State.QUEUED] == 1
 
-        saying = Saying(job.lease, (note(1, "once"),))
-        await store.record([saying, saying])
-        wish = settle(job, Succeeded(), random=even, children=[make_job(queue="child")])
-        answers = await store.apply([wish, wish])
+        entry = AttemptRecords(job.lease, (log_record(1, "once"),))
+        await store.record([entry, entry])
+        transition = settle(job, Succeeded(), random=no_jitter, children=[make_job(queue="child")])
+        answers = await store.apply([transition, transition])
 
         assert [answer.status for answer in answers] == [Status.APPLIED, Status.APPLIED]
         assert [event.seq for event in await read_events(store, job.id)] == [1, 2, 3, 4, 5]
         assert (await store.stats())["child"].counts[State.QUEUED] == 1
 
-    async def test_a_settle_repeated_while_the_next_attempt_runs_does_not_touch_it(
+    async def test_a_settle_repeated_during_the_next_attempt_changes_nothing(
         self, store: Store
     ) -> None:
         first = await start_one(store)
-        wish = settle(first, Released(), random=even)
-        await store.apply([wish])
+        transition = settle(first, Released(), random=no_jitter)
+        await store.apply([transition])
         second = await claim_one(store)
 
-        [answer] = await store.apply([wish])
+        [answer] = await store.apply([transition])
 
         assert answer.status is Status.APPLIED
         assert await get_one(store, first.id) == second
 
-    async def test_to_delete_again_is_to_find_nothing(self, store: Store) -> None:
-        """With the job goes all that could remember the first call."""
+    async def test_a_repeated_delete_finds_nothing(self, store: Store) -> None:
+        """The delete also removes the data that would identify a repeat."""
         job = await finished(store)
         await store.delete([job.id])
-        once = await everything(store)
+        once = await read_all(store)
 
         [answer] = await store.delete([job.id])
 
         assert answer.status is Status.MISSING
-        assert await everything(store) == once
+        assert await read_all(store) == once
 
-    async def test_to_prune_again_is_to_find_nothing(
-        self, store: Store, clock: VirtualClock
-    ) -> None:
+    async def test_a_repeated_prune_finds_nothing(self, store: Store, clock: VirtualClock) -> None:
         job = await start_one(store)
-        await settle_one(store, job, Succeeded(), records=[note(1, "said")])
+        await settle_one(store, job, Succeeded(), records=[log_record(1, "said")])
         await finished(store)
         clock.advance(2 * DAY)
         retention = Retention(failed=DAY, log=DAY)
         assert await store.prune(retention, limit=10) == Pruned(jobs=1, logs=1)
-        once = await everything(store)
+        once = await read_all(store)
 
         assert await store.prune(retention, limit=10) == Pruned()
 
-        assert await everything(store) == once
+        assert await read_all(store) == once

@@ -1,4 +1,4 @@
-"""Finished is final: to try again is a new job that points back, with the steps it may keep."""
+"""Resume: a retry of a finished job is a new job; a resume also copies its steps."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from windlass.store import Store
 from windlass.testing.clock import VirtualClock
 from windlass.testing.conformance.job_histories import BROKEN, ENDS, finished
 from windlass.testing.factories import (
+    append_records,
+    checkpoint_record,
     claim_one,
     enqueue_one,
     get_one,
     make_job,
     read_events,
-    say,
     settle_one,
     start_one,
-    step_done,
 )
 
 
-class TestResuming:
+class TestResume:
     @pytest.mark.parametrize("end", ENDS)
     async def test_a_retry_is_a_new_job_that_points_back(self, store: Store, end: str) -> None:
         old = await finished(store, ENDS[end])
@@ -37,7 +37,7 @@ class TestResuming:
         assert (new.state, new.attempt, new.retry_count) == (State.QUEUED, 0, 0)
         assert (await claim_one(store)).id == new.id
 
-    async def test_the_old_job_is_annotated_and_otherwise_untouched(
+    async def test_a_retry_only_annotates_the_old_job(
         self, store: Store, clock: VirtualClock
     ) -> None:
         old = await finished(store)
@@ -71,7 +71,7 @@ class TestResuming:
         assert (await get_one(store, old.id)).retried_as == retry.id
 
     async def test_a_lineage_has_at_most_one_active_job(self, store: Store) -> None:
-        """They share a workspace: an old job is not retried beside a retry of its retry."""
+        """Jobs of a lineage share a workspace, so only one of them may be active."""
         first = await finished(store)
         second = await finished(store, retry_of=first.id)
         third = await enqueue_one(store, retry_of=second.id)
@@ -82,7 +82,7 @@ class TestResuming:
         assert answer.row is not None
         assert answer.row.id == third.id
 
-    async def test_the_retry_of_another_job_is_in_nobodys_way(self, store: Store) -> None:
+    async def test_a_retry_of_another_job_does_not_conflict(self, store: Store) -> None:
         one, other = await finished(store), await finished(store)
         await enqueue_one(store, retry_of=one.id)
 
@@ -90,7 +90,7 @@ class TestResuming:
 
         assert answer.status is EnqueueStatus.CREATED
 
-    async def test_a_later_item_of_the_call_sees_that_it_was_retried(self, store: Store) -> None:
+    async def test_a_later_item_of_the_call_returns_the_retried_job(self, store: Store) -> None:
         old = await finished(store, request_id="r")
 
         retry, again = await store.enqueue([make_job(retry_of=old.id), make_job(request_id="r")])
@@ -100,7 +100,7 @@ class TestResuming:
         assert again.row is not None
         assert again.row.retried_as == retry.row.id
 
-    async def test_one_that_gave_way_within_the_call_leaves_its_place(self, store: Store) -> None:
+    async def test_a_retry_displaced_within_the_call_does_not_conflict(self, store: Store) -> None:
         old = await finished(store)
         key = {"unique_key": "k", "debounce": True}
 
@@ -110,7 +110,7 @@ class TestResuming:
 
         assert [answer.status for answer in answers] == [EnqueueStatus.CREATED] * 3
 
-    async def test_it_has_at_most_one_in_bulk_too(self, store: Store) -> None:
+    async def test_a_bulk_enqueue_makes_at_most_one_active_retry(self, store: Store) -> None:
         old = await finished(store)
 
         answers = await store.enqueue([make_job(retry_of=old.id) for _ in range(3)])
@@ -119,7 +119,7 @@ class TestResuming:
         assert statuses == [EnqueueStatus.CREATED, *[EnqueueStatus.DUPLICATE] * 2]
         assert len({answer.row.id for answer in answers if answer.row}) == 1
 
-    async def test_when_the_retry_has_ended_another_may_follow(self, store: Store) -> None:
+    async def test_a_job_can_be_retried_again_after_its_retry_ended(self, store: Store) -> None:
         old = await finished(store)
         first = await finished(store, retry_of=old.id)
 
@@ -128,7 +128,7 @@ class TestResuming:
         assert second.id != first.id
         assert (await get_one(store, old.id)).retried_as == second.id
 
-    async def test_a_job_under_way_cannot_be_retried(self, store: Store) -> None:
+    async def test_an_active_job_cannot_be_retried(self, store: Store) -> None:
         running = await start_one(store)
 
         [answer] = await store.enqueue([make_job(retry_of=running.id)])
@@ -147,15 +147,15 @@ class TestResuming:
         assert answer.error.code == "not_found"
         assert await store.get([new.id]) == [None]
 
-    async def test_another_owners_job_is_retried_like_an_unknown_one(self, store: Store) -> None:
+    async def test_a_retry_of_another_owners_job_is_refused_as_unknown(self, store: Store) -> None:
         theirs = await finished(store, owner="them")
 
-        [known, unknown] = await store.enqueue(
+        [foreign, unknown] = await store.enqueue(
             [make_job(owner="us", retry_of=theirs.id), make_job(owner="us", retry_of=uuid7())]
         )
 
-        assert known.status is unknown.status is EnqueueStatus.REFUSED
-        assert known.row is None
+        assert foreign.status is unknown.status is EnqueueStatus.REFUSED
+        assert foreign.row is None
         assert (await get_one(store, theirs.id)).retried_as is None
 
     async def test_a_repeated_retry_is_the_same_job(self, store: Store) -> None:
@@ -172,7 +172,7 @@ class TestResuming:
 
     async def test_a_job_that_failed_after_a_step_can_resume(self, store: Store) -> None:
         job = await start_one(store)
-        await say(store, job, step_done(1, "script", b"text"))
+        await append_records(store, job, checkpoint_record(1, "script", b"text"))
         assert not (await get_one(store, job.id)).can_resume
 
         await settle_one(store, job, BROKEN)
@@ -180,19 +180,24 @@ class TestResuming:
         old = await get_one(store, job.id)
         assert (old.can_resume, old.last_step) == (True, "script")
 
-    async def test_neither_success_nor_a_job_without_steps_can_resume(self, store: Store) -> None:
+    async def test_a_succeeded_job_or_one_without_steps_cannot_resume(self, store: Store) -> None:
         stepless = await finished(store)
         job = await start_one(store)
-        await settle_one(store, job, Succeeded(), records=[step_done(1, "script", b"text")])
+        await settle_one(store, job, Succeeded(), records=[checkpoint_record(1, "script", b"text")])
 
         assert not stepless.can_resume
         assert not (await get_one(store, job.id)).can_resume
 
-    async def test_a_resume_starts_with_the_steps_that_were_done(
+    async def test_a_resume_starts_with_the_completed_steps(
         self, store: Store, clock: VirtualClock
     ) -> None:
         old = await start_one(store)
-        await say(store, old, step_done(1, "script", b"text"), step_done(2, "voice", b"\x00sound"))
+        await append_records(
+            store,
+            old,
+            checkpoint_record(1, "script", b"text"),
+            checkpoint_record(2, "voice", b"\x00sound"),
+        )
         await settle_one(store, old, BROKEN)
         clock.advance(60)
 
@@ -207,22 +212,27 @@ class TestResuming:
         assert new.last_step == "voice"
         assert await get_one(store, new.id) == new
 
-    async def test_a_plain_retry_starts_from_nothing(self, store: Store) -> None:
+    async def test_a_plain_retry_starts_without_steps(self, store: Store) -> None:
         old = await start_one(store)
-        await settle_one(store, old, BROKEN, records=[step_done(1, "script", b"text")])
+        await settle_one(store, old, BROKEN, records=[checkpoint_record(1, "script", b"text")])
 
         new = await enqueue_one(store, retry_of=old.id)
 
         assert await store.checkpoints([new.id]) == [{}]
         assert new.last_step is None
 
-    async def test_the_copies_are_the_new_jobs_own(self, store: Store) -> None:
+    async def test_the_copied_steps_are_independent(self, store: Store) -> None:
         old = await start_one(store)
-        await settle_one(store, old, BROKEN, records=[step_done(1, "script", b"old")])
+        await settle_one(store, old, BROKEN, records=[checkpoint_record(1, "script", b"old")])
         await enqueue_one(store, retry_of=old.id, resume=True)
         new = await claim_one(store)
 
-        await say(store, new, step_done(1, "script", b"new"), step_done(2, "voice", b"sound"))
+        await append_records(
+            store,
+            new,
+            checkpoint_record(1, "script", b"new"),
+            checkpoint_record(2, "voice", b"sound"),
+        )
         await settle_one(store, new, Succeeded())
         before, after = await store.checkpoints([old.id, new.id])
         assert {step: point.value for step, point in before.items()} == {"script": b"old"}
@@ -234,7 +244,7 @@ class TestResuming:
 
     async def test_a_canceled_job_can_be_resumed(self, store: Store) -> None:
         old = await start_one(store)
-        await say(store, old, step_done(1, "script", b"text"))
+        await append_records(store, old, checkpoint_record(1, "script", b"text"))
         await store.cancel([CancelRequest(job_id=old.id)])
         await settle_one(store, old, Succeeded())
         assert (await get_one(store, old.id)).can_resume
@@ -244,9 +254,9 @@ class TestResuming:
         [steps] = await store.checkpoints([new.id])
         assert [point.value for point in steps.values()] == [b"text"]
 
-    async def test_a_resumed_job_has_a_log_of_its_own(self, store: Store) -> None:
+    async def test_a_resumed_job_has_its_own_log(self, store: Store) -> None:
         old = await start_one(store)
-        await settle_one(store, old, BROKEN, records=[step_done(1, "script", b"text")])
+        await settle_one(store, old, BROKEN, records=[checkpoint_record(1, "script", b"text")])
 
         new = await enqueue_one(store, retry_of=old.id, resume=True)
 
@@ -254,9 +264,7 @@ class TestResuming:
         assert [event.data["status"] for event in log] == ["created", "queued"]
         assert [event.seq for event in log] == [1, 2]
 
-    async def test_a_retry_may_wait_its_turn_like_any_job(
-        self, store: Store, clock: VirtualClock
-    ) -> None:
+    async def test_a_retry_can_be_delayed(self, store: Store, clock: VirtualClock) -> None:
         old = await finished(store)
 
         new = await enqueue_one(store, retry_of=old.id, resume=True, delay=30)

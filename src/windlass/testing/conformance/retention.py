@@ -1,4 +1,4 @@
-"""Finished jobs are kept as long as was asked for, then deleted with all they left."""
+"""Retention: finished jobs are deleted with all their data after a set time."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from windlass.store import DAY, Pruned, Retention, Store
 from windlass.testing.clock import VirtualClock
 from windlass.testing.conformance.job_histories import BROKEN, finished
 from windlass.testing.factories import (
+    checkpoint_record,
     claim_one,
     enqueue_one,
     get_one,
+    log_record,
     make_job,
-    note,
     read_events,
     settle_one,
     start_one,
-    step_done,
 )
 
 FOR_GOOD = Retention(succeeded=0, canceled=0, failed=0, log=0, rollups=0)
@@ -47,7 +47,7 @@ async def kept(store: Store, ids: Sequence[UUID]) -> list[bool]:
 
 class TestRetention:
     @pytest.mark.parametrize("state", OUTCOMES)
-    async def test_a_finished_job_goes_when_its_time_is_over_and_not_before(
+    async def test_a_finished_job_is_pruned_after_its_retention_time(
         self, store: Store, clock: VirtualClock, state: State
     ) -> None:
         job = await finished(store, OUTCOMES[state])
@@ -61,7 +61,7 @@ class TestRetention:
         assert await kept(store, [job.id]) == [False]
 
     @pytest.mark.parametrize("state", OUTCOMES)
-    async def test_each_final_state_has_its_own_time(
+    async def test_each_final_state_has_its_own_retention_time(
         self, store: Store, clock: VirtualClock, state: State
     ) -> None:
         jobs = {each: await finished(store, outcome) for each, outcome in OUTCOMES.items()}
@@ -73,7 +73,7 @@ class TestRetention:
         found = await kept(store, [job.id for job in jobs.values()])
         assert found == [each is not state for each in jobs]
 
-    async def test_the_time_counts_from_the_end_not_from_the_beginning(
+    async def test_retention_counts_from_the_end_of_a_job(
         self, store: Store, clock: VirtualClock
     ) -> None:
         job = await start_one(store, lease=10 * DAY)
@@ -84,7 +84,9 @@ class TestRetention:
 
         assert await store.prune(A_DAY, limit=10) == Pruned()
 
-    async def test_nothing_means_for_good(self, store: Store, clock: VirtualClock) -> None:
+    async def test_zero_retention_keeps_jobs_forever(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
         jobs = [await finished(store, outcome) for outcome in OUTCOMES.values()]
         clock.advance(10_000 * DAY)
 
@@ -92,7 +94,7 @@ class TestRetention:
 
         assert all(await kept(store, [job.id for job in jobs]))
 
-    async def test_a_negative_time_makes_no_sense(self) -> None:
+    async def test_a_negative_retention_is_refused(self) -> None:
         with pytest.raises(InvalidArgumentError):
             Retention(failed=-1)
 
@@ -101,7 +103,7 @@ class TestRetention:
     ) -> None:
         running = await start_one(store)
         snoozing = await start_one(store)
-        await settle_one(store, snoozing, Snoozed(delay=1), records=[note(1, "said")])
+        await settle_one(store, snoozing, Snoozed(delay=1), records=[log_record(1, "said")])
         held = await enqueue_one(store, hold=True)
         queued = await enqueue_one(store)
         clock.advance(10_000 * DAY)
@@ -114,7 +116,7 @@ class TestRetention:
         log = await read_events(store, snoozing.id)
         assert [event.seq for event in log] == list(range(1, len(log) + 1))
 
-    async def test_a_limit_takes_the_longest_finished_first(
+    async def test_a_limited_prune_deletes_the_oldest_first(
         self, store: Store, clock: VirtualClock
     ) -> None:
         jobs = []
@@ -131,9 +133,11 @@ class TestRetention:
         assert await store.prune(A_DAY, limit=2) == Pruned()
         assert not any(await kept(store, ids))
 
-    async def test_with_a_job_goes_all_it_left(self, store: Store, clock: VirtualClock) -> None:
+    async def test_a_prune_deletes_all_data_of_a_job(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
         job = await start_one(store, payload=b"x" * 10_000, tags=("film",))
-        left = [note(1, "said"), step_done(2, "voice", b"sound")]
+        left = [log_record(1, "said"), checkpoint_record(2, "voice", b"sound")]
         await settle_one(store, job, BROKEN, records=left)
         clock.advance(2 * DAY)
 
@@ -144,7 +148,9 @@ class TestRetention:
         assert await store.checkpoints([job.id]) == [{}]
         assert (await store.find(Query(tags=frozenset({"film"})))).rows == []
 
-    async def test_its_request_id_is_free_again(self, store: Store, clock: VirtualClock) -> None:
+    async def test_the_request_id_of_a_pruned_job_is_free(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
         values: dict[str, Any] = {"request_id": "order-7", "owner": "ana"}
         old = await finished(store, **values, digest=b"1")
         [answer] = await store.enqueue([make_job(**values, digest=b"1")])
@@ -158,10 +164,10 @@ class TestRetention:
         assert answer.row is not None
         assert answer.row.id != old.id
 
-    async def test_its_id_is_free_again(self, store: Store, clock: VirtualClock) -> None:
+    async def test_the_id_of_a_pruned_job_is_free(self, store: Store, clock: VirtualClock) -> None:
         new = make_job(payload=b"the same")
         await store.enqueue([new])
-        await settle_one(store, await claim_one(store), BROKEN, records=[note(1, "old")])
+        await settle_one(store, await claim_one(store), BROKEN, records=[log_record(1, "old")])
         clock.advance(2 * DAY)
         await store.prune(A_DAY, limit=10)
 
@@ -171,7 +177,7 @@ class TestRetention:
         assert [event.seq for event in await read_events(store, new.id)] == [1, 2]
         assert (await claim_one(store)).id == new.id
 
-    async def test_a_retry_outlives_the_job_it_points_back_to(
+    async def test_a_retry_stays_when_its_original_is_pruned(
         self, store: Store, clock: VirtualClock
     ) -> None:
         old = await finished(store)
@@ -185,9 +191,11 @@ class TestRetention:
 
     # -- logs
 
-    async def test_logs_go_before_their_jobs(self, store: Store, clock: VirtualClock) -> None:
+    async def test_logs_are_pruned_before_their_jobs(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
         job = await start_one(store)
-        await settle_one(store, job, BROKEN, records=[note(1, "said")])
+        await settle_one(store, job, BROKEN, records=[log_record(1, "said")])
         clock.advance(2 * DAY)
 
         pruned = await store.prune(Retention(failed=90 * DAY, log=DAY), limit=10)
@@ -198,11 +206,9 @@ class TestRetention:
         assert fold(await read_events(store, job.id)) == snapshot(row)
         assert await store.prune(Retention(failed=90 * DAY, log=DAY), limit=10) == Pruned()
 
-    async def test_a_log_that_is_young_enough_stays(
-        self, store: Store, clock: VirtualClock
-    ) -> None:
+    async def test_a_recent_log_is_not_pruned(self, store: Store, clock: VirtualClock) -> None:
         job = await start_one(store)
-        await settle_one(store, job, BROKEN, records=[note(1, "said")])
+        await settle_one(store, job, BROKEN, records=[log_record(1, "said")])
         before = await read_events(store, job.id)
         clock.advance(DAY - 1)
 
@@ -210,12 +216,12 @@ class TestRetention:
 
         assert await read_events(store, job.id) == before
 
-    async def test_no_more_logs_go_at_once_than_the_limit(
+    async def test_a_prune_deletes_at_most_limit_logs(
         self, store: Store, clock: VirtualClock
     ) -> None:
         for _ in range(3):
             job = await start_one(store)
-            await settle_one(store, job, Succeeded(), records=[note(1, "said")])
+            await settle_one(store, job, Succeeded(), records=[log_record(1, "said")])
             clock.advance(1)
         clock.advance(2 * DAY)
         retention = Retention(log=DAY)
@@ -224,9 +230,11 @@ class TestRetention:
 
         assert pruned == [2, 1, 0]
 
-    async def test_steps_stay_when_the_log_goes(self, store: Store, clock: VirtualClock) -> None:
+    async def test_steps_stay_when_the_log_is_pruned(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
         job = await start_one(store)
-        await settle_one(store, job, BROKEN, records=[step_done(1, "voice", b"sound")])
+        await settle_one(store, job, BROKEN, records=[checkpoint_record(1, "voice", b"sound")])
         clock.advance(2 * DAY)
 
         await store.prune(Retention(log=DAY), limit=10)
@@ -234,9 +242,7 @@ class TestRetention:
         [steps] = await store.checkpoints([job.id])
         assert steps["voice"].value == b"sound"
 
-    async def test_records_past_their_time_are_cleared_away(
-        self, store: Store, clock: VirtualClock
-    ) -> None:
+    async def test_expired_records_are_pruned(self, store: Store, clock: VirtualClock) -> None:
         await store.put_records(
             [
                 Put(kind="ticket", key="short", value=b"1", ttl=10),
@@ -250,9 +256,7 @@ class TestRetention:
 
         assert [entry.key for entry in await store.list_records("ticket")] == ["for good", "long"]
 
-    async def test_counts_past_their_time_are_cleared_away(
-        self, store: Store, clock: VirtualClock
-    ) -> None:
+    async def test_old_rollups_are_pruned(self, store: Store, clock: VirtualClock) -> None:
         await settle_one(store, await start_one(store), Succeeded())
         clock.advance(3 * DAY)
         await settle_one(store, await start_one(store), Succeeded())
@@ -267,7 +271,7 @@ class TestRetention:
     @pytest.mark.parametrize("state", OUTCOMES)
     async def test_a_finished_job_can_be_deleted_at_once(self, store: Store, state: State) -> None:
         job = await start_one(store, request_id="order-7")
-        left = [note(1, "said"), step_done(2, "voice", b"sound")]
+        left = [log_record(1, "said"), checkpoint_record(2, "voice", b"sound")]
         await settle_one(store, job, OUTCOMES[state], records=left)
 
         [answer] = await store.delete([job.id])
@@ -295,7 +299,7 @@ class TestRetention:
         ]
         assert all(await kept(store, [running.id, snoozing.id, queued.id, held.id]))
 
-    async def test_each_deletion_is_answered_for_itself(self, store: Store) -> None:
+    async def test_each_deletion_has_its_own_result(self, store: Store) -> None:
         done = await finished(store)
         queued = await enqueue_one(store)
 
@@ -309,7 +313,7 @@ class TestRetention:
         ]
         assert await store.delete([]) == []
 
-    async def test_nobody_deletes_another_owners_job(self, store: Store) -> None:
+    async def test_another_owners_job_cannot_be_deleted(self, store: Store) -> None:
         job = await finished(store, owner="ana")
 
         [theirs] = await store.delete([job.id], owner="ben")

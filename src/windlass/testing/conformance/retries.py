@@ -1,4 +1,4 @@
-"""Retries: failures wait and count, crashes have a cap of their own, and the rest is free."""
+"""Retries: failures and crashes are counted separately; releases and snoozes are not."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from windlass.core.decisions.outcome import (
     Suspended,
     promote,
 )
-from windlass.core.decisions.retry import Exponential, Fixed, Policy, Schedule
+from windlass.core.decisions.retry import Delays, Exponential, Fixed, Policy
 from windlass.core.decisions.transition import Status
 from windlass.core.job.failure import CRASHED, ErrorKind
 from windlass.core.job.row import JobRow
@@ -37,7 +37,7 @@ LEASE = 30.0
 BROKEN = Failed(failure=make_failure("Broken"))
 
 
-async def come_back(store: Store, clock: VirtualClock, row: JobRow) -> JobRow:
+async def claim_next_attempt(store: Store, clock: VirtualClock, row: JobRow) -> JobRow:
     """Wait until a job's next attempt is due, and claim it."""
     waiting = await get_one(store, row.id)
     assert waiting.due_at is not None
@@ -55,7 +55,7 @@ async def crash(store: Store, clock: VirtualClock) -> None:
 class TestRetries:
     # -- failures
 
-    async def test_a_failed_attempt_waits_as_its_policy_says(
+    async def test_a_failed_attempt_waits_for_its_backoff(
         self, store: Store, clock: VirtualClock
     ) -> None:
         policy = Policy(backoff=Exponential(base=2.0, cap=5.0, jitter="none"), max_retries=9)
@@ -65,19 +65,19 @@ class TestRetries:
             waiting = await get_one(store, row.id)
             assert (waiting.state, waiting.retry_count) == (State.RETRYING, retries)
             assert waiting.due_at == after(clock.now(), wait)
-            row = await come_back(store, clock, row)
+            row = await claim_next_attempt(store, clock, row)
 
-    async def test_a_schedule_is_followed_and_its_last_delay_repeats(
+    async def test_the_last_of_listed_delays_repeats(
         self, store: Store, clock: VirtualClock
     ) -> None:
-        policy = Policy(backoff=Schedule(delays=(60.0, 300.0), jitter=0.0), max_retries=9)
+        policy = Policy(backoff=Delays(delays=(60.0, 300.0), jitter=0.0), max_retries=9)
         row = await start_one(store, policy=policy)
         for wait in (60.0, 300.0, 300.0):
             await settle_one(store, row, BROKEN)
             assert (await get_one(store, row.id)).due_at == after(clock.now(), wait)
-            row = await come_back(store, clock, row)
+            row = await claim_next_attempt(store, clock, row)
 
-    async def test_an_error_may_name_its_own_delay(self, store: Store, clock: VirtualClock) -> None:
+    async def test_a_failure_may_set_its_own_delay(self, store: Store, clock: VirtualClock) -> None:
         row = await start_one(store, policy=Policy(backoff=Fixed(seconds=10)))
         await settle_one(store, row, Failed(failure=make_failure(), delay=77.0))
         waiting = await get_one(store, row.id)
@@ -101,28 +101,28 @@ class TestRetries:
         assert (in_time.status, in_time.state) == (Status.APPLIED, State.QUEUED)
         assert (await claim_one(store)).id == row.id
 
-    async def test_two_promoters_queue_a_job_once(self, store: Store, clock: VirtualClock) -> None:
+    async def test_two_sweepers_promote_a_job_once(self, store: Store, clock: VirtualClock) -> None:
         row = await start_one(store)
         await settle_one(store, row, Snoozed(delay=5.0))
         clock.advance(5)
         async with store.twin() as other:
-            [seen], [seen_too] = await store.due(10), await other.due(10)
-            first = await apply_one(store, promote(seen))
-            assert await apply_one(other, promote(seen_too)) == first
+            [read], [also_read] = await store.due(10), await other.due(10)
+            first = await apply_one(store, promote(read))
+            assert await apply_one(other, promote(also_read)) == first
         assert len(await claim_all(store)) == 1
 
-    async def test_a_promote_of_what_was_seen_before_a_later_attempt_is_stale(
+    async def test_a_promote_read_before_a_later_attempt_is_stale(
         self, store: Store, clock: VirtualClock
     ) -> None:
         row = await start_one(store)
         await settle_one(store, row, Snoozed(delay=5.0))
         clock.advance(5)
-        [seen] = await store.due(10)
+        [read] = await store.due(10)
         await sweep_all(store)
         again = await claim_one(store)
-        assert (await apply_one(store, promote(seen))).status is Status.STALE
+        assert (await apply_one(store, promote(read))).status is Status.STALE
         await settle_one(store, again, Snoozed(delay=5.0))
-        assert (await apply_one(store, promote(seen))).status is Status.STALE
+        assert (await apply_one(store, promote(read))).status is Status.STALE
         assert (await get_one(store, row.id)).state is State.RETRYING
 
     async def test_a_job_fails_when_its_retries_are_used_up(
@@ -132,7 +132,7 @@ class TestRetries:
         for _ in range(2):
             answer = await settle_one(store, row, BROKEN)
             assert answer.state is State.RETRYING
-            row = await come_back(store, clock, row)
+            row = await claim_next_attempt(store, clock, row)
         answer = await settle_one(store, row, BROKEN)
         assert (answer.status, answer.state) == (Status.APPLIED, State.FAILED)
         ended = await get_one(store, row.id)
@@ -154,11 +154,11 @@ class TestRetries:
         assert ended.error is not None
         assert (ended.error.kind, ended.retry_count) == (ErrorKind.TERMINAL, 0)
 
-    async def test_every_attempt_is_remembered(self, store: Store, clock: VirtualClock) -> None:
+    async def test_every_attempt_is_listed(self, store: Store, clock: VirtualClock) -> None:
         row = await start_one(store, worker="w1", policy=Policy(backoff=Fixed(seconds=5)))
         clock.advance(1)
         await settle_one(store, row, BROKEN)
-        again = await come_back(store, clock, row)
+        again = await claim_next_attempt(store, clock, row)
         await settle_one(store, again, Succeeded())
         attempts = await store.attempts(row.id)
         assert attempts is not None
@@ -173,7 +173,7 @@ class TestRetries:
 
     # -- crashes
 
-    async def test_the_first_crash_comes_back_at_once_the_next_after_the_backoff(
+    async def test_the_first_crash_is_retried_at_once_the_next_after_the_backoff(
         self, store: Store, clock: VirtualClock
     ) -> None:
         row = await start_one(store, policy=Policy(backoff=Fixed(seconds=7), crash_cap=9))
@@ -201,7 +201,7 @@ class TestRetries:
         assert (ended.error.code, ended.error.kind) == (CRASHED, ErrorKind.TERMINAL)
         assert ended.ended_at == clock.now()
 
-    async def test_crashes_and_failures_are_counted_apart(
+    async def test_crashes_and_failures_are_counted_separately(
         self, store: Store, clock: VirtualClock
     ) -> None:
         policy = Policy(backoff=Fixed(seconds=1), max_retries=1, crash_cap=2)
@@ -211,12 +211,12 @@ class TestRetries:
         assert (await settle_one(store, again, BROKEN)).state is State.RETRYING
         waiting = await get_one(store, row.id)
         assert (waiting.retry_count, waiting.crash_count) == (1, 1)
-        last = await come_back(store, clock, row)
+        last = await claim_next_attempt(store, clock, row)
         assert (await settle_one(store, last, Succeeded())).state is State.SUCCEEDED
         ended = await get_one(store, row.id)
         assert (ended.retry_count, ended.crash_count) == (1, 1)
 
-    async def test_a_crash_that_its_worker_saw_counts_like_a_lease_that_ran_out(
+    async def test_a_crash_reported_by_the_worker_counts_like_an_expired_lease(
         self, store: Store
     ) -> None:
         row = await start_one(store, policy=Policy(backoff=Fixed(seconds=0), crash_cap=2))
@@ -234,7 +234,7 @@ class TestRetries:
         [Released(), Snoozed(delay=0.0), Snoozed(delay=3.0), Suspended(timeout=3.0)],
         ids=["release", "snooze at once", "snooze", "suspend"],
     )
-    async def test_coming_back_by_choice_counts_nowhere(
+    async def test_releases_and_snoozes_are_not_counted(
         self, store: Store, clock: VirtualClock, outcome: Outcome
     ) -> None:
         row = await start_one(store, policy=Policy(max_retries=1, crash_cap=1))
@@ -247,7 +247,7 @@ class TestRetries:
             assert row.error is None
         assert (await settle_one(store, row, BROKEN)).state is State.RETRYING
 
-    async def test_the_next_attempt_gets_what_the_first_one_got(self, store: Store) -> None:
+    async def test_every_attempt_gets_the_same_payload(self, store: Store) -> None:
         row = await start_one(store, tags=("kept",), payload=b"p" * 20_000)
         await settle_one(store, row, Failed(failure=make_failure(), delay=0.0))
         again = await claim_one(store)

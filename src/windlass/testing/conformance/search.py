@@ -1,4 +1,4 @@
-"""Jobs are searched by what people remember of them, and counted before all are acted on."""
+"""Search: jobs by text in task, tags and error, and counts of matching jobs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from windlass.core.job.state import State
 from windlass.core.query.job_query import Count, Query
 from windlass.core.sizes import MAX_KEY
 from windlass.store import COUNT_CAP, Store
-from windlass.testing.conformance.find import enqueue_many, found, newest_first
+from windlass.testing.conformance.find import enqueue_many, find_ids, newest_first
 from windlass.testing.conformance.job_histories import finished
 from windlass.testing.factories import claim_one, enqueue_one, make_failure, settle_one, start_one
 
-SAID = {"type": "DiskError", "message": "No room\nleft for Ärger", "traceback": "in write_film"}
+ERROR = {"type": "DiskError", "message": "No room\nleft for Ärger", "traceback": "in write_film"}
 SEALED = bytes([1, 2]) + b"k1" + bytes(range(256))
 
 
@@ -25,12 +25,12 @@ def failing(body: bytes | None, code: str = "storage.full") -> Failed:
     return Failed(failure=make_failure(code, terminal=True, body=body))
 
 
-class TestSearching:
-    async def test_text_is_found_in_the_task_the_tags_and_the_error(self, store: Store) -> None:
-        said = json.dumps(SAID, ensure_ascii=False).encode()
+class TestSearch:
+    async def test_text_is_found_in_task_tags_and_error(self, store: Store) -> None:
+        body = json.dumps(ERROR, ensure_ascii=False).encode()
         task = await enqueue_one(store, task="film.Render", queue="later")
         tag = await enqueue_one(store, tags=("first", "50% Off_"), queue="later")
-        error = await finished(store, failing(said))
+        error = await finished(store, failing(body))
         expected = {
             "film.render": task, "ILM.REN": task, "RENDER": task,
             "50% off_": tag, "IRST": tag,
@@ -38,52 +38,52 @@ class TestSearching:
             "Ärger": error, "LEFT FOR": error,
         }  # fmt: skip
         for text, job in expected.items():
-            assert await found(store, text=text) == [job.id], text
+            assert await find_ids(store, text=text) == [job.id], text
 
-    async def test_what_is_elsewhere_is_not_found(self, store: Store) -> None:
-        """Nor is text that is spread over two places, nor one that stands for others elsewhere."""
+    async def test_text_in_other_fields_is_not_found(self, store: Store) -> None:
+        """Nor text that spans two fields, nor wildcard characters."""
         await enqueue_one(
             store, task="mail", payload=b'"secret"', tags=("a", "b"), owner="ann", queue="later"
         )
-        await finished(store, failing(json.dumps(SAID).encode()), task="mail")
+        await finished(store, failing(json.dumps(ERROR).encode()), task="mail")
         for text in ("secret", "ann", "write_film", "traceback", "ab", "a,b", '"a"', "mai_", "m%l",
                      ".*", "DiskErrorNo", "type"):  # fmt: skip
-            assert await found(store, text=text) == [], text
+            assert await find_ids(store, text=text) == [], text
 
-    async def test_letters_beyond_a_to_z_are_found_as_they_are(self, store: Store) -> None:
+    async def test_non_ascii_letters_are_found_case_sensitively(self, store: Store) -> None:
         job = await enqueue_one(store, task="ÜBUNG")
 
-        assert await found(store, text="Übung") == [job.id]
-        assert await found(store, text="übung") == []
+        assert await find_ids(store, text="Übung") == [job.id]
+        assert await find_ids(store, text="übung") == []
 
     @pytest.mark.parametrize(
         "body", [None, SEALED, b"", b"{", b"[1]", b'"text"', b'{"type": 3}', b"\xff{}"]
     )
-    async def test_an_error_that_only_its_codec_can_read_is_found_by_its_code(
+    async def test_an_encrypted_error_is_found_by_its_code(
         self, store: Store, body: bytes | None
     ) -> None:
         job = await finished(store, failing(body))
 
-        assert await found(store, text="STORAGE") == [job.id]
-        assert await found(store, text="k1") == []
+        assert await find_ids(store, text="STORAGE") == [job.id]
+        assert await find_ids(store, text="k1") == []
 
-    async def test_text_narrows_like_every_filter(self, store: Store) -> None:
+    async def test_text_combines_with_other_filters(self, store: Store) -> None:
         ids = await enqueue_many(store, 3, tags=("film",))
         await enqueue_many(store, 2)
         await store.cancel([CancelRequest(job_id=ids[0])])
 
-        assert await found(store, text="FILM", limit=1) == newest_first(ids)
-        assert await found(store, text="film", states=frozenset({State.CANCELED})) == [ids[0]]
-        assert await found(store, text="film", owner="ann") == []
-        assert len(await found(store, text="")) == 5
+        assert await find_ids(store, text="FILM", limit=1) == newest_first(ids)
+        assert await find_ids(store, text="film", states=frozenset({State.CANCELED})) == [ids[0]]
+        assert await find_ids(store, text="film", owner="ann") == []
+        assert len(await find_ids(store, text="")) == 5
 
-    async def test_a_rare_text_is_found_behind_thousands_of_others(self, store: Store) -> None:
+    async def test_a_rare_text_is_found_among_thousands(self, store: Store) -> None:
         rare = await enqueue_one(store, tags=("needle",))
         await enqueue_many(store, 6000)
 
-        assert await found(store, text="Needle") == [rare.id]
+        assert await find_ids(store, text="Needle") == [rare.id]
 
-    async def test_a_cursor_belongs_to_its_text(self, store: Store) -> None:
+    async def test_a_cursor_is_valid_only_for_its_text(self, store: Store) -> None:
         await enqueue_many(store, 3, task="film")
         page = await store.find(Query(text="film", limit=1))
 
@@ -92,13 +92,13 @@ class TestSearching:
                 await store.find(Query(text=text, limit=1, cursor=page.cursor))
 
     @pytest.mark.parametrize("text", ["a\0b", "x" * (MAX_KEY + 1), "\ud800"])
-    async def test_a_text_that_nothing_could_hold_is_refused(self, text: str) -> None:
+    async def test_an_invalid_search_text_is_refused(self, text: str) -> None:
         with pytest.raises(InvalidArgumentError):
             Query(text=text)
 
     # -- counts
 
-    async def test_a_count_is_of_all_that_would_be_found(self, store: Store) -> None:
+    async def test_a_count_equals_the_number_of_found_jobs(self, store: Store) -> None:
         await enqueue_many(store, 4, tags=("film",))
         await enqueue_many(store, 3, owner="ann")
         await settle_one(store, await claim_one(store), Succeeded())
@@ -111,13 +111,13 @@ class TestSearching:
         assert await store.count(queued) == Count(3, capped=False)
         assert await store.count(Query(owner="ben")) == Count(0, capped=False)
 
-    async def test_a_count_is_the_same_from_any_page_on(self, store: Store) -> None:
+    async def test_a_count_ignores_the_cursor(self, store: Store) -> None:
         await enqueue_many(store, 3)
         page = await store.find(Query(limit=1))
 
         assert await store.count(Query(cursor=page.cursor)) == Count(3, capped=False)
 
-    async def test_trouble_is_counted_behind_thousands_of_others(self, store: Store) -> None:
+    async def test_failures_are_counted_among_thousands(self, store: Store) -> None:
         await finished(store)
         canceled = await start_one(store)
         await store.cancel([CancelRequest(job_id=canceled.id)])
@@ -126,7 +126,7 @@ class TestSearching:
         assert await store.count(Query(states=frozenset({State.FAILED}))) == Count(1, capped=False)
         assert await store.count(Query(queues=frozenset({"none"}))) == Count(0, capped=False)
 
-    async def test_a_count_is_exact_up_to_a_cap_and_says_so(self, store: Store) -> None:
+    async def test_a_count_is_exact_up_to_a_cap_and_marked_above(self, store: Store) -> None:
         await enqueue_many(store, COUNT_CAP)
         assert await store.count(Query()) == Count(COUNT_CAP, capped=False)
 

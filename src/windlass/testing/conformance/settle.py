@@ -1,4 +1,4 @@
-"""Settle: how an attempt ended is written once, by its holder, and may be said again."""
+"""Settle: the outcome of an attempt is written once, by its holder, and may be repeated."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from windlass.core.job.state import State, Trigger
 from windlass.store import Store
 from windlass.testing.clock import VirtualClock
 from windlass.testing.factories import (
+    append_records,
     apply_one,
     claim_all,
     claim_one,
     enqueue_one,
-    even,
     get_one,
+    log_record,
     make_failure,
     make_job,
-    note,
-    say,
+    no_jitter,
     settle_one,
     start_one,
     sweep_all,
@@ -57,8 +57,8 @@ OUTCOMES = {**ENDING, **RETURNING}
 every_outcome = pytest.mark.parametrize("outcome", OUTCOMES.values(), ids=OUTCOMES.keys())
 
 
-def ending(row: JobRow, outcome: Outcome, **more: Any) -> Transition:
-    return settle(row, outcome, random=even, **more)
+def settle_transition(row: JobRow, outcome: Outcome, **more: Any) -> Transition:
+    return settle(row, outcome, random=no_jitter, **more)
 
 
 async def start_many(store: Store, count: int) -> list[JobRow]:
@@ -66,8 +66,8 @@ async def start_many(store: Store, count: int) -> list[JobRow]:
     return await claim_all(store)
 
 
-class TestSettling:
-    # -- every way an attempt can end
+class TestSettle:
+    # -- outcomes
 
     async def test_a_success_ends_the_job_with_its_result(
         self, store: Store, clock: VirtualClock
@@ -83,7 +83,7 @@ class TestSettling:
         assert ended.lease_until is None
         assert ended.position is None
 
-    async def test_a_result_may_be_nothing(self, store: Store) -> None:
+    async def test_a_result_may_be_empty_or_none(self, store: Store) -> None:
         row = await start_one(store)
         await settle_one(store, row, Succeeded())
         assert (await get_one(store, row.id)).result is None
@@ -112,7 +112,7 @@ class TestSettling:
         assert waiting.error == replace(failure, attempt=1, at=clock.now())
         assert (waiting.retry_count, waiting.ended_at, waiting.lease_until) == (1, None, None)
 
-    async def test_a_release_puts_the_job_back_in_line_at_once(
+    async def test_a_release_requeues_the_job_at_once(
         self, store: Store, clock: VirtualClock
     ) -> None:
         row = await start_one(store)
@@ -124,13 +124,13 @@ class TestSettling:
         assert back.first_started_at == row.started_at
         assert (await claim_one(store)).id == row.id
 
-    async def test_a_snooze_comes_back_later(self, store: Store, clock: VirtualClock) -> None:
+    async def test_a_snoozed_job_is_due_later(self, store: Store, clock: VirtualClock) -> None:
         row = await start_one(store)
         answer = await settle_one(store, row, Snoozed(delay=7.5))
         assert (answer.status, answer.state) == (Status.APPLIED, State.RETRYING)
         assert (await get_one(store, row.id)).due_at == after(clock.now(), 7.5)
 
-    async def test_a_suspended_job_waits_without_a_time_of_its_own(
+    async def test_a_suspended_job_waits_without_a_due_time(
         self, store: Store, clock: VirtualClock
     ) -> None:
         row = await start_one(store)
@@ -164,13 +164,13 @@ class TestSettling:
         await settle_one(store, again, Succeeded())
         assert (await get_one(store, row.id)).error is None
 
-    async def test_what_was_asked_for_stays_as_it_was(self, store: Store) -> None:
+    async def test_a_settle_does_not_change_the_enqueued_fields(self, store: Store) -> None:
         row = await start_one(store, payload=b"p" * 50_000, tags=("a",), headers={"k": "v"})
         await settle_one(store, row, Failed(failure=make_failure(terminal=True)))
         ended = await get_one(store, row.id)
         assert (ended.payload, ended.tags, ended.headers) == (b"p" * 50_000, ("a",), {"k": "v"})
 
-    async def test_time_never_runs_backwards_for_a_job(
+    async def test_the_instants_of_a_job_never_decrease(
         self, store: Store, clock: VirtualClock
     ) -> None:
         row = await start_one(store)
@@ -179,63 +179,63 @@ class TestSettling:
         ended = await get_one(store, row.id)
         assert ended.ended_at == row.started_at
 
-    # -- said again
+    # -- repeats
 
     @every_outcome
-    async def test_a_repeated_settle_is_answered_as_the_first(
+    async def test_a_repeated_settle_returns_the_same_result(
         self, store: Store, outcome: Outcome
     ) -> None:
         row = await start_one(store)
-        wish = ending(row, outcome)
-        first = await apply_one(store, wish)
+        transition = settle_transition(row, outcome)
+        first = await apply_one(store, transition)
         before = await get_one(store, row.id)
         assert first.applied
-        assert await apply_one(store, wish) == first
+        assert await apply_one(store, transition) == first
         assert await get_one(store, row.id) == before, "and changes nothing more"
 
     @pytest.mark.parametrize("outcome", RETURNING.values(), ids=RETURNING.keys())
-    async def test_a_repeated_settle_is_applied_also_after_another_workers_claim(
+    async def test_a_repeated_settle_is_applied_even_after_another_workers_claim(
         self, store: Store, clock: VirtualClock, outcome: Outcome
     ) -> None:
         row = await start_one(store)
-        wish = ending(row, outcome)
-        await apply_one(store, wish)
+        transition = settle_transition(row, outcome)
+        await apply_one(store, transition)
         clock.advance(1)
         await sweep_all(store)
         holder = await claim_one(store, worker="another")
-        answer = await apply_one(store, wish)
+        answer = await apply_one(store, transition)
         assert (answer.status, answer.state) == (Status.APPLIED, State.RUNNING)
         assert await get_one(store, row.id) == holder
 
     @pytest.mark.parametrize("outcome", RETURNING.values(), ids=RETURNING.keys())
-    async def test_a_repeated_settle_is_applied_also_after_the_job_has_ended(
+    async def test_a_repeated_settle_is_applied_even_after_the_job_has_ended(
         self, store: Store, clock: VirtualClock, outcome: Outcome
     ) -> None:
         row = await start_one(store)
-        wish = ending(row, outcome)
-        await apply_one(store, wish)
+        transition = settle_transition(row, outcome)
+        await apply_one(store, transition)
         clock.advance(1)
         await sweep_all(store)
         await settle_one(store, await claim_one(store), Succeeded(result=b'"done"'))
-        answer = await apply_one(store, wish)
+        answer = await apply_one(store, transition)
         assert (answer.status, answer.state) == (Status.APPLIED, State.SUCCEEDED)
         assert (await get_one(store, row.id)).result == b'"done"'
 
-    async def test_a_repeated_settle_is_told_from_those_of_other_attempts(
+    async def test_a_repeated_settle_is_not_confused_with_other_attempts(
         self, store: Store
     ) -> None:
         row = await start_one(store)
-        wishes = []
+        transitions = []
         for _ in range(3):
-            await say(store, row, note(1, "at it"))
-            wishes.append(ending(row, Released()))
-            await apply_one(store, wishes[-1])
+            await append_records(store, row, log_record(1, "at it"))
+            transitions.append(settle_transition(row, Released()))
+            await apply_one(store, transitions[-1])
             row = await claim_one(store)
-        for wish in wishes:
-            assert (await apply_one(store, wish)).status is Status.APPLIED
+        for transition in transitions:
+            assert (await apply_one(store, transition)).status is Status.APPLIED
         assert await get_one(store, row.id) == row
 
-    async def test_a_second_thought_is_stale(self, store: Store) -> None:
+    async def test_a_second_outcome_of_an_attempt_is_stale(self, store: Store) -> None:
         row = await start_one(store)
         await settle_one(store, row, Succeeded(result=b'"done"'))
         answer = await settle_one(store, row, Failed(failure=make_failure(terminal=True)))
@@ -243,42 +243,42 @@ class TestSettling:
         ended = await get_one(store, row.id)
         assert (ended.state, ended.error) == (State.SUCCEEDED, None)
 
-    # -- by whom
+    # -- holders
 
     @every_outcome
     async def test_only_the_holder_of_the_lease_can_settle(
         self, store: Store, outcome: Outcome
     ) -> None:
         row = await start_one(store)
-        wish = ending(row, outcome)
+        transition = settle_transition(row, outcome)
         answers = await store.apply(
             [
-                replace(wish, token=uuid7()),
-                replace(wish, token=None),
-                replace(wish, fence=row.fence + 1),
-                replace(wish, fence=row.fence - 1),
+                replace(transition, token=uuid7()),
+                replace(transition, token=None),
+                replace(transition, fence=row.fence + 1),
+                replace(transition, fence=row.fence - 1),
             ]
         )
         assert [answer.status for answer in answers] == [Status.STALE] * 4
         assert await get_one(store, row.id) == row
-        assert (await apply_one(store, wish)).applied
+        assert (await apply_one(store, transition)).applied
 
     @every_outcome
-    async def test_a_forged_lease_settles_nothing_in_a_call_of_its_own(
+    async def test_a_forged_lease_alone_in_a_call_settles_nothing(
         self, store: Store, outcome: Outcome
     ) -> None:
-        """Alone, a settle may take another way through a store than in company."""
+        """A store may use another code path for a single settle than for a batch."""
         row = await start_one(store)
-        wish = ending(row, outcome)
+        transition = settle_transition(row, outcome)
         for forged in (
-            replace(wish, token=uuid7()),
-            replace(wish, token=None),
-            replace(wish, fence=row.fence + 1),
-            replace(wish, fence=row.fence - 1),
+            replace(transition, token=uuid7()),
+            replace(transition, token=None),
+            replace(transition, fence=row.fence + 1),
+            replace(transition, fence=row.fence - 1),
         ):
             assert (await apply_one(store, forged)).status is Status.STALE
             assert await get_one(store, row.id) == row
-        assert (await apply_one(store, wish)).applied
+        assert (await apply_one(store, transition)).applied
 
     @pytest.mark.parametrize("outcome", ENDING.values(), ids=ENDING.keys())
     async def test_the_settle_of_an_earlier_attempt_is_stale(
@@ -291,7 +291,7 @@ class TestSettling:
         assert (answer.status, answer.state) == (Status.STALE, State.RUNNING)
         assert await get_one(store, first.id) == holder
 
-    async def test_a_job_that_nobody_claimed_cannot_be_settled(self, store: Store) -> None:
+    async def test_an_unclaimed_job_cannot_be_settled(self, store: Store) -> None:
         row = await enqueue_one(store)
         running = replace(row, token=uuid7())
         assert (await settle_one(store, running, Succeeded())).status is Status.STALE
@@ -299,16 +299,18 @@ class TestSettling:
 
     async def test_an_unknown_job_is_missing(self, store: Store) -> None:
         row = await start_one(store)
-        answer = await apply_one(store, replace(ending(row, Succeeded()), job_id=uuid7()))
+        answer = await apply_one(
+            store, replace(settle_transition(row, Succeeded()), job_id=uuid7())
+        )
         assert (answer.status, answer.state) == (Status.MISSING, None)
 
-    async def test_to_claim_has_a_verb_of_its_own(self, store: Store) -> None:
+    async def test_apply_cannot_claim(self, store: Store) -> None:
         row = await enqueue_one(store)
         claim = Transition(job_id=row.id, fence=row.fence, trigger=Trigger.CLAIM)
         assert (await apply_one(store, claim)).status is Status.CONFLICT
         assert await get_one(store, row.id) == row
 
-    async def test_what_the_state_forbids_is_a_conflict(self, store: Store) -> None:
+    async def test_a_transition_that_the_state_forbids_is_a_conflict(self, store: Store) -> None:
         early = await enqueue_one(store, delay=60.0)
         answer = await apply_one(store, promote(early))
         assert (answer.status, answer.state) == (Status.CONFLICT, State.CREATED)

@@ -1,4 +1,4 @@
-"""Suspended jobs wait without a slot: for jobs, for signals, or for their time."""
+"""Suspend: suspended jobs wait without a slot for jobs, signals or a timeout."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from windlass.core.decisions.outcome import (
     Suspended,
     settle,
 )
-from windlass.core.decisions.transition import SIGNAL, Answer, Signal, Status
+from windlass.core.decisions.transition import SIGNAL_PREFIX, ApplyResult, SignalRequest, Status
 from windlass.core.errors import InvalidArgumentError
 from windlass.core.ids import uuid7
 from windlass.core.job.row import JobRow
@@ -26,10 +26,10 @@ from windlass.testing.factories import (
     claim_all,
     claim_one,
     enqueue_one,
-    even,
     get_one,
     make_failure,
     make_job,
+    no_jitter,
     read_events,
     settle_one,
     start_one,
@@ -42,14 +42,14 @@ ENDS: dict[str, Outcome] = {
 }
 
 
-async def signal_one(store: Store, job: JobRow, name: str = "go", **values: object) -> Answer:
-    [answer] = await store.signal([Signal(job_id=job.id, name=name, **values)])  # type: ignore[arg-type]
+async def signal_one(store: Store, job: JobRow, name: str = "go", **values: object) -> ApplyResult:
+    [answer] = await store.signal([SignalRequest(job_id=job.id, name=name, **values)])  # type: ignore[arg-type]
     return answer
 
 
-class TestSuspending:
+class TestSuspend:
     @pytest.mark.parametrize("end", ENDS.values(), ids=ENDS.keys())
-    async def test_it_is_woken_by_the_end_of_the_children_it_was_suspended_with(
+    async def test_a_suspended_job_is_woken_by_the_end_of_its_children(
         self, store: Store, end: Outcome
     ) -> None:
         parent = await start_one(store)
@@ -72,30 +72,32 @@ class TestSuspending:
         assert (again.id, again.attempt, again.waiting_for) == (parent.id, 2, 0)
         assert (await settle_one(store, again, Succeeded())).applied
 
-    async def test_a_repeated_suspension_hands_over_once(self, store: Store) -> None:
+    async def test_a_repeated_suspension_creates_its_children_once(self, store: Store) -> None:
         parent = await start_one(store)
         child = make_job(queue="children")
-        wish = settle(parent, Suspended(awaits=(child.id,)), random=even, children=[child])
-        first = await apply_one(store, wish)
-        assert await apply_one(store, wish) == first
+        transition = settle(
+            parent, Suspended(awaits=(child.id,)), random=no_jitter, children=[child]
+        )
+        first = await apply_one(store, transition)
+        assert await apply_one(store, transition) == first
         await settle_one(store, await claim_one(store, "children"), Succeeded())
-        assert (await apply_one(store, wish)).status is Status.APPLIED
+        assert (await apply_one(store, transition)).status is Status.APPLIED
         assert (await get_one(store, parent.id)).state is State.QUEUED
         assert await claim_all(store, "children") == []
 
     async def test_a_stale_suspension_changes_nothing(
         self, store: Store, clock: VirtualClock
     ) -> None:
-        ghost = await start_one(store)
+        stale = await start_one(store)
         clock.advance(31)
         await sweep_all(store)
         await claim_one(store)
         child = make_job()
-        answer = await settle_one(store, ghost, Suspended(awaits=(child.id,)), children=[child])
+        answer = await settle_one(store, stale, Suspended(awaits=(child.id,)), children=[child])
         assert answer.status is Status.STALE
         assert await store.get([child.id]) == [None]
 
-    async def test_what_has_ended_is_not_waited_for(self, store: Store) -> None:
+    async def test_a_suspended_job_does_not_wait_for_ended_jobs(self, store: Store) -> None:
         done = await start_one(store)
         await settle_one(store, done, Succeeded())
         row = await start_one(store)
@@ -103,7 +105,7 @@ class TestSuspending:
         again = await claim_one(store)
         assert (again.id, again.attempt) == (row.id, 2)
 
-    async def test_it_waits_neither_for_itself_nor_for_one_job_twice(self, store: Store) -> None:
+    async def test_a_job_cannot_wait_for_itself_or_twice_for_a_job(self, store: Store) -> None:
         parent, other = await start_one(store), await enqueue_one(store, queue="other")
         for awaits in ((parent.id,), (other.id, other.id)):
             answer = await settle_one(store, parent, Suspended(awaits=awaits))
@@ -113,7 +115,7 @@ class TestSuspending:
         assert (answer.status, type(answer.error)) == (Status.REFUSED, InvalidArgumentError)
         assert await get_one(store, parent.id) == parent
 
-    async def test_it_comes_back_at_its_time_whoever_it_still_waits_for(
+    async def test_a_suspended_job_is_woken_by_its_timeout(
         self, store: Store, clock: VirtualClock
     ) -> None:
         other = await enqueue_one(store, queue="other")
@@ -129,7 +131,7 @@ class TestSuspending:
         await settle_one(store, await claim_one(store, "other"), Succeeded())
         assert (await get_one(store, row.id)).lease == again.lease
 
-    async def test_it_can_be_canceled_while_it_waits(self, store: Store) -> None:
+    async def test_a_suspended_job_can_be_canceled(self, store: Store) -> None:
         other = await enqueue_one(store, queue="other")
         row = await start_one(store)
         await settle_one(store, row, Suspended(awaits=(other.id,)))
@@ -138,7 +140,7 @@ class TestSuspending:
         ended = await get_one(store, row.id)
         assert (ended.state, ended.waiting_for) == (State.CANCELED, 0)
 
-    async def test_it_may_wait_again_and_for_the_same(self, store: Store) -> None:
+    async def test_a_job_can_wait_again_for_the_same_jobs(self, store: Store) -> None:
         other = await enqueue_one(store, queue="other")
         row = await start_one(store)
         await settle_one(store, row, Suspended(awaits=(other.id,)))
@@ -150,7 +152,9 @@ class TestSuspending:
 
     # -- signals
 
-    async def test_a_signal_wakes_it_and_is_kept(self, store: Store, clock: VirtualClock) -> None:
+    async def test_a_signal_wakes_a_suspended_job_and_is_stored(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
         row = await start_one(store)
         await settle_one(store, row, Suspended(signals=row.signals))
         assert (await get_one(store, row.id)).due_at is None
@@ -164,21 +168,21 @@ class TestSuspending:
         again = await claim_one(store)
         assert (again.id, again.signals) == (row.id, 1)
         [kept] = await store.checkpoints([row.id])
-        assert kept[SIGNAL + "approved"].value == b'{"by":"ada"}'
-        said = [event for event in await read_events(store, row.id) if event.data.get("step")]
-        assert [(event.data["step"], event.data["status"]) for event in said] == [
-            (SIGNAL + "approved", "received")
+        assert kept[SIGNAL_PREFIX + "approved"].value == b'{"by":"ada"}'
+        steps = [event for event in await read_events(store, row.id) if event.data.get("step")]
+        assert [(event.data["step"], event.data["status"]) for event in steps] == [
+            (SIGNAL_PREFIX + "approved", "received")
         ]
 
-    async def test_the_first_signal_of_a_name_stays(self, store: Store) -> None:
+    async def test_the_first_signal_of_a_name_wins(self, store: Store) -> None:
         row = await start_one(store)
         await signal_one(store, row, value=b"1")
         assert (await signal_one(store, row, value=b"2")).applied
         [kept] = await store.checkpoints([row.id])
-        assert kept[SIGNAL + "go"].value == b"1"
+        assert kept[SIGNAL_PREFIX + "go"].value == b"1"
         assert (await get_one(store, row.id)).signals == 1
 
-    async def test_a_signal_that_came_before_the_wait_is_not_missed(self, store: Store) -> None:
+    async def test_a_signal_before_the_wait_is_not_lost(self, store: Store) -> None:
         row = await start_one(store)
         assert (await signal_one(store, row)).state is State.RUNNING
         answer = await settle_one(store, row, Suspended(signals=row.signals))
@@ -187,13 +191,13 @@ class TestSuspending:
         await settle_one(store, again, Suspended(signals=again.signals))
         assert (await get_one(store, row.id)).state is State.RETRYING
 
-    async def test_a_signal_may_come_before_the_job_has_started(self, store: Store) -> None:
+    async def test_a_signal_can_arrive_before_the_job_starts(self, store: Store) -> None:
         job = await enqueue_one(store, delay=60)
         assert (await signal_one(store, job)).state is State.CREATED
         [kept] = await store.checkpoints([job.id])
-        assert list(kept) == [SIGNAL + "go"]
+        assert list(kept) == [SIGNAL_PREFIX + "go"]
 
-    async def test_a_signal_does_not_hurry_what_waits_for_something_else(
+    async def test_a_signal_does_not_wake_a_job_that_waits_for_something_else(
         self, store: Store, clock: VirtualClock
     ) -> None:
         row = await start_one(store)
@@ -203,25 +207,25 @@ class TestSuspending:
         await sweep_all(store)
         assert await claim_all(store) == []
 
-    async def test_a_finished_job_takes_no_signal(self, store: Store) -> None:
+    async def test_a_finished_job_refuses_signals(self, store: Store) -> None:
         row = await start_one(store)
         await signal_one(store, row, "early")
         await settle_one(store, row, Succeeded())
         assert (await signal_one(store, row, "late")).status is Status.CONFLICT
         assert (await signal_one(store, row, "early")).status is Status.APPLIED
         [kept] = await store.checkpoints([row.id])
-        assert list(kept) == [SIGNAL + "early"]
+        assert list(kept) == [SIGNAL_PREFIX + "early"]
 
-    async def test_signals_to_unknown_and_foreign_jobs_are_answered_alike(
+    async def test_signals_to_unknown_and_foreign_jobs_have_the_same_result(
         self, store: Store
     ) -> None:
         theirs = await enqueue_one(store, owner="them")
         answers = await store.signal(
             [
-                Signal(job_id=uuid7(), name="go", owner="us"),
-                Signal(job_id=theirs.id, name="go", owner="us"),
-                Signal(job_id=theirs.id, name=""),
-                Signal(job_id=theirs.id, name="go", owner="them"),
+                SignalRequest(job_id=uuid7(), name="go", owner="us"),
+                SignalRequest(job_id=theirs.id, name="go", owner="us"),
+                SignalRequest(job_id=theirs.id, name=""),
+                SignalRequest(job_id=theirs.id, name="go", owner="them"),
             ]
         )
         assert [answer.status for answer in answers] == [
@@ -229,7 +233,7 @@ class TestSuspending:
         ]  # fmt: skip
         assert await store.signal([]) == []
 
-    async def test_a_signal_waits_at_a_job_that_is_given_back(self, store: Store) -> None:
+    async def test_a_signal_to_a_released_job_is_stored(self, store: Store) -> None:
         row = await start_one(store)
         await signal_one(store, row)
         await settle_one(store, row, Released())

@@ -1,4 +1,4 @@
-"""Whoever follows a job hears all of its log, past and to come, once and in order."""
+"""Tail: a follower of a job gets all its events, stored and live, once and in order."""
 
 from __future__ import annotations
 
@@ -14,43 +14,50 @@ from windlass.core.ids import uuid7
 from windlass.store import DAY, Retention, Store
 from windlass.testing.clock import VirtualClock
 from windlass.testing.conformance.fixtures import OpenStore
-from windlass.testing.conformance.job_histories import ENDS, chatter, lived, rich_life
+from windlass.testing.conformance.job_histories import (
+    ENDS,
+    full_history,
+    run_full_history,
+    run_long_log,
+)
 from windlass.testing.factories import (
+    append_records,
     cancel_one,
     get_one,
-    note,
+    log_record,
     read_events,
-    say,
     settle_one,
     start_one,
 )
 
-PATIENCE = 20.0  # seconds before a test gives up waiting; a sound store needs a blink
+PATIENCE = 20.0  # seconds before a test fails; a correct store needs milliseconds
 
 
 async def follow(store: Store, job_id: UUID, after: int = 0) -> list[Event]:
-    """All that `tail` tells, until it ends by itself."""
+    """Return all events of a tail until it ends."""
     async with asyncio.timeout(PATIENCE):
         return [event async for event in store.tail(job_id, after)]
 
 
-async def heard(tail: AsyncIterator[Event], count: int) -> list[Event]:
-    """The next events of a tail."""
+async def next_events(tail: AsyncIterator[Event], count: int) -> list[Event]:
+    """Return the next `count` events of a tail."""
     async with asyncio.timeout(PATIENCE):
         return [await anext(tail) for _ in range(count)]
 
 
-class TestTailing:
+class TestTail:
     @pytest.mark.parametrize("end", ENDS)
     async def test_the_tail_of_a_finished_job_is_its_log_and_ends(
         self, store: Store, clock: VirtualClock, end: str
     ) -> None:
-        job_id = await lived(store, clock, ENDS[end])
+        job_id = await run_full_history(store, clock, ENDS[end])
 
         assert await follow(store, job_id) == await read_events(store, job_id)
 
-    async def test_a_tail_begins_after_any_event(self, store: Store, clock: VirtualClock) -> None:
-        job_id = await lived(store, clock, Succeeded())
+    async def test_a_tail_can_start_after_any_event(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        job_id = await run_full_history(store, clock, Succeeded())
         whole = await read_events(store, job_id)
 
         for after in range(len(whole) + 1):
@@ -61,12 +68,12 @@ class TestTailing:
     ) -> None:
         job = await start_one(store)
         tail = store.tail(job.id)
-        replayed = await heard(tail, 3)
+        replayed = await next_events(tail, 3)
 
-        await say(store, job, note(1, "live"))
-        live = await heard(tail, 1)
-        last = asyncio.ensure_future(heard(tail, 2))
-        await say(store, job, note(2, "live, and waited for"))
+        await append_records(store, job, log_record(1, "live"))
+        live = await next_events(tail, 1)
+        last = asyncio.ensure_future(next_events(tail, 2))
+        await append_records(store, job, log_record(2, "live, and waited for"))
         await settle_one(store, job, Succeeded())
 
         assert [*replayed, *live, *await last] == await read_events(store, job.id)
@@ -74,11 +81,11 @@ class TestTailing:
             with pytest.raises(StopAsyncIteration):
                 await anext(tail)
 
-    async def test_a_tail_from_the_present_tells_only_what_comes(self, store: Store) -> None:
+    async def test_a_tail_from_the_newest_event_returns_only_new_events(self, store: Store) -> None:
         job = await start_one(store)
         following = asyncio.ensure_future(follow(store, job.id, after=job.seq))
 
-        await say(store, job, note(1, "new"))
+        await append_records(store, job, log_record(1, "new"))
         await settle_one(store, job, Succeeded())
 
         assert await following == (await read_events(store, job.id))[job.seq :]
@@ -86,32 +93,32 @@ class TestTailing:
     async def test_a_tail_follows_through_every_attempt(
         self, store: Store, clock: VirtualClock
     ) -> None:
-        life = rich_life(store, clock, Succeeded())
-        job_id = await anext(life)
+        history = full_history(store, clock, Succeeded())
+        job_id = await anext(history)
         following = asyncio.ensure_future(follow(store, job_id))
 
-        async for _ in life:
+        async for _ in history:
             await asyncio.sleep(0)
 
         assert await following == await read_events(store, job_id)
 
-    async def test_several_tails_of_one_job_tell_the_same(self, store: Store) -> None:
+    async def test_several_tails_of_one_job_return_the_same_events(self, store: Store) -> None:
         job = await start_one(store)
         tails = [asyncio.ensure_future(follow(store, job.id, after)) for after in range(5)]
 
-        await say(store, job, note(1, "to everyone"))
+        await append_records(store, job, log_record(1, "to everyone"))
         await settle_one(store, job, Succeeded())
 
         whole = await read_events(store, job.id)
         assert await asyncio.gather(*tails) == [whole[after:] for after in range(5)]
 
-    async def test_a_tail_hears_what_another_opening_of_the_store_writes(
+    async def test_a_tail_returns_events_written_through_another_handle(
         self, store: Store, open_store: OpenStore
     ) -> None:
         job = await start_one(store)
         async with await open_store() as other:
             following = asyncio.ensure_future(follow(other, job.id))
-            await say(store, job, note(1, "over here"))
+            await append_records(store, job, log_record(1, "over here"))
             await settle_one(store, job, Succeeded())
 
             assert await following == await read_events(store, job.id)
@@ -121,24 +128,26 @@ class TestTailing:
         following = asyncio.ensure_future(follow(store, job.id))
 
         for n in range(1, 101):
-            await say(store, job, note(n, str(n)))
+            await append_records(store, job, log_record(n, str(n)))
         await settle_one(store, job, Succeeded())
 
         assert [event.seq for event in await following] == list(range(1, 3 + 100 + 2))
 
     async def test_a_tail_misses_nothing_while_two_write_at_once(self, store: Store) -> None:
-        """Whoever took the lower number is never seen after the one who took the higher."""
+        """An event with a lower number never appears after one with a higher number."""
         job = await start_one(store)
         following = asyncio.ensure_future(follow(store, job.id))
         async with store.twin() as operator:
             await asyncio.sleep(0)
-            await asyncio.gather(say(store, job, note(1, "at it")), cancel_one(operator, job.id))
+            await asyncio.gather(
+                append_records(store, job, log_record(1, "at it")), cancel_one(operator, job.id)
+            )
         await settle_one(store, job, Succeeded())
 
-        told = await following
+        events = await following
 
-        assert [event.seq for event in told] == [1, 2, 3, 4, 5, 6]
-        assert told == await read_events(store, job.id)
+        assert [event.seq for event in events] == [1, 2, 3, 4, 5, 6]
+        assert events == await read_events(store, job.id)
 
     async def test_the_tail_of_an_unknown_job_ends_at_once(self, store: Store) -> None:
         assert await follow(store, uuid7()) == []
@@ -147,7 +156,7 @@ class TestTailing:
         job = await start_one(store)
         await settle_one(store, job, Succeeded())
         tail = store.tail(job.id)
-        await heard(tail, 4)
+        await next_events(tail, 4)
 
         await store.delete([job.id])
 
@@ -155,21 +164,21 @@ class TestTailing:
             with pytest.raises(StopAsyncIteration):
                 await anext(tail)
 
-    async def test_a_tail_of_thousands_comes_in_pages_nobody_notices(self, store: Store) -> None:
-        job_id = await chatter(store, attempts=2, notes=1250)
+    async def test_a_tail_of_thousands_of_events_is_complete(self, store: Store) -> None:
+        job_id = await run_long_log(store, attempts=2, notes=1250)
 
         assert await follow(store, job_id) == await read_events(store, job_id)
 
-    async def test_a_tail_from_behind_a_pruned_log_begins_with_a_resync(
+    async def test_a_tail_behind_a_pruned_log_starts_with_a_resync(
         self, store: Store, clock: VirtualClock
     ) -> None:
-        job_id = await lived(store, clock, Succeeded())
+        job_id = await run_full_history(store, clock, Succeeded())
         clock.advance(2 * DAY)
         await store.prune(Retention(log=DAY), limit=10)
         row = await get_one(store, job_id)
 
-        told = await follow(store, job_id)
+        events = await follow(store, job_id)
 
-        assert told[0].type is EventType.RESYNC
-        assert fold(told) == snapshot(row)
+        assert events[0].type is EventType.RESYNC
+        assert fold(events) == snapshot(row)
         assert await follow(store, job_id, after=row.seq) == []

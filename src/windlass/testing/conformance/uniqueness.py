@@ -29,9 +29,7 @@ CREATED, DUPLICATE = EnqueueStatus.CREATED, EnqueueStatus.DUPLICATE
 
 
 class TestUniqueness:
-    async def test_a_second_job_with_an_active_key_is_answered_with_the_first(
-        self, store: Store
-    ) -> None:
+    async def test_a_second_job_with_an_active_key_is_a_duplicate(self, store: Store) -> None:
         first = await enqueue_one(store, unique_key="report")
         new = make_job(unique_key="report", payload=b'"newer"')
         [answer] = await store.enqueue([new])
@@ -39,7 +37,7 @@ class TestUniqueness:
         assert await store.get([new.id]) == [None]
         assert [job.id for job in await claim_all(store)] == [first.id]
 
-    async def test_a_key_counts_within_one_bulk_enqueue_too(self, store: Store) -> None:
+    async def test_a_key_is_unique_within_one_bulk_enqueue(self, store: Store) -> None:
         first, other, again, plain = await store.enqueue(
             [
                 make_job(unique_key="a"),
@@ -52,13 +50,13 @@ class TestUniqueness:
         assert (again.status, again.row) == (DUPLICATE, first.row)
         assert len(await claim_all(store)) == 3
 
-    async def test_a_bulk_enqueue_meets_the_keys_of_earlier_calls(self, store: Store) -> None:
+    async def test_a_bulk_enqueue_respects_the_keys_of_earlier_calls(self, store: Store) -> None:
         first = await enqueue_one(store, unique_key="a")
         answers = await store.enqueue([make_job(unique_key=key) for key in "bac"])
         assert [answer.status for answer in answers] == [CREATED, DUPLICATE, CREATED]
         assert answers[1].row == first
 
-    async def test_of_many_rivals_at_once_one_comes_to_be(self, store: Store) -> None:
+    async def test_one_of_many_concurrent_duplicates_is_stored(self, store: Store) -> None:
         others = [store.twin() for _ in range(4)]
         new = [make_job(unique_key="only-one") for _ in range(40)]
         calls = await asyncio.gather(
@@ -86,15 +84,15 @@ class TestUniqueness:
         [answer] = await store.enqueue([make_job(queue="slow", unique_key="k")])
         assert answer.status is DUPLICATE
 
-    async def test_jobs_without_a_key_are_never_alike(self, store: Store) -> None:
+    async def test_jobs_without_a_key_are_never_duplicates(self, store: Store) -> None:
         answers = await store.enqueue([make_job() for _ in range(3)])
         assert [answer.status for answer in answers] == [CREATED] * 3
 
-    async def test_an_empty_key_is_a_key_too(self, store: Store) -> None:
+    async def test_an_empty_key_is_a_key(self, store: Store) -> None:
         first, again = await store.enqueue([make_job(unique_key=""), make_job(unique_key="")])
         assert (again.status, again.row) == (DUPLICATE, first.row)
 
-    # -- how long a key is held
+    # -- lifetime of a key
 
     @pytest.mark.parametrize("waiting", [{}, {"delay": 60.0}, {"hold": True}])
     async def test_a_waiting_job_holds_its_key(
@@ -130,7 +128,7 @@ class TestUniqueness:
         [answer] = await store.enqueue([make_job(unique_key="k")])
         assert answer.status is CREATED
 
-    async def test_a_canceled_or_expired_job_gives_its_key_back(
+    async def test_a_canceled_or_expired_job_frees_its_key(
         self, store: Store, clock: VirtualClock
     ) -> None:
         canceled = await enqueue_one(store, unique_key="a")
@@ -141,10 +139,10 @@ class TestUniqueness:
         answers = await store.enqueue([make_job(unique_key="a"), make_job(unique_key="b")])
         assert [answer.status for answer in answers] == [CREATED, CREATED]
 
-    # -- debounce: the newest request is the one that counts
+    # -- debounce: the newest request wins
 
     @pytest.mark.parametrize("waiting", [{}, {"delay": 60.0}, {"hold": True}])
-    async def test_with_debounce_a_waiting_job_gives_way_to_the_newer(
+    async def test_a_debounced_job_displaces_a_waiting_one(
         self, store: Store, clock: VirtualClock, waiting: dict[str, float]
     ) -> None:
         old = await enqueue_one(store, unique_key="k", **waiting)
@@ -157,14 +155,14 @@ class TestUniqueness:
         [claimed] = await claim_all(store)
         assert (claimed.id, claimed.payload) == (answer.row and answer.row.id, b"2")
 
-    async def test_with_debounce_a_job_between_attempts_gives_way_too(self, store: Store) -> None:
+    async def test_a_debounced_job_displaces_a_job_between_attempts(self, store: Store) -> None:
         row = await start_one(store, unique_key="k")
         await settle_one(store, row, Snoozed(delay=60.0))
         [answer] = await store.enqueue([make_job(unique_key="k", debounce=True)])
         assert answer.status is CREATED
         assert (await get_one(store, row.id)).state is State.CANCELED
 
-    async def test_with_debounce_the_last_of_a_bulk_stays(self, store: Store) -> None:
+    async def test_of_debounced_jobs_in_one_bulk_the_last_stays(self, store: Store) -> None:
         new = [make_job(unique_key="k", debounce=True) for _ in range(3)]
         answers = await store.enqueue(new)
         assert [answer.status for answer in answers] == [CREATED] * 3
@@ -175,7 +173,7 @@ class TestUniqueness:
             State.QUEUED,
         ]
 
-    async def test_a_running_job_does_not_give_way(self, store: Store) -> None:
+    async def test_a_running_job_is_not_displaced(self, store: Store) -> None:
         row = await start_one(store, unique_key="k")
         [answer] = await store.enqueue([make_job(unique_key="k", debounce=True)])
         assert (answer.status, answer.row) == (DUPLICATE, row)
@@ -189,11 +187,11 @@ class TestUniqueness:
         assert (again.status, again.row) == (CREATED, first.row)
         assert [job.id for job in await claim_all(store)] == [new.id]
 
-    # -- jobs that come together, and depend on one that another stands for
+    # -- jobs enqueued together that depend on a duplicate
 
     @pytest.mark.parametrize("key", [{"unique_key": "k"}, {"request_id": "r", "digest": b"d"}])
     @pytest.mark.parametrize("before", [True, False], ids=["stored before", "in the same call"])
-    async def test_who_depends_on_a_job_that_another_stands_for_is_told_of_both(
+    async def test_a_dependency_on_a_duplicate_is_refused_with_both_ids(
         self, store: Store, key: dict[str, Any], before: bool
     ) -> None:
         other, new = make_job(**key), make_job(**key)
@@ -201,30 +199,28 @@ class TestUniqueness:
             await store.enqueue([other])
         child = make_job(depends_on=(new.id,))
         wanted = [new, child] if before else [other, new, child]
-        for answer in await store.enqueue(wanted, together=True):
+        for answer in await store.enqueue(wanted, atomic=True):
             assert answer.status is EnqueueStatus.REFUSED
             assert isinstance(answer.error, ConflictError)
-            told = str(answer.error)
-            assert f"job {new.id} of task 'test.noop'" in told
-            assert f"of job {other.id}, which" in told
-            assert next(iter(key.values())) in told
+            message = str(answer.error)
+            assert f"job {new.id} of task 'test.noop'" in message
+            assert f"held by job {other.id}" in message
+            assert next(iter(key.values())) in message
         stored = [row is not None for row in await store.get([other.id, new.id, child.id])]
         assert stored == [before, False, False]
 
-    async def test_one_request_id_for_two_things_that_come_together_refuses_both(
+    async def test_one_request_id_for_two_jobs_enqueued_together_refuses_both(
         self, store: Store
     ) -> None:
         first, second = (make_job(request_id="r", digest=digest) for digest in (b"1", b"2"))
-        answers = await store.enqueue([first, second], together=True)
+        answers = await store.enqueue([first, second], atomic=True)
         assert [answer.status for answer in answers] == [EnqueueStatus.REFUSED] * 2
         assert await store.get([first.id, second.id]) == [None, None]
 
-    async def test_a_debounced_job_takes_the_place_of_one_that_comes_with_it(
-        self, store: Store
-    ) -> None:
+    async def test_a_debounced_job_displaces_one_enqueued_with_it(self, store: Store) -> None:
         first, second = make_job(unique_key="k"), make_job(unique_key="k", debounce=True)
         child = make_job(depends_on=(second.id,))
-        answers = await store.enqueue([first, second, child], together=True)
+        answers = await store.enqueue([first, second, child], atomic=True)
         assert [answer.status for answer in answers] == [EnqueueStatus.CREATED] * 3
         assert (await get_one(store, first.id)).state is State.CANCELED
         assert (await get_one(store, child.id)).waiting_for == 1

@@ -1,4 +1,4 @@
-"""Whoever waits for work is woken by it, whatever made it claimable and whoever did."""
+"""Wake-up: a waiting worker is woken by every write that makes a job claimable."""
 
 from __future__ import annotations
 
@@ -16,41 +16,41 @@ from windlass.testing.factories import (
     claim_all,
     claim_one,
     enqueue_one,
-    even,
     make_job,
+    no_jitter,
     settle_one,
     start_one,
     sweep_all,
 )
 
-LONG = 30.0  # seconds to wait for news; whoever is woken returns in a blink
-PATIENCE = 10.0  # only an upper bound: past it, nobody was woken
+LONG = 30.0  # seconds to wait; a woken wait returns in milliseconds
+PATIENCE = 10.0  # upper bound: after it, the wait was not woken
 SHORT = 0.05
 
 
 async def woken(store: Store) -> bool:
-    """Whether the wait returned by news."""
+    """Whether the wait was woken before its timeout."""
     async with asyncio.timeout(PATIENCE):
         return await store.wait(["default"], LONG)
 
 
-class TestWaiting:
+class TestWakeup:
     @pytest.fixture(autouse=True)
-    def _news_is_pushed(self, store: Store) -> None:
+    def _requires_push_wakeups(self, store: Store) -> None:
         if not store.capabilities.push_wakeups:
             pytest.skip("without push_wakeups a wait may end by its timeout alone")
 
-    async def test_without_news_the_wait_ends_by_itself(self, store: Store) -> None:
-        """A hint may be given for nothing, but not again and again."""
+    async def test_a_wait_without_a_wakeup_ends_at_its_timeout(self, store: Store) -> None:
+        """A wake-up without a job is allowed, but not repeatedly."""
         for _ in range(3):
             assert await claim_all(store) == []
             began = time.monotonic()
             if not await store.wait(["default"], SHORT):
                 assert time.monotonic() - began >= SHORT * 0.9
                 return
-        pytest.fail("woken three times, and never for a reason")
+        pytest.fail("woken three times without a job")
 
-    async def test_a_job_enqueued_through_a_twin_wakes(self, store: Store) -> None:
+    async def test_an_enqueue_through_a_twin_wakes_a_wait(self, store: Store) -> None:
         await claim_all(store)
         async with store.twin() as other:
             waiting = asyncio.ensure_future(woken(store))
@@ -60,14 +60,14 @@ class TestWaiting:
             assert await waiting
         assert len(await claim_all(store)) == 1
 
-    async def test_a_job_enqueued_between_claim_and_wait_wakes(self, store: Store) -> None:
+    async def test_an_enqueue_between_claim_and_wait_wakes_the_wait(self, store: Store) -> None:
         async with store.twin() as other:
             assert await claim_all(store) == []
             await enqueue_one(other)
 
             assert await woken(store)
 
-    async def test_every_time_anew(self, store: Store) -> None:
+    async def test_every_enqueue_wakes_the_next_wait(self, store: Store) -> None:
         async with store.twin() as other:
             for _ in range(5):
                 assert await claim_all(store) == []
@@ -76,19 +76,19 @@ class TestWaiting:
                 assert await waiting
                 await settle_one(store, await claim_one(store), Succeeded())
 
-    async def test_a_job_enqueued_by_another_process_wakes(
+    async def test_an_enqueue_by_another_process_wakes_a_wait(
         self, store: Store, open_store: OpenStore
     ) -> None:
         async with await open_store() as other:
             await claim_all(store)
             waiting = asyncio.ensure_future(woken(store))
-            await asyncio.sleep(SHORT)  # it sits and listens by now, or will look again
+            await asyncio.sleep(SHORT)  # by now it listens, or it reads the store again
             await enqueue_one(other)
 
             assert await waiting
         assert len(await claim_all(store)) == 1
 
-    async def test_a_job_enqueued_by_another_process_between_claim_and_wait_wakes(
+    async def test_an_enqueue_by_another_process_between_claim_and_wait_wakes_the_wait(
         self, store: Store, open_store: OpenStore
     ) -> None:
         async with await open_store() as other:
@@ -98,7 +98,7 @@ class TestWaiting:
                 assert await woken(store)
                 await settle_one(store, await claim_one(store), Succeeded())
 
-    async def test_a_job_enqueued_from_another_thread_wakes(self, store: Store) -> None:
+    async def test_an_enqueue_from_another_thread_wakes_a_wait(self, store: Store) -> None:
         await claim_all(store)
         other = store.twin()
         start = threading.Event()
@@ -116,7 +116,7 @@ class TestWaiting:
         assert await waiting
         await thread
 
-    async def test_all_who_wait_are_woken(self, store: Store) -> None:
+    async def test_all_waits_are_woken(self, store: Store) -> None:
         async with store.twin() as second, store.twin() as third:
             handles = [store, second, third]
             for handle in handles:
@@ -127,9 +127,9 @@ class TestWaiting:
 
             assert await asyncio.gather(*waiting) == [True] * 4
 
-    # -- whatever makes a job claimable
+    # -- writes that make a job claimable
 
-    async def test_a_held_job_submitted_wakes(self, store: Store) -> None:
+    async def test_a_submit_wakes_a_wait(self, store: Store) -> None:
         job = await enqueue_one(store, hold=True)
         await claim_all(store)
 
@@ -137,7 +137,7 @@ class TestWaiting:
 
         assert await woken(store)
 
-    async def test_a_job_given_back_wakes(self, store: Store) -> None:
+    async def test_a_release_wakes_a_wait(self, store: Store) -> None:
         job = await start_one(store)
         async with store.twin() as other:
             await claim_all(other)
@@ -146,7 +146,7 @@ class TestWaiting:
 
             assert await woken(other)
 
-    async def test_a_job_whose_time_came_wakes(self, store: Store, clock: VirtualClock) -> None:
+    async def test_a_promote_wakes_a_wait(self, store: Store, clock: VirtualClock) -> None:
         await enqueue_one(store, delay=5)
         snoozing = await start_one(store, queue="other")
         await settle_one(store, snoozing, Snoozed(delay=5))
@@ -157,9 +157,7 @@ class TestWaiting:
 
         assert await woken(store)
 
-    async def test_a_dead_workers_job_rescued_wakes(
-        self, store: Store, clock: VirtualClock
-    ) -> None:
+    async def test_a_rescue_wakes_a_wait(self, store: Store, clock: VirtualClock) -> None:
         await start_one(store)
         clock.advance(31)
         await claim_all(store)
@@ -168,15 +166,15 @@ class TestWaiting:
 
         assert await woken(store)
 
-    async def test_a_child_of_a_success_wakes(self, store: Store) -> None:
+    async def test_a_child_of_a_success_wakes_a_wait(self, store: Store) -> None:
         job = await start_one(store)
         await claim_all(store)
 
-        await store.apply([settle(job, Succeeded(), random=even, children=[make_job()])])
+        await store.apply([settle(job, Succeeded(), random=no_jitter, children=[make_job()])])
 
         assert await woken(store)
 
-    async def test_a_queue_that_goes_on_wakes(self, store: Store) -> None:
+    async def test_a_resumed_queue_wakes_a_wait(self, store: Store) -> None:
         await store.pause(["default"], paused=True)
         await enqueue_one(store)
         assert await claim_all(store) == []
@@ -186,7 +184,7 @@ class TestWaiting:
         assert await woken(store)
         assert len(await claim_all(store)) == 1
 
-    async def test_a_queue_that_goes_on_by_another_process_wakes(
+    async def test_a_queue_resumed_by_another_process_wakes_a_wait(
         self, store: Store, open_store: OpenStore
     ) -> None:
         await store.pause(["default"], paused=True)
@@ -199,7 +197,7 @@ class TestWaiting:
 
             assert await waiting
 
-    async def test_a_wait_may_be_given_up(self, store: Store) -> None:
+    async def test_a_wait_can_be_canceled(self, store: Store) -> None:
         await claim_all(store)
         waiting = asyncio.ensure_future(store.wait(["default"], LONG))
         await asyncio.sleep(SHORT)

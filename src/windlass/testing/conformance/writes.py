@@ -1,4 +1,4 @@
-"""Every write there is, each in a scene where it has something to do."""
+"""All writes of a store, each in a scenario where it changes something."""
 
 from __future__ import annotations
 
@@ -20,37 +20,37 @@ from windlass.core.decisions.outcome import (
     submit,
 )
 from windlass.core.decisions.retry import Policy
-from windlass.core.decisions.transition import CancelRequest, Signal, Transition
+from windlass.core.decisions.transition import CancelRequest, SignalRequest, Transition
 from windlass.core.ids import uuid7
 from windlass.core.job.dependency import OnParent
 from windlass.core.job.lease import Claim
 from windlass.core.job.row import NewJob
 from windlass.core.records import Put
-from windlass.store import Saying, Store
+from windlass.store import AttemptRecords, Store
 from windlass.testing.clock import VirtualClock
 from windlass.testing.conformance.job_histories import BROKEN, finished
 from windlass.testing.factories import (
+    checkpoint_record,
     enqueue_one,
-    even,
     get_one,
+    log_record,
     make_failure,
     make_job,
-    note,
-    progress,
+    no_jitter,
+    progress_record,
     settle_one,
     start_one,
-    step_done,
 )
 
 Call = Callable[[Store], Awaitable[Any]]
-Story = Callable[[Store, VirtualClock], Awaitable[Call]]
-WRITES: dict[str, Story] = {}
+Scenario = Callable[[Store, VirtualClock], Awaitable[Call]]
+WRITES: dict[str, Scenario] = {}
 
 
-def story(tell: Story) -> Story:
-    """It sets the scene, and answers the call that is made in it, through any handle."""
-    WRITES[tell.__name__.replace("_", " ")] = tell
-    return tell
+def scenario(prepare: Scenario) -> Scenario:
+    """Register a function that prepares a store and returns the write, for any handle."""
+    WRITES[prepare.__name__.replace("_", " ")] = prepare
+    return prepare
 
 
 # -- enqueue
@@ -60,12 +60,12 @@ def enqueueing(*jobs: NewJob) -> Call:
     return lambda handle: handle.enqueue(jobs)
 
 
-@story
+@scenario
 async def enqueue(store: Store, clock: VirtualClock) -> Call:
     return enqueueing(make_job(), make_job(hold=True), make_job(delay=5, priority=2))
 
 
-@story
+@scenario
 async def enqueue_with_all_there_is(store: Store, clock: VirtualClock) -> Call:
     values: dict[str, Any] = {
         "payload": b"x" * 50_000,
@@ -83,7 +83,7 @@ async def enqueue_with_all_there_is(store: Store, clock: VirtualClock) -> Call:
     return enqueueing(make_job(**values))
 
 
-@story
+@scenario
 async def enqueue_of_a_duplicate(store: Store, clock: VirtualClock) -> Call:
     await enqueue_one(store, request_id="order-7", digest=b"1")
     await enqueue_one(store, unique_key="report")
@@ -94,27 +94,27 @@ async def enqueue_of_a_duplicate(store: Store, clock: VirtualClock) -> Call:
     )
 
 
-@story
+@scenario
 async def enqueue_that_makes_another_give_way(store: Store, clock: VirtualClock) -> Call:
     await enqueue_one(store, unique_key="report", delay=5)
     clock.advance(1)
     return enqueueing(make_job(unique_key="report", delay=5, debounce=True))
 
 
-@story
+@scenario
 async def enqueue_of_a_retry(store: Store, clock: VirtualClock) -> Call:
     old = await finished(store)
     return enqueueing(make_job(retry_of=old.id))
 
 
-@story
+@scenario
 async def enqueue_of_a_resume(store: Store, clock: VirtualClock) -> Call:
     old = await start_one(store)
-    await settle_one(store, old, BROKEN, records=[step_done(1, "voice", b"sound")])
+    await settle_one(store, old, BROKEN, records=[checkpoint_record(1, "voice", b"sound")])
     return enqueueing(make_job(retry_of=old.id, resume=True))
 
 
-@story
+@scenario
 async def enqueue_of_good_and_bad_together(store: Store, clock: VirtualClock) -> Call:
     return enqueueing(make_job(), make_job(queue=""), make_job(retry_of=uuid7()))
 
@@ -122,16 +122,16 @@ async def enqueue_of_good_and_bad_together(store: Store, clock: VirtualClock) ->
 # -- running
 
 
-@story
+@scenario
 async def claim(store: Store, clock: VirtualClock) -> Call:
     for priority in (1, 3, 2):
         await enqueue_one(store, priority=priority)
     await enqueue_one(store, queue="mail")
-    wish = Claim(token=uuid7(), worker="worker-1", queues=[("mail", 5), ("default", 2)])
-    return lambda handle: handle.claim(wish)
+    request = Claim(token=uuid7(), worker="worker-1", queues=[("mail", 5), ("default", 2)])
+    return lambda handle: handle.claim(request)
 
 
-@story
+@scenario
 async def extend(store: Store, clock: VirtualClock) -> Call:
     job = await start_one(store)
     clock.advance(10)
@@ -139,16 +139,20 @@ async def extend(store: Store, clock: VirtualClock) -> Call:
     return lambda handle: handle.extend(leases, 30)
 
 
-@story
+@scenario
 async def record(store: Store, clock: VirtualClock) -> Call:
     job = await start_one(store)
-    records = (note(1, "hello"), progress(2, 40, stage="voice"), step_done(3, "voice", b"sound"))
-    sayings = [
-        Saying(job.lease, records),
-        Saying(replace(job.lease, token=uuid7()), (note(1, "not mine"),)),
-        Saying(replace(job.lease, job_id=uuid7()), (note(1, "nobody's"),)),
+    records = (
+        log_record(1, "hello"),
+        progress_record(2, 40, stage="voice"),
+        checkpoint_record(3, "voice", b"sound"),
+    )
+    attempt_records = [
+        AttemptRecords(job.lease, records),
+        AttemptRecords(replace(job.lease, token=uuid7()), (log_record(1, "not mine"),)),
+        AttemptRecords(replace(job.lease, job_id=uuid7()), (log_record(1, "unknown job"),)),
     ]
-    return lambda handle: handle.record(sayings)
+    return lambda handle: handle.record(attempt_records)
 
 
 OUTCOMES: dict[str, Outcome] = {
@@ -165,18 +169,24 @@ OUTCOMES: dict[str, Outcome] = {
 }
 
 
-def settling(name: str, *, canceled: bool) -> Story:
-    async def tell(store: Store, clock: VirtualClock) -> Call:
+def settling(name: str, *, canceled: bool) -> Scenario:
+    async def prepare(store: Store, clock: VirtualClock) -> Call:
         job = await start_one(store)
         if canceled:
             await store.cancel([CancelRequest(job_id=job.id, by="ana", reason="wrong file")])
         clock.advance(3)
-        records = [note(1, "last words"), progress(2, 70), step_done(3, "voice", b"sound")]
+        records = [
+            log_record(1, "last record"),
+            progress_record(2, 70),
+            checkpoint_record(3, "voice", b"sound"),
+        ]
         children = [make_job(task="child")] if name == "success" else []
-        wish = settle(job, OUTCOMES[name], random=even, records=records, children=children)
-        return lambda handle: handle.apply([wish])
+        transition = settle(
+            job, OUTCOMES[name], random=no_jitter, records=records, children=children
+        )
+        return lambda handle: handle.apply([transition])
 
-    return tell
+    return prepare
 
 
 for each in OUTCOMES:
@@ -184,33 +194,33 @@ for each in OUTCOMES:
     WRITES[f"settle after an accepted cancel: {each}"] = settling(each, canceled=True)
 
 
-def applying(*wishes: Transition) -> Call:
-    return lambda handle: handle.apply(wishes)
+def applying(*transitions: Transition) -> Call:
+    return lambda handle: handle.apply(transitions)
 
 
-@story
+@scenario
 async def rescue_of_a_dead_workers_job(store: Store, clock: VirtualClock) -> Call:
     job = await start_one(store)
     clock.advance(31)
-    return applying(rescue(job, random=even))
+    return applying(rescue(job, random=no_jitter))
 
 
-@story
+@scenario
 async def rescue_for_the_last_time(store: Store, clock: VirtualClock) -> Call:
     job = await start_one(store, policy=Policy(crash_cap=1))
     clock.advance(31)
-    return applying(rescue(job, random=even))
+    return applying(rescue(job, random=no_jitter))
 
 
-@story
+@scenario
 async def rescue_of_a_canceled_job(store: Store, clock: VirtualClock) -> Call:
     job = await start_one(store)
     await store.cancel([CancelRequest(job_id=job.id)])
     clock.advance(31)
-    return applying(rescue(job, random=even))
+    return applying(rescue(job, random=no_jitter))
 
 
-@story
+@scenario
 async def promote_what_is_due(store: Store, clock: VirtualClock) -> Call:
     first = await enqueue_one(store, delay=5)
     again = await start_one(store)
@@ -219,12 +229,12 @@ async def promote_what_is_due(store: Store, clock: VirtualClock) -> Call:
     return applying(promote(first), promote(await get_one(store, again.id)))
 
 
-@story
+@scenario
 async def promote_what_is_not_due(store: Store, clock: VirtualClock) -> Call:
     return applying(promote(await enqueue_one(store, delay=5)))
 
 
-@story
+@scenario
 async def expire(store: Store, clock: VirtualClock) -> Call:
     queued = await enqueue_one(store, expires_in=5)
     waiting = await enqueue_one(store, expires_in=5, delay=60)
@@ -232,7 +242,7 @@ async def expire(store: Store, clock: VirtualClock) -> Call:
     return applying(promote(queued), promote(waiting))
 
 
-@story
+@scenario
 async def submit_what_was_held(store: Store, clock: VirtualClock) -> Call:
     ready = await enqueue_one(store, hold=True)
     early = await enqueue_one(store, hold=True, delay=60)
@@ -240,10 +250,10 @@ async def submit_what_was_held(store: Store, clock: VirtualClock) -> Call:
     return applying(submit(ready.id), submit(early.id), submit(uuid7()))
 
 
-# -- jobs that depend on jobs
+# -- dependencies
 
 
-@story
+@scenario
 async def enqueue_of_children(store: Store, clock: VirtualClock) -> Call:
     lost = await finished(store)
     parent = await enqueue_one(store)
@@ -254,52 +264,52 @@ async def enqueue_of_children(store: Store, clock: VirtualClock) -> Call:
     )
 
 
-@story
+@scenario
 async def enqueue_of_a_flow(store: Store, clock: VirtualClock) -> Call:
     first, flow_id = make_job(flow_id=uuid7()), uuid7()
     jobs = [first, *(make_job(depends_on=(first.id,), flow_id=flow_id) for _ in range(2))]
-    return lambda handle: handle.enqueue(jobs, together=True)
+    return lambda handle: handle.enqueue(jobs, atomic=True)
 
 
-@story
+@scenario
 async def success_of_a_parent(store: Store, clock: VirtualClock) -> Call:
     parent = await start_one(store)
     other = await enqueue_one(store, delay=60)
     await enqueue_one(store, depends_on=(parent.id,))
     await enqueue_one(store, depends_on=(parent.id, other.id))
-    return applying(settle(parent, Succeeded(), random=even))
+    return applying(settle(parent, Succeeded(), random=no_jitter))
 
 
-@story
+@scenario
 async def failure_of_a_parent(store: Store, clock: VirtualClock) -> Call:
     parent = await start_one(store)
     child = await enqueue_one(store, depends_on=(parent.id,))
     await enqueue_one(store, depends_on=(child.id,), on_parent=OnParent.FAIL)
-    return applying(settle(parent, BROKEN, random=even))
+    return applying(settle(parent, BROKEN, random=no_jitter))
 
 
-@story
+@scenario
 async def suspension_with_children(store: Store, clock: VirtualClock) -> Call:
     parent = await start_one(store)
     children = [make_job(), make_job()]
     waits = Suspended(awaits=tuple(child.id for child in children), timeout=60)
-    return applying(settle(parent, waits, random=even, children=children))
+    return applying(settle(parent, waits, random=no_jitter, children=children))
 
 
-@story
+@scenario
 async def signal(store: Store, clock: VirtualClock) -> Call:
     running = await start_one(store)
     waiting = await start_one(store)
     await settle_one(store, waiting, Suspended(signals=0))
     done = await finished(store)
-    signals = [Signal(job_id=row.id, name="go") for row in (running, waiting, done)]
+    signals = [SignalRequest(job_id=row.id, name="go") for row in (running, waiting, done)]
     return lambda handle: handle.signal(signals)
 
 
 # -- operators
 
 
-@story
+@scenario
 async def cancel(store: Store, clock: VirtualClock) -> Call:
     done = await finished(store)
     running = await start_one(store)
@@ -310,23 +320,23 @@ async def cancel(store: Store, clock: VirtualClock) -> Call:
     return lambda handle: handle.cancel(requests)
 
 
-@story
+@scenario
 async def pause(store: Store, clock: VirtualClock) -> Call:
     await enqueue_one(store)
     return lambda handle: handle.pause(["default", "mail"], paused=True)
 
 
-@story
-async def go_on(store: Store, clock: VirtualClock) -> Call:
+@scenario
+async def resume_queue(store: Store, clock: VirtualClock) -> Call:
     await enqueue_one(store)
     await store.pause(["default"], paused=True)
     return lambda handle: handle.pause(["default", "mail"], paused=False)
 
 
-# -- small data
+# -- records
 
 
-@story
+@scenario
 async def put_records(store: Store, clock: VirtualClock) -> Call:
     await store.put_records([Put(kind="plan", key="seen", value=b"1")])
     puts = [
@@ -340,7 +350,7 @@ async def put_records(store: Store, clock: VirtualClock) -> Call:
     return lambda handle: handle.put_records(puts)
 
 
-@story
+@scenario
 async def delete_records(store: Store, clock: VirtualClock) -> Call:
     await store.put_records([Put(kind="plan", key=key, value=b"1") for key in "abc"])
     return lambda handle: handle.delete_records("plan", ["a", "c", "none"])

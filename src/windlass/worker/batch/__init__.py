@@ -1,1 +1,1 @@
-"""Batch tasks: many jobs in one call."""
+"""Batch tasks: one call for many jobs."""

@@ -1,4 +1,4 @@
-"""Batch tasks: one call gets many jobs, and each of them is settled by itself."""
+"""Batch tasks: one call gets many jobs, and each job is settled separately."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from uuid import UUID
 
 from windlass.core.errors import ConfigurationError, ConflictError, InvalidArgumentError
 from windlass.core.job.result_reference import RESULTS
-from windlass.task_spec import CONTEXT, Signature, TaskSpec, hints_of, where
+from windlass.task_spec import CONTEXT, Signature, TaskSpec, source_location, type_hints
 from windlass.worker.context import Context
 
 if TYPE_CHECKING:
@@ -21,33 +21,33 @@ else:
     R = TypeVar("R")
 
 A = TypeVar("A")
-MOST = 10_000  # jobs in one call
+MAX_BATCH_SIZE = 10_000  # jobs in one call
 
 
 class Item(Generic[A, R]):
-    """One job of a batch: `args` is what it was enqueued with, `ctx` is its own context."""
+    """One job of a batch: `args` are its arguments, `ctx` is its own context."""
 
-    __slots__ = ("_tell", "args", "ctx", "error", "result", "settled")
+    __slots__ = ("_on_settled", "args", "ctx", "error", "result", "settled")
 
     def __init__(
-        self, args: A, ctx: Context, tell: Callable[[Item[Any, Any]], None] = lambda _: None
+        self, args: A, ctx: Context, on_settled: Callable[[Item[Any, Any]], None] = lambda _: None
     ) -> None:
         self.args = args
         self.ctx = ctx
-        self._tell = tell
-        self.settled = False  # whether the task has said how it ended
+        self._on_settled = on_settled
+        self.settled = False  # whether the task has called `succeed` or `fail`
         self.result: R | None = None
         self.error: BaseException | None = None
 
     if not TYPE_CHECKING:
 
-        def __class_getitem__(cls, given: Any) -> Any:
+        def __class_getitem__(cls, types: Any) -> Any:
             """`Item[Page]` is `Item[Page, None]`."""
-            return super().__class_getitem__(given if isinstance(given, tuple) else (given, None))
+            return super().__class_getitem__(types if isinstance(types, tuple) else (types, None))
 
     @property
     def cancelled(self) -> bool:
-        """Whether this job was asked to stop: leave it out. The others go on."""
+        """Whether this job must stop: skip it. The other jobs continue."""
         return self.ctx.cancelled
 
     @overload
@@ -55,35 +55,35 @@ class Item(Generic[A, R]):
     @overload
     def succeed(self, result: R) -> None: ...
     def succeed(self, result: Any = None) -> None:
-        """It is done, with this result; stored at once, whatever becomes of the others."""
+        """Settle this job as succeeded, at once and independent of the other jobs."""
         self._settle(result, None)
 
     def fail(self, error: BaseException) -> None:
-        """It ends as if its own task had raised this: a Snooze, RetryAfter or Cancel, too."""
+        """Settle this job as if its own task had raised the error (also Snooze or RetryAfter)."""
         if not isinstance(error, BaseException):
             raise InvalidArgumentError(
-                f"fail takes an exception, and got {error!r:.80}; write `item.fail(ValueError(…))`"
+                f"fail takes an exception, not {error!r:.80}; write `item.fail(ValueError(…))`"
             )
         self._settle(None, error)
 
     def outcome(self) -> Any:
-        """Its result, if it succeeded or nothing was said of it; raises what it failed of."""
+        """Return its result, None if it is not settled; raise its error if it failed."""
         if self.error is not None:
             raise self.error
         return self.result
 
     def _settle(self, result: Any, error: BaseException | None) -> None:
         if self.settled:
-            raise ConflictError(f"job {self.ctx.job.id} of this batch is settled already")
+            raise ConflictError(f"job {self.ctx.job.id} of this batch is already settled")
         self.result, self.error, self.settled = result, error, True
-        self._tell(self)
+        self._on_settled(self)
 
 
 class Batch(Sequence[Item[A, R]]):
     """The jobs of one call, in the order in which they were claimed.
 
-    Those that are not settled when the call returns have succeeded, without a result. If the call
-    raises, they have failed of that, each with its own retries.
+    Jobs that are not settled when the call returns succeed without a result. If the call raises,
+    they fail with that error, each with its own retries.
     """
 
     def __init__(self, items: Iterable[Item[A, R]]) -> None:
@@ -91,23 +91,23 @@ class Batch(Sequence[Item[A, R]]):
 
     if not TYPE_CHECKING:
 
-        def __class_getitem__(cls, given: Any) -> Any:
+        def __class_getitem__(cls, types: Any) -> Any:
             """`Batch[Page]` is `Batch[Page, None]`."""
-            return super().__class_getitem__(given if isinstance(given, tuple) else (given, None))
+            return super().__class_getitem__(types if isinstance(types, tuple) else (types, None))
 
     @property
     def args(self) -> list[A]:
-        """What each was enqueued with, in order."""
+        """The arguments of each job, in order."""
         return [item.args for item in self._items]
 
     @property
     def state(self) -> Any:
-        """What the worker's lifespan yielded."""
+        """The state that the worker's lifespan yielded."""
         return self._items[0].ctx.state if self._items else None
 
     @property
     def cancelled(self) -> bool:
-        """Whether all that are still to be settled were asked to stop: threads look at this."""
+        """Whether all unsettled jobs must stop; threads poll this."""
         return all(item.settled or item.cancelled for item in self._items)
 
     @overload
@@ -125,21 +125,21 @@ class Batch(Sequence[Item[A, R]]):
 
 
 class _BatchSignature(Signature):
-    """The arguments of one job: those of `one`, a class or a function."""
+    """The arguments of one job: the parameters of `factory`, a class or a function."""
 
-    def __init__(self, one: Callable[..., Any], name: str, result: Any) -> None:
+    def __init__(self, factory: Callable[..., Any], name: str, result: Any) -> None:
         try:
-            super().__init__(one, name, result=result)
+            super().__init__(factory, name, result=result)
         except (TypeError, ValueError) as error:  # int, or no callable at all
             raise ConfigurationError(
-                f"args of task {name!r} is {one!r:.80}; name what one job takes: a dataclass, a "
-                "model, or a function of the arguments"
+                f"args of task {name!r} is {factory!r:.80}; it must be a dataclass, a model or a "
+                "function whose parameters are the arguments of one job"
             ) from error
-        self._one = one
+        self._factory = factory
         if self.takes_context:
             raise ConfigurationError(
-                f"args of task {name!r} begin with {CONTEXT!r}; each item of a batch has its own "
-                "context, so name that argument otherwise"
+                f"args of task {name!r} start with {CONTEXT!r}; each item of a batch has its own "
+                "context, so rename that argument"
             )
 
     def store(
@@ -147,7 +147,7 @@ class _BatchSignature(Signature):
     ) -> dict[str, Any]:
         stored = super().store(args, kwargs, parents)
         if RESULTS in stored:
-            return stored  # what it is made of is not there yet
+            return stored  # some values are results that do not exist yet
         try:
             self.make(stored)
         except Exception as error:
@@ -155,13 +155,13 @@ class _BatchSignature(Signature):
         return stored
 
     def make(self, stored: Any) -> Any:
-        """What stands in `item.args`."""
-        return self._one(**self.restore(stored))
+        """Build the value of `item.args`."""
+        return self._factory(**self.restore(stored))
 
 
 @dataclass(slots=True)
 class BatchSpec(TaskSpec):
-    """A task whose function takes a `Batch`; `args` makes what one job brings into it."""
+    """A task whose function takes a `Batch`; `args` builds the `item.args` of one job."""
 
     args: Callable[..., Any] = field(kw_only=True)
     size: int = field(kw_only=True)
@@ -171,29 +171,30 @@ class BatchSpec(TaskSpec):
         if self.options.executor == "process":
             raise ConfigurationError(
                 f'task {self.name!r} has batch= and executor="process"; a child process runs one '
-                "job at a time: leave one of them out"
+                "job at a time: remove one of the two options"
             )
-        if not 1 <= self.size <= MOST:
+        if not 1 <= self.size <= MAX_BATCH_SIZE:
             raise ConfigurationError(
-                f"batch of task {self.name!r} is {self.size!r}; it is from 1 to {MOST:,} jobs"
+                f"batch of task {self.name!r} is {self.size!r}; "
+                f"it must be from 1 to {MAX_BATCH_SIZE:,} jobs"
             )
-        taken = list(inspect.signature(self.function).parameters)
-        if len(taken) != 1 or taken[0] == CONTEXT:
+        parameters = list(inspect.signature(self.function).parameters)
+        if len(parameters) != 1 or parameters[0] == CONTEXT:
             raise ConfigurationError(
-                f"task {self.name!r} at {where(self.function)} is a batch task, so it takes one "
-                "parameter, `batch: Batch[…]`; each item in it has a context, `item.ctx`"
+                f"task {self.name!r} at {source_location(self.function)} is a batch task and must "
+                "take one parameter, `batch: Batch[…]`; each item has a context, `item.ctx`"
             )
-        hint = hints_of(self.function, self.name).get(taken[0], Any)
-        self._take(_BatchSignature(self.args, self.name, _result_in(hint)))
+        hint = type_hints(self.function, self.name).get(parameters[0], Any)
+        self._set_signature(_BatchSignature(self.args, self.name, _result_type(hint)))
 
     def make(self, stored: Any) -> Any:
         assert isinstance(self.signature, _BatchSignature)
         return self.signature.make(stored)
 
 
-def _result_in(hint: Any) -> Any:
-    """What stands for the result in `Batch[Page, int]`, or in a sequence of `Item[Page, int]`."""
-    given = get_args(hint)
+def _result_type(hint: Any) -> Any:
+    """Return the result type in `Batch[Page, int]` or in a sequence of `Item[Page, int]`."""
+    arguments = get_args(hint)
     if get_origin(hint) in {Batch, Item}:
-        return given[1]
-    return _result_in(given[0]) if len(given) == 1 else Any
+        return arguments[1]
+    return _result_type(arguments[0]) if len(arguments) == 1 else Any

@@ -1,1 +1,1 @@
-"""Tasks in child processes."""
+"""Running tasks in child processes."""

@@ -1,9 +1,9 @@
-"""A child process that runs tasks, one at a time, for the worker that started it.
+"""Main program of a child process that runs tasks, one at a time, for its worker.
 
-It waits for the worker's next job, runs it (a sync task in the main thread, an async one on this
-process's own event loop), and says how it ended. It stops when the worker says so: a sync task gets
-`Stopped`, an async one is cancelled, the lifespan is left. A crash needs nothing here: the worker
-sees the process end, and everything that was said before is with it.
+It receives a job, runs it (a sync task in the main thread, an async task on its own event loop) and
+sends the outcome. It stops on request of the worker: a sync task gets `StopRequested`, an async
+task is cancelled, and the lifespan is left. A crash needs no handling here: the worker sees the
+process end, and has all messages sent before.
 """
 
 from __future__ import annotations
@@ -22,68 +22,70 @@ from windlass.core.codec import JsonCodec
 from windlass.core.errors import ConfigurationError
 from windlass.core.job.row import JobRow, NewJob
 from windlass.process.channel import Message
-from windlass.process.import_path import Address, find
-from windlass.process.parent import Parent, Stopped
+from windlass.process.import_path import ImportPath, resolve
+from windlass.process.parent import ParentLink, StopRequested
 from windlass.stores import public_url
-from windlass.task_spec import TaskOptions, TaskSpec, encode_result, where
+from windlass.task_spec import TaskOptions, TaskSpec, encode_result, source_location
 from windlass.worker.batch.task import Batch, BatchSpec, Item
 from windlass.worker.child import messages
 from windlass.worker.child.context import ChildContext
-from windlass.worker.error_info import Raised, ending_of
-from windlass.worker.hooks import Kit, Lifespan
+from windlass.worker.error_info import ErrorInfo, encode_ending
+from windlass.worker.hooks import AppHooks, Lifespan
 
 
 def main(end: socket) -> None:
     if sys.stderr is not None:
         faulthandler.enable()
-    with contextlib.suppress(Stopped), Parent(end) as parent, asyncio.Runner() as runner:
+    with contextlib.suppress(StopRequested), ParentLink(end) as parent, asyncio.Runner() as runner:
         _Child(parent, runner).serve()
 
 
 class _Child:
-    def __init__(self, parent: Parent, runner: asyncio.Runner) -> None:
+    def __init__(self, parent: ParentLink, runner: asyncio.Runner) -> None:
         self._parent = parent
         self._runner = runner
-        self._life = _Life(runner)
+        self._lifespan = _LifespanHolder(runner)
 
     def serve(self) -> None:
         try:
             while True:
                 self._parent.check_stop()
-                told = self._attempt(self._parent.next())
-                for stream in (sys.stdout, sys.stderr):  # its lines before the job's end is seen
+                result = self._run_attempt(self._parent.next())
+                for stream in (sys.stdout, sys.stderr):  # output before the job's end
                     with contextlib.suppress(Exception):
                         stream.flush()
-                self._parent.say(told)
+                self._parent.send(result)
         finally:
-            self._life.leave()
+            self._lifespan.leave()
 
-    def _attempt(self, work: Message) -> Message:
+    def _run_attempt(self, work: Message) -> Message:
         job = messages.from_json(JobRow, work["job"])
         try:
             spec, app = _load(work)
             context = ChildContext(
                 job,
                 self._parent,
-                kit=Kit() if app is None else Kit(enqueue=_enqueue(app, work["url"])),
+                hooks=AppHooks() if app is None else AppHooks(enqueue=_enqueue(app, work["url"])),
                 state=self._state(spec, app, work["lifespan"]),
                 spec=spec,
             )
-        except BaseException as error:  # noqa: BLE001 - the worker is told, and starts another child
+        except BaseException as error:  # noqa: BLE001 - reported to the worker, which replaces this child
             self._parent.check_stop()
-            raised = Raised.of(error, TaskOptions())
-            message = f"the task cannot start in a child process: {raised.message}"
-            raised = replace(raised, retryable=True, message=message)
-            return {"say": "unfit", "raised": raised.to_json()}
-        self._parent.on_announced = context.ask_to_stop
+            info = ErrorInfo.from_error(error, TaskOptions())
+            message = f"the task cannot start in a child process: {info.message}"
+            info = replace(info, retryable=True, message=message)
+            return {"type": "setup_failed", "error": info.to_json()}
+        self._parent.on_stop = context.request_stop
         try:
             return self._run(spec, context, work["arguments"])
-        except BaseException as error:  # noqa: BLE001 - whatever a task raises is its outcome
+        except BaseException as error:  # noqa: BLE001 - any error of a task is its outcome
             self._parent.check_stop()
-            told = ending_of(error) or {"raised": Raised.of(error, spec.options).to_json()}
-            return {"say": "end", **told}
+            ending = encode_ending(error)
+            if ending is None:
+                ending = {"error": ErrorInfo.from_error(error, spec.options).to_json()}
+            return {"type": "end", **ending}
         finally:
-            self._parent.on_announced = lambda: None
+            self._parent.on_stop = lambda: None
             context.end()
 
     def _run(self, spec: TaskSpec, context: ChildContext, stored: Any) -> Message:
@@ -96,9 +98,9 @@ class _Child:
             arguments = spec.signature.restore(stored)
             value = self._call(spec, lambda: spec.function(*given, **arguments))
         result = spec.signature.result(value)
-        encode_result(result, JsonCodec())  # so that it is refused here, where it was made
+        encode_result(result, JsonCodec())  # raises here if it cannot be stored
         children = [messages.to_json(new) for new in context.children]
-        return {"say": "end", "result": result, "children": children}
+        return {"type": "end", "result": result, "children": children}
 
     def _call(self, spec: TaskSpec, call: Callable[[], Any]) -> Any:
         return self._runner.run(self._stoppable(call)) if spec.is_async else call()
@@ -111,7 +113,7 @@ class _Child:
         def cancel() -> None:
             loop.call_soon_threadsafe(task.cancel)
 
-        with self._parent.obeyed_by(cancel):
+        with self._parent.stop_handler(cancel):
             return await call()
 
     def _state(self, spec: TaskSpec, app: Any, expected: bool) -> Any:
@@ -119,55 +121,55 @@ class _Child:
             return None
         if app is None:
             raise ConfigurationError(
-                f"task {spec.name!r} takes ctx, and its app has a lifespan, which a child process "
-                "cannot find: hold the app in a variable at the top of a module"
+                f"task {spec.name!r} takes ctx and its app has a lifespan, but a child process "
+                "cannot import the app: keep it in a module-level variable"
             )
-        return self._life.state(app.kit.lifespan)
+        return self._lifespan.state(app.hooks.lifespan)
 
 
-class _Life:
-    """The app's lifespan, entered before the first task that could see its state.
+class _LifespanHolder:
+    """The app's lifespan, entered before the first task that can read its state.
 
-    One asyncio task holds it open, because much that is entered must be left by the same task.
+    One asyncio task enters and leaves it: many context managers require the same task for both.
     """
 
     def __init__(self, runner: asyncio.Runner) -> None:
         self._runner = runner
-        self._holding: asyncio.Task[None] | None = None
+        self._holder: asyncio.Task[None] | None = None
         self._state: Any = None
 
     def state(self, lifespan: Lifespan | None) -> Any:
-        if self._holding is None and lifespan is not None:
+        if self._holder is None and lifespan is not None:
             self._runner.run(self._enter(lifespan))
         return self._state
 
     async def _enter(self, lifespan: Lifespan) -> None:
         entered = asyncio.Event()
-        self._leaving = asyncio.Event()
+        self._leave_event = asyncio.Event()
 
         async def hold() -> None:
             async with lifespan() as self._state:
                 entered.set()
-                await self._leaving.wait()
+                await self._leave_event.wait()
 
-        holding = asyncio.ensure_future(hold())
+        holder = asyncio.ensure_future(hold())
         waiting = asyncio.ensure_future(entered.wait())
-        await asyncio.wait({holding, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({holder, waiting}, return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
-        if holding.done():
+        if holder.done():
             try:
-                holding.result()
+                holder.result()
             except Exception as error:
                 raise ConfigurationError(
-                    f"the lifespan at {where(lifespan)} failed to start in a child process: "
-                    f"{type(error).__name__}: {error}"
+                    f"the lifespan at {source_location(lifespan)} failed to start in a child "
+                    f"process: {type(error).__name__}: {error}"
                 ) from error
-        self._holding = holding
+        self._holder = holder
 
     def leave(self) -> None:
-        if self._holding is not None:
-            self._leaving.set()
-            self._runner.run(_await(self._holding))
+        if self._holder is not None:
+            self._leave_event.set()
+            self._runner.run(_await(self._holder))
 
 
 async def _await(task: asyncio.Task[None]) -> None:
@@ -175,37 +177,37 @@ async def _await(task: asyncio.Task[None]) -> None:
 
 
 def _load(work: Message) -> tuple[TaskSpec, Any]:
-    """The app first: importing its module may be what gives a group of tasks its app."""
-    app = None if work["app"] is None else find(Address(**work["app"]))[1]
-    address = Address(**work["task"])
+    """Load the app first: importing its module may attach a group of tasks to it."""
+    app = None if work["app"] is None else resolve(ImportPath(**work["app"]))[1]
+    path = ImportPath(**work["task"])
     try:
-        module, found = find(address)
+        module, found = resolve(path)
     except AttributeError as error:
-        raise ImportError(f"a child process cannot find {address}: {error}") from error
-    return _spec_of(module, found, address), app
+        raise ImportError(f"a child process cannot find {path}: {error}") from error
+    return _spec_of(module, found, path), app
 
 
-def _spec_of(module: ModuleType, found: Any, address: Address) -> TaskSpec:
-    """A task stands where its function did, or beside it when it was made under another name."""
+def _spec_of(module: ModuleType, found: Any, path: ImportPath) -> TaskSpec:
+    """Find the task by its function's name or, if it has another name, in the same module."""
     for candidate in (found, *vars(module).values()):
         spec = getattr(candidate, "spec", None)
         if isinstance(spec, TaskSpec) and found in (candidate, spec.function):
             return spec
     raise ImportError(
-        f"a child process found {address}, but it is {found!r:.80} and no task; "
-        "keep the task itself in a variable at the top of that module"
+        f"a child process found {path}, but it is {found!r:.80} and not a task; "
+        "keep the task in a module-level variable"
     )
 
 
 def _enqueue(app: Any, url: str | None) -> Callable[[list[NewJob]], Awaitable[list[Any]]]:
-    """By this process's own app, if that leads to where the worker's does."""
+    """Enqueue by this process's app, if it uses the same store as the worker."""
 
     async def enqueue(jobs: list[NewJob]) -> list[Any]:
         if app.url != url or not app.client().store.capabilities.durable:
-            ours, theirs = public_url(app.url), public_url(url or "none")
+            child_url, worker_url = public_url(app.url), public_url(url or "none")
             raise ConfigurationError(
-                f"ctx.enqueue in a child process would store jobs in {ours}, which is not the "
-                f"store of its worker ({theirs}); use ctx.then, or give the task another executor"
+                f"ctx.enqueue in a child process would store jobs in {child_url}, not in the store "
+                f"of its worker ({worker_url}); use ctx.then, or give the task another executor"
             )
         stored: list[Any] = await app.aenqueue_many(jobs)
         return stored

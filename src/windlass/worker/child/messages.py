@@ -1,4 +1,4 @@
-"""Jobs as JSON, between a worker and its child processes: every field, by its type."""
+"""JSON encoding of jobs between a worker and its child processes, field by field."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from windlass.core.job.state import State, Trigger
 J = TypeVar("J", JobRow, NewJob)
 
 
-def _failure(told: dict[str, Any]) -> Failure:
-    return Failure.of(told["facts"], None if told["body"] is None else b64decode(told["body"]))
+def _decode_failure(data: dict[str, Any]) -> Failure:
+    return Failure.of(data["facts"], None if data["body"] is None else b64decode(data["body"]))
 
 
 def _encode(value: Any) -> Any:
@@ -44,7 +44,7 @@ _DECODE: dict[Any, Callable[[Any], Any]] = {
     UUID: UUID,
     bytes: b64decode,
     Policy: Policy.decode,
-    Failure: _failure,
+    Failure: _decode_failure,
     State: State,
     Trigger: Trigger,
     OnParent: OnParent,
@@ -55,30 +55,30 @@ def to_json(job: JobRow | NewJob) -> dict[str, Any]:
     return {field.name: _encode(getattr(job, field.name)) for field in fields(job)}
 
 
-def from_json(kind: type[J], told: dict[str, Any]) -> J:
+def from_json(kind: type[J], data: dict[str, Any]) -> J:
     decode = _DECODERS[kind]
     return kind(
         **{
             name: decode[name](value) if name in decode and value is not None else value
-            for name, value in told.items()
+            for name, value in data.items()
         }
     )
 
 
 def _decoders(kind: type[JobRow | NewJob]) -> dict[str, Callable[[Any], Any]]:
-    found: dict[str, Callable[[Any], Any]] = {}
+    decoders: dict[str, Callable[[Any], Any]] = {}
     for name, hint in get_type_hints(kind).items():
-        given = [arg for arg in get_args(hint) if arg is not type(None)]
-        plain = given[0] if isinstance(hint, UnionType) else get_origin(hint) or hint
+        arguments = [arg for arg in get_args(hint) if arg is not type(None)]
+        plain = arguments[0] if isinstance(hint, UnionType) else get_origin(hint) or hint
         if plain is tuple:
-            found[name] = partial(_several, _DECODE.get(given[0], given[0]))
+            decoders[name] = partial(_decode_tuple, _DECODE.get(arguments[0], arguments[0]))
         elif plain in _DECODE:
-            found[name] = _DECODE[plain]
-    return found
+            decoders[name] = _DECODE[plain]
+    return decoders
 
 
-def _several(decode: Callable[[Any], Any], told: list[Any]) -> tuple[Any, ...]:
-    return tuple(decode(item) for item in told)
+def _decode_tuple(decode: Callable[[Any], Any], items: list[Any]) -> tuple[Any, ...]:
+    return tuple(decode(item) for item in items)
 
 
 _DECODERS: dict[type[JobRow | NewJob], dict[str, Callable[[Any], Any]]] = {

@@ -1,1 +1,1 @@
-"""The worker's background loops, one file each."""
+"""The background loops of a worker, one per file."""

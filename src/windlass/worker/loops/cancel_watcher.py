@@ -1,9 +1,8 @@
-"""Brings a cancel to a running attempt at once, not only with its next extension.
+"""Delivers cancel requests to running attempts faster than the next lease extension.
 
-Waits for: attempts, and while there are any, for its interval. Guarantees: one read for all
-attempts together, at most one per interval, and none for attempts shorter than that, so that quick
-jobs cost nothing. Stops: when cancelled. A crash, or a store that is away, leaves cancels to the
-keeper.
+Waits for: attempts, then for its interval. Guarantees: one read for all attempts, at most one per
+interval. Attempts shorter than the interval are not read, so quick jobs cost nothing. Stops: when
+cancelled. After a crash or while the store is down, the keeper delivers cancels.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from windlass.core.job.lease import Lease
 from windlass.store import Store
 
 
-class Follower:
-    """`busy` is set while there are leases in `running`."""
+class CancelWatcher:
+    """`busy` is set while `running` returns leases."""
 
     def __init__(
         self,
@@ -36,19 +35,19 @@ class Follower:
         self._on_cancel = on_cancel
 
     async def run(self) -> None:
-        before: set[Lease] = set()
+        previous: set[Lease] = set()
         while True:
             await self._busy.wait()
             await asyncio.sleep(self._interval)
-            now = set(self._running())
-            if asked := list(before & now):
+            current = set(self._running())
+            if leases := list(previous & current):
                 with contextlib.suppress(StoreError):
-                    await self._look(asked)
-            before = now
+                    await self._check(leases)
+            previous = current
 
-    async def _look(self, asked: list[Lease]) -> None:
-        """Tell of those whose cancel was asked for; a lease that is lost is the keeper's to see."""
-        rows = await self._store.get([lease.job_id for lease in asked])
-        for lease, row in zip(asked, rows, strict=True):
+    async def _check(self, leases: list[Lease]) -> None:
+        """Report cancel requests. The keeper detects lost leases."""
+        rows = await self._store.get([lease.job_id for lease in leases])
+        for lease, row in zip(leases, rows, strict=True):
             if row is not None and row.cancel_requested and row.fence == lease.fence:
                 self._on_cancel(lease)

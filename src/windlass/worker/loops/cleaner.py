@@ -1,11 +1,10 @@
 """Removes workspaces whose jobs no longer need them.
 
-Waits for: jobs that a sweep has canceled, and its interval, to look for what else can go: the
-directories of jobs that were canceled between two attempts, and old ones that nobody needs.
-Guarantees: the workspace of an active job stays, that of a failed one until it is old; what cannot
-be removed is a warning, never a failure of the job; however long a deletion takes, no rescue waits
-for it. Stops: when cancelled. A crash leaves directories behind, for the next look of any worker on
-this host.
+Waits for: jobs that a sweep has canceled. At each interval, searches for orphans: directories of
+jobs canceled between two attempts, and old ones that no job needs. Guarantees: the workspace of an
+active job stays; that of a failed job stays until it is old. A failed deletion is a warning and
+never fails a job. Deletions run apart from rescues, however long they take. Stops: when cancelled.
+A crash leaves directories behind for the next search of any worker on this host.
 """
 
 from __future__ import annotations
@@ -21,52 +20,52 @@ from windlass.core.job.row import JobRow
 from windlass.core.job.state import ACTIVE, State
 from windlass.core.query.job_query import Query
 from windlass.store import Store
-from windlass.worker.loops.outage_log import Trouble
-from windlass.workspace import Found, Workspaces
+from windlass.worker.loops.outage_log import OutageLog
+from windlass.workspace import FoundWorkspace, Workspaces
 
 log = logging.getLogger("windlass.worker")
 BATCH = 500
-_OVER = frozenset({State.SUCCEEDED, State.CANCELED})
+_FINISHED = frozenset({State.SUCCEEDED, State.CANCELED})
 
 
 class Cleaner:
     def __init__(self, store: Store, workspaces: Workspaces | None) -> None:
         self._store = store
         self._workspaces = workspaces
-        self._wanted: asyncio.Queue[JobRow] = asyncio.Queue()
-        self._failed: set[UUID] = set()  # lineages not worth a look before they are old
+        self._queue: asyncio.Queue[JobRow] = asyncio.Queue()
+        self._failed: set[UUID] = set()  # failed lineages, skipped until they are old
 
     async def run(self, interval: float) -> None:
         clock = asyncio.get_running_loop().time
-        look_at = clock()
-        trouble = Trouble("cleaning up")
+        next_check_at = clock()
+        outages = OutageLog("Cleaning up workspaces")
         while self._workspaces is not None:
             try:
-                if clock() >= look_at:
-                    look_at = clock() + interval
-                    await self.orphans()
-                await self.next(look_at - clock())
-                trouble.over()
+                if clock() >= next_check_at:
+                    next_check_at = clock() + interval
+                    await self.remove_orphans()
+                await self.remove_next(next_check_at - clock())
+                outages.succeeded()
             except (WindlassError, OSError) as error:
-                trouble.met(error)
+                outages.failed(error)
             except Exception:
-                log.exception("cleaning up failed, trying again")
+                log.exception("Cleaning up workspaces failed; retrying")
 
-    def later(self, job: JobRow) -> None:
-        """Its worker died before it could; on another host, the search for orphans does it."""
-        self._wanted.put_nowait(job)
+    def enqueue(self, job: JobRow) -> None:
+        """Clean up for a worker that died. On another host, the search for orphans does it."""
+        self._queue.put_nowait(job)
 
-    async def next(self, timeout: float) -> None:
-        """Wait for a job that is to be cleaned up, and do it."""
+    async def remove_next(self, timeout: float) -> None:
+        """Wait for a job to clean up, and remove its workspace."""
         try:
-            job = await asyncio.wait_for(self._wanted.get(), timeout)
+            job = await asyncio.wait_for(self._queue.get(), timeout)
         except TimeoutError:
             return
         for warning in await self.remove(job):
             log.warning("%s", warning)
 
     async def remove(self, job: JobRow) -> list[str]:
-        """Remove what the job's lineage has here; answers what went wrong."""
+        """Remove the workspaces of the job's lineage on this host; return warnings."""
         if self._workspaces is None:
             return []
         try:
@@ -74,35 +73,37 @@ class Cleaner:
         except (OSError, WindlassError) as error:
             return [f"the workspace of job {job.id} was not removed: {error}"]
 
-    async def orphans(self) -> int:
-        """Remove what belongs to no active job and is over or old; answers how many directories."""
+    async def remove_orphans(self) -> int:
+        """Remove workspaces of finished or old lineages without active jobs; return the count."""
         if self._workspaces is None:
             return 0
         found = await asyncio.to_thread(self._workspaces.list, time.time())
-        self._failed &= {place.lineage for place in found}
-        asked = [place for place in found if place.old or place.lineage not in self._failed]
-        gone = 0
-        for start in range(0, len(asked), BATCH):
-            gone += await self._judge(self._workspaces, asked[start : start + BATCH])
-        return gone
+        self._failed &= {workspace.lineage for workspace in found}
+        candidates = [one for one in found if one.old or one.lineage not in self._failed]
+        removed = 0
+        for start in range(0, len(candidates), BATCH):
+            removed += await self._remove_batch(self._workspaces, candidates[start : start + BATCH])
+        return removed
 
-    async def _judge(self, workspaces: Workspaces, places: list[Found]) -> int:
-        rows = await self._store.get([place.lineage for place in places])
-        gone = 0
-        for place, row in zip(places, rows, strict=True):
-            if not place.old and (row is None or row.state not in _OVER):
+    async def _remove_batch(self, workspaces: Workspaces, found: list[FoundWorkspace]) -> int:
+        rows = await self._store.get([workspace.lineage for workspace in found])
+        removed = 0
+        for workspace, row in zip(found, rows, strict=True):
+            if not workspace.old and (row is None or row.state not in _FINISHED):
                 if row is not None and row.state is State.FAILED:
-                    self._failed.add(place.lineage)
+                    self._failed.add(workspace.lineage)
                 continue
-            if await self._active(place.lineage, row):
+            if await self._lineage_active(workspace.lineage, row):
                 continue
-            for warning in await asyncio.to_thread(workspaces.remove, place.lineage, (place.kind,)):
+            for warning in await asyncio.to_thread(
+                workspaces.remove, workspace.lineage, (workspace.kind,)
+            ):
                 log.warning("%s", warning)
-            gone += 1
-        return gone
+            removed += 1
+        return removed
 
-    async def _active(self, lineage: UUID, first: JobRow | None) -> bool:
-        """Whether the first job or one of its retries, at any remove, is still to end."""
+    async def _lineage_active(self, lineage: UUID, first: JobRow | None) -> bool:
+        """Whether the first job of the lineage or any of its retries is active."""
         if first is not None and not first.final:
             return True
         query: Query | None = Query(root_id=lineage, states=ACTIVE, limit=1)

@@ -1,16 +1,15 @@
-"""Claims jobs, and hands them to the slots as these come free.
+"""Claims jobs and starts them when slots become free.
 
-Waits for: room (free slots, or few jobs claimed ahead), then for news of work or the poll interval.
-Guarantees: a queue never runs more jobs than it has slots; it claims as many as are free, and ahead
-of them what its slots would end within `AHEAD` at the pace just seen, so that quick jobs come in
-large batches and slow ones one by one. What waits here for longer than `PATIENCE`, because its
-neighbours turned out slow, is given back for others to run. A job that was running when a worker
-died never waits here: if this one dies, too, it would have counted for nothing. A claim whose
-answer was lost is repeated with its token. Stops: when told, whether the store answers or not; what
-was claimed ahead is given back at once. A claim that is not answered yet is heard out beside the
-rest of the stop, if need be by a question that takes nothing; what it took is given back. Once the
-stop has no patience left, it is cut off, and what it took is left to its leases. A crash leaves
-leases to run out.
+Waits for: capacity (free slots, or a low prefetch), then for new jobs or the poll interval.
+Guarantees: a queue never runs more jobs than it has slots. A claim asks for as many jobs as slots
+are free, plus a prefetch: the jobs that the slots would finish within `PREFETCH_SECONDS` at the
+current rate. So quick jobs are claimed in large batches, slow ones one by one. A job that waits
+here longer than `MAX_PREFETCH_WAIT` is released for other workers. A job that was running when a
+worker died never waits here: if this worker dies too, it would get a crash without having run. A
+claim whose response was lost is repeated with its token. Stops: on request, also while the store
+does not respond; prefetched jobs are released at once. The inflight claim is finished during the
+rest of the shutdown, if necessary by a repeat that can claim nothing more; its jobs are released.
+At the end of the shutdown it is abandoned, and its leases expire. After a crash, leases expire.
 """
 
 from __future__ import annotations
@@ -30,21 +29,21 @@ from windlass.core.job.state import ACTIVE
 from windlass.core.query.job_query import Query
 from windlass.store import Store
 from windlass.task_spec import Registry
-from windlass.worker.attempt import Attempt
-from windlass.worker.batch.collector import Call, Gatherer
+from windlass.worker.attempt import RunningAttempt
+from windlass.worker.batch.collector import BatchCall, BatchCollector
 from windlass.worker.config import WorkerConfig
-from windlass.worker.context import RETRY_STORE
-from windlass.worker.loops.outage_log import Trouble
-from windlass.worker.loops.queue_slots import Lane
+from windlass.worker.context import STORE_RETRY_DELAY
+from windlass.worker.loops.outage_log import OutageLog
+from windlass.worker.loops.queue_slots import QueueSlots
 
 log = logging.getLogger("windlass.worker")
-PATIENCE = 1.0  # seconds
+MAX_PREFETCH_WAIT = 1.0  # seconds that a claimed job may wait for a slot
 
 
 class Fetcher:
-    """`claimed` takes what a claim answered; `begin` starts one of them; `give_back` releases.
+    """`on_claimed` registers claimed jobs, `start` runs an attempt, `release` requeues one.
 
-    `busy` is set while anything claimed is still to be settled.
+    `busy` is set while any claimed job is unsettled.
     """
 
     def __init__(
@@ -52,35 +51,37 @@ class Fetcher:
         store: Store,
         config: WorkerConfig,
         *,
-        claimed: Callable[[list[JobRow], float], list[Attempt]],
-        begin: Callable[[Attempt], None],
-        give_back: Callable[[Attempt], None],
+        on_claimed: Callable[[list[JobRow], float], list[RunningAttempt]],
+        start: Callable[[RunningAttempt], None],
+        release: Callable[[RunningAttempt], None],
         busy: asyncio.Event,
         tasks: Registry,
     ) -> None:
         self._store = store
         self._config = config
-        self._claimed = claimed
-        self._begin = begin
-        self._give_back = give_back
+        self._on_claimed = on_claimed
+        self._start = start
+        self._release = release
         self._busy = busy
         self._tasks = tasks
-        self._gatherer = Gatherer(tasks, self._ripe, patient=config.company)
-        self._lanes = {queue: Lane(queue, slots) for queue, slots in config.queues.items()}
+        self._collector = BatchCollector(
+            tasks, self._batch_ready, wait_for_batch=config.wait_for_batch
+        )
+        self._queues = {queue: QueueSlots(queue, count) for queue, count in config.queues.items()}
         self._stopping = asyncio.Event()
-        self._room = asyncio.Event()
-        self._trouble = Trouble("claiming")
-        self.last_claim: float | None = None  # by the loop's clock
-        self._asked: float | None = None  # when a claim was first made that is not answered yet
-        self._asking: asyncio.Future[list[JobRow]] | None = None  # its call, while under way
-        self._hearing: asyncio.Task[None] | None = None
-        self._waiting_here = 0  # jobs claimed ahead, in all lanes
-        self.lull = asyncio.Event()  # set while nothing claimed waits for a slot
-        self.lull.set()
+        self._capacity = asyncio.Event()  # set when a queue may have something to claim for
+        self._outages = OutageLog("Fetching jobs")
+        self.last_claim: float | None = None  # loop time
+        self._claim_sent_at: float | None = None  # first try of the unanswered claim
+        self._inflight_claim: asyncio.Future[list[JobRow]] | None = None
+        self._claim_finisher: asyncio.Task[None] | None = None
+        self._backlog = 0  # claimed jobs that wait for a slot, in all queues
+        self.no_backlog = asyncio.Event()  # set while no claimed job waits for a slot
+        self.no_backlog.set()
 
     def stop(self) -> None:
         self._stopping.set()
-        self._room.set()
+        self._capacity.set()
 
     @property
     def stopping(self) -> bool:
@@ -88,284 +89,289 @@ class Fetcher:
 
     @property
     def free(self) -> int:
-        """How many slots are empty."""
-        return sum(lane.free for lane in self._lanes.values())
+        """How many slots are free."""
+        return sum(slots.free for slots in self._queues.values())
 
     async def run(self) -> None:
-        """Until told to stop, or (in a burst) until nothing is left to do."""
+        """Run until `stop` or, in a burst, until the queues are empty."""
         token = uuid7()
-        self._told = asyncio.create_task(self._stopping.wait())
-        tidying = asyncio.create_task(self._tidy())
+        self._stop_waiter = asyncio.create_task(self._stopping.wait())
+        releasing = asyncio.create_task(self._release_overdue())
         try:
             while not self._stopping.is_set():
-                wanted = [(lane.queue, n) for lane in self._lanes.values() if (n := lane.wants)]
+                wanted = [
+                    (slots.queue, count)
+                    for slots in self._queues.values()
+                    if (count := slots.to_claim)
+                ]
                 if not wanted:
-                    self._room.clear()
-                    await self._room.wait()
+                    self._capacity.clear()
+                    await self._capacity.wait()
                     continue
-                # The token stays until an answer came: what a lost answer claimed is not lost. Its
-                # leases may have begun with the first of these calls.
-                if self._asked is None:
-                    token, self._asked = uuid7(), asyncio.get_running_loop().time()
+                # The token stays until a response arrives, so jobs claimed by a lost response are
+                # found again. Their leases may have started with the first of these calls.
+                if self._claim_sent_at is None:
+                    token, self._claim_sent_at = uuid7(), asyncio.get_running_loop().time()
                 try:
                     more = await self._claim(token, wanted)
                     if not more and not self._stopping.is_set():
-                        if self._config.burst and await self._done():
+                        if self._config.burst and await self._burst_done():
                             return
                         await self._wait([queue for queue, _ in wanted])
                 except StoreError as error:
-                    self._asking = None
-                    self._trouble.met(error)
+                    self._inflight_claim = None
+                    self._outages.failed(error)
                     with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(self._stopping.wait(), RETRY_STORE)
+                        await asyncio.wait_for(self._stopping.wait(), STORE_RETRY_DELAY)
         finally:
-            tidying.cancel()
-            self._told.cancel()
-            self._trouble.done()
-            self._drop_all()
-            if self._asked is not None:
-                self._hearing = asyncio.create_task(self._hear_out(token))
+            releasing.cancel()
+            self._stop_waiter.cancel()
+            self._outages.log_recovery()
+            self._release_all()
+            if self._claim_sent_at is not None:
+                self._claim_finisher = asyncio.create_task(self._finish_inflight_claim(token))
 
     async def _claim(self, token: UUID, wanted: list[tuple[str, int]]) -> bool:
-        """Whether there may be more to claim: the line of a queue gave all that was asked for."""
+        """Claim once; return whether a queue may hold more: it returned all that was requested."""
         config = self._config
         now = asyncio.get_running_loop().time()
         for queue, _ in wanted:
-            self._lanes[queue].pace(now)
+            self._queues[queue].update_prefetch(now)
         claim = Claim(token=token, worker=config.name, queues=wanted, lease=config.lease)
-        # Cut off, it goes on: what it brings is ours, and is given back like all that waits here.
-        self._asking = asyncio.ensure_future(self._store.claim(claim))
-        if not await self._ended(self._asking):
+        # A stop does not cancel the call: jobs that it returns are released like the backlog.
+        self._inflight_claim = asyncio.ensure_future(self._store.claim(claim))
+        if not await self._wait_unless_stopped(self._inflight_claim):
             return False
-        jobs = self._asking.result()
+        jobs = self._inflight_claim.result()
         self.last_claim = asyncio.get_running_loop().time()
-        self._trouble.over()
+        self._outages.succeeded()
         limits = dict(wanted)
-        for attempt in self._take(jobs):
+        for attempt in self._accept(jobs):
             queue = attempt.job.queue
-            if queue in limits:  # a repeat answers what was asked for before
+            if queue in limits:  # a repeated claim returns the jobs of the first try
                 limits[queue] -= 1
-        if not self._stopping.is_set():  # else they are given back as they are
+        if not self._stopping.is_set():  # else all of them are released
             for queue, _ in wanted:
-                lane = self._lanes[queue]
-                self._fill(lane)
-                if lane.careful:
-                    self.drop(attempt for attempt in lane.ready if attempt.job.isolated)
-                if self._gatherer.needed:
-                    self._look_for_company(lane, more=limits[queue] <= 0)
-        self._note_lull()
-        return any(left <= 0 for left in limits.values())
+                slots = self._queues[queue]
+                self._fill_slots(slots)
+                if slots.has_crashed_jobs:
+                    self.release(attempt for attempt in slots.ready if attempt.job.isolated)
+                if self._collector.needed:
+                    self._fill_batches(slots, more=limits[queue] <= 0)
+        self._update_backlog_event()
+        return any(remaining <= 0 for remaining in limits.values())
 
-    async def _ended(self, call: asyncio.Future[Any]) -> bool:
-        """Wait for a call to the store to end; a stop does not wait for one."""
-        either: set[asyncio.Future[Any]] = {call, self._told}
-        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+    async def _wait_unless_stopped(self, call: asyncio.Future[Any]) -> bool:
+        """Wait for a store call or a stop; return whether the call has ended."""
+        waiting: set[asyncio.Future[Any]] = {call, self._stop_waiter}
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         return call.done()
 
-    async def heard_out(self) -> None:
-        """Return when nothing that was claimed is unknown here, for as long as one has patience."""
-        if self._hearing is not None:
-            await asyncio.wait({self._hearing})
+    async def wait_inflight_claim(self) -> None:
+        """Return when the result of the last claim is known."""
+        if self._claim_finisher is not None:
+            await asyncio.wait({self._claim_finisher})
 
-    def give_up(self) -> None:
-        """What is not known by now is left to its leases."""
-        for call in (self._hearing, self._asking):
+    def abandon_claim(self) -> None:
+        """Abandon the last claim; leases of jobs that it claimed expire."""
+        for call in (self._claim_finisher, self._inflight_claim):
             if call is not None:
                 call.cancel()
 
-    async def _hear_out(self, token: UUID) -> None:
-        """Take what the last claim took, to give it back.
+    async def _finish_inflight_claim(self, token: UUID) -> None:
+        """Get the jobs of the last claim, to release them.
 
-        If it cannot be said by the call under way, the claim is repeated, for a queue in which
-        there is no job: a repeat answers what was taken, and this one can take nothing more.
+        If the pending call fails, repeat the claim for a queue without jobs: a repeat returns the
+        jobs that the token has claimed, and this one can claim no others.
         """
-        nowhere = [(f"nothing-{token}", 1)]  # a claim for none need not be answered
+        empty_queue = [(f"nothing-{token}", 1)]  # a store may skip a claim for zero jobs
         config = self._config
-        claim = Claim(token=token, worker=config.name, queues=nowhere, lease=config.lease)
-        while self._asked is not None:
+        claim = Claim(token=token, worker=config.name, queues=empty_queue, lease=config.lease)
+        while self._claim_sent_at is not None:
             try:
-                if self._asking is None:
-                    self._asking = asyncio.ensure_future(self._store.claim(claim))
-                self._take(await asyncio.shield(self._asking))
+                if self._inflight_claim is None:
+                    self._inflight_claim = asyncio.ensure_future(self._store.claim(claim))
+                self._accept(await asyncio.shield(self._inflight_claim))
             except StoreError as error:
-                self._asking = None
-                self._trouble.met(error)
-                await asyncio.sleep(RETRY_STORE)
+                self._inflight_claim = None
+                self._outages.failed(error)
+                await asyncio.sleep(STORE_RETRY_DELAY)
             except Exception:
-                log.exception("what the last claim took is left to its leases")
+                log.exception("jobs of the last claim will be retried after lease expiry")
                 return
-        self._drop_all()
+        self._release_all()
 
-    def _take(self, jobs: list[JobRow]) -> list[Attempt]:
-        assert self._asked is not None
-        attempts = self._claimed(jobs, self._asked)
-        self._asked = self._asking = None
-        for lane in self._lanes.values():
-            lane.careful = False
-        gathering = self._gatherer.needed
+    def _accept(self, jobs: list[JobRow]) -> list[RunningAttempt]:
+        assert self._claim_sent_at is not None
+        attempts = self._on_claimed(jobs, self._claim_sent_at)
+        self._claim_sent_at = self._inflight_claim = None
+        for slots in self._queues.values():
+            slots.has_crashed_jobs = False
+        collecting = self._collector.needed
         for attempt in attempts:
-            lane = self._lanes[attempt.job.queue]
+            slots = self._queues[attempt.job.queue]
             if attempt.job.crash_count:
-                lane.careful = True
-            if not (gathering and self._gatherer.add(attempt)):
-                lane.ready.append(attempt)
-                self._waiting_here += 1
-        if gathering:
-            for lane in self._lanes.values():
-                self._count(lane)
+                slots.has_crashed_jobs = True
+            if not (collecting and self._collector.add(attempt)):
+                slots.ready.append(attempt)
+                self._backlog += 1
+        if collecting:
+            for slots in self._queues.values():
+                self._update_batch_counts(slots)
         return attempts
 
-    def _fill(self, lane: Lane) -> None:
-        if lane.filling:  # what ends as soon as it begins comes back here: the loop below goes on
+    def _fill_slots(self, slots: QueueSlots) -> None:
+        if slots.filling:  # re-entered by a job that ends at once: the outer loop continues
             return
-        lane.filling = True
+        slots.filling = True
         try:
-            while lane.free > 0 and lane.ready:
-                lane.free -= 1
-                self._waiting_here -= 1
-                attempt = lane.ready.popleft()
-                if attempt.call is None:
-                    self._begin(attempt)
+            while slots.free > 0 and slots.ready:
+                slots.free -= 1
+                self._backlog -= 1
+                attempt = slots.ready.popleft()
+                if attempt.batch_call is None:
+                    self._start(attempt)
                     continue
-                self._gatherer.begun(attempt.call)
-                self._count(lane)
-                for one in attempt.call.attempts:
-                    self._begin(one)
+                self._collector.started(attempt.batch_call)
+                self._update_batch_counts(slots)
+                for member in attempt.batch_call.attempts:
+                    self._start(member)
         finally:
-            lane.filling = False
+            slots.filling = False
 
-    def freed(self, queue: str, jobs: int = 1) -> None:
-        """A job of this queue, or a call with so many, no longer needs its slot."""
-        lane = self._lanes[queue]
-        lane.free += 1
-        lane.ended += jobs
-        if lane.ready and not self._stopping.is_set():
-            self._fill(lane)
-            if not self._waiting_here:
-                self.lull.set()
-        if not self._room.is_set() and lane.wants:
-            self._room.set()
+    def slot_freed(self, queue: str, jobs: int = 1) -> None:
+        """Free a slot after a job, or after a batch of `jobs` jobs, has ended."""
+        slots = self._queues[queue]
+        slots.free += 1
+        slots.ended += jobs
+        if slots.ready and not self._stopping.is_set():
+            self._fill_slots(slots)
+            if not self._backlog:
+                self.no_backlog.set()
+        if not self._capacity.is_set() and slots.to_claim:
+            self._capacity.set()
 
-    def nudge(self) -> None:
-        """Everything is settled: a burst may be over."""
-        self._room.set()
+    def wake(self) -> None:
+        """Check again: all jobs are settled, so a burst may be over."""
+        self._capacity.set()
 
-    def _note_lull(self) -> None:
-        if self._waiting_here:
-            self.lull.clear()
+    def _update_backlog_event(self) -> None:
+        if self._backlog:
+            self.no_backlog.clear()
         else:
-            self.lull.set()
+            self.no_backlog.set()
 
     async def _wait(self, queues: list[str]) -> None:
-        """For news of work, for room in a queue that had none, or to be stopped."""
-        self._room.clear()
-        others = [lane for lane in self._lanes.values() if lane.queue not in queues]
-        if any(lane.wants for lane in others):
-            return  # a slot came free while the claim was under way
-        look = self._config.burst or others
-        either = {
-            asyncio.ensure_future(self._store.wait(queues, self._config.poll)),
-            asyncio.ensure_future((self._room if look else self._stopping).wait()),
+        """Wait for new jobs, for free slots in a full queue, or for a stop."""
+        self._capacity.clear()
+        full = [slots for slots in self._queues.values() if slots.queue not in queues]
+        if any(slots.to_claim for slots in full):
+            return  # a slot was freed during the claim
+        wake_event = self._capacity if self._config.burst or full else self._stopping
+        waiting = {
+            asyncio.ensure_future(self._store.wait(queues, self._config.poll_interval)),
+            asyncio.ensure_future(wake_event.wait()),
         }
         try:
-            done, _ = await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for waiting in either:
-                waiting.cancel()
-            await asyncio.wait(either)
-        for ended in done:
-            ended.result()
+            for future in waiting:
+                future.cancel()
+            await asyncio.wait(waiting)
+        for future in done:
+            future.result()
 
     # -- batches
 
-    def _ripe(self, call: Call) -> None:
-        """It waits for company no more, only for a slot; until then it may still grow."""
+    def _batch_ready(self, call: BatchCall) -> None:
+        """Queue a batch for a slot; until it starts, it may still grow."""
         first = call.attempts[0]
-        first.claimed = asyncio.get_running_loop().time()
-        lane = self._lanes[first.job.queue]
-        lane.ready.append(first)
-        self._waiting_here += 1
-        self._count(lane)
+        first.claimed_at = asyncio.get_running_loop().time()
+        slots = self._queues[first.job.queue]
+        slots.ready.append(first)
+        self._backlog += 1
+        self._update_batch_counts(slots)
         if not self._stopping.is_set():
-            self._fill(lane)
-            self._note_lull()
-            if lane.wants:
-                self._room.set()
+            self._fill_slots(slots)
+            self._update_backlog_event()
+            if slots.to_claim:
+                self._capacity.set()
 
-    def _count(self, lane: Lane) -> None:
-        lane.company = self._gatherer.company(lane.queue)
-        calls = [attempt.call for attempt in lane.ready if attempt.call is not None]
-        lane.beside = sum(len(call.attempts) - 1 for call in calls)
+    def _update_batch_counts(self, slots: QueueSlots) -> None:
+        slots.batch_wanted = self._collector.wanted(slots.queue)
+        calls = [attempt.batch_call for attempt in slots.ready if attempt.batch_call is not None]
+        slots.batch_extra = sum(len(call.attempts) - 1 for call in calls)
 
-    def _look_for_company(self, lane: Lane, *, more: bool) -> None:
-        """Begin what has no reason to wait; jobs of other tasks that came along go back."""
-        alone = [attempt for attempt in lane.ready if attempt.call is None]
-        surplus = len(alone) - lane.target
-        if lane.company and surplus > 0:
-            self._gatherer.despair(lane.queue)
-            self.drop(alone[-surplus:])
-        self._count(lane)
-        self._gatherer.looked(lane.queue, more=more and bool(lane.company and lane.wants))
+    def _fill_batches(self, slots: QueueSlots, *, more: bool) -> None:
+        """Start batches that need not wait; release surplus jobs of other tasks."""
+        single = [attempt for attempt in slots.ready if attempt.batch_call is None]
+        surplus = len(single) - slots.prefetch
+        if slots.batch_wanted and surplus > 0:
+            self._collector.stop_filling(slots.queue)
+            self.release(single[-surplus:])
+        self._update_batch_counts(slots)
+        more = more and bool(slots.batch_wanted and slots.to_claim)
+        self._collector.after_claim(slots.queue, more=more)
 
-    # -- what was claimed and cannot be run
+    # -- releasing claimed jobs
 
-    async def _tidy(self) -> None:
-        """Give back what waited too long, oldest first."""
+    async def _release_overdue(self) -> None:
+        """Release jobs that waited too long for a slot, oldest first."""
         while True:
             await self._busy.wait()
-            await asyncio.sleep(PATIENCE / 2)
-            before = asyncio.get_running_loop().time() - PATIENCE
-            for lane in self._lanes.values():
-                late = [attempt for attempt in lane.ready if attempt.claimed < before]
-                if late:
-                    lane.target = 0
-                    self.drop(late)
+            await asyncio.sleep(MAX_PREFETCH_WAIT / 2)
+            limit = asyncio.get_running_loop().time() - MAX_PREFETCH_WAIT
+            for slots in self._queues.values():
+                overdue = [attempt for attempt in slots.ready if attempt.claimed_at < limit]
+                if overdue:
+                    slots.prefetch = 0
+                    self.release(overdue)
 
-    def drop(self, attempts: Iterable[Attempt]) -> None:
+    def release(self, attempts: Iterable[RunningAttempt]) -> None:
         for attempt in list(attempts):
-            lane = self._lanes[attempt.job.queue]
-            lane.ready.remove(attempt)
-            self._waiting_here -= 1
-            if attempt.call is None:
-                self._give_back(attempt)
+            slots = self._queues[attempt.job.queue]
+            slots.ready.remove(attempt)
+            self._backlog -= 1
+            if attempt.batch_call is None:
+                self._release(attempt)
                 continue
-            self._gatherer.begun(attempt.call)
-            self._count(lane)
-            for one in attempt.call.attempts:
-                self._give_back(one)
-        self._note_lull()
+            self._collector.started(attempt.batch_call)
+            self._update_batch_counts(slots)
+            for member in attempt.batch_call.attempts:
+                self._release(member)
+        self._update_backlog_event()
 
-    def _drop_all(self) -> None:
-        self.drop(attempt for lane in self._lanes.values() for attempt in lane.ready)
-        for attempt in self._gatherer.give_up():
-            self._give_back(attempt)
+    def _release_all(self) -> None:
+        self.release(attempt for slots in self._queues.values() for attempt in slots.ready)
+        for attempt in self._collector.close_all():
+            self._release(attempt)
 
-    # -- a burst
+    # -- burst mode
 
-    async def _done(self) -> bool:
-        """Whether nothing runs, and no job of our queues can become claimable by nobody's doing.
+    async def _burst_done(self) -> bool:
+        """Whether nothing runs here, and no job of these queues can become claimable by itself.
 
-        One that runs elsewhere may: its worker may be dead. One whose task is unknown here waits
-        for another worker.
+        A job that runs elsewhere can: its worker may be dead. A job whose task is unknown here
+        waits for another worker.
         """
         if self._busy.is_set():
             return False
-        look = asyncio.ensure_future(self._waiting())
+        check = asyncio.ensure_future(self._has_jobs())
         try:
-            return await self._ended(look) and not look.result()
+            return await self._wait_unless_stopped(check) and not check.result()
         finally:
-            look.cancel()
+            check.cancel()
 
-    async def _waiting(self) -> bool:
+    async def _has_jobs(self) -> bool:
         stats = await self._store.stats()
-        ours = {
+        queues = {
             queue
-            for queue in self._lanes
+            for queue in self._queues
             if queue in stats and not stats[queue].paused and any(stats[queue].counts.values())
         }
         cursor: str | None = None
-        while ours:
-            query = Query(states=ACTIVE, queues=frozenset(ours), cursor=cursor)
+        while queues:
+            query = Query(states=ACTIVE, queues=frozenset(queues), cursor=cursor)
             page = await self._store.find(query)
             if any(not row.held and self._tasks.get(row.task) for row in page.rows):
                 return True

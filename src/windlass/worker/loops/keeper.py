@@ -1,9 +1,9 @@
-"""Keeps the leases of running attempts alive, apart from the tasks.
+"""Extends the leases of running attempts, on a separate thread.
 
 Waits for: a third of the shortest lease it holds. Guarantees: a blocked event loop or a busy task
-loses no lease, because this runs on a thread with its own loop and store handle; a lost lease or an
-accepted cancel reaches the worker at the next extension. Stops: when told, after its current call.
-A crash leaves leases to run out, and rescue takes the jobs back.
+loses no lease, because the keeper has its own thread, loop and store handle. The worker learns of a
+lost lease or an accepted cancel at the next extension. Stops: on request, after its current call.
+After a crash, leases expire and a sweep rescues the jobs.
 """
 
 from __future__ import annotations
@@ -19,46 +19,46 @@ from typing import Any, TypeAlias
 
 from windlass.core.job.lease import Lease
 from windlass.store import Store
-from windlass.worker.loops.outage_log import Trouble
+from windlass.worker.loops.outage_log import OutageLog
 
 Join: TypeAlias = Callable[[float | None], Awaitable[None]]
-Apart: TypeAlias = Callable[[str, Coroutine[Any, Any, None]], Join]
-"""Begins some work on an event loop of its own; what it answers waits for its end, or so long."""
+RunApart: TypeAlias = Callable[[str, Coroutine[Any, Any, None]], Join]
+"""Runs a coroutine on its own event loop; returns a function that joins it, with a timeout."""
 
 
-def on_a_thread(name: str, work: Coroutine[Any, Any, None]) -> Join:
+def run_on_thread(name: str, work: Coroutine[Any, Any, None]) -> Join:
     here, ended = asyncio.get_running_loop(), asyncio.Event()
 
     def run() -> None:
         try:
             asyncio.run(work)
         finally:
-            with contextlib.suppress(RuntimeError):  # nobody waits any more
+            with contextlib.suppress(RuntimeError):  # the worker's loop is closed
                 here.call_soon_threadsafe(ended.set)
 
     thread = Thread(target=run, name=name, daemon=True)
     thread.start()
 
     async def join(timeout: float | None) -> None:
-        """Without the executor's help: tasks that were left behind may hold all its threads."""
+        """Join without the default executor: abandoned tasks may hold all its threads."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 await ended.wait()
-            thread.join(1)  # it has nothing left to do
+            thread.join(1)  # its work is done
 
     return join
 
 
 @dataclass(slots=True, eq=False)
 class _Held:
-    """What leases that were given together have in common: they are extended together, too."""
+    """Length and due time, shared by leases that were claimed together."""
 
     seconds: float
-    due: float  # when to extend them, by the keeper's clock
+    due: float  # when to extend, by the keeper's clock
 
 
 class Keeper:
-    """`on_lost` and `on_cancel` are called on the keeper's thread, the others from any."""
+    """`on_lost` and `on_cancel` are called on the keeper's thread. Methods are thread-safe."""
 
     def __init__(
         self,
@@ -66,53 +66,53 @@ class Keeper:
         *,
         on_lost: Callable[[Lease], object],
         on_cancel: Callable[[Lease], object],
-        apart: Apart = on_a_thread,
+        run_apart: RunApart = run_on_thread,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
         self._on_lost = on_lost
         self._on_cancel = on_cancel
-        self._apart = apart
+        self._run_apart = run_apart
         self._clock = clock
         self._lock = Lock()
-        self._trouble = Trouble("extending leases", clock=clock)
+        self._outages = OutageLog("Extending leases", clock=clock)
         self._held: dict[Lease, _Held] = {}
-        self._wakes = math.inf  # when it looks again by itself
+        self._wake_at = math.inf  # when its current sleep ends
         self._stopped = False
         self._changed = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def start(self) -> None:
-        self._join = self._apart("windlass-keeper", self._run())
+        self._join = self._run_apart("windlass-keeper", self._run())
 
     async def stop(self, timeout: float | None = None) -> None:
-        """With a timeout, a call that the store does not answer is left behind."""
+        """Stop, at the latest after the timeout: a store call without an answer is abandoned."""
         with self._lock:
             self._stopped = True
             self._wake()
         await self._join(timeout)
 
     def hold(self, lease: Lease, seconds: float, ago: float = 0.0) -> None:
-        """`ago` is how long ago, in seconds, the lease was asked for: it began no earlier."""
+        """Keep a lease; `ago` is how many seconds ago its claim was sent."""
         self.hold_all({lease: None}, seconds, ago)
 
     def hold_all(self, leases: Mapping[Lease, object], seconds: float, ago: float = 0.0) -> None:
-        """The keys of a dict, for those need not be hashed again."""
+        """Keep the keys of a dict, which need not be hashed again."""
         due = self._clock() - ago + seconds / 3
         with self._lock:
             self._held |= dict.fromkeys(leases, _Held(seconds, due))
-            if due < self._wakes:  # only then: to wake a thread for each job would cost more
-                self._wakes = due
+            if due < self._wake_at:  # else no wake-up: waking a thread for each job costs more
+                self._wake_at = due
                 self._wake()
 
-    def let_go(self, *leases: Lease) -> None:
+    def drop(self, *leases: Lease) -> None:
         with self._lock:
             for lease in leases:
                 self._held.pop(lease, None)
 
     def _wake(self) -> None:
-        if self._loop is not None:  # else it has not looked yet
-            with contextlib.suppress(RuntimeError):  # its loop is closed: nobody looks any more
+        if self._loop is not None:  # else the thread has not started yet
+            with contextlib.suppress(RuntimeError):  # its loop is closed
                 self._loop.call_soon_threadsafe(self._changed.set)
 
     # -- on its own loop
@@ -120,16 +120,16 @@ class Keeper:
     async def _run(self) -> None:
         with self._lock:
             self._loop = asyncio.get_running_loop()
-        while (due := await self._next()) is not None:
+        while (due := await self._next_due()) is not None:
             for seconds, group in due.items():
                 await self._extend(group, seconds)
-        self._trouble.done()
+        self._outages.log_recovery()
         await self._store.close()
 
-    async def _next(self) -> dict[float, dict[Lease, _Held]] | None:
-        """Wait until one is due; the others that soon will be go with it, by their length.
+    async def _next_due(self) -> dict[float, dict[Lease, _Held]] | None:
+        """Wait until a lease is due; return it and those due soon, grouped by lease length.
 
-        None: stop.
+        Return None to stop.
         """
         while True:
             with self._lock:
@@ -143,26 +143,26 @@ class Keeper:
                         if held.due <= now + held.seconds / 6:
                             soon.setdefault(held.seconds, {})[lease] = held
                     return dict(sorted(soon.items()))
-                self._wakes = first
+                self._wake_at = first
                 self._changed.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(None if first == math.inf else first - now):
                     await self._changed.wait()
 
     async def _extend(self, group: Mapping[Lease, _Held], seconds: float) -> None:
-        asked = self._clock()
+        sent_at = self._clock()
         try:
-            answers = await self._store.extend(list(group), seconds)
-        except Exception as error:  # noqa: BLE001 - a keeper that dies takes every lease along
-            self._trouble.met(error, f"extending {len(group)} leases")
+            results = await self._store.extend(list(group), seconds)
+        except Exception as error:  # noqa: BLE001 - a dead keeper would lose every lease
+            self._outages.failed(error, f"Extending {len(group)} leases")
             for held in group.values():
                 held.due = self._clock() + seconds / 10
             return
-        self._trouble.over()
-        for (lease, held), answer in zip(group.items(), answers, strict=True):
-            held.due = asked + seconds / 3
-            if answer.stale:
-                self.let_go(lease)
+        self._outages.succeeded()
+        for (lease, held), result in zip(group.items(), results, strict=True):
+            held.due = sent_at + seconds / 3
+            if result.stale:
+                self.drop(lease)
                 self._on_lost(lease)
-            elif answer.cancel_requested:
+            elif result.cancel_requested:
                 self._on_cancel(lease)

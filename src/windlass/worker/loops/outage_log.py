@@ -1,4 +1,4 @@
-"""What a loop says of a store that fails it: each thing once, not once for every try."""
+"""Rate-limited log of store failures in a loop: each error once, then the recovery."""
 
 from __future__ import annotations
 
@@ -7,51 +7,54 @@ import time
 from collections.abc import Callable
 
 log = logging.getLogger("windlass.worker")
-AGAIN = 60.0  # seconds after which trouble that lasts is told again
-QUIET = 5.0  # seconds without trouble after which it is believed to be over
-MANY = 10  # different things said in `AGAIN`: a text with numbers in it differs each time
+REPEAT_INTERVAL = 60.0  # seconds after which the same error is logged again
+RECOVERY_TIME = 5.0  # seconds without an error after which the outage is over
+MAX_MESSAGES = 10  # different texts per interval: a text with numbers differs each time
 
 
-class Trouble:
-    """One loop's: `what` fails, as in "claiming". It goes on trying, and says when that helped.
+class OutageLog:
+    """Outage log of one loop; `operation` names its work, as in "Fetching jobs".
 
-    Where failures and successes take turns, it is not over: that is told once it has been quiet.
+    While failures and successes alternate, the outage lasts: the recovery is logged only after
+    `RECOVERY_TIME` without a failure.
     """
 
-    def __init__(self, what: str, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._what = what
+    def __init__(self, operation: str, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._operation = operation
         self._clock = clock
-        self._began: float | None = None
-        self._met = 0.0  # when it last failed
-        self._worked: float | None = None  # when it first worked after that
-        self._said: dict[str, float] = {}
+        self._started_at: float | None = None
+        self._last_failure = 0.0
+        self._recovered_at: float | None = None  # first success after the last failure
+        self._logged: dict[str, float] = {}
 
-    def met(self, error: Exception, doing: str = "") -> None:
-        """It failed, and will be tried again; `doing` says it more precisely."""
-        now, why = self._clock(), str(error)
-        if now - self._met >= QUIET:
-            self.done()  # if it worked since, nothing was tried that could say so
-        if self._began is None:
-            self._began = now
-        self._met, self._worked = now, None
-        self._said = {text: at for text, at in self._said.items() if now - at < AGAIN}
-        if why not in self._said and len(self._said) < MANY:
-            self._said[why] = now
-            log.warning("%s failed, trying again: %s", doing or self._what, why)
+    def failed(self, error: Exception, operation: str = "") -> None:
+        """Log a failure that the caller retries; `operation` overrides the general name."""
+        now, message = self._clock(), str(error)
+        if now - self._last_failure >= RECOVERY_TIME:
+            self.log_recovery()  # it worked since, but no later call reported it
+        if self._started_at is None:
+            self._started_at = now
+        self._last_failure, self._recovered_at = now, None
+        self._logged = {text: at for text, at in self._logged.items() if now - at < REPEAT_INTERVAL}
+        if message not in self._logged and len(self._logged) < MAX_MESSAGES:
+            self._logged[message] = now
+            log.warning("%s failed; retrying: %s", operation or self._operation, message)
 
-    def over(self) -> None:
-        """It worked."""
-        if self._began is None:
+    def succeeded(self) -> None:
+        """Note a success."""
+        if self._started_at is None:
             return
         now = self._clock()
-        if self._worked is None:
-            self._worked = now
-        if now - self._met >= QUIET:
-            self.done()
+        if self._recovered_at is None:
+            self._recovered_at = now
+        if now - self._last_failure >= RECOVERY_TIME:
+            self.log_recovery()
 
-    def done(self) -> None:
-        """Nothing more is tried: if it worked last, it is over without any quiet."""
-        if self._began is not None and self._worked is not None:
-            log.warning("%s works again, after %.1f s", self._what, self._worked - self._began)
-            self._began = self._worked = None
-            self._said.clear()
+    def log_recovery(self) -> None:
+        """Log the end of an outage, if a call has succeeded since its last failure."""
+        if self._started_at is not None and self._recovered_at is not None:
+            log.warning(
+                "%s recovered after %.1f s", self._operation, self._recovered_at - self._started_at
+            )
+            self._started_at = self._recovered_at = None
+            self._logged.clear()

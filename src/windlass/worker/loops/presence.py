@@ -1,16 +1,15 @@
-"""Shows this worker to others: one record in the store, kept fresh while it lives.
+"""Publishes this worker's presence record in the store.
 
-Waits for: its interval. Guarantees: the record says what the worker takes and how it does, and is
-never older than an interval while the store answers; a store that is away costs one warning, not
-the loop. Stops: when cancelled, taking the record along. A crash leaves a record that runs out by
-itself after three intervals.
+Waits for: its interval. Guarantees: the record holds the worker's queues, tasks and load. While the
+store is available, it is never older than an interval. A store outage costs one warning and does
+not end the loop. Stops: when cancelled, and deletes the record. After a crash, the record expires
+after three intervals.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib.metadata
 import logging
 import os
 import socket
@@ -20,19 +19,20 @@ from dataclasses import replace
 from windlass.core.clock import SECOND, Instant
 from windlass.core.errors import StoreError, WindlassError
 from windlass.core.records import Put
+from windlass.core.version import version
 from windlass.core.worker_presence import WORKER, LiveWorker
 from windlass.store import Store
 from windlass.task_spec import Registry
 from windlass.worker.config import WorkerConfig
 
 log = logging.getLogger("windlass.worker")
-FAREWELL = 2.0  # seconds for taking the record away; it would run out anyway
+DELETE_TIMEOUT = 2.0  # seconds to delete the record at the end; it would expire anyway
 
 
-class Registrar:
-    """`running` counts attempts, `free` slots; `last_claim` is the loop's time of the last answer.
+class Presence:
+    """`running` counts attempts, `free` counts slots, `last_claim` is a loop time.
 
-    Since when there is room is known by looking: it may be for longer, and never is for less.
+    The time since which slots are free is sampled: the true time may be earlier, never later.
     """
 
     def __init__(
@@ -53,55 +53,55 @@ class Registrar:
         self._last_claim = last_claim
         self._free = free
         self._stopping = stopping
-        self._room_since: Instant | None = None
+        self._free_since: Instant | None = None
         self._started_at: Instant | None = None
-        self._version = _version()
+        self._version = version()
 
     async def run(self) -> None:
         warned = False
         try:
             while True:
                 try:
-                    await self.once()
+                    await self.publish()
                     warned = False
                 except WindlassError as error:
                     if not warned:
-                        log.warning("this worker cannot be shown to others for now: %s", error)
+                        log.warning("Updating the presence record failed: %s", error)
                     warned = True
-                await asyncio.sleep(self._config.heartbeat)
+                await asyncio.sleep(self._config.presence_interval)
         finally:
             with contextlib.suppress(StoreError, TimeoutError):
-                async with asyncio.timeout(FAREWELL):
+                async with asyncio.timeout(DELETE_TIMEOUT):
                     await self._store.delete_records(WORKER, [self._config.name])
 
-    async def once(self) -> LiveWorker:
-        """Write the record; answers what it says."""
-        card = await self.look()
-        ttl = 3 * self._config.heartbeat
-        put = Put(kind=WORKER, key=card.name, value=card.encode(), ttl=ttl)
+    async def publish(self) -> LiveWorker:
+        """Write the record and return it."""
+        record = await self.snapshot()
+        ttl = 3 * self._config.presence_interval
+        put = Put(kind=WORKER, key=record.name, value=record.encode(), ttl=ttl)
         await self._store.put_records([put])
-        return card
+        return record
 
-    async def look(self) -> LiveWorker:
-        """How it does now, by the store's clock."""
+    async def snapshot(self) -> LiveWorker:
+        """Return the worker's current state, by the store's clock."""
         now = await self._store.ping()
         if self._started_at is None:
             self._started_at = now
         claimed, free = self._last_claim(), self._free()
-        self._room_since = (self._room_since or now) if free else None
+        self._free_since = (self._free_since or now) if free else None
         return replace(
-            self._card(now, self._started_at),
+            self._base_record(now, self._started_at),
             running=self._running(),
             last_claim_at=None
             if claimed is None
             else now - round((asyncio.get_running_loop().time() - claimed) * SECOND),
             free=free,
-            room_since=self._room_since,
-            poll=self._config.poll,
+            free_since=self._free_since,
+            poll_interval=self._config.poll_interval,
             stopping=self._stopping(),
         )
 
-    def _card(self, now: Instant, started_at: Instant) -> LiveWorker:
+    def _base_record(self, now: Instant, started_at: Instant) -> LiveWorker:
         return LiveWorker(
             name=self._config.name,
             host=socket.gethostname(),
@@ -112,10 +112,3 @@ class Registrar:
             started_at=started_at,
             seen_at=now,
         )
-
-
-def _version() -> str:
-    try:
-        return importlib.metadata.version("windlass")
-    except importlib.metadata.PackageNotFoundError:
-        return "not installed"  # run from a source tree

@@ -1,52 +1,52 @@
-"""One queue at a worker: its slots, what is claimed for them, and how much to claim ahead."""
+"""Slots of one queue in a worker: claimed jobs, free slots, and how many jobs to prefetch."""
 
 from __future__ import annotations
 
 from collections import deque
 
-from windlass.worker.attempt import Attempt
+from windlass.worker.attempt import RunningAttempt
 
-AHEAD = 0.1  # seconds of work
-MAX_AHEAD = 1000  # jobs of one queue
+PREFETCH_SECONDS = 0.1  # seconds of work to claim ahead
+MAX_PREFETCH = 1000  # jobs per queue
 
 
-class Lane:
+class QueueSlots:
     __slots__ = (
-        "beside", "careful", "company", "ended", "filling", "free", "queue", "ready", "since",
-        "target",
+        "batch_extra", "batch_wanted", "ended", "filling", "free", "has_crashed_jobs",
+        "measured_at", "prefetch", "queue", "ready",
     )  # fmt: skip
 
     def __init__(self, queue: str, slots: int) -> None:
         self.queue = queue
         self.free = slots
-        self.ready: deque[Attempt] = deque()  # of a batch, the first stands for all
-        self.beside = 0  # jobs that share a call with one of these
-        self.company = 0  # jobs that would be welcome in calls that are being gathered
-        self.target = 0  # how many to claim ahead
-        self.since = 0.0  # when it last looked how many it ends
-        self.ended = 0  # since then
+        self.ready: deque[RunningAttempt] = deque()  # a batch is represented by its first attempt
+        self.batch_extra = 0  # further jobs of the batches in `ready`
+        self.batch_wanted = 0  # jobs that collecting batches still lack
+        self.prefetch = 0  # how many jobs to claim ahead of the slots
+        self.measured_at = 0.0  # when `prefetch` was last computed
+        self.ended = 0  # jobs ended since then
         self.filling = False
-        self.careful = False  # whether the last claim brought jobs that a worker may have died of
+        self.has_crashed_jobs = False  # the last claim returned jobs that ran when a worker died
 
     @property
-    def wants(self) -> int:
-        """Nothing while half of what was claimed ahead is still there: batches, not drops."""
-        waiting = len(self.ready) + self.beside
-        if waiting and 2 * waiting > self.target:
+    def to_claim(self) -> int:
+        """How many jobs to claim now; 0 while half of the prefetch is left, to claim in batches."""
+        waiting = len(self.ready) + self.batch_extra
+        if waiting and 2 * waiting > self.prefetch:
             return 0
-        return self.free + self.target - waiting + self.company
+        return self.free + self.prefetch - waiting + self.batch_wanted
 
-    def pace(self, now: float) -> None:
-        """Look ahead as far as the ends of late allow.
+    def update_prefetch(self, now: float) -> None:
+        """Set the prefetch from the recent completion rate.
 
-        A look that is too short tells nothing: right after a claim that came when all slots were
-        empty, hardly any job can have ended.
+        A short interval is not measured: right after a claim for empty slots, hardly any job can
+        have ended.
         """
-        elapsed = max(now - self.since, 1e-6)
-        if self.careful:
-            self.target = 0
-        elif elapsed < AHEAD and self.ended < self.target:
+        elapsed = max(now - self.measured_at, 1e-6)
+        if self.has_crashed_jobs:
+            self.prefetch = 0
+        elif elapsed < PREFETCH_SECONDS and self.ended < self.prefetch:
             return
         else:
-            self.target = min(MAX_AHEAD, int(self.ended / elapsed * AHEAD))
-        self.since, self.ended = now, 0
+            self.prefetch = min(MAX_PREFETCH, int(self.ended / elapsed * PREFETCH_SECONDS))
+        self.measured_at, self.ended = now, 0

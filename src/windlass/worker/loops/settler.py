@@ -1,12 +1,11 @@
-"""Stores how attempts ended, many in one write, and has workspaces removed that are needed no more.
+"""Stores the outcomes of attempts, many in one write, and removes workspaces of finished jobs.
 
-Waits for: the first outcome, then (while jobs wait for a slot, so that more outcomes are about to
-come) for at most `WINDOW`; what ends while a write is under way goes with the next. Guarantees: a
-settle that the store cannot take is repeated until it can or the lease is lost; a wish that can
-never be is how the attempt failed. The workspace of an attempt that obeyed a cancel goes before its
-job is canceled; that of a success goes after, when it cannot be needed again. Stops: when told,
-after its last write. A crash leaves the lease to run out and the directories to the sweep for
-orphans.
+Waits for: the first outcome, then at most `BATCH_DELAY` while jobs wait for a slot, because more
+outcomes follow soon. Outcomes that arrive during a write are part of the next. Guarantees: a settle
+is repeated until the store accepts it or the lease is lost. An invalid transition fails the
+attempt. The workspace of a cancelled attempt is removed before its job is canceled; the workspace
+of a success is removed after the success is stored. Stops: on request, after its last write. After
+a crash, the lease expires, and the search for orphans removes the directories.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from windlass.core.decisions.outcome import (
     settle,
     succeed,
 )
-from windlass.core.decisions.transition import Answer, Status, Transition
+from windlass.core.decisions.transition import ApplyResult, Status, Transition
 from windlass.core.errors import StoreError
 from windlass.core.event import Record
 from windlass.core.job.lease import DEFAULT_LEASE
@@ -38,21 +37,21 @@ from windlass.core.job.row import JobRow, NewJob
 from windlass.core.job.state import State
 from windlass.store import Store
 from windlass.task_spec import Registry
-from windlass.worker.attempt import Attempt, Why
-from windlass.worker.context import RETRY_STORE
-from windlass.worker.executor import describe
+from windlass.worker.attempt import RunningAttempt, StopReason
+from windlass.worker.context import STORE_RETRY_DELAY
+from windlass.worker.executor import failure_from_error
 from windlass.worker.loops.cleaner import Cleaner
-from windlass.worker.loops.outage_log import Trouble
+from windlass.worker.loops.outage_log import OutageLog
 
 log = logging.getLogger("windlass.worker")
-WINDOW = 0.01  # seconds
-ENOUGH = 1000  # outcomes that do not wait for more
-MAX_BATCH = 2000  # in one write: the longer a write takes, the more have come meanwhile
-_CLEANED = frozenset({State.SUCCEEDED, State.CANCELED})
+BATCH_DELAY = 0.01  # seconds to wait for more outcomes
+FULL_BATCH = 1000  # outcomes that are written without delay
+MAX_BATCH = 2000  # outcomes in one write
+_CLEANED_STATES = frozenset({State.SUCCEEDED, State.CANCELED})
 
 
 class Settler:
-    """`lull` is set while no job waits for a slot; `on_settled` is told of those done with."""
+    """`on_settled` is called with attempts that are settled or abandoned."""
 
     def __init__(
         self,
@@ -60,185 +59,194 @@ class Settler:
         tasks: Registry,
         codec: Codec,
         cleaner: Cleaner,
-        on_settled: Callable[[Sequence[Attempt]], None],
+        on_settled: Callable[[Sequence[RunningAttempt]], None],
     ) -> None:
         self._store = store
         self._tasks = tasks
         self._codec = codec
         self._cleaner = cleaner
         self._on_settled = on_settled
-        self._pending: list[Attempt] = []
-        self._some = asyncio.Event()
-        self._trouble = Trouble("settling")
-        self._beside: set[asyncio.Task[None]] = set()
+        self._pending: list[RunningAttempt] = []
+        self._has_pending = asyncio.Event()
+        self._outages = OutageLog("Settling jobs")
+        self._background: set[asyncio.Task[None]] = set()
         self.settled: dict[State, int] = {}
 
-    async def run(self, lull: asyncio.Event) -> None:
+    async def run(self, no_backlog: asyncio.Event) -> None:
+        """Write outcomes until cancelled; `no_backlog` is set while no job waits for a slot."""
         while True:
-            await self._some.wait()
-            if not lull.is_set() and len(self._pending) < ENOUGH:
+            await self._has_pending.wait()
+            if not no_backlog.is_set() and len(self._pending) < FULL_BATCH:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(lull.wait(), WINDOW)
+                    await asyncio.wait_for(no_backlog.wait(), BATCH_DELAY)
             batch = self._pending[:MAX_BATCH]
             del self._pending[:MAX_BATCH]
             if not self._pending:
-                self._some.clear()
+                self._has_pending.clear()
             await self._write(batch)
 
-    def settle(self, attempt: Attempt, outcome: Outcome) -> None:
-        """Have it stored. Returns at once; the lease must be kept until `on_settled` says so."""
+    def settle(self, attempt: RunningAttempt, outcome: Outcome) -> None:
+        """Queue an outcome for writing. The lease must be kept until `on_settled` is called."""
         aborted = isinstance(outcome, Aborted) and _may_have_workspace(attempt)
         if aborted or (attempt.context is not None and attempt.context.flushing):
-            self._do_beside(self._add_later(attempt, outcome, clean=aborted))
+            self._run_in_background(self._enqueue_later(attempt, outcome, clean=aborted))
         else:
-            self._add(attempt, outcome)
+            self._enqueue(attempt, outcome)
 
-    async def _add_later(self, attempt: Attempt, outcome: Outcome, *, clean: bool) -> None:
+    async def _enqueue_later(
+        self, attempt: RunningAttempt, outcome: Outcome, *, clean: bool
+    ) -> None:
         try:
             if clean:
-                await self._clean_first(attempt)
-            if attempt.context is not None:  # what a write under way cannot store goes along
-                await attempt.context.quiet()
+                await self._remove_workspace_first(attempt)
+            if (
+                attempt.context is not None
+            ):  # events that a running flush fails to store are included
+                await attempt.context.wait_flushed()
         finally:
-            self._add(attempt, outcome)
+            self._enqueue(attempt, outcome)
 
-    def _add(self, attempt: Attempt, outcome: Outcome) -> None:
+    def _enqueue(self, attempt: RunningAttempt, outcome: Outcome) -> None:
         context = attempt.context
         records = context.take() if context is not None else ()
         children = context.children if context is not None else ()
-        if type(outcome) is Succeeded:  # nearly always: by the shortest way
-            attempt.wish = succeed(attempt.job, outcome, records, children)
+        if type(outcome) is Succeeded:  # the common case, on a fast path
+            attempt.transition = succeed(attempt.job, outcome, records, children)
         else:
             if context is not None and type(outcome) is Suspended:
                 children = context.fan_out
-            attempt.wish = self._wish(attempt.job, outcome, records, children)
+            attempt.transition = self._build_transition(attempt.job, outcome, records, children)
         self._pending.append(attempt)
         if len(self._pending) == 1:
-            self._some.set()
+            self._has_pending.set()
 
-    def _do_beside(self, work: Coroutine[Any, Any, None]) -> None:
-        """What takes its time keeps no other attempt waiting."""
+    def _run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run slow work in the background, so that no other attempt waits for it."""
         task = asyncio.create_task(work)
-        self._beside.add(task)
-        task.add_done_callback(self._beside.discard)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
 
     async def finish(self, timeout: float) -> None:
-        """Wait for what is done beside; what takes longer is left to the sweep for orphans."""
-        self._trouble.done()
-        if self._beside:
-            _, late = await asyncio.wait(self._beside, timeout=timeout)
+        """Wait for background work; the search for orphans does what takes longer."""
+        self._outages.log_recovery()
+        if self._background:
+            _, late = await asyncio.wait(self._background, timeout=timeout)
             for task in late:
                 task.cancel()
 
     # -- writing
 
-    async def _write(self, batch: Sequence[Attempt]) -> None:
-        """Until the store has taken it; what is lost in the meantime is left out."""
-        while batch := self._still_ours(batch):
+    async def _write(self, batch: Sequence[RunningAttempt]) -> None:
+        """Write until the store accepts it; skip attempts that lose their lease meanwhile."""
+        while batch := self._drop_lost(batch):
             try:
-                answers = await self._store.apply([attempt.wish for attempt in batch])  # type: ignore[misc]
+                results = await self._store.apply([attempt.transition for attempt in batch])  # type: ignore[misc]
             except StoreError as error:
-                self._trouble.met(error, f"settling {len(batch)} jobs")
-                await asyncio.sleep(RETRY_STORE)
+                self._outages.failed(error, f"Settling {len(batch)} jobs")
+                await asyncio.sleep(STORE_RETRY_DELAY)
                 continue
             except Exception:
                 log.exception("%d jobs could not be settled", len(batch))
-                await self._one_by_one(batch)
+                await self._write_one_by_one(batch)
                 return
-            self._trouble.over()
+            self._outages.succeeded()
             ended = [
                 attempt
-                for attempt, answer in zip(batch, answers, strict=True)
-                if self._answered(attempt, answer)
+                for attempt, result in zip(batch, results, strict=True)
+                if self._handle_result(attempt, result)
             ]
             self._on_settled(ended)
             return
 
-    async def _one_by_one(self, batch: Sequence[Attempt]) -> None:
-        """Whatever is wrong with one of them, the others are settled; it is left to its lease."""
+    async def _write_one_by_one(self, batch: Sequence[RunningAttempt]) -> None:
+        """Settle each attempt alone. One that cannot be settled waits for lease expiry."""
         if len(batch) == 1:
             self._on_settled(batch)
             return
         for attempt in batch:
             await self._write([attempt])
 
-    def _still_ours(self, batch: Sequence[Attempt]) -> Sequence[Attempt]:
-        lost = [attempt for attempt in batch if attempt.why is Why.LOST]
+    def _drop_lost(self, batch: Sequence[RunningAttempt]) -> Sequence[RunningAttempt]:
+        lost = [attempt for attempt in batch if attempt.stop_reason is StopReason.LOST]
         if not lost:
             return batch
         for attempt in lost:
-            log.warning("job %s is another worker's now; its result is dropped", attempt.job.id)
+            log.warning("job %s: lease expired; result discarded", attempt.job.id)
         self._on_settled(lost)
-        return [attempt for attempt in batch if attempt.why is not Why.LOST]
+        return [attempt for attempt in batch if attempt.stop_reason is not StopReason.LOST]
 
-    def _answered(self, attempt: Attempt, answer: Answer) -> bool:
-        """Whether it is done with."""
-        state = answer.state
-        if answer.status is Status.APPLIED and state is not None:
+    def _handle_result(self, attempt: RunningAttempt, result: ApplyResult) -> bool:
+        """Return whether the attempt needs no further write."""
+        state = result.state
+        if result.status is Status.APPLIED and state is not None:
             self.settled[state] = self.settled.get(state, 0) + 1
-            if state in _CLEANED and _may_have_workspace(attempt):
-                self._do_beside(self._clean(attempt.job))
-        elif answer.status is Status.REFUSED and answer.error is not None and not attempt.refused:
-            # What the task wants cannot be: that is how its attempt failed.
-            failed = Failed(failure=describe(answer.error, self._codec))
-            attempt.wish = self._wish(attempt.job, failed)
+            if state in _CLEANED_STATES and _may_have_workspace(attempt):
+                self._run_in_background(self._remove_workspace(attempt.job))
+        elif result.status is Status.REFUSED and result.error is not None and not attempt.refused:
+            # The task's own transition is invalid: its attempt fails with that error.
+            failed = Failed(failure=failure_from_error(result.error, self._codec))
+            attempt.transition = self._build_transition(attempt.job, failed)
             attempt.refused = True
             self._pending.append(attempt)
-            self._some.set()
+            self._has_pending.set()
             return False
-        elif answer.status is Status.BUSY:  # a transaction has it: the others need not wait
-            self._do_beside(self._write([attempt]))
+        elif (
+            result.status is Status.BUSY
+        ):  # another transaction holds the row: the other attempts need not wait
+            self._run_in_background(self._write([attempt]))
             return False
         else:
-            log.warning("job %s: the settle was answered %s", attempt.job.id, answer.status)
+            log.warning("job %s: not settled, status %s", attempt.job.id, result.status)
         return True
 
-    def _wish(
+    def _build_transition(
         self,
         job: JobRow,
         outcome: Outcome,
         records: Sequence[Record] = (),
         children: Sequence[NewJob] = (),
     ) -> Transition:
-        ends = partial(
+        transition = partial(
             settle, job, outcome, random=random.random, records=records, children=children
         )
         spec = self._tasks.get(job.task)
         try:
-            return ends(backoff=spec.options.backoff if spec else None)
+            return transition(backoff=spec.options.backoff if spec else None)
         except Exception:
-            log.exception("the backoff of %s failed; following what the job's row says", job.task)
-            return ends(backoff=retry.stored(job.policy.backoff))
+            log.exception(
+                "the backoff function of %s failed; using the stored policy of the job", job.task
+            )
+            return transition(backoff=retry.storable_backoff(job.policy.backoff))
 
     # -- workspaces
 
-    async def _clean_first(self, attempt: Attempt) -> None:
-        """Of a canceled job the workspace goes first.
+    async def _remove_workspace_first(self, attempt: RunningAttempt) -> None:
+        """Remove the workspace of a canceled job before the cancel is stored.
 
-        After an accepted cancel nobody will run it again; a task that cancels itself must still
-        hold its lease, or the next attempt may be at work there.
+        After an accepted cancel, the job does not run again. A task that cancels itself must still
+        hold its lease: the next attempt may already use the workspace.
         """
         job = attempt.job
-        if attempt.why is Why.CANCEL or await self._still_held(job):
+        if attempt.stop_reason is StopReason.CANCEL or await self._extend_lease(job):
             for warning in await self._cleaner.remove(job):
                 if attempt.context is not None:
                     attempt.context.warn(warning)
 
-    async def _still_held(self, job: JobRow) -> bool:
-        """Whether the lease is ours, and from now on for its whole length."""
+    async def _extend_lease(self, job: JobRow) -> bool:
+        """Extend the lease; return whether it is still valid."""
         try:
-            [answer] = await self._store.extend([job.lease], job.lease_seconds or DEFAULT_LEASE)
+            [result] = await self._store.extend([job.lease], job.lease_seconds or DEFAULT_LEASE)
         except StoreError:
             return False
-        return not answer.stale
+        return not result.stale
 
-    async def _clean(self, job: JobRow) -> None:
+    async def _remove_workspace(self, job: JobRow) -> None:
         for warning in await self._cleaner.remove(job):
-            log.warning("%s", warning)  # the log of a job that ended is closed
+            log.warning("%s", warning)  # a finished job accepts no more events
 
 
-def _may_have_workspace(attempt: Attempt) -> bool:
-    """Whether this attempt made one, or an earlier one might have. Others cost no look at disk."""
+def _may_have_workspace(attempt: RunningAttempt) -> bool:
+    """Whether this attempt or an earlier one may have a workspace. Saves disk access otherwise."""
     job, context = attempt.job, attempt.context
     used = context is not None and context.used_workspace
     return used or job.attempt > 1 or job.root_id is not None

@@ -1,8 +1,8 @@
-"""Moves time along: promotes what is due, rescues lost leases, prunes what is past keeping.
+"""Moves jobs that no worker holds: promotes due jobs, rescues expired leases, prunes old jobs.
 
 Waits for: its interval. Guarantees: any number of sweepers may run at once, because each write
-touches only what it saw. Stops: when cancelled, between two calls. A crash leaves nothing undone
-that the next sweep, here or elsewhere, does not do.
+applies only to the state it read. Stops: when cancelled, between two calls. After a crash, the next
+sweep of any worker does the rest.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from windlass.core.errors import StoreError
 from windlass.core.job.state import State
 from windlass.store import Retention, Store
 from windlass.worker.loops.cleaner import Cleaner
-from windlass.worker.loops.outage_log import Trouble
+from windlass.worker.loops.outage_log import OutageLog
 
 log = logging.getLogger("windlass.worker")
 BATCH = 500
@@ -34,41 +34,41 @@ class Sweeper:
 
     async def run(self) -> None:
         count = 0
-        trouble = Trouble("sweeping")
+        outages = OutageLog("Sweeping")
         while True:
             try:
                 await self.once()
                 if count % PRUNE_EVERY == 0:
                     await self._prune()
-                trouble.over()
+                outages.succeeded()
             except StoreError as error:
-                trouble.met(error)
+                outages.failed(error)
             except Exception:
-                log.exception("sweeping failed, trying again")  # rescue must never stop for good
+                log.exception("Sweeping failed; retrying")  # rescue must never stop for good
             count += 1
             await asyncio.sleep(self._interval)
 
     async def _prune(self) -> None:
         while True:
-            gone = await self._store.prune(self._retention, BATCH)
-            if max(gone.jobs, gone.logs) < BATCH:
+            pruned = await self._store.prune(self._retention, BATCH)
+            if max(pruned.jobs, pruned.logs) < BATCH:
                 return
 
     async def once(self) -> int:
-        """One sweep; answers how many jobs it moved."""
+        """Sweep once; return how many jobs changed state."""
         moved = 0
         for read in (self._store.due, self._store.expired):
             while True:
                 rows = await read(BATCH)
                 if not rows:
                     break
-                wishes = [sweep(row, random=random.random) for row in rows]
-                answers = await self._store.apply(wishes)
-                applied = sum(answer.applied for answer in answers)
+                transitions = [sweep(row, random=random.random) for row in rows]
+                results = await self._store.apply(transitions)
+                applied = sum(result.applied for result in results)
                 moved += applied
-                for row, answer in zip(rows, answers, strict=True):
-                    if answer.applied and answer.state is State.CANCELED:
-                        self._cleaner.later(row)
+                for row, result in zip(rows, results, strict=True):
+                    if result.applied and result.state is State.CANCELED:
+                        self._cleaner.enqueue(row)
                 if len(rows) < BATCH or not applied:
                     break
         return moved

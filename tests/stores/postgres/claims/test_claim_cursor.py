@@ -1,4 +1,4 @@
-"""A line crowded with dead rows: claims begin behind them, and keep the contract."""
+"""Claims skip dead rows at the head of a queue, and keep the contract."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from hypothesis import strategies as st
 from tests.stores.postgres.server import execute
 
 from windlass.core.job.lease import Claim
-from windlass.core.job.row import JobRow, NewJob, birth
+from windlass.core.job.row import JobRow, NewJob, new_row
 from windlass.store import Store
 from windlass.stores.postgres import PostgresStore
 from windlass.stores.postgres.connection import SETTINGS
 from windlass.stores.postgres.queries import SQL
 from windlass.stores.postgres.rows import columns
-from windlass.stores.postgres.writes import claim_cursor as lines
-from windlass.stores.postgres.writes.claim_cursor import Line
+from windlass.stores.postgres.writes import claim_cursor
+from windlass.stores.postgres.writes.claim_cursor import ClaimCursor
 from windlass.testing.clock import VirtualClock
-from windlass.testing.conformance.claim import TestClaiming
+from windlass.testing.conformance.claim import TestClaim
 from windlass.testing.conformance.fixtures import OpenStore, clock, store
 from windlass.testing.conformance.order import TestOrder
 from windlass.testing.factories import claim_all, make_job
 
-__all__ = ["TestClaiming", "TestOrder", "clock", "store"]
+__all__ = ["TestClaim", "TestOrder", "clock", "store"]
 
 SAMPLE = ()  # `make test-all` runs these
 
 
 @pytest.fixture(autouse=True)
-def crowded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every line is, for every handle, and slow to read."""
-    monkeypatch.setattr(lines, "MANY", -1)
-    monkeypatch.setattr(lines, "SLOW", -1.0)
+def many_dead_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every handle sees many dead rows, and slow scans."""
+    monkeypatch.setattr(claim_cursor, "MANY_DEAD_ROWS", -1)
+    monkeypatch.setattr(claim_cursor, "SLOW_SCAN", -1.0)
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def open_store(clock: VirtualClock, postgres_url: str) -> OpenStore:
 
 
 class _Connection:
-    """As much of one as a line needs: it counts one dead row, and sees the first living ones."""
+    """The part of a connection that a cursor needs: one dead row, and given first positions."""
 
     def __init__(self, now: list[float], cost: float = 0.01) -> None:
         self.now, self.cost = now, cost
@@ -68,37 +68,37 @@ class _Connection:
         return self.heads
 
 
-class Crowd:
-    """A line that was looked at and found slow, at a time that the test sets."""
+class CursorSetup:
+    """A cursor after a slow head check, with a clock that the test sets."""
 
     def __init__(self, cost: float = 0.01) -> None:
         self.now = [0.0]
         self.connection: Any = _Connection(self.now, cost)
-        self.line = Line(lambda: self.now[0])
+        self.cursor = ClaimCursor(lambda: self.now[0])
 
-    async def begin(self, *taken: tuple[int, int]) -> Line:
-        await self.line.ask(self.connection)
-        self.line.took([_row(*each) for each in taken])
-        await self.look()
-        return self.line
+    async def begin(self, *taken: tuple[int, int]) -> ClaimCursor:
+        await self.cursor.refresh(self.connection)
+        self.cursor.record_claim([_row(*each) for each in taken])
+        await self.check_head()
+        return self.cursor
 
-    async def look(self, *heads: tuple[int, int]) -> bool:
+    async def check_head(self, *heads: tuple[int, int]) -> bool:
         self.connection.heads = [("q", *head) for head in heads]
-        return await self.line.look(self.connection, None)
+        return await self.cursor.check_head(self.connection, None)
 
     def take(self, *places: int) -> None:
-        self.line.took([_row(0, place) for place in places])
+        self.cursor.record_claim([_row(0, place) for place in places])
 
     def reads(self, priority: int, position: int) -> int:
         """How many ranges of the next claim hold this place."""
         return sum(
             lowest <= priority <= highest and position > behind
-            for _, highest, lowest, behind in self.line.ranges(["q"])
+            for _, highest, lowest, behind in self.cursor.ranges(["q"])
         )
 
 
 def _row(priority: int, position: int) -> JobRow:
-    return birth(NewJob(id=uuid4(), task="t", queue="q", priority=priority), 0, position)
+    return new_row(NewJob(id=uuid4(), task="t", queue="q", priority=priority), 0, position)
 
 
 places = st.tuples(st.integers(-3, 3), st.integers(1, 9))
@@ -106,147 +106,149 @@ places = st.tuples(st.integers(-3, 3), st.integers(1, 9))
 
 @pytest.mark.slow
 @given(taken=st.lists(st.lists(places), max_size=6), place=places)
-async def test_every_place_is_read_once_unless_it_lies_behind(
+async def test_every_position_is_read_once_unless_it_lies_before_the_start(
     taken: list[list[tuple[int, int]]], place: tuple[int, int]
 ) -> None:
-    crowd = Crowd()
-    line = await crowd.begin()
+    setup = CursorSetup()
+    cursor = await setup.begin()
     long_ago: dict[int, int] = {}
     for claim in taken:
-        crowd.now[0] += lines.TRAIL
-        line.took([_row(*each) for each in claim])
+        setup.now[0] += claim_cursor.LAG
+        cursor.record_claim([_row(*each) for each in claim])
     for priority, position in (each for claim in taken[:-1] for each in claim):
         long_ago[priority] = max(long_ago.get(priority, 0), position)
 
     priority, position = place
-    reading = crowd.reads(priority, position)
+    reading = setup.reads(priority, position)
 
     assert reading <= 1
     if position >= long_ago.get(priority, 0):
         assert reading == 1
 
 
-async def test_claims_begin_at_what_was_taken_a_while_ago() -> None:
-    crowd = Crowd()
-    await crowd.begin((0, 1))
+async def test_claims_start_at_jobs_claimed_some_seconds_ago() -> None:
+    setup = CursorSetup()
+    await setup.begin((0, 1))
     for second in range(1, 101):
-        crowd.now[0] += 1.0
-        crowd.take(10 * second)
+        setup.now[0] += 1.0
+        setup.take(10 * second)
 
-    assert crowd.reads(0, 1000 - 20)  # two seconds
-    assert not crowd.reads(0, 1000 - 50)  # five
+    assert setup.reads(0, 1000 - 20)  # two seconds
+    assert not setup.reads(0, 1000 - 50)  # five
 
 
-async def test_a_place_that_several_jobs_share_is_read_again() -> None:
-    crowd = Crowd()
-    await crowd.begin((0, 7))
+async def test_a_position_shared_by_several_jobs_is_read_again() -> None:
+    setup = CursorSetup()
+    await setup.begin((0, 7))
     for _ in range(10):
-        crowd.now[0] += 10 * lines.TRAIL
-        crowd.take(7)
+        setup.now[0] += 10 * claim_cursor.LAG
+        setup.take(7)
 
-    assert crowd.reads(0, 7)
-    assert not crowd.reads(0, 6)
-
-
-async def test_however_quickly_jobs_are_taken_few_dead_rows_are_stepped_over() -> None:
-    crowd = Crowd()
-    await crowd.begin((0, 1))
-    crowd.now[0] += 0.1
-    crowd.take(1_000_000)
-
-    assert not crowd.reads(0, 1_000_000 - lines.MOST_PLACES - 1)
-    assert crowd.reads(0, 1_000_000 - lines.MOST_PLACES)
+    assert setup.reads(0, 7)
+    assert not setup.reads(0, 6)
 
 
-async def test_a_look_that_sees_a_job_far_ahead_has_the_next_claims_begin_there() -> None:
-    crowd = Crowd()
-    await crowd.begin((0, 1))
-    crowd.take(100_000)
-    crowd.take(100_001)
+async def test_fast_claims_step_over_few_dead_rows() -> None:
+    setup = CursorSetup()
+    await setup.begin((0, 1))
+    setup.now[0] += 0.1
+    setup.take(1_000_000)
 
-    assert not crowd.reads(0, 500)
-    assert await crowd.look((0, 500))
-    assert crowd.reads(0, 500)
-    crowd.take(500, 501)
-    assert crowd.reads(0, 502)  # there may be more
-    assert not crowd.reads(0, 499)
-    crowd.take(502, 100_002)
-    assert not crowd.reads(0, 502)  # there is none
+    assert not setup.reads(0, 1_000_000 - claim_cursor.MAX_LAG_POSITIONS - 1)
+    assert setup.reads(0, 1_000_000 - claim_cursor.MAX_LAG_POSITIONS)
 
 
-async def test_a_job_that_a_look_saw_and_no_claim_can_take_holds_up_one_claim_only() -> None:
-    crowd = Crowd()
-    await crowd.begin((0, 100_000))
+async def test_a_head_check_that_finds_an_earlier_job_rewinds_the_next_claims() -> None:
+    setup = CursorSetup()
+    await setup.begin((0, 1))
+    setup.take(100_000)
+    setup.take(100_001)
 
-    assert await crowd.look((0, 500))
-    crowd.take()  # by a claim that had begun before
-    assert crowd.reads(0, 500)
-    crowd.take()
-    assert not crowd.reads(0, 500)
+    assert not setup.reads(0, 500)
+    assert await setup.check_head((0, 500))
+    assert setup.reads(0, 500)
+    setup.take(500, 501)
+    assert setup.reads(0, 502)  # there may be more
+    assert not setup.reads(0, 499)
+    setup.take(502, 100_002)
+    assert not setup.reads(0, 502)  # there is none
 
 
-async def test_a_look_that_sees_the_first_job_further_on_moves_the_beginning_on() -> None:
-    """Others may take all there is, and whoever gets nothing would step over more and more."""
-    crowd = Crowd()
-    await crowd.begin((0, 1))
+async def test_a_job_found_by_a_head_check_that_cannot_be_claimed_affects_one_claim() -> None:
+    setup = CursorSetup()
+    await setup.begin((0, 100_000))
 
-    assert not await crowd.look((0, 1_000_000))
-    assert not crowd.reads(0, 1)
-    assert crowd.reads(0, 1_000_000)
+    assert await setup.check_head((0, 500))
+    setup.take()  # by a claim that had started before
+    assert setup.reads(0, 500)
+    setup.take()
+    assert not setup.reads(0, 500)
+
+
+async def test_a_head_check_that_finds_a_later_first_job_advances_the_start() -> None:
+    """Other handles may claim all jobs; this one would step over more and more dead rows."""
+    setup = CursorSetup()
+    await setup.begin((0, 1))
+
+    assert not await setup.check_head((0, 1_000_000))
+    assert not setup.reads(0, 1)
+    assert setup.reads(0, 1_000_000)
 
 
 @pytest.mark.parametrize(
     ("cost", "least", "most"), [(0.01, 90, 100), (0.1, 17, 20), (0.5, 9, 10), (5.0, 6, 7)]
 )
-async def test_looks_take_a_small_part_of_the_time(cost: float, least: int, most: int) -> None:
-    crowd = Crowd(cost)
-    line = await crowd.begin((0, 5))
+async def test_head_checks_take_a_small_share_of_the_time(
+    cost: float, least: int, most: int
+) -> None:
+    setup = CursorSetup(cost)
+    cursor = await setup.begin((0, 5))
 
-    looks = 0
-    until = crowd.now[0] + 100
-    while crowd.now[0] < until:
-        crowd.now[0] += 0.1
-        if line.wants_a_look():
-            assert not line.wants_a_look()  # one at a time
-            looks += 1
-            await crowd.look()
+    checks = 0
+    until = setup.now[0] + 100
+    while setup.now[0] < until:
+        setup.now[0] += 0.1
+        if cursor.head_check_due():
+            assert not cursor.head_check_due()  # one at a time
+            checks += 1
+            await setup.check_head()
 
-    assert least <= looks <= most
+    assert least <= checks <= most
 
 
-async def test_a_line_that_is_quick_to_read_is_read_from_its_head(
+async def test_a_queue_that_is_fast_to_scan_is_read_from_its_head(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(lines, "SLOW", 0.002)
-    crowd = Crowd(cost=0.001)
-    line = await crowd.begin((0, 5))
+    monkeypatch.setattr(claim_cursor, "SLOW_SCAN", 0.002)
+    setup = CursorSetup(cost=0.001)
+    cursor = await setup.begin((0, 5))
 
-    assert line.ranges(["q"]) == lines.whole(["q"])
-    crowd.connection.cost = 0.003
-    await crowd.look()
-    assert line.ranges(["q"]) != lines.whole(["q"])
+    assert cursor.ranges(["q"]) == claim_cursor.full_ranges(["q"])
+    setup.connection.cost = 0.003
+    await setup.check_head()
+    assert cursor.ranges(["q"]) != claim_cursor.full_ranges(["q"])
 
 
-async def test_a_line_in_which_few_are_dead_is_neither_looked_at_nor_avoided(
+async def test_with_few_dead_rows_claims_read_from_the_head_without_checks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    crowd = Crowd()
-    line = await crowd.begin((0, 5))
-    monkeypatch.setattr(lines, "MANY", 1)
-    crowd.now[0] += lines.ASK_EVERY
-    await line.ask(crowd.connection)
-    crowd.take(6)
-    crowd.now[0] += lines.LATEST
+    setup = CursorSetup()
+    cursor = await setup.begin((0, 5))
+    monkeypatch.setattr(claim_cursor, "MANY_DEAD_ROWS", 1)
+    setup.now[0] += claim_cursor.COUNT_INTERVAL
+    await cursor.refresh(setup.connection)
+    setup.take(6)
+    setup.now[0] += claim_cursor.MAX_HEAD_INTERVAL
 
-    assert line.ranges(["q"]) == lines.whole(["q"])
-    assert not line.wants_a_look()
-    assert not await crowd.look((0, 5))  # one that was on its way
+    assert cursor.ranges(["q"]) == claim_cursor.full_ranges(["q"])
+    assert not cursor.head_check_due()
+    assert not await setup.check_head((0, 5))  # one that was on its way
 
 
-async def test_priorities_without_number_are_read_as_one_range() -> None:
-    line = await Crowd().begin(*((priority, 5) for priority in range(10_000)))
+async def test_too_many_priorities_are_read_as_one_range() -> None:
+    cursor = await CursorSetup().begin(*((priority, 5) for priority in range(10_000)))
 
-    assert len(line.ranges(["q"])) <= 2 * lines.MOST_PRIORITIES + 1
+    assert len(cursor.ranges(["q"])) <= 2 * claim_cursor.MAX_PRIORITIES + 1
 
 
 async def test_a_job_whose_transaction_commits_late_is_found_by_the_next_claim(
@@ -258,16 +260,18 @@ async def test_a_job_whose_transaction_commits_late_is_found_by_the_next_claim(
         assert [row.id for row in await claim_all(store)] == [late.id]
 
 
-async def test_a_job_whose_transaction_commits_very_late_is_found_by_a_look(
+async def test_a_job_whose_transaction_commits_very_late_is_found_by_a_head_check(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lines, "MOST_PLACES", 0)  # whatever stands before the last is far ahead
+    monkeypatch.setattr(
+        claim_cursor, "MAX_LAG_POSITIONS", 0
+    )  # whatever stands before the last is far ahead
     async with _late(postgres_url) as (store, late, commit):
         await commit()
         assert not await claim_all(store)
-        monkeypatch.setattr(lines, "SOONEST", 0.0)
-        monkeypatch.setattr(lines, "LATEST", 0.0)
-        assert not await claim_all(store)  # and has it looked for, beside
+        monkeypatch.setattr(claim_cursor, "MIN_HEAD_INTERVAL", 0.0)
+        monkeypatch.setattr(claim_cursor, "MAX_HEAD_INTERVAL", 0.0)
+        assert not await claim_all(store)  # and starts a head check in the background
 
         assert await store.wait(["default"], 20.0)
         assert [row.id for row in await claim_all(store)] == [late.id]
@@ -286,7 +290,7 @@ async def _late(
         await store.within(connection).aenqueue([late])
         await store.enqueue([make_job()])
         assert len(await claim_all(store)) == 1
-        await asyncio.wait(store._shared._calls)  # a look at the line, which sees nothing yet
+        await asyncio.wait(store._shared_engine._calls)  # a head check, which finds nothing yet
         yield store, late, transaction.commit
     await connection.close()
 
@@ -304,7 +308,7 @@ async def held(postgres_url: str) -> AsyncIterator[None]:
 
 
 async def _buffers(url: str, parts: Any) -> int:
-    """How many pages a claim looks at in the line."""
+    """Number of pages that a claim reads."""
     connection = await asyncpg.connect(url, server_settings=SETTINGS)
     transaction = connection.transaction()
     await transaction.start()
@@ -318,18 +322,18 @@ async def _buffers(url: str, parts: Any) -> int:
     return found
 
 
-async def test_dead_rows_that_a_transaction_keeps_are_not_stepped_over(
+async def test_dead_rows_kept_by_a_transaction_are_skipped(
     postgres_url: str, held: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lines, "MOST_PLACES", 100)
+    monkeypatch.setattr(claim_cursor, "MAX_LAG_POSITIONS", 100)
     async with PostgresStore(postgres_url) as store:
         for _ in range(11):
             await store.enqueue([make_job() for _ in range(1000)])
         for _ in range(10):
-            wish = Claim(token=uuid4(), worker="w", queues=[("default", 1000)])
-            assert len(await store.claim(wish)) == 1000
-        await execute(postgres_url, "VACUUM windlass_line")  # in vain
-        at_the_head = await _buffers(postgres_url, lines.whole(["default"]))
-        behind = await _buffers(postgres_url, list(store._line._parts("default")))
+            request = Claim(token=uuid4(), worker="w", queues=[("default", 1000)])
+            assert len(await store.claim(request)) == 1000
+        await execute(postgres_url, "VACUUM windlass_queued")  # in vain
+        at_the_head = await _buffers(postgres_url, claim_cursor.full_ranges(["default"]))
+        behind = await _buffers(postgres_url, list(store._cursor._queue_ranges("default")))
 
     assert at_the_head > 3 * behind

@@ -1,4 +1,4 @@
-"""Many handles on the same jobs at once: nobody deadlocks, nothing is lost or done twice."""
+"""Many handles on the same jobs at once: no deadlock, nothing lost or done twice."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from windlass.core.job.row import JobRow, NewJob
 from windlass.core.job.state import State
 from windlass.core.query.job_query import Query
 from windlass.core.records import PAUSED
-from windlass.store import Saying
+from windlass.store import AttemptRecords
 from windlass.stores.postgres import PostgresStore
 from windlass.stores.postgres.connection import SETTINGS
 from windlass.stores.postgres.queries import SQL
 from windlass.stores.postgres.rows import columns
-from windlass.stores.postgres.writes.claim_cursor import whole
-from windlass.stores.postgres.writes.lock_retry import Patient
-from windlass.testing.factories import claim_all, even, make_failure, make_job, note
+from windlass.stores.postgres.writes.claim_cursor import full_ranges
+from windlass.stores.postgres.writes.lock_retry import LockRetry
+from windlass.testing.factories import claim_all, log_record, make_failure, make_job, no_jitter
 
 PATIENCE = 20.0
 SESSIONS = 16
@@ -52,21 +52,21 @@ WAITING = (
 )
 
 
-class Somebody:
+class RandomClient:
     """One session that does whatever comes to mind, in batches that overlap with the others'."""
 
-    def __init__(self, store: PostgresStore, seed: int, known: list[UUID]) -> None:
+    def __init__(self, store: PostgresStore, seed: int, job_ids: list[UUID]) -> None:
         self.store = store
         self.random = Random(seed)
-        self.known = known
+        self.job_ids = job_ids
         self.running: list[JobRow] = []
         self.claimed: list[tuple[UUID, int]] = []
 
     async def live(self) -> None:
-        deeds = [self.enqueue, self.claim, self.claim, self.settle, self.cancel, self.say]
+        actions = [self.enqueue, self.claim, self.claim, self.settle, self.cancel, self.record]
         for _ in range(ROUNDS):
-            self.random.shuffle(deeds)
-            for deed in deeds:
+            self.random.shuffle(actions)
+            for deed in actions:
                 await deed()
             await self.sweep()
 
@@ -76,7 +76,7 @@ class Somebody:
     async def enqueue(self) -> None:
         jobs = [self.job() for _ in range(self.some(10))]
         answers = await self.store.enqueue(jobs)
-        self.known += [answer.row.id for answer in answers if answer.row is not None]
+        self.job_ids += [answer.row.id for answer in answers if answer.row is not None]
 
     def job(self) -> NewJob:
         key = f"key-{self.some(8)}"
@@ -108,41 +108,43 @@ class Somebody:
             Released(),
             Snoozed(delay=0),
         ]
-        wishes = []
+        transitions = []
         for row in ending:
             outcome = self.random.choice(outcomes)
             children = [self.job()] if isinstance(outcome, Succeeded) and self.some(4) == 1 else []
-            wishes.append(settle(row, outcome, random=even, children=children))
-        await self.store.apply(wishes)
+            transitions.append(settle(row, outcome, random=no_jitter, children=children))
+        await self.store.apply(transitions)
 
     async def cancel(self) -> None:
-        chosen = self.random.sample(self.known, min(len(self.known), self.some(6)))
+        chosen = self.random.sample(self.job_ids, min(len(self.job_ids), self.some(6)))
         await self.store.cancel([CancelRequest(job_id=job_id) for job_id in chosen])
 
-    async def say(self) -> None:
-        said = [Saying(row.lease, [note(n, "x")]) for n, row in enumerate(self.running, 1)]
-        self.random.shuffle(said)
-        await self.store.record(said)
+    async def record(self) -> None:
+        entries = [
+            AttemptRecords(row.lease, [log_record(n, "x")]) for n, row in enumerate(self.running, 1)
+        ]
+        self.random.shuffle(entries)
+        await self.store.record(entries)
         await self.store.extend([row.lease for row in self.running], 30)
 
     async def sweep(self) -> None:
         rows = [*await self.store.due(20), *await self.store.expired(20)]
         self.random.shuffle(rows)
-        await self.store.apply([sweep(row, random=even) for row in rows])
+        await self.store.apply([sweep(row, random=no_jitter) for row in rows])
 
 
 @pytest.mark.slow
 async def test_overlapping_batches_of_many_sessions_never_deadlock(postgres_url: str) -> None:
     [[before]] = await execute(postgres_url, DEADLOCKS)
-    known: list[UUID] = []
+    job_ids: list[UUID] = []
     stores = [PostgresStore(postgres_url) for _ in range(SESSIONS)]
-    crowd = [Somebody(store, seed, known) for seed, store in enumerate(stores)]
-    await asyncio.gather(*(somebody.live() for somebody in crowd))
-    claimed = [each for somebody in crowd for each in somebody.claimed]
+    clients = [RandomClient(store, seed, job_ids) for seed, store in enumerate(stores)]
+    await asyncio.gather(*(client.live() for client in clients))
+    claimed = [each for client in clients for each in client.claimed]
     assert len(claimed) == len(set(claimed)) > 100, "no fence was given twice"
-    for somebody in crowd:
-        await somebody.settle()
-        await somebody.store.close()
+    for client in clients:
+        await client.settle()
+        await client.store.close()
 
     assert await execute(postgres_url, DEADLOCKS) == [(before,)]
     assert await contradictions(postgres_url) == {}
@@ -151,7 +153,7 @@ async def test_overlapping_batches_of_many_sessions_never_deadlock(postgres_url:
 async def test_a_job_is_claimed_or_canceled_never_both_and_never_neither(
     postgres_url: str,
 ) -> None:
-    """The two lock the same rows from opposite ends: the line first, or the job first."""
+    """The two lock the same rows in opposite order: the queue row first, or the job first."""
     async with PostgresStore(postgres_url) as one, PostgresStore(postgres_url) as other:
         for _ in range(30):
             jobs = [make_job() for _ in range(10)]
@@ -165,7 +167,7 @@ async def test_a_job_is_claimed_or_canceled_never_both_and_never_neither(
             assert {row.id for row in rows if row.state is State.RUNNING} == running
             assert all(row.cancel_requested for row in rows if row.id in running)
             assert {row.state for row in rows if row.id not in running} <= {State.CANCELED}
-            await one.apply([settle(row, Succeeded(), random=even) for row in taken])
+            await one.apply([settle(row, Succeeded(), random=no_jitter) for row in taken])
         assert not (await one.find(Query(states=frozenset({State.QUEUED})))).rows
     assert await contradictions(postgres_url) == {}
 
@@ -255,7 +257,7 @@ async def claimed_uncommitted(url: str, claim: Claim) -> AsyncIterator[set[UUID]
     """A claim in a transaction that commits at the end of the block; gives what it took."""
     connection: Any = await asyncpg.connect(url, server_settings=SETTINGS)
     queues, limits = zip(*claim.queues, strict=True)
-    parts = columns(whole(queues))
+    parts = columns(full_ranges(queues))
     lease = 30_000_000
     try:
         async with connection.transaction():
@@ -278,13 +280,13 @@ async def calls_wait(url: str, number: int) -> None:
 def watch_retries(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     """An event that is set when a call finds what it needs locked, and will try again."""
     turned_away = asyncio.Event()
-    closes_within = Patient._closes_within
+    closes_within = LockRetry._closed_within
 
-    async def try_later(self: Patient[Any, Any], nap: float) -> bool:
+    async def try_later(self: LockRetry[Any, Any], nap: float) -> bool:
         turned_away.set()
         return await closes_within(self, nap)
 
-    monkeypatch.setattr(Patient, "_closes_within", try_later)
+    monkeypatch.setattr(LockRetry, "_closed_within", try_later)
     return turned_away
 
 
@@ -330,14 +332,14 @@ async def test_batches_in_opposite_orders_wait_for_each_other(postgres_url: str)
 async def finished(store: PostgresStore, number: int) -> list[JobRow]:
     await store.enqueue([make_job() for _ in range(number)])
     rows = await claim_all(store)
-    await store.apply([settle(row, Succeeded(), random=even) for row in rows])
+    await store.apply([settle(row, Succeeded(), random=no_jitter) for row in rows])
     return rows
 
 
-async def test_a_key_that_two_look_for_at_once_is_taken_once(
+async def test_a_key_requested_twice_at_once_is_taken_once(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody can insert anything before both have looked."""
+    """No insert can happen before both have read."""
     turned_away = watch_retries(monkeypatch)
     async with PostgresStore(postgres_url) as one, PostgresStore(postgres_url) as other:
         async with held_up(postgres_url, "LOCK TABLE windlass_job IN SHARE MODE") as two_wait:
@@ -350,15 +352,15 @@ async def test_a_key_that_two_look_for_at_once_is_taken_once(
         assert len(await claim_all(one)) == 1
 
 
-async def test_a_claim_steps_over_what_another_is_taking(postgres_url: str) -> None:
-    """Nobody stands behind a claim that takes its time, or whose machine has vanished."""
+async def test_a_claim_skips_rows_that_another_is_taking(postgres_url: str) -> None:
+    """No call waits for a slow claim, or one whose machine has vanished."""
     async with PostgresStore(postgres_url) as store:
         jobs = [make_job() for _ in range(3)]
         await store.enqueue(jobs)
         slow: Any = await asyncpg.connect(postgres_url, server_settings=SETTINGS)
         try:
             await slow.execute("BEGIN")
-            token, parts = uuid7(), columns(whole(["default"]))
+            token, parts = uuid7(), columns(full_ranges(["default"]))
             claim = (None, token, "slow", None, 30_000_000, ["default"], [1], PAUSED, *parts)
             assert len(await slow.fetch(SQL.claim, *claim)) == 1
 

@@ -1,4 +1,4 @@
-"""Retries of one lineage, asked for at once by handles that do not know of each other."""
+"""Concurrent retries of one lineage by independent handles."""
 
 from __future__ import annotations
 

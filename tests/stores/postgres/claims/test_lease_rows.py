@@ -1,4 +1,4 @@
-"""One lease row for each claim call: repeats do not overwrite it, and nobody deadlocks over it."""
+"""One lease row for each claim call: repeats do not overwrite it, and it causes no deadlock."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from windlass.core.job.lease import Claim
 from windlass.stores.postgres import PostgresStore, rows
 from windlass.stores.postgres.connection import SETTINGS
 from windlass.stores.postgres.queries import SQL
-from windlass.stores.postgres.writes.claim_cursor import whole
-from windlass.testing.factories import even, make_failure, make_job
+from windlass.stores.postgres.writes.claim_cursor import full_ranges
+from windlass.testing.factories import make_failure, make_job, no_jitter
 
 T = TypeVar("T")
 DEADLOCKS = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
 
 
-async def test_two_late_repeats_of_one_claim_do_not_forget_each_others_jobs(
+async def test_two_late_repeats_of_one_claim_keep_each_others_jobs(
     postgres_url: str,
 ) -> None:
     """Both see the lease row of a job that was given back; the first to write it takes it again."""
     claim = Claim(token=uuid7(), worker="w", queues=[("default", 1)])
-    parts = rows.columns(whole(["default"]))
+    parts = rows.columns(full_ranges(["default"]))
     values = (None, claim.token, "w", None, 30_000_000, ["default"], [1], "paused", *parts)
     async with PostgresStore(postgres_url) as store:
         await store.enqueue([make_job()])
         [row] = await store.claim(claim)
-        await store.apply([settle(row, Released(), random=even)])
+        await store.apply([settle(row, Released(), random=no_jitter)])
         await store.enqueue([make_job()])
         first, second = [
             await asyncpg.connect(postgres_url, server_settings=SETTINGS) for _ in range(2)
@@ -56,23 +56,23 @@ async def test_two_late_repeats_of_one_claim_do_not_forget_each_others_jobs(
 async def test_parents_of_two_claims_and_a_sweep_of_both_never_deadlock(postgres_url: str) -> None:
     [[before]] = await execute(postgres_url, DEADLOCKS)
     worker, sweeper = PostgresStore(postgres_url), PostgresStore(postgres_url)
-    for turn in range(15):
-        queue = f"queue-{turn}"
+    for round_ in range(15):
+        queue = f"queue-{round_}"
         await worker.enqueue([make_job(queue=queue) for _ in range(4)])
         held = []
         for place in (1, 2):
-            token = UUID(int=(place << 120) + turn)
+            token = UUID(int=(place << 120) + round_)
             claim = Claim(token=token, worker="w", queues=[(queue, 2)])
             held.append(await worker.claim(claim))
         parents = [
-            settle(jobs[0], Succeeded(), random=even, children=[make_job(queue="child")])
+            settle(jobs[0], Succeeded(), random=no_jitter, children=[make_job(queue="child")])
             for jobs in reversed(held)
         ]
         failed = Failed(failure=make_failure())
-        lost = [settle(jobs[1], failed, random=even) for jobs in held]
+        lost = [settle(jobs[1], failed, random=no_jitter) for jobs in held]
 
         answers = await asyncio.gather(
-            worker.apply(parents), _a_little_later(turn, partial(sweeper.apply, lost))
+            worker.apply(parents), _a_little_later(round_, partial(sweeper.apply, lost))
         )
 
         assert all(answer.applied for batch in answers for answer in batch)
@@ -82,14 +82,14 @@ async def test_parents_of_two_claims_and_a_sweep_of_both_never_deadlock(postgres
 
 
 async def waits_for_a_lock(url: str, pid: int) -> None:
-    asked = f"SELECT FROM pg_stat_activity WHERE pid = {pid} AND wait_event_type = 'Lock'"
+    statement = f"SELECT FROM pg_stat_activity WHERE pid = {pid} AND wait_event_type = 'Lock'"
 
     async def waits() -> bool:
-        return bool(await execute(url, asked))
+        return bool(await execute(url, statement))
 
     await eventually(waits)
 
 
-async def _a_little_later(turn: int, call: Callable[[], Awaitable[T]]) -> T:
-    await asyncio.sleep(turn / 1000)
+async def _a_little_later(round_: int, call: Callable[[], Awaitable[T]]) -> T:
+    await asyncio.sleep(round_ / 1000)
     return await call()

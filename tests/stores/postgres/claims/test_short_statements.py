@@ -12,7 +12,7 @@ from windlass.core.ids import uuid7
 from windlass.core.job.lease import Claim
 from windlass.core.job.row import NewJob
 from windlass.stores.postgres import PostgresStore
-from windlass.testing.factories import even, make_job
+from windlass.testing.factories import make_job, no_jitter
 
 SPECIAL: list[dict[str, Any]] = [
     {"expires_in": 60.0},
@@ -47,7 +47,7 @@ async def test_so_does_one_of_a_job_that_was_claimed_before(postgres_url: str) -
     async with PostgresStore(postgres_url) as store:
         await store.enqueue([make_job()])
         [first] = await store.claim(claim())
-        await store.apply([settle(first, Released(), random=even)])
+        await store.apply([settle(first, Released(), random=no_jitter)])
         [second] = await store.claim(claim())
         assert second.fence == 2
         assert [second] == await store.get([second.id])
@@ -56,8 +56,8 @@ async def test_so_does_one_of_a_job_that_was_claimed_before(postgres_url: str) -
 async def test_so_does_a_repeat(postgres_url: str) -> None:
     async with PostgresStore(postgres_url) as store:
         await store.enqueue([make_job() for _ in range(3)])
-        wish = claim()
-        assert await store.claim(wish) == await store.claim(wish)
+        request = claim()
+        assert await store.claim(request) == await store.claim(request)
 
 
 @pytest.mark.parametrize(
@@ -83,11 +83,11 @@ async def test_jobs_of_many_claims_and_attempts_are_settled_together(postgres_ur
     async with PostgresStore(postgres_url) as store:
         await store.enqueue(new)
         held = [row for _ in new for row in await store.claim(claim(most=1))]
-        await store.apply([settle(row, Released(), random=even) for row in held[:20]])
+        await store.apply([settle(row, Released(), random=no_jitter) for row in held[:20]])
         again = [row for _ in range(20) for row in await store.claim(claim(most=1))]
-        wishes = [succeed(row, Succeeded()) for row in [*again[:-1], *held[19:]]]
+        transitions = [succeed(row, Succeeded()) for row in [*again[:-1], *held[19:]]]
 
-        answers = await store.apply(wishes)
+        answers = await store.apply(transitions)
 
         stale = [place for place, answer in enumerate(answers) if not answer.applied]
         assert stale == [19]  # the first attempt of a job that was given back, and is claimed again

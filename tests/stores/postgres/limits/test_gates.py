@@ -1,4 +1,4 @@
-"""Gates that nobody may keep shut: what sweeps look at first, and who is locked."""
+"""Gates stay open: the order of sweeps, and locks."""
 
 from __future__ import annotations
 
@@ -15,25 +15,32 @@ from tests.stores.postgres.server import execute
 from tests.stores.postgres.transactions.test_open_transactions import LOCK, left_open
 from tests.worker.factories import eventually
 
-from windlass.core.admission.gates import LIMIT, Limit, Setting
+from windlass.core.admission.gates import LIMIT, Limit, LimitSetting
 from windlass.core.records import Put
 from windlass.store import Retention
 from windlass.stores.postgres import PostgresStore
 from windlass.stores.postgres.queries import SQL
 from windlass.testing.clock import VirtualClock
-from windlass.testing.conformance.limits import KEYS, QUEUE, TASK, end_all, put_in, set_limit
+from windlass.testing.conformance.limits import (
+    KEYS,
+    QUEUE,
+    TASK,
+    enqueue_several,
+    set_limit,
+    settle_all,
+)
 from windlass.testing.factories import claim_all, make_job, sweep_all
 
-MEETING = 4242  # where whoever opens a gate has to wait
+MEETING = 4242  # advisory lock for which the opening of a gate waits
 PAUSE = f"""CREATE FUNCTION windlass_pause() RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
     PERFORM pg_advisory_xact_lock({MEETING}); RETURN true; END $$"""
 
 
 async def slow_down(url: str) -> None:
-    """Have `windlass_let_in` wait between its look at a gate and its first lock."""
+    """Make `windlass_admit_waiting` wait between its read of a gate and its first lock."""
     await execute(url, PAUSE)
-    [[made]] = await execute(url, "SELECT pg_get_functiondef('windlass_let_in'::regproc)")
-    slow = made.replace("WHERE job.n = parked.n", "WHERE windlass_pause() AND job.n = parked.n")
+    [[made]] = await execute(url, "SELECT pg_get_functiondef('windlass_admit_waiting'::regproc)")
+    slow = made.replace("WHERE job.n = entry.n", "WHERE windlass_pause() AND job.n = entry.n")
     assert slow != made
     await execute(url, slow)
 
@@ -44,76 +51,78 @@ async def store(postgres_url: str) -> AsyncIterator[PostgresStore]:
         yield made
 
 
-async def test_gates_where_nobody_waits_keep_no_sweep_from_others(store: PostgresStore) -> None:
+async def test_gates_without_waiting_jobs_do_not_block_the_sweep_of_others(
+    store: PostgresStore,
+) -> None:
     """Else a limit that is changed for ten thousand keys stops all the rest for minutes."""
     await set_limit(store, KEYS, concurrency=1)
     for key in "abc":
-        await put_in(store, 1, limit_key=key)
-    await end_all(store, await claim_all(store))
-    _, waiting = await put_in(store, 2, limit_key="d")
+        await enqueue_several(store, 1, limit_key=key)
+    await settle_all(store, await claim_all(store))
+    _, waiting = await enqueue_several(store, 2, limit_key="d")
     await set_limit(store, KEYS, concurrency=2)
     assert [row.id for row in await store.due(1)] == [waiting.id]
 
 
-async def test_knocks_where_nobody_waits_keep_no_sweep_from_others(
+async def test_gate_checks_without_waiting_jobs_do_not_block_the_sweep_of_others(
     store: PostgresStore, postgres_url: str
 ) -> None:
     await set_limit(store, KEYS, concurrency=1)
     await set_limit(store, QUEUE, concurrency=5)
     for key in "abc":
-        await put_in(store, 1, limit_key=key)
+        await enqueue_several(store, 1, limit_key=key)
     for row in await claim_all(store):
-        wish = {"id": str(row.id), "fence": row.fence, "token": str(row.token)}
-        await execute(postgres_url, f"SELECT windlass_succeed('{json.dumps(wish)}')")
+        transition = {"id": str(row.id), "fence": row.fence, "token": str(row.token)}
+        await execute(postgres_url, f"SELECT windlass_succeed('{json.dumps(transition)}')")
     new = item()
     await execute(postgres_url, f"SELECT windlass_enqueue('{new}')")
     assert [str(row.id) for row in await store.due(1)] == [json.loads(new)["id"]]
 
 
 async def test_a_rate_that_is_not_in_the_way_is_not_waited_for(postgres_url: str) -> None:
-    """Sweeps would look at the gate again and again, for as long as its jobs run."""
+    """Otherwise sweeps would check the gate repeatedly, as long as its jobs run."""
     clock = VirtualClock()
     async with PostgresStore(postgres_url, clock=clock) as store:
         await set_limit(store, QUEUE, concurrency=2, rate="1/s")
         for _ in range(2):
-            await put_in(store, 1)
+            await enqueue_several(store, 1)
             assert len(await claim_all(store)) == 1
             clock.advance(2)
-        await put_in(store, 1)
+        await enqueue_several(store, 1)
         [gate] = await store.gates([QUEUE])
-        assert (gate.holding, gate.waiting, gate.look_at) == (2, 1, None)
+        assert (gate.holding, gate.waiting, gate.next_check_at) == (2, 1, None)
         assert await store.due(10) == []
 
 
-async def test_who_is_held_at_a_gate_lets_others_pass(
+async def test_a_locked_job_at_a_gate_does_not_block_others(
     store: PostgresStore, postgres_url: str
 ) -> None:
     await set_limit(store, QUEUE, concurrency=1)
-    _, held, other, last = await put_in(store, 4)
+    _, held, other, last = await enqueue_several(store, 4)
     [row] = await claim_all(store)
     async with left_open(postgres_url, LOCK, held.id):
-        await end_all(store, [row])
+        await settle_all(store, [row])
         [row] = await claim_all(store)
         assert row.id == other.id
         await set_limit(store, QUEUE, concurrency=2)
         await sweep_all(store)
         assert [row.id for row in await claim_all(store)] == [last.id]
-    await end_all(store, [row])
+    await settle_all(store, [row])
     await sweep_all(store)
     assert [row.id for row in await claim_all(store)] == [held.id]
     assert await contradictions(postgres_url) == {}
 
 
-async def test_who_is_changed_while_a_gate_is_opened_is_let_in_by_the_next_sweep(
+async def test_a_job_changed_while_a_gate_opens_is_admitted_by_the_next_sweep(
     store: PostgresStore, postgres_url: str
 ) -> None:
-    """It is locked as it is by then, and cannot be found as it was when the gate was looked at."""
+    """The lock reads the new version; the update finds no row of the old version."""
     await set_limit(store, QUEUE, concurrency=2)
-    *_, changed, other = await put_in(store, 4)
+    *_, changed, other = await enqueue_several(store, 4)
     rows = await claim_all(store)
     await slow_down(postgres_url)
     async with left_open(postgres_url, "SELECT pg_advisory_xact_lock($1)", MEETING) as mine:
-        ends = asyncio.create_task(end_all(store, rows))
+        ends = asyncio.create_task(settle_all(store, rows))
         await somebody_waits(postgres_url)
         await execute(
             postgres_url, f"UPDATE windlass_job SET signals = 1 WHERE id = '{changed.id}'"
@@ -127,14 +136,14 @@ async def test_who_is_changed_while_a_gate_is_opened_is_let_in_by_the_next_sweep
     assert await contradictions(postgres_url) == {}
 
 
-async def test_who_changes_limits_locks_gates_in_the_order_of_all_others(
+async def test_a_limit_change_locks_gates_in_the_common_order(
     store: PostgresStore, postgres_url: str
 ) -> None:
     for name in (TASK, QUEUE):
         await set_limit(store, name, concurrency=1)
-    await put_in(store, 1)
+    await enqueue_several(store, 1)
     lock = "SELECT FROM windlass_gate WHERE gate = $1 FOR UPDATE"
-    value = Setting(given=Limit(concurrency=2)).encode()
+    value = LimitSetting(override=Limit(concurrency=2)).encode()
     async with left_open(postgres_url, lock, TASK) as mine:
         puts = [Put(kind=LIMIT, key=name, value=value) for name in (QUEUE, TASK)]
         change = asyncio.create_task(store.put_records(puts))
@@ -170,14 +179,14 @@ async def test_a_limit_that_is_raised_reaches_a_gate_that_is_just_being_made(
 
 
 @pytest.mark.parametrize("change", ["put", "delete"])
-async def test_who_changes_several_limits_never_waits_in_a_circle_with_whoever_lets_in(
+async def test_changes_of_several_limits_never_deadlock_with_admission(
     store: PostgresStore, postgres_url: str, change: str
 ) -> None:
     """One has the gate of a task and makes that of a queue, the other is about to change both."""
     await set_limit(store, TASK, concurrency=1)
-    await put_in(store, 1)
+    await enqueue_several(store, 1)
     await set_limit(store, QUEUE, concurrency=1)
-    value = Setting(given=Limit(concurrency=2)).encode()
+    value = LimitSetting(override=Limit(concurrency=2)).encode()
     puts = [Put(kind=LIMIT, key=name, value=value) for name in (QUEUE, TASK)]
     connection: Any = await asyncpg.connect(postgres_url)
     try:
@@ -203,25 +212,25 @@ async def test_gates_of_many_keys_are_dropped_sooner_than_they_are_made(postgres
     async with PostgresStore(postgres_url, clock=clock) as store:
         await set_limit(store, KEYS, concurrency=1)
         await store.enqueue([make_job(limit_key=f"key-{number}") for number in range(20)])
-        await end_all(store, await claim_all(store, limit=20))
+        await settle_all(store, await claim_all(store, limit=20))
         clock.advance(120)
         await store.prune(Retention(), 2)
     assert await execute(postgres_url, "SELECT gate FROM windlass_gate") == []
 
 
 async def test_gates_that_are_full_keep_no_idle_one_from_being_dropped(postgres_url: str) -> None:
-    """They were idle for a while, and then somebody came who runs for long."""
+    """The gates were idle for a while, then got a long-running job."""
     clock = VirtualClock()
     async with PostgresStore(postgres_url, clock=clock) as store:
         await set_limit(store, KEYS, concurrency=1)
         busy = [make_job(limit_key=f"key-{number}") for number in range(20)]
         await store.enqueue(busy)
-        await end_all(store, await claim_all(store))
+        await settle_all(store, await claim_all(store))
         await store.enqueue([make_job(limit_key=job.limit_key) for job in busy])
         assert len(await claim_all(store)) == len(busy)
         clock.advance(1)
         await store.enqueue([make_job(limit_key="idle")])
-        await end_all(store, await claim_all(store))
+        await settle_all(store, await claim_all(store))
         clock.advance(120)
         for _ in range(3):
             await store.prune(Retention(), 1)
@@ -229,7 +238,7 @@ async def test_gates_that_are_full_keep_no_idle_one_from_being_dropped(postgres_
     assert gates == []
 
 
-async def test_who_freezes_while_a_limit_is_changed_keeps_no_gate(
+async def test_a_process_frozen_during_a_limit_change_keeps_no_gate_lock(
     store: PostgresStore, postgres_url: str
 ) -> None:
     """Behind a pooler, no session has settings of ours."""
@@ -238,8 +247,8 @@ async def test_who_freezes_while_a_limit_is_changed_keeps_no_gate(
     try:
         async with connection.transaction():
             await connection.fetch(SQL.lock_gates, QUEUE)
-            asked = "SHOW idle_in_transaction_session_timeout"
-            assert await connection.fetchval(asked) == "5s"
+            statement = "SHOW idle_in_transaction_session_timeout"
+            assert await connection.fetchval(statement) == "5s"
     finally:
         await connection.close()
 
@@ -248,7 +257,7 @@ async def somebody_waits(url: str) -> None:
     waits = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
     ours = " AND datname = current_database()"
 
-    async def look() -> bool:
+    async def is_swept() -> bool:
         return bool(await execute(url, waits + ours))
 
-    await eventually(look)
+    await eventually(is_swept)

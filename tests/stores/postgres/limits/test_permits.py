@@ -1,4 +1,4 @@
-"""The count of passes that a gate keeps, and the starts that claims note with them."""
+"""The count of permits that a gate keeps, and the starts that claims record."""
 
 from __future__ import annotations
 
@@ -19,13 +19,20 @@ from windlass.core.job.state import State
 from windlass.stores.postgres import PostgresStore
 from windlass.stores.postgres.writes import successes
 from windlass.testing.clock import VirtualClock
-from windlass.testing.conformance.limits import KEYS, QUEUE, TASK, end_all, put_in, set_limit
+from windlass.testing.conformance.limits import (
+    KEYS,
+    QUEUE,
+    TASK,
+    enqueue_several,
+    set_limit,
+    settle_all,
+)
 from windlass.testing.factories import (
     cancel_one,
     claim_all,
-    even,
     get_one,
     make_failure,
+    no_jitter,
     settle_one,
     sweep_all,
 )
@@ -46,17 +53,17 @@ async def count_as(url: str, number: int) -> None:
     await execute(url, f"UPDATE windlass_gate SET holding = {number}")
 
 
-async def test_a_gate_that_counts_too_many_lets_in_again_within_a_second(
+async def test_a_gate_with_a_wrong_count_recovers_within_a_second(
     store: PostgresStore, postgres_url: str, clock: VirtualClock
 ) -> None:
     await set_limit(store, QUEUE, concurrency=2)
-    rows = await put_in(store, 6)
+    rows = await enqueue_several(store, 6)
     first, second = await claim_all(store)
     await count_as(postgres_url, 7)
-    await end_all(store, [first])
+    await settle_all(store, [first])
     assert await claim_all(store) == []
     clock.advance(1)
-    await end_all(store, [second])
+    await settle_all(store, [second])
     assert [row.id for row in await claim_all(store)] == [row.id for row in rows[2:4]]
     assert await contradictions(postgres_url) == {}
 
@@ -65,42 +72,44 @@ async def test_a_gate_that_counts_too_few_stops_within_a_second(
     store: PostgresStore, postgres_url: str, clock: VirtualClock
 ) -> None:
     await set_limit(store, QUEUE, concurrency=2)
-    await put_in(store, 2)
+    await enqueue_several(store, 2)
     await count_as(postgres_url, 0)
     clock.advance(1)
-    assert [row.state for row in await put_in(store, 2)] == [State.CREATED] * 2
+    assert [row.state for row in await enqueue_several(store, 2)] == [State.CREATED] * 2
     assert await contradictions(postgres_url) == {}
 
 
 @pytest.mark.slow
 async def test_each_way_to_leave_is_counted_once(store: PostgresStore, postgres_url: str) -> None:
-    """The clock stands still: nothing is counted anew."""
+    """The clock stands still: nothing is recounted."""
     await set_limit(store, KEYS, concurrency=3)
     await set_limit(store, QUEUE, concurrency=4)
-    rows = await put_in(store, 5, limit_key="ada") + await put_in(store, 5, limit_key="bob")
+    rows = await enqueue_several(store, 5, limit_key="ada") + await enqueue_several(
+        store, 5, limit_key="bob"
+    )
     assert await contradictions(postgres_url) == {}
     one, two, three, four = await claim_all(store)
-    await end_all(store, [one])
+    await settle_all(store, [one])
     await settle_one(store, two, Released())
     await cancel_one(store, three.id)
-    await end_all(store, [await get_one(store, three.id)])
+    await settle_all(store, [await get_one(store, three.id)])
     assert await contradictions(postgres_url) == {}
-    for row in rows:  # in line, at either gate, or running
+    for row in rows:  # queued, at either gate, or running
         await cancel_one(store, row.id)
     assert await contradictions(postgres_url) == {}
-    await end_all(store, [four])
+    await settle_all(store, [four])
     assert await contradictions(postgres_url) == {}
     [wide] = await store.gates([QUEUE])
     assert (wide.waiting, wide.holding) == (0, 0)
     assert len(await claim_all(store)) == 0
-    assert [row.state for row in await put_in(store, 4)] == [State.QUEUED] * 4
+    assert [row.state for row in await enqueue_several(store, 4)] == [State.QUEUED] * 4
 
 
-async def test_a_claim_notes_the_start(
+async def test_a_claim_records_the_start(
     store: PostgresStore, postgres_url: str, clock: VirtualClock
 ) -> None:
     await set_limit(store, TASK, starts=2, period=10)
-    await put_in(store, 3)
+    await enqueue_several(store, 3)
     clock.advance(0.5)
     [row] = await claim_all(store, limit=1)
     noted = "SELECT at, cardinality(jobs) FROM windlass_start"
@@ -108,25 +117,25 @@ async def test_a_claim_notes_the_start(
 
 
 @pytest.mark.slow
-async def test_a_start_is_counted_once_however_often_it_is_looked_at(
+async def test_a_start_is_counted_once(
     store: PostgresStore, postgres_url: str, clock: VirtualClock
 ) -> None:
     """Those of one claim together, while others have not started: the clock stands nearly still."""
     await set_limit(store, TASK, starts=5, period=10)
-    await put_in(store, 4)
+    await enqueue_several(store, 4)
     assert len(await claim_all(store, limit=3)) == 3
     for _ in range(3):
         clock.advance(0.1)
-        await put_in(store, 1)
+        await enqueue_several(store, 1)
         assert await contradictions(postgres_url) == {}
     assert len(await claim_all(store)) == 2  # five in all
 
 
-async def test_a_job_that_ends_unstarted_makes_room_in_a_rate(
+async def test_a_job_that_ends_unstarted_frees_capacity_of_a_rate(
     store: PostgresStore, postgres_url: str
 ) -> None:
     await set_limit(store, TASK, starts=3, period=10)
-    rows = await put_in(store, 5)
+    rows = await enqueue_several(store, 5)
     await claim_all(store, limit=1)
     await cancel_one(store, rows[1].id)
     assert await contradictions(postgres_url) == {}
@@ -134,37 +143,37 @@ async def test_a_job_that_ends_unstarted_makes_room_in_a_rate(
     assert await contradictions(postgres_url) == {}
 
 
-async def test_who_has_left_is_out_of_the_passes_within_a_second(
+async def test_jobs_that_left_are_removed_from_permits_within_a_second(
     store: PostgresStore, postgres_url: str, clock: VirtualClock
 ) -> None:
-    """However many go through in a time: only those who hold a slot are left."""
+    """Only jobs that hold a slot remain, however many passed through."""
     await set_limit(store, TASK, concurrency=3)
-    await put_in(store, 9)
+    await enqueue_several(store, 9)
     for _ in range(2):
         for row in await claim_all(store, limit=2):
-            await end_all(store, [row])
+            await settle_all(store, [row])
     clock.advance(1)
-    rows = await put_in(store, 1)
-    named = "SELECT DISTINCT unnest(jobs) FROM windlass_pass"
+    rows = await enqueue_several(store, 1)
+    named = "SELECT DISTINCT unnest(jobs) FROM windlass_permit"
     assert len(await execute(postgres_url, named)) == 3
     for row in rows:
         await cancel_one(store, row.id)
     while claimed := await claim_all(store):
-        await end_all(store, claimed)
-    assert await execute(postgres_url, "SELECT FROM windlass_pass") == []
+        await settle_all(store, claimed)
+    assert await execute(postgres_url, "SELECT FROM windlass_permit") == []
     assert await contradictions(postgres_url) == {}
 
 
-async def test_a_rate_that_is_set_later_counts_who_has_started_and_who_has_not(
+async def test_a_rate_that_is_set_later_counts_started_and_pending_jobs(
     store: PostgresStore, postgres_url: str, clock: VirtualClock
 ) -> None:
     await set_limit(store, TASK, concurrency=3)
-    rows = await put_in(store, 5)
+    rows = await enqueue_several(store, 5)
     [running] = await claim_all(store, limit=1)
     clock.advance(5)
     await set_limit(store, TASK, starts=3, period=10)
-    assert [row.id for row in await claim_all(store, limit=1)] == [rows[1].id]  # nobody looked yet
-    await end_all(store, [running])
+    assert [row.id for row in await claim_all(store, limit=1)] == [rows[1].id]  # not checked yet
+    await settle_all(store, [running])
     assert await claim_all(store) == [await get_one(store, rows[2].id)]
     clock.advance(5)
     await sweep_all(store)  # of three starts, the first counts no more
@@ -175,19 +184,23 @@ async def test_a_rate_that_is_set_later_counts_who_has_started_and_who_has_not(
     assert await contradictions(postgres_url) == {}
 
 
-async def test_those_who_succeed_beside_one_who_fails_leave_their_gates_once(
+async def test_successes_in_a_call_with_a_failure_leave_their_gates_once(
     store: PostgresStore, postgres_url: str
 ) -> None:
-    """The clock stands still: nothing is counted anew."""
+    """The clock stands still: nothing is recounted."""
     await set_limit(store, KEYS, concurrency=2)
     await set_limit(store, QUEUE, concurrency=4)
-    rows = await put_in(store, 6, limit_key="ada") + await put_in(store, 6, limit_key="bob")
+    rows = await enqueue_several(store, 6, limit_key="ada") + await enqueue_several(
+        store, 6, limit_key="bob"
+    )
     running = await claim_all(store)
-    await execute(postgres_url, "DELETE FROM windlass_pass")  # a count anew would find nobody
+    await execute(postgres_url, "DELETE FROM windlass_permit")  # a recount would find none
     fails = Failed(failure=make_failure(terminal=True))
     outcomes: list[Outcome] = [Succeeded(), fails, Succeeded()]
-    wishes = [settle(row, how, random=even) for row, how in zip(running, outcomes, strict=False)]
-    assert all(answer.applied for answer in await store.apply(wishes))
+    transitions = [
+        settle(row, how, random=no_jitter) for row, how in zip(running, outcomes, strict=False)
+    ]
+    assert all(answer.applied for answer in await store.apply(transitions))
     left = {row.id for row in rows} - {row.id for row in running}
     came = {row.id for row in await claim_all(store)}
     assert (len(came), came <= left) == (3, True)
@@ -195,16 +208,18 @@ async def test_those_who_succeed_beside_one_who_fails_leave_their_gates_once(
     assert [row[0] for row in await execute(postgres_url, count)] == [4]
 
 
-async def test_who_dies_between_successes_and_the_rest_of_a_call_leaves_room_to_a_sweep(
+async def test_after_a_crash_between_successes_and_the_rest_a_sweep_opens_the_gates(
     store: PostgresStore, postgres_url: str, clock: VirtualClock
 ) -> None:
     await set_limit(store, QUEUE, concurrency=1)
-    rows = await put_in(store, 3)
+    rows = await enqueue_several(store, 3)
     [first] = await claim_all(store)
     connection: Any = await asyncpg.connect(postgres_url)
     try:
-        wish = settle(first, Succeeded(), random=even)
-        left = await successes.succeed(connection, [wish], clock.now(), 0, alone=False)
+        transition = settle(first, Succeeded(), random=no_jitter)
+        left = await successes.settle_successes(
+            connection, [transition], clock.now(), 0, is_whole_call=False
+        )
     finally:
         await connection.close()
     assert left == ({first.id}, [], [QUEUE])
@@ -214,32 +229,32 @@ async def test_who_dies_between_successes_and_the_rest_of_a_call_leaves_room_to_
     assert await contradictions(postgres_url) == {}
 
 
-async def test_a_start_counts_though_its_claim_did_not_know_of_the_rate(
+async def test_a_start_counts_even_if_its_claim_missed_the_rate(
     store: PostgresStore, postgres_url: str, clock: VirtualClock
 ) -> None:
-    """It began before the rate was set, and was held up by somebody."""
+    """The claim started before the rate was set, and waited for a lock."""
     await set_limit(store, TASK, concurrency=1)
-    [first] = await put_in(store, 1)
+    [first] = await enqueue_several(store, 1)
     async with left_open(postgres_url, LOCK, first.id) as mine:
         claim = asyncio.create_task(claim_all(store))
         await somebody_waits(postgres_url)
         await set_limit(store, TASK, starts=3, period=3600)
-        await put_in(store, 1)
+        await enqueue_several(store, 1)
         await mine.rollback()
         [row] = await claim
     await settle_one(store, row, Released())
     assert len(await claim_all(store)) == 2  # the other one, and the first again
     clock.advance(1.5)
-    await put_in(store, 1)  # all are looked at, and counted
+    await enqueue_several(store, 1)  # all are checked and counted
     assert await claim_all(store) == []
 
 
-async def test_a_rate_becomes_a_concurrency_and_starts_count_no_more(
+async def test_after_a_change_from_rate_to_concurrency_starts_do_not_count(
     store: PostgresStore, postgres_url: str
 ) -> None:
     await set_limit(store, TASK, starts=2, period=3600)
-    rows = await put_in(store, 5)
-    await end_all(store, await claim_all(store))
+    rows = await enqueue_several(store, 5)
+    await settle_all(store, await claim_all(store))
     assert await claim_all(store) == []
     await set_limit(store, TASK, concurrency=2)
     await sweep_all(store)
@@ -248,11 +263,11 @@ async def test_a_rate_becomes_a_concurrency_and_starts_count_no_more(
 
 
 @pytest.mark.slow
-async def test_whoever_passed_while_a_limit_was_lifted_has_a_pass_until_its_end(
+async def test_a_job_admitted_while_a_limit_was_lifted_keeps_its_permit(
     store: PostgresStore, postgres_url: str
 ) -> None:
     await set_limit(store, TASK, concurrency=1)
-    rows = await put_in(store, 3)
+    rows = await enqueue_several(store, 3)
     first = await claim_all(store)
     await store.delete_records(LIMIT, [TASK])
     await sweep_all(store)
@@ -260,7 +275,7 @@ async def test_whoever_passed_while_a_limit_was_lifted_has_a_pass_until_its_end(
     assert [row.id for row in running] == [row.id for row in rows[1:]]
     assert await contradictions(postgres_url) == {}
     for ends, holding in ((running, 1), (first, 0)):
-        await end_all(store, ends)
+        await settle_all(store, ends)
         assert [gate.holding for gate in await store.gates([TASK])] == [holding]
         assert await contradictions(postgres_url) == {}
-    assert await execute(postgres_url, "SELECT FROM windlass_pass") == []
+    assert await execute(postgres_url, "SELECT FROM windlass_permit") == []

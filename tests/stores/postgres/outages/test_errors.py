@@ -1,4 +1,4 @@
-"""What a server can refuse: said plainly, with what to do; and gone on with once it is mended."""
+"""Errors of a server: clear messages with a fix, and recovery once it is fixed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from windlass.testing.factories import claim_all, enqueue_one, make_job
 
 @asynccontextmanager
 async def refusing_server(code: str, message: str) -> AsyncIterator[str]:
-    """The URL of what speaks the protocol just well enough to refuse every connection."""
+    """The URL of a fake server that refuses every connection."""
 
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         length = int.from_bytes(await reader.readexactly(4), "big")
@@ -42,21 +42,21 @@ async def refusing_server(code: str, message: str) -> AsyncIterator[str]:
 
 
 @pytest.mark.parametrize(
-    ("code", "says"),
+    ("code", "message"),
     [
         ("28P01", "refused the user or the password"),
         ("28000", "refused the user or the password"),
-        ("53300", "has no connection left"),
+        ("53300", "has no free connections"),
         ("57P03", "is starting or stopping"),
         ("42501", "grant what is missing"),
     ],
 )
-async def test_a_refused_connection_says_why_and_what_to_do(code: str, says: str) -> None:
+async def test_a_refused_connection_names_the_reason_and_the_fix(code: str, message: str) -> None:
     async with refusing_server(code, "no entry") as url, PostgresStore(url) as store:
         with pytest.raises(StoreUnavailableError) as raised:
             await store.enqueue([make_job()])
 
-    assert says in str(raised.value)
+    assert message in str(raised.value)
     assert "postgresql://ann@127.0.0.1" in str(raised.value)
     assert "s3cret" not in str(raised.value)
 
@@ -87,7 +87,7 @@ def test_an_option_that_cannot_be_is_refused(option: str) -> None:
 # -- a database of its own
 
 
-async def test_without_a_schema_it_says_so_and_goes_on_once_it_is_made(new_database: str) -> None:
+async def test_without_a_schema_calls_fail_until_it_is_created(new_database: str) -> None:
     async with PostgresStore(new_database) as store:
         with pytest.raises(SchemaError, match="no Windlass schema: run windlass migrate"):
             await store.enqueue([make_job()])
@@ -125,7 +125,7 @@ async def test_a_server_that_takes_no_writes_is_unavailable_until_it_does(
     read_only = f"ALTER DATABASE {name} SET default_transaction_read_only = "
     await execute(new_database, read_only + "on")
     async with PostgresStore(new_database) as store:
-        with pytest.raises(StoreUnavailableError, match="takes no writes"):
+        with pytest.raises(StoreUnavailableError, match="is read-only"):
             await store.enqueue([make_job()])
         assert await store.stats() == {}
     await execute(new_database, f"BEGIN READ WRITE; {read_only}off; COMMIT")
@@ -134,7 +134,7 @@ async def test_a_server_that_takes_no_writes_is_unavailable_until_it_does(
         await enqueue_one(store)
 
 
-async def test_a_missing_privilege_is_said(new_database: str) -> None:
+async def test_a_missing_privilege_is_reported(new_database: str) -> None:
     await migrate(new_database)
     role = f"windlass_test_{uuid4().hex[:12]}"
     await execute(new_database, f"CREATE ROLE {role} LOGIN")
@@ -162,7 +162,7 @@ async def test_killed_connections_are_made_anew(postgres_url: str) -> None:
             )
             try:
                 await enqueue_one(store)
-            except StoreUnavailableError:  # it was noticed only now: whoever asks again is served
+            except StoreUnavailableError:  # noticed only now: the next call succeeds
                 await enqueue_one(store)
 
 
@@ -177,7 +177,7 @@ async def test_closing_during_a_claim_leaves_no_connection_behind(postgres_url: 
     await asyncio.sleep(0)
     await store.close()
     assert len(await claiming) == 1, "a call that is under way is finished"
-    await asyncio.sleep(0.2)  # in which a connection would be made for what it has to tell
+    await asyncio.sleep(0.2)  # time in which a notification would connect
 
     async def gone() -> bool:
         return not await execute(postgres_url, others)
@@ -188,7 +188,7 @@ async def test_closing_during_a_claim_leaves_no_connection_behind(postgres_url: 
 @contextmanager
 def hasty(store: PostgresStore, seconds: float) -> Iterator[None]:
     """In the block, what waits for the server or for a connection has so little time."""
-    pool = store._shared._pool
+    pool = store._shared_engine._pool
     usual = pool._config
     pool._drop_idle()  # they were made with the usual time
     pool._config = replace(usual, timeout=seconds)
@@ -198,17 +198,17 @@ def hasty(store: PostgresStore, seconds: float) -> Iterator[None]:
         pool._config = usual
 
 
-async def test_a_statement_that_waits_too_long_is_given_up_and_the_store_goes_on(
+async def test_a_statement_that_waits_too_long_times_out_and_the_store_stays_usable(
     postgres_url: str,
 ) -> None:
     connection: Any = await asyncpg.connect(postgres_url)
     async with PostgresStore(postgres_url) as store:
         await store.ping()
         async with connection.transaction():
-            await connection.execute("LOCK TABLE windlass_line")
+            await connection.execute("LOCK TABLE windlass_queued")
             with (
                 hasty(store, 0.3),
-                pytest.raises(StoreUnavailableError, match="did not answer in time"),
+                pytest.raises(StoreUnavailableError, match="did not respond in time"),
             ):
                 await store.enqueue([make_job()])
 
@@ -216,11 +216,11 @@ async def test_a_statement_that_waits_too_long_is_given_up_and_the_store_goes_on
     await connection.close()
 
 
-async def test_when_every_connection_is_busy_for_too_long_it_says_so(postgres_url: str) -> None:
+async def test_a_busy_pool_times_out_with_an_error(postgres_url: str) -> None:
     config = replace(PostgresConfig.of(postgres_url), pool=1)
     async with PostgresStore(config) as store:
         await store.ping()
-        async with store._shared._pool.connection():
+        async with store._shared_engine._pool.connection():
             with (
                 hasty(store, 0.1),
                 pytest.raises(StoreUnavailableError, match=r"all 1 connections .* were busy"),

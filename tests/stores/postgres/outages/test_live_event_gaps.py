@@ -15,7 +15,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 from tests.stores.postgres.server import execute, migrate
-from tests.stores.postgres.slow_commits import following, line, make_restless
+from tests.stores.postgres.slow_commits import event_line, following, make_restless
 
 from windlass.core.decisions.outcome import Failed, Succeeded, settle, succeed
 from windlass.core.decisions.retry import Fixed, Policy
@@ -23,18 +23,18 @@ from windlass.core.errors import StoreUnavailableError
 from windlass.core.event import Event
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
-from windlass.store import Saying
+from windlass.store import AttemptRecords
 from windlass.stores.borrowed_connection import borrow
 from windlass.stores.postgres import PostgresStore
 from windlass.stores.postgres.writes.jobs import record
 from windlass.stores.tail import tail
-from windlass.stores.wakeup import Bulletin
+from windlass.stores.wakeup import JobWakeups
 from windlass.testing.factories import (
     claim_all,
-    even,
+    log_record,
     make_failure,
     make_job,
-    note,
+    no_jitter,
     read_events,
     sweep_all,
 )
@@ -45,11 +45,11 @@ WRITERS = 32
 JOBS = 8
 ROUNDS = 5
 WAVERERS = 2
-LINES = "SELECT arrival, n, seq FROM windlass_log WHERE arrival > {} ORDER BY arrival"
+LOG_ROWS = "SELECT arrival, n, seq FROM windlass_log WHERE arrival > {} ORDER BY arrival"
 
 
 async def insist(call: Callable[[], Awaitable[T]]) -> T:
-    """Whatever was rolled back is asked for again."""
+    """Repeats what was rolled back."""
     while True:
         try:
             return await call()
@@ -65,7 +65,7 @@ class Jobs:
         self.store = store
         self.rows: list[JobRow] = []
         self.random = Random(5)
-        self.said: Counter[UUID] = Counter()
+        self.record_counts: Counter[UUID] = Counter()
 
     async def begin(self) -> None:
         policy = Policy(backoff=Fixed(seconds=0))
@@ -75,9 +75,11 @@ class Jobs:
 
     async def begin_again(self) -> None:
         """Every attempt fails, and the next one runs."""
-        wishes = [settle(row, Failed(failure=make_failure()), random=even) for row in self.rows]
-        await insist(lambda: self.store.apply(wishes))
-        self.rows, self.said = [], Counter()
+        transitions = [
+            settle(row, Failed(failure=make_failure()), random=no_jitter) for row in self.rows
+        ]
+        await insist(lambda: self.store.apply(transitions))
+        self.rows, self.record_counts = [], Counter()
         await self._claim()
 
     async def _claim(self) -> None:
@@ -98,17 +100,22 @@ class Jobs:
     async def _write(self, number: int) -> None:
         """About two jobs in one transaction, others each time."""
         async with PostgresStore(f"{self.url}&pool=1") as store:
-            for turn in range(ROUNDS):
-                first, apart = number + turn, 1 + turn % (JOBS - 1)
+            for round_ in range(ROUNDS):
+                first, apart = number + round_, 1 + round_ % (JOBS - 1)
                 both = [self.rows[which % JOBS] for which in (first, first + apart)]
                 await insist(partial(self._say, store, both))
 
     async def _say(self, store: PostgresStore, rows: list[JobRow]) -> None:
-        sayings = []
+        attempt_records = []
         for row in rows:
-            self.said[row.id] += 1
-            sayings.append(Saying(row.lease, [note(self.said[row.id], f"{self.said[row.id]}")]))
-        await store.record(sayings)
+            self.record_counts[row.id] += 1
+            attempt_records.append(
+                AttemptRecords(
+                    row.lease,
+                    [log_record(self.record_counts[row.id], f"{self.record_counts[row.id]}")],
+                )
+            )
+        await store.record(attempt_records)
 
     async def _waver(self) -> None:
         """End a job in a transaction that is held open, and rolled back: its writers wait."""
@@ -130,8 +137,8 @@ class Jobs:
                 async with connection.transaction():
                     await self._succeed_within(connection, row)
                     await asyncio.sleep(0.02)
-        wishes = [settle(row, Succeeded(), random=even) for row in self.rows[1::2]]
-        await insist(lambda: self.store.apply(wishes))
+        transitions = [settle(row, Succeeded(), random=no_jitter) for row in self.rows[1::2]]
+        await insist(lambda: self.store.apply(transitions))
 
 
 @asynccontextmanager
@@ -159,14 +166,14 @@ async def test_every_follower_reads_exactly_the_log(new_database: str) -> None:
     async with (
         PostgresStore(new_database) as store,
         PostgresStore(new_database) as near,
-        PostgresStore(new_database) as deaf,
+        PostgresStore(new_database) as unresponsive,
     ):
         jobs = Jobs(new_database, store)
         await jobs.begin()
         ids = [row.id for row in jobs.rows]
         async with following(new_database, ids) as apart, asyncio.timeout(PATIENCE):
             readers = [asyncio.create_task(transcript(near.tail(job))) for job in ids]
-            polling = [tail(deaf, Bulletin(), job, 0, poll=0.01) for job in ids]
+            polling = [tail(unresponsive, JobWakeups(), job, 0, poll=0.01) for job in ids]
             readers += [asyncio.create_task(transcript(events)) for events in polling]
             await jobs.speak()
             late = [asyncio.create_task(transcript(near.tail(job, after=7))) for job in ids]
@@ -174,43 +181,45 @@ async def test_every_follower_reads_exactly_the_log(new_database: str) -> None:
             await jobs.speak()
             await jobs.end()
             logs = [await read_events(store, job) for job in ids]
-            heard = await asyncio.gather(*readers)
+            received = await asyncio.gather(*readers)
             joined = await asyncio.gather(*late)
-            told = (await apart).decode().splitlines()
+            printed = (await apart).decode().splitlines()
 
         assert all(whole(log) and len(log) > 2 * ROUNDS for log in logs)
-        assert heard == logs + logs
+        assert received == logs + logs
         assert joined == [log[7:] for log in logs]
         by_job = {
-            UUID(job): list(lines)
-            for job, lines in groupby(sorted(told), key=lambda told: told.split(" ")[0])
+            UUID(job): list(rows_)
+            for job, rows_ in groupby(sorted(printed), key=lambda printed: printed.split(" ")[0])
         }
-        assert by_job == {log[0].job_id: sorted(map(line, log)) for log in logs}
-        assert len(told) == len(set(told))
+        assert by_job == {log[0].job_id: sorted(map(event_line, log)) for log in logs}
+        assert len(printed) == len(set(printed))
         assert {row.state for row in await store.get(ids) if row} == {State.SUCCEEDED}
 
 
-async def test_what_was_numbered_early_and_committed_late_is_heard(postgres_url: str) -> None:
-    """Another job's line, which came later, was already seen by the same process."""
+async def test_events_numbered_early_and_committed_late_are_returned(postgres_url: str) -> None:
+    """Another job's event, which was committed later, was already seen by the same process."""
     async with PostgresStore(postgres_url) as store, PostgresStore(postgres_url) as near:
         await store.enqueue([make_job(), make_job()])
         slow, quick = await claim_all(store)
         async with connected(postgres_url) as connection, asyncio.timeout(PATIENCE):
             transaction = connection.transaction()
             await transaction.start()
-            await record(connection, [Saying(slow.lease, [note(1, "early")])], None, 0)
-            await store.record([Saying(quick.lease, [note(1, "late")])])
+            await record(
+                connection, [AttemptRecords(slow.lease, [log_record(1, "early")])], None, 0
+            )
+            await store.record([AttemptRecords(quick.lease, [log_record(1, "late")])])
             assert (await anext(near.tail(quick.id, after=3))).body == b"late"
             await transaction.commit()
-            await store.apply([settle(slow, Succeeded(), random=even)])
-            heard = await transcript(near.tail(slow.id))
+            await store.apply([settle(slow, Succeeded(), random=no_jitter)])
+            received = await transcript(near.tail(slow.id))
 
-        assert heard == await read_events(store, slow.id)
-        assert [event.seq for event in heard] == [1, 2, 3, 4, 5]
+        assert received == await read_events(store, slow.id)
+        assert [event.seq for event in received] == [1, 2, 3, 4, 5]
 
 
 @pytest.mark.slow
-async def test_the_same_writers_betray_a_reader_that_goes_by_a_sequence(new_database: str) -> None:
+async def test_the_same_writers_break_a_reader_that_uses_a_sequence(new_database: str) -> None:
     """So they are rough enough: a number that is given before the commit is no cursor."""
     await migrate(new_database)
     await make_restless(new_database)
@@ -220,7 +229,7 @@ async def test_the_same_writers_betray_a_reader_that_goes_by_a_sequence(new_data
         last = 0
         async with connected(new_database) as connection:
             while True:
-                for arrival, n, seq in await connection.fetch(LINES.format(last)):
+                for arrival, n, seq in await connection.fetch(LOG_ROWS.format(last)):
                     seen.add((n, seq))
                     last = arrival
                 await asyncio.sleep(0.001)
@@ -234,5 +243,5 @@ async def test_the_same_writers_betray_a_reader_that_goes_by_a_sequence(new_data
         reader.cancel()
         await asyncio.wait([reader])
         await jobs.end()
-    there = {(n, seq) for _, n, seq in await execute(new_database, LINES.format(0))}
+    there = {(n, seq) for _, n, seq in await execute(new_database, LOG_ROWS.format(0))}
     assert seen < there

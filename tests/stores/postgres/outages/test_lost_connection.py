@@ -10,23 +10,23 @@ import pytest
 
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.event import EventType
-from windlass.store import Saying
+from windlass.store import AttemptRecords
 from windlass.stores.postgres import PostgresStore
-from windlass.testing.factories import note, read_events, start_one
+from windlass.testing.factories import log_record, read_events, start_one
 
 ENDS = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE pid = %s"
 
 
 def cut_off(root: psycopg.Connection[tuple[object, ...]], store: PostgresStore) -> None:
-    """Everything that the server says about it is there when the event loop goes on."""
-    for connection in store._shared._pool._idle:
+    """The server's last messages have arrived when the event loop continues."""
+    for connection in store._shared_engine._pool._idle:
         root.execute(ENDS, [connection.get_server_pid()])
     time.sleep(0.02)
 
 
-@pytest.mark.parametrize("turns", range(6))
+@pytest.mark.parametrize("iterations", range(6))
 async def test_it_is_an_unavailable_store_and_the_next_call_works(
-    postgres_url: str, turns: int
+    postgres_url: str, iterations: int
 ) -> None:
     """The driver has read the server's farewell, and not yet that the connection is closed."""
     async with PostgresStore(postgres_url) as store:
@@ -34,13 +34,13 @@ async def test_it_is_an_unavailable_store_and_the_next_call_works(
         with psycopg.connect(postgres_url, autocommit=True) as root:
             for n in range(1, 4):
                 cut_off(root, store)
-                for _ in range(turns):
+                for _ in range(iterations):
                     await asyncio.sleep(0)
-                saying = Saying(row.lease, [note(n)])
+                entry = AttemptRecords(row.lease, [log_record(n)])
                 try:
-                    await store.record([saying])
+                    await store.record([entry])
                 except StoreUnavailableError as error:
-                    assert "the connection broke" in str(error) or "stopping" in str(error)  # noqa: PT017
-                    await store.record([saying])
+                    assert "the connection was lost" in str(error) or "stopping" in str(error)  # noqa: PT017
+                    await store.record([entry])
         log = await read_events(store, row.id)
     assert [event.type for event in log].count(EventType.LOG) == 3

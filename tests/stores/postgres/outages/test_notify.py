@@ -1,4 +1,4 @@
-"""News between processes: few messages, none needed, and heard again after they were lost."""
+"""Notifications between processes: few, never required, and resumed after a loss."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from windlass.core.decisions.outcome import Released, Succeeded
 from windlass.core.decisions.transition import CancelRequest
 from windlass.core.event import Event
 from windlass.core.ids import uuid7
-from windlass.store import Saying
+from windlass.store import AttemptRecords
 from windlass.stores.postgres import PostgresStore, notify
 from windlass.stores.postgres import connection as connections
 from windlass.stores.postgres.connection import Connection, PostgresConfig, connect
 from windlass.stores.postgres.queries import SQL
-from windlass.stores.wakeup import Signal
+from windlass.stores.wakeup import Wakeup
 from windlass.testing.factories import (
     claim_all,
     enqueue_one,
+    log_record,
     make_job,
-    note,
     settle_one,
     start_one,
 )
@@ -39,18 +39,18 @@ LISTENERS = (
 
 @asynccontextmanager
 async def messages(url: str) -> AsyncIterator[asyncio.Queue[str]]:
-    """All that is said on the channel."""
-    heard: asyncio.Queue[str] = asyncio.Queue()
+    """All messages on the channel."""
+    received: asyncio.Queue[str] = asyncio.Queue()
     connection: Any = await asyncpg.connect(url)
-    await connection.add_listener(notify.CHANNEL, lambda *given: heard.put_nowait(given[-1]))
+    await connection.add_listener(notify.CHANNEL, lambda *given: received.put_nowait(given[-1]))
     try:
-        yield heard
+        yield received
     finally:
         await connection.close()
 
 
 async def listening(store: PostgresStore) -> None:
-    """Wait until it hears other processes."""
+    """Wait until the store listens."""
     await claim_all(store)
     await store.wait(["default"], 0.01)
     listener = store._writes._listener
@@ -63,8 +63,8 @@ async def woken(store: PostgresStore) -> bool:
         return await store.wait(["default"], 2 * PATIENCE)
 
 
-async def test_many_writes_are_told_in_few_messages(postgres_url: str) -> None:
-    async with messages(postgres_url) as heard:
+async def test_many_writes_are_announced_in_few_messages(postgres_url: str) -> None:
+    async with messages(postgres_url) as received:
         async with PostgresStore(postgres_url) as store:
             began = asyncio.get_running_loop().time()
             for _ in range(100):
@@ -73,51 +73,51 @@ async def test_many_writes_are_told_in_few_messages(postgres_url: str) -> None:
         await execute(postgres_url, f"SELECT pg_notify('{notify.CHANNEL}', 'last')")
         async with asyncio.timeout(PATIENCE):
             count = 0
-            while await heard.get() != "last":
+            while await received.get() != "last":
                 count += 1
 
-    assert 0 < count <= 2 + seconds / notify.APART
+    assert 0 < count <= 2 + seconds / notify.NOTIFY_INTERVAL
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 50, 200])
-async def test_what_a_transaction_of_the_callers_own_tells_is_understood(
+async def test_notifications_of_callers_transactions_are_decoded(
     postgres_url: str, count: int
 ) -> None:
     jobs = [uuid7() for _ in range(count)]
-    told = ",".join(str(job) for job in jobs)
-    async with messages(postgres_url) as heard:
-        await execute(postgres_url, f"SELECT windlass_tell(true, '{{{told}}}'::uuid[])")
+    ids = ",".join(str(job) for job in jobs)
+    async with messages(postgres_url) as received:
+        await execute(postgres_url, f"SELECT windlass_notify(true, '{{{ids}}}'::uuid[])")
         async with asyncio.timeout(PATIENCE):
-            said = await heard.get()
-    sender, work, named = said.split(" ")
+            statements_by_connection = await received.get()
+    sender, work, named = statements_by_connection.split(" ")
     assert (sender, work) == ("sql", "1")
-    assert notify._jobs(named) == jobs
-    assert set(notify._jobs(notify._named(jobs)) or ()) == set(jobs)
+    assert notify._decode_ids(named) == jobs
+    assert set(notify._decode_ids(notify._encode_ids(jobs)) or ()) == set(jobs)
 
 
 @pytest.mark.parametrize("named", ["*", "AZrG2EyCcMmUqk1gK3Y3fw", "no names", "é"])
-async def test_names_that_cannot_be_read_are_news_of_any_job(named: str) -> None:
-    assert notify._jobs(named) is None
+async def test_undecodable_ids_mean_any_job(named: str) -> None:
+    assert notify._decode_ids(named) is None
 
 
-async def test_after_news_of_a_crowd_only_work_is_told_at_once(
+async def test_after_a_message_for_any_job_only_claimable_work_is_announced_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(notify, "CROWD_APART", 4 * PATIENCE)
+    monkeypatch.setattr(notify, "ANY_JOB_INTERVAL", 4 * PATIENCE)
     sent: asyncio.Queue[str] = asyncio.Queue()
-    speaker = notify.Speaker(notify.Hub(), sent.put)
+    notifier = notify.Notifier(notify.NotifyHub(), sent.put)
     async with asyncio.timeout(PATIENCE):
-        speaker.tell(uuid7() for _ in range(notify.MOST_JOBS + 1))
+        notifier.notify(uuid7() for _ in range(notify.MAX_NAMED_JOBS + 1))
         assert (await sent.get()).endswith(" 0 *")
-        speaker.tell([uuid7()])
-        await asyncio.sleep(10 * notify.APART)
-        assert sent.empty()  # there is always news now, and those who follow look by themselves
-        speaker.tell(work=True)
+        notifier.notify([uuid7()])
+        await asyncio.sleep(10 * notify.NOTIFY_INTERVAL)
+        assert sent.empty()  # under load, event readers poll
+        notifier.notify(work=True)
         assert " 1 " in await sent.get()  # with the job that waited
-        speaker.tell(uuid7() for _ in range(notify.MOST_JOBS + 1))
+        notifier.notify(uuid7() for _ in range(notify.MAX_NAMED_JOBS + 1))
         await sent.get()
-        speaker.tell([uuid7()])
-        await speaker.finish()  # which waits for nobody
+        notifier.notify([uuid7()])
+        await notifier.finish()  # without waiting for the interval
         assert not sent.empty()
 
 
@@ -125,12 +125,12 @@ async def test_no_message_is_sent_in_a_transaction_that_writes_jobs(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A NOTIFY makes all commits of the server queue for one lock: it has to be alone."""
-    said: list[list[str]] = []
+    statements_by_connection: list[list[str]] = []
 
     async def connect_and_note(config: PostgresConfig) -> Connection:
         connection: Any = await connect(config)
         statements: list[str] = []
-        said.append(statements)
+        statements_by_connection.append(statements)
         connection.add_query_logger(lambda logged: statements.append(logged.query))
         return cast("Connection", connection)
 
@@ -139,7 +139,7 @@ async def test_no_message_is_sent_in_a_transaction_that_writes_jobs(
         await store.enqueue([make_job(), make_job()])
         await store.enqueue([make_job(unique_key="u"), make_job(request_id="r")])
         first, second, third, fourth = await claim_all(store)
-        await store.record([Saying(first.lease, [note(1, "here")])])
+        await store.record([AttemptRecords(first.lease, [log_record(1, "here")])])
         await settle_one(store, first, Succeeded(), children=[make_job()])
         await settle_one(store, second, Succeeded())
         await settle_one(store, third, Released())
@@ -147,7 +147,7 @@ async def test_no_message_is_sent_in_a_transaction_that_writes_jobs(
         await store.delete([first.id, second.id])
 
     alone, together = 0, []
-    for statements in said:
+    for statements in statements_by_connection:
         within = False
         for statement in statements:
             within = statement.startswith("BEGIN") or (
@@ -160,7 +160,7 @@ async def test_no_message_is_sent_in_a_transaction_that_writes_jobs(
     assert together == []
 
 
-async def test_a_listener_that_was_killed_hears_again_and_missed_nothing(
+async def test_a_killed_listener_reconnects_and_misses_nothing(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     again = asyncio.Event()
@@ -177,9 +177,9 @@ async def test_a_listener_that_was_killed_hears_again_and_missed_nothing(
         await claim_all(store)
         again.clear()
         await execute(postgres_url, f"SELECT pg_terminate_backend({pid}, 5000)")
-        async with messages(postgres_url) as heard, asyncio.timeout(PATIENCE):
+        async with messages(postgres_url) as received, asyncio.timeout(PATIENCE):
             await enqueue_one(other)  # while it does not listen
-            await heard.get()
+            await received.get()
         again.set()
 
         assert await woken(store)
@@ -189,7 +189,7 @@ async def test_a_listener_that_was_killed_hears_again_and_missed_nothing(
         assert await woken(store)
 
 
-async def test_a_listener_that_went_deaf_without_a_word_is_noticed(
+async def test_a_silently_dropped_listener_is_noticed(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As behind a pooler, which gives the connection to others, or after a silent drop."""
@@ -201,8 +201,8 @@ async def test_a_listener_that_went_deaf_without_a_word_is_noticed(
         return connection
 
     monkeypatch.setattr(notify, "connect", connect_and_tell)
-    monkeypatch.setattr(notify, "PROBE", 0.05)
-    monkeypatch.setattr(notify, "ANSWER", 0.5)
+    monkeypatch.setattr(notify, "PROBE_INTERVAL", 0.05)
+    monkeypatch.setattr(notify, "PROBE_TIMEOUT", 0.5)
     async with PostgresStore(postgres_url) as store, PostgresStore(postgres_url) as other:
         await listening(store)
         await (await opened.get()).execute("UNLISTEN *")
@@ -214,7 +214,7 @@ async def test_a_listener_that_went_deaf_without_a_word_is_noticed(
         assert await woken(store)
 
 
-async def test_where_no_message_ever_comes_through_it_says_once_what_to_do(
+async def test_without_any_notification_one_warning_names_the_fix(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     tries: asyncio.Queue[None] = asyncio.Queue()
@@ -225,35 +225,35 @@ async def test_where_no_message_ever_comes_through_it_says_once_what_to_do(
 
     monkeypatch.setattr(notify, "connect", connect_and_tell)
     monkeypatch.setattr(notify, "CHANNEL", "elsewhere")  # as behind a pooler
-    monkeypatch.setattr(notify, "PROBE", 0.02)
-    monkeypatch.setattr(notify, "ANSWER", 0.02)
+    monkeypatch.setattr(notify, "PROBE_INTERVAL", 0.02)
+    monkeypatch.setattr(notify, "PROBE_TIMEOUT", 0.02)
     async with PostgresStore(postgres_url) as store:
         await listening(store)
         async with asyncio.timeout(PATIENCE):
             for _ in range(4):
                 await tries.get()
-    [line] = caplog.messages
-    assert "no NOTIFY comes through" in line
-    assert "listen=host:port" in line
-    assert "listen=off" in line
+    [warning] = caplog.messages
+    assert "no NOTIFY messages arrive" in warning
+    assert "listen=host:port" in warning
+    assert "listen=off" in warning
 
 
-async def test_a_probe_that_comes_back_keeps_the_connection(
+async def test_an_arriving_probe_keeps_the_connection(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(notify, "PROBE", 0.02)
-    monkeypatch.setattr(notify, "ANSWER", 2 * PATIENCE)
+    monkeypatch.setattr(notify, "PROBE_INTERVAL", 0.02)
+    monkeypatch.setattr(notify, "PROBE_TIMEOUT", 2 * PATIENCE)
     async with PostgresStore(postgres_url) as store:
         await listening(store)
         before = await execute(postgres_url, LISTENERS)
-        async with messages(postgres_url) as heard, asyncio.timeout(PATIENCE):
+        async with messages(postgres_url) as received, asyncio.timeout(PATIENCE):
             for _ in range(5):
-                await heard.get()
+                await received.get()
 
         assert await execute(postgres_url, LISTENERS) == before
 
 
-async def test_whoever_follows_one_job_hears_of_it_among_very_many(postgres_url: str) -> None:
+async def test_a_tail_of_one_job_is_woken_among_very_many(postgres_url: str) -> None:
     async with PostgresStore(postgres_url) as store, PostgresStore(postgres_url) as other:
         job = await start_one(other)
 
@@ -262,9 +262,9 @@ async def test_whoever_follows_one_job_hears_of_it_among_very_many(postgres_url:
 
         following = asyncio.ensure_future(follow())
         await listening(store)
-        await other.enqueue([make_job() for _ in range(notify.MOST_JOBS + 50)])
-        crowd = await claim_all(other, limit=notify.MOST_JOBS + 50)
-        assert len(crowd) > notify.MOST_JOBS, "too many to be named"
+        await other.enqueue([make_job() for _ in range(notify.MAX_NAMED_JOBS + 50)])
+        crowd = await claim_all(other, limit=notify.MAX_NAMED_JOBS + 50)
+        assert len(crowd) > notify.MAX_NAMED_JOBS, "too many to be named"
         await settle_one(other, job, Succeeded())
 
         async with asyncio.timeout(PATIENCE):
@@ -272,21 +272,21 @@ async def test_whoever_follows_one_job_hears_of_it_among_very_many(postgres_url:
 
 
 @pytest.mark.slow
-async def test_without_any_message_a_follower_still_hears_all(
+async def test_without_any_message_a_tail_still_returns_all_events(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waiting = asyncio.Event()
-    wait = Signal.wait
+    wait = Wakeup.wait
 
-    async def nothing(_: notify.Listener) -> None:
+    async def nothing(_: notify.NotifyListener) -> None:
         await asyncio.Event().wait()
 
-    async def wait_and_tell(self: Signal, since: int, timeout: float) -> bool:
+    async def wait_and_tell(self: Wakeup, since: int, timeout: float) -> bool:
         waiting.set()
         return await wait(self, since, timeout)
 
-    monkeypatch.setattr(notify.Listener, "_run", nothing)
-    monkeypatch.setattr(Signal, "wait", wait_and_tell)
+    monkeypatch.setattr(notify.NotifyListener, "_run", nothing)
+    monkeypatch.setattr(Wakeup, "wait", wait_and_tell)
     async with PostgresStore(postgres_url) as store, PostgresStore(postgres_url) as other:
         monkeypatch.setattr(store, "_config", PostgresConfig(url=postgres_url, connect_timeout=0.1))
         job = await start_one(other)

@@ -1,4 +1,4 @@
-"""A server that breaks under running workers: they stay, say what is wrong, and go on."""
+"""A server that breaks under running workers: they stay, log the problem, and continue."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from windlass.core.job.state import State
 from windlass.core.query.job_query import Query
 from windlass.stores.postgres import PostgresConfig, PostgresStore, notify
 from windlass.stores.postgres import store as store_module
-from windlass.stores.postgres.connection import SOCKET, connect
+from windlass.stores.postgres.connection import SOCKET_OPTIONS, connect
 from windlass.testing.factories import claim_all, make_job, start_one
 
 PATIENCE = 30.0
@@ -124,8 +124,8 @@ class Work:
                     await asyncio.sleep(0.05)
 
 
-async def said(caplog: pytest.LogCaptureFixture, what: str) -> str:
-    """Wait until the worker says so."""
+async def logged(caplog: pytest.LogCaptureFixture, what: str) -> str:
+    """Wait for a log message."""
     async with asyncio.timeout(PATIENCE):
         while True:
             for line in caplog.messages:
@@ -163,7 +163,7 @@ async def test_killed_backends_cost_no_job_and_no_attempt(
     plain(caplog)
 
 
-async def test_after_a_crash_of_the_server_work_goes_on_by_itself(
+async def test_after_a_server_crash_work_continues(
     server: Breakable, url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     work = Work(url)
@@ -172,9 +172,9 @@ async def test_after_a_crash_of_the_server_work_goes_on_by_itself(
         await asyncio.wait_for(work.entered.wait(), PATIENCE)
         waiting = [await work.double.options(delay=0.5).aenqueue(n) for n in range(3)]
         await server.actl("-m", "immediate", "stop")
-        await said(caplog, "claiming failed")
-        work.gate.set()  # it ends while nobody can be told
-        await said(caplog, "settling 1 jobs failed")
+        await logged(caplog, "Fetching jobs failed")
+        work.gate.set()  # it ends while the server is down
+        await logged(caplog, "Settling 1 jobs failed")
         await server.actl("start")
         back = asyncio.get_running_loop().time()
         await work.does(7)
@@ -182,7 +182,7 @@ async def test_after_a_crash_of_the_server_work_goes_on_by_itself(
         assert await work.result(held) == "through"
         assert [await work.result(job) for job in waiting] == [0, 2, 4]
         assert {row.attempt for row in await rows(url)} == {1}
-    assert "claiming works again" in caplog.text
+    assert "Fetching jobs recovered" in caplog.text
     plain(caplog)
 
 
@@ -197,7 +197,7 @@ async def double(number: int) -> int:
 
 
 @pytest.mark.slow
-async def test_a_worker_process_lives_through_restarts_and_says_little(
+async def test_a_worker_process_survives_restarts_and_logs_little(
     server: Breakable, url: str, tmp_path: Path
 ) -> None:
     (tmp_path / "tasks.py").write_text(TASKS)
@@ -214,12 +214,12 @@ async def test_a_worker_process_lives_through_restarts_and_says_little(
         await work.does(number)
     await work.app.aclose()
     process.send_signal(signal.SIGTERM)
-    _, told = await asyncio.wait_for(process.communicate(), PATIENCE)
+    _, output = await asyncio.wait_for(process.communicate(), PATIENCE)
     assert process.returncode == 0
-    assert b"Traceback" not in told
-    assert b"s3cret" not in told
-    lines = [re.sub(r"^\S+ \S+ ", "", line) for line in told.decode().splitlines()]
-    assert len(lines) < 30, told.decode()
+    assert b"Traceback" not in output
+    assert b"s3cret" not in output
+    lines = [re.sub(r"^\S+ \S+ ", "", line) for line in output.decode().splitlines()]
+    assert len(lines) < 30, output.decode()
 
 
 # -- LISTEN is lost
@@ -229,8 +229,8 @@ async def test_a_worker_process_lives_through_restarts_and_says_little(
 async def test_a_frozen_listener_is_noticed_and_polling_bridges_the_time(
     server: Breakable, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(notify, "PROBE", 0.2)
-    monkeypatch.setattr(notify, "ANSWER", 0.5)
+    monkeypatch.setattr(notify, "PROBE_INTERVAL", 0.2)
+    monkeypatch.setattr(notify, "PROBE_TIMEOUT", 0.5)
     place = root(server, url)
     pids = f"SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND {LISTENERS}"
     work = Work(url)
@@ -241,19 +241,19 @@ async def test_a_frozen_listener_is_noticed_and_polling_bridges_the_time(
         try:
             for pid in frozen:
                 os.kill(pid, signal.SIGSTOP)
-            await work.does(1)  # nobody is woken: this is polling
+            await work.does(1)  # without a wake-up: by polling
 
-            async def anew() -> bool:
+            async def reconnected() -> bool:
                 return bool({pid for [pid] in await execute(place, pids)} - frozen)
 
-            await until(anew)
+            await until(reconnected)
         finally:
             for pid in frozen:
                 os.kill(pid, signal.SIGCONT)
 
 
 @pytest.mark.slow
-async def test_when_only_listeners_are_killed_nothing_is_said_and_work_goes_on(
+async def test_when_only_listeners_are_killed_nothing_is_logged_and_work_continues(
     server: Breakable, url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     work = Work(url)
@@ -276,10 +276,10 @@ async def test_a_network_that_swallows_everything_is_left_behind(
         work = Work(with_options(through, timeout=1, connect_timeout=1))
         async with work.working():
             await work.does(0)
-            between.deaf = True
-            line = await said(caplog, "claiming failed")
-            assert "did not answer in time" in line
-            between.deaf = False
+            between.unresponsive = True
+            line = await logged(caplog, "Fetching jobs failed")
+            assert "did not respond in time" in line
+            between.unresponsive = False
             await work.does(1)
     plain(caplog)
 
@@ -293,12 +293,12 @@ async def test_a_silent_failover_costs_one_timeout_and_not_one_for_each_connecti
         PostgresStore(through) as store,
     ):
         await asyncio.gather(*(store.ping() for _ in range(5)))
-        idle: list[Any] = [*store._shared._pool._idle]
+        idle: list[Any] = [*store._shared_engine._pool._idle]
         assert len(idle) == 5
         for connection in idle:  # those that will answer again have the usual time
             connection._config = connection._config._replace(command_timeout=1)
         between.fail_over()
-        with pytest.raises(StoreUnavailableError, match="did not answer in time"):
+        with pytest.raises(StoreUnavailableError, match="did not respond in time"):
             await store.ping()
         await store.ping()
 
@@ -314,14 +314,14 @@ async def test_after_a_silent_failover_leases_and_claims_do_not_wait_for_the_usu
         row = await start_one(store)
         async with asyncio.timeout(PATIENCE):
             between.fail_over()
-            with pytest.raises(StoreUnavailableError, match="did not answer in time"):
+            with pytest.raises(StoreUnavailableError, match="did not respond in time"):
                 await store.extend([row.lease], 6.0)
             # With a longer lease, the one that is answered has more time.
             assert not (await store.extend([row.lease], 10 * PATIENCE))[0].stale
             between.fail_over()
             with monkeypatch.context() as patch:
-                patch.setattr(store_module, "CLAIM", 0.5)
-                with pytest.raises(StoreUnavailableError, match="did not answer in time"):
+                patch.setattr(store_module, "CLAIM_TIMEOUT", 0.5)
+                with pytest.raises(StoreUnavailableError, match="did not respond in time"):
                     await claim_all(store)
             assert await claim_all(store) == []
 
@@ -329,15 +329,15 @@ async def test_after_a_silent_failover_leases_and_claims_do_not_wait_for_the_usu
 async def test_the_kernel_watches_connections_that_say_nothing(server: Breakable, url: str) -> None:
     async with network(server, urlsplit(url).path[1:]) as (_, through):
         connection: Any = await connect(PostgresConfig(url=through))
-        line = connection._transport.get_extra_info("socket")
-        assert [line.getsockopt(level, getattr(socket, name)) for level, name, _ in SOCKET] == [
-            value for _, _, value in SOCKET
-        ]
+        borrowed = connection._transport.get_extra_info("socket")
+        assert [
+            borrowed.getsockopt(level, getattr(socket, name)) for level, name, _ in SOCKET_OPTIONS
+        ] == [value for _, _, value in SOCKET_OPTIONS]
         await connection.close()
 
 
 @pytest.mark.slow
-async def test_commits_whose_answers_are_lost_are_repeated_and_count_once(
+async def test_commits_with_lost_responses_are_repeated_and_count_once(
     server: Breakable, url: str
 ) -> None:
     jobs = [make_job(task="double", payload=b'{"number":1}') for _ in range(20)]
@@ -347,7 +347,7 @@ async def test_commits_whose_answers_are_lost_are_repeated_and_count_once(
 
     async with network(server, urlsplit(url).path[1:]) as (between, through):
         work = Work(through)
-        async with work.working(poll=0.05), PostgresStore(through) as producer:
+        async with work.working(poll_interval=0.05), PostgresStore(through) as producer:
             between.loses = 0.1
             async with asyncio.timeout(PATIENCE):
                 for job in jobs:
@@ -372,7 +372,7 @@ async def insist(store: PostgresStore, job: NewJob) -> None:
 async def until(holds: Callable[[], Awaitable[bool]]) -> None:
     """Ask the server again and again."""
     async with asyncio.timeout(PATIENCE):
-        while not await holds():  # noqa: ASYNC110 - it is the server that knows
+        while not await holds():  # noqa: ASYNC110 - polls the server
             await asyncio.sleep(0.05)
 
 
@@ -381,7 +381,7 @@ async def rows(url: str) -> list[JobRow]:
         return list((await store.find(Query())).rows)
 
 
-# -- somebody changed something
+# -- changed settings
 
 
 BREAKS = {
@@ -393,7 +393,7 @@ BREAKS = {
     "connections": (
         "ALTER ROLE ann CONNECTION LIMIT 0",
         "ALTER ROLE ann CONNECTION LIMIT -1",
-        "has no connection left",
+        "has no free connections",
     ),
     "login": (
         "ALTER ROLE ann NOLOGIN",
@@ -403,23 +403,23 @@ BREAKS = {
     "read-only": (
         "ALTER DATABASE {name} SET default_transaction_read_only = on",
         "ALTER DATABASE {name} RESET default_transaction_read_only",
-        "takes no writes",
+        "is read-only",
     ),
     "closed": (
         "ALTER DATABASE {name} ALLOW_CONNECTIONS false",
         "ALTER DATABASE {name} ALLOW_CONNECTIONS true",
-        "takes no connections",
+        "accepts no connections",
     ),
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", BREAKS)
-async def test_a_worker_says_what_is_wrong_and_goes_on_when_it_is_mended(
+async def test_a_worker_logs_the_problem_and_continues_when_it_is_fixed(
     server: Breakable, url: str, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     name = urlsplit(url).path[1:]
-    breaks, mends, says = (text.format(name=name) for text in BREAKS[kind])
+    breaks, fixes, message = (text.format(name=name) for text in BREAKS[kind])
     work = Work(url)
     async with work.working():
         await work.does(0)
@@ -429,27 +429,29 @@ async def test_a_worker_says_what_is_wrong_and_goes_on_when_it_is_mended(
                 f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"
             )
             await execute(server.url, others)
-            line = await said(caplog, says)
+            line = await logged(caplog, message)
             assert "postgresql://ann@" in line
             await asyncio.sleep(LASTS)
         finally:
-            await execute(server.url, mends)
+            await execute(server.url, fixes)
         await work.does(1)
     plain(caplog)
 
 
-async def test_a_connection_that_takes_no_writes_is_not_kept(server: Breakable, url: str) -> None:
-    breaks, mends, says = (text.format(name=urlsplit(url).path[1:]) for text in BREAKS["read-only"])
+async def test_a_read_only_connection_is_not_kept(server: Breakable, url: str) -> None:
+    breaks, fixes, message = (
+        text.format(name=urlsplit(url).path[1:]) for text in BREAKS["read-only"]
+    )
     await execute(server.url, breaks)
     async with PostgresStore(with_options(url, pool=1)) as store:
-        with pytest.raises(StoreUnavailableError, match=says):
+        with pytest.raises(StoreUnavailableError, match=message):
             await store.enqueue([make_job()])
-        await execute(server.url, mends)
+        await execute(server.url, fixes)
         await store.enqueue([make_job()])
 
 
 @pytest.mark.slow
-async def test_a_database_that_is_gone_may_come_back(
+async def test_a_dropped_database_may_be_created_again(
     server: Breakable, url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     name = urlsplit(url).path[1:]
@@ -462,7 +464,7 @@ async def test_a_database_that_is_gone_may_come_back(
         )
         await execute(server.url, others)
         await execute(server.url, f"ALTER DATABASE {name} RENAME TO {name}_away")
-        assert "createdb" in await said(caplog, "has no such database")
+        assert "createdb" in await logged(caplog, "has no such database")
         await execute(server.url, f"ALTER DATABASE {name}_away RENAME TO {name}")
         await execute(server.url, f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
         await work.does(1)
@@ -471,13 +473,13 @@ async def test_a_database_that_is_gone_may_come_back(
 
 INSIDE = {
     "schema": (
-        "ALTER TABLE windlass_line RENAME TO elsewhere",
-        "ALTER TABLE elsewhere RENAME TO windlass_line",
+        "ALTER TABLE windlass_queued RENAME TO elsewhere",
+        "ALTER TABLE elsewhere RENAME TO windlass_queued",
         "run windlass migrate",
     ),
     "privilege": (
-        "ALTER TABLE windlass_line OWNER TO postgres",
-        "ALTER TABLE windlass_line OWNER TO ann",
+        "ALTER TABLE windlass_queued OWNER TO postgres",
+        "ALTER TABLE windlass_queued OWNER TO ann",
         "grant what is missing",
     ),
 }
@@ -485,17 +487,17 @@ INSIDE = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", INSIDE)
-async def test_a_worker_says_what_it_may_not_or_misses_and_goes_on(
+async def test_a_worker_logs_missing_privileges_or_tables_and_continues(
     server: Breakable, url: str, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    breaks, mends, says = INSIDE[kind]
+    breaks, fixes, message = INSIDE[kind]
     place = root(server, url)
     work = Work(url)
     async with work.working():
         await work.does(0)
         await execute(place, breaks)
-        await said(caplog, says)
-        await execute(place, mends)
+        await logged(caplog, message)
+        await execute(place, fixes)
         await work.does(1)
     plain(caplog)
 
@@ -508,7 +510,7 @@ async def test_a_worker_waits_for_a_schema_that_is_still_to_be_made(
     place = as_user(database_url(server.url, name), "ann", "s3cret")
     work = Work(place)
     async with work.working():
-        await said(caplog, "no Windlass schema: run windlass migrate")
+        await logged(caplog, "no Windlass schema: run windlass migrate")
         await migrate(place)
         await work.does(1)
     plain(caplog)
@@ -525,7 +527,7 @@ async def test_a_worker_on_a_standby_works_as_soon_as_that_is_promoted(
     with server.standby() as (place, promote):
         work = Work(database_url(place, urlsplit(url).path[1:]))
         async with work.working():
-            await said(caplog, "takes no writes")
+            await logged(caplog, "is read-only")
             await asyncio.to_thread(promote)
             assert await work.result(await work.app.ajob(job.id)) == 42
             await work.does(1)
@@ -542,17 +544,17 @@ OTHERS = ("connections", "closed")
 @pytest.mark.parametrize(
     "kind", ["password", *(pytest.param(kind, marks=pytest.mark.slow) for kind in OTHERS)]
 )
-def test_commands_answer_with_one_line_and_the_code_for_an_unreachable_store(
+def test_commands_print_one_line_and_exit_with_the_code_of_an_unreachable_store(
     server: Breakable, url: str, kind: str, words: list[str]
 ) -> None:
-    breaks, mends, says = (text.format(name=urlsplit(url).path[1:]) for text in BREAKS[kind])
+    breaks, fixes, message = (text.format(name=urlsplit(url).path[1:]) for text in BREAKS[kind])
     asyncio.run(execute(server.url, breaks))
     try:
         answer = CliRunner().invoke(cli, [*words, "--url", url])
     finally:
-        asyncio.run(execute(server.url, mends))
+        asyncio.run(execute(server.url, fixes))
     assert answer.exit_code == 3
-    assert says in answer.stderr
+    assert message in answer.stderr
     assert answer.stderr.startswith("error: postgresql://ann@")
     assert answer.stderr.count("\n") == 1
     assert "s3cret" not in answer.output
@@ -561,12 +563,14 @@ def test_commands_answer_with_one_line_and_the_code_for_an_unreachable_store(
 def test_what_only_reads_works_on_a_server_that_takes_no_writes(
     server: Breakable, url: str
 ) -> None:
-    breaks, mends, says = (text.format(name=urlsplit(url).path[1:]) for text in BREAKS["read-only"])
+    breaks, fixes, message = (
+        text.format(name=urlsplit(url).path[1:]) for text in BREAKS["read-only"]
+    )
     asyncio.run(execute(server.url, breaks))
     try:
         assert CliRunner().invoke(cli, ["jobs", "list", "--url", url]).exit_code == 0
         refused = CliRunner().invoke(cli, ["queues", "pause", "media", "--url", url])
         assert refused.exit_code == 3
-        assert says in refused.stderr
+        assert message in refused.stderr
     finally:
-        asyncio.run(execute(server.url, mends))
+        asyncio.run(execute(server.url, fixes))

@@ -22,12 +22,12 @@ from windlass.store import Store
 from windlass.stores.postgres import PostgresConfig, PostgresStore, notify
 from windlass.testing.clock import VirtualClock
 from windlass.testing.conformance.batches import TestBatches
-from windlass.testing.conformance.claim import TestClaiming
+from windlass.testing.conformance.claim import TestClaim
 from windlass.testing.conformance.fixtures import OpenStore, clock, store
 from windlass.testing.conformance.retention import TestRetention
 from windlass.testing.factories import claim_all, enqueue_one
 
-__all__ = ["TestBatches", "TestClaiming", "TestRetention", "clock", "store"]
+__all__ = ["TestBatches", "TestClaim", "TestRetention", "clock", "store"]
 
 SAMPLE = ()  # `make test-all` runs these
 PATIENCE = 30.0
@@ -50,7 +50,7 @@ def pooled(bouncer: str, postgres_database: str) -> str:
 
 @pytest.fixture
 def open_store(clock: VirtualClock, postgres_url: str, request: pytest.FixtureRequest) -> OpenStore:
-    """Through a real one; without, at least no statement is kept and no setting asked for."""
+    """Through a real pooler; without one, at least without prepared statements and settings."""
     bare = with_options(postgres_url, statement_cache_size=0)
     url: str = request.getfixturevalue("pooled") if installed() else bare
 
@@ -77,7 +77,7 @@ class Shop:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
-        worker = self.app.worker(WorkerConfig(poll=0.3, sweep=0.2))
+        worker = self.app.worker(WorkerConfig(poll_interval=0.3, sweep_interval=0.2))
         running = asyncio.create_task(worker.run())
         try:
             yield
@@ -113,29 +113,29 @@ async def test_a_producer_and_a_worker_do_all_that_they_do(pooled: str) -> None:
     assert sum(row.attempt - 1 for row in rows if row.state is State.SUCCEEDED) == 2, "the unlucky"
 
 
-async def test_without_the_option_it_says_what_to_write(bouncer: str) -> None:
+async def test_without_the_option_the_error_names_it(bouncer: str) -> None:
     async with PostgresStore(bouncer) as store:
-        with pytest.raises(StoreUnavailableError, match="statement_cache_size=0 into the URL"):
+        with pytest.raises(StoreUnavailableError, match="statement_cache_size=0 in the URL"):
             await store.ping()
 
 
-async def test_news_that_cannot_be_heard_costs_a_poll_and_no_more(
+async def test_missing_notifications_only_cost_a_poll(
     pooled: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A LISTEN stays behind on some connection of the pooler; probes find that out."""
-    monkeypatch.setattr(notify, "PROBE", 0.2)
-    monkeypatch.setattr(notify, "ANSWER", 0.3)
+    monkeypatch.setattr(notify, "PROBE_INTERVAL", 0.2)
+    monkeypatch.setattr(notify, "PROBE_TIMEOUT", 0.3)
     shop = Shop(pooled)
     async with shop.open(), asyncio.timeout(PATIENCE):
         for number in range(5):
             job = await shop.double.aenqueue(number)
             assert await job.aresult() == 2 * number
-        while not caplog.messages:  # noqa: ASYNC110 - it says so when it found out
+        while not caplog.messages:  # noqa: ASYNC110 - waits for the warning
             await asyncio.sleep(0.05)
-    assert "put listen=host:port of the server" in caplog.messages[0]
+    assert "set listen=host:port of the server" in caplog.messages[0]
 
 
-async def test_with_a_way_past_the_pooler_news_is_heard_at_once(
+async def test_with_a_direct_listen_address_wakeups_arrive_at_once(
     pooled: str, postgres_database: str
 ) -> None:
     parts = urlsplit(postgres_database)
@@ -151,13 +151,13 @@ async def test_with_a_way_past_the_pooler_news_is_heard_at_once(
             assert await store.wait(["default"], 2 * PATIENCE)
 
 
-async def test_with_listen_off_nobody_listens_and_waits_are_polls(pooled: str) -> None:
+async def test_with_listen_off_waits_are_polls(pooled: str) -> None:
     async with PostgresStore(with_options(pooled, listen="off")) as store:
         await claim_all(store)
         assert await store.wait(["default"], 0.05) is False
         assert store._writes._listener is None
         job = await enqueue_one(store)
-        assert await store.wait(["default"], PATIENCE), "of our own work we need no news"
+        assert await store.wait(["default"], PATIENCE), "own work needs no notification"
         assert [row.id for row in await claim_all(store)] == [job.id]
 
 

@@ -1,4 +1,4 @@
-"""PostgreSQL on a bad line keeps the contract too, because a repeated write is answered alike."""
+"""PostgreSQL on a bad network keeps the contract: a repeated write returns the same result."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from windlass.store import Store
 from windlass.stores.postgres import PostgresStore
 from windlass.testing.clock import VirtualClock
 from windlass.testing.conformance.batches import TestBatches
-from windlass.testing.conformance.claim import TestClaiming
+from windlass.testing.conformance.claim import TestClaim
 from windlass.testing.conformance.fixtures import OpenStore, clock, store
 from windlass.testing.conformance.handover import TestHandover
 from windlass.testing.conformance.leases import TestLeases
-from windlass.testing.conformance.record import TestRecording
-from windlass.testing.conformance.settle import TestSettling
+from windlass.testing.conformance.record import TestRecord
+from windlass.testing.conformance.settle import TestSettle
 from windlass.testing.conformance.uniqueness import TestUniqueness
 from windlass.testing.faults import FaultyStore
 
 __all__ = [
     "TestBatches",
-    "TestClaiming",
+    "TestClaim",
     "TestHandover",
     "TestLeases",
-    "TestRecording",
-    "TestSettling",
+    "TestRecord",
+    "TestSettle",
     "TestUniqueness",
     "clock",
     "store",

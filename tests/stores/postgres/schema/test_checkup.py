@@ -1,4 +1,4 @@
-"""`windlass check` on a server: each thing that can be wrong is named, with how to mend it."""
+"""`windlass check` on a server: reports each problem, with its fix."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from windlass.core.clock import SECOND, SystemClock
 from windlass.stores import Finding, Verdict
 from windlass.stores.postgres import PostgresConfig, PostgresStore
 from windlass.stores.postgres.schema import checkup
-from windlass.stores.postgres.schema.checkup import Facts, judge
+from windlass.stores.postgres.schema.checkup import ServerFacts, findings_of
 from windlass.testing.factories import enqueue_one
 
-WELL = Facts(
+WELL = ServerFacts(
     where="postgresql://ann@host/jobs",
     user="ann",
     version="18.0",
     pooled=False,
     read_only=False,
-    drift=0.01,
-    ahead=-5.0,
+    clock_drift=0.01,
+    newest_job_ahead=-5.0,
     settings=dict.fromkeys(("fsync", "full_page_writes", "synchronous_commit", "autovacuum"), "on"),
-    free=90,
-    most=100,
+    free_connections=90,
+    max_connections=100,
     pool=5,
     listen="",
-    lacks={"windlass_viewer": [], "windlass_producer": [], "windlass_worker": []},
+    missing={"windlass_viewer": [], "windlass_producer": [], "windlass_worker": []},
 )
 
 
@@ -47,15 +47,15 @@ class Tomorrow:
         return SystemClock().now() + 86_400 * SECOND
 
 
-async def look(url: str, **options: Any) -> dict[str, Finding]:
+async def check(url: str, **options: Any) -> dict[str, Finding]:
     found = await checkup.checkup(PostgresConfig.of(url), **options)
-    return {one.what: one for one in found}
+    return {one.check: one for one in found}
 
 
 def judged(**changes: Any) -> dict[str, Finding]:
     """All that is not as it should be."""
-    found = judge(replace(WELL, **changes))
-    return {one.what: one for one in found if one.verdict is not Verdict.FINE}
+    found = findings_of(replace(WELL, **changes))
+    return {one.check: one for one in found if one.verdict is not Verdict.OK}
 
 
 def settings(**changes: str) -> dict[str, str]:
@@ -67,114 +67,119 @@ def test_a_sound_server_is_found_sound() -> None:
 
 
 CASES: list[tuple[dict[str, Any], str, Verdict, str, str]] = [
-    ({"read_only": True}, "store", Verdict.WRONG, "takes no writes", "name the primary"),
+    ({"read_only": True}, "store", Verdict.ERROR, "is read-only", "name the primary"),
     (
         {"settings": settings(fsync="off")},
-        "durability", Verdict.WRONG, "fsync is off", "SET fsync = on",
+        "durability", Verdict.ERROR, "fsync is off", "SET fsync = on",
     ),
     (
         {"settings": settings(full_page_writes="off")},
-        "durability", Verdict.WRONG, "full_page_writes is off", "full_page_writes = on",
+        "durability", Verdict.ERROR, "full_page_writes is off", "full_page_writes = on",
     ),
     (
         {"settings": settings(synchronous_commit="off")},
-        "durability", Verdict.WARNING, "may lose the last moments", "synchronous_commit = on",
+        "durability", Verdict.WARNING, "may lose the latest commits", "synchronous_commit = on",
     ),
     (
         {"settings": settings(autovacuum="off")},
         "autovacuum", Verdict.WARNING, "off for every table", "autovacuum = on",
     ),
-    ({"drift": -7.5}, "clock", Verdict.WARNING, "7.5 s behind this machine's", "NTP"),
-    ({"drift": 7.5}, "clock", Verdict.WARNING, "7.5 s ahead of this machine's", "NTP"),
-    ({"ahead": 60.0}, "clock", Verdict.WRONG, "60 s in the future", "NTP"),
-    ({"free": 10}, "connections", Verdict.WARNING, "10 of 100 are free", "max_connections"),
+    ({"clock_drift": -7.5}, "clock", Verdict.WARNING, "7.5 s behind this machine's", "NTP"),
+    ({"clock_drift": 7.5}, "clock", Verdict.WARNING, "7.5 s ahead of this machine's", "NTP"),
+    ({"newest_job_ahead": 60.0}, "clock", Verdict.ERROR, "60 s in the future", "NTP"),
+    (
+        {"free_connections": 10},
+        "connections", Verdict.WARNING, "10 of 100 are free", "max_connections",
+    ),
     ({"pooled": True}, "pooler", Verdict.WARNING, "workers poll", "listen=host:port"),
     (
-        {"dead": [("windlass_line", 60_000, 59_000)]},
-        "bloat", Verdict.WARNING, "windlass_line holds 60,000 dead rows", "VACUUM windlass_line",
+        {"dead_rows": [("windlass_queued", 60_000, 59_000)]},
+        "bloat", Verdict.WARNING, "windlass_queued has 60,000 dead rows", "VACUUM windlass_queued",
     ),
     (
-        {"long": [(77, "ann (psql)", 3600.0)]},
-        "transaction", Verdict.WARNING, "ann (psql) has had one open for 60 min",
+        {"long_transactions": [(77, "ann (psql)", 3600.0)]},
+        "transaction", Verdict.WARNING, "ann (psql): open for 60 min",
         "pg_terminate_backend(77)",
     ),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[1]}: {case[3]}")
-def test_each_fault_is_named_alone_with_how_to_mend_it(
+def test_each_problem_is_reported_alone_with_its_fix(
     case: tuple[dict[str, Any], str, Verdict, str, str],
 ) -> None:
-    changes, what, verdict, found, mend = case
-    told = judged(**changes)
-    assert list(told) == [what]
-    assert told[what].verdict is verdict
-    assert found in told[what].found
-    assert mend in told[what].mend
+    changes, what, verdict, found, fix = case
+    findings = judged(**changes)
+    assert list(findings) == [what]
+    assert findings[what].verdict is verdict
+    assert found in findings[what].message
+    assert fix in findings[what].fix
 
 
-def test_a_pooler_with_a_way_round_for_news_is_fine() -> None:
+def test_a_pooler_with_a_direct_listen_address_is_ok() -> None:
     assert judged(pooled=True, listen="off") == {}
     assert judged(pooled=True, listen="db:5432") == {}
 
 
 def test_many_dead_rows_among_many_more_are_no_fault() -> None:
-    assert judged(dead=[("windlass_job", 200_000, 5_000_000), ("windlass_line", 900, 0)]) == {}
+    assert (
+        judged(dead_rows=[("windlass_job", 200_000, 5_000_000), ("windlass_queued", 900, 0)]) == {}
+    )
 
 
 # -- on a real server
 
 
-async def test_everything_is_looked_at(new_database: str) -> None:
+async def test_all_checks_run(new_database: str) -> None:
     await migrate(new_database)
-    found = await look(new_database)
+    found = await check(new_database)
     assert set(found) == {
         "store", "schema", "privileges", "durability", "clock", "connections", "autovacuum", "bloat"
     }  # fmt: skip
     rest = {what: one for what, one in found.items() if what != "connections"}
-    assert {one.verdict for one in rest.values()} == {Verdict.FINE}, rest
+    assert {one.verdict for one in rest.values()} == {Verdict.OK}, rest
 
 
-async def test_a_missing_and_an_older_and_a_newer_schema_are_told_and_left_alone(
+async def test_a_missing_older_or_newer_schema_is_reported_and_not_changed(
     new_database: str,
 ) -> None:
-    found = (await look(new_database))["schema"]
-    assert found.verdict is Verdict.WRONG
-    assert "run windlass migrate" in found.found
+    found = (await check(new_database))["schema"]
+    assert found.verdict is Verdict.ERROR
+    assert "run windlass migrate" in found.message
     assert await execute(new_database, "SELECT FROM pg_class WHERE relname ~ 'windlass'") == []
 
     await migrate(new_database)
     newer = "INSERT INTO windlass_schema VALUES (999, 'later', 'x', 0, 0)"
     await execute(new_database, newer)
-    found = (await look(new_database))["schema"]
+    found = (await check(new_database))["schema"]
     assert found.verdict is Verdict.WARNING
-    assert "newer than" in found.found
+    assert "newer than" in found.message
 
     await execute(new_database, "UPDATE windlass_schema SET breaking = 1 WHERE version = 999")
-    found = (await look(new_database))["schema"]
-    assert found.verdict is Verdict.WRONG
-    assert "upgrade Windlass" in found.found
+    found = (await check(new_database))["schema"]
+    assert found.verdict is Verdict.ERROR
+    assert "upgrade Windlass" in found.message
 
 
 async def test_settings_of_the_database_are_seen(new_database: str) -> None:
     await migrate(new_database)
     name = urlsplit(new_database).path[1:]
     await execute(new_database, f"ALTER DATABASE {name} SET synchronous_commit = off")
-    await execute(new_database, "ALTER TABLE windlass_line SET (autovacuum_enabled = off)")
+    await execute(new_database, "ALTER TABLE windlass_queued SET (autovacuum_enabled = off)")
     await execute(new_database, f"ALTER DATABASE {name} SET default_transaction_read_only = on")
 
-    found = await look(new_database)
+    found = await check(new_database)
 
-    assert "synchronous_commit is off" in found["durability"].found
-    assert "off for windlass_line" in found["autovacuum"].found
-    assert found["store"].verdict is Verdict.WRONG
+    assert "synchronous_commit is off" in found["durability"].message
+    assert "off for windlass_queued" in found["autovacuum"].message
+    assert found["store"].verdict is Verdict.ERROR
 
 
 async def test_a_clock_that_is_off_is_measured(postgres_url: str) -> None:
-    found = (await look(postgres_url, clock=Tomorrow()))["clock"]
+    found = (await check(postgres_url, clock=Tomorrow()))["clock"]
     assert found.verdict is Verdict.WARNING
-    assert "behind this machine's" in found.found
-    seconds = float(found.found.split(" s behind")[0].rpartition(" ")[2])
+    assert "behind this machine's" in found.message
+    seconds = float(found.message.split(" s behind")[0].rpartition(" ")[2])
     assert abs(seconds - 86_400) < 60
 
 
@@ -182,15 +187,15 @@ async def test_a_job_of_the_future_is_found(new_database: str) -> None:
     await migrate(new_database)
     async with PostgresStore(new_database, clock=Tomorrow()) as store:
         await enqueue_one(store)
-    assert "in the future" in (await look(new_database))["clock"].found
+    assert "in the future" in (await check(new_database))["clock"].message
 
 
 async def test_dead_rows_and_open_transactions_are_seen(
     new_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await migrate(new_database)
-    monkeypatch.setattr(checkup, "DEAD", 500)
-    monkeypatch.setattr(checkup, "LONG", 0.0)
+    monkeypatch.setattr(checkup, "MANY_DEAD_ROWS", 500)
+    monkeypatch.setattr(checkup, "LONG_TRANSACTION", 0.0)
     await execute(new_database, "ALTER TABLE windlass_record SET (autovacuum_enabled = off)")
     rows = "SELECT 'k', 'x' || n, '', 1 FROM generate_series(1, 1000) AS n"
     await execute(new_database, f"INSERT INTO windlass_record (kind, key, value, version) {rows}")
@@ -198,33 +203,33 @@ async def test_dead_rows_and_open_transactions_are_seen(
     connection: Any = await asyncpg.connect(
         new_database, server_settings={"application_name": "forgotten"}
     )
-    expected = "windlass_record holds 1,000 dead rows", "(forgotten) has had one open"
+    expected = "windlass_record has 1,000 dead rows", "(forgotten): open"
     try:
         async with connection.transaction():
             await connection.execute("SELECT 1")
-            told = ""
+            findings = ""
             # The server's own counts come a little later; and it is shared with other tests, whose
-            # transactions may be older for a moment, when only the oldest are told.
+            # transactions may be older for a moment, when only the oldest are reported.
             for _ in range(300):
                 found = await checkup.checkup(PostgresConfig.of(new_database))
-                told = "\n".join(one.found for one in found)
-                if all(words in told for words in expected):
+                findings = "\n".join(one.message for one in found)
+                if all(words in findings for words in expected):
                     break
                 await asyncio.sleep(0.1)
     finally:
         await connection.close()
 
     for words in expected:
-        assert words in told
+        assert words in findings
 
 
 async def test_few_connections_of_a_role_or_database_count(new_database: str) -> None:
     await migrate(new_database)
     name = urlsplit(new_database).path[1:]
     await execute(new_database, f"ALTER DATABASE {name} CONNECTION LIMIT 4")
-    found = (await look(new_database))["connections"]
+    found = (await check(new_database))["connections"]
     assert found.verdict is Verdict.WARNING
-    assert "3 of" in found.found
+    assert "3 of" in found.message
 
 
 async def test_missing_privileges_are_named(new_database: str) -> None:
@@ -233,23 +238,26 @@ async def test_missing_privileges_are_named(new_database: str) -> None:
     await execute(new_database, f"CREATE ROLE {user} LOGIN")
     url = as_user(new_database, user)
     try:
-        found = (await look(url))["privileges"]
-        assert found.verdict is Verdict.WRONG
-        assert "SELECT on windlass_job" in found.found
-        assert f"GRANT windlass_viewer TO {user}" in found.mend
+        found = (await check(url))["privileges"]
+        assert found.verdict is Verdict.ERROR
+        assert "SELECT on windlass_job" in found.message
+        assert f"GRANT windlass_viewer TO {user}" in found.fix
 
         await execute(new_database, f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {user}")
-        found = (await look(url))["privileges"]
+        found = (await check(url))["privileges"]
         assert found.verdict is Verdict.WARNING
-        assert "may only read: no USAGE on windlass_serial, INSERT on windlass_job" in found.found
+        assert (
+            "can only read: missing USAGE on windlass_serial, INSERT on windlass_job"
+            in found.message
+        )
 
         everything = "ALL ON ALL TABLES IN SCHEMA public"
         await execute(new_database, f"GRANT {everything} TO {user}")
         await execute(new_database, f"GRANT USAGE ON SEQUENCE windlass_serial TO {user}")
         await execute(new_database, f"REVOKE INSERT ON windlass_lease FROM {user}")
-        found = (await look(url))["privileges"]
-        assert found.found.endswith(
-            "may read and enqueue, but not work: no INSERT on windlass_lease"
+        found = (await check(url))["privileges"]
+        assert found.message.endswith(
+            "can read and enqueue, but not run a worker: missing INSERT on windlass_lease"
         )
     finally:
         await execute(new_database, f"DROP OWNED BY {user}")
@@ -259,7 +267,7 @@ async def test_missing_privileges_are_named(new_database: str) -> None:
 # -- the command
 
 
-def test_the_command_shows_it_and_no_password(new_database: str) -> None:
+def test_the_command_shows_findings_and_no_password(new_database: str) -> None:
     url = as_user(new_database, "postgres", "s3cret")
     run = CliRunner().invoke
     before = run(cli, ["check", "--url", url])
@@ -277,7 +285,7 @@ def test_the_command_shows_it_and_no_password(new_database: str) -> None:
         assert "postgres:***@" in answer.output
 
 
-def test_the_command_says_which_server_cannot_be_reached() -> None:
+def test_the_command_names_an_unreachable_server() -> None:
     answer = CliRunner().invoke(cli, ["check", "--url", "postgresql://127.0.0.1:1/jobs"])
     assert answer.exit_code == 3
     assert "cannot be reached" in answer.output

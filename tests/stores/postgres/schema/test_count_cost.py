@@ -9,10 +9,10 @@ from windlass.stores.postgres import PostgresStore, reads
 from windlass.testing.conformance.find import enqueue_many
 
 
-async def test_a_count_looks_no_further_than_its_range(
+async def test_a_count_reads_no_further_than_its_range(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reads, "STRETCH", 10)
+    monkeypatch.setattr(reads, "SEARCH_RANGE", 10)
     monkeypatch.setattr(reads, "COUNT_RANGE", 30)
     async with PostgresStore(postgres_url) as store:
         await enqueue_many(store, 15, task="old")

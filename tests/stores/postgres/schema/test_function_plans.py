@@ -1,6 +1,6 @@
 """What the server's own functions read does not grow with the tables, whenever they were planned.
 
-The plans of statements in functions cannot be asked for. But the server counts what a transaction
+EXPLAIN cannot show the plans of statements in functions. But the server counts what a transaction
 has read: so a session plans them while the tables are empty, or full, and is then counted.
 """
 
@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 from tests.stores.postgres.server import TABLES, execute, migrate
 
-from windlass.core.admission.gates import LIMIT, Limit, Setting
+from windlass.core.admission.gates import LIMIT, Limit, LimitSetting
 from windlass.core.decisions.outcome import Succeeded, settle
 from windlass.core.decisions.transition import Transition
 from windlass.core.records import Put
@@ -23,7 +23,7 @@ from windlass.stores.postgres.queries import SQL
 from windlass.stores.postgres.writes import successes
 from windlass.stores.postgres.writes.inserts import insert
 from windlass.testing.conformance.limits import KEYS, QUEUE, TASK, set_limit
-from windlass.testing.factories import claim_all, even, make_job
+from windlass.testing.factories import claim_all, make_job, no_jitter
 
 MANY = 1200
 MOST = 200  # rows of a table, for ends that let in ten
@@ -42,7 +42,7 @@ pytestmark = pytest.mark.slow
 
 @pytest_asyncio.fixture
 async def url(new_database: str) -> str:
-    """A database whose statistics change only when a test says so."""
+    """A database whose statistics change only when a test changes them."""
     await migrate(new_database)
     for table in TABLES:
         await execute(new_database, f"ALTER TABLE windlass_{table} SET (autovacuum_enabled = off);")
@@ -50,13 +50,13 @@ async def url(new_database: str) -> str:
 
 
 async def plan_all(connection: Any) -> None:
-    """Have each statement of the functions planned, with nobody there."""
+    """Make the server plan each statement of the functions, on empty tables."""
     for names in ([QUEUE], [TASK], [f"{KEYS}\x1fkey"]):
         await connection.fetch(SQL.admit, names, [0], [0], 1)
 
 
 async def fill(store: PostgresStore) -> list[Transition]:
-    """Many wait at many gates, later, and in another line; ten that run are about to end."""
+    """Many jobs wait at gates, delayed, and in another queue; ten running ones are about to end."""
     for queue in ("default", "other"):
         for options in ({"limit_key": "a"}, {"limit_key": "b"}, {}, {"delay": 60.0}):
             await store.enqueue([make_job(queue=queue, **options) for _ in range(MANY // 4)])
@@ -64,7 +64,7 @@ async def fill(store: PostgresStore) -> list[Transition]:
     await store.enqueue([make_job(limit_key=f"key-{number}") for number in range(MANY // 4)])
     taken = await claim_all(store)
     assert taken
-    return [settle(row, Succeeded(), random=even) for row in taken]
+    return [settle(row, Succeeded(), random=no_jitter) for row in taken]
 
 
 @pytest.mark.parametrize("kind", LIMITS)
@@ -72,7 +72,7 @@ async def fill(store: PostgresStore) -> list[Transition]:
     "when",
     ["never analyzed", "analyzed when empty", "analyzed when nearly so", "analyzed when full"],
 )
-async def test_to_let_somebody_in_reads_no_more_than_those(url: str, when: str, kind: str) -> None:
+async def test_admission_reads_only_the_admitted_jobs(url: str, when: str, kind: str) -> None:
     async with PostgresStore(url) as store:
         for name in (KEYS, TASK, QUEUE):
             await set_limit(store, name, **LIMITS[kind])
@@ -90,7 +90,9 @@ async def test_to_let_somebody_in_reads_no_more_than_those(url: str, when: str, 
             if when == "analyzed when full":
                 await execute(url, "VACUUM ANALYZE")
             async with connection.transaction():
-                done, let_in, _ = await successes.succeed(connection, ends, None, 0, alone=True)
+                done, let_in, _ = await successes.settle_successes(
+                    connection, ends, None, 0, is_whole_call=True
+                )
                 read = {row["relname"]: tuple(row)[1:] for row in await connection.fetch(READ)}
         finally:
             await connection.close()
@@ -100,7 +102,7 @@ async def test_to_let_somebody_in_reads_no_more_than_those(url: str, when: str, 
 
 
 async def test_to_put_a_job_in_reads_no_limits_but_its_own(url: str) -> None:
-    value = Setting(given=Limit(concurrency=1)).encode()
+    value = LimitSetting(override=Limit(concurrency=1)).encode()
     async with PostgresStore(url) as store:
         puts = [Put(kind=LIMIT, key=f"queue:{number}", value=value) for number in range(MANY)]
         await store.put_records(puts)
@@ -109,7 +111,7 @@ async def test_to_put_a_job_in_reads_no_limits_but_its_own(url: str) -> None:
         async with connection.transaction():
             new = [make_job(queue="7", limit_key="a"), make_job(queue="8")]
             stored = await insert(
-                connection, [rows.insertion(job) for job in new], None, gated=True
+                connection, [rows.insert_params(job) for job in new], None, gated=True
             )
             read = {row["relname"]: tuple(row)[1:] for row in await connection.fetch(READ)}
     finally:

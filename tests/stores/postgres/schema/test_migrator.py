@@ -1,4 +1,4 @@
-"""The schema is made once, by whoever comes first, and its script may be run by hand."""
+"""Concurrent migrations run once, and the script can be run by hand."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from tests.stores.postgres.server import execute
 
 from windlass.core.decisions.outcome import Released, Succeeded
 from windlass.core.query.job_query import Query
-from windlass.store import Saying
+from windlass.store import AttemptRecords
 from windlass.stores import migration_script
 from windlass.stores.postgres import PostgresStore
 from windlass.stores.postgres.schema import migrator
 from windlass.testing.factories import (
     claim_all,
     enqueue_one,
+    log_record,
     make_job,
-    note,
     settle_one,
     sweep_all,
 )
@@ -26,13 +26,15 @@ LAST_OF_32_BITS = 2**31 - 1
 NAMES = [f"{each.version:04d}_{each.name}" for each in migrator.MIGRATIONS]
 
 
-async def test_to_migrate_tells_what_was_done_and_again_nothing(new_database: str) -> None:
+async def test_migrate_returns_what_was_applied_and_nothing_the_second_time(
+    new_database: str,
+) -> None:
     async with PostgresStore(new_database) as store:
         assert await store.migrate() == NAMES
         assert await store.migrate() == []
 
 
-async def test_several_who_migrate_at_once_do_it_once(new_database: str) -> None:
+async def test_concurrent_migrations_run_once(new_database: str) -> None:
     stores = [PostgresStore(new_database) for _ in range(5)]
 
     done = await asyncio.gather(*(store.migrate() for store in stores))
@@ -56,20 +58,22 @@ async def test_the_printed_script_run_by_hand_leaves_nothing_to_do(new_database:
 
 
 async def test_numbers_go_on_beyond_32_bits(new_database: str) -> None:
-    """A busy server gives as many places in line within months; attempts and events count, too."""
+    """A busy server assigns so many positions within months; attempts and events count, too."""
     async with PostgresStore(new_database) as store:
         await store.migrate()
         await execute(new_database, f"SELECT setval('windlass_serial', {LAST_OF_32_BITS - 1})")
         await store.enqueue([make_job(), make_job(), make_job(unique_key="u", delay=0.001)])
-        numbers = "attempt = {0}, fence = {0}, seq = {0}, queued_seq = {0}, said = {0}"
+        numbers = "attempt = {0}, fence = {0}, seq = {0}, queued_seq = {0}, last_record = {0}"
         counts = "retry_count = {0}, crash_count = {0}"
         await execute(
             new_database,
             f"UPDATE windlass_job SET {numbers}, {counts}".format(LAST_OF_32_BITS),
         )
         first, second = await claim_all(store)
-        [said] = await store.record([Saying(first.lease, [note(LAST_OF_32_BITS + 1, "here")])])
-        assert said.applied
+        [result] = await store.record(
+            [AttemptRecords(first.lease, [log_record(LAST_OF_32_BITS + 1, "here")])]
+        )
+        assert result.applied
         assert (await settle_one(store, first, Succeeded())).applied
         assert (await settle_one(store, second, Released())).applied
         assert len(await sweep_all(store)) == 1

@@ -1,4 +1,4 @@
-"""Every statement has one plan, whatever the sizes of the tables and whatever the server knows."""
+"""Every statement has one plan, whatever the table sizes and statistics."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from windlass.core.ids import uuid7
 from windlass.core.job.row import NewJob
 from windlass.stores.postgres import PostgresStore
 from windlass.stores.postgres.connection import SETTINGS
-from windlass.stores.postgres.queries import SQL, Queries
+from windlass.stores.postgres.queries import SQL, PostgresQueries
 from windlass.testing.factories import claim_all, make_job, settle_one
 
-STATEMENTS = sorted(item.name for item in fields(Queries))
+STATEMENTS = sorted(item.name for item in fields(PostgresQueries))
 # What is read whole, on purpose: running jobs, and the few records.
 WHOLE = {
     "expired": {"windlass_lease"},
     "stats": {"windlass_lease"},
-    "delete_dead_records": {"windlass_record"},
+    "delete_expired_records": {"windlass_record"},
 }
 CALLED = re.compile(r"\bwindlass_\w+(?=\()")
 SITUATIONS = ["never analyzed", "analyzed when empty", "grown since", "analyzed when full"]
@@ -56,16 +56,16 @@ def unbounded(plan: dict[str, Any]) -> set[str]:
 async def plan_of(connection: Any, name: str) -> dict[str, Any]:
     sql = getattr(SQL, name)
     count = max((int(n) for n in re.findall(r"\$(\d+)", sql)), default=0)
-    await connection.execute(f"PREPARE asked AS {sql}")
+    await connection.execute(f"PREPARE query AS {sql}")
     values = f"({', '.join(['NULL'] * count)})" if count else ""
-    explained = await connection.fetchval(f"EXPLAIN (FORMAT JSON) EXECUTE asked{values}")
-    await connection.execute("DEALLOCATE asked")
+    explained = await connection.fetchval(f"EXPLAIN (FORMAT JSON) EXECUTE query{values}")
+    await connection.execute("DEALLOCATE query")
     plan: dict[str, Any] = json.loads(explained)[0]["Plan"]
     return plan
 
 
 async def fill(url: str) -> None:
-    """Some thousands of jobs: in line, later, expiring, with keys, running, done, failed."""
+    """Some thousands of jobs: queued, delayed, expiring, with keys, running, done, failed."""
     async with PostgresStore(url) as store:
         for _ in range(5):
             await store.enqueue([make_job() for _ in range(1000)])
@@ -105,7 +105,7 @@ async def test_no_statement_reads_a_table_from_end_to_end(situation: str) -> Non
     assert not wrong
 
 
-async def test_the_line_is_read_by_one_range_scan_up_to_the_limit(situation: str) -> None:
+async def test_a_claim_reads_the_queue_by_one_range_scan_up_to_the_limit(situation: str) -> None:
     connection: Any = await asyncpg.connect(
         situation, server_settings={**SETTINGS, "plan_cache_mode": "force_generic_plan"}
     )
@@ -115,17 +115,17 @@ async def test_the_line_is_read_by_one_range_scan_up_to_the_limit(situation: str
     scans = [
         (node["Node Type"], node.get("Index Name"), limited)
         for node, limited in nodes(plan)
-        if node.get("Relation Name") == "windlass_line" and node["Node Type"].endswith("Scan")
+        if node.get("Relation Name") == "windlass_queued" and node["Node Type"].endswith("Scan")
     ]
     assert sorted(scans, key=str) == [
-        ("Index Scan", "windlass_line_order", True),
+        ("Index Scan", "windlass_queued_order", True),
         ("Tid Scan", None, False),
     ]
     assert not [node for node, limited in nodes(plan) if node["Node Type"] == "Sort" and limited]
     rated = [
         node.get("Index Name") for node, _ in nodes(plan) if node.get("Alias") == "windlass_gate"
     ]
-    assert rated == ["windlass_gate_rated"]
+    assert rated == ["windlass_gate_rate_limited"]
 
 
 async def test_functions_that_statements_call_bring_their_settings_along(
@@ -139,9 +139,9 @@ async def test_functions_that_statements_call_bring_their_settings_along(
         "WHERE lanname = 'plpgsql' AND (proconfig IS NULL OR NOT proconfig "
         "@> ARRAY['enable_seqscan=off', 'plan_cache_mode=force_generic_plan'])",
     )
-    assert "windlass_ends" in called
+    assert "windlass_bounds" in called
     assert called & {row[0] for row in found} == {
-        "windlass_declare",
-        "windlass_meet",
-        "windlass_words",
+        "windlass_declare_limit",
+        "windlass_raise_claim_conflict",
+        "windlass_error_text",
     }  # they read nothing

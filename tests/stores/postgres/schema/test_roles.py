@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from windlass import Limit, StoreDeniedError, Windlass, WorkerConfig
 from windlass.cli import cli
-from windlass.core.admission.gates import Setting, limit_of
+from windlass.core.admission.gates import LimitSetting, decode_limit
 from windlass.core.decisions.outcome import Failed, Outcome, Released, Snoozed, Succeeded, settle
 from windlass.core.decisions.retry import Fixed, Policy
 from windlass.core.decisions.transition import CancelRequest
@@ -25,29 +25,29 @@ from windlass.core.errors import StoreUnavailableError
 from windlass.core.job.state import State
 from windlass.core.query.job_query import Query
 from windlass.core.records import Put
-from windlass.store import Retention, Saying
+from windlass.store import AttemptRecords, Retention
 from windlass.stores import roles_script
 from windlass.stores.postgres import PostgresStore
 from windlass.stores.postgres.schema.privileges import ROLES, grants
 from windlass.task import Task
 from windlass.testing.factories import (
+    checkpoint_record,
     claim_all,
     enqueue_one,
-    even,
+    log_record,
     make_failure,
     make_job,
-    note,
+    no_jitter,
     start_one,
-    step_done,
 )
 
 Verb = Callable[[PostgresStore, PostgresStore], Awaitable[object]]
-SETTING = Setting(declared=Limit(concurrency=2)).encode().decode()
+SETTING = LimitSetting(declared=Limit(concurrency=2)).encode().decode()
 LOCK = "SELECT pg_advisory_lock(7305)"  # roles are the server's, not the database's
 
 
 async def make_roles(server: str, url: str) -> None:
-    """One at a time: whoever does so in another process waits."""
+    """One at a time: other processes wait."""
     connection: Any = await asyncpg.connect(server)
     try:
         await connection.execute(LOCK)
@@ -105,8 +105,8 @@ async def cancel(store: PostgresStore, root: PostgresStore) -> None:
 
 async def retry(store: PostgresStore, root: PostgresStore) -> None:
     job = await start_one(root)
-    await root.record([Saying(job.lease, [step_done(1, "voice", b"1")])])
-    await root.apply([settle(job, Failed(failure=make_failure(terminal=True)), random=even)])
+    await root.record([AttemptRecords(job.lease, [checkpoint_record(1, "voice", b"1")])])
+    await root.apply([settle(job, Failed(failure=make_failure(terminal=True)), random=no_jitter)])
     new = make_job(retry_of=job.id, resume=True)
     [answer] = await store.enqueue([new])
     assert answer.accepted
@@ -120,14 +120,16 @@ async def run(store: PostgresStore, root: PostgresStore) -> None:
     assert len(jobs) == 5
     leases = [job.lease for job in jobs]
     assert not any(answer.stale for answer in await store.extend(leases, 30))
-    said = [note(1, "x"), step_done(2, "voice", b"1")]
-    await store.record([Saying(lease, said) for lease in leases])
+    records = [log_record(1, "x"), checkpoint_record(2, "voice", b"1")]
+    await store.record([AttemptRecords(lease, records) for lease in leases])
     outcomes: list[Outcome] = [
         Succeeded(), Succeeded(result=b"1"), Failed(failure=make_failure()), Released(),
         Snoozed(delay=0),
     ]  # fmt: skip
-    wishes = [settle(job, end, random=even) for job, end in zip(jobs, outcomes, strict=True)]
-    assert all(answer.applied for answer in await store.apply(wishes))
+    transitions = [
+        settle(job, end, random=no_jitter) for job, end in zip(jobs, outcomes, strict=True)
+    ]
+    assert all(answer.applied for answer in await store.apply(transitions))
 
 
 async def claim(store: PostgresStore, root: PostgresStore) -> None:
@@ -136,14 +138,14 @@ async def claim(store: PostgresStore, root: PostgresStore) -> None:
 
 
 async def prune(store: PostgresStore, root: PostgresStore) -> None:
-    await root.apply([settle(await start_one(root), Succeeded(), random=even)])
+    await root.apply([settle(await start_one(root), Succeeded(), random=no_jitter)])
     gone = await store.prune(Retention(succeeded=1e-6, canceled=1e-6, failed=1e-6, log=1e-6), 9)
     assert gone.jobs
 
 
 async def delete(store: PostgresStore, root: PostgresStore) -> None:
     job = await start_one(root)
-    await root.apply([settle(job, Succeeded(), random=even)])
+    await root.apply([settle(job, Succeeded(), random=no_jitter)])
     assert [answer.applied for answer in await store.delete([job.id])] == [True]
 
 
@@ -225,21 +227,21 @@ DEEDS = {
     "drop": "DROP TABLE windlass_log",
     "truncate": "TRUNCATE windlass_log",
     "create": "CREATE TABLE mine (x int)",
-    "look elsewhere": "SELECT * FROM private",
+    "read other tables": "SELECT * FROM private",
     "lie about the schema": "DELETE FROM windlass_schema",
 }
 
 
 @pytest.mark.parametrize("deed", DEEDS)
 @pytest.mark.parametrize("kind", ["viewer", "producer", "worker"])
-async def test_only_the_owner_changes_tables_and_nobody_sees_other_ones(
+async def test_only_the_owner_changes_tables_and_no_role_reads_other_tables(
     place: str, kind: str, deed: str
 ) -> None:
     with pytest.raises(asyncpg.InsufficientPrivilegeError):
         await execute(of(place, kind), DEEDS[deed])
 
 
-async def test_the_owner_migrates_from_the_beginning_and_later(postgres_server: str) -> None:
+async def test_the_owner_runs_first_and_later_migrations(postgres_server: str) -> None:
     name = f"windlass_roles_{uuid4().hex[:8]}"
     url = database_url(postgres_server, name)
     await execute(postgres_server, f"CREATE DATABASE {name}")
@@ -267,7 +269,7 @@ async def test_every_table_is_in_the_script(place: str) -> None:
     assert {role for role, _, _ in grants()} == set(ROLES)
 
 
-async def test_a_whole_worker_runs_as_one_and_an_application_as_a_producer(place: str) -> None:
+async def test_a_worker_runs_as_worker_role_and_an_application_as_producer(place: str) -> None:
     producer, app = Windlass(of(place, "producer")), Windlass(of(place, "worker"))
 
     async def double(number: int) -> int:
@@ -286,7 +288,7 @@ async def test_a_whole_worker_runs_as_one_and_an_application_as_a_producer(place
 
 async def _limits(place: str) -> dict[str, Limit | None]:
     found = await execute(place, "SELECT key, value FROM windlass_record WHERE kind = 'limit'")
-    return {name: limit_of(value) for name, value in found}
+    return {name: decode_limit(value) for name, value in found}
 
 
 async def test_an_application_as_a_producer_declares_limits_and_changes_none(
@@ -314,9 +316,9 @@ async def test_an_application_as_a_producer_declares_limits_and_changes_none(
     }
     assert len(await claim_all(root, "cuts")) == 1
     app, _ = made("producer", 1)
-    with pytest.raises(StoreDeniedError, match="leave queue:cuts to a worker"):
+    with pytest.raises(StoreDeniedError, match="not change the limit queue:cuts"):
         await app.limits.aset("queue:cuts", Limit(concurrency=9))
-    with pytest.raises(StoreDeniedError, match="leave queue:other to a worker"):
+    with pytest.raises(StoreDeniedError, match="not change the limit queue:other"):
         await app.limits.aset("queue:other", Limit(concurrency=9))
     await app.aclose()
     app, task = made("worker", 7)
@@ -328,8 +330,8 @@ async def test_an_application_as_a_producer_declares_limits_and_changes_none(
 NO_LIMITS = {
     "another kind": ("api_key", SETTING),
     "no JSON": ("queue:a", "1"),
-    "more than that": ("queue:a", SETTING.replace('"given":null', '"given":null,"x":1')),
-    "as if given": ("queue:a", SETTING.replace('"given":null', '"given":{}')),
+    "more than that": ("queue:a", SETTING.replace('"override":null', '"override":null,"x":1')),
+    "as if given": ("queue:a", SETTING.replace('"override":null', '"override":{}')),
     "a float": ("queue:a", SETTING.replace(":2,", ":2e0,")),
     "a text": ("queue:a", SETTING.replace(":2,", ':"2",')),
     "none": ("queue:a", SETTING.replace(":2,", ":0,")),
@@ -345,20 +347,21 @@ async def test_nothing_but_a_limit_is_stored_by_a_declaration(
     name, value = NO_LIMITS[sort]
     with pytest.raises(asyncpg.PostgresError):
         await execute(
-            of(place, "producer"), f"SELECT windlass_declare('{name}', '{value}'::text::bytea)"
+            of(place, "producer"),
+            f"SELECT windlass_declare_limit('{name}', '{value}'::text::bytea)",
         )
     assert await execute(place, "SELECT FROM windlass_record") == []
 
 
-async def test_only_who_may_enqueue_declares_and_by_our_own_table(
+async def test_only_producers_declare_limits_and_only_in_our_table(
     place: str, root: PostgresStore
 ) -> None:
-    asked = f"SELECT windlass_declare('queue:a', '{SETTING}'::text::bytea)"
+    statement = f"SELECT windlass_declare_limit('queue:a', '{SETTING}'::text::bytea)"
     with pytest.raises(asyncpg.InsufficientPrivilegeError):
-        await execute(of(place, "viewer"), asked)
+        await execute(of(place, "viewer"), statement)
     connection = await asyncpg.connect(of(place, "producer"))
     await connection.execute("CREATE TEMP TABLE windlass_record (kind text, key text PRIMARY KEY)")
-    await connection.execute(asked)
+    await connection.execute(statement)
     await connection.close()
     assert await _limits(place) == {"queue:a": Limit(concurrency=2)}
 
@@ -368,18 +371,18 @@ async def test_only_who_may_enqueue_declares_and_by_our_own_table(
     [
         ("num_nonnulls(text, text)", "integer"),
         ("format(text, text, text)", "text"),
-        ("windlass_number(text, text, text)", "bigint"),
+        ("windlass_lock_number(text, text, text)", "bigint"),
     ],
 )
-async def test_a_declaration_calls_nobody_elses_function(
+async def test_a_declaration_calls_no_foreign_function(
     place: str, root: PostgresStore, name: str, answers: str
 ) -> None:
-    """Not even one that fits better: who may make one in the schema would run it as its owner."""
+    """Not even a better match: a role that may create functions would run it as the owner."""
     theirs = f"CREATE FUNCTION {name} RETURNS {answers} LANGUAGE plpgsql AS "
     await execute(place, theirs + "$$ BEGIN RAISE 'taken'; END $$")
     try:
-        asked = f"SELECT windlass_declare('queue:a', '{SETTING}'::text::bytea)"
-        await execute(of(place, "producer"), asked)
+        statement = f"SELECT windlass_declare_limit('queue:a', '{SETTING}'::text::bytea)"
+        await execute(of(place, "producer"), statement)
     finally:
         await execute(place, f"DROP FUNCTION public.{name}")
     assert await _limits(place) == {"queue:a": Limit(concurrency=2)}
@@ -391,4 +394,4 @@ def test_the_script_is_printed_and_other_stores_have_none() -> None:
     assert printed.stdout == roles_script("postgresql://host/jobs")
     refused = CliRunner().invoke(cli, ["migrate", "--roles", "--url", "sqlite:///jobs.db"])
     assert refused.exit_code == 2
-    assert "roles on PostgreSQL only" in refused.stderr
+    assert "roles exist only on PostgreSQL" in refused.stderr

@@ -249,7 +249,7 @@ def test_bytes_are_read_whatever_the_session_makes_of_them(
     assert same.row.payload == payload
 
 
-# -- what is wrong says so
+# -- errors
 
 
 async def test_without_a_transaction_nothing_is_enqueued(
@@ -282,7 +282,7 @@ async def test_without_a_transaction_nothing_is_enqueued(
     assert await _stored(postgres_url) == ([], ["queued"])
 
 
-async def test_the_wrong_sort_of_call_says_what_to_write_instead(
+async def test_the_wrong_kind_of_call_names_the_right_one(
     app: Windlass, ship: Task[[str], None], postgres_url: str
 ) -> None:
     async with _asyncpg(postgres_url) as (connection, _), _async_session(postgres_url) as (both, _):
@@ -300,7 +300,7 @@ async def test_the_wrong_sort_of_call_says_what_to_write_instead(
     assert await _stored(postgres_url) == ([], ["queued"])
 
 
-def test_a_connection_of_no_known_sort_is_refused(app: Windlass) -> None:
+def test_an_unsupported_connection_is_refused(app: Windlass) -> None:
     with (
         pytest.raises(ConfigurationError, match="asyncpg, psycopg 3, SQLAlchemy 2 and Django"),
         app.within(object()),
@@ -318,10 +318,10 @@ async def test_a_connection_to_other_jobs_is_refused(
             with app.within(connection):
                 await ship.aenqueue("a rope")
 
-    with pytest.raises(SchemaError, match="lacks the Windlass schema"):
+    with pytest.raises(SchemaError, match="no Windlass schema found"):
         await enqueue()
     await migrate(new_database)
-    with pytest.raises(ConfigurationError, match="other jobs than those of the app"):
+    with pytest.raises(ConfigurationError, match="another database than the store"):
         await enqueue()
     await connection.close()
 
@@ -332,13 +332,13 @@ def test_another_database_behind_the_library_is_refused(
     engine = sqlalchemy.create_engine("sqlite://")
     with (
         Session(engine) as session,
-        pytest.raises(ConfigurationError, match="leads to sqlite"),
+        pytest.raises(ConfigurationError, match="is to sqlite"),
         app.within(session),
     ):
         ship.enqueue("a rope")
 
 
-def test_an_app_elsewhere_says_what_to_write(tmp_path: Any) -> None:
+def test_an_app_on_another_store_names_the_alternative(tmp_path: Any) -> None:
     app = Windlass(f"sqlite:///{tmp_path}/jobs.db")
     with pytest.raises(ConfigurationError, match=r"app\.transaction\(\)"), app.within(object()):
         pass
@@ -353,7 +353,7 @@ def test_a_postgres_app_has_no_transaction_of_its_own(app: Windlass) -> None:
         pass
 
 
-async def test_whoever_outlives_the_block_no_longer_joins_it(
+async def test_a_task_that_outlives_the_block_cannot_use_it(
     app: Windlass, ship: Task[[str], None], postgres_url: str
 ) -> None:
     over = asyncio.Event()
@@ -367,6 +367,6 @@ async def test_whoever_outlives_the_block_no_longer_joins_it(
             started = asyncio.create_task(late())
             await asyncio.sleep(0)
         over.set()
-        with pytest.raises(ConflictError, match="is over"):
+        with pytest.raises(ConflictError, match="has ended"):
             await started
     assert await _stored(postgres_url) == ([], [])

@@ -65,13 +65,13 @@ async def _stored(url: str) -> tuple[list[str], list[str]]:
 
 
 @pytest.mark.parametrize("opened", SYNC)
-def test_sync_a_flow_is_all_there_or_refused_and_the_transaction_goes_on(
+def test_sync_a_flow_is_stored_or_refused_and_the_transaction_continues(
     app: Windlass, ship: Task[[str], str], postgres_url: str, opened: Any
 ) -> None:
     ship.options(unique_key="k").enqueue("an anchor")
     with opened(postgres_url) as (connection, insert):
         with app.within(connection):
-            with pytest.raises(ConflictError, match="has the unique key 'k'"):
+            with pytest.raises(ConflictError, match="unique key 'k' is already held"):
                 _flow(app, ship, unique_key="k").enqueue()
             insert("a boat")
             run = _flow(app, ship).enqueue()
@@ -84,13 +84,13 @@ def test_sync_a_flow_is_all_there_or_refused_and_the_transaction_goes_on(
 
 
 @pytest.mark.parametrize("opened", ASYNC)
-async def test_async_a_flow_is_all_there_or_refused_and_the_transaction_goes_on(
+async def test_async_a_flow_is_stored_or_refused_and_the_transaction_continues(
     app: Windlass, ship: Task[[str], str], postgres_url: str, opened: Any
 ) -> None:
     await ship.options(unique_key="k").aenqueue("an anchor")
     async with opened(postgres_url) as (connection, insert):
         with app.within(connection):
-            with pytest.raises(ConflictError, match="has the unique key 'k'"):
+            with pytest.raises(ConflictError, match="unique key 'k' is already held"):
                 await _flow(app, ship, unique_key="k").aenqueue()
             await insert("a boat")
             run = await _flow(app, ship).aenqueue()
@@ -117,27 +117,27 @@ def flows(draw: st.DrawFn) -> list[NewJob]:
     return linked
 
 
-def _words(told: Any) -> Any:
-    """How one stands that others of the flow displace, each tells as it sees it."""
-    said: tuple[type[Exception], str] | None = told[2]
-    if said is None:
-        return told
-    plain = re.sub("which (is [a-z]+|gives way to one of these) and", "which … and", said[1])
-    return (*told[:2], (said[0], plain))
+def _without_state(results: Any) -> Any:
+    """Remove the state of a displaced job, which the two report differently."""
+    error: tuple[type[Exception], str] | None = results[2]
+    if error is None:
+        return results
+    plain = re.sub("which (is [a-z]+|is replaced by one of these);", "which …;", error[1])
+    return (*results[:2], (error[0], plain))
 
 
 @pytest.mark.slow
 @settings(max_examples=25, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(first=flows(), second=flows())
-def test_what_comes_together_leaves_what_the_store_leaves_and_is_refused_in_its_words(
+def test_enqueue_atomic_leaves_the_rows_and_errors_of_the_store(
     postgres_database: str, first: list[NewJob], second: list[NewJob]
 ) -> None:
-    (told, *stored), (told_too, *stored_too) = (
-        asyncio.run(story(postgres_database, first, second, by_function=way, together=True))
+    (results, *stored), (results_too, *stored_too) = (
+        asyncio.run(story(postgres_database, first, second, by_function=way, atomic=True))
         for way in (False, True)
     )
     assert stored_too == stored
-    assert list(map(_words, told_too)) == list(map(_words, told))
+    assert list(map(_without_state, results_too)) == list(map(_without_state, results))
 
 
 async def _began(url: str) -> tuple[Any, Any]:
@@ -147,24 +147,24 @@ async def _began(url: str) -> tuple[Any, Any]:
     return connection, transaction
 
 
-async def test_a_flow_waits_for_whoever_has_its_key_and_then_decides(postgres_url: str) -> None:
+async def test_a_flow_waits_for_the_transaction_with_its_key_and_then_decides(
+    postgres_url: str,
+) -> None:
     first, second = (make_job(unique_key="k"), make_job(unique_key="k"))
     child = make_job(depends_on=(second.id,))
     async with PostgresStore(postgres_url) as store:
         one, ones = await _began(postgres_url)
         other, others = await _began(postgres_url)
-        await store.within(one).aenqueue([first], together=True)
-        asked = store.within(other).aenqueue([second, child], together=True)
-        waiting = asyncio.create_task(asked)
+        await store.within(one).aenqueue([first], atomic=True)
+        call = store.within(other).aenqueue([second, child], atomic=True)
+        waiting = asyncio.create_task(call)
         await asyncio.sleep(0.2)
         assert not waiting.done()
         await ones.commit()
         answers = await asyncio.wait_for(waiting, SOON)
         await others.commit()
-        why = (
-            f"job {second.id} of task 'test.noop' has the unique key 'k' of job {first.id}, which "
-        )
-        why += "is queued and stands for it; "
+        why = f"job {second.id} of task 'test.noop': the unique key 'k' is already held by job "
+        why += f"{first.id}, which is queued; "
         assert all(str(answer.error).startswith(why) for answer in answers)
         assert None not in await store.get([first.id])
         assert await store.get([second.id, child.id]) == [None, None]
@@ -172,13 +172,13 @@ async def test_a_flow_waits_for_whoever_has_its_key_and_then_decides(postgres_ur
             await connection.close()
 
 
-async def test_whoever_waits_for_a_key_of_a_refused_flow_waits_no_longer(
+async def test_a_refused_flow_releases_its_key_locks(
     postgres_url: str,
 ) -> None:
     async with PostgresStore(postgres_url) as store:
         connection, transaction = await _began(postgres_url)
         wrong = [make_job(request_id="r"), make_job(depends_on=(uuid4(),))]
-        answers = await store.within(connection).aenqueue(wrong, together=True)
+        answers = await store.within(connection).aenqueue(wrong, atomic=True)
         assert not any(answer.accepted for answer in answers)
         [answer] = await asyncio.wait_for(store.enqueue([make_job(request_id="r")]), SOON)
         assert answer.accepted
@@ -186,17 +186,17 @@ async def test_whoever_waits_for_a_key_of_a_refused_flow_waits_no_longer(
         await connection.close()
 
 
-async def test_a_refused_flow_wakes_nobody(postgres_url: str) -> None:
+async def test_a_refused_flow_sends_no_notification(postgres_url: str) -> None:
     connection, transaction = await _began(postgres_url)
-    heard: list[object] = []
+    received: list[object] = []
     listener = await asyncpg.connect(postgres_url)
-    await listener.add_listener("windlass", lambda *told: heard.append(told))
+    await listener.add_listener("windlass", lambda *results: received.append(results))
     async with PostgresStore(postgres_url) as store:
         wrong = [make_job(), make_job(depends_on=(uuid4(),))]
-        await store.within(connection).aenqueue(wrong, together=True)
+        await store.within(connection).aenqueue(wrong, atomic=True)
         await transaction.commit()
-        await listener.execute("SELECT")  # what was told by then is heard before the answer
-        assert heard == []
+        await listener.execute("SELECT")  # earlier notifications arrive before the response
+        assert received == []
     await listener.close()
     await connection.close()
 
@@ -204,14 +204,14 @@ async def test_a_refused_flow_wakes_nobody(postgres_url: str) -> None:
 async def test_a_flow_of_many_jobs_is_refused_as_a_whole(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rows, "MOST_ROWS", 5)  # beyond which others come in several statements
+    monkeypatch.setattr(rows, "MAX_ROWS", 5)  # beyond which others come in several statements
     parts = [make_job() for _ in range(12)]
     end = make_job(depends_on=tuple(part.id for part in parts))
     lost = make_job(depends_on=(uuid4(),))
     async with PostgresStore(postgres_url) as store:
         connection, transaction = await _began(postgres_url)
         for flow, stands in (([*parts, end, lost], False), ([*parts, end], True)):
-            answers = await store.within(connection).aenqueue(flow, together=True)
+            answers = await store.within(connection).aenqueue(flow, atomic=True)
             assert {answer.accepted for answer in answers} == {stands}
             found = await connection.fetch("SELECT FROM windlass_job")
             assert len(found) == (len(flow) if stands else 0)
@@ -222,15 +222,15 @@ async def test_a_flow_of_many_jobs_is_refused_as_a_whole(
     assert row.waiting_for == len(parts)
 
 
-async def test_a_flow_that_no_statement_can_carry_is_refused_before_it(
+async def test_a_flow_too_large_for_one_statement_is_refused_before_it(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(user_transaction, "MOST_TOGETHER", 3 * 2**20)
+    monkeypatch.setattr(user_transaction, "MAX_TOGETHER_BYTES", 3 * 2**20)
     large = [make_job(payload=b"x" * 2**20) for _ in range(3)]
     async with PostgresStore(postgres_url) as store:
         connection, transaction = await _began(postgres_url)
-        with pytest.raises(InvalidArgumentError, match="3 jobs take 4 MiB, and in a transaction"):
-            await store.within(connection).aenqueue(large, together=True)
+        with pytest.raises(InvalidArgumentError, match="3 jobs take 4 MiB; jobs enqueued together"):
+            await store.within(connection).aenqueue(large, atomic=True)
         [answer] = await store.within(connection).aenqueue(large[:1])
         assert answer.accepted
         await transaction.rollback()
@@ -242,21 +242,21 @@ async def test_a_flow_that_no_statement_can_carry_is_refused_before_it(
 
 def _call(url: str, jobs: Sequence[dict[str, Any]]) -> list[Any]:
     with psycopg.connect(url) as connection:
-        sql = "SELECT status FROM windlass_enqueue(%s, together => true)"
+        sql = "SELECT status FROM windlass_enqueue(%s, atomic => true)"
         return [row[0] for row in connection.execute(sql, [json.dumps(jobs)])]
 
 
-def test_the_function_stores_all_or_raises_and_says_why(postgres_url: str) -> None:
+def test_the_function_stores_all_or_raises_the_reason(postgres_url: str) -> None:
     first, second, third = (str(uuid4()) for _ in range(3))
     plain: dict[str, Any] = {"task": "t"}
     keyed = {**plain, "unique_key": "k"}
     assert _call(postgres_url, [keyed]) == ["created"]
-    with pytest.raises(psycopg.Error, match="has the unique key 'k' of job") as conflict:
+    with pytest.raises(psycopg.Error, match="unique key 'k' is already held by job") as conflict:
         _call(
             postgres_url, [plain, {**keyed, "id": first}, {**plain, "depends_on": [first.upper()]}]
         )
     assert conflict.value.sqlstate == "WL003"
-    with pytest.raises(psycopg.Error, match="there is no such job") as missing:
+    with pytest.raises(psycopg.Error, match="which does not exist") as missing:
         _call(postgres_url, [plain, {**plain, "depends_on": [second]}])
     assert missing.value.sqlstate == "WL005"
     assert len(asyncio.run(execute(postgres_url, "SELECT FROM windlass_job"))) == 1

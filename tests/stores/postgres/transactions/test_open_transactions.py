@@ -1,4 +1,4 @@
-"""A transaction that somebody leaves open holds up its own jobs and keys, and nobody else's."""
+"""An open transaction blocks its own jobs and keys, and no others."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from windlass.core.decisions.outcome import Failed, Succeeded, settle, succeed
 from windlass.core.decisions.transition import CancelRequest, Status, Transition
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.ids import uuid7
-from windlass.core.job.lease import Extended
+from windlass.core.job.lease import ExtendResult
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
 from windlass.core.query.job_query import Query
-from windlass.store import Retention, Saying
+from windlass.store import AttemptRecords, Retention
 from windlass.stores.postgres import PostgresConfig, PostgresStore
 from windlass.stores.postgres.writes import handle
 from windlass.testing.clock import VirtualClock
 from windlass.testing.factories import (
     claim_all,
-    even,
     get_one,
+    log_record,
     make_failure,
     make_job,
-    note,
+    no_jitter,
     start_one,
     sweep_all,
 )
 
-SOON = 10.0  # nobody waits so long who does not wait for the open transaction
+SOON = 10.0  # seconds; only a wait for the open transaction takes longer
 LOCK = "SELECT FROM windlass_job WHERE id = $1 FOR UPDATE"
 HOLD = "SELECT windlass_enqueue($1::jsonb)"
 BY_KEY = '{{"id": "{id}", "task": "default", "unique_key": "{key}", "debounce": {debounce}}}'
@@ -48,7 +48,7 @@ BY_KEY = '{{"id": "{id}", "task": "default", "unique_key": "{key}", "debounce": 
 
 @asynccontextmanager
 async def left_open(url: str, sql: str, *given: object) -> AsyncIterator[Any]:
-    """Somebody's own transaction that did this; it is rolled back at the end of the block."""
+    """An open transaction that ran this; the end of the block rolls it back."""
     connection: Any = await asyncpg.connect(url)
     transaction = connection.transaction()
     await transaction.start()
@@ -74,13 +74,13 @@ async def two_running(store: PostgresStore) -> tuple[JobRow, JobRow]:
 def held_by_its_success(store: PostgresStore, row: JobRow) -> tuple[str, str]:
     """`settle_within`, as a statement."""
     sql, text = store.settlement(succeed(row, Succeeded(result=b"1")))
-    return sql.replace(":given", "$1"), text
+    return sql.replace(":argument", "$1"), text
 
 
 # -- extending
 
 
-async def test_one_held_job_costs_no_other_its_lease(
+async def test_one_locked_job_costs_no_other_its_lease(
     store: PostgresStore, postgres_url: str
 ) -> None:
     held, free = await two_running(store)
@@ -91,10 +91,10 @@ async def test_one_held_job_costs_no_other_its_lease(
         assert free.lease_until is not None
         assert second.lease_until is not None
         assert second.lease_until > free.lease_until
-        assert first == Extended(lease_until=held.lease_until), "it is neither lost nor longer"
+        assert first == ExtendResult(lease_until=held.lease_until), "it is neither lost nor longer"
 
 
-async def test_a_lease_is_extended_as_soon_as_its_job_is_let_go_of(
+async def test_a_lease_is_extended_as_soon_as_its_job_is_unlocked(
     store: PostgresStore, postgres_url: str
 ) -> None:
     held = await start_one(store)
@@ -109,7 +109,7 @@ async def test_a_lease_is_extended_as_soon_as_its_job_is_let_go_of(
         await eventually(longer)
 
 
-async def test_a_lease_whose_job_succeeded_meanwhile_is_gone(
+async def test_a_lease_whose_job_succeeded_meanwhile_is_lost(
     store: PostgresStore, postgres_url: str
 ) -> None:
     held = await start_one(store)
@@ -126,12 +126,12 @@ async def test_a_lease_whose_job_succeeded_meanwhile_is_gone(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["success", "failure"])
-async def test_one_held_job_holds_up_no_other_settle(
+async def test_one_locked_job_blocks_no_other_settle(
     store: PostgresStore, postgres_url: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def ending(row: JobRow) -> Transition:
         outcome = Succeeded() if kind == "success" else Failed(failure=make_failure(terminal=True))
-        return settle(row, outcome, random=even)
+        return settle(row, outcome, random=no_jitter)
 
     held, free = await two_running(store)
     async with left_open(postgres_url, LOCK, held.id) as transaction:
@@ -139,7 +139,7 @@ async def test_one_held_job_holds_up_no_other_settle(
             first, second = await store.apply([ending(held), ending(free)])
         assert (first.status, second.status) == (Status.BUSY, Status.APPLIED)
         assert (await get_one(store, held.id)).state is State.RUNNING
-        monkeypatch.setattr(handle, "PATIENCE", SOON)
+        monkeypatch.setattr(handle, "WORKER_LOCK_TIMEOUT", SOON)
         waiting = asyncio.ensure_future(store.apply([ending(held)]))
         await transaction.rollback()
 
@@ -149,7 +149,7 @@ async def test_one_held_job_holds_up_no_other_settle(
 
 
 @pytest.mark.slow
-async def test_a_worker_settles_all_others_while_one_is_held(
+async def test_a_worker_settles_others_while_one_is_locked(
     postgres_url: str, tmp_path: Path
 ) -> None:
     app = Windlass(postgres_url, data=tmp_path)
@@ -180,20 +180,24 @@ async def test_a_worker_settles_all_others_while_one_is_held(
 
 
 @pytest.mark.slow
-async def test_one_held_job_keeps_no_other_from_speaking(
+async def test_one_locked_job_blocks_no_records_of_others(
     store: PostgresStore, postgres_url: str
 ) -> None:
     held, free = await two_running(store)
     async with left_open(postgres_url, LOCK, held.id):
-        stuck = asyncio.ensure_future(store.record([Saying(held.lease, [note(1, "x")])]))
+        stuck = asyncio.ensure_future(
+            store.record([AttemptRecords(held.lease, [log_record(1, "x")])])
+        )
         async with asyncio.timeout(SOON):
-            [answer] = await store.record([Saying(free.lease, [note(1, "x")])])
+            [answer] = await store.record([AttemptRecords(free.lease, [log_record(1, "x")])])
             assert answer.applied
-            with pytest.raises(StoreUnavailableError, match=r"left open .* pg_stat_activity"):
+            with pytest.raises(
+                StoreUnavailableError, match=r"open transaction .* pg_stat_activity"
+            ):
                 await stuck
 
 
-async def test_one_held_job_holds_up_no_other_cancel(
+async def test_one_locked_job_blocks_no_other_cancel(
     store: PostgresStore, postgres_url: str
 ) -> None:
     held, free = await two_running(store)
@@ -210,7 +214,7 @@ async def test_one_held_job_holds_up_no_other_cancel(
 # -- maintenance
 
 
-async def test_one_held_job_keeps_no_other_from_being_rescued(postgres_url: str) -> None:
+async def test_one_locked_job_blocks_no_other_rescue(postgres_url: str) -> None:
     clock = VirtualClock()
     async with PostgresStore(postgres_url, clock=clock) as store:
         held, free = await two_running(store)
@@ -224,7 +228,7 @@ async def test_one_held_job_keeps_no_other_from_being_rescued(postgres_url: str)
         assert (await get_one(store, held.id)).crash_count == 1
 
 
-async def test_one_held_job_keeps_no_other_from_being_promoted(postgres_url: str) -> None:
+async def test_one_locked_job_blocks_no_other_promotion(postgres_url: str) -> None:
     clock = VirtualClock()
     async with PostgresStore(postgres_url, clock=clock) as store:
         held, free = make_job(delay=5), make_job(delay=5)
@@ -235,13 +239,13 @@ async def test_one_held_job_keeps_no_other_from_being_promoted(postgres_url: str
             assert (await get_one(store, free.id)).state is State.QUEUED
 
 
-async def test_one_held_job_keeps_no_other_from_being_pruned(postgres_url: str) -> None:
+async def test_one_locked_job_blocks_no_other_prune(postgres_url: str) -> None:
     clock = VirtualClock()
     retention = Retention(succeeded=10, log=5)
     async with PostgresStore(postgres_url, clock=clock) as store:
         rows = held, free = await two_running(store)
-        await store.record([Saying(row.lease, [note(1, "x")]) for row in rows])
-        await store.apply([settle(row, Succeeded(), random=even) for row in rows])
+        await store.record([AttemptRecords(row.lease, [log_record(1, "x")]) for row in rows])
+        await store.apply([settle(row, Succeeded(), random=no_jitter) for row in rows])
         async with left_open(postgres_url, LOCK, held.id), asyncio.timeout(SOON):
             clock.advance(6)
             assert (await store.prune(retention, 100)).logs == 1
@@ -269,7 +273,7 @@ async def test_a_debounced_enqueue_that_is_left_open_leaves_a_running_job_alone(
         assert longer.lease_until is not None
         assert row.lease_until is not None
         assert longer.lease_until > row.lease_until
-        [answer] = await store.apply([settle(row, Succeeded(), random=even)])
+        [answer] = await store.apply([settle(row, Succeeded(), random=no_jitter)])
         assert answer.applied
 
 
@@ -318,36 +322,36 @@ async def test_jobs_of_one_call_keep_their_order_though_a_key_is_taken(
 
 
 @pytest.mark.slow
-async def test_a_child_whose_key_is_taken_holds_up_no_other_settle(
+async def test_a_child_whose_key_is_locked_blocks_no_other_settle(
     store: PostgresStore, postgres_url: str
 ) -> None:
     held, free = await two_running(store)
     child = make_job(task="default", unique_key="taken")
-    wishes = [
-        settle(held, Succeeded(), random=even, children=[child]),
-        settle(free, Succeeded(), random=even, children=[make_job(unique_key="other")]),
+    transitions = [
+        settle(held, Succeeded(), random=no_jitter, children=[child]),
+        settle(free, Succeeded(), random=no_jitter, children=[make_job(unique_key="other")]),
     ]
     async with left_open(postgres_url, HOLD, by_key("taken")) as transaction:
         async with asyncio.timeout(SOON):
-            first, second = await store.apply(wishes)
+            first, second = await store.apply(transitions)
         assert (first.status, second.status) == (Status.BUSY, Status.APPLIED)
         await transaction.rollback()
-    [answer] = await store.apply(wishes[:1])
+    [answer] = await store.apply(transitions[:1])
     assert answer.applied
     assert (await get_one(store, child.id)).state is State.QUEUED
 
 
-async def test_whoever_waits_for_a_key_too_long_is_told(
+async def test_a_wait_for_a_locked_key_times_out_with_an_error(
     store: PostgresStore, postgres_url: str
 ) -> None:
-    engine = store._shared
+    engine = store._shared_engine
     engine.config = replace(engine.config, timeout=0.3)  # of waits, and not of statements
     async with left_open(postgres_url, HOLD, by_key("taken")):
-        with pytest.raises(StoreUnavailableError, match=r"left open .* or its key"):
+        with pytest.raises(StoreUnavailableError, match=r"open transaction .* or its key"):
             await store.enqueue([make_job(task="default", unique_key="taken")])
 
 
-async def test_closing_ends_the_wait_for_what_is_held(
+async def test_closing_ends_the_wait_for_locked_jobs(
     store: PostgresStore, postgres_url: str
 ) -> None:
     held = await start_one(store)
@@ -361,31 +365,31 @@ async def test_closing_ends_the_wait_for_what_is_held(
                 await stuck
 
 
-# -- a place in line that nobody left
+# -- a queue row without its job
 
 
-async def test_a_claim_that_fails_leaves_no_expired_job_in_line(postgres_url: str) -> None:
+async def test_a_claim_that_fails_leaves_no_expired_queue_row(postgres_url: str) -> None:
     """It had the place locked when the job expired, and was then torn."""
     clock = VirtualClock()
     async with PostgresStore(postgres_url, clock=clock) as store:
         await store.enqueue([make_job(expires_in=5), make_job(expires_in=5), make_job()])
-        first = "SELECT FROM windlass_line ORDER BY position LIMIT 1 FOR UPDATE"
+        first = "SELECT FROM windlass_queued ORDER BY position LIMIT 1 FOR UPDATE"
         clock.advance(6)
         async with left_open(postgres_url, first):
             await sweep_all(store)
-        assert len(await execute(postgres_url, "SELECT FROM windlass_line")) == 2
+        assert len(await execute(postgres_url, "SELECT FROM windlass_queued")) == 2
         await claim_all(store)
-        assert len(await execute(postgres_url, "SELECT FROM windlass_line")) == 1
+        assert len(await execute(postgres_url, "SELECT FROM windlass_queued")) == 1
 
         await store.prune(Retention(), 100)
 
-        assert await execute(postgres_url, "SELECT FROM windlass_line") == []
+        assert await execute(postgres_url, "SELECT FROM windlass_queued") == []
         states = sorted(row.state for row in (await store.find(Query())).rows)
         assert states == ["failed", "failed", "running"]
         assert await contradictions(postgres_url) == {}
 
 
-async def test_an_expired_job_that_is_still_in_line_stays_there(postgres_url: str) -> None:
+async def test_the_queue_row_of_a_queued_expired_job_stays(postgres_url: str) -> None:
     clock = VirtualClock()
     async with PostgresStore(postgres_url, clock=clock) as store:
         await store.enqueue([make_job(expires_in=5)])
@@ -397,7 +401,7 @@ async def test_an_expired_job_that_is_still_in_line_stays_there(postgres_url: st
 # -- jobs that depend on jobs
 
 
-async def test_a_parent_that_is_held_keeps_no_other_job_from_being_claimed(
+async def test_a_locked_parent_blocks_no_claim_of_others(
     store: PostgresStore, postgres_url: str
 ) -> None:
     parent, *others = jobs = [make_job() for _ in range(3)]
@@ -414,7 +418,7 @@ async def test_a_parent_that_is_held_keeps_no_other_job_from_being_claimed(
     assert await contradictions(postgres_url) == {}
 
 
-async def test_who_depends_on_a_job_whose_key_is_held_waits_with_it(
+async def test_a_dependent_of_a_job_with_a_locked_key_waits_with_it(
     store: PostgresStore, postgres_url: str
 ) -> None:
     parent = make_job(task="default", unique_key="k")
@@ -428,10 +432,10 @@ async def test_who_depends_on_a_job_whose_key_is_held_waits_with_it(
     assert [answer.status for answer in answers] == [EnqueueStatus.CREATED] * 2
 
 
-async def test_a_success_sees_the_child_that_it_had_to_wait_for(
+async def test_a_success_sees_a_child_that_was_committed_meanwhile(
     store: PostgresStore, postgres_url: str
 ) -> None:
-    """The shortest statement found its job unawaited, waited for its lock, and looks again."""
+    """The short statement found its job unawaited, waited for its lock, and reads it again."""
     parent = await start_one(store)
     child = f'{{"task": "t", "queue": "children", "depends_on": ["{parent.id}"]}}'
     async with left_open(postgres_url, HOLD, child) as transaction:
@@ -453,15 +457,15 @@ async def _waits_for_a_lock(url: str) -> bool:
 
 
 @pytest.mark.slow
-async def test_who_waits_for_a_job_holds_up_its_end_and_not_its_retry(
+async def test_a_locked_dependent_blocks_the_end_of_a_job_but_not_its_retry(
     store: PostgresStore, postgres_url: str
 ) -> None:
-    """A retry, a release or a rescue changes nothing for those who wait."""
+    """A retry, a release or a rescue changes nothing for dependents."""
     retried, ended = await two_running(store)
     waiting = make_job(depends_on=(retried.id, ended.id))
     await store.enqueue([waiting])
     async with left_open(postgres_url, LOCK, waiting.id):
-        again = settle(retried, Failed(failure=make_failure()), random=even)
+        again = settle(retried, Failed(failure=make_failure()), random=no_jitter)
         async with asyncio.timeout(SOON):
             [answer] = await store.apply([again])
             [busy] = await store.apply([succeed(ended, Succeeded())])
@@ -473,7 +477,7 @@ async def test_who_waits_for_a_job_holds_up_its_end_and_not_its_retry(
     assert await contradictions(postgres_url) == {}
 
 
-async def test_a_success_is_held_up_by_who_waits_for_it_and_no_further(
+async def test_only_direct_dependents_block_a_success(
     store: PostgresStore, postgres_url: str
 ) -> None:
     parent = await start_one(store)

@@ -87,9 +87,7 @@ async def test_a_payment_its_success_log_and_children_commit_together(
     assert [event.data["message"] for event in await events_of(job, EventType.LOG)] == ["paying"]
 
 
-async def test_rolled_back_the_attempt_goes_on_as_if_nothing_was(
-    app: Windlass, postgres_url: str
-) -> None:
+async def test_after_a_rollback_the_attempt_continues(app: Windlass, postgres_url: str) -> None:
     @app.task(backoff=fixed(0))
     async def pay(ctx: Context) -> str:
         ctx.then(payment_tasks.receipt.options(delay="1h"))
@@ -165,7 +163,7 @@ async def test_a_worker_killed_around_the_commit_pays_once(
     assert await _states(postgres_url, payment_tasks.receipt.name) == ["succeeded"]
 
 
-async def test_a_task_that_goes_on_after_its_commit_is_not_taken_for_lost(
+async def test_a_task_that_continues_after_its_commit_is_not_rescued(
     app: Windlass, postgres_url: str
 ) -> None:
     ended: list[str] = []
@@ -180,7 +178,7 @@ async def test_a_task_that_goes_on_after_its_commit_is_not_taken_for_lost(
         async def let_go() -> bool:
             return not worker._keeper._held
 
-        await eventually(let_go)  # the store told that the lease is gone
+        await eventually(let_go)  # the store reported the lost lease
         await asyncio.sleep(0.1)  # and if it were lost, this would be cancelled
         ended.append("well")
         return "paid"
@@ -242,7 +240,7 @@ async def test_a_ghost_changes_nothing_after_its_lease_is_lost(
 
 
 @pytest.mark.parametrize("opened", [*SYNC, *ASYNC])
-async def test_every_driver_tells_of_a_lost_lease_and_rolls_back(
+async def test_every_driver_raises_a_lost_lease_and_rolls_back(
     app: Windlass, postgres_url: str, opened: Any
 ) -> None:
     await execute(postgres_url, "DROP TABLE IF EXISTS orders;CREATE TABLE orders (what text)")
@@ -272,7 +270,7 @@ async def test_an_accepted_cancel_wins(app: Windlass, postgres_url: str) -> None
         row = await _claimed(store)
         await store.cancel([CancelRequest(job_id=row.id)])
 
-        with pytest.raises(StaleLeaseError, match="asked to cancel"):
+        with pytest.raises(StaleLeaseError, match="cancel requested"):
             await _pay(postgres_url, _context(row, store))
         assert await _payments(postgres_url) == []
         [answer] = await store.apply([succeed(row, Succeeded(result=b"1"))])
@@ -293,7 +291,7 @@ async def test_a_connection_to_other_jobs_is_refused(
 
         connection = await asyncpg.connect(new_database)
         async with connection.transaction():
-            with pytest.raises(ConfigurationError, match="other jobs than those of the app"):
+            with pytest.raises(ConfigurationError, match="another database than the store"):
                 await _context(row, store).asettle_within(connection, "paid")
         await connection.close()
 
@@ -314,9 +312,7 @@ async def test_the_workers_own_settle_is_then_a_repeat(app: Windlass, postgres_u
         assert after.result == b'"paid"'
 
 
-async def test_a_child_that_cannot_be_takes_the_whole_back(
-    app: Windlass, postgres_url: str
-) -> None:
+async def test_an_invalid_child_rolls_back_the_settle(app: Windlass, postgres_url: str) -> None:
     async with PostgresStore(postgres_url) as store:
         old = NewJob(id=uuid4(), task="t", queue="else", request_id="r", digest=b"1" * 16)
         await store.enqueue([old, NewJob(id=uuid4(), task="parent")])
@@ -331,7 +327,7 @@ async def test_a_child_that_cannot_be_takes_the_whole_back(
         assert await _states(postgres_url, "parent") == ["running"]
 
 
-async def test_children_that_would_wait_for_nobody_take_the_whole_back(
+async def test_children_that_depend_on_a_duplicate_roll_back_the_settle(
     app: Windlass, postgres_url: str
 ) -> None:
     async with PostgresStore(postgres_url) as store:
@@ -342,7 +338,7 @@ async def test_children_that_would_wait_for_nobody_take_the_whole_back(
         second = NewJob(id=uuid4(), task="t", unique_key="k", depends_on=(first.id,))
         context._children += [first, second]
 
-        with pytest.raises(ConflictError, match=f"has the unique key 'k' of job {old.id}"):
+        with pytest.raises(ConflictError, match=f"unique key 'k' is already held by job {old.id}"):
             await _pay(postgres_url, context)
 
         assert await _payments(postgres_url) == []
@@ -350,12 +346,12 @@ async def test_children_that_would_wait_for_nobody_take_the_whole_back(
         assert await store.get([first.id, second.id]) == [None, None]
 
 
-async def test_elsewhere_it_says_that_it_is_for_postgresql() -> None:
+async def test_on_other_stores_the_error_names_postgresql() -> None:
     app = Windlass("memory:")
 
     @app.task(max_retries=0)
     async def pay(ctx: Context) -> None:
-        with pytest.raises(ConfigurationError, match="for jobs in PostgreSQL"):
+        with pytest.raises(ConfigurationError, match="needs a PostgreSQL store"):
             await ctx.asettle_within(psycopg.Connection.__new__(psycopg.Connection))
 
     job = await pay.aenqueue()
@@ -374,16 +370,16 @@ async def _story(url: str, *, by_function: bool) -> dict[str, Any]:
         clock.advance(2)
         row = await _claimed(store)
         context = _context(row, store)
-        context.log("said")
+        context.log("logged")
         context.progress(40)
         await context.flush()
         clock.advance(1.5)
-        wish = succeed(row, Succeeded(result=b'"paid"'), children=[child])
+        transition = succeed(row, Succeeded(result=b'"paid"'), children=[child])
         if by_function:
             context._children.append(child)
             await _pay(url, context)
         else:
-            await store.apply([wish])
+            await store.apply([transition])
         assert await store.expired(9) == []  # the sweep, which forgets what is held no more
         found = [rows.job_row(it) for it in await execute(url, "SELECT * FROM windlass_job")]
         tables: dict[str, Any] = {

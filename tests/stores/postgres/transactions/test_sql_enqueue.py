@@ -18,8 +18,8 @@ from tests.stores.postgres.outages.test_notify import PATIENCE, listening, messa
 from tests.stores.postgres.server import CLEAN, execute
 
 from windlass.core.clock import SECOND
-from windlass.core.decisions.enqueue import Enqueued
-from windlass.core.decisions.retry import Policy, exponential, fixed, schedule
+from windlass.core.decisions.enqueue import EnqueueResult
+from windlass.core.decisions.retry import Policy, delays, exponential, fixed
 from windlass.core.job.lease import Claim
 from windlass.core.job.row import DEFAULT_POLICY, JobRow, NewJob
 from windlass.core.job.state import State
@@ -33,10 +33,10 @@ IDS = [uuid4() for _ in range(12)]
 POLICIES = [
     DEFAULT_POLICY,
     Policy(backoff=fixed(2.5), max_retries=0, crash_cap=1, timeout=0.5),
-    Policy(backoff=schedule([60, 300.5], jitter=0.1), timeout=3600),
+    Policy(backoff=delays([60, 300.5], jitter=0.1), timeout=3600),
     Policy(backoff=exponential(1, 5, "none")),
 ]
-LISTS = ("line", "waiting", "key", "ended", "trouble", "edge")
+LISTS = ("queued", "waiting", "unique_key", "ended", "unsuccessful", "edge")
 
 
 def _now_and_then(*values: Any) -> st.SearchStrategy[Any]:
@@ -85,15 +85,15 @@ async def _enqueue(
     jobs: Sequence[NewJob],
     *,
     by_function: bool,
-    together: bool = False,
-) -> list[Enqueued]:
+    atomic: bool = False,
+) -> list[EnqueueResult]:
     if not by_function:
-        return await store.enqueue(jobs, together=together)
+        return await store.enqueue(jobs, atomic=atomic)
     async with connection.transaction():
-        return await store.within(connection).aenqueue(jobs, together=together)
+        return await store.within(connection).aenqueue(jobs, atomic=atomic)
 
 
-async def _told(connection: Any, answers: Sequence[Enqueued]) -> list[tuple[Any, ...]]:
+async def _comparable(connection: Any, answers: Sequence[EnqueueResult]) -> list[tuple[Any, ...]]:
     """The answers of one call. A job that a later one of it took the place of goes by its name.
 
     The function's callers read the rows when all is done, the store gives each as it was met.
@@ -101,13 +101,13 @@ async def _told(connection: Any, answers: Sequence[Enqueued]) -> list[tuple[Any,
     canceled = await connection.fetch("SELECT id FROM windlass_job WHERE state = 'canceled'")
     gone = {row["id"] for row in canceled}
 
-    def told(row: JobRow) -> Any:
+    def results(row: JobRow) -> Any:
         return row.id if row.id in gone else replace(row, serial=0, position=None)
 
     return [
         (
             answer.status,
-            None if answer.row is None else told(answer.row),
+            None if answer.row is None else results(answer.row),
             None if answer.error is None else (type(answer.error), str(answer.error)),
         )
         for answer in answers
@@ -130,14 +130,14 @@ async def _tables(connection: Any) -> dict[str, Any]:
     }
     for table in LISTS:
         stored = await connection.fetch(f"SELECT * FROM windlass_{table}")
-        lines = [dict(row) for row in stored]
-        for line in lines:
+        records = [dict(row) for row in stored]
+        for record in records:
             for name in ("n", "position", "child", "parent"):
-                if name in line:
-                    line[name] = rank[line[name]]
-            if "jobs" in line:
-                line["jobs"] = [rank[n] for n in line["jobs"]]
-        found[table] = sorted(map(repr, lines))
+                if name in record:
+                    record[name] = rank[record[name]]
+            if "jobs" in record:
+                record["jobs"] = [rank[n] for n in record["jobs"]]
+        found[table] = sorted(map(repr, records))
     sums = "SELECT minute, queue, task, outcome, sum(count), sum(wait), sum(run)"
     counted = await connection.fetch(f"{sums} FROM windlass_rollup GROUP BY 1, 2, 3, 4")
     found["rollup"] = sorted(map(tuple, counted))
@@ -150,23 +150,19 @@ async def story(
     second: Sequence[NewJob],
     *,
     by_function: bool,
-    together: bool = False,
+    atomic: bool = False,
 ) -> tuple[Any, ...]:
     """Some are enqueued, one is claimed, time passes, and more are enqueued."""
     clock = VirtualClock()
     async with _empty(url, clock) as (store, connection):
-        answers = await _enqueue(
-            store, connection, first, by_function=by_function, together=together
-        )
-        told = await _told(connection, answers)
+        answers = await _enqueue(store, connection, first, by_function=by_function, atomic=atomic)
+        results = await _comparable(connection, answers)
         claim = Claim(token=IDS[0], worker="w", queues=[("default", 1)])
         taken = [row.id for row in await store.claim(claim)]
         clock.advance(3)
-        answers = await _enqueue(
-            store, connection, second, by_function=by_function, together=together
-        )
-        told += await _told(connection, answers)
-        return told, taken, await _tables(connection)
+        answers = await _enqueue(store, connection, second, by_function=by_function, atomic=atomic)
+        results += await _comparable(connection, answers)
+        return results, taken, await _tables(connection)
 
 
 @pytest.mark.slow
@@ -211,9 +207,11 @@ async def test_one_job_needs_no_array_and_times_may_be_timestamps(postgres_url: 
 
 
 async def test_the_same_request_with_other_json_is_a_conflict(postgres_url: str) -> None:
-    asked = {"task": "t", "request_id": "r", "payload": {"a": 1, "b": [True]}}
+    requested = {"task": "t", "request_id": "r", "payload": {"a": 1, "b": [True]}}
     same = {"payload": {"b": [True], "a": 1}, "request_id": "r", "task": "t"}
-    [first, second, third] = await _call(postgres_url, [asked, same, {**asked, "payload": 2}])
+    [first, second, third] = await _call(
+        postgres_url, [requested, same, {**requested, "payload": 2}]
+    )
 
     assert (second["status"], second["job_id"]) == ("duplicate", first["id"])
     assert third["status"] == "conflict"
@@ -224,40 +222,40 @@ WRONG = [
     ({"task": "t", "depends_on": ["abc"]}, 'depends_on has "abc"; it takes the ids of jobs'),
     ({"task": "t", "depends_on": [None]}, "depends_on has null; it takes the ids of jobs"),
     ({"task": "t", "depends_on": [f"{'a' * 8}{'-aaaa' * 3}-{a * 12}" for a in "aA"]}, "twice"),
-    ({"task": "t", "delya": 1}, "there is no field delya"),
+    ({"task": "t", "delya": 1}, "unknown field delya"),
     ({"queue": "q"}, "task and queue must have at least one character"),
     ({"task": "t" * 129}, "task has 129 characters, the limit is 128"),
     ({"task": 5}, "task is 5; it must be string"),
     ({"task": "t", "id": "no"}, "invalid input syntax for type uuid"),
-    ({"task": "t", "delay": -1}, "delay is -1 s; it must lie between 0 and 10 years"),
+    ({"task": "t", "delay": -1}, "delay is -1 s; it must be between 0 and 10 years"),
     ({"task": "t", "lease": 0}, "lease is 0 s; it must be positive"),
     ({"task": "t", "expires_in": 10**12}, "expires_in is 1000000000000 s"),
     ({"task": "t", "priority": 2**31}, "out of range for type integer"),
-    ({"task": "t", "priority": -(2**31)}, "priority must lie between"),
+    ({"task": "t", "priority": -(2**31)}, "priority must be between"),
     ({"task": "t", "run_at": "2100-01-01"}, "must be a timestamp with a time zone"),
     ({"task": "t", "run_at": "soon +01"}, "must be a timestamp with a time zone"),
     ({"task": "t", "run_at": "2100-13-01T00:00Z"}, "out of range"),
-    ({"task": "t", "run_at": -1}, "run_at is -1; it must lie between 1970 and 9999"),
+    ({"task": "t", "run_at": -1}, "run_at is -1; it must be between 1970 and 9999"),
     ({"task": "t", "tags": ["a", ""]}, "tags must be at most 32 texts"),
     ({"task": "t", "tags": [1]}, "tags must be at most 32 texts"),
     ({"task": "t", "headers": {"a": 1}}, "headers must be texts"),
     ({"task": "t", "payload_base64": "%"}, "base64"),
     ({"task": "t", "payload": "x" * 2**20}, "the limit is 1,048,576"),
     ({"task": "t", "payload": 1, "payload_base64": "MQ=="}, "both given"),
-    ({"task": "t", "retry_of": str(UUID(int=7))}, "retry a job by job.retry()"),
-    ({"task": "t", "policy": {"retries": 3}}, "policy may have backoff"),
+    ({"task": "t", "retry_of": str(UUID(int=7))}, "retry a job with job.retry()"),
+    ({"task": "t", "policy": {"retries": 3}}, "policy accepts only backoff"),
     ({"task": "t", "policy": {"max_retries": -1}}, "max_retries cannot be negative"),
     ({"task": "t", "policy": {"timeout": 0}}, "timeout must be positive"),
     ({"task": "t", "policy": {"backoff": {"kind": "never"}}}, "its kind must be"),
     ({"task": "t", "policy": {"backoff": 7}}, "its kind must be"),
-    ({"task": "t", "policy": {"backoff": {"kind": "schedule", "delays": []}}}, "its kind must be"),
+    ({"task": "t", "policy": {"backoff": {"kind": "delays", "delays": []}}}, "its kind must be"),
     ({"task": "t", "policy": {"backoff": {"kind": "fixed", "seconds": "NaN"}}}, "a delay of the"),
     ("t", "it must be an object"),
 ]
 
 
 @pytest.mark.parametrize(("item", "why"), WRONG, ids=lambda value: str(value)[:40])
-async def test_a_wrong_item_says_which_and_why_and_nothing_is_stored(
+async def test_an_invalid_item_is_named_with_the_reason_and_nothing_is_stored(
     postgres_url: str, item: Any, why: str
 ) -> None:
     with pytest.raises(asyncpg.InvalidParameterValueError) as raised:
@@ -268,7 +266,7 @@ async def test_a_wrong_item_says_which_and_why_and_nothing_is_stored(
     assert await execute(postgres_url, "SELECT FROM windlass_job") == []
 
 
-async def test_rolled_back_means_never_there(postgres_url: str) -> None:
+async def test_a_rolled_back_flow_leaves_nothing(postgres_url: str) -> None:
     connection = await asyncpg.connect(postgres_url)
     async with PostgresStore(postgres_url) as store:
         transaction = connection.transaction()
@@ -284,11 +282,11 @@ async def test_rolled_back_means_never_there(postgres_url: str) -> None:
 
 
 @pytest.mark.parametrize("notify", ["on", "off"])
-async def test_a_commit_wakes_whoever_waits_unless_that_is_off(
+async def test_a_commit_wakes_waiting_workers_unless_notify_is_off(
     postgres_url: str, notify: str
 ) -> None:
     connection = await asyncpg.connect(postgres_url)
-    async with PostgresStore(postgres_url) as store, messages(postgres_url) as heard:
+    async with PostgresStore(postgres_url) as store, messages(postgres_url) as received:
         await listening(store)
         await store.claim(Claim(token=uuid4(), worker="w", queues=[("default", 1)]))
         waiting = asyncio.create_task(store.wait(["default"], 4 * PATIENCE))
@@ -298,11 +296,11 @@ async def test_a_commit_wakes_whoever_waits_unless_that_is_off(
             await asyncio.sleep(0.05)
             assert not waiting.done()
         await execute(postgres_url, f"SELECT pg_notify('{pg_notify.CHANNEL}', 'last')")
-        told = []
+        results = []
         async with asyncio.timeout(PATIENCE):
-            while (message := await heard.get()) != "last":
-                told.append(message)
-        assert any(message.startswith("sql 1 ") for message in told) is (notify == "on")
+            while (message := await received.get()) != "last":
+                results.append(message)
+        assert any(message.startswith("sql 1 ") for message in results) is (notify == "on")
         if notify == "on":
             assert await asyncio.wait_for(waiting, PATIENCE)
         else:
@@ -312,30 +310,30 @@ async def test_a_commit_wakes_whoever_waits_unless_that_is_off(
     await connection.close()
 
 
-async def test_both_ways_to_enqueue_meet_at_the_same_lock(postgres_url: str) -> None:
+async def test_both_ways_to_enqueue_use_the_same_lock(postgres_url: str) -> None:
     for parts in (("request", "", "é"), ("unique", "o", "t", "k\n")):
         connection = await asyncpg.connect(postgres_url)
-        number = await connection.fetchval("SELECT windlass_number(VARIADIC $1)", list(parts))
+        number = await connection.fetchval("SELECT windlass_lock_number(VARIADIC $1)", list(parts))
         await connection.close()
-        assert number == enqueue_jobs.number_of(*parts)
+        assert number == enqueue_jobs.lock_number(*parts)
 
 
-async def test_many_at_once_with_one_key_make_one_job_whichever_way_they_come(
+async def test_concurrent_enqueues_with_one_key_make_one_job_by_either_way(
     postgres_url: str,
 ) -> None:
-    asked = [NewJob(id=UUID(int=n + 1), task="t", unique_key=f"k{n % 3}") for n in range(30)]
-    back = list(reversed(asked))
+    requested = [NewJob(id=UUID(int=n + 1), task="t", unique_key=f"k{n % 3}") for n in range(30)]
+    back = list(reversed(requested))
 
     async def by_function() -> None:
         async with PostgresStore(postgres_url) as store:
             connection = await asyncpg.connect(postgres_url)
-            for some in (asked[:10], back[:10], back[10:]):
+            for some in (requested[:10], back[:10], back[10:]):
                 await _enqueue(store, connection, some, by_function=True)
             await connection.close()
 
     async def by_store() -> None:
         async with PostgresStore(postgres_url) as store:
-            for some in (back[5:25], asked[:20], asked[20:]):
+            for some in (back[5:25], requested[:20], requested[20:]):
                 await store.enqueue(some)
 
     await asyncio.gather(*(way() for _ in range(3) for way in (by_function, by_store)))
@@ -349,16 +347,16 @@ async def test_a_snapshot_that_is_too_old_to_see_its_rival_fails_and_never_hangs
     postgres_url: str, key: str
 ) -> None:
     connection = await asyncpg.connect(postgres_url)
-    asked = {"task": "t", key: "k"}
+    requested = {"task": "t", key: "k"}
     transaction = connection.transaction(isolation="repeatable_read")
     await transaction.start()
     await connection.fetch("SELECT FROM windlass_job")
-    await _call(postgres_url, asked)
+    await _call(postgres_url, requested)
 
     with pytest.raises(asyncpg.SerializationError):
-        await connection.fetch("SELECT windlass_enqueue($1)", json.dumps(asked), timeout=20)
+        await connection.fetch("SELECT windlass_enqueue($1)", json.dumps(requested), timeout=20)
 
     await transaction.rollback()
-    [again] = await connection.fetch("SELECT * FROM windlass_enqueue($1)", json.dumps(asked))
+    [again] = await connection.fetch("SELECT * FROM windlass_enqueue($1)", json.dumps(requested))
     assert again["status"] == "duplicate"
     await connection.close()

@@ -1,3 +1,3 @@
-/** The server has the client here, and the source tree has it there: for the type checker only. */
+/** For the type checker only: the server mounts the client of js/ at this path. */
 
 export * from "../../../../../js/windlass.js";

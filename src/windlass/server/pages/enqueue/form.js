@@ -1,48 +1,48 @@
-/** The fields of a form, drawn. */
+/** Rendering of form fields. */
 
-/** @import { Given } from "../view/dom.js" */
-/** @import { Field, Written } from "./schema.js" */
+/** @import { Renderable } from "../view/dom.js" */
+/** @import { Field, FormValues } from "./schema.js" */
 
 import { h } from "../view/dom.js";
 
 /**
- * @typedef {object} Filling
- * @property {Written} written
- * @property {Map<string, string>} wrong by path
+ * @typedef {object} FormState
+ * @property {FormValues} values
+ * @property {Map<string, string>} errors by path
  * @property {() => void} changed
  */
 
-/** @param {Field[]} fields @param {Filling} filling @returns {Given} */
-export const drawn = (fields, filling) =>
+/** @param {Field[]} fields @param {FormState} state @returns {Renderable} */
+export const formFields = (fields, state) =>
   fields.map((field) =>
     field.kind === "group"
       ? h(
           "fieldset",
           { key: field.path, class: "group" },
           h("legend", null, field.name, optional(field)),
-          drawn(field.fields, filling),
+          formFields(field.fields, state),
         )
-      : labelled(field, filling),
+      : labeledField(field, state),
   );
 
-/** @param {Field} field @param {Filling} filling */
-function labelled(field, filling) {
+/** @param {Field} field @param {FormState} state */
+function labeledField(field, state) {
   const id = `argument-${field.path}`;
-  const wrong = filling.wrong.get(field.path);
+  const error = state.errors.get(field.path);
   return h(
     "div",
     { class: "field", key: field.path },
     h("label", { for: id, class: "mono" }, field.name, optional(field)),
-    control(field, filling, {
+    control(field, state, {
       id,
       class: "input",
-      "aria-invalid": wrong === undefined ? undefined : "true",
+      "aria-invalid": error === undefined ? undefined : "true",
       "aria-describedby": `${id}-hint`,
     }),
     h(
       "p",
-      { id: `${id}-hint`, class: wrong === undefined ? "hint" : "wrong", role: wrong && "alert" },
-      wrong ?? [field.hint, field.hint && field.initial !== undefined && "; ", initial(field)],
+      { id: `${id}-hint`, class: error === undefined ? "hint" : "wrong", role: error && "alert" },
+      error ?? [field.hint, field.hint && field.initial !== undefined && "; ", defaultHint(field)],
     ),
   );
 }
@@ -51,17 +51,17 @@ function labelled(field, filling) {
 const optional = (field) => !field.required && h("span", { class: "faint small" }, " optional");
 
 /** @param {Field} field */
-const initial = (field) =>
-  field.initial === undefined ? null : `${JSON.stringify(field.initial)} if left empty`;
+const defaultHint = (field) =>
+  field.initial === undefined ? null : `default: ${JSON.stringify(field.initial)}`;
 
-/** @param {Field} field @param {Filling} filling @param {Record<string, any>} props */
-function control(field, filling, props) {
-  const value = filling.written.get(field.path) ?? "";
+/** @param {Field} field @param {FormState} state @param {Record<string, any>} props */
+function control(field, state, props) {
+  const value = state.values.get(field.path) ?? "";
   const write = (/** @type {string | boolean} */ now) => {
-    if (now === "") filling.written.delete(field.path);
-    else filling.written.set(field.path, now);
-    filling.wrong.delete(field.path);
-    filling.changed();
+    if (now === "") state.values.delete(field.path);
+    else state.values.set(field.path, now);
+    state.errors.delete(field.path);
+    state.changed();
   };
   const oninput = (/** @type {InputEvent} */ event) =>
     write(/** @type {HTMLInputElement} */ (event.target).value);
@@ -95,12 +95,12 @@ function control(field, filling, props) {
 /**
  * @param {Record<string, any>} props
  * @param {string} value
- * @param {string[]} words
+ * @param {string[]} labels
  * @param {Field} field
  * @param {(text: string) => void} write
- * @param {boolean} [numbered] whether the value is the place of a word, not the word
+ * @param {boolean} [numbered] whether the value is an index, not the text
  */
-const choice = (props, value, words, field, write, numbered = false) =>
+const choice = (props, value, labels, field, write, numbered = false) =>
   h(
     "select",
     {
@@ -109,6 +109,6 @@ const choice = (props, value, words, field, write, numbered = false) =>
       onchange: (/** @type {Event} */ event) =>
         write(/** @type {HTMLSelectElement} */ (event.target).value),
     },
-    h("option", { value: "" }, field.required ? "choose …" : "not given"),
-    words.map((word, place) => h("option", { value: numbered ? String(place) : word }, word)),
+    h("option", { value: "" }, field.required ? "Select …" : "not set"),
+    labels.map((label, index) => h("option", { value: numbered ? String(index) : label }, label)),
   );

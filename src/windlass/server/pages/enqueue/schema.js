@@ -1,28 +1,27 @@
 /**
- * From the JSON schema of a task's arguments to fields that a person can fill, and from what they
- * wrote back to the arguments. What a field cannot say (a union, a list of objects) is written as
- * JSON.
+ * Conversion of a task's argument schema to form fields, and of form values to arguments. Types
+ * without a field (unions, lists of objects) are entered as JSON.
  */
 
 /** @typedef {Record<string, any>} Schema */
 
 /**
  * @typedef {object} Field
- * @property {string} path its place among the arguments: `size.width`
+ * @property {string} path in the arguments, as `size.width`
  * @property {string} name
  * @property {"text" | "number" | "integer" | "boolean" | "choice" | "lines" | "json" | "group"} kind
  * @property {boolean} required
  * @property {boolean} nullable
  * @property {string} hint
- * @property {unknown} initial what is taken if nothing is written; undefined if nothing is
+ * @property {unknown} initial default value, or undefined
  * @property {unknown[]} choices
  * @property {Field[]} fields of a group
  */
 
-/** What was written, by the field's path: a text, or for a boolean `true`, `false` or `""`. */
-/** @typedef {Map<string, string | boolean>} Written */
+/** Values by field path: a string, or a boolean. */
+/** @typedef {Map<string, string | boolean>} FormValues */
 
-const DEEP = 4; // groups within groups; what is deeper is JSON
+const MAX_DEPTH = 4; // nested groups; deeper objects are JSON
 
 /**
  * @param {Schema} schema
@@ -40,9 +39,9 @@ export function fieldsOf(schema) {
  * @returns {Field[]}
  */
 function propertiesOf(schema, root, prefix, depth) {
-  const needed = new Set(schema.required ?? []);
+  const required = new Set(schema.required ?? []);
   return Object.entries(schema.properties ?? {}).map(([name, given]) =>
-    fieldOf(name, /** @type {Schema} */ (given), root, prefix + name, needed.has(name), depth),
+    fieldOf(name, /** @type {Schema} */ (given), root, prefix + name, required.has(name), depth),
   );
 }
 
@@ -56,7 +55,7 @@ function propertiesOf(schema, root, prefix, depth) {
  * @returns {Field}
  */
 function fieldOf(name, given, root, path, required, depth) {
-  const { schema, nullable } = plain(given, root);
+  const { schema, nullable } = resolve(given, root);
   const kind = kindOf(schema, depth);
   return {
     path,
@@ -72,18 +71,18 @@ function fieldOf(name, given, root, path, required, depth) {
 }
 
 /**
- * Without references, and without the null of what may be missing.
+ * Resolve references, and remove null from an optional type.
  *
  * @param {Schema} given
  * @param {Schema} root
  * @returns {{ schema: Schema, nullable: boolean }}
  */
-function plain(given, root) {
-  const schema = followed(given, root);
+function resolve(given, root) {
+  const schema = dereference(given, root);
   const options = /** @type {Schema[]} */ (schema.anyOf ?? schema.oneOf ?? []);
   const others = options.filter((one) => one.type !== "null");
   if (others.length !== 1 || others.length === options.length) return { schema, nullable: false };
-  const inner = followed(others[0], root);
+  const inner = dereference(others[0], root);
   return {
     schema: { ...inner, description: schema.description ?? inner.description },
     nullable: true,
@@ -91,7 +90,7 @@ function plain(given, root) {
 }
 
 /** @param {Schema} schema @param {Schema} root @returns {Schema} */
-function followed(schema, root) {
+function dereference(schema, root) {
   const name = /^#\/\$defs\/(.+)$/.exec(schema.$ref ?? "")?.[1];
   const found = name === undefined ? undefined : root.$defs?.[name];
   return found === undefined ? schema : { ...found, ...schema, $ref: undefined };
@@ -112,7 +111,7 @@ function kindOf(schema, depth) {
         ? "lines"
         : "json";
     case "object":
-      return schema.properties !== undefined && depth < DEEP ? "group" : "json";
+      return schema.properties !== undefined && depth < MAX_DEPTH ? "group" : "json";
     default:
       return "json";
   }
@@ -122,10 +121,10 @@ const FORMATS = {
   "date-time": "a time: 2026-01-31T12:00:00Z",
   date: "a day: 2026-01-31",
   uuid: "a UUID",
-  duration: "a length: PT5M",
-  uri: "an address",
+  duration: "a duration: PT5M",
+  uri: "a URL",
   email: "an e-mail address",
-  "file-path": "a file",
+  "file-path": "a file path",
   binary: "bytes",
 };
 
@@ -133,9 +132,7 @@ const FORMATS = {
 function hintOf(schema, kind) {
   const words = [
     schema.description,
-    kind === "lines"
-      ? `one ${schema.items.type === "string" ? "text" : "number"} on each line`
-      : null,
+    kind === "lines" ? `one ${schema.items.type === "string" ? "text" : "number"} per line` : null,
     kind === "json"
       ? `as JSON${schema.type === "array" ? ": a list" : schema.type === "object" ? ": an object" : ""}`
       : null,
@@ -146,97 +143,99 @@ function hintOf(schema, kind) {
     schema.exclusiveMaximum !== undefined ? `less than ${schema.exclusiveMaximum}` : null,
     schema.minLength ? `at least ${schema.minLength} characters` : null,
     schema.maxLength !== undefined ? `at most ${schema.maxLength} characters` : null,
-    schema.pattern !== undefined ? `like ${schema.pattern}` : null,
+    schema.pattern !== undefined ? `pattern ${schema.pattern}` : null,
   ];
   return words.filter((word) => word).join("; ");
 }
 
 /**
- * The arguments that were written, and what is wrong with them, by path. What was left empty is left
- * out, unless it is needed.
+ * Return the entered arguments, and errors by path. Omits empty fields unless they are required.
  *
  * @param {Field[]} fields
- * @param {Written} written
- * @returns {{ values: Record<string, unknown>, wrong: Map<string, string> }}
+ * @param {FormValues} entered
+ * @returns {{ values: Record<string, unknown>, errors: Map<string, string> }}
  */
-export function read(fields, written) {
+export function readValues(fields, entered) {
   /** @type {Record<string, unknown>} */
   const values = {};
   /** @type {Map<string, string>} */
-  const wrong = new Map();
+  const errors = new Map();
   for (const field of fields) {
     try {
-      const value = field.kind === "group" ? group(field, written, wrong) : one(field, written);
+      const value =
+        field.kind === "group" ? readGroup(field, entered, errors) : readField(field, entered);
       if (value !== undefined) values[field.name] = value;
     } catch (error) {
-      wrong.set(field.path, /** @type {Error} */ (error).message);
+      errors.set(field.path, /** @type {Error} */ (error).message);
     }
   }
-  return { values, wrong };
+  return { values, errors };
 }
 
-/** @param {Field} field @param {Written} written @param {Map<string, string>} wrong */
-function group(field, written, wrong) {
-  const inner = read(field.fields, written);
+/** @param {Field} field @param {FormValues} entered @param {Map<string, string>} errors */
+function readGroup(field, entered, errors) {
+  const inner = readValues(field.fields, entered);
   const touched = Object.keys(inner.values).length > 0;
   if (!touched && !field.required) return undefined;
-  for (const [path, text] of inner.wrong) wrong.set(path, text);
+  for (const [path, text] of inner.errors) errors.set(path, text);
   return inner.values;
 }
 
-/** @param {Field} field @param {Written} written */
-function one(field, written) {
-  const text = written.get(field.path) ?? "";
+/** @param {Field} field @param {FormValues} entered */
+function readField(field, entered) {
+  const text = entered.get(field.path) ?? "";
   if (typeof text === "boolean") return text;
   if (text.trim() === "") {
-    if (field.required && field.kind === "text") return text; // an empty text is one, too
+    if (field.required && field.kind === "text") return text; // an empty string is valid
     if (field.required && field.kind === "lines") return [];
     if (field.required && field.nullable) return null;
-    if (field.required) throw new Error("It is needed.");
+    if (field.required) throw new Error("Required.");
     return undefined;
   }
-  return parsed(field, text);
+  return parseField(field, text);
 }
 
 /** @param {Field} field @param {string} text */
-function parsed(field, text) {
+function parseField(field, text) {
   switch (field.kind) {
     case "text":
       return text;
     case "number":
     case "integer":
-      return numeral(text, field.kind);
+      return parseNumber(text, field.kind);
     case "choice":
       return field.choices[Number(text)];
     case "lines":
-      return lines(field, text);
+      return parseLines(field, text);
     default:
-      return fromJson(text);
+      return parseJson(text);
   }
 }
 
 /** @param {string} text @param {string} kind */
-function numeral(text, kind) {
+function parseNumber(text, kind) {
   const value = Number(text);
-  if (!Number.isFinite(value)) throw new Error("It is no number.");
-  if (kind === "integer" && !Number.isInteger(value)) throw new Error("It is no whole number.");
+  if (!Number.isFinite(value)) throw new Error("Enter a number.");
+  if (kind === "integer" && !Number.isInteger(value)) throw new Error("Enter an integer.");
   if (Number.isInteger(value) && !Number.isSafeInteger(value) && /^\s*[-+]?\d+\s*$/.test(text)) {
-    throw new Error("A browser would round a number so large: windlass enqueue does not.");
+    throw new Error("Too large for a browser, which would round it. Use windlass enqueue instead.");
   }
   return value;
 }
 
 /** @param {Field} field @param {string} text */
-function lines(field, text) {
-  const found = text.split("\n").filter((line) => line.trim() !== "");
-  return field.hint.includes("one number") ? found.map((line) => numeral(line, "number")) : found;
+function parseLines(field, text) {
+  const entries = text.split("\n").filter((line) => line.trim() !== "");
+  return field.hint.includes("one number")
+    ? entries.map((line) => parseNumber(line, "number"))
+    : entries;
 }
 
 /** @param {string} text */
-function fromJson(text) {
+function parseJson(text) {
   try {
     return JSON.parse(text);
   } catch (error) {
-    throw new Error(`It is no JSON: ${/** @type {Error} */ (error).message}`);
+    throw new Error(`Invalid JSON: ${/** @type {Error} */ (error).message}`);
   }
 }

@@ -1,12 +1,12 @@
-/** What failed, by task and error. Groups keep their places: numbers change, rows do not move. */
+/** Failure groups by task and error. Groups keep their order while their counts change. */
 
 /** @import { FailureGroup, Failures } from "../client/windlass.js" */
-/** @import { Since, Wanted } from "../jobs/wanted.js" */
+/** @import { JobQuery, TimeRange } from "../jobs/query.js" */
 
-/** What the server takes for a number, by which errors may differ and be alike. */
+/** Numbers, which the server ignores when it groups messages. */
 const NUMBER = /[0-9a-fA-F-]*\d[0-9a-fA-F-]*/g;
 
-/** @typedef {FailureGroup & { past: boolean }} Group `past`: not since then any more */
+/** @typedef {FailureGroup & { outdated: boolean }} Group `outdated`: no longer in the range */
 
 export class Groups {
   /** @type {Group[] | null} */
@@ -15,26 +15,28 @@ export class Groups {
   answer = null;
 
   /** @param {Failures} answer */
-  take(answer) {
+  update(answer) {
     const found = new Map(answer.groups.map((one) => [one.key, one]));
     const kept = (this.shown ?? []).map((old) => {
       const now = found.get(old.key);
       found.delete(old.key);
-      return now ? { ...now, past: false } : { ...old, past: true };
+      return now ? { ...now, outdated: false } : { ...old, outdated: true };
     });
-    const added = [...found.values()].map((one) => ({ ...one, past: false }));
+    const added = [...found.values()].map((one) => ({ ...one, outdated: false }));
     this.shown = [...kept, ...added];
     this.answer = answer;
   }
 
-  /** Whether the most frequent are not first any more, or some are of the past. */
-  get stirred() {
+  /** Whether groups are not sorted by count, or some are outdated. */
+  get outOfOrder() {
     const shown = this.shown ?? /** @type {Group[]} */ ([]);
-    return shown.some((one, at) => one.past || (at > 0 && one.count > shown[at - 1].count));
+    return shown.some((one, at) => one.outdated || (at > 0 && one.count > shown[at - 1].count));
   }
 
   sort() {
-    this.shown = (this.shown ?? []).filter((one) => !one.past).sort((a, b) => b.count - a.count);
+    this.shown = (this.shown ?? [])
+      .filter((one) => !one.outdated)
+      .sort((a, b) => b.count - a.count);
   }
 
   clear() {
@@ -43,26 +45,26 @@ export class Groups {
   }
 
   /**
-   * What lists the jobs of a group. Of several with the same code, a part of the message without
-   * numbers tells them apart, as far as it can.
+   * Return the job query of a group. The longest part of the message without numbers distinguishes
+   * groups with the same code.
    *
    * @param {Group} group
-   * @param {Since} since
-   * @returns {Wanted}
+   * @param {TimeRange} range
+   * @returns {JobQuery}
    */
-  wanted({ task, code, message }, since) {
-    const alike = (this.shown ?? []).filter((one) => one.task === task && one.code === code);
-    const part = alike.length > 1 ? longest(message ?? "") : "";
-    /** @type {Wanted["values"]} */
+  query({ task, code, message }, range) {
+    const sameCode = (this.shown ?? []).filter((one) => one.task === task && one.code === code);
+    const part = sameCode.length > 1 ? longestPart(message ?? "") : "";
+    /** @type {JobQuery["values"]} */
     const values = { state: ["failed"], task: [task] };
     if (code) values.error = [code];
     if (part) values.text = [part];
-    return { values, since, cursor: null };
+    return { values, range, cursor: null };
   }
 }
 
 /** @param {string} message */
-const longest = (message) =>
+const longestPart = (message) =>
   message
     .split(NUMBER)
     .reduce((best, one) => (one.trim().length > best.length ? one.trim() : best), "");

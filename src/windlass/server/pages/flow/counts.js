@@ -1,12 +1,12 @@
-/** How many jobs of a flow stand where, in words. */
+/** Job counts of a flow as text. */
 
 /** @import { State } from "../client/windlass.js" */
 
 import { number } from "../format.js";
-import { STATES } from "../view/parts.js";
+import { STATES } from "../job-state.js";
 
 /** @param {Partial<Record<State, number>>} counts */
-export const counted = (counts) =>
+export const countsText = (counts) =>
   STATES.filter((state) => counts[state])
     .map((state) => `${number(counts[state] ?? 0)} ${state}`)
     .join(", ") || "none";

@@ -1,14 +1,14 @@
 /**
- * When a running job will be done, if it goes on as it did in this attempt. Each new estimate moves
- * the last one only in part, so that what is shown is steady; and while nothing comes, it grows.
+ * Estimated time of completion, from the progress rate of the current attempt. Estimates are
+ * smoothed, and grow while there is no progress.
  */
 
 /** @import { JobEvent } from "../client/windlass.js" */
 
-const TRUST = 0.25; // in a new estimate, against all before
+const SMOOTHING = 0.25; // weight of a new estimate
 
 export class Eta {
-  #begun = 0;
+  #startPercent = 0;
   #from = 0;
   #percent = 0;
   /** @type {number | null} */
@@ -18,7 +18,7 @@ export class Eta {
   add({ type, data, at }) {
     const time = at.getTime();
     if (type === "job-status" && data.status === "running") {
-      this.#begun = this.#percent = Number(data.percent) || 0;
+      this.#startPercent = this.#percent = Number(data.percent) || 0;
       this.#from = time;
       this.#finish = null;
     } else if (
@@ -27,29 +27,30 @@ export class Eta {
       Number(data.progressPct) > this.#percent
     ) {
       this.#percent = Number(data.progressPct);
-      const next = time + this.#rest(time);
-      this.#finish = this.#finish === null ? next : this.#finish + TRUST * (next - this.#finish);
+      const next = time + this.#remaining(time);
+      this.#finish =
+        this.#finish === null ? next : this.#finish + SMOOTHING * (next - this.#finish);
     }
   }
 
-  /** Milliseconds to go, at the mean rate of the attempt until then. @param {number} time */
-  #rest(time) {
-    return ((time - this.#from) * (100 - this.#percent)) / (this.#percent - this.#begun);
+  /** Return the remaining milliseconds at the attempt's mean rate. @param {number} time */
+  #remaining(time) {
+    return ((time - this.#from) * (100 - this.#percent)) / (this.#percent - this.#startPercent);
   }
 
   /**
-   * Seconds; null while nothing can be said.
+   * Return the remaining seconds, or null without an estimate.
    *
    * @param {number} now
    */
   left(now) {
     if (this.#finish === null || this.#percent >= 100) return null;
-    return Math.max(this.#finish - now, this.#rest(Math.max(now, this.#from)) / 2) / 1000;
+    return Math.max(this.#finish - now, this.#remaining(Math.max(now, this.#from)) / 2) / 1000;
   }
 }
 
-/** As one would say it. @param {number} seconds */
-export function about(seconds) {
+/** Format the remaining time. @param {number} seconds */
+export function remainingText(seconds) {
   if (seconds < 8) return "a few seconds left";
   if (seconds < 55) return `about ${Math.ceil(seconds / 10) * 10} s left`;
   if (seconds < 3300) return `about ${Math.max(1, Math.round(seconds / 60))} m left`;

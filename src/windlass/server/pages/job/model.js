@@ -1,27 +1,27 @@
-/** One job, live: its row, its attempts, its events, and where it stands. */
+/** Live data of one job: row, attempts, events and status. */
 
 /** @import { Attempt, Job, JobEvent, WindlassError } from "../client/windlass.js" */
-/** @import { View } from "../page.js" */
+/** @import { View } from "../page-view.js" */
 /** @import { GraphNode } from "../view/graph.js" */
-/** @import { Stand } from "./stand.js" */
+/** @import { JobStatus } from "./status.js" */
 
 import { live } from "../live/tab.js";
-import { ended } from "../view/parts.js";
-import { Book } from "./book.js";
+import { ended } from "../job-state.js";
+import { LogLines } from "./log/log-lines.js";
 import { Eta } from "./eta.js";
-import { Past } from "./past.js";
-import { BEGIN, after, standing } from "./stand.js";
+import { AttemptHistory } from "./timeline/attempt-history.js";
+import { INITIAL_STATUS, applyEvent, statusOf } from "./status.js";
 
-const MOST_EVENTS = 100_000; // that are kept here; beyond, the oldest are let go
-const MOST_TEXT = 48_000_000; // characters
-const MOST_LINES = 200_000; // one event may be many, and the box that scrolls can only be so high
-const PART = 0.1; // of them at a time
-const MOST_ARTIFACTS = 1000;
-const OFTEN = 3; // seconds
-const SELDOM = 15;
-const FAR = 500; // events behind
-const SEEN = 150; // milliseconds between two looks at a log that is read
-const QUIET = 300; // milliseconds in which several events lead to one question
+const MAX_EVENTS = 100_000; // beyond, the oldest are dropped
+const MAX_TEXT = 48_000_000; // characters
+const MAX_LINES = 200_000; // an event may have many; browsers limit the height of the scroll box
+const DROP_PART = 0.1; // part of the events dropped at a time
+const MAX_ARTIFACTS = 1000;
+const FAST = 3; // seconds between polls
+const SLOW = 15;
+const CATCH_UP = 500; // events behind the row
+const CATCH_UP_PERIOD = 150; // milliseconds between renderings while catching up
+const REFRESH_DELAY = 300; // milliseconds, to combine several refreshes
 
 export class JobModel {
   /** @type {Job | null} */
@@ -32,22 +32,22 @@ export class JobModel {
   attempts = null;
   /** @type {{ jobs: GraphNode[], capped: boolean }} */
   graph = { jobs: [], capped: false };
-  /** What the job made, as its events say. @type {Record<string, any>[]} */
+  /** Data of the artifact events. @type {Record<string, any>[]} */
   artifacts = [];
   /** @type {JobEvent[]} */
   events = [];
-  /** How many of the first events are no longer here. */
+  /** Number of dropped events. */
   dropped = 0;
-  book = new Book();
-  past = new Past();
+  logLines = new LogLines();
+  history = new AttemptHistory();
   eta = new Eta();
-  /** @type {Stand} */
-  heard = BEGIN;
+  /** Status after the last received event. @type {JobStatus} */
+  eventStatus = INITIAL_STATUS;
   #text = 0;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
-  #asking;
+  #refreshTimer;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
-  #showing;
+  #renderTimer;
 
   /**
    * @param {View} view
@@ -58,121 +58,117 @@ export class JobModel {
     this.id = id;
     this.path = `/api/jobs/${encodeURIComponent(id)}`;
     view.onClose(() => {
-      clearTimeout(this.#asking);
-      clearTimeout(this.#showing);
+      clearTimeout(this.#refreshTimer);
+      clearTimeout(this.#renderTimer);
     });
     view.onClose(
       live.follow(id, {
-        onEvent: (event) => this.#hear(event),
-        onEnd: () => this.ask(),
-        onError: () => this.ask(), // what is wrong is in the answer to that
+        onEvent: (event) => this.#onEvent(event),
+        onEnd: () => this.refresh(),
+        onError: () => this.refresh(), // its response has the error
       }),
     );
-    this.#poll("", SELDOM, (answer, error) => {
+    this.#poll("", SLOW, (answer, error) => {
       this.job = answer ?? this.job;
       this.error = error;
     });
-    this.#poll(
-      "/attempts",
-      SELDOM,
-      (answer) => (this.attempts = answer?.attempts ?? this.attempts),
-    );
-    const stop = this.#poll("/graph", OFTEN, (answer) => {
+    this.#poll("/attempts", SLOW, (answer) => (this.attempts = answer?.attempts ?? this.attempts));
+    const stop = this.#poll("/graph", FAST, (answer) => {
       this.graph = answer ?? this.graph;
       if (answer?.jobs.every((/** @type {GraphNode} */ { state }) => ended(state))) stop();
     });
   }
 
   /**
-   * @param {string} what
+   * @param {string} suffix
    * @param {number} seconds
-   * @param {(answer: any, error: WindlassError | null) => void} take
+   * @param {(answer: any, error: WindlassError | null) => void} update
    */
-  #poll(what, seconds, take) {
-    const stop = live.poll(this.path + what, seconds, (answer, error) => {
-      take(answer, error);
+  #poll(suffix, seconds, update) {
+    const stop = live.poll(this.path + suffix, seconds, (answer, error) => {
+      update(answer, error);
       this.view.changed();
     });
     this.view.onClose(stop);
     return stop;
   }
 
-  /** Where it stands: by its events, unless they are still on their way. @returns {Stand} */
-  get stand() {
-    if (this.job === null || this.heard.seq >= this.job.seq) return this.heard;
-    return standing(this.job);
+  /** The newer of event status and row status. @returns {JobStatus} */
+  get status() {
+    if (this.job === null || this.eventStatus.seq >= this.job.seq) return this.eventStatus;
+    return statusOf(this.job);
   }
 
-  /** The job as it is now, as far as is known. @returns {Job} */
+  /** The job with its current status. @returns {Job} */
   get now() {
     const job = /** @type {Job} */ (this.job);
-    const { state, percent, stage, phase, attempt, worker, stopping } = this.stand;
+    const { state, percent, stage, phase, attempt, worker, stopping } = this.status;
     return { ...job, state, percent, stage, phase, attempt, worker, cancelRequested: stopping };
   }
 
-  /** There is none, or what names it is no id at all. */
+  /** The job does not exist, or its id is invalid. */
   get gone() {
     const status = this.error?.status;
     return status === 404 || (status === 422 && this.job === null);
   }
 
-  /** The row, the attempts and the graph anew: soon, for several reasons come together. */
-  ask() {
-    this.#asking ??= setTimeout(() => {
-      this.#asking = undefined;
-      for (const what of ["", "/attempts", "/graph", "/why"]) live.refresh(this.path + what);
-    }, QUIET);
+  /** Reload row, attempts and graph after a short delay. */
+  refresh() {
+    this.#refreshTimer ??= setTimeout(() => {
+      this.#refreshTimer = undefined;
+      for (const suffix of ["", "/attempts", "/graph", "/why"]) live.refresh(this.path + suffix);
+    }, REFRESH_DELAY);
   }
 
   /** @param {JobEvent} event */
-  #hear(event) {
+  #onEvent(event) {
     this.events.push(event);
-    this.#text += weigh(event);
-    this.book.add(event);
-    this.past.add(event);
+    this.#text += textSize(event);
+    this.logLines.add(event);
+    this.history.add(event);
     this.eta.add(event);
-    if (event.type === "artifact" && this.artifacts.length < MOST_ARTIFACTS)
+    if (event.type === "artifact" && this.artifacts.length < MAX_ARTIFACTS)
       this.artifacts.push(event.data);
-    const { state, stopping } = this.heard;
-    this.heard = after(this.heard, event);
-    const moved = this.heard.state !== state || this.heard.stopping !== stopping;
-    if (moved && (this.job === null || event.seq > this.job.seq || ended(this.heard.state)))
-      this.ask();
-    while (this.#full) this.#forget();
-    this.#show();
+    const { state, stopping } = this.eventStatus;
+    this.eventStatus = applyEvent(this.eventStatus, event);
+    const changed = this.eventStatus.state !== state || this.eventStatus.stopping !== stopping;
+    if (changed && (this.job === null || event.seq > this.job.seq || ended(this.eventStatus.state)))
+      this.refresh();
+    while (this.#full) this.#dropOldest();
+    this.#scheduleRender();
   }
 
   get #full() {
-    const { events, book } = this;
-    const much = this.#text > MOST_TEXT || book.lines.length > MOST_LINES;
-    return events.length > MOST_EVENTS || (much && events.length > 1);
+    const { events, logLines } = this;
+    const large = this.#text > MAX_TEXT || logLines.lines.length > MAX_LINES;
+    return events.length > MAX_EVENTS || (large && events.length > 1);
   }
 
-  /** Whether the events of before are still on their way. */
-  get reading() {
-    return this.job !== null && this.job.seq - this.heard.seq > FAR;
+  /** Whether many earlier events have not arrived yet. */
+  get catchingUp() {
+    return this.job !== null && this.job.seq - this.eventStatus.seq > CATCH_UP;
   }
 
-  /** With the next frame; while a long log is read, now and then. */
-  #show() {
-    if (!this.reading) this.view.changed();
+  /** Render with the next frame, or less often while catching up. */
+  #scheduleRender() {
+    if (!this.catchingUp) this.view.changed();
     else
-      this.#showing ??= setTimeout(() => {
-        this.#showing = undefined;
+      this.#renderTimer ??= setTimeout(() => {
+        this.#renderTimer = undefined;
         this.view.changed();
-      }, SEEN);
+      }, CATCH_UP_PERIOD);
   }
 
-  #forget() {
-    const count = Math.ceil(this.events.length * PART);
-    for (const event of this.events.splice(0, count)) this.#text -= weigh(event);
+  #dropOldest() {
+    const count = Math.ceil(this.events.length * DROP_PART);
+    for (const event of this.events.splice(0, count)) this.#text -= textSize(event);
     this.dropped += count;
-    this.book.dropBefore(this.events[0]?.seq ?? 0);
+    this.logLines.dropBefore(this.events[0]?.seq ?? 0);
   }
 }
 
-/** Characters, more or less. @param {JobEvent} event */
-function weigh({ data }) {
+/** Return the approximate size in characters. @param {JobEvent} event */
+function textSize({ data }) {
   let sum = 200;
   for (const value of Object.values(data)) {
     if (typeof value === "string") sum += value.length;

@@ -1,58 +1,56 @@
-/**
- * How many jobs there are: of each state where that is known without a search, and of what matches.
- */
+/** Job counts: per state where cheap, and of all matching jobs. */
 
 /** @import { Count, Filter, Queue, State } from "../client/windlass.js" */
-/** @import { Row } from "./list.js" */
+/** @import { Row } from "./job-list.js" */
 
 import { number, plural, short } from "../format.js";
 import { live } from "../live/tab.js";
 import { api, may } from "../session.js";
-import { STATES } from "../view/parts.js";
+import { STATES } from "../job-state.js";
 
 const PERIOD = 5; // seconds
-const SELDOM = 60; // for what has to be looked through
+const SLOW = 60; // for counts that need a scan
 /**
- * Those whose number is kept for each queue, and those that have an index of their own. (So has a
- * flow: of its jobs, all are counted.)
+ * States with counts per queue, and states with an index. (Flows are indexed, too, so all their
+ * jobs are counted.)
  */
-const KEPT = /** @type {State[]} */ (["created", "queued", "running", "retrying"]);
+const COUNTED = /** @type {State[]} */ (["created", "queued", "running", "retrying"]);
 const INDEXED = /** @type {State[]} */ (["failed", "canceled"]);
-const CAP = 10_000; // up to which the server counts
+const CAP = 10_000; // limit of the server's count
 
 /**
- * In words: what the server counted is exact, or a beginning.
+ * Format a count, which may be a lower bound.
  *
  * @param {Count} found
  */
 export function amount({ count, capped }) {
   if (!capped) return plural(count, "job");
-  if (count === 0) return "all jobs that match";
+  if (count === 0) return "all matching jobs";
   return `${count < CAP ? "at least" : "more than"} ${number(count)} jobs`;
 }
 
 export class Counts {
-  /** All that match. @type {Count | null} */
+  /** All matching jobs. @type {Count | null} */
   total = null;
   /** @type {Map<State, Count>} */
   #found = new Map();
   /** @type {(() => void)[]} */
   #stops = [];
   #filter = "";
-  /** Whether nothing but states and queues narrows: only then are there numbers that are kept. */
+  /** Whether only state and queue are filtered: only then the per-queue counts apply. */
   #plain = true;
-  /** All that match, if they are on the page: they are seen, not asked for. @type {Row[] | null} */
-  #seen = null;
-  #asked = 0;
+  /** All matching rows, if they fit on the page: they need no request. @type {Row[] | null} */
+  #rows = null;
+  #request = 0;
   #changed;
 
-  /** @param {() => void} changed @param {Filter} filter the first, before anything is asked */
+  /** @param {() => void} changed @param {Filter} filter the initial filter */
   constructor(changed, { state, queue, ...others }) {
     this.#changed = changed;
     this.#plain = Object.keys(others).length === 0;
   }
 
-  /** @param {Filter} filter whose states do not count */
+  /** @param {Filter} filter its states are ignored */
   follow({ state, ...filter }) {
     const query = queryOf(filter);
     if (this.#stops.length > 0 && this.#filter === query.toString()) return;
@@ -64,10 +62,10 @@ export class Counts {
     this.#changed();
     this.#stops = (filter.flowId === undefined ? INDEXED : STATES).map((one) => {
       const path = `/api/jobs/count?${queryOf({ ...filter, state: one })}`;
-      const period = this.#plain ? PERIOD : SELDOM;
-      return live.poll(path, period, (answer) => answer && this.#put(one, answer));
+      const period = this.#plain ? PERIOD : SLOW;
+      return live.poll(path, period, (answer) => answer && this.#set(one, answer));
     });
-    if (!this.#plain || !may("survey")) return;
+    if (!this.#plain || !may("monitor")) return;
     const names = queue === undefined ? null : [queue].flat();
     this.#stops.push(
       live.poll("/api/queues", PERIOD, (answer) => answer && this.#add(answer.queues, names)),
@@ -75,23 +73,23 @@ export class Counts {
   }
 
   /**
-   * How many match, asked once: it may be a long search.
+   * Count matching jobs once: the count may be slow.
    *
    * @param {Filter} filter
-   * @param {Row[] | null} seen all of them, if they are on the page
+   * @param {Row[] | null} rows all of them, if they fit on the page
    */
-  async ask(filter, seen) {
-    const asked = (this.#asked += 1);
-    this.total = seen === null ? null : { count: seen.length, capped: false };
-    this.#seen = filter.state === undefined ? seen : null;
+  async countTotal(filter, rows) {
+    const request = (this.#request += 1);
+    this.total = rows === null ? null : { count: rows.length, capped: false };
+    this.#rows = filter.state === undefined ? rows : null;
     this.#changed();
-    if (seen !== null) return;
+    if (rows !== null) return;
     try {
       const found = await api.count(filter);
-      if (asked === this.#asked) this.total = found;
+      if (request === this.#request) this.total = found;
       this.#changed();
     } catch {
-      // The list tells what is wrong; a number that is not known is not shown.
+      // The list shows the error; an unknown count is not shown.
     }
   }
 
@@ -100,23 +98,23 @@ export class Counts {
     this.#stops = [];
   }
 
-  /** Whether there is, or may be, a number. @param {State} state */
+  /** Whether a count is, or may become, available. @param {State} state */
   has(state) {
     if (!this.#plain || INDEXED.includes(state)) return true;
-    return KEPT.includes(state) && may("survey");
+    return COUNTED.includes(state) && may("monitor");
   }
 
   /** @param {State} state */
   text(state) {
-    if (!this.#plain && this.#seen !== null) {
-      return String(this.#seen.filter((row) => row.state === state && !row.gone).length);
+    if (!this.#plain && this.#rows !== null) {
+      return String(this.#rows.filter((row) => row.state === state && !row.gone).length);
     }
     const found = this.#found.get(state);
     return found === undefined ? "" : short(found.count) + (found.capped ? "+" : "");
   }
 
   /** @param {State} state @param {Count} count */
-  #put(state, count) {
+  #set(state, count) {
     this.#found.set(state, count);
     this.#changed();
   }
@@ -124,9 +122,9 @@ export class Counts {
   /** @param {Queue[]} queues @param {string[] | null} names */
   #add(queues, names) {
     const some = queues.filter(({ name }) => names === null || names.includes(name));
-    for (const state of KEPT) {
+    for (const state of COUNTED) {
       const count = some.reduce((sum, one) => sum + (one.counts[state] ?? 0), 0);
-      this.#put(state, { count, capped: some.some((one) => one.capped.includes(state)) });
+      this.#set(state, { count, capped: some.some((one) => one.capped.includes(state)) });
     }
   }
 }

@@ -1,48 +1,49 @@
-/** One job in the list: what its cells say. */
+/** One row of the job list. */
 
-/** @import { Given } from "../view/dom.js" */
-/** @import { Row } from "./list.js" */
+/** @import { Renderable } from "../view/dom.js" */
+/** @import { Row } from "./job-list.js" */
 
 import { ago, brief, moment, since, span } from "../format.js";
 import { to } from "../router.js";
 import { h } from "../view/dom.js";
-import { badge, bar, ended } from "../view/parts.js";
+import { badge, bar } from "../view/components.js";
+import { ended } from "../job-state.js";
 
 /**
  * @typedef {object} RowOptions
- * @property {boolean} fits false: it is no longer what was asked for
- * @property {boolean} current whether the keyboard is here
- * @property {boolean | null} selected null: nothing can be done to it by this person
+ * @property {boolean} matches whether it still matches the filters
+ * @property {boolean} current whether it has the keyboard focus
+ * @property {boolean | null} selected null: not selectable
  * @property {(event: MouseEvent) => void} select
  * @property {() => void} focus
  */
 
-/** The id of the link by which a row has the focus. @param {string} id */
+/** Return the element id of a row's link. @param {string} id */
 export const rowLink = (id) => `job-${id}`;
 
 /** @param {Row} row @param {RowOptions} options */
 export function jobRow(row, options) {
-  const { fits, current, selected, focus } = options;
+  const { matches, current, selected, focus } = options;
   const tabindex = current ? 0 : -1;
   return h(
     "tr",
     {
       key: row.id,
-      class: `job ${fits ? "" : "left"} ${selected ? "selected" : ""}`,
-      title: row.gone ? "It was deleted." : fits ? undefined : "It no longer fits the filters.",
+      class: `job ${matches ? "" : "left"} ${selected ? "selected" : ""}`,
+      title: row.gone ? "Deleted" : matches ? undefined : "No longer matches the filters",
       onfocusin: focus,
     },
-    selected !== null && h("td", { class: "of-check" }, check(row, options, tabindex)),
+    selected !== null && h("td", { class: "of-check" }, checkbox(row, options, tabindex)),
     h("td", { class: "of-state" }, row.gone ? badge("canceled", "deleted") : stateOf(row)),
     h("td", { class: "of-task" }, taskOf(row, tabindex)),
-    h("td", { class: "of-queue cut" }, other("queue", row.queue, tabindex)),
+    h("td", { class: "of-queue cut" }, filterLink("queue", row.queue, tabindex)),
     h("td", { class: "of-progress" }, progressOf(row)),
     h("td", { class: "of-tags" }, tagsOf(row, tabindex)),
     h(
       "td",
       { class: "of-owner" },
-      h("div", { class: "cut" }, row.owner && other("owner", row.owner, tabindex)),
-      h("div", { class: "cut small soft" }, row.team && other("team", row.team, tabindex)),
+      h("div", { class: "cut" }, row.owner && filterLink("owner", row.owner, tabindex)),
+      h("div", { class: "cut small soft" }, row.team && filterLink("team", row.team, tabindex)),
     ),
     h("td", { class: "of-attempts number", title: attemptsTitle(row) }, row.attempt || "–"),
     h("td", { class: "of-time" }, timeOf(row)),
@@ -50,7 +51,7 @@ export function jobRow(row, options) {
 }
 
 /** @param {Row} row @param {RowOptions} options @param {number} tabindex */
-const check = (row, { selected, select }, tabindex) =>
+const checkbox = (row, { selected, select }, tabindex) =>
   h("input", {
     type: "checkbox",
     class: "check",
@@ -79,13 +80,13 @@ const taskOf = (row, tabindex) =>
   );
 
 /**
- * A link to what else has the same.
+ * Link to the jobs with the same value.
  *
  * @param {string} name
  * @param {string} value
  * @param {number} tabindex
  */
-const other = (name, value, tabindex) =>
+const filterLink = (name, value, tabindex) =>
   h("a", { href: to("jobs", { [name]: value }), title: `${name} ${value}`, tabindex }, value);
 
 /** @param {Row} row @param {number} tabindex */
@@ -104,10 +105,10 @@ const attemptsTitle = ({ attempt, retryCount, crashCount }) =>
     ? "not started yet"
     : `attempt ${attempt}; retries ${retryCount}, crashes ${crashCount}`;
 
-/** What goes on, what it waits for, or why it ended. @param {Row} row */
+/** Render progress, the wait reason, or the error. @param {Row} row */
 function progressOf(row) {
   if (row.state === "running") return running(row);
-  const [text, note] = standing(row);
+  const [text, note] = statusText(row);
   return [
     h(
       "div",
@@ -120,22 +121,22 @@ function progressOf(row) {
 
 /** @param {Row} row */
 function running({ percent, phase, stage, state }) {
-  const doing = [...new Set([phase, stage])].filter((one) => one !== null).join(" · ");
+  const activity = [...new Set([phase, stage])].filter((one) => one !== null).join(" · ");
   return [
     bar(percent, state),
     h(
       "div",
-      { class: "cut small soft", title: doing || undefined },
+      { class: "cut small soft", title: activity || undefined },
       `${percent} %`,
-      doing && ` · ${doing}`,
+      activity && ` · ${activity}`,
     ),
   ];
 }
 
-/** @param {Row} row @returns {[string, Given]} */
-function standing(row) {
+/** @param {Row} row @returns {[string, Renderable]} */
+function statusText(row) {
   const { state, errorCode, dueAt, percent } = row;
-  if (state === "retrying") return [errorCode ?? "", dueAt ? `again ${ago(dueAt)}` : ""];
+  if (state === "retrying") return [errorCode ?? "", dueAt ? `retry ${ago(dueAt)}` : ""];
   if (state === "failed" || state === "canceled") {
     return [
       errorCode ?? "",
@@ -143,29 +144,29 @@ function standing(row) {
     ];
   }
   if (state === "succeeded") return ["", ""];
-  if (row.held) return ["held until it is submitted", ""];
+  if (row.held) return ["held until submitted", ""];
   if (row.waitingFor > 0)
-    return [`waits for ${row.waitingFor} other${row.waitingFor > 1 ? "s" : ""}`, ""];
-  if (row.gate !== null) return [`waits at limit ${row.gate}`, row.limitKey ?? ""];
-  if (dueAt && new Date(dueAt).getTime() > Date.now()) return [`begins ${ago(dueAt)}`, ""];
+    return [`waiting for ${row.waitingFor} job${row.waitingFor > 1 ? "s" : ""}`, ""];
+  if (row.gate !== null) return [`waiting for limit ${row.gate}`, row.limitKey ?? ""];
+  if (dueAt && new Date(dueAt).getTime() > Date.now()) return [`starts ${ago(dueAt)}`, ""];
   return ["", ""];
 }
 
-/** When it was made, and how long it took, takes or waits. @param {Row} row */
+/** Render the creation time, and the run or wait time. @param {Row} row */
 function timeOf(row) {
   const { createdAt, startedAt, firstStartedAt, endedAt, queuedAt, state } = row;
   const from = state === "running" ? startedAt : endedAt ? firstStartedAt : null;
-  const waiting = state === "queued" && queuedAt ? `waits ${whole(since(queuedAt))}` : "";
+  const waiting = state === "queued" && queuedAt ? `waiting ${wholeSeconds(since(queuedAt))}` : "";
   const length = from ? since(from, endedAt ?? undefined) : null;
   return [
     h("time", { datetime: createdAt, title: `created ${moment(createdAt)}` }, ago(createdAt)),
     h(
       "div",
       { class: "small soft" },
-      length === null ? waiting : endedAt ? `took ${span(length)}` : `for ${whole(length)}`,
+      length === null ? waiting : endedAt ? `took ${span(length)}` : `for ${wholeSeconds(length)}`,
     ),
   ];
 }
 
-/** Of what goes on, whole seconds will do. @param {number} seconds */
-const whole = (seconds) => (seconds < 10 ? `${Math.floor(seconds)} s` : span(seconds));
+/** Format a running duration in whole seconds. @param {number} seconds */
+const wholeSeconds = (seconds) => (seconds < 10 ? `${Math.floor(seconds)} s` : span(seconds));

@@ -1,10 +1,10 @@
-/** Which rows are chosen: some of the page, or all jobs that match, shown or not. */
+/** Selected rows: some of the page, or all matching jobs. */
 
 export class Selection {
   /** @type {Set<string>} */
   ids = new Set();
   all = false;
-  /** Where a range begins. @type {string | null} */
+  /** Start of a range. @type {string | null} */
   #from = null;
 
   get empty() {
@@ -27,7 +27,7 @@ export class Selection {
   }
 
   /**
-   * All from the last one that was chosen to this one.
+   * Select all rows from the last selected one to this one.
    *
    * @param {string} id
    * @param {string[]} shown
@@ -42,7 +42,7 @@ export class Selection {
     this.#from = id;
   }
 
-  /** The whole page, or none of it if it is. @param {string[]} shown */
+  /** Select the whole page, or clear it if it is selected. @param {string[]} shown */
   page(shown) {
     const whole = this.all || shown.every((id) => this.ids.has(id));
     this.clear();
@@ -60,7 +60,7 @@ export class Selection {
     this.#from = null;
   }
 
-  /** From all that match to those that are shown. @param {string[]} shown */
+  /** Change "all matching" to the shown rows. @param {string[]} shown */
   #narrow(shown) {
     if (this.all) this.ids = new Set(shown);
     this.all = false;

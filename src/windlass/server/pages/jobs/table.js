@@ -1,13 +1,13 @@
-/** The list itself: a table whose rows keep their height and their place. */
+/** Table of jobs. Rows keep their height and position. */
 
-/** @import { Row } from "./list.js" */
+/** @import { Row } from "./job-list.js" */
 /** @import { Selection } from "./selection.js" */
 
 import { to } from "../router.js";
 import { may } from "../session.js";
 import { h } from "../view/dom.js";
-import { empty } from "../view/parts.js";
-import { PAGE } from "./list.js";
+import { empty } from "../view/components.js";
+import { PAGE } from "./job-list.js";
 import { jobRow } from "./row.js";
 
 /**
@@ -16,7 +16,7 @@ import { jobRow } from "./row.js";
  * @property {string | null} current
  * @property {boolean} selectable
  * @property {Selection} selection
- * @property {(row: Row) => boolean} fits
+ * @property {(row: Row) => boolean} matches
  * @property {(id: string) => void} focus
  * @property {(id: string, range: boolean) => void} select
  * @property {() => void} page selects the page, or nothing
@@ -33,7 +33,7 @@ const COLUMNS = /** @type {const} */ ([
   ["time", "Created"],
 ]);
 
-/** @param {Row[] | null} rows null: not known yet @param {TableOptions} options */
+/** @param {Row[] | null} rows null: loading @param {TableOptions} options */
 export const jobTable = (rows, options) =>
   h(
     "div",
@@ -41,12 +41,16 @@ export const jobTable = (rows, options) =>
     h(
       "table",
       {
-        "aria-label": "Jobs, the newest first",
+        "aria-label": "Jobs, newest first",
         "aria-busy": String(options.busy),
         class: options.busy ? "busy" : "",
       },
       head(rows ?? [], options),
-      h("tbody", null, rows === null ? bones(options) : rows.map((row) => bodyRow(row, options))),
+      h(
+        "tbody",
+        null,
+        rows === null ? placeholders(options) : rows.map((row) => bodyRow(row, options)),
+      ),
     ),
   );
 
@@ -80,46 +84,46 @@ function head(rows, { selectable, selection, page }) {
 }
 
 /** @param {Row} row @param {TableOptions} options */
-const bodyRow = (row, { current, selectable, selection, fits, focus, select }) =>
+const bodyRow = (row, { current, selectable, selection, matches, focus, select }) =>
   jobRow(row, {
-    fits: fits(row),
+    matches: matches(row),
     current: row.id === current,
     selected: selectable ? selection.has(row.id) : null,
     focus: () => focus(row.id),
     select: (event) => select(row.id, event.shiftKey),
   });
 
-/** Room for the rows that are about to come. @param {TableOptions} options */
-const bones = ({ selectable }) =>
+/** Placeholder rows. @param {TableOptions} options */
+const placeholders = ({ selectable }) =>
   Array.from({ length: PAGE }, (_, at) =>
     h(
       "tr",
-      { class: "job bone", key: `bone-${at}`, "aria-hidden": "true" },
+      { class: "job placeholder", key: `placeholder-${at}`, "aria-hidden": "true" },
       selectable && h("td", { class: "of-check" }),
       COLUMNS.map(([name]) => h("td", { class: `of-${name}` }, h("span", { class: "skeleton" }))),
     ),
   );
 
-/** @param {boolean} narrow @param {boolean} more whether older ones were not looked at */
-export function nothing(narrow, more) {
+/** @param {boolean} filtered @param {boolean} more whether older jobs were not searched */
+export function emptyList(filtered, more) {
   if (more) {
     return empty(
-      "No job matches among the newest",
-      "There are older ones that were not looked at: go on to the older page.",
+      "No matches among the newest jobs",
+      "Older jobs were not searched yet: go to the next page.",
       null,
       "search",
     );
   }
-  if (narrow) {
+  if (filtered) {
     return empty(
-      "No job matches these filters",
-      "Clear some of them, or look at all jobs.",
+      "No jobs match these filters",
+      "Clear some filters, or view all jobs.",
       h("a", { class: "button", href: to("jobs") }, "All jobs"),
       "search",
     );
   }
   return empty(
-    "There are no jobs yet",
+    "No jobs yet",
     "Enqueue one: windlass enqueue <task>",
     may("produce") && h("a", { class: "button main", href: to("enqueue") }, "Enqueue a job"),
   );

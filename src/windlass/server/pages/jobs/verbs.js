@@ -1,67 +1,68 @@
-/** What can be done to jobs: to which of them, by whom, and in which words. */
+/** Actions on jobs: labels, permissions, and states they apply to. */
 
-/** @import { Action, Filter, ActionFilter, JobSummary, State } from "../client/windlass.js" */
+/** @import { BulkAction, BulkActionFilter, Filter } from "../client/windlass.js" */
+/** @import { JobSummary, State } from "../client/windlass.js" */
 /** @import { Icon } from "../view/icons.js" */
-/** @import { Right } from "../session.js" */
+/** @import { Permission } from "../session.js" */
 
 import { may } from "../session.js";
-import { CAN } from "../view/parts.js";
+import { CAN } from "../job-state.js";
 
-/** @typedef {Action["action"]} Verb */
+/** @typedef {BulkAction["action"]} Verb */
 
 /**
- * @typedef {object} Saying
+ * @typedef {object} VerbInfo
  * @property {string} name
  * @property {string} doing
  * @property {string} done
  * @property {Icon} icon
- * @property {State[]} states of jobs to which it can be done
- * @property {Right} right
+ * @property {State[]} states it applies to
+ * @property {Permission} permission
  * @property {boolean} danger
- * @property {string} means
+ * @property {string} description
  */
 
-/** @type {Record<Verb, Saying>} */
+/** @type {Record<Verb, VerbInfo>} */
 export const VERBS = {
   retry: {
-    name: "Retry", doing: "Retrying", done: "Retried", icon: "retry", right: "produce",
+    name: "Retry", doing: "Retrying", done: "Retried", icon: "retry", permission: "produce",
     states: ["failed", "canceled"], danger: false,
-    means: "Each is done again from its beginning, as a new job.",
+    description: "Re-runs each from the start as a new job.",
   },
   resume: {
-    name: "Resume", doing: "Resuming", done: "Resumed", icon: "resume", right: "produce",
+    name: "Resume", doing: "Resuming", done: "Resumed", icon: "resume", permission: "produce",
     states: ["failed"], danger: false,
-    means: "Each goes on after the last step that it completed, as a new job.",
+    description: "Continues each after its last completed step as a new job.",
   },
   cancel: {
-    name: "Cancel", doing: "Canceling", done: "Canceled", icon: "cancel", right: "produce",
+    name: "Cancel", doing: "Canceling", done: "Canceled", icon: "cancel", permission: "produce",
     states: ["created", "queued", "running", "retrying"], danger: true,
-    means: "Those that run are told to stop, and end as canceled whatever they do.",
+    description: "Running jobs are asked to stop and will end as canceled.",
   },
   submit: {
-    name: "Submit", doing: "Submitting", done: "Submitted", icon: "out", right: "produce",
+    name: "Submit", doing: "Submitting", done: "Submitted", icon: "out", permission: "produce",
     states: ["created"], danger: false,
-    means: "Those that were held are queued.",
+    description: "Queues the held jobs.",
   },
   delete: {
-    name: "Delete", doing: "Deleting", done: "Deleted", icon: "delete", right: "remove",
+    name: "Delete", doing: "Deleting", done: "Deleted", icon: "delete", permission: "delete",
     states: ["succeeded", "failed", "canceled"], danger: true,
-    means: "They are gone for good, with their logs.",
+    description: "Permanently deletes the jobs and their logs.",
   },
 };
 
 const ALL = /** @type {Verb[]} */ (Object.keys(VERBS));
 
-/** What this person may do to some of these jobs. @param {JobSummary[]} jobs @returns {Verb[]} */
+/** Return the verbs for some of these jobs. @param {JobSummary[]} jobs @returns {Verb[]} */
 export const verbsFor = (jobs) =>
-  ALL.filter((verb) => may(VERBS[verb].right) && jobs.some((job) => CAN[verb](job)));
+  ALL.filter((verb) => may(VERBS[verb].permission) && jobs.some((job) => CAN[verb](job)));
 
-/** What they may do to all that match. @param {Filter} filter @returns {Verb[]} */
+/** Return the verbs that may apply to matching jobs. @param {Filter} filter @returns {Verb[]} */
 export const verbsForAll = (filter) =>
-  ALL.filter((verb) => may(VERBS[verb].right) && statesFor(filter, verb).length > 0);
+  ALL.filter((verb) => may(VERBS[verb].permission) && statesFor(filter, verb).length > 0);
 
-/** Whether there is anything that they may do. */
-export const mayAct = () => ALL.some((verb) => may(VERBS[verb].right));
+/** Return whether the user may run any verb. */
+export const mayAct = () => ALL.some((verb) => may(VERBS[verb].permission));
 
 /** @param {Filter} filter @param {Verb} verb @returns {State[]} */
 function statesFor({ state }, verb) {
@@ -71,13 +72,13 @@ function statesFor({ state }, verb) {
 }
 
 /**
- * Of all that match, those to which it can be done.
+ * Return the filter of the matching jobs to which a verb applies.
  *
  * @param {Filter} filter
  * @param {Verb} verb
- * @returns {ActionFilter}
+ * @returns {BulkActionFilter}
  */
-export function narrowed({ cursor, limit, ...filter }, verb) {
-  const found = /** @type {ActionFilter} */ (filter);
+export function applicableFilter({ cursor, limit, ...filter }, verb) {
+  const found = /** @type {BulkActionFilter} */ (filter);
   return { ...found, state: statesFor(filter, verb) };
 }

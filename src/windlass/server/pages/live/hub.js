@@ -1,26 +1,27 @@
 /**
- * One for all tabs of a browser: it holds the only stream, asks what is polled, and tells each tab
- * what it wants to know. It is a shared worker, or part of a tab where there are none.
+ * The hub of all tabs of a browser: it holds the only event stream, polls the API, and passes
+ * updates to the tabs. Runs in a shared worker, or in the tab without shared workers.
  */
 
 /** @import { ConnectionState, Live } from "../client/windlass.js" */
-/** @import { Heard, News, Port, Said, ToldConnection, Wish } from "./messages.js" */
+/** @import { ConnectionMessage, HubMessage, HubRequest, Port } from "./messages.js" */
+/** @import { SubscribeRequest, SubscriptionUpdate } from "./messages.js" */
 
-import { systemTimers } from "../client/src/waiting.js";
+import { systemTimers } from "../client/src/timing.js";
 import { Windlass } from "../client/windlass.js";
-import { Polls } from "./polls.js";
-import { told } from "./told.js";
+import { Poller } from "./poller.js";
+import { errorPayload } from "./error-payload.js";
 
-const GONE = 200_000; // milliseconds of silence; browsers delay a hidden tab's signs by a minute
-const LOOK = 50_000;
-const KEEP = 4096; // events of a followed job, for tabs that come late
+const TAB_TIMEOUT = 200_000; // milliseconds; browsers delay timers of hidden tabs by a minute
+const CHECK_INTERVAL = 50_000;
+const KEEP = 4096; // buffered events of a followed job
 
-/** A tab, and what it wants. */
+/** A tab and its subscriptions. */
 class Tab {
   visible = false;
-  here = true;
-  heard = 0;
-  /** It ends with the tab. @type {string | null} */
+  connected = true;
+  lastSeen = 0;
+  /** Released when the tab ends. @type {string | null} */
   lock = null;
   /** @type {Map<number, () => void>} */
   stops = new Map();
@@ -30,104 +31,105 @@ class Tab {
     this.port = port;
   }
 
-  /** @param {Heard} said */
-  tell(said) {
-    if (this.here) this.port.postMessage(said);
+  /** @param {HubMessage} message */
+  send(message) {
+    if (this.connected) this.port.postMessage(message);
   }
 
-  forget() {
+  unsubscribeAll() {
     for (const stop of this.stops.values()) stop();
     this.stops.clear();
-    this.here = false;
+    this.connected = false;
   }
 }
 
 export class Hub {
   #client;
-  #asking;
+  #pollClient;
   #timers;
   /** @type {Live} */
   #live;
-  /** @type {Polls} */
-  #polls;
-  /** Whom the server told all that is known here. @type {string | null} */
-  #who = null;
+  /** @type {Poller} */
+  #poller;
+  /** The user whose data is cached here. @type {string | null} */
+  #identity = null;
   /** @type {Set<Tab>} */
   #tabs = new Set();
   /** @type {ConnectionState} */
   #stream = { open: false, attempt: 0, wait: 0, error: null };
-  /** @type {ToldConnection} */
+  /** @type {ConnectionMessage} */
   #connection = { open: false, since: new Date(), attempt: 0, wait: 0, error: null };
-  /** Nothing is asked before somebody says so. */
-  #refused = false;
-  #looking = false;
+  /** After 401: no requests until a restart. */
+  #unauthorized = false;
+  #checking = false;
 
   /** @param {import("../client/windlass.js").WindlassOptions} [options] */
   constructor(options = {}) {
     // This is <url>/assets/<digest>/live/hub.js.
     const url = new URL("../../..", import.meta.url).href;
     this.#client = new Windlass({ url, keep: KEEP, ...options });
-    this.#asking = new Windlass({ url, ...options, retries: 0 }); // the next time comes anyway
+    // Without retries: the next poll follows anyway.
+    this.#pollClient = new Windlass({ url, ...options, retries: 0 });
     this.#timers = options.timers ?? systemTimers;
-    [this.#live, this.#polls] = this.#start();
+    [this.#live, this.#poller] = this.#start();
   }
 
-  /** @returns {[Live, Polls]} */
+  /** @returns {[Live, Poller]} */
   #start() {
     const live = this.#client.live();
-    const polls = new Polls(this.#asking, this.#timers, (error) => {
-      if (polls === this.#polls) this.#polled(error);
+    const poller = new Poller(this.#pollClient, this.#timers, (error) => {
+      if (poller === this.#poller) this.#onPoll(error);
     });
-    [this.#live, this.#polls] = [live, polls];
-    live.connection((state) => this.#streamed(state));
-    return [live, polls];
+    [this.#live, this.#poller] = [live, poller];
+    live.connection((state) => this.#onStream(state));
+    return [live, poller];
   }
 
   /** @param {Port} port */
   join(port) {
     const tab = new Tab(port);
-    port.onmessage = ({ data }) => this.#hear(tab, data);
+    port.onmessage = ({ data }) => this.#handle(tab, data);
     port.postMessage({ pong: true });
   }
 
   /**
    * @param {Tab} tab
-   * @param {Said} said
+   * @param {HubRequest} request
    */
-  #hear(tab, said) {
-    tab.heard = this.#timers.now();
-    if (said.do === "hello") this.#greet(tab, said);
-    else if (said.do === "bye") this.#drop(tab);
-    else if (!this.#tabs.has(tab)) tab.port.postMessage({ stranger: true });
-    else if (said.do === "ping") tab.tell({ pong: true });
-    else if (said.do === "visible") this.#show(tab, said.visible);
-    else if (said.do === "refresh") this.#polls.refresh(said.path);
-    else if (said.do === "restart") this.#enter(said.who);
-    else if (said.do === "stop") this.#stop(tab, said.n);
-    else this.#want(tab, said);
+  #handle(tab, request) {
+    tab.lastSeen = this.#timers.now();
+    if (request.do === "hello") this.#connect(tab, request);
+    else if (request.do === "bye") this.#drop(tab);
+    else if (!this.#tabs.has(tab)) tab.port.postMessage({ resubscribe: true });
+    else if (request.do === "ping") tab.send({ pong: true });
+    else if (request.do === "visible") this.#setVisible(tab, request.visible);
+    else if (request.do === "refresh") this.#poller.refresh(request.path);
+    else if (request.do === "restart") this.#setUser(request.identity);
+    else if (request.do === "stop") this.#stop(tab, request.n);
+    else this.#subscribe(tab, request);
   }
 
   /**
    * @param {Tab} tab
-   * @param {{ visible: boolean, lock: string | null }} said
+   * @param {{ visible: boolean, lock: string | null }} request
    */
-  #greet(tab, { visible, lock }) {
+  #connect(tab, { visible, lock }) {
     if (lock !== null && tab.lock === null) {
       tab.lock = lock;
       void navigator.locks.request(lock, () => this.#drop(tab));
     }
-    tab.forget();
-    tab.here = true;
+    tab.unsubscribeAll();
+    tab.connected = true;
     this.#tabs.add(tab);
-    if (this.#refused) this.#restart(); // a page that was let in, perhaps
-    tab.tell({ connection: this.#connection });
-    this.#show(tab, visible);
-    this.#look();
+    if (this.#unauthorized) this.#restart(); // the new page may be signed in
+    tab.send({ connection: this.#connection });
+    this.#setVisible(tab, visible);
+    this.#checkTabs();
   }
 
   /** @param {Tab} tab */
   #drop(tab) {
-    tab.forget();
+    tab.unsubscribeAll();
     this.#tabs.delete(tab);
   }
 
@@ -144,147 +146,157 @@ export class Hub {
    * @param {Tab} tab
    * @param {boolean} visible
    */
-  #show(tab, visible) {
+  #setVisible(tab, visible) {
     tab.visible = visible;
-    this.#polls.look();
+    this.#poller.schedule();
     const { open, error } = this.#stream;
     if (visible && !open && error !== null && !error.permanent) this.#live.restart();
   }
 
   /**
    * @param {Tab} tab
-   * @param {Wish} wish
+   * @param {SubscribeRequest} request
    */
-  #want(tab, wish) {
-    const { n } = wish;
-    const tell = (/** @type {News} */ news) => tab.tell({ n, ...news });
+  #subscribe(tab, request) {
+    const { n } = request;
+    const notify = (/** @type {SubscriptionUpdate} */ update) => tab.send({ n, ...update });
     this.#stop(tab, n);
-    if (wish.do === "follow") tab.stops.set(n, this.#follow(wish.job, wish.after, tell));
-    else if (wish.do === "list") tab.stops.set(n, this.#list(wish.filter, tell));
-    else tab.stops.set(n, this.#polls.join(wish, () => tab.visible, tell));
+    if (request.do === "follow") {
+      tab.stops.set(n, this.#follow(request.job, request.after, notify));
+    } else if (request.do === "list") tab.stops.set(n, this.#list(request.filter, notify));
+    else
+      tab.stops.set(
+        n,
+        this.#poller.join(request, () => tab.visible, notify),
+      );
   }
 
   /**
    * @param {string} job
    * @param {number} after
-   * @param {(news: News) => void} tell
+   * @param {(update: SubscriptionUpdate) => void} notify
    */
-  #follow(job, after, tell) {
+  #follow(job, after, notify) {
     return this.#live.follow(job, {
       after,
-      onEvent: (event) => tell({ event }),
-      onEnd: (event) => event === null && tell({ end: true }),
-      onError: (error) => tell({ error: told(error) }),
+      onEvent: (event) => notify({ event }),
+      onEnd: (event) => event === null && notify({ end: true }),
+      onError: (error) => notify({ error: errorPayload(error) }),
     });
   }
 
   /**
    * @param {import("../client/windlass.js").ListFilter} filter
-   * @param {(news: News) => void} tell
+   * @param {(update: SubscriptionUpdate) => void} notify
    */
-  #list(filter, tell) {
-    return this.#live.list(filter, (snapshot) => tell({ snapshot }), {
-      onWhole: () => tell({ whole: true }),
-      onError: (error) => tell({ error: told(error) }),
+  #list(filter, notify) {
+    return this.#live.list(filter, (snapshot) => notify({ snapshot }), {
+      onLoaded: () => notify({ loaded: true }),
+      onError: (error) => notify({ error: errorPayload(error) }),
     });
   }
 
   /**
-   * What one person was told is not for the next: nothing of it is kept, nor what is on its way,
-   * and each tab says again what it wants.
+   * Drop all cached data and pending responses if the user changed; each tab then subscribes again.
    *
-   * @param {string | null} who null if nobody new came in
+   * @param {string | null} identity null: the user is the same
    */
-  #enter(who) {
-    if (who !== null && who !== this.#who) {
-      this.#who = who;
+  #setUser(identity) {
+    if (identity !== null && identity !== this.#identity) {
+      this.#identity = identity;
       const tabs = [...this.#tabs].filter(({ stops }) => stops.size > 0);
-      for (const tab of tabs) tab.forget();
+      for (const tab of tabs) tab.unsubscribeAll();
       this.#live.close();
-      this.#polls.stop();
+      this.#poller.stop();
       this.#start();
-      for (const tab of tabs) tab.port.postMessage({ stranger: true });
+      for (const tab of tabs) tab.port.postMessage({ resubscribe: true });
     }
     this.#restart();
   }
 
   #restart() {
-    if (this.#refused) this.#changed({ open: false, attempt: 0, wait: 0, error: null });
-    this.#refused = false;
+    if (this.#unauthorized) this.#setConnection({ open: false, attempt: 0, wait: 0, error: null });
+    this.#unauthorized = false;
     this.#live.restart();
-    this.#polls.restart();
+    this.#poller.restart();
   }
 
   /**
-   * While the stream is broken, nothing is polled: when it is back, all is.
+   * Stops polling while the stream is broken, and polls everything when it is back.
    *
    * @param {ConnectionState} state
    */
-  #streamed(state) {
-    const back = state.open && !this.#stream.open;
+  #onStream(state) {
+    const reopened = state.open && !this.#stream.open;
     this.#stream = state;
-    if (state.error?.permanent) this.#refused = true;
-    else if (this.#refused) return; // by a poll; the stream is about to be
-    if (state.error !== null) this.#polls.stop();
-    else if (back || this.#polls.stopped) this.#polls.restart();
-    if (!this.#resting) this.#changed({ ...state, error: state.error && told(state.error) });
+    if (state.error?.permanent) this.#unauthorized = true;
+    else if (this.#unauthorized) return; // a poll got 401; the stream will, too
+    if (state.error !== null) this.#poller.stop();
+    else if (reopened || this.#poller.stopped) this.#poller.restart();
+    if (!this.#streamIdle)
+      this.#setConnection({ ...state, error: state.error && errorPayload(state.error) });
   }
 
-  /** Nobody follows anything: it is the polls that tell how the server is reached. */
-  get #resting() {
+  /** No job or list is followed: polls then determine the connection state. */
+  get #streamIdle() {
     return !this.#stream.open && this.#stream.error === null;
   }
 
   /**
-   * How a poll went.
+   * Handle the result of a poll.
    *
    * @param {import("../client/windlass.js").WindlassError | null} error
    */
-  #polled(error) {
-    if (this.#refused) return;
+  #onPoll(error) {
+    if (this.#unauthorized) return;
     if (error?.status === 401) {
-      this.#refused = true;
-      this.#polls.stop();
-    } else if (!this.#resting) return;
-    const lost = error !== null && (this.#refused || !error.permanent);
-    this.#changed({ open: !lost, attempt: 0, wait: 0, error: lost ? told(error) : null });
+      this.#unauthorized = true;
+      this.#poller.stop();
+    } else if (!this.#streamIdle) return;
+    const lost = error !== null && (this.#unauthorized || !error.permanent);
+    this.#setConnection({
+      open: !lost,
+      attempt: 0,
+      wait: 0,
+      error: lost ? errorPayload(error) : null,
+    });
   }
 
-  /** @param {Omit<ToldConnection, "since">} state */
-  #changed(state) {
+  /** @param {Omit<ConnectionMessage, "since">} state */
+  #setConnection(state) {
     const { open, since } = this.#connection;
     const connection = { ...state, since: open === state.open ? since : new Date() };
-    if (alike(this.#connection, connection)) return;
+    if (isSame(this.#connection, connection)) return;
     this.#connection = connection;
-    for (const tab of this.#tabs) tab.tell({ connection });
+    for (const tab of this.#tabs) tab.send({ connection });
   }
 
   /**
-   * Waits for: its time. Guarantees: a tab that crashed, of which nothing is heard any more, is
-   * dropped. (One that was only frozen says again what it wants when it wakes.) Stops: with the
-   * last tab.
+   * Drop tabs that have sent nothing for TAB_TIMEOUT. A frozen tab subscribes again when it wakes.
+   *
+   * Waits for its interval. Stops with the last tab.
    */
-  #look() {
-    if (this.#looking) return;
-    this.#looking = true;
+  #checkTabs() {
+    if (this.#checking) return;
+    this.#checking = true;
     this.#timers.setTimeout(() => {
-      this.#looking = false;
+      this.#checking = false;
       for (const tab of this.#tabs) {
-        if (this.#timers.now() - tab.heard > GONE) this.#drop(tab);
+        if (this.#timers.now() - tab.lastSeen > TAB_TIMEOUT) this.#drop(tab);
       }
-      if (this.#tabs.size > 0) this.#look();
-    }, LOOK);
+      if (this.#tabs.size > 0) this.#checkTabs();
+    }, CHECK_INTERVAL);
   }
 }
 
 /**
- * @param {ToldConnection} one
- * @param {ToldConnection} other
+ * @param {ConnectionMessage} one
+ * @param {ConnectionMessage} other
  */
-function alike(one, other) {
-  const of = (/** @type {ToldConnection} */ { open, attempt, wait, error }) =>
+function isSame(one, other) {
+  const key = (/** @type {ConnectionMessage} */ { open, attempt, wait, error }) =>
     JSON.stringify([open, attempt, wait, error?.status, error?.code, error?.detail]);
-  return of(one) === of(other);
+  return key(one) === key(other);
 }
 
 if ("SharedWorkerGlobalScope" in globalThis) {

@@ -1,62 +1,62 @@
-/** What a tab and its hub say to one another. */
+/** Messages between a tab and the hub. */
 
 import type {
-  ConnectionState, JobEvent, ListFilter, Snapshot, Told, WindlassError,
+  ConnectionState, JobEvent, ListFilter, Snapshot, ProblemInit, WindlassError,
 } from "../client/windlass.js";
 
-/** How the server is reached; `error.permanent`: it is not asked again before `restart()`. */
+/** Connection to the server. `error.permanent`: no requests until `restart()`. */
 export interface Connection extends ConnectionState {
-  /** When it last opened, or broke. */
+  /** When it last opened or broke. */
   since: Date;
 }
 
-/** Errors are no longer errors when a message has carried them. */
-export type ToldConnection = Omit<Connection, "error"> & { error: Told | null };
+/** A connection as a message: its error is plain data. */
+export type ConnectionMessage = Omit<Connection, "error"> & { error: ProblemInit | null };
 
 export interface ListOptions {
-  /** All jobs of the list were told: at first, and after each connection that was lost. */
-  onWhole?: () => unknown;
-  /** It is over: the server refuses this list. */
+  /** The whole list was delivered: after subscribing, and after each reconnect. */
+  onLoaded?: () => unknown;
+  /** The subscription ended: the server rejects this list. */
   onError?: (error: WindlassError) => unknown;
 }
 
-/** `error` is null if the answer is of now; else the answer is the last that there was, or null. */
+/** `error` is null if the answer is current; else the answer is the last known one, or null. */
 export type PollCallback = (answer: any, error: WindlassError | null) => unknown;
 
-/** `n` is the tab's own number for it. */
-export type Wish =
+/** `n` is the tab's number of the subscription. */
+export type SubscribeRequest =
   | { do: "follow"; n: number; job: string; after: number }
   | { do: "list"; n: number; filter: ListFilter }
   | { do: "poll"; n: number; path: string; seconds: number };
 
-export type Said =
-  | Wish
+export type HubRequest =
+  | SubscribeRequest
   | { do: "hello"; visible: boolean; lock: string | null }
   | { do: "stop"; n: number }
   | { do: "visible"; visible: boolean }
   | { do: "refresh"; path: string }
-  | { do: "restart"; who: string | null }
+  | { do: "restart"; identity: string | null }
   | { do: "ping" }
   | { do: "bye" };
 
-export type News =
+export type SubscriptionUpdate =
   | { event: JobEvent }
   | { end: true }
-  | { error: Told }
+  | { error: ProblemInit }
   | { snapshot: Snapshot }
-  | { whole: true }
-  | { answer: unknown; problem: Told | null };
+  | { loaded: true }
+  | { answer: unknown; problem: ProblemInit | null };
 
-export type Heard =
-  | (News & { n: number })
-  | { connection: ToldConnection }
+export type HubMessage =
+  | (SubscriptionUpdate & { n: number })
+  | { connection: ConnectionMessage }
   | { pong: true }
-  /** The hub had taken the tab for gone, or has forgotten all for somebody else's sake. */
-  | { stranger: true };
+  /** The hub dropped the tab, or reset for another user: the tab subscribes again. */
+  | { resubscribe: true };
 
-/** A `MessagePort`, as far as it is needed. */
+/** The part of `MessagePort` in use. */
 export interface Port {
   onmessage: ((message: MessageEvent) => unknown) | null;
-  postMessage(said: unknown): void;
+  postMessage(message: unknown): void;
   close(): void;
 }

@@ -1,23 +1,23 @@
 /**
- * What happens on the server, for the pages of one tab. All tabs of a browser share one hub, and
- * with it one stream of events; where there are no shared workers, a tab has a hub of its own.
+ * Live data for the pages of this tab. All tabs of a browser share one hub, and with it one event
+ * stream. Without shared workers, each tab has its own hub.
  */
 
 /** @import { Port } from "./messages.js" */
 
-import { Link } from "./link.js";
+import { HubClient } from "./hub-client.js";
 
 /**
- * The one script that is named by an address, which a strict page must say it trusts. The address
- * has the digest of the release: a page of another one has another hub, and the old one ends with
- * its last tab.
+ * URL of the worker script. The page's policy requires a trusted type for it. The URL contains the
+ * release digest: pages of another release have another hub, and the old one ends with its last
+ * tab.
  *
  * @type {string | URL}
  */
-const script = trusted(new URL("./hub.js", import.meta.url).href);
+const script = trustedUrl(new URL("./hub.js", import.meta.url).href);
 
 /** @param {string} url @returns {string} */
-function trusted(url) {
+function trustedUrl(url) {
   const types = /** @type {any} */ (window).trustedTypes;
   return (
     types?.createPolicy("windlass", { createScriptURL: () => url }).createScriptURL(url) ?? url
@@ -25,12 +25,12 @@ function trusted(url) {
 }
 
 /**
- * A lock that is held for as long as the tab lives, however it ends: its hub waits for it. (Where
- * there are none, as on pages that come by plain http from elsewhere, the hub waits for silence.)
+ * Name of a lock held until the tab ends: the hub waits for the lock to notice the end. Null
+ * without the Locks API (plain http pages); the hub then uses a timeout.
  *
  * @type {Promise<string | null>}
  */
-const alive = new Promise((resolve) => {
+const tabLock = new Promise((resolve) => {
   if (navigator.locks === undefined) resolve(null);
   const name = `windlass ${performance.timeOrigin} ${Math.random()}`;
   void navigator.locks?.request(name, () => {
@@ -44,8 +44,8 @@ async function openPort() {
   if (typeof SharedWorker === "undefined") return ownHub();
   const worker = new SharedWorker(script, { type: "module", name: "windlass" });
   return new Promise((resolve) => {
-    worker.onerror = () => resolve(ownHub()); // it did not start
-    worker.port.onmessage = () => resolve(worker.port); // its first word is that it is there
+    worker.onerror = () => resolve(ownHub()); // the worker did not start
+    worker.port.onmessage = () => resolve(worker.port); // its first message: it is running
   });
 }
 
@@ -58,9 +58,9 @@ async function ownHub() {
 
 const isVisible = () => document.visibilityState === "visible";
 
-export const live = new Link({ open: openPort, alive, visible: isVisible() });
-document.addEventListener("visibilitychange", () => live.show(isVisible()));
+export const live = new HubClient({ open: openPort, lock: tabLock, visible: isVisible() });
+document.addEventListener("visibilitychange", () => live.setVisible(isVisible()));
 addEventListener("pagehide", () => live.leave());
 addEventListener("pageshow", ({ persisted }) => {
-  if (persisted) live.greet(); // the browser had kept the page, and its hub had forgotten it
+  if (persisted) live.subscribeAll(); // restored from the back/forward cache
 });

@@ -1,62 +1,63 @@
-/** Who did what. */
+/** Audit log of changes. */
 
-/** @import { Page } from "../page.js" */
-/** @import { Column } from "../view/parts.js" */
+/** @import { Page } from "../page-view.js" */
+/** @import { Column } from "../view/components.js" */
 
 import { at } from "../format.js";
 import { h } from "../view/dom.js";
-import { Older } from "../view/older.js";
-import { button, empty, jobLink, table, title } from "../view/parts.js";
+import { Pager } from "../view/pagination.js";
+import { button, empty, jobLink, table, title } from "../view/components.js";
 
-/** @typedef {{ at: string, keyId: string | null, name: string, action: string, target: string }} Note */
+/**
+ * @typedef {{ at: string, keyId: string | null, name: string, action: string, target: string }}
+ *   AuditEntry
+ */
 
 const ID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
-const LONG = 300; // characters: an action may name hundreds of jobs
+const MAX_LENGTH = 300; // characters: an action may name hundreds of jobs
 
 /** @type {Page} */
 export function auditPage(view) {
-  const begin = () => {
-    /** @type {Older<Note>} */
-    const found = new Older(view, "/api/audit", ({ notes }) => notes, { limit: 100 });
-    void found.more();
-    return found;
+  const load = () => {
+    /** @type {Pager<AuditEntry>} */
+    const pager = new Pager(view, "/api/audit", ({ entries }) => entries, { limit: 100 });
+    void pager.loadMore();
+    return pager;
   };
-  let found = begin();
-  const again = () => (found = begin());
+  let pager = load();
+  const refresh = () => (pager = load());
   view.title("Audit");
   return () => {
-    const { rows, busy, cursor, error } = found;
+    const { rows, busy, cursor, error } = pager;
     return [
-      title("Audit", button("Look again", again, { icon: "retry", disabled: busy })),
+      title("Audit", button("Refresh", refresh, { icon: "retry", disabled: busy })),
       cursor === undefined
         ? error === null && h("div", { class: "skeleton" })
         : rows.length === 0
-          ? empty(
-              "Nothing yet",
-              "What people and programs change by this server is told here.",
-              null,
-              "audit",
-            )
-          : table("Audit", COLUMNS, rows, (_, place) => place),
-      found.look(),
+          ? empty("No entries yet", "Changes made through this server appear here.", null, "audit")
+          : table("Audit", COLUMNS, rows, (_, index) => index),
+      pager.render(),
     ];
   };
 }
 
-/** @type {Column<Note>[]} */
+/** @type {Column<AuditEntry>[]} */
 const COLUMNS = [
-  { name: "When", class: "nowrap", cell: (one) => h("time", { datetime: one.at }, at(one.at)) },
+  { name: "Time", class: "nowrap", cell: (one) => h("time", { datetime: one.at }, at(one.at)) },
   {
-    name: "Who",
+    name: "User",
     cell: ({ name, keyId }) =>
       h("span", null, name, " ", keyId && h("code", { class: "faint" }, keyId)),
   },
-  { name: "What", cell: (one) => one.action },
-  { name: "To what", cell: ({ target }) => (ID.test(target) ? jobLink(target) : words(target)) },
+  { name: "Action", cell: (one) => one.action },
+  {
+    name: "Target",
+    cell: ({ target }) => (ID.test(target) ? jobLink(target) : targetText(target)),
+  },
 ];
 
 /** @param {string} target */
-const words = (target) =>
-  target.length <= LONG
+const targetText = (target) =>
+  target.length <= MAX_LENGTH
     ? h("code", null, target)
-    : h("code", { title: target.slice(0, 10 * LONG) }, `${target.slice(0, LONG)} …`);
+    : h("code", { title: target.slice(0, 10 * MAX_LENGTH) }, `${target.slice(0, MAX_LENGTH)} …`);

@@ -1,25 +1,25 @@
-/** A job, put in by hand: the task's own arguments, checked as its code checks them. */
+/** Form to enqueue a job, with fields from the task's argument schema. */
 
-/** @import { Page, View } from "../page.js" */
+/** @import { Page, View } from "../page-view.js" */
 /** @import { Task, WindlassError } from "../client/windlass.js" */
-/** @import { Field, Written } from "../enqueue/schema.js" */
+/** @import { Field, FormValues } from "../enqueue/schema.js" */
 
-import { drawn } from "../enqueue/form.js";
-import { fieldsOf, read } from "../enqueue/schema.js";
-import { go, to } from "../router.js";
+import { formFields } from "../enqueue/form.js";
+import { fieldsOf, readValues } from "../enqueue/schema.js";
+import { navigate, to } from "../router.js";
 import { api } from "../session.js";
 import { h } from "../view/dom.js";
-import { button, card, empty, jobLink, title, trouble } from "../view/parts.js";
+import { button, card, empty, errorNote, jobLink, title } from "../view/components.js";
 import { toast } from "../view/toast.js";
 
-/** What a job may be asked to be, as a schema like that of a task's arguments. */
+/** Fields of the job options. */
 const OPTIONS = fieldsOf({
   properties: {
-    queue: { type: "string", description: "the task's own, if left empty" },
-    priority: { type: "integer", description: "higher goes first" },
-    delay: { type: "string", description: "not before so long: 30s, 5m, 2h" },
+    queue: { type: "string", description: "empty: the task's queue" },
+    priority: { type: "integer", description: "higher runs first" },
+    delay: { type: "string", description: "start after: 30s, 5m, 2h" },
     tags: { type: "array", items: { type: "string" } },
-    uniqueKey: { type: "string", description: "at most one job with this key that has not ended" },
+    uniqueKey: { type: "string", description: "at most one unfinished job with this key" },
     owner: { type: "string" },
   },
 });
@@ -27,29 +27,29 @@ const OPTIONS = fieldsOf({
 /** @type {Page} */
 export function enqueuePage(view) {
   view.title("Enqueue");
-  const form = new Enqueue(view);
-  return () => form.draw();
+  const form = new EnqueueForm(view);
+  return () => form.render();
 }
 
-class Enqueue {
+class EnqueueForm {
   /** @type {Task[] | null} */
   #tasks = null;
   /** @type {unknown} */
   #error = null;
   #busy = false;
-  /** What was sent last, and under which key: a repeat of it makes no second job. */
+  /** The last request and its idempotency key: the same form creates no second job. */
   #sent = { text: "", key: "" };
   /** @type {Field[]} */
   #fields = [];
-  #chosen = "";
-  /** @type {Written} */
-  #written = new Map();
+  #taskName = "";
+  /** @type {FormValues} */
+  #arguments = new Map();
   /** @type {Map<string, string>} */
-  #wrong = new Map();
-  /** @type {Written} */
+  #argumentErrors = new Map();
+  /** @type {FormValues} */
   #options = new Map();
   /** @type {Map<string, string>} */
-  #wrongOptions = new Map();
+  #optionErrors = new Map();
 
   /** @param {View} view */
   constructor(view) {
@@ -68,53 +68,53 @@ class Enqueue {
   }
 
   get #task() {
-    const named = this.view.place.query.get("task");
-    return this.#tasks?.find((one) => one.name === named) ?? null;
+    const name = this.view.location.query.get("task");
+    return this.#tasks?.find((one) => one.name === name) ?? null;
   }
 
-  draw() {
+  render() {
     const heading = title("Enqueue a job");
     if (this.#tasks === null) {
       return [
         heading,
         this.#error === null
           ? h("div", { class: "skeleton" })
-          : trouble(this.#error, () => this.#load()),
+          : errorNote(this.#error, () => this.#load()),
       ];
     }
     if (this.#tasks.length === 0) {
       return [
         heading,
         empty(
-          "The server knows no task",
-          "Give it your app: windlass serve module:app",
+          "No tasks registered",
+          "Start the server with your app: windlass serve module:app",
           null,
           "enqueue",
         ),
       ];
     }
     const task = this.#task;
-    if (task !== null && task.name !== this.#chosen) this.#begin(task);
+    if (task !== null && task.name !== this.#taskName) this.#selectTask(task);
     return [
       heading,
-      h("div", { class: "enqueue" }, this.#chooser(task), task !== null && this.#form(task)),
+      h("div", { class: "enqueue" }, this.#taskSelect(task), task !== null && this.#form(task)),
     ];
   }
 
   /** @param {Task} task */
-  #begin(task) {
-    this.#chosen = task.name;
+  #selectTask(task) {
+    this.#taskName = task.name;
     this.#fields = fieldsOf(task.arguments);
-    this.#written = new Map();
-    this.#wrong = new Map();
+    this.#arguments = new Map();
+    this.#argumentErrors = new Map();
     this.#error = null;
   }
 
   /** @param {Task | null} task */
-  #chooser(task) {
+  #taskSelect(task) {
     const choose = (/** @type {Event} */ event) => {
       const { value } = /** @type {HTMLSelectElement} */ (event.target);
-      go(to("enqueue", { task: value }), { replace: true });
+      navigate(to("enqueue", { task: value }), { replace: true });
     };
     return h(
       "div",
@@ -123,10 +123,10 @@ class Enqueue {
       h(
         "select",
         { id: "task", class: "input", value: task?.name ?? "", onchange: choose },
-        h("option", { value: "" }, "choose …"),
+        h("option", { value: "" }, "Select a task …"),
         this.#tasks?.map((one) => h("option", { value: one.name, key: one.name }, one.name)),
       ),
-      h("p", { class: "hint about" }, task?.about ?? "Its arguments are asked for below."),
+      h("p", { class: "hint about" }, task?.description ?? "Select a task to see its arguments."),
     );
   }
 
@@ -146,9 +146,13 @@ class Enqueue {
           ? h(
               "div",
               { class: "fields" },
-              drawn(this.#fields, { written: this.#written, wrong: this.#wrong, changed }),
+              formFields(this.#fields, {
+                values: this.#arguments,
+                errors: this.#argumentErrors,
+                changed,
+              }),
             )
-          : h("p", { class: "soft" }, "It takes none."),
+          : h("p", { class: "soft" }, "This task has no arguments."),
       ),
       h(
         "details",
@@ -157,10 +161,10 @@ class Enqueue {
         h(
           "div",
           { class: "fields inside" },
-          drawn(OPTIONS, { written: this.#options, wrong: this.#wrongOptions, changed }),
+          formFields(OPTIONS, { values: this.#options, errors: this.#optionErrors, changed }),
         ),
       ),
-      this.#error !== null && trouble(this.#error),
+      this.#error !== null && errorNote(this.#error),
       h(
         "div",
         { class: "send" },
@@ -170,21 +174,21 @@ class Enqueue {
           icon: "enqueue",
           disabled: this.#busy,
         }),
-        h("span", { class: "soft small" }, `to ${task.queue}`),
+        h("span", { class: "soft small" }, `to queue ${task.queue}`),
       ),
     );
   }
 
   /** @param {Task} task */
   async #send(task) {
-    if (this.#busy) return; // whoever presses twice means it once
-    const args = read(this.#fields, this.#written);
-    const options = read(OPTIONS, this.#options);
-    this.#wrong = args.wrong;
-    this.#wrongOptions = options.wrong;
+    if (this.#busy) return; // ignores a double click
+    const args = readValues(this.#fields, this.#arguments);
+    const options = readValues(OPTIONS, this.#options);
+    this.#argumentErrors = args.errors;
+    this.#optionErrors = options.errors;
     this.#error = null;
-    if (args.wrong.size + options.wrong.size > 0) {
-      this.#show();
+    if (args.errors.size + options.errors.size > 0) {
+      this.#focusError();
       return;
     }
     this.#busy = true;
@@ -193,18 +197,18 @@ class Enqueue {
       const requestId = this.#key(JSON.stringify([task.name, args.values, options.values]));
       const job = await api.enqueue(task.name, args.values, { ...options.values, requestId });
       this.#sent = { text: "", key: "" };
-      toast([job.duplicate ? "It was there before: " : "Enqueued: ", jobLink(job.id)]);
-      if (!this.view.closed) go(to(`jobs/${job.id}`));
+      toast([job.duplicate ? "Already enqueued: " : "Enqueued: ", jobLink(job.id)]);
+      if (!this.view.closed) navigate(to(`jobs/${job.id}`));
     } catch (error) {
-      this.#refused(/** @type {WindlassError} */ (error));
+      this.#showErrors(/** @type {WindlassError} */ (error));
     }
     this.#busy = false;
-    if (!this.view.closed) this.#show();
+    if (!this.view.closed) this.#focusError();
   }
 
   /**
-   * The key of a request: the same for the same until it is answered. Whoever sees the connection
-   * break cannot know whether the job was made, and sends it again.
+   * Return the idempotency key of a request: the same for the same form until a response arrives.
+   * After a broken connection the user does not know whether the job exists, and sends it again.
    *
    * @param {string} text
    */
@@ -214,28 +218,28 @@ class Enqueue {
   }
 
   /**
-   * Put each of the server's words beside the field that it is about.
+   * Show each error of the server beside its field.
    *
    * @param {WindlassError} error
    */
-  #refused(error) {
-    let told = 0;
+  #showErrors(error) {
+    let shown = 0;
     for (const { field, message } of error.fields ?? []) {
       const path = field.replace(/^arguments\./, "");
-      const [fields, wrong] = field.startsWith("arguments.")
-        ? [this.#fields, this.#wrong]
-        : [OPTIONS, this.#wrongOptions];
-      const found = nearest(fields, path);
+      const [fields, errors] = field.startsWith("arguments.")
+        ? [this.#fields, this.#argumentErrors]
+        : [OPTIONS, this.#optionErrors];
+      const found = nearestField(fields, path);
       if (found === null) continue;
-      wrong.set(found.path, message);
-      told += 1;
+      errors.set(found.path, message);
+      shown += 1;
     }
-    if (told === 0 || told < (error.fields ?? []).length) this.#error = error;
+    if (shown === 0 || shown < (error.fields ?? []).length) this.#error = error;
     if (this.view.closed) toast(error.message, "failed");
   }
 
-  /** Draw, and lead to the first that is wrong. */
-  #show() {
+  /** Render, and focus the first invalid field. */
+  #focusError() {
     this.view.draw();
     const first = this.view.root.querySelector("[aria-invalid]");
     /** @type {HTMLElement | null | undefined} */ (first)
@@ -246,17 +250,17 @@ class Enqueue {
 }
 
 /**
- * The field of this path, or the one around it: what is wrong may lie deeper than fields go.
+ * Return the field of a path, or its closest parent: errors may be deeper than fields.
  *
  * @param {Field[]} fields
  * @param {string} path
  * @returns {Field | null}
  */
-function nearest(fields, path) {
+function nearestField(fields, path) {
   for (const field of fields) {
     if (field.path === path) return field;
     if (!path.startsWith(`${field.path}.`)) continue;
-    return field.kind === "group" ? nearest(field.fields, path) : field;
+    return field.kind === "group" ? nearestField(field.fields, path) : field;
   }
   return null;
 }

@@ -1,59 +1,68 @@
-/** What failed most, by task and error: look at the newest, open all of them, do them again. */
+/** Failures grouped by task and error, with traceback, job list and retry. */
 
-/** @import { Page } from "../page.js" */
-/** @import { View } from "../page.js" */
+/** @import { Page } from "../page-view.js" */
+/** @import { View } from "../page-view.js" */
 /** @import { Job } from "../client/windlass.js" */
 /** @import { Group } from "../failures/groups.js" */
-/** @import { Since } from "../jobs/wanted.js" */
+/** @import { TimeRange } from "../jobs/query.js" */
 
 import { Groups } from "../failures/groups.js";
-import { workBar } from "../jobs/bar.js";
-import { address, SINCE, sinceOf } from "../jobs/wanted.js";
-import { Worker } from "../jobs/work.js";
+import { progressBar } from "../jobs/toolbar.js";
+import { RANGE_SECONDS, rangeOf, urlOf } from "../jobs/query.js";
+import { BulkActions } from "../jobs/bulk-action.js";
 import { number, plural, short } from "../format.js";
 import { live } from "../live/tab.js";
 import { to } from "../router.js";
 import { api, may } from "../session.js";
 import { h } from "../view/dom.js";
-import { bar, button, copyButton, empty, jobLink, title, trouble, when } from "../view/parts.js";
+import {
+  bar,
+  button,
+  copyButton,
+  empty,
+  errorNote,
+  jobLink,
+  title,
+  when,
+} from "../view/components.js";
 
 const PERIOD = 5; // seconds
-const MINUTE = 60_000; // milliseconds, after which the time looked back at is moved on
-const MOST = 100; // groups
+const MINUTE = 60_000; // milliseconds after which the start of the range moves on
+const MAX_GROUPS = 100;
 
 /** @type {Page} */
 export function failuresPage(view) {
-  const screen = new Screen(view);
+  const screen = new FailuresScreen(view);
   view.title("Failures");
-  view.onMove(() => screen.moved());
+  view.onQueryChange(() => screen.queryChanged());
   view.onClose(() => screen.close());
-  return () => screen.looks();
+  return () => screen.render();
 }
 
-class Screen {
+class FailuresScreen {
   #groups = new Groups();
   /** @type {unknown} */
   #error = null;
   /**
-   * The newest job of each group that is open; null while it is asked for.
+   * Newest job of each expanded group; null while loading.
    *
    * @type {Map<string, Job | Error | null>}
    */
   #open = new Map();
   #view;
-  #worker;
-  /** @type {Since} */
-  #since;
+  #bulk;
+  /** @type {TimeRange} */
+  #range;
   #timer;
   #stop = () => {};
 
   /** @param {View} view */
   constructor(view) {
     this.#view = view;
-    this.#worker = new Worker(() => view.changed());
-    this.#since = sinceOf(view.place.query.get("since")) ?? "day";
-    this.#timer = setInterval(() => document.hidden || this.#follow(), MINUTE);
-    this.#follow();
+    this.#bulk = new BulkActions(() => view.changed());
+    this.#range = rangeOf(view.location.query.get("since")) ?? "day";
+    this.#timer = setInterval(() => document.hidden || this.#poll(), MINUTE);
+    this.#poll();
   }
 
   close() {
@@ -61,48 +70,48 @@ class Screen {
     this.#stop();
   }
 
-  moved() {
-    this.#since = sinceOf(this.#view.place.query.get("since")) ?? "day";
+  queryChanged() {
+    this.#range = rangeOf(this.#view.location.query.get("since")) ?? "day";
     this.#groups.clear();
     this.#open.clear();
-    this.#follow();
+    this.#poll();
   }
 
-  #follow() {
-    const query = new URLSearchParams({ since: this.#begin(), limit: String(MOST) });
+  #poll() {
+    const query = new URLSearchParams({ since: this.#start(), limit: String(MAX_GROUPS) });
     this.#stop();
-    this.#stop = live.poll(`/api/failures?${query}`, PERIOD, (answer, wrong) => {
-      if (answer !== null) this.#groups.take(answer);
-      this.#error = wrong;
+    this.#stop = live.poll(`/api/failures?${query}`, PERIOD, (answer, problem) => {
+      if (answer !== null) this.#groups.update(answer);
+      this.#error = problem;
       this.#view.changed();
     });
   }
 
-  #begin() {
-    const begin = Math.floor(Date.now() / MINUTE) * MINUTE - SINCE[this.#since] * 1000;
-    return new Date(begin).toISOString();
+  #start() {
+    const start = Math.floor(Date.now() / MINUTE) * MINUTE - RANGE_SECONDS[this.#range] * 1000;
+    return new Date(start).toISOString();
   }
 
-  looks() {
+  render() {
     const { shown } = this.#groups;
     return [
       title("Failures"),
       this.#tabs(),
       h("div", { class: "jobs-bar", role: "toolbar", "aria-label": "Failures" }, this.#bar()),
-      this.#error !== null && trouble(this.#error, () => live.refresh("/api/failures")),
+      this.#error !== null && errorNote(this.#error, () => live.refresh("/api/failures")),
       shown === null
         ? this.#error === null && h("div", { class: "skeleton" })
         : shown.length === 0
           ? empty(
-              `Nothing failed in the last ${this.#since}`,
-              "Jobs that are out of retries show here, by task and error.",
+              `No failures in the last ${this.#range}`,
+              "Jobs without retries left appear here, grouped by task and error.",
               null,
               "check",
             )
           : h(
               "ul",
               { class: "failures" },
-              shown.map((group) => this.#group(group, largest(shown))),
+              shown.map((group) => this.#group(group, largestCount(shown))),
             ),
     ];
   }
@@ -110,33 +119,33 @@ class Screen {
   #tabs() {
     return h(
       "nav",
-      { class: "tabs", "aria-label": "Time" },
-      Object.keys(SINCE).map((since) =>
+      { class: "tabs", "aria-label": "Time range" },
+      Object.keys(RANGE_SECONDS).map((range) =>
         h(
           "a",
           {
-            key: since,
-            href: to("failures", { since }),
-            "aria-current": since === this.#since ? "page" : undefined,
+            key: range,
+            href: to("failures", { since: range }),
+            "aria-current": range === this.#range ? "page" : undefined,
           },
-          `Last ${since}`,
+          `Last ${range}`,
         ),
       ),
     );
   }
 
   #bar() {
-    const { work } = this.#worker;
-    if (work !== null) return workBar(work);
-    const { answer, stirred } = this.#groups;
-    const many = answer && plural(answer.lookedAt, "job");
+    const { running } = this.#bulk;
+    if (running !== null) return progressBar(running);
+    const { answer, outOfOrder } = this.#groups;
+    const count = answer && plural(answer.scanned, "job");
     return [
       h(
         "span",
         { class: "total soft small" },
-        answer && (answer.capped ? `the last ${many} that failed` : `${many} failed`),
+        answer && (answer.capped ? `the last ${count} that failed` : `${count} failed`),
       ),
-      stirred &&
+      outOfOrder &&
         button(
           "Sort again",
           () => {
@@ -148,24 +157,28 @@ class Screen {
     ];
   }
 
-  /** @param {Group} group @param {number} most */
-  #group(group, most) {
-    const { key, task, code, type, message, count, past } = group;
+  /** @param {Group} group @param {number} largest */
+  #group(group, largest) {
+    const { key, task, code, type, message, count, outdated } = group;
     const open = this.#open.has(key);
     return h(
       "li",
-      { key, class: `card failure ${past ? "left" : ""}` },
+      { key, class: `card failure ${outdated ? "left" : ""}` },
       h(
         "div",
         { class: "size" },
         h("strong", { title: number(count) }, short(count)),
-        bar((100 * count) / most, "failed", "share of the largest group"),
+        bar((100 * count) / largest, "failed", "share of the largest group"),
       ),
       h(
         "div",
         { class: "what" },
         h("h2", { class: "cut", title: task }, task),
-        h("p", { class: "mono wrong said", title: message ?? code }, saying(code, type, message)),
+        h(
+          "p",
+          { class: "mono wrong message", title: message ?? code },
+          errorText(code, type, message),
+        ),
         h(
           "p",
           { class: "small soft" },
@@ -179,7 +192,7 @@ class Screen {
       ),
       h(
         "div",
-        { class: "ways" },
+        { class: "actions" },
         button("Traceback", () => this.#toggle(group), {
           slim: true,
           icon: "down",
@@ -190,7 +203,7 @@ class Screen {
           "a",
           {
             class: "button slim",
-            href: address(this.#groups.wanted(group, this.#since)),
+            href: urlOf(this.#groups.query(group, this.#range)),
             "aria-label": `Jobs of ${task}, ${code}`,
           },
           "Jobs",
@@ -199,7 +212,7 @@ class Screen {
           button("Retry all", () => void this.#retry(group), {
             slim: true,
             icon: "retry",
-            disabled: this.#worker.busy,
+            disabled: this.#bulk.busy,
             label: `Retry all of ${task}, ${code}`,
           }),
       ),
@@ -224,19 +237,19 @@ class Screen {
   async #retry(group) {
     const { key, task, code, type, message } = group;
     const find = async () => {
-      const { groups } = await api.failures({ since: this.#begin(), group: key });
+      const { groups } = await api.failures({ since: this.#start(), group: key });
       return groups.flatMap(({ jobIds }) => jobIds ?? []);
     };
-    const words = `${task}, ${saying(code, type, message)}`;
-    if (await this.#worker.these("retry", find, words)) live.refresh("/api/failures");
+    const description = `${task}, ${errorText(code, type, message)}`;
+    if (await this.#bulk.found("retry", find, description)) live.refresh("/api/failures");
   }
 }
 
 /** @param {Group[]} groups */
-const largest = (groups) => Math.max(...groups.map(({ count }) => count));
+const largestCount = (groups) => Math.max(...groups.map(({ count }) => count));
 
 /** @param {string} code @param {string | null} type @param {string | null} message */
-function saying(code, type, message) {
+function errorText(code, type, message) {
   const name = type !== null && type !== code ? `${code} (${type})` : code;
   return message !== null && message !== code ? `${name}: ${message}` : name;
 }
@@ -244,15 +257,15 @@ function saying(code, type, message) {
 /** @param {Job | Error | null} job */
 function newest(job) {
   if (job === null) return h("div", { class: "skeleton" });
-  if (job instanceof Error) return trouble(job);
+  if (job instanceof Error) return errorNote(job);
   const text = job.lastError?.traceback ?? job.lastError?.message;
   if (!text)
     return h(
       "p",
       { class: "soft" },
       job.sealed
-        ? "It was written with a key that is not held here."
-        : "Nothing more is known of it.",
+        ? "The error is encrypted with a key that this server does not have."
+        : "No further details.",
     );
   return [
     h(

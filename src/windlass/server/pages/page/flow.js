@@ -1,9 +1,9 @@
-/** One flow: its graph with live states, how far it is, and verbs for the whole of it. */
+/** One flow: progress, graph with live states, actions on the whole flow. */
 
-/** @import { Page, View } from "../page.js" */
+/** @import { Page, View } from "../page-view.js" */
 /** @import { Flow } from "../client/windlass.js" */
 
-import { counted } from "../flow/counts.js";
+import { countsText } from "../flow/counts.js";
 import { brief, plural, since, span } from "../format.js";
 import { live } from "../live/tab.js";
 import { to } from "../router.js";
@@ -18,28 +18,28 @@ import {
   card,
   copyButton,
   empty,
-  ended,
+  errorNote,
   facts,
   jobLink,
   table,
   title,
-  trouble,
   when,
-} from "../view/parts.js";
+} from "../view/components.js";
+import { ended } from "../job-state.js";
 import { toast } from "../view/toast.js";
 
 const PERIOD = 1.5; // seconds
-const MOST = 200; // jobs that are drawn
+const MAX_JOBS = 200; // in the graph
 
 /** @type {Page} */
 export function flowPage(view) {
-  const id = view.parts[0];
+  const id = view.params[0];
   view.title(`Flow ${brief(id)}`);
-  const found = new OneFlow(view, id);
-  return () => found.draw();
+  const details = new FlowDetails(view, id);
+  return () => details.render();
 }
 
-class OneFlow {
+class FlowDetails {
   /** @type {Flow | null} */
   #flow = null;
   /** @type {any} */
@@ -52,30 +52,30 @@ class OneFlow {
     this.id = id;
     this.path = `/api/flows/${encodeURIComponent(id)}`;
     view.onClose(
-      live.poll(`${this.path}?limit=${MOST}`, PERIOD, (answer, wrong) => {
+      live.poll(`${this.path}?limit=${MAX_JOBS}`, PERIOD, (answer, problem) => {
         this.#flow = answer ?? this.#flow;
-        this.#error = wrong;
+        this.#error = problem;
         view.changed();
       }),
     );
   }
 
-  draw() {
+  render() {
     const flow = this.#flow;
     if (flow === null) {
       if (this.#error === null) return [title("Flow"), h("div", { class: "skeleton" })];
-      if (this.#error.status !== 404) return [title("Flow"), trouble(this.#error)];
+      if (this.#error.status !== 404) return [title("Flow"), errorNote(this.#error)];
       return empty(
-        "There is no such flow",
-        "It may be past keeping, or its jobs are not yours to see.",
+        "Flow not found",
+        "Deleted, past retention, or no access.",
         h("a", { class: "button", href: to("flows") }, "All flows"),
         "flows",
       );
     }
     const all = total(flow.counts);
     return [
-      title(`Flow ${brief(flow.id)}`, badge(flow.state), this.#verbs(flow)),
-      this.#error !== null && trouble(this.#error),
+      title(`Flow ${brief(flow.id)}`, badge(flow.state), this.#actions(flow)),
+      this.#error !== null && errorNote(this.#error),
       card(
         "Progress",
         [
@@ -86,9 +86,12 @@ class OneFlow {
             h("strong", null, `${flow.percent} %`),
           ),
           facts([
-            ["Jobs", `${plural(all, "job")}: ${counted(flow.counts)}`],
-            ["Begun", when(flow.createdAt)],
-            [flow.endedAt ? "Took" : "For", span(since(flow.createdAt, flow.endedAt ?? undefined))],
+            ["Jobs", `${plural(all, "job")}: ${countsText(flow.counts)}`],
+            ["Started", when(flow.createdAt)],
+            [
+              flow.endedAt ? "Duration" : "Running for",
+              span(since(flow.createdAt, flow.endedAt ?? undefined)),
+            ],
             [
               "Id",
               h(
@@ -108,7 +111,7 @@ class OneFlow {
           h(
             "p",
             { class: "soft small" },
-            `The newest ${flow.jobs.length} of ${plural(all, "job")} are drawn.`,
+            `Showing the newest ${flow.jobs.length} of ${plural(all, "job")}.`,
           ),
         graph(flow.jobs, {}),
       ]),
@@ -117,23 +120,23 @@ class OneFlow {
         h(
           "p",
           null,
-          h("a", { href: to("jobs", { flowId: flow.id }) }, `All ${plural(all, "job")} of it`),
+          h("a", { href: to("jobs", { flowId: flow.id }) }, `View all ${plural(all, "job")}`),
         ),
     ];
   }
 
   /** @param {Flow} flow */
-  #verbs(flow) {
+  #actions(flow) {
     if (!may("produce")) return null;
     const { counts } = flow;
-    const lost = (counts.failed ?? 0) + (counts.canceled ?? 0);
-    const busy = total(counts) - lost - (counts.succeeded ?? 0);
+    const unsuccessful = (counts.failed ?? 0) + (counts.canceled ?? 0);
+    const active = total(counts) - unsuccessful - (counts.succeeded ?? 0);
     const disabled = this.#busy;
-    if (busy > 0) {
-      const question = `Cancel ${plural(busy, "job")} of this flow?`;
+    if (active > 0) {
+      const question = `Cancel ${plural(active, "job")} of this flow?`;
       return button(
         "Cancel",
-        () => this.#act(question, "Cancel them", () => api.cancelFlow(this.id)),
+        () => this.#act(question, "Cancel jobs", () => api.cancelFlow(this.id)),
         {
           kind: "danger",
           icon: "cancel",
@@ -143,7 +146,7 @@ class OneFlow {
     }
     if (flow.state === "succeeded") return null;
     const text =
-      "What failed or was canceled is done again, with what depends on it; what succeeded stands.";
+      "Failed and canceled jobs run again, with the jobs that depend on them. Succeeded jobs are not run again.";
     return [
       button(
         "Resume",
@@ -152,7 +155,7 @@ class OneFlow {
             "Resume this flow?",
             "Resume",
             () => api.resumeFlow(this.id),
-            `${text} Each job goes on after its last step.`,
+            `${text} Each job continues after its last completed step.`,
           ),
         {
           icon: "resume",
@@ -182,7 +185,7 @@ class OneFlow {
     this.#busy = true;
     this.view.changed();
     try {
-      toast(`That concerned ${plural((await call()).jobs, "job")}.`);
+      toast(`${action}: ${plural((await call()).jobs, "job")}.`);
     } catch (error) {
       toast(/** @type {Error} */ (error).message, "failed");
     }
@@ -196,7 +199,7 @@ const total = (counts) => Object.values(counts).reduce((sum, one) => sum + one, 
 
 /** @typedef {Flow["jobs"][number]} FlowJob */
 
-/** @type {import("../view/parts.js").Column<FlowJob>[]} */
+/** @type {import("../view/components.js").Column<FlowJob>[]} */
 const COLUMNS = [
   { name: "State", cell: (one) => h("span", null, badge(one.state)) },
   {
@@ -216,9 +219,9 @@ const COLUMNS = [
       ),
   },
   {
-    name: "Waits for",
+    name: "Waiting for",
     number: true,
     cell: (one) => (ended(one.state) || one.waitingFor === 0 ? "–" : plural(one.waitingFor, "job")),
   },
-  { name: "Changed", cell: (one) => when(one.updatedAt) },
+  { name: "Updated", cell: (one) => when(one.updatedAt) },
 ];

@@ -1,30 +1,30 @@
-/** Flows: jobs that depend on jobs, each seen as one piece of work. */
+/** List of flows (workflows of dependent jobs). */
 
-/** @import { Page } from "../page.js" */
-/** @import { Column } from "../view/parts.js" */
+/** @import { Page } from "../page-view.js" */
+/** @import { Column } from "../view/components.js" */
 /** @import { Flow } from "../client/windlass.js" */
 
-import { counted } from "../flow/counts.js";
+import { countsText } from "../flow/counts.js";
 import { brief, since, span } from "../format.js";
 import { live } from "../live/tab.js";
 import { to } from "../router.js";
 import { h } from "../view/dom.js";
-import { Older, further } from "../view/older.js";
-import { badge, bar, empty, table, title, trouble, when } from "../view/parts.js";
+import { Pager, olderButton } from "../view/pagination.js";
+import { badge, bar, empty, errorNote, table, title, when } from "../view/components.js";
 
-/** @typedef {Omit<Flow, "jobs">} Listed */
+/** @typedef {Omit<Flow, "jobs">} FlowRow */
 
 const PERIOD = 3; // seconds
 const PATH = "/api/flows?limit=50";
-const NONE = "Jobs that depend on jobs are seen here: chain(a, b), group(…), app.flow().";
+const NONE = "Create one with chain(a, b), group(…) or app.flow().";
 
 /** @type {Page} */
 export function flowsPage(view) {
-  /** @type {Listed[] | null} */
+  /** @type {FlowRow[] | null} */
   let newest = null;
-  /** Those that were among the newest, while older ones are shown. @type {Listed[]} */
+  /** Flows pushed off the first page while older ones are shown. @type {FlowRow[]} */
   let displaced = [];
-  /** @type {Older<Listed> | null} */
+  /** @type {Pager<FlowRow> | null} */
   let older = null;
   /** @type {string | null} */
   let cursor = null;
@@ -32,42 +32,44 @@ export function flowsPage(view) {
   let error = null;
   view.title("Flows");
   view.onClose(
-    live.poll(PATH, PERIOD, (answer, wrong) => {
+    live.poll(PATH, PERIOD, (answer, problem) => {
       if (answer !== null) {
-        if (older !== null) displaced = others([...(newest ?? []), ...displaced], answer.flows);
+        if (older !== null) displaced = without([...(newest ?? []), ...displaced], answer.flows);
         [newest, cursor] = [answer.flows, answer.cursor];
       }
-      error = wrong;
+      error = problem;
       view.changed();
     }),
   );
-  const more = (/** @type {string} */ from) => {
-    older ??= new Older(view, "/api/flows", ({ flows }) => flows, { limit: 50, cursor: from });
-    void older.more();
+  const loadOlder = (/** @type {string} */ from) => {
+    older ??= new Pager(view, "/api/flows", ({ flows }) => flows, { limit: 50, cursor: from });
+    void older.loadMore();
   };
   return () => {
-    const before = [...displaced, ...others(older?.rows ?? [], displaced)];
-    const all = [...(newest ?? []), ...others(before, newest ?? [])];
+    const before = [...displaced, ...without(older?.rows ?? [], displaced)];
+    const all = [...(newest ?? []), ...without(before, newest ?? [])];
     return [
       title("Flows"),
-      error !== null && trouble(error, () => live.refresh("/api/flows")),
+      error !== null && errorNote(error, () => live.refresh("/api/flows")),
       newest === null
         ? error === null && h("div", { class: "skeleton" })
         : all.length > 0
           ? table("Flows", COLUMNS, all, (one) => one.id)
-          : empty("There are no flows", NONE, null, "flows"),
-      older !== null ? older.look() : cursor && further(() => more(/** @type {string} */ (cursor))),
+          : empty("No flows yet", NONE, null, "flows"),
+      older !== null
+        ? older.render()
+        : cursor && olderButton(() => loadOlder(/** @type {string} */ (cursor))),
     ];
   };
 }
 
-/** Those that are not among these. @param {Listed[]} flows @param {Listed[]} these */
-function others(flows, these) {
-  const known = new Set(these.map(({ id }) => id));
+/** Return flows that are not in `excluded`. @param {FlowRow[]} flows @param {FlowRow[]} excluded */
+function without(flows, excluded) {
+  const known = new Set(excluded.map(({ id }) => id));
   return flows.filter(({ id }) => !known.has(id));
 }
 
-/** @type {Column<Listed>[]} */
+/** @type {Column<FlowRow>[]} */
 const COLUMNS = [
   {
     name: "Flow",
@@ -84,10 +86,10 @@ const COLUMNS = [
         h("span", { class: "small soft" }, `${percent} %`),
       ),
   },
-  { name: "Jobs", cell: (one) => h("span", { class: "small soft" }, counted(one.counts)) },
-  { name: "Begun", cell: (one) => when(one.createdAt) },
+  { name: "Jobs", cell: (one) => h("span", { class: "small soft" }, countsText(one.counts)) },
+  { name: "Started", cell: (one) => when(one.createdAt) },
   {
-    name: "Took",
+    name: "Duration",
     number: true,
     cell: ({ createdAt, endedAt }) => span(since(createdAt, endedAt ?? undefined)),
   },

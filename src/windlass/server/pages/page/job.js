@@ -1,35 +1,36 @@
-/** One job: where it stands, what it did, what it says, and what can be done about it. */
+/** Page of one job: status, timeline, log, data, dependencies and actions. */
 
-/** @import { Page, View } from "../page.js" */
+/** @import { Page, View } from "../page-view.js" */
 /** @import { Job } from "../client/windlass.js" */
-/** @import { Given } from "../view/dom.js" */
+/** @import { Renderable } from "../view/dom.js" */
 
-import { Acts } from "../job/act.js";
-import { dataView } from "../job/data.js";
-import { errorView } from "../job/error.js";
-import { aboutJob, ending, nameRow, progress } from "../job/head.js";
-import { clock } from "../job/line.js";
-import { Log } from "../job/log.js";
+import { JobActions } from "../job/actions.js";
+import { payloadView } from "../job/detail/payload.js";
+import { errorView } from "../job/detail/error.js";
+import { jobDetails, nameRow, outcomeNote, progress } from "../job/header.js";
+import { LogPanel } from "../job/log/log-panel.js";
 import { JobModel } from "../job/model.js";
-import { tabs } from "../job/tabs.js";
-import { Timeline } from "../job/timeline.js";
-import { WhyNot } from "../job/why.js";
-import { go, to } from "../router.js";
+import { tabs } from "../job/detail/tabs.js";
+import { Timeline } from "../job/timeline/timeline.js";
+import { DiagnosisPanel } from "../job/diagnosis.js";
+import { preciseTime } from "../format.js";
+import { navigate, to } from "../router.js";
 import { h } from "../view/dom.js";
 import { graph } from "../view/graph.js";
-import { badge, card, empty, ended, trouble } from "../view/parts.js";
+import { badge, card, empty, errorNote } from "../view/components.js";
+import { ended } from "../job-state.js";
 
 /** @type {Page} */
 export function jobPage(view) {
   view.title("Job");
-  const parts = new Parts(view, view.parts[0]);
-  view.onMove(() => parts.log.read());
-  return () => parts.look();
+  const screen = new JobScreen(view, view.params[0]);
+  view.onQueryChange(() => screen.log.readUrl());
+  return () => screen.render();
 }
 
-class Parts {
-  /** Which is open if the address does not say: that of an error, if it had failed already. */
-  #first = "";
+class JobScreen {
+  /** Default tab: the error of a failed job, else the log. */
+  #defaultTab = "";
 
   /**
    * @param {View} view
@@ -38,29 +39,27 @@ class Parts {
   constructor(view, id) {
     this.view = view;
     this.model = new JobModel(view, id);
-    this.acts = new Acts(this.model);
-    this.why = new WhyNot(view, this.model.path);
+    this.actions = new JobActions(this.model);
+    this.diagnosis = new DiagnosisPanel(view, this.model.path);
     this.timeline = new Timeline(view, this.model);
-    this.log = new Log(view, this.model);
+    this.log = new LogPanel(view, this.model);
   }
 
-  /** @returns {Given} */
-  look() {
+  /** @returns {Renderable} */
+  render() {
     const { job, attempts, error, gone } = this.model;
     if ((job === null || attempts === null) && error === null) return skeleton();
     if (job === null && gone) {
-      const text =
-        "It may have been deleted, or its time to be kept is over; or it is somebody else's.";
       return empty(
-        "There is no such job",
-        text,
+        "Job not found",
+        "Deleted, past retention, or no access.",
         h("a", { class: "button", href: to("jobs") }, "All jobs"),
       );
     }
-    if (job === null) return trouble(error, () => this.model.ask());
+    if (job === null) return errorNote(error, () => this.model.refresh());
     const now = this.model.now;
     this.view.title(`${now.state === "running" ? `${now.percent} % · ` : ""}${now.task}`);
-    this.#first ||= now.state === "failed" ? "error" : "log";
+    this.#defaultTab ||= now.state === "failed" ? "error" : "log";
     return h(
       "div",
       { class: "job-page", key: "job" },
@@ -68,12 +67,12 @@ class Parts {
         h(
           "p",
           { class: "note state-failed", role: "alert", key: "gone" },
-          "This job was deleted. What is here is what it last was.",
+          "This job was deleted. The page shows its last known state.",
         ),
-      // That there is no answer at all is told beside the menu.
-      error !== null && !gone && error.status > 0 && trouble(error, () => this.model.ask()),
+      // The menu shows a lost connection (status 0).
+      error !== null && !gone && error.status > 0 && errorNote(error, () => this.model.refresh()),
       this.#head(now, gone),
-      this.timeline.look(),
+      this.timeline.render(),
       h("div", { class: "columns", key: "columns" }, this.#main(now), this.#side(now)),
       this.#graph(),
     );
@@ -85,42 +84,42 @@ class Parts {
     return h(
       "header",
       { class: "card head", key: "head" },
-      nameRow(job, !gone && this.acts.look(job)),
-      h("div", { class: "now" }, replay.on ? this.#then() : this.#now(job)),
+      nameRow(job, !gone && this.actions.render(job)),
+      h("div", { class: "job-status" }, replay.on ? this.#replayStatus() : this.#liveStatus(job)),
     );
   }
 
   /** @param {Job} job */
-  #now(job) {
-    const waiting = this.why.look(job);
+  #liveStatus(job) {
+    const waiting = this.diagnosis.render(job);
     const attempted = job.attempt > 0 || ended(job.state);
-    return [attempted && progress(this.model.stand, this.model.eta), ending(job), waiting];
+    return [attempted && progress(this.model.status, this.model.eta), outcomeNote(job), waiting];
   }
 
-  /** As it was at the event that the replay is at. */
-  #then() {
-    const { stand } = this.log.replay;
+  /** Status at the replay position. */
+  #replayStatus() {
+    const { status } = this.log.replay;
     return progress(
-      stand,
+      status,
       null,
-      h("span", { class: "then" }, "as it was at ", clock(stand.at), badge(stand.state)),
+      h("span", { class: "replay-time" }, "at ", preciseTime(status.at), badge(status.state)),
     );
   }
 
   /** @param {Job} job */
   #main(job) {
-    const failed = job.lastError;
+    const error = job.lastError;
     const every = {
-      log: { name: "Log", look: () => this.log.look() },
+      log: { name: "Log", render: () => this.log.render() },
       error:
-        failed === null
+        error === null
           ? null
           : {
               name: job.state === "failed" ? "Error" : "Last error",
-              look: () => errorView(failed),
+              render: () => errorView(error),
             },
     };
-    const chosen = this.view.place.query.get("tab") ?? this.#first;
+    const chosen = this.view.location.query.get("tab") ?? this.#defaultTab;
     return h(
       "section",
       { class: "card main-tabs", key: "main", "aria-label": "Log and error" },
@@ -130,21 +129,21 @@ class Parts {
 
   /** @param {Job} job */
   #side(job) {
-    const chosen = this.view.place.query.get("data") ?? "arguments";
+    const chosen = this.view.location.query.get("data") ?? "arguments";
     return h(
       "div",
       { class: "side", key: "side" },
-      card("Details", aboutJob(job), { key: "about" }),
-      dataView(this.model, job, chosen, (name) => this.#choose("data", name)),
+      card("Details", jobDetails(job), { key: "details" }),
+      payloadView(this.model, job, chosen, (name) => this.#choose("data", name)),
     );
   }
 
   /** @param {string} key @param {string} name */
   #choose(key, name) {
-    const query = new URLSearchParams(this.view.place.query);
+    const query = new URLSearchParams(this.view.location.query);
     query.set(key, name);
-    go(to(this.view.place.path, query), { replace: true });
-    this.view.draw(); // at once: whoever came by an arrow key wants the focus there
+    navigate(to(this.view.location.path, query), { replace: true });
+    this.view.draw(); // at once, so that arrow keys can focus the new tab
   }
 
   #graph() {
@@ -155,7 +154,7 @@ class Parts {
       { class: "soft small" },
       capped ? `the nearest ${jobs.length} jobs` : `${jobs.length} jobs`,
     );
-    return card("Depends on, and depends on it", graph(jobs, { focus: this.model.id }), {
+    return card("Dependencies", graph(jobs, { focus: this.model.id }), {
       padded: false,
       key: "graph",
       beside,

@@ -1,29 +1,29 @@
-/** All jobs, found by what they are; some or all of them told to go, stop or go on. */
+/** Job list with filters, selection and bulk actions. */
 
-/** @import { Page, View } from "../page.js" */
-/** @import { Row } from "../jobs/list.js" */
+/** @import { Page, View } from "../page-view.js" */
+/** @import { Row } from "../jobs/job-list.js" */
 /** @import { Verb } from "../jobs/verbs.js" */
 
-import { chosenBar, plainBar, workBar } from "../jobs/bar.js";
+import { listBar, progressBar, selectionBar } from "../jobs/toolbar.js";
 import { Counts } from "../jobs/counts.js";
-import { Filters, SEARCH } from "../jobs/filters.js";
-import { help, listen } from "../jobs/keys.js";
-import { JobList } from "../jobs/list.js";
+import { FilterForm, SEARCH } from "../jobs/filter-form.js";
+import { help, listen } from "../jobs/shortcuts.js";
+import { JobList } from "../jobs/job-list.js";
 import { rowLink } from "../jobs/row.js";
 import { Selection } from "../jobs/selection.js";
-import { jobTable, nothing } from "../jobs/table.js";
+import { emptyList, jobTable } from "../jobs/table.js";
 import { mayAct, verbsFor, verbsForAll } from "../jobs/verbs.js";
-import { address, asked, narrow, read, turned, words } from "../jobs/wanted.js";
-import { Worker } from "../jobs/work.js";
+import { describe, filterOf, hasFilters, queryFrom, urlOf, withCursor } from "../jobs/query.js";
+import { BulkActions } from "../jobs/bulk-action.js";
 import { live } from "../live/tab.js";
-import { go, to } from "../router.js";
+import { navigate, to } from "../router.js";
 import { may } from "../session.js";
 import { h } from "../view/dom.js";
 import { icon } from "../view/icons.js";
-import { button, title, trouble } from "../view/parts.js";
+import { button, errorNote, title } from "../view/components.js";
 
 /**
- * The page before each, by its cursor: the server only leads on.
+ * Cursor of the previous page, by cursor: the API has only next-page cursors.
  *
  * @type {Map<string, string | null>}
  */
@@ -31,24 +31,24 @@ const newer = new Map();
 
 /** @type {Page} */
 export function jobsPage(view) {
-  const screen = new Screen(view);
+  const screen = new JobsScreen(view);
   view.title("Jobs");
-  view.onMove(() => screen.moved());
+  view.onQueryChange(() => screen.queryChanged());
   view.onClose(() => screen.close());
-  return () => screen.looks();
+  return () => screen.render();
 }
 
-class Screen {
-  /** Where the keyboard is. @type {string | null} */
+class JobsScreen {
+  /** Row with the keyboard focus. @type {string | null} */
   #current = null;
   #known = { queues: /** @type {string[]} */ ([]), tasks: /** @type {string[]} */ ([]) };
   #selection = new Selection();
   #view;
-  #wanted;
+  #query;
   #list;
   #counts;
   #filters;
-  #worker;
+  #bulk;
   /** @type {(() => void)[]} */
   #stops;
 
@@ -56,12 +56,12 @@ class Screen {
   constructor(view) {
     const changed = () => view.changed();
     this.#view = view;
-    this.#wanted = read(view.place.query);
+    this.#query = queryFrom(view.location.query);
     this.#list = new JobList(changed);
-    this.#counts = new Counts(changed, asked(this.#wanted));
-    this.#filters = new Filters(() => this.#wanted, changed);
-    this.#worker = new Worker(changed);
-    this.#stops = [this.#keys(), ...this.#suggestions()];
+    this.#counts = new Counts(changed, filterOf(this.#query));
+    this.#filters = new FilterForm(() => this.#query, changed);
+    this.#bulk = new BulkActions(changed);
+    this.#stops = [this.#shortcuts(), ...this.#suggestions()];
     void this.#load();
   }
 
@@ -72,24 +72,24 @@ class Screen {
     for (const stop of this.#stops) stop();
   }
 
-  moved() {
-    this.#wanted = read(this.#view.place.query);
-    this.#filters.moved();
+  queryChanged() {
+    this.#query = queryFrom(this.#view.location.query);
+    this.#filters.queryChanged();
     this.#selection.clear();
     this.#current = null;
     void this.#load();
   }
 
   async #load() {
-    const wanted = this.#wanted;
-    await this.#list.open(wanted);
-    if (wanted !== this.#wanted || this.#list.rows === null) return;
-    const whole = wanted.cursor === null && this.#list.cursor === null;
-    this.#counts.follow(asked(wanted)); // after the rows, which are what one waits for
-    void this.#counts.ask(asked(wanted), whole ? this.#list.rows : null);
+    const query = this.#query;
+    await this.#list.open(query);
+    if (query !== this.#query || this.#list.rows === null) return;
+    const complete = query.cursor === null && this.#list.cursor === null;
+    this.#counts.follow(filterOf(query)); // after the rows, which come first
+    void this.#counts.countTotal(filterOf(query), complete ? this.#list.rows : null);
   }
 
-  looks() {
+  render() {
     const { rows, error, loading } = this.#list;
     return [
       title(
@@ -97,11 +97,11 @@ class Screen {
         may("produce") &&
           h("a", { class: "button", href: to("enqueue") }, icon("enqueue"), "Enqueue"),
       ),
-      this.#filters.looks(this.#counts, this.#known),
+      this.#filters.render(this.#counts, this.#known),
       h("div", { class: "jobs-bar", role: "toolbar", "aria-label": "Jobs" }, this.#bar()),
-      error !== null && trouble(error, () => this.#load()),
+      error !== null && errorNote(error, () => this.#load()),
       rows !== null && rows.length === 0 && !loading
-        ? nothing(narrow(this.#wanted), this.#list.cursor !== null)
+        ? emptyList(hasFilters(this.#query), this.#list.cursor !== null)
         : error === null || rows !== null
           ? jobTable(rows, this.#table(loading))
           : null,
@@ -116,7 +116,7 @@ class Screen {
       current: this.#current ?? shown[0] ?? null,
       selectable: mayAct(),
       selection: this.#selection,
-      fits: (/** @type {Row} */ row) => this.#list.fits(row),
+      matches: (/** @type {Row} */ row) => this.#list.matches(row),
       focus: (/** @type {string} */ id) => (this.#current = id),
       select: (/** @type {string} */ id, /** @type {boolean} */ range) => this.#select(id, range),
       page: () => {
@@ -131,45 +131,45 @@ class Screen {
   }
 
   #bar() {
-    const { work } = this.#worker;
-    if (work !== null) return workBar(work);
-    if (!this.#selection.empty) return this.#chosen();
-    return plainBar({
+    const { running } = this.#bulk;
+    if (running !== null) return progressBar(running);
+    if (!this.#selection.empty) return this.#selectionBar();
+    return listBar({
       total: this.#counts.total,
-      fresh: this.#list.fresh.size,
-      show: () => this.#show(),
+      newCount: this.#list.newJobs.size,
+      show: () => this.#showNew(),
       help: () => void help(),
       pages: this.#pages(),
     });
   }
 
-  #chosen() {
+  #selectionBar() {
     const { all, ids } = this.#selection;
     const rows = (this.#list.rows ?? []).filter(({ id, gone }) => ids.has(id) && !gone);
-    const whole = this.#shown.length > 0 && this.#shown.every((id) => ids.has(id));
-    const more = this.#list.cursor !== null || this.#wanted.cursor !== null;
+    const wholePage = this.#shown.length > 0 && this.#shown.every((id) => ids.has(id));
+    const more = this.#list.cursor !== null || this.#query.cursor !== null;
     const select = (/** @type {() => void} */ change) => () => {
       change();
       this.#view.changed();
     };
-    return chosenBar({
+    return selectionBar({
       all,
-      busy: this.#worker.busy,
+      busy: this.#bulk.busy,
       count: rows.length,
-      page: whole || all ? null : select(() => this.#selection.page(this.#shown)),
-      everything: whole && more && !all ? select(() => this.#selection.everything()) : null,
-      verbs: all ? verbsForAll(asked(this.#wanted)) : verbsFor(rows),
+      page: wholePage || all ? null : select(() => this.#selection.page(this.#shown)),
+      everything: wholePage && more && !all ? select(() => this.#selection.everything()) : null,
+      verbs: all ? verbsForAll(filterOf(this.#query)) : verbsFor(rows),
       act: (verb) => void this.#act(verb, rows),
-      clear: () => this.#leave(),
+      clear: () => this.#escape(),
     });
   }
 
   /** @param {Verb} verb @param {Row[]} rows */
   async #act(verb, rows) {
-    const wanted = this.#wanted;
+    const query = this.#query;
     const done = this.#selection.all
-      ? await this.#worker.all(verb, asked(wanted), () => words(wanted) || "All jobs.")
-      : await this.#worker.some(verb, rows);
+      ? await this.#bulk.matching(verb, filterOf(query), describe(query) || "All jobs.")
+      : await this.#bulk.selected(verb, rows);
     if (!done) return;
     this.#selection.clear();
     this.#list.refresh();
@@ -177,11 +177,11 @@ class Screen {
   }
 
   #pages() {
-    const { cursor } = this.#wanted;
+    const { cursor } = this.#query;
     const older = this.#list.cursor;
-    const before = cursor === null ? undefined : newer.get(cursor);
-    const move = (/** @type {string | null} */ place) =>
-      go(address(turned(this.#wanted, place, this.#list.filter)));
+    const previous = cursor === null ? undefined : newer.get(cursor);
+    const move = (/** @type {string | null} */ target) =>
+      navigate(urlOf(withCursor(this.#query, target, this.#list.filter)));
     const next = () => {
       if (older !== null) newer.set(older, cursor);
       move(older);
@@ -190,9 +190,9 @@ class Screen {
       "span",
       { class: "pages" },
       button("Newest", () => move(null), { slim: true, disabled: cursor === null }),
-      button(icon("left"), () => move(before ?? null), {
+      button(icon("left"), () => move(previous ?? null), {
         slim: true,
-        disabled: before === undefined,
+        disabled: previous === undefined,
         label: "Newer",
         title: "Newer",
       }),
@@ -205,9 +205,9 @@ class Screen {
     );
   }
 
-  /** The newest page, with what is new on it. */
-  #show() {
-    if (this.#wanted.cursor !== null) return;
+  /** Reload the first page, with new jobs. */
+  #showNew() {
+    if (this.#query.cursor !== null) return;
     this.#selection.clear();
     this.#current = null;
     void this.#load();
@@ -221,23 +221,24 @@ class Screen {
     this.#view.changed();
   }
 
-  #leave() {
+  #escape() {
     if (this.#selection.empty) /** @type {HTMLElement | null} */ (document.activeElement)?.blur();
     this.#selection.clear();
     this.#view.changed();
   }
 
-  #keys() {
+  #shortcuts() {
     return listen({
       move: (by) => this.#move(by),
       select: (range) => {
         if (mayAct() && this.#current !== null) this.#select(this.#current, range);
       },
-      open: () => this.#current !== null && go(to(`jobs/${encodeURIComponent(this.#current)}`)),
+      open: () =>
+        this.#current !== null && navigate(to(`jobs/${encodeURIComponent(this.#current)}`)),
       search: () =>
         /** @type {HTMLInputElement | null} */ (document.getElementById(SEARCH))?.select(),
-      show: () => this.#show(),
-      leave: () => this.#leave(),
+      showNew: () => this.#showNew(),
+      escape: () => this.#escape(),
     });
   }
 
@@ -259,7 +260,7 @@ class Screen {
       );
       this.#view.changed();
     });
-    if (!may("survey")) return [tasks];
+    if (!may("monitor")) return [tasks];
     const queues = live.poll("/api/queues", 30, (answer) => {
       this.#known.queues = (answer?.queues ?? []).map(
         (/** @type {{ name: string }} */ one) => one.name,

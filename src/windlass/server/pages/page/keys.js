@@ -1,13 +1,13 @@
-/** API keys: who may come in, and to do what. */
+/** Table of API keys; create and revoke keys. */
 
-/** @import { Page } from "../page.js" */
-/** @import { Column } from "../view/parts.js" */
+/** @import { Page } from "../page-view.js" */
+/** @import { Column } from "../view/components.js" */
 
-import { askForKey, showKey } from "../keys/new-key.js";
-import { api, self } from "../session.js";
+import { askForKey, showKey } from "../keys/new-key-dialog.js";
+import { api, currentSession } from "../session.js";
 import { confirm } from "../view/dialog.js";
 import { h } from "../view/dom.js";
-import { badge, button, empty, table, title, trouble, when } from "../view/parts.js";
+import { badge, button, empty, errorNote, table, title, when } from "../view/components.js";
 import { toast } from "../view/toast.js";
 
 /**
@@ -34,68 +34,75 @@ export function keysPage(view) {
     try {
       keys = (await api.request("GET", "/api/keys")).keys;
       error = null;
-    } catch (wrong) {
-      error = wrong;
+    } catch (problem) {
+      error = problem;
     }
     view.changed();
   };
   const create = async () => {
-    const asked = await askForKey(keys !== null && keys.length === 0 && self()?.by === "open");
-    if (asked === null) return;
+    const request = await askForKey(
+      keys !== null && keys.length === 0 && currentSession()?.by === "open",
+    );
+    if (request === null) return;
     try {
-      await showKey(await api.request("POST", "/api/keys", { body: asked }));
-    } catch (wrong) {
-      toast(/** @type {Error} */ (wrong).message, "failed");
+      await showKey(await api.request("POST", "/api/keys", { body: request }));
+    } catch (problem) {
+      toast(/** @type {Error} */ (problem).message, "failed");
     }
     await load();
   };
   const revoke = async (/** @type {Key} */ key) => {
-    const own = key.id === self()?.keyId;
-    const agreed = await confirm({
-      title: `Revoke the key of ${key.name || key.id}?`,
+    const own = key.id === currentSession()?.keyId;
+    const confirmed = await confirm({
+      title: `Revoke key ${key.name || key.id}?`,
       text: own
-        ? "It is the one that you are signed in with: you will be signed out."
-        : "Whoever uses it is refused within seconds, and their streams end. It does not come back.",
+        ? "You are signed in with this key and will be signed out."
+        : "Requests with it are rejected within seconds, and its streams end. This cannot be undone.",
       action: "Revoke",
       danger: true,
     });
-    if (!agreed) return;
+    if (!confirmed) return;
     try {
-      await api.request("DELETE", `/api/keys/${encodeURIComponent(key.id)}`, { repeat: true });
-      toast(`The key ${key.id} is revoked.`);
-    } catch (wrong) {
-      toast(/** @type {Error} */ (wrong).message, "failed");
+      await api.request("DELETE", `/api/keys/${encodeURIComponent(key.id)}`, { idempotent: true });
+      toast(`Revoked key ${key.id}.`);
+    } catch (problem) {
+      toast(/** @type {Error} */ (problem).message, "failed");
     }
     await load();
   };
   void load();
   return () => [
     title("API keys", button("New key", create, { kind: "main", icon: "enqueue" })),
-    error !== null && trouble(error, load),
+    error !== null && errorNote(error, load),
     keys === null
       ? error === null && h("div", { class: "skeleton" })
       : keys.length > 0
-        ? table("API keys", [...COLUMNS, revoking(revoke)], [...keys].sort(order), (one) => one.id)
+        ? table(
+            "API keys",
+            [...COLUMNS, revokeColumn(revoke)],
+            [...keys].sort(order),
+            (one) => one.id,
+          )
         : empty(
-            "There are no keys",
-            "Until there is one, everybody on this machine may do everything.",
+            "No API keys",
+            "Without keys, every user of this machine has full access.",
             null,
             "keys",
           ),
   ];
 }
 
-/** Those that are good first, the newest first. @param {Key} one @param {Key} other */
+/** Active keys first, newest first. @param {Key} one @param {Key} other */
 const order = (one, other) =>
   Number(one.revokedAt !== null) - Number(other.revokedAt !== null) ||
   other.createdAt.localeCompare(one.createdAt);
 
 /** @param {Key} one */
-function standing(one) {
+function stateBadge(one) {
   if (one.revokedAt !== null) return badge("canceled", "revoked");
   if (one.expiresAt !== null && new Date(one.expiresAt) < new Date())
     return badge("canceled", "expired");
-  return badge("succeeded", "good");
+  return badge("succeeded", "active");
 }
 
 /** @type {Column<Key>[]} */
@@ -110,9 +117,9 @@ const COLUMNS = [
         h("div", null, h("code", { class: "faint" }, one.id)),
       ),
   },
-  { name: "State", cell: standing },
+  { name: "State", cell: stateBadge },
   {
-    name: "May",
+    name: "Roles",
     cell: (one) =>
       h(
         "span",
@@ -121,19 +128,19 @@ const COLUMNS = [
       ),
   },
   {
-    name: "For",
+    name: "Scope",
     cell: (one) =>
       one.owner === null && one.team === null
         ? h("span", { class: "soft" }, "all jobs")
         : [one.owner, one.team].filter((word) => word !== null).join(", team "),
   },
-  { name: "Made", cell: (one) => when(one.createdAt) },
-  { name: "Until", cell: (one) => when(one.revokedAt ?? one.expiresAt) },
+  { name: "Created", cell: (one) => when(one.createdAt) },
+  { name: "Expires or revoked", cell: (one) => when(one.revokedAt ?? one.expiresAt) },
 ];
 
 /** @param {(key: Key) => unknown} revoke @returns {Column<Key>} */
-const revoking = (revoke) => ({
-  name: "Do",
+const revokeColumn = (revoke) => ({
+  name: "Actions",
   cell: (one) =>
     one.revokedAt === null &&
     button("Revoke", () => revoke(one), {

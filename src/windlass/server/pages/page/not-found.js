@@ -1,27 +1,22 @@
-/** An address at which there is nothing, or nothing for this person. */
+/** Pages for an unknown address and for missing permission. */
 
-/** @import { Page } from "../page.js" */
+/** @import { Page } from "../page-view.js" */
 
 import { to } from "../router.js";
 import { h } from "../view/dom.js";
-import { empty } from "../view/parts.js";
+import { empty } from "../view/components.js";
 
 /** @type {Page} */
 export function notFoundPage(view) {
   view.title("Not found");
-  return () =>
-    empty(
-      "There is nothing at this address",
-      "It may have been shortened when it was copied.",
-      jobs(),
-    );
+  return () => empty("Page not found", "Check the address: it may be incomplete.", jobs());
 }
 
 /** @type {Page} */
 export function notAllowedPage(view) {
   view.title("Not allowed");
   return () =>
-    empty("This page is not for your key", "It shows more than that allows.", jobs(), "keys");
+    empty("Access denied", "Your API key has no permission for this page.", jobs(), "keys");
 }
 
 const jobs = () => h("a", { class: "button", href: to("jobs") }, "All jobs");

@@ -1,34 +1,34 @@
-/** Whether all is well; if not, what is stuck, why, and since when. */
+/** Overview: alerts, key figures, charts, queues and top failures. */
 
-/** @import { Page, View } from "../page.js" */
-/** @import { Given } from "../view/dom.js" */
+/** @import { Page, View } from "../page-view.js" */
+/** @import { Renderable } from "../view/dom.js" */
 /** @import { Queue, Stats, Worker } from "../client/windlass.js" */
-/** @import { Range } from "../overview/numbers.js" */
+/** @import { Range } from "../overview/metrics.js" */
 
 import { ago, number, plural, short, span } from "../format.js";
 import { live } from "../live/tab.js";
-import { attention, concerns } from "../overview/attention.js";
-import { RANGES, failureRate, isCapped, statsPath, sum, timeline } from "../overview/numbers.js";
-import { queueTable, resume } from "../overview/queues.js";
-import { go, to } from "../router.js";
+import { alertList, findAlerts } from "../overview/alerts.js";
+import { RANGES, failureRate, isCapped, statsPath, sum, timeline } from "../overview/metrics.js";
+import { queueTable, resume } from "../overview/queue-table.js";
+import { navigate, to } from "../router.js";
 import { may } from "../session.js";
-import { Chart, niceLength } from "../view/chart.js";
+import { Chart, niceDuration } from "../view/chart.js";
 import { h } from "../view/dom.js";
-import { card, title, trouble } from "../view/parts.js";
+import { card, errorNote, title } from "../view/components.js";
 
-const OFTEN = 2; // seconds between two looks at queues and workers
-const SELDOM = 10; // … and at what changes with the minutes
+const FAST = 2; // seconds between polls of queues and workers
+const SLOW = 10; // seconds between polls of statistics and failures
 const FAILURES = "/api/failures?limit=5";
 
 /** @type {Page} */
 export function overviewPage(view) {
   view.title("");
-  if (!may("survey")) {
-    go(to("jobs"), { replace: true }); // whose key is for some jobs is told of no others
+  if (!may("monitor")) {
+    navigate(to("jobs"), { replace: true }); // a restricted key may see only its jobs
     return () => null;
   }
-  const found = new Overview(view);
-  return () => found.draw();
+  const overview = new Overview(view);
+  return () => overview.render();
 }
 
 class Overview {
@@ -40,8 +40,8 @@ class Overview {
   stats = null;
   /** @type {any[] | null} */
   failures = null;
-  /** What was not answered, by what was asked. @type {Map<string, unknown>} */
-  #wrong = new Map();
+  /** Errors by path. @type {Map<string, unknown>} */
+  #errors = new Map();
   #path = "";
   #charts = [new Chart(), new Chart(), new Chart()];
   #stop = () => {};
@@ -49,9 +49,9 @@ class Overview {
   /** @param {View} view */
   constructor(view) {
     this.view = view;
-    view.onClose(this.#poll("/api/queues", OFTEN, ({ queues }) => (this.queues = queues)));
-    view.onClose(this.#poll("/api/workers", OFTEN, ({ workers }) => (this.workers = workers)));
-    view.onClose(this.#poll(FAILURES, SELDOM, ({ groups }) => (this.failures = groups)));
+    view.onClose(this.#poll("/api/queues", FAST, ({ queues }) => (this.queues = queues)));
+    view.onClose(this.#poll("/api/workers", FAST, ({ workers }) => (this.workers = workers)));
+    view.onClose(this.#poll(FAILURES, SLOW, ({ groups }) => (this.failures = groups)));
     view.onClose(() => this.#stop());
   }
 
@@ -60,47 +60,47 @@ class Overview {
     const [name] = path.split("?");
     return live.poll(path, seconds, (answer, error) => {
       if (answer !== null) keep(answer);
-      if (error === null) this.#wrong.delete(name);
-      else this.#wrong.set(name, error);
+      if (error === null) this.#errors.delete(name);
+      else this.#errors.set(name, error);
       this.view.changed();
     });
   }
 
-  #trouble() {
-    const again = () => this.#wrong.forEach((_, name) => live.refresh(name));
-    const [error] = this.#wrong.values();
-    return error !== undefined && trouble(error, again);
+  #errorNote() {
+    const retry = () => this.#errors.forEach((_, name) => live.refresh(name));
+    const [error] = this.#errors.values();
+    return error !== undefined && errorNote(error, retry);
   }
 
   /** @returns {Range} */
   get range() {
-    return this.view.place.query.get("range") === "day" ? "day" : "hour";
+    return this.view.location.query.get("range") === "day" ? "day" : "hour";
   }
 
-  /** Ask for other numbers when another range is chosen, and when a new column begins. */
-  #ask() {
+  /** Poll another path when the range changes or a new column starts. */
+  #pollStats() {
     const path = statsPath(this.range, Date.now());
     if (path === this.#path) return;
     this.#path = path;
     this.#stop();
-    this.#stop = this.#poll(path, SELDOM, (answer) => (this.stats = answer));
+    this.#stop = this.#poll(path, SLOW, (answer) => (this.stats = answer));
   }
 
-  /** @returns {Given} */
-  draw() {
-    this.#ask();
+  /** @returns {Renderable} */
+  render() {
+    this.#pollStats();
     const { queues, workers } = this;
     if (queues === null || workers === null) {
-      return [title("Overview"), this.#wrong.size === 0 ? skeleton() : this.#trouble()];
+      return [title("Overview"), this.#errors.size === 0 ? skeleton() : this.#errorNote()];
     }
     return [
       title("Overview", ranges(this.range)),
-      this.#trouble(),
-      attention(concerns(queues, workers), resume),
+      this.#errorNote(),
+      alertList(findAlerts(queues, workers), resume),
       this.#tiles(queues, workers),
       this.#plots(),
       queueTable(queues),
-      this.#failed(),
+      this.#topFailures(),
     ];
   }
 
@@ -113,16 +113,16 @@ class Overview {
       .map((one) => one.oldestQueuedAt)
       .filter((time) => time !== null)
       .sort()[0];
-    const line = this.stats && timeline(this.stats, this.range);
-    const bad = line && failureRate(line);
-    const deaf = workers.filter((one) => one.deaf).length;
+    const values = this.stats && timeline(this.stats, this.range);
+    const errors = values && failureRate(values);
+    const unresponsive = workers.filter((one) => one.unresponsive).length;
     return h(
       "ul",
       { class: "tiles" },
       tile(
-        "Waiting",
+        "Queued",
         all("queued"),
-        oldest ? `the oldest since ${ago(oldest).replace(" ago", "")}` : "no line",
+        oldest ? `oldest: ${ago(oldest).replace(" ago", "")}` : "queues empty",
         to("jobs", { state: "queued" }),
       ),
       tile(
@@ -132,24 +132,30 @@ class Overview {
         to("jobs", { state: "running" }),
       ),
       tile(
-        "Done",
-        line ? short(sum(line.succeeded)) : "…",
+        "Completed",
+        values ? short(sum(values.succeeded)) : "…",
         RANGES[this.range].name.toLowerCase(),
         to("jobs", { state: "succeeded" }),
       ),
       tile(
-        "Went wrong",
-        bad === null ? "–" : percent(bad),
-        line ? `${number(sum(line.failed))} failed, ${number(sum(line.retried))} tried again` : "",
+        "Error rate",
+        errors === null ? "–" : percent(errors),
+        values
+          ? `${number(sum(values.failed))} failed, ${number(sum(values.retried))} retried`
+          : "",
         to("failures"),
-        bad !== null && bad >= 0.2,
+        errors !== null && errors >= 0.2,
       ),
       tile(
         "Workers",
         number(workers.length),
-        deaf > 0 ? `${deaf} deaf` : workers.length > 0 ? "all hear" : "none is alive",
+        unresponsive > 0
+          ? `${unresponsive} unresponsive`
+          : workers.length > 0
+            ? "all healthy"
+            : "none running",
         to("workers"),
-        deaf > 0 || workers.length === 0,
+        unresponsive > 0 || workers.length === 0,
       ),
     );
   }
@@ -157,71 +163,71 @@ class Overview {
   #plots() {
     const { stats, range } = this;
     if (stats === null)
-      return h("div", { class: "plots" }, h("div", { class: "skeleton plot-room" }));
-    const line = timeline(stats, range);
-    const shared = { times: line.times, changed: () => this.view.changed() };
-    const rate = line.times.map((_, place) => {
-      const bad = line.failed[place] + line.retried[place];
-      const all = bad + line.succeeded[place] + line.canceled[place];
-      return all > 0 ? bad / all : null;
+      return h("div", { class: "plots" }, h("div", { class: "skeleton plot-placeholder" }));
+    const values = timeline(stats, range);
+    const shared = { times: values.times, changed: () => this.view.changed() };
+    const rate = values.times.map((_, index) => {
+      const errors = values.failed[index] + values.retried[index];
+      const all = errors + values.succeeded[index] + values.canceled[index];
+      return all > 0 ? errors / all : null;
     });
-    const [ended, wrong, long] = this.#charts;
+    const [attempts, errorRate, latency] = this.#charts;
     return h(
       "div",
       { class: "plots" },
       h(
         "div",
         { class: "card" },
-        ended.draw({
+        attempts.draw({
           ...shared,
           kind: "columns",
           format: short,
-          label: range === "hour" ? "Attempts a minute" : "Attempts in half an hour",
+          label: range === "hour" ? "Attempts/min" : "Attempts per 30 min",
           series: [
-            { name: "succeeded", colour: "succeeded", values: line.succeeded },
-            { name: "tried again", colour: "retrying", values: line.retried },
-            { name: "failed", colour: "failed", values: line.failed },
-            { name: "canceled", colour: "canceled", values: line.canceled },
+            { name: "succeeded", colour: "succeeded", values: values.succeeded },
+            { name: "retried", colour: "retrying", values: values.retried },
+            { name: "failed", colour: "failed", values: values.failed },
+            { name: "canceled", colour: "canceled", values: values.canceled },
           ],
         }),
       ),
       h(
         "div",
         { class: "card" },
-        wrong.draw({
+        errorRate.draw({
           ...shared,
           kind: "lines",
-          label: "Went wrong",
+          label: "Error rate",
           format: percent,
-          series: [{ name: "of all attempts", colour: "failed", values: rate }],
+          series: [{ name: "of attempts", colour: "failed", values: rate }],
         }),
       ),
       h(
         "div",
         { class: "card" },
-        long.draw({
+        latency.draw({
           ...shared,
           kind: "lines",
-          label: "How long it takes",
+          label: "Latency",
           format: span,
-          round: niceLength,
+          round: niceDuration,
           series: [
-            { name: "in line", colour: "queued", values: line.wait },
-            { name: "at work", colour: "running", values: line.run },
+            { name: "queue wait", colour: "queued", values: values.wait },
+            { name: "run time", colour: "running", values: values.run },
           ],
         }),
       ),
     );
   }
 
-  #failed() {
+  #topFailures() {
     const { failures } = this;
     if (failures === null || failures.length === 0) return null;
     return card(
-      "What failed most",
+      "Top failures",
       h(
         "ul",
-        { class: "worst" },
+        { class: "top-failures" },
         failures.map((one) =>
           h(
             "li",
@@ -243,12 +249,12 @@ const percent = (part) => (part > 0 && part < 0.01 ? "< 1 %" : `${Math.round(par
 
 /**
  * @param {string} name
- * @param {Given} value
- * @param {Given} more
+ * @param {Renderable} value
+ * @param {Renderable} detail
  * @param {string} href
  * @param {boolean} [bad]
  */
-const tile = (name, value, more, href, bad = false) =>
+const tile = (name, value, detail, href, bad = false) =>
   h(
     "li",
     { class: "card" },
@@ -257,7 +263,7 @@ const tile = (name, value, more, href, bad = false) =>
       { href },
       h("span", { class: "soft small" }, name),
       h("strong", { class: bad ? "bad" : "" }, value),
-      h("span", { class: "soft small" }, more),
+      h("span", { class: "soft small" }, detail),
     ),
   );
 
@@ -265,7 +271,7 @@ const tile = (name, value, more, href, bad = false) =>
 const ranges = (chosen) =>
   h(
     "div",
-    { class: "choice", role: "group", "aria-label": "Time" },
+    { class: "choice", role: "group", "aria-label": "Time range" },
     /** @type {Range[]} */ (["hour", "day"]).map((one) =>
       h(
         "a",
@@ -280,7 +286,7 @@ const ranges = (chosen) =>
   );
 
 const skeleton = () => [
-  h("div", { class: "skeleton attention-room" }),
-  h("div", { class: "skeleton tiles-room" }),
-  h("div", { class: "skeleton plot-room" }),
+  h("div", { class: "skeleton alerts-placeholder" }),
+  h("div", { class: "skeleton tiles-placeholder" }),
+  h("div", { class: "skeleton plot-placeholder" }),
 ];

@@ -1,7 +1,7 @@
-/** What makes jobs by the clock: when next, and a way to stop it, or not to wait for it. */
+/** Table of schedules, with next runs and actions. */
 
-/** @import { Page } from "../page.js" */
-/** @import { Column } from "../view/parts.js" */
+/** @import { Page } from "../page-view.js" */
+/** @import { Column } from "../view/components.js" */
 /** @import { Schedule } from "../client/windlass.js" */
 
 import { moment, span } from "../format.js";
@@ -10,46 +10,55 @@ import { to } from "../router.js";
 import { api, may } from "../session.js";
 import { confirm } from "../view/dialog.js";
 import { h } from "../view/dom.js";
-import { badge, button, empty, jobLink, table, title, trouble, when } from "../view/parts.js";
+import {
+  badge,
+  button,
+  empty,
+  errorNote,
+  jobLink,
+  table,
+  title,
+  when,
+} from "../view/components.js";
 import { toast } from "../view/toast.js";
 
 const PERIOD = 5; // seconds
 const PATH = "/api/schedules";
 const MISSED = {
-  skip: "missed runs are left out",
-  last: "of missed runs the last is made up for",
-  all: "missed runs are made up for",
+  skip: "catch-up: none",
+  last: "catch-up: latest only",
+  all: "catch-up: all",
 };
 
 /** @type {Page} */
 export function schedulesPage(view) {
   /** @type {Schedule[] | null} */
-  let found = null;
+  let schedules = null;
   /** @type {unknown} */
   let error = null;
   view.title("Schedules");
   view.onClose(
-    live.poll(PATH, PERIOD, (answer, wrong) => {
-      found = answer?.schedules ?? found;
-      error = wrong;
+    live.poll(PATH, PERIOD, (answer, problem) => {
+      schedules = answer?.schedules ?? schedules;
+      error = problem;
       view.changed();
     }),
   );
   return () => [
     title("Schedules"),
-    error !== null && trouble(error, () => live.refresh(PATH)),
-    found === null
+    error !== null && errorNote(error, () => live.refresh(PATH)),
+    schedules === null
       ? error === null && h("div", { class: "skeleton" })
-      : found.length > 0
+      : schedules.length > 0
         ? table(
             "Schedules",
             may("operate") ? [...COLUMNS, ACTIONS] : COLUMNS,
-            found,
+            schedules,
             (one) => one.name,
           )
         : empty(
-            "There are no schedules",
-            'Write one beside a task, @app.schedule("*/5 * * * *"), or: windlass schedules add',
+            "No schedules yet",
+            'Declare one with @app.schedule("*/5 * * * *"), or run: windlass schedules add',
             null,
             "schedules",
           ),
@@ -75,7 +84,7 @@ const COLUMNS = [
       ),
   },
   {
-    name: "When",
+    name: "Schedule",
     cell: (one) =>
       h(
         "div",
@@ -84,9 +93,9 @@ const COLUMNS = [
         h("div", { class: "small soft" }, one.cron && `${one.tz}; `, MISSED[one.missed]),
       ),
   },
-  { name: "Next", cell: next },
+  { name: "Next run", cell: nextRun },
   {
-    name: "Last",
+    name: "Last run",
     cell: (one) => {
       const job = /** @type {any} */ (one).lastJobId;
       return h("span", null, when(one.lastTick), job && [" ", jobLink(job)]);
@@ -95,8 +104,8 @@ const COLUMNS = [
 ];
 
 /** @param {Schedule} one */
-function next(one) {
-  if (one.paused) return h("span", { class: "faint" }, "not while it is paused");
+function nextRun(one) {
+  if (one.paused) return h("span", { class: "faint" }, "paused");
   const ticks = /** @type {string[]} */ (/** @type {any} */ (one).nextTicks ?? []);
   return h(
     "span",
@@ -113,18 +122,18 @@ function next(one) {
 
 /** @type {Column<Schedule>} */
 const ACTIONS = {
-  name: "Do",
+  name: "Actions",
   cell: (one) =>
     h(
       "span",
-      { class: "doing" },
+      { class: "actions" },
       button("Run now", () => runNow(one), {
         slim: true,
         icon: "resume",
         label: `Run ${one.name} now`,
       }),
       one.paused
-        ? button("Resume", () => done(() => api.resumeSchedule(one.name), `${one.name} goes on.`), {
+        ? button("Resume", () => run(() => api.resumeSchedule(one.name), `Resumed ${one.name}.`), {
             slim: true,
             kind: "plain",
             label: `Resume ${one.name}`,
@@ -145,7 +154,7 @@ const ACTIONS = {
     ),
 };
 
-/** Those that are being run: whoever clicks twice means it once. @type {Set<string>} */
+/** Names of schedules being run, so that a double click enqueues one job. @type {Set<string>} */
 const starting = new Set();
 
 /** @param {Schedule} one */
@@ -154,7 +163,7 @@ async function runNow({ name }) {
   starting.add(name);
   try {
     const job = await api.runSchedule(name);
-    toast([`${name} runs: `, jobLink(job.id)]);
+    toast([`Enqueued ${name}: `, jobLink(job.id)]);
   } catch (error) {
     toast(/** @type {Error} */ (error).message, "failed");
   }
@@ -163,30 +172,30 @@ async function runNow({ name }) {
 
 /** @param {Schedule} one */
 async function pause(one) {
-  const agreed = await confirm({
+  const confirmed = await confirm({
     title: `Pause ${one.name}?`,
-    text: "It makes no jobs until it is resumed, and the ticks of the pause do not come back.",
+    text: "It creates no jobs until it is resumed. Runs missed during the pause are not caught up.",
     action: "Pause",
   });
-  if (agreed) await done(() => api.pauseSchedule(one.name), `${one.name} is paused.`);
+  if (confirmed) await run(() => api.pauseSchedule(one.name), `Paused ${one.name}.`);
 }
 
 /** @param {Schedule} one */
 async function remove(one) {
-  const agreed = await confirm({
+  const confirmed = await confirm({
     title: `Delete ${one.name}?`,
-    text: "The jobs that it made stay.",
+    text: "Jobs that it created stay.",
     action: "Delete",
     danger: true,
   });
-  if (agreed) await done(() => api.deleteSchedule(one.name), `${one.name} is deleted.`);
+  if (confirmed) await run(() => api.deleteSchedule(one.name), `Deleted ${one.name}.`);
 }
 
-/** @param {() => Promise<unknown>} call @param {string} said */
-async function done(call, said) {
+/** @param {() => Promise<unknown>} call @param {string} message */
+async function run(call, message) {
   try {
     await call();
-    toast(said);
+    toast(message);
   } catch (error) {
     toast(/** @type {Error} */ (error).message, "failed");
   }

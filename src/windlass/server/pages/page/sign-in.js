@@ -1,8 +1,8 @@
-/** Where one shows an API key, once. */
+/** Sign-in page with an API key. */
 
 import { signIn } from "../session.js";
 import { h, render } from "../view/dom.js";
-import { button } from "../view/parts.js";
+import { button } from "../view/components.js";
 
 const image = new URL("../icon.svg", import.meta.url).href;
 
@@ -11,7 +11,7 @@ const image = new URL("../icon.svg", import.meta.url).href;
  * @param {() => unknown} enter
  */
 export function signInPage(root, enter) {
-  let wrong = "";
+  let problem = "";
   let busy = false;
   document.title = "Sign in · Windlass";
 
@@ -26,7 +26,7 @@ export function signInPage(root, enter) {
     try {
       await signIn(key);
     } catch (error) {
-      wrong = /** @type {Error} */ (error).message;
+      problem = /** @type {Error} */ (error).message;
       busy = false;
       draw();
       return;
@@ -49,7 +49,7 @@ export function signInPage(root, enter) {
             "div",
             { class: "field" },
             h("label", { for: "key" }, "API key"),
-            // For password managers: under which name they keep it.
+            // The user name for password managers.
             h("input", {
               class: "hidden",
               name: "username",
@@ -68,18 +68,18 @@ export function signInPage(root, enter) {
               spellcheck: "false",
               placeholder: "wl_…",
               required: true,
-              "aria-invalid": wrong ? "true" : undefined,
+              "aria-invalid": problem ? "true" : undefined,
               "aria-describedby": "key-help",
             }),
             h(
               "p",
               {
                 id: "key-help",
-                class: wrong ? "wrong" : "hint",
-                role: wrong ? "alert" : undefined,
+                class: problem ? "wrong" : "hint",
+                role: problem ? "alert" : undefined,
               },
-              wrong ||
-                "It is shown once, and is not kept by this browser: windlass keys create me --role admin",
+              problem ||
+                "The key is not stored in this browser. Create one: windlass keys create me --role admin",
             ),
           ),
           button(busy ? "Signing in …" : "Sign in", undefined, {

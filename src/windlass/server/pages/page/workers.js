@@ -1,13 +1,13 @@
-/** The workers that live: what they take, how full they are, which do not hear. */
+/** Table of workers: queues, busy slots, health. */
 
-/** @import { Page } from "../page.js" */
-/** @import { Column } from "../view/parts.js" */
+/** @import { Page } from "../page-view.js" */
+/** @import { Column } from "../view/components.js" */
 /** @import { Worker } from "../client/windlass.js" */
 
 import { plural } from "../format.js";
 import { live } from "../live/tab.js";
 import { h } from "../view/dom.js";
-import { badge, empty, link, table, title, trouble, when } from "../view/parts.js";
+import { badge, empty, errorNote, link, table, title, when } from "../view/components.js";
 
 const PERIOD = 2; // seconds
 
@@ -19,22 +19,22 @@ export function workersPage(view) {
   let error = null;
   view.title("Workers");
   view.onClose(
-    live.poll("/api/workers", PERIOD, (answer, wrong) => {
+    live.poll("/api/workers", PERIOD, (answer, problem) => {
       workers = answer?.workers ?? workers;
-      error = wrong;
+      error = problem;
       view.changed();
     }),
   );
   return () => [
     title("Workers", workers !== null && workers.length > 0 && summary(workers)),
-    error !== null && trouble(error, () => live.refresh("/api/workers")),
+    error !== null && errorNote(error, () => live.refresh("/api/workers")),
     workers === null
       ? error === null && h("div", { class: "skeleton" })
       : workers.length > 0
         ? table("Workers", COLUMNS, workers, (one) => one.name)
         : empty(
-            "No worker is alive",
-            "Jobs wait until one runs: windlass worker module:app",
+            "No workers running",
+            "Queued jobs wait for a worker: windlass worker module:app",
             null,
             "workers",
           ),
@@ -60,7 +60,7 @@ const COLUMNS = [
         h("div", { class: "soft small" }, `${one.host} · pid ${one.pid} · ${one.version}`),
       ),
   },
-  { name: "State", cell: (one) => h("span", null, standing(one)) },
+  { name: "State", cell: (one) => h("span", null, stateBadge(one)) },
   { name: "Busy", class: "nowrap", cell: (one) => `${one.running} of ${one.running + one.free}` },
   {
     name: "Queues",
@@ -68,8 +68,8 @@ const COLUMNS = [
       h(
         "span",
         null,
-        Object.entries(one.queues).map(([queue, most]) => [
-          link("jobs", `${queue} (${most})`, { queue }),
+        Object.entries(one.queues).map(([queue, slots]) => [
+          link("jobs", `${queue} (${slots})`, { queue }),
           " ",
         ]),
       ),
@@ -79,19 +79,22 @@ const COLUMNS = [
     class: "soft small",
     cell: (one) => h("span", { title: one.tasks.join("\n") }, plural(one.tasks.length, "task")),
   },
-  { name: "Last claim", cell: (one) => when(one.lastClaimAt) },
+  {
+    name: "Last claim",
+    cell: (one) => (one.lastClaimAt ? when(one.lastClaimAt) : "no jobs claimed yet"),
+  },
   { name: "Started", cell: (one) => when(one.startedAt) },
 ];
 
 /** @param {Worker} one */
-function standing(one) {
-  if (one.deaf) {
+function stateBadge(one) {
+  if (one.unresponsive) {
     return h(
       "span",
-      { title: "It lives and has room, but no claim of it was answered for a while." },
-      badge("failed", "deaf"),
+      { title: "It has free slots, but no claim has been answered for a while." },
+      badge("failed", "unresponsive"),
     );
   }
   if (one.stopping) return badge("retrying", "stopping");
-  return badge("succeeded", "alive");
+  return badge("succeeded", "healthy");
 }

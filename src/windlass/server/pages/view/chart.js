@@ -1,6 +1,6 @@
-/** Charts of what happened over time: columns that are stacked, or lines. */
+/** Time charts: stacked columns or lines. */
 
-/** @import { Given } from "./dom.js" */
+/** @import { Renderable } from "./dom.js" */
 
 import { at } from "../format.js";
 import { h } from "./dom.js";
@@ -8,48 +8,49 @@ import { h } from "./dom.js";
 /**
  * @typedef {object} Series
  * @property {string} name
- * @property {string} colour the name of one in tokens.css
- * @property {(number | null)[]} values one for each moment; null is unknown
+ * @property {string} colour a name from tokens.css
+ * @property {(number | null)[]} values one per column; null: no data
  */
 
 /**
  * @typedef {object} ChartOptions
- * @property {string} label what it shows, in a few words
- * @property {number[]} times where each column begins, as milliseconds
+ * @property {string} label short title
+ * @property {number[]} times start of each column, in milliseconds
  * @property {Series[]} series
  * @property {"columns" | "lines"} kind
  * @property {(value: number) => string} format
- * @property {(value: number) => number} [round] up to what the scale shows
+ * @property {(value: number) => number} [round] rounds up to the top of the scale
  * @property {() => void} changed
  */
 
-const WIDE = 600;
-const HIGH = 100;
+const WIDTH = 600;
+const HEIGHT = 100;
 
-/** A chart remembers which of its moments one points at; all else it is told. */
+/** A chart keeps only the selected column; all else is passed to `draw`. */
 export class Chart {
   /** @type {number | null} */
-  #pointed = null;
+  #selected = null;
 
   /**
    * @param {ChartOptions} options
-   * @returns {Given}
+   * @returns {Renderable}
    */
   draw(options) {
     const { label, times, series, kind, format } = options;
     const top = (options.round ?? nice)(highest(series, kind));
-    const pointed = this.#pointed !== null && this.#pointed < times.length ? this.#pointed : null;
+    const selected =
+      this.#selected !== null && this.#selected < times.length ? this.#selected : null;
     return h(
       "figure",
       { class: "chart" },
-      h("figcaption", null, h("h3", null, label), legend(series, pointed, format)),
+      h("figcaption", null, h("h3", null, label), legend(series, selected, format)),
       h(
         "div",
         {
           class: "plot",
           role: "img",
           tabindex: 0,
-          "aria-label": described(label, times, series, pointed, format),
+          "aria-label": description(label, times, series, selected, format),
           onpointermove: (/** @type {PointerEvent} */ event) => this.#point(event, options),
           onpointerleave: () => this.#set(null, options),
           onblur: () => this.#set(null, options),
@@ -58,17 +59,17 @@ export class Chart {
         scale(top, format),
         h(
           "svg",
-          { viewBox: `0 0 ${WIDE} ${HIGH}`, preserveAspectRatio: "none", "aria-hidden": "true" },
+          { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", "aria-hidden": "true" },
           [0, 0.5, 1].map((part) =>
-            h("line", { class: "grid", x1: 0, x2: WIDE, y1: part * HIGH, y2: part * HIGH }),
+            h("line", { class: "grid", x1: 0, x2: WIDTH, y1: part * HEIGHT, y2: part * HEIGHT }),
           ),
-          pointed !== null && mark(pointed, times.length),
+          selected !== null && mark(selected, times.length),
           kind === "columns"
             ? columns(series, times.length, top)
             : lines(series, times.length, top),
         ),
       ),
-      axis(times, pointed),
+      axis(times, selected),
     );
   }
 
@@ -85,13 +86,13 @@ export class Chart {
     if (by === undefined) return;
     event.preventDefault();
     const last = options.times.length - 1;
-    this.#set(Math.min(Math.max((this.#pointed ?? last) + by, 0), last), options);
+    this.#set(Math.min(Math.max((this.#selected ?? last) + by, 0), last), options);
   }
 
   /** @param {number | null} place @param {ChartOptions} options */
   #set(place, options) {
-    if (place === this.#pointed) return;
-    this.#pointed = place;
+    if (place === this.#selected) return;
+    this.#selected = place;
     options.changed();
   }
 }
@@ -106,32 +107,32 @@ function highest(series, kind) {
   );
 }
 
-/** The next round number: 1, 2, 5, 10 … @param {number} value */
+/** Return the next round number: 1, 2, 5, 10 … @param {number} value */
 export function nice(value) {
   if (value <= 0) return 1;
   const unit = 10 ** Math.floor(Math.log10(value));
   return /** @type {number} */ ([1, 2, 5, 10].find((step) => step * unit >= value)) * unit;
 }
 
-const LENGTHS = [1, 2, 4, 10, 20, 60, 120, 240, 600, 1200, 3600, 7200, 14_400, 43_200, 86_400];
+const DURATIONS = [1, 2, 4, 10, 20, 60, 120, 240, 600, 1200, 3600, 7200, 14_400, 43_200, 86_400];
 
-/** The same for seconds: whole minutes, hours, days. @param {number} seconds */
-export const niceLength = (seconds) =>
+/** Return the next round duration: whole minutes, hours, days. @param {number} seconds */
+export const niceDuration = (seconds) =>
   seconds <= 1
     ? nice(seconds)
-    : (LENGTHS.find((one) => one >= seconds) ?? nice(seconds / 86_400) * 86_400);
+    : (DURATIONS.find((one) => one >= seconds) ?? nice(seconds / 86_400) * 86_400);
 
 /** @param {Series[]} series @param {number} count @param {number} top */
 function columns(series, count, top) {
-  const wide = WIDE / count;
+  const wide = WIDTH / count;
   const gap = Math.min(2, wide * 0.2);
   const below = new Array(count).fill(0);
   return series.map((one) => {
     let path = "";
     for (const [place, value] of one.values.entries()) {
       if (!value) continue;
-      const height = (value / top) * HIGH;
-      const y = HIGH - below[place] - height;
+      const height = (value / top) * HEIGHT;
+      const y = HEIGHT - below[place] - height;
       path += `M${place * wide + gap / 2} ${y}h${wide - gap}v${height}h${gap - wide}z`;
       below[place] += height;
     }
@@ -141,20 +142,20 @@ function columns(series, count, top) {
 
 /** @param {Series[]} series @param {number} count @param {number} top */
 function lines(series, count, top) {
-  const wide = WIDE / count;
+  const wide = WIDTH / count;
   return series.map((one) => {
     let path = "";
-    let begun = false;
+    let drawing = false;
     for (const [place, value] of one.values.entries()) {
       if (value === null) {
-        begun = false;
+        drawing = false;
         continue;
       }
-      const y = HIGH - (value / top) * HIGH;
+      const y = HEIGHT - (value / top) * HEIGHT;
       const x = (place + 0.5) * wide;
-      // A moment between two unknown ones is a short dash: a point would not be seen.
-      path += begun ? `L${x} ${y}` : `M${x - wide / 4} ${y}L${x} ${y}`;
-      begun = true;
+      // A value between two gaps is a short dash: a point would be invisible.
+      path += drawing ? `L${x} ${y}` : `M${x - wide / 4} ${y}L${x} ${y}`;
+      drawing = true;
     }
     return h("path", { class: "curve", d: path, style: { stroke: `var(--${one.colour})` } });
   });
@@ -162,7 +163,13 @@ function lines(series, count, top) {
 
 /** @param {number} place @param {number} count */
 const mark = (place, count) =>
-  h("rect", { class: "mark", x: (place * WIDE) / count, y: 0, width: WIDE / count, height: HIGH });
+  h("rect", {
+    class: "mark",
+    x: (place * WIDTH) / count,
+    y: 0,
+    width: WIDTH / count,
+    height: HEIGHT,
+  });
 
 /** @param {number} top @param {(value: number) => string} format */
 const scale = (top, format) =>
@@ -173,13 +180,13 @@ const scale = (top, format) =>
     h("span", null, format(top / 2)),
   );
 
-/** @param {number[]} times @param {number | null} pointed */
-function axis(times, pointed) {
+/** @param {number[]} times @param {number | null} selected */
+function axis(times, selected) {
   const first = times[0];
   const shown =
-    pointed === null
+    selected === null
       ? [first, times[Math.floor(times.length / 2)], "now"]
-      : [first, times[pointed], "now"];
+      : [first, times[selected], "now"];
   return h(
     "div",
     { class: "axis", "aria-hidden": "true" },
@@ -192,10 +199,10 @@ const clock = (time) => (time === undefined ? "" : at(new Date(time)).replace(/:
 
 /**
  * @param {Series[]} series
- * @param {number | null} pointed
+ * @param {number | null} selected
  * @param {(value: number) => string} format
  */
-const legend = (series, pointed, format) =>
+const legend = (series, selected, format) =>
   h(
     "ul",
     { class: "legend" },
@@ -205,15 +212,15 @@ const legend = (series, pointed, format) =>
         { key: one.name },
         h("span", { class: "dot", style: { background: `var(--${one.colour})` } }),
         one.name,
-        h("strong", null, valueOf(one, pointed, format)),
+        h("strong", null, valueOf(one, selected, format)),
       ),
     ),
   );
 
-/** @param {Series} one @param {number | null} pointed @param {(value: number) => string} format */
-function valueOf(one, pointed, format) {
-  if (pointed === null) return "";
-  const value = one.values[pointed];
+/** @param {Series} one @param {number | null} selected @param {(value: number) => string} format */
+function valueOf(one, selected, format) {
+  if (selected === null) return "";
+  const value = one.values[selected];
   return value === null || value === undefined ? "–" : format(value);
 }
 
@@ -221,11 +228,11 @@ function valueOf(one, pointed, format) {
  * @param {string} label
  * @param {number[]} times
  * @param {Series[]} series
- * @param {number | null} pointed
+ * @param {number | null} selected
  * @param {(value: number) => string} format
  */
-function described(label, times, series, pointed, format) {
-  const place = pointed ?? times.length - 1;
-  const said = series.map((one) => `${one.name} ${valueOf(one, place, format)}`).join(", ");
-  return `${label}. At ${clock(times[place])}: ${said}. Arrow keys move.`;
+function description(label, times, series, selected, format) {
+  const place = selected ?? times.length - 1;
+  const values = series.map((one) => `${one.name} ${valueOf(one, place, format)}`).join(", ");
+  return `${label}. At ${clock(times[place])}: ${values}. Use the arrow keys to move.`;
 }

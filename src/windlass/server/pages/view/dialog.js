@@ -1,37 +1,37 @@
-/** Questions that must be answered before something happens. */
+/** Modal dialogs. */
 
-/** @import { Given } from "./dom.js" */
+/** @import { Renderable } from "./dom.js" */
 
 import { h, render } from "./dom.js";
-import { button } from "./parts.js";
+import { button } from "./components.js";
 
 /**
- * @typedef {object} Question
+ * @typedef {object} Confirmation
  * @property {string} title
- * @property {Given} [text]
- * @property {string | null} action the word on the button that does it; null: there is nothing to do
+ * @property {Renderable} [text]
+ * @property {string | null} action label of the confirm button; null: only a close button
  * @property {boolean} [danger]
- * @property {boolean} [stays] whatever becomes of the page
+ * @property {boolean} [stays] open when the page changes
  */
 
-/** Those that are open, by how to close them. @type {Set<() => void>} */
+/** Close functions of open dialogs. @type {Set<() => void>} */
 const open = new Set();
 
-/** Nobody agrees to anything any more; what is shown but once stays. */
-export function dismiss() {
+/** Close all dialogs, except those that stay open across pages. */
+export function closeDialogs() {
   for (const close of open) close();
 }
 
 /**
- * Whether the person agrees.
+ * Ask for confirmation. Resolves to whether the user confirmed.
  *
- * @param {Question} question
+ * @param {Confirmation} options
  * @returns {Promise<boolean>}
  */
 export function confirm({ title, text = null, action, danger = false, stays = false }) {
-  return ask({
+  return openDialog({
     title,
-    inside: () => h("div", { class: "soft" }, text),
+    content: () => h("div", { class: "soft" }, text),
     action,
     danger,
     stays,
@@ -39,23 +39,24 @@ export function confirm({ title, text = null, action, danger = false, stays = fa
 }
 
 /**
- * A dialog with anything inside. `inside(changed)` is drawn again whenever it calls `changed`.
+ * Open a dialog. `content(changed)` is rendered again whenever it calls `changed`.
  *
- * @param {{ title: string, inside: (changed: () => void) => Given, action: string | null,
- *   danger?: boolean, stays?: boolean, ready?: () => boolean }} question
+ * @param {{ title: string, content: (changed: () => void) => Renderable, action: string | null,
+ *   danger?: boolean, stays?: boolean, ready?: () => boolean }} options
  * @returns {Promise<boolean>}
  */
-export function ask({ title, inside, action, danger = false, stays = false, ready = () => true }) {
+export function openDialog(options) {
+  const { title, content, action, danger = false, stays = false, ready = () => true } = options;
   const element = document.createElement("dialog");
   element.setAttribute("aria-labelledby", "dialog-title");
-  const back = /** @type {HTMLElement | null} */ (document.activeElement);
+  const previousFocus = /** @type {HTMLElement | null} */ (document.activeElement);
   return new Promise((resolve) => {
-    const dismissed = () => close(false);
+    const cancel = () => close(false);
     const close = (/** @type {boolean} */ answer) => {
-      open.delete(dismissed);
+      open.delete(cancel);
       element.close();
       element.remove();
-      if (back?.isConnected) back.focus();
+      if (previousFocus?.isConnected) previousFocus.focus();
       else document.getElementById("main")?.focus({ preventScroll: true });
       resolve(answer);
     };
@@ -70,11 +71,11 @@ export function ask({ title, inside, action, danger = false, stays = false, read
           "form",
           { method: "dialog", onsubmit: submit },
           h("h2", { id: "dialog-title" }, title),
-          inside(draw),
+          content(draw),
           h(
             "div",
             { class: "actions" },
-            button(action === null ? "Close" : "Not now", () => close(false)),
+            button(action === null ? "Close" : "Go back", () => close(false)),
             action !== null &&
               button(action, undefined, {
                 kind: danger ? "danger main" : "main",
@@ -91,6 +92,6 @@ export function ask({ title, inside, action, danger = false, stays = false, read
       close(false);
     });
     element.showModal();
-    if (!stays) open.add(dismissed);
+    if (!stays) open.add(cancel);
   });
 }

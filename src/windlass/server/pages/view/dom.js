@@ -1,44 +1,44 @@
 /**
- * What a page looks like, as values; and the document made to look so, by as few changes as will do.
+ * Virtual DOM: `h` describes elements, `render` patches the document with minimal changes.
  *
- * Text is only ever text: there is no way from here to markup, so nothing that a job carries can
- * become a script. Elements with a `key` keep their identity when a list changes around them.
+ * Strings always become text nodes, never markup, so job data cannot become a script. Elements with
+ * a `key` keep their identity when a list changes.
  */
 
 /**
- * @typedef {object} Shape
+ * @typedef {object} VNode
  * @property {string} tag
  * @property {Record<string, any>} props
  * @property {string | number | null} key
  * @property {Child[]} children
  */
 
-/** @typedef {Shape | string} Child */
-/** @typedef {Shape | string | number | boolean | null | undefined | any[]} Given lists of them, too */
+/** @typedef {VNode | string} Child */
+/** @typedef {VNode | string | number | boolean | null | undefined | any[]} Renderable or lists */
 
 /**
- * @typedef {object} Kept What is remembered of an element that was made here.
- * @property {Shape} node
+ * @typedef {object} ElementRecord State of an element created here.
+ * @property {VNode} node
  * @property {Record<string, (event: any) => void>} on
- * @property {(() => void) | null} leave
+ * @property {(() => void) | null} cleanup
  */
 
 const SVG = "http://www.w3.org/2000/svg";
 const PROPERTIES = new Set(["value", "checked", "indeterminate", "selected", "open", "scrollTop"]);
-const ADDRESSES = new Set(["href", "src", "action"]);
+const URL_ATTRIBUTES = new Set(["href", "src", "action"]);
 
-/** @type {WeakMap<ChildNode, Kept>} */
-const kept = new WeakMap();
+/** @type {WeakMap<ChildNode, ElementRecord>} */
+const records = new WeakMap();
 
 /**
- * An element. `class`, `style` (an object), `on…` (functions), properties and attributes are
- * `props`; of them `key` is the element's identity among its siblings, and `island(element)` leaves
- * the children to that function, which is called once and may return what to call at the end.
+ * Describe an element. `props` holds `class`, `style` (an object), `on…` handlers, properties and
+ * attributes. `key` identifies the element among its siblings. `island(element)` is called once,
+ * manages the children itself, and may return a cleanup function.
  *
  * @param {string} tag
  * @param {Record<string, any> | null} [props]
- * @param {Given[]} children
- * @returns {Shape}
+ * @param {Renderable[]} children
+ * @returns {VNode}
  */
 export function h(tag, props, ...children) {
   const { key = null, ...rest } = props ?? {};
@@ -46,12 +46,12 @@ export function h(tag, props, ...children) {
 }
 
 /**
- * @param {Given[]} given
+ * @param {Renderable[]} given
  * @param {Child[]} found
  */
 function flat(given, found) {
   for (const one of given) {
-    // Nothing keeps its place, as an empty text: so the siblings after it keep theirs.
+    // Empty values become empty text nodes, so that later siblings keep their positions.
     if (one === null || one === undefined || typeof one === "boolean") found.push("");
     else if (Array.isArray(one)) flat(one, found);
     else if (typeof one === "object") found.push(one);
@@ -61,34 +61,34 @@ function flat(given, found) {
 }
 
 /**
- * Make the children of an element look like these.
+ * Render content as the children of an element.
  *
  * @param {Element} parent
- * @param {Given} given
+ * @param {Renderable} given
  */
 export function render(parent, given) {
-  const wanted = flat([given], []);
-  patchChildren(parent, wanted, parent.namespaceURI === SVG);
+  const children = flat([given], []);
+  patchChildren(parent, children, parent.namespaceURI === SVG);
 }
 
 /**
  * @param {Element} parent
- * @param {Child[]} wanted
+ * @param {Child[]} children
  * @param {boolean} svg
  */
-function patchChildren(parent, wanted, svg) {
+function patchChildren(parent, children, svg) {
   /** @type {Map<string | number, ChildNode>} */
   const keyed = new Map();
   for (const child of parent.childNodes) {
     const key = keyOf(child);
     if (key !== null) keyed.set(key, child);
   }
-  const stay = new Set(wanted.map((one) => (typeof one === "string" ? null : one.key)));
+  const keys = new Set(children.map((one) => (typeof one === "string" ? null : one.key)));
   let at = parent.firstChild;
-  for (const child of wanted) {
+  for (const child of children) {
     const key = typeof child === "string" ? null : child.key;
-    while (at !== null && leaves(at, stay)) at = removed(at);
-    if (at !== null && key === null && !fits(at, child) && keyOf(at) === null) at = removed(at);
+    while (at !== null && isObsolete(at, keys)) at = removeNode(at);
+    if (at !== null && key === null && !fits(at, child) && keyOf(at) === null) at = removeNode(at);
     const old = key === null ? at : (keyed.get(key) ?? null);
     if (old !== null && fits(old, child)) {
       if (old === at) at = at.nextSibling;
@@ -98,21 +98,21 @@ function patchChildren(parent, wanted, svg) {
       parent.insertBefore(make(child, svg), at);
     }
   }
-  while (at !== null) at = removed(at);
+  while (at !== null) at = removeNode(at);
 }
 
 /** @param {ChildNode} old */
-const keyOf = (old) => kept.get(old)?.node.key ?? null;
+const keyOf = (old) => records.get(old)?.node.key ?? null;
 
 /**
- * Whether it had a key that nobody has any longer.
+ * Return whether the node had a key that is no longer in use.
  *
  * @param {ChildNode} old
- * @param {Set<string | number | null>} stay
+ * @param {Set<string | number | null>} keys
  */
-function leaves(old, stay) {
+function isObsolete(old, keys) {
   const key = keyOf(old);
-  return key !== null && !stay.has(key);
+  return key !== null && !keys.has(key);
 }
 
 /**
@@ -121,7 +121,7 @@ function leaves(old, stay) {
  */
 function fits(old, child) {
   if (typeof child === "string") return old.nodeType === Node.TEXT_NODE;
-  const known = kept.get(old)?.node;
+  const known = records.get(old)?.node;
   return known !== undefined && known.tag === child.tag && known.key === child.key;
 }
 
@@ -136,10 +136,11 @@ function make(child, svg) {
   const element = inside
     ? document.createElementNS(SVG, child.tag)
     : document.createElement(child.tag);
-  kept.set(element, { node: { ...child, props: {}, children: [] }, on: {}, leave: null });
+  records.set(element, { node: { ...child, props: {}, children: [] }, on: {}, cleanup: null });
   patch(element, child, inside);
   const { island } = child.props;
-  if (island !== undefined) /** @type {Kept} */ (kept.get(element)).leave = island(element) ?? null;
+  if (island !== undefined)
+    /** @type {ElementRecord} */ (records.get(element)).cleanup = island(element) ?? null;
   return element;
 }
 
@@ -153,13 +154,13 @@ function patch(old, child, svg) {
     if (old.nodeValue !== child) old.nodeValue = child;
     return;
   }
-  const known = /** @type {Kept} */ (kept.get(old));
-  if (known.node === child) return; // what is large may be kept by whoever made it
+  const known = /** @type {ElementRecord} */ (records.get(old));
+  if (known.node === child) return; // unchanged: large nodes may be cached by their creator
   const element = /** @type {HTMLElement} */ (old);
   const before = known.node.props;
   known.node = child;
   const inside = svg || child.tag === "svg";
-  // Before the properties: the value of a select names one of its children.
+  // Before the properties: the value of a select refers to one of its children.
   if (child.props.island === undefined) patchChildren(element, child.children, inside);
   for (const name of Object.keys(before)) {
     if (!(name in child.props)) set(element, known, name, undefined, before[name]);
@@ -173,7 +174,7 @@ function patch(old, child, svg) {
 
 /**
  * @param {HTMLElement} element
- * @param {Kept} known
+ * @param {ElementRecord} known
  * @param {string} name
  * @param {any} value
  * @param {any} before
@@ -190,7 +191,10 @@ function set(element, known, name, value, before) {
   } else if (value === undefined || value === null || value === false) {
     element.removeAttribute(name);
   } else {
-    element.setAttribute(name, ADDRESSES.has(name) ? harmless(String(value)) : word(name, value));
+    element.setAttribute(
+      name,
+      URL_ATTRIBUTES.has(name) ? safeUrl(String(value)) : attributeValue(name, value),
+    );
   }
 }
 
@@ -198,16 +202,16 @@ function set(element, known, name, value, before) {
  * @param {string} name
  * @param {any} value
  */
-function word(name, value) {
+function attributeValue(name, value) {
   return value === true && !name.startsWith("aria-") ? "" : String(value);
 }
 
 /**
- * An address that leads to a place; one that would run something leads nowhere.
+ * Return an http(s) URL unchanged; any other becomes about:blank.
  *
  * @param {string} address
  */
-export function harmless(address) {
+export function safeUrl(address) {
   try {
     const { protocol } = new URL(address, document.baseURI);
     return protocol === "http:" || protocol === "https:" ? address : "about:blank";
@@ -217,10 +221,10 @@ export function harmless(address) {
 }
 
 /**
- * One listener for each kind of event, which calls whatever the last rendering gave.
+ * Add one listener per event type; it calls the handler of the last rendering.
  *
  * @param {HTMLElement} element
- * @param {Kept} known
+ * @param {ElementRecord} known
  * @param {string} type
  * @param {((event: any) => void) | undefined} call
  */
@@ -231,33 +235,33 @@ function listen(element, known, type, call) {
 
 /**
  * @param {HTMLElement} element
- * @param {Record<string, string>} wanted
+ * @param {Record<string, string>} styles
  * @param {Record<string, string>} before
  */
-function restyle(element, wanted, before) {
+function restyle(element, styles, before) {
   for (const name of Object.keys(before)) {
-    if (!(name in wanted)) element.style.removeProperty(name);
+    if (!(name in styles)) element.style.removeProperty(name);
   }
-  for (const [name, value] of Object.entries(wanted)) {
+  for (const [name, value] of Object.entries(styles)) {
     if (before[name] !== value) element.style.setProperty(name, value);
   }
 }
 
 /**
- * The one after it, when it is gone.
+ * Remove a node and return its next sibling.
  *
  * @param {ChildNode} old
  */
-function removed(old) {
+function removeNode(old) {
   const next = old.nextSibling;
-  forget(old);
+  runCleanups(old);
   old.remove();
   return next;
 }
 
 /** @param {ChildNode} old */
-function forget(old) {
-  const known = kept.get(old);
-  if (known?.leave) known.leave();
-  for (const child of old.childNodes) forget(child);
+function runCleanups(old) {
+  const known = records.get(old);
+  if (known?.cleanup) known.cleanup();
+  for (const child of old.childNodes) runCleanups(child);
 }

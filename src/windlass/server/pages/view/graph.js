@@ -1,14 +1,14 @@
-/** Jobs and what they depend on, from left to right, each a link in the colour of its state. */
+/** Dependency graph, from left to right. Each job is a link in the color of its state. */
 
-/** @import { Given } from "./dom.js" */
+/** @import { Renderable } from "./dom.js" */
 /** @import { JobSummary, State } from "../client/windlass.js" */
-/** @import { Placed } from "./layers.js" */
+/** @import { Placed } from "./graph-layout.js" */
 
 import { brief } from "../format.js";
 import { to } from "../router.js";
 import { h } from "./dom.js";
-import { layered } from "./layers.js";
-import { badge } from "./parts.js";
+import { layered } from "./graph-layout.js";
+import { badge } from "./components.js";
 
 const WIDTH = 204;
 const HEIGHT = 52;
@@ -19,8 +19,8 @@ const STEP = 64; // from one node to the next below it
 
 /**
  * @param {GraphNode[]} nodes
- * @param {{ focus?: string }} [options] the job that it is about
- * @returns {Given}
+ * @param {{ focus?: string }} [options] the current job
+ * @returns {Renderable}
  */
 export function graph(nodes, { focus } = {}) {
   const { placed, layers, widest } = layered(nodes);
@@ -32,20 +32,24 @@ export function graph(nodes, { focus } = {}) {
     { class: "graph", tabindex: 0, role: "region", "aria-label": "Dependency graph" },
     h(
       "div",
-      { class: "graph-room", style: { width: `${width}px`, height: `${height}px` } },
+      { class: "graph-canvas", style: { width: `${width}px`, height: `${height}px` } },
       h(
         "svg",
         { class: "edges", viewBox: `0 0 ${width} ${height}`, width, height, "aria-hidden": "true" },
         nodes.map((node) => edges(node, placed, states)),
       ),
-      h("ul", null, nodes.map((node) => vertex(node, placed, node.id === focus))),
+      h(
+        "ul",
+        null,
+        nodes.map((node) => vertex(node, placed, node.id === focus)),
+      ),
     ),
     h("span", { key: "centre", island: centre }),
   );
 }
 
 /** @param {Placed} one */
-const corner = ({ layer, place }) => ({ x: layer * (WIDTH + GAP), y: place * STEP });
+const corner = ({ layer, row }) => ({ x: layer * (WIDTH + GAP), y: row * STEP });
 
 /**
  * @param {GraphNode} node
@@ -55,9 +59,9 @@ const corner = ({ layer, place }) => ({ x: layer * (WIDTH + GAP), y: place * STE
 function edges(node, placed, states) {
   const end = placed.get(node.id);
   return node.dependsOn.map((parent) => {
-    const begin = placed.get(parent);
-    if (begin === undefined || end === undefined) return null;
-    const from = corner(begin);
+    const start = placed.get(parent);
+    if (start === undefined || end === undefined) return null;
+    const from = corner(start);
     const until = corner(end);
     const [x1, y1] = [from.x + WIDTH, from.y + HEIGHT / 2];
     const [x2, y2] = [until.x, until.y + HEIGHT / 2];
@@ -73,9 +77,9 @@ function edges(node, placed, states) {
 /**
  * @param {GraphNode} node
  * @param {Map<string, Placed>} placed
- * @param {boolean} here
+ * @param {boolean} current
  */
-function vertex(node, placed, here) {
+function vertex(node, placed, current) {
   const { x, y } = corner(/** @type {Placed} */ (placed.get(node.id)));
   const running = node.state === "running" || node.state === "retrying";
   return h(
@@ -90,12 +94,12 @@ function vertex(node, placed, here) {
         class: `node state-${node.state}`,
         href: to(`jobs/${encodeURIComponent(node.id)}`),
         title: `${node.task} · ${node.id}`,
-        "aria-current": here ? "true" : undefined,
+        "aria-current": current ? "true" : undefined,
       },
       h("span", { class: "name cut" }, node.task),
       h(
         "span",
-        { class: "standing" },
+        { class: "status" },
         badge(node.state),
         running && h("span", { class: "soft" }, `${node.percent} %`),
         h("span", { class: "faint mono" }, brief(node.id)),
@@ -105,7 +109,7 @@ function vertex(node, placed, here) {
   );
 }
 
-/** A graph wider than the page begins where its job is. @param {HTMLElement} element */
+/** Scroll a wide graph to the current job. @param {HTMLElement} element */
 function centre(element) {
   requestAnimationFrame(() => {
     const box = element.closest(".graph");

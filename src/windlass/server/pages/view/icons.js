@@ -1,4 +1,4 @@
-/** Small pictures, drawn on 24 × 24 with strokes; all of them are beside words. */
+/** Icons: stroked paths on a 24 × 24 grid. Each is beside a text or label. */
 
 import { h } from "./dom.js";
 

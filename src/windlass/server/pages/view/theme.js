@@ -1,4 +1,4 @@
-/** Light or dark: as the system has it, unless the person chose. */
+/** Light or dark theme: the system's, unless the user chooses. */
 
 const KEY = "windlass-theme";
 const ORDER = /** @type {const} */ (["system", "light", "dark"]);
@@ -7,22 +7,22 @@ const ORDER = /** @type {const} */ (["system", "light", "dark"]);
 
 /** @returns {Theme} */
 export function theme() {
-  const found = stored();
-  return ORDER.find((one) => one === found) ?? "system";
+  const value = stored();
+  return ORDER.find((one) => one === value) ?? "system";
 }
 
-/** The next one, from now on. */
-export function turnTheme() {
+/** Switch to the next theme and store it. */
+export function nextTheme() {
   const next = ORDER[(ORDER.indexOf(theme()) + 1) % ORDER.length];
   try {
     window.localStorage.setItem(KEY, next);
   } catch {
-    // A browser that keeps nothing for this page: the choice holds until it is loaded again.
+    // Storage is blocked: the choice lasts until the page is reloaded.
   }
   apply(next);
 }
 
-export function keepTheme() {
+export function initTheme() {
   apply(theme());
   window.addEventListener("storage", (event) => event.key === KEY && apply(theme()));
 }

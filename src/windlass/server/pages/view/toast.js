@@ -1,15 +1,15 @@
-/** What was done, told for a few seconds; a failure stays until it is closed. */
+/** Toasts: shown for a few seconds; failures stay until closed. */
 
-/** @import { Given } from "./dom.js" */
+/** @import { Renderable } from "./dom.js" */
 /** @import { State } from "../client/windlass.js" */
 
 import { h, render } from "./dom.js";
 import { icon } from "./icons.js";
 
-const SHOWN = 6000; // milliseconds
-const MOST = 4;
+const DURATION = 6000; // milliseconds
+const MAX_TOASTS = 4;
 
-/** @type {{ id: number, text: Given, state: State }[]} */
+/** @type {{ id: number, text: Renderable, state: State }[]} */
 let shown = [];
 let last = 0;
 const root = document.createElement("div");
@@ -18,12 +18,12 @@ root.setAttribute("role", "status");
 root.setAttribute("aria-live", "polite");
 document.body.append(root);
 
-/** @param {Given} text @param {State} [state] whose colour it has */
+/** @param {Renderable} text @param {State} [state] sets the color */
 export function toast(text, state = "succeeded") {
   last += 1;
   const id = last;
-  shown = [...shown, { id, text, state }].slice(-MOST);
-  if (state !== "failed") setTimeout(() => close(id), SHOWN);
+  shown = [...shown, { id, text, state }].slice(-MAX_TOASTS);
+  if (state !== "failed") setTimeout(() => close(id), DURATION);
   draw();
 }
 

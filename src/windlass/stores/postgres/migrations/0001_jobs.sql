@@ -1,24 +1,26 @@
--- Every name begins with windlass_: the database may be the application's own, too. Instants are
--- microseconds since 1970, UTC; text is compared by code point, as every other store does.
+-- Every name starts with windlass_: the database may also hold the application's own tables.
+-- Instants are microseconds since 1970, UTC. Text is compared by code point, as in every other
+-- store.
 
--- Arrivals and places in line are numbered from here.
+-- Numbers jobs and queue positions.
 CREATE SEQUENCE windlass_serial;
 
--- The one door of time: the server's clock, or the instant that a test gives.
+-- The only source of time: the server's clock, or the instant that a test gives.
 CREATE FUNCTION windlass_now(given bigint) RETURNS bigint LANGUAGE sql VOLATILE
 AS 'SELECT coalesce($1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)';
 
--- Where those of one key stand, in the line of a queue or before a gate.
-CREATE FUNCTION windlass_turn_number(line text, priority integer, limit_key text) RETURNS bigint
+-- Identifies the jobs of one limit key in the order of a queue or a gate.
+CREATE FUNCTION windlass_limit_key_hash(queue_or_gate text, priority integer, limit_key text)
+RETURNS bigint
 LANGUAGE sql IMMUTABLE AS 'SELECT hashtextextended($3, hashtextextended($1, $2))';
 
--- Jobs: first what indexes hold (an update compares these, and finds them at once), then what limits
--- look at (to read a column is to step over all before it), then where each stands, in the order of
--- the core's own values, then what else was asked for.
+-- Jobs. Column order: first the indexed columns (an update compares them), then those that limits
+-- read (reading a column steps over all before it), then the lifecycle in the order of core's
+-- `LifecycleRow`, then the rest of the request.
 --
--- No index, and no index's condition, names a column that a claim, an extension, a record or a
--- settle changes: all of these are HOT updates, which write one tuple and no index entry. What is
--- looked for by such a column has a narrow table of its own below, with rows only while they count.
+-- No index and no index condition uses a column that a claim, an extension, a record or a settle
+-- changes. So all of these are HOT updates: they write one tuple and no index entry. A search by
+-- such a column uses a narrow table below, which holds rows only while they matter.
 CREATE TABLE windlass_job (
     id uuid NOT NULL,
     n bigint NOT NULL,
@@ -52,7 +54,7 @@ CREATE TABLE windlass_job (
     seq bigint NOT NULL,
     queued_seq bigint NOT NULL DEFAULT 0,
     started_seq bigint NOT NULL DEFAULT 0,
-    said bigint NOT NULL DEFAULT 0,
+    last_record bigint NOT NULL DEFAULT 0,
     percent smallint NOT NULL DEFAULT 0,
     stage text COLLATE "C",
     phase text COLLATE "C",
@@ -87,7 +89,7 @@ CREATE TABLE windlass_job (
     CONSTRAINT windlass_job_n PRIMARY KEY (n),
     CONSTRAINT windlass_job_id UNIQUE (id)
 ) WITH (
-    fillfactor = 50,  -- room for a claim and a settle of every row on the page: 9 in 10 are HOT
+    fillfactor = 50,  -- space for a claim and a settle of every row on the page: 9 in 10 are HOT
     autovacuum_vacuum_scale_factor = 0.05,
     autovacuum_vacuum_insert_scale_factor = 0.2,
     autovacuum_analyze_scale_factor = 0.05
@@ -96,19 +98,19 @@ CREATE TABLE windlass_job (
 CREATE UNIQUE INDEX windlass_job_request ON windlass_job (owner, request_id)
     WHERE request_id IS NOT NULL;
 
--- The retries of a first job, of which one may be active.
+-- The retries of a first job; at most one is active.
 CREATE INDEX windlass_job_lineage ON windlass_job (root_id, n) WHERE root_id IS NOT NULL;
 
 -- The jobs of a flow.
 CREATE INDEX windlass_job_flow ON windlass_job (flow_id, n) WHERE flow_id IS NOT NULL;
 
--- Who waits, or waited, for whom. A row that is open is counted in the child's `waiting_for`; to
--- close it is the right to count that down. Rows are made and closed under the parent's lock. The
--- parent's id stays when the parent is deleted.
+-- Dependencies between jobs. The child's `waiting_for` counts its open rows; a transaction that
+-- closes a row decrements it. Rows are inserted and closed under the parent's lock. `parent_id`
+-- stays when the parent is deleted.
 CREATE TABLE windlass_edge (
     child bigint NOT NULL,
     parent bigint NOT NULL,
-    place bigint NOT NULL,
+    ordinal bigint NOT NULL,
     child_id uuid NOT NULL,
     parent_id uuid NOT NULL,
     open boolean NOT NULL,
@@ -117,10 +119,10 @@ CREATE TABLE windlass_edge (
 
 CREATE INDEX windlass_edge_parent ON windlass_edge (parent, child);
 
--- The line that claims read: one ordered range per queue, and nothing in it that may not run.
--- Claims delete from it, so it is as long as the line is, however many jobs there were. Its dead
--- rows are swept early: a claim steps over them.
-CREATE TABLE windlass_line (
+-- Queued jobs, in the order of claims: one range per queue, with claimable jobs only. Claims delete
+-- rows, so its size is that of the backlog, not of the history. Autovacuum runs early: claims step
+-- over dead rows.
+CREATE TABLE windlass_queued (
     queue text COLLATE "C" NOT NULL,
     priority integer NOT NULL,
     position bigint NOT NULL,
@@ -134,20 +136,20 @@ CREATE TABLE windlass_line (
     autovacuum_vacuum_cost_delay = 0
 );
 
--- Jobs whose keys take turns may share a position.
-CREATE UNIQUE INDEX windlass_line_order ON windlass_line (queue, priority DESC, position, id);
+-- Jobs with limit keys may share a position.
+CREATE UNIQUE INDEX windlass_queued_order ON windlass_queued (queue, priority DESC, position, id);
 
--- The last one of each key. By a number, for to compare texts takes several times as long. Whoever
--- looks there compares the texts, too, with IS NOT DISTINCT FROM: for that no plan takes the order of
--- the line instead, and walks over those of all other keys.
-CREATE INDEX windlass_line_turn
-    ON windlass_line (windlass_turn_number(queue, priority, limit_key), position)
+-- Finds the last job of each limit key. Indexes a hash: comparing texts takes several times as
+-- long. Queries also compare the texts, with IS NOT DISTINCT FROM: otherwise a plan could use the
+-- index of the queue order instead, and read the jobs of all other keys.
+CREATE INDEX windlass_queued_by_key
+    ON windlass_queued (windlass_limit_key_hash(queue, priority, limit_key), position)
     WHERE limit_key IS NOT NULL;
 
-CREATE INDEX windlass_line_expiry ON windlass_line (expires_at) WHERE expires_at IS NOT NULL;
+CREATE INDEX windlass_queued_expiry ON windlass_queued (expires_at) WHERE expires_at IS NOT NULL;
 
--- The lines before gates: who may not come into the line of its queue, because a limit is reached.
-CREATE TABLE windlass_parked (
+-- Jobs that wait at a gate, in order: a limit keeps them out of `windlass_queued`.
+CREATE TABLE windlass_gate_queue (
     gate text COLLATE "C" NOT NULL,
     priority integer NOT NULL,
     position bigint NOT NULL,
@@ -163,29 +165,34 @@ CREATE TABLE windlass_parked (
     autovacuum_vacuum_cost_delay = 0
 );
 
-CREATE UNIQUE INDEX windlass_parked_order ON windlass_parked (gate, priority DESC, position, id);
+CREATE UNIQUE INDEX windlass_gate_queue_order
+    ON windlass_gate_queue (gate, priority DESC, position, id);
 
-CREATE INDEX windlass_parked_turn
-    ON windlass_parked (windlass_turn_number(gate, priority, limit_key), position)
+CREATE INDEX windlass_gate_queue_by_key
+    ON windlass_gate_queue (windlass_limit_key_hash(gate, priority, limit_key), position)
     WHERE limit_key IS NOT NULL;
 
--- To be counted: whoever expires is in `windlass_waiting`, too, and is counted there.
-CREATE INDEX windlass_parked_lasting ON windlass_parked (queue, state) WHERE expires_at IS NULL;
+-- For counts. Jobs with an expiry also have a row in `windlass_waiting`, and are counted there.
+CREATE INDEX windlass_gate_queue_unexpiring ON windlass_gate_queue (queue, state)
+    WHERE expires_at IS NULL;
 
--- Gates, to be locked by whoever lets somebody in. `look_at`: when somebody who waits may pass,
--- though nobody's end brings it up. `idle_at`: when nothing will be left of it, for nobody waits.
--- `holding`: how many hold a slot. Where there is a rate, which `rated` tells claims: `coming`, how
--- many of those have not started, as far as is known here, and `started`, how many starts are known.
--- `checked_at`: when all passes were last compared with their jobs, and counted.
+-- Gates. A transaction that admits jobs locks the row.
+-- next_check_at: when a waiting job may be admitted without any job ending
+-- idle_at: when the gate can be deleted, because no job waits
+-- holding: number of jobs that hold a slot
+-- rate_limited: whether the limit has a rate; claims then record starts
+-- pending: of the holders, those whose start is not counted yet (with a rate)
+-- started: counted starts (with a rate)
+-- recounted_at: when all permits were last compared with their jobs
 CREATE TABLE windlass_gate (
     gate text COLLATE "C" NOT NULL,
-    look_at bigint,
+    next_check_at bigint,
     idle_at bigint,
     holding bigint NOT NULL DEFAULT 0,
-    coming bigint NOT NULL DEFAULT 0,
+    pending bigint NOT NULL DEFAULT 0,
     started bigint NOT NULL DEFAULT 0,
-    rated boolean NOT NULL DEFAULT false,
-    checked_at bigint NOT NULL DEFAULT 0,
+    rate_limited boolean NOT NULL DEFAULT false,
+    recounted_at bigint NOT NULL DEFAULT 0,
     CONSTRAINT windlass_gate_key PRIMARY KEY (gate)
 ) WITH (
     fillfactor = 50,
@@ -194,39 +201,41 @@ CREATE TABLE windlass_gate (
     autovacuum_vacuum_cost_delay = 0
 );
 
-CREATE INDEX windlass_gate_look ON windlass_gate (look_at) WHERE look_at IS NOT NULL;
+CREATE INDEX windlass_gate_next_check ON windlass_gate (next_check_at)
+    WHERE next_check_at IS NOT NULL;
 CREATE INDEX windlass_gate_idle ON windlass_gate (idle_at) WHERE idle_at IS NOT NULL;
-CREATE INDEX windlass_gate_rated ON windlass_gate (gate) WHERE rated;
+CREATE INDEX windlass_gate_rate_limited ON windlass_gate (gate) WHERE rate_limited;
 
--- Who has passed, for which attempt: one row for all that did so together. What that is worth, the
--- jobs' rows say; whoever left is taken out when all passes are compared with those. Only whoever
--- has locked the gate writes here.
-CREATE TABLE windlass_pass (
+-- Permits: jobs that a gate admitted, for the attempt with this fence; one row per gate, fence and
+-- admission. The jobs' rows decide whether a permit still holds a slot. A recount removes the jobs
+-- that left. Only a transaction that has locked the gate writes here.
+CREATE TABLE windlass_permit (
     gate text COLLATE "C" NOT NULL,
     fence bigint NOT NULL,
     at bigint NOT NULL,
     jobs bigint[] NOT NULL
 ) WITH (
-    toast_tuple_target = 8160,  -- up to a page, a list is kept as it is
+    toast_tuple_target = 8160,  -- lists of up to a page stay uncompressed
     autovacuum_vacuum_scale_factor = 0.02,
     autovacuum_vacuum_threshold = 1000,
     autovacuum_vacuum_cost_delay = 0
 );
 
--- To squeeze the numbers of five hundred jobs takes 0.26 ms (2026-11); as they are, nothing to speak of.
-ALTER TABLE windlass_pass ALTER COLUMN jobs SET STORAGE EXTERNAL;
+-- Compressing the numbers of 500 jobs takes 0.26 ms (2026-11); storing them plain costs nearly
+-- nothing.
+ALTER TABLE windlass_permit ALTER COLUMN jobs SET STORAGE EXTERNAL;
 
-CREATE INDEX windlass_pass_gate ON windlass_pass (gate);
+CREATE INDEX windlass_permit_gate ON windlass_permit (gate);
 
--- Starts that count in a rate: one row for all of a claim. Claims lock no gate, and only add; they
--- are `seen` once a gate counts them.
+-- Starts that count in a rate: one row per claim and gate. Claims lock no gate, they only insert.
+-- `counted` is set once the gate's `started` includes them.
 CREATE TABLE windlass_start (
     gate text COLLATE "C" NOT NULL,
     at bigint NOT NULL,
     jobs bigint[] NOT NULL,
-    seen boolean NOT NULL DEFAULT false
+    counted boolean NOT NULL DEFAULT false
 ) WITH (
-    toast_tuple_target = 8160,  -- up to a page, a list is kept as it is
+    toast_tuple_target = 8160,  -- lists of up to a page stay uncompressed
     autovacuum_vacuum_scale_factor = 0.02,
     autovacuum_vacuum_threshold = 1000,
     autovacuum_vacuum_cost_delay = 0
@@ -235,17 +244,17 @@ CREATE TABLE windlass_start (
 ALTER TABLE windlass_start ALTER COLUMN jobs SET STORAGE EXTERNAL;
 
 CREATE INDEX windlass_start_order ON windlass_start (gate, at);
-CREATE INDEX windlass_start_news ON windlass_start (gate) WHERE NOT seen;
+CREATE INDEX windlass_start_uncounted ON windlass_start (gate) WHERE NOT counted;
 
--- Gates that a transaction of somebody's own left to be looked at.
-CREATE TABLE windlass_knock (gate text COLLATE "C" NOT NULL);
+-- Requested checks of gates, by transactions of callers, which lock no gate.
+CREATE TABLE windlass_gate_check (gate text COLLATE "C" NOT NULL);
 
-CREATE INDEX windlass_knock_gate ON windlass_knock (gate);
+CREATE INDEX windlass_gate_check_gate ON windlass_gate_check (gate);
 
--- Running jobs, by the claim call that took them, which is one row: repeats of a claim, and the
--- search for lost leases. `active` counts down as they end; it may be too high (a success inside a
--- caller's own transaction holds no lock here), never too low. How long a lease lasts is in the
--- job's row, so that extending it touches no index.
+-- Running jobs, one row per claim call: for repeated claims, and to find lost leases. `active`
+-- counts down as jobs end. It may be too high (a success inside a caller's transaction does not
+-- update it), never too low. The lease's end is in the job's row, so that an extension changes no
+-- index.
 CREATE TABLE windlass_lease (
     token uuid NOT NULL,
     active bigint NOT NULL,
@@ -260,15 +269,15 @@ CREATE TABLE windlass_lease (
 
 ALTER TABLE windlass_lease ALTER COLUMN jobs SET STORAGE EXTERNAL;
 
--- One call of each token at a time: whoever repeats a claim that is still under way meets it at the
--- key of the row, and has to be made again.
-CREATE FUNCTION windlass_meet() RETURNS bigint[] LANGUAGE plpgsql
+-- One call per token at a time: a repeat of a claim that is still running waits at the key of the
+-- lease row, then fails with this error, and the store retries it.
+CREATE FUNCTION windlass_raise_claim_conflict() RETURNS bigint[] LANGUAGE plpgsql
 AS $$ BEGIN
-    RAISE unique_violation USING MESSAGE = 'this claim is being made by another call';
+    RAISE unique_violation USING MESSAGE = 'another call with the same claim token is running';
 END $$;
 
--- Jobs that wait outside of the line and at no gate (to be counted), and whoever has a time to be
--- looked at: when it becomes due, or when it is too late to start.
+-- Jobs that are neither queued, running nor at a gate (for counts), and all jobs with a time for
+-- the sweeper: when they become due, or expire.
 CREATE TABLE windlass_waiting (
     queue text COLLATE "C" NOT NULL,
     state text COLLATE "C" NOT NULL,
@@ -279,17 +288,17 @@ CREATE TABLE windlass_waiting (
 
 CREATE INDEX windlass_waiting_at ON windlass_waiting (at, n) WHERE at IS NOT NULL;
 
--- The promise of unique keys is this constraint, not a look-up. A row goes with its job's end.
-CREATE TABLE windlass_key (
+-- This constraint guarantees unique keys, not a lookup. The row is deleted when its job ends.
+CREATE TABLE windlass_unique_key (
     owner text COLLATE "C" NOT NULL,
     task text COLLATE "C" NOT NULL,
     unique_key text COLLATE "C" NOT NULL,
     n bigint NOT NULL,
-    CONSTRAINT windlass_key_key PRIMARY KEY (owner, task, unique_key)
+    CONSTRAINT windlass_unique_key_key PRIMARY KEY (owner, task, unique_key)
 );
 
--- Finished jobs in the order of their ends, for retention: one row for all that ended together.
--- The kind is the state they ended in; 'log' names once more those that have log rows.
+-- Finished jobs in the order of their ends, for retention: one row for jobs that ended together.
+-- `kind` is their final state; rows of kind 'log' list the jobs that have log rows.
 CREATE TABLE windlass_ended (
     kind text COLLATE "C" NOT NULL,
     ended_at bigint NOT NULL,
@@ -300,10 +309,10 @@ ALTER TABLE windlass_ended ALTER COLUMN jobs SET STORAGE EXTERNAL;
 
 CREATE INDEX windlass_ended_order ON windlass_ended (kind, ended_at, (jobs[1]));
 
--- What people look for first is rare among millions that went well: failed and canceled jobs.
-CREATE TABLE windlass_trouble (
+-- Failed and canceled jobs: searched most often, and rare among millions of successes.
+CREATE TABLE windlass_unsuccessful (
     n bigint NOT NULL,
-    CONSTRAINT windlass_trouble_n PRIMARY KEY (n)
+    CONSTRAINT windlass_unsuccessful_n PRIMARY KEY (n)
 );
 
 CREATE TABLE windlass_log (
@@ -313,13 +322,13 @@ CREATE TABLE windlass_log (
     type text COLLATE "C" NOT NULL,
     attempt bigint NOT NULL,
     fence bigint NOT NULL,
-    said bigint NOT NULL,
+    record_n bigint NOT NULL,
     facts text COLLATE "C",
     body bytea,
     CONSTRAINT windlass_log_key PRIMARY KEY (n, seq)
 );
 
--- Past attempts are found among any number of lines that their tasks said.
+-- Finds past attempts among any number of log rows of their tasks.
 CREATE INDEX windlass_log_attempt ON windlass_log (n, fence) WHERE type = 'attempt';
 
 CREATE TABLE windlass_step (
@@ -331,8 +340,8 @@ CREATE TABLE windlass_step (
     CONSTRAINT windlass_step_key PRIMARY KEY (n, step)
 );
 
--- Counts per minute. Each handle adds to a shard of its own, so that workers do not wait for one
--- another's commits; readers sum.
+-- Counts per minute. Each handle writes to its own shard, so that workers do not wait for each
+-- other's commits. Readers sum the shards.
 CREATE TABLE windlass_rollup (
     minute bigint NOT NULL,
     queue text COLLATE "C" NOT NULL,

@@ -1,1 +1,1 @@
-"""The schema of the PostgreSQL store: migrations, roles, checks."""
+"""Schema of the PostgreSQL store: migrations, roles, checks."""

@@ -1,4 +1,4 @@
-"""The schema: made and brought up to date under a lock, and looked at before it is used."""
+"""Migrations of the schema, and the check before its first use."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from windlass.stores.postgres.connection import (
     connect,
     transaction,
 )
-from windlass.stores.postgres.errors import FOREIGN, translate
+from windlass.stores.postgres.errors import DRIVER_ERRORS, translate
 from windlass.stores.sql import migrations
 from windlass.stores.sql.migrations import Applied, Migration
 
 MIGRATIONS = migrations.read("windlass.stores.postgres.migrations")
 MIN_SERVER = 150_000
-_LOCK = 0x77696E646C617373  # "windlass"
+_LOCK = 0x77696E646C617373  # advisory lock number: "windlass"
 _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS windlass_schema (version bigint PRIMARY KEY, "
     "name text NOT NULL, checksum text NOT NULL, breaking integer NOT NULL, "
@@ -36,47 +36,49 @@ _APPLY = (
 
 
 async def _pending(connection: Connection, where: str) -> list[Migration]:
-    """What is still to be run; raises when this server or its schema cannot be used."""
+    """Return the pending migrations. Raise if the server or its schema is not supported."""
     found = await connection.fetchrow(_SERVER)
     assert found is not None
-    version, encoding, made = found
+    version, encoding, has_schema = found
     if version < MIN_SERVER:
         raise SchemaError(f"{where} is PostgreSQL {version // 10_000}; Windlass needs 15 or newer")
     if encoding != "UTF8":
         raise SchemaError(
-            f"{where} keeps text as {encoding}, which cannot hold every job: "
+            f"{where} has encoding {encoding}, which cannot store every job: "
             "create the database with ENCODING 'UTF8'"
         )
-    lines = await connection.fetch(_APPLIED) if made else []
-    applied = [Applied(v, name, checksum, bool(breaking)) for v, name, checksum, breaking in lines]
+    records = await connection.fetch(_APPLIED) if has_schema else []
+    applied = [
+        Applied(v, name, checksum, bool(breaking)) for v, name, checksum, breaking in records
+    ]
     return migrations.plan(MIGRATIONS, applied, where)
 
 
 async def check(connection: Connection, where: str) -> None:
-    """Refuse an old schema, and a newer one that says so."""
-    todo = await _pending(connection, where)
-    if not todo:
+    """Raise if the schema is older than this version, or newer and incompatible."""
+    pending = await _pending(connection, where)
+    if not pending:
         return
-    if len(todo) == len(MIGRATIONS):
+    if len(pending) == len(MIGRATIONS):
         raise SchemaError(
             f"{where} has no Windlass schema: run windlass migrate "
-            "(or, in development, put migrate=true into the URL)"
+            "(or, in development, set migrate=true in the URL)"
         )
     raise SchemaError(
-        f"{where} has an older schema, {todo[0].version - 1} of {MIGRATIONS[-1].version}: "
+        f"{where} has an older schema, {pending[0].version - 1} of {MIGRATIONS[-1].version}: "
         "run windlass migrate"
     )
 
 
 async def migrate(connection: Connection, where: str) -> Sequence[str]:
-    """Bring the schema up to date. Several processes may try at once: a lock sorts them."""
+    """Run the pending migrations under a lock; several processes may call this at once."""
     if not await _pending(connection, where):
         return []
     async with transaction(connection):
         await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
         await connection.execute(_SCHEMA)
-        todo = await _pending(connection, where)
-        for migration in todo:
+        pending = await _pending(connection, where)
+        for migration in pending:
             await connection.execute(migration.sql)
             await connection.execute(
                 _APPLY,
@@ -85,16 +87,16 @@ async def migrate(connection: Connection, where: str) -> Sequence[str]:
                 migration.checksum,
                 int(migration.breaking),
             )
-    return [f"{migration.version:04d}_{migration.name}" for migration in todo]
+    return [f"{migration.version:04d}_{migration.name}" for migration in pending]
 
 
 async def script(config: PostgresConfig) -> str:
-    """The SQL that `migrate` would run there. The database is only read."""
+    """Return the SQL that `migrate` would run, without changing the database."""
     connection = await connect(config)
     try:
-        todo = await _pending(connection, config.where)
-    except FOREIGN as error:
+        pending = await _pending(connection, config.where)
+    except DRIVER_ERRORS as error:
         raise translate(error, config.where) from error
     finally:
         await connection.close()
-    return migrations.script(todo, _SCHEMA, _NOW, begin="BEGIN")
+    return migrations.script(pending, _SCHEMA, _NOW, begin="BEGIN")

@@ -1,1 +1,1 @@
-"""The write operations of the PostgreSQL store."""
+"""Write operations of the PostgreSQL store."""

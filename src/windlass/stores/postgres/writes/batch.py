@@ -1,7 +1,7 @@
-"""Many decisions in one transaction: rows locked and read together, decided, written together.
+"""Many decisions in one transaction: rows are locked together, decided, and written together.
 
-A decision about a job that comes twice sees what the first one changed, though nothing is written
-before the end. Whatever else reads these jobs in the transaction has to call `flush` before.
+A second decision about a job sees the changes of the first, although nothing is written before the
+end. Other reads of these jobs in the transaction must call `flush` first.
 """
 
 from __future__ import annotations
@@ -15,154 +15,160 @@ from uuid import UUID
 
 from asyncpg.exceptions import LockNotAvailableError
 
-from windlass.core.admission.gates import held, place, touched
+from windlass.core.admission.gates import affected_gates, held_gates, queue_position
 from windlass.core.clock import Instant, minute_of
 from windlass.core.decisions import decide
-from windlass.core.decisions.transition import Answer, Decision
+from windlass.core.decisions.transition import ApplyResult, Decision
 from windlass.core.event import ATTEMPT
 from windlass.core.job.state import FINAL, State, Trigger
 from windlass.stores.postgres import rows
 from windlass.stores.postgres.connection import Connection, Row
-from windlass.stores.postgres.errors import Overtaken
+from windlass.stores.postgres.errors import ConcurrentChange
 from windlass.stores.postgres.queries import SQL
 from windlass.stores.sql.log import log_insertion
 
 Edge: TypeAlias = tuple[int, UUID, int, UUID, int, bool]
-"""Number and id of a child, the same of its parent, its place among them, whether it waits."""
+"""Child number and id, parent number and id, ordinal among the parents, whether it is open."""
 
 
-class Kept:
-    """A job in the batch: as it was found, and as it stands by now."""
+class LoadedJob:
+    """A locked job in the batch: as stored (`before`), and with the decided changes (`row`)."""
 
     __slots__ = (
-        "before", "limit_key", "logged", "n", "owner", "priority", "requeued", "row", "turn",
-        "unique_key",
+        "assigned_position", "before", "limit_key", "logged", "n", "owner", "priority", "requeued",
+        "row", "unique_key",
     )  # fmt: skip
 
     def __init__(self, record: Row) -> None:
-        self.row = self.before = rows.standing(record)
+        self.row = self.before = rows.lifecycle_row(record)
         self.n, self.priority, self.owner, self.unique_key, self.logged = tuple(record)[39:44]
         self.limit_key: str | None = record[49]
         self.requeued = False
-        self.turn: int | None = None  # its place in line, unless the server gives it
+        self.assigned_position: int | None = None  # None: the server assigns it
 
 
-class Batch:
+class PostgresBatch:
+    """Locks, decisions and writes of one transaction."""
+
     def __init__(self, connection: Connection, now: Instant, shard: int) -> None:
         self.now = now
-        self.work = False  # something may have become claimable
+        self.work = False  # jobs may have become claimable
         self.touched: list[UUID] = []
-        self.held: set[UUID] = set()  # jobs that somebody else has locked
-        # That may have room, or somebody new; with the jobs that have left them, and their starts.
+        self.locked_elsewhere: set[UUID] = set()  # jobs locked by other transactions
+        # Gates to open, each with a job that left it and the start of its attempt, or None.
         self._gates: set[tuple[str, int | None, Instant | None]] = set()
         self._connection = connection
         self._shard = shard
-        self._kept: dict[UUID, Kept] = {}
-        self._changed: dict[UUID, Kept] = {}  # in the order in which they were queued
+        self._loaded: dict[UUID, LoadedJob] = {}
+        self._changed: dict[UUID, LoadedJob] = {}  # in the order of queueing
         self._log: list[Row] = []
         self._steps: dict[tuple[int, str], Row] = {}
-        self._tallies: dict[tuple[Any, ...], list[int]] = {}
-        self._ends: Counter[UUID] = Counter()  # of leases, by their tokens
+        self._rollups: dict[tuple[Any, ...], list[int]] = {}
+        self._ended_leases: Counter[UUID] = Counter()  # ended jobs, by lease token
         self._past: dict[tuple[int, int], tuple[UUID, Trigger]] = {}
-        self._below: dict[UUID, list[UUID]] = {}  # who waits for whom
-        self._left: set[UUID] = set()  # jobs that were queued, and written
-        self._told: list[int] = []  # jobs whose dependents know of their end
-        self._unwait: list[int] = []  # and those that wait for nobody any more
+        self._dependents_of: dict[UUID, list[UUID]] = {}  # open children, by parent
+        self._requeued_ids: set[UUID] = (
+            set()
+        )  # queued and written: their positions are unknown here
+        self._ended_parents: list[int] = []  # jobs whose dependents are updated
+        self._released_children: list[int] = []  # jobs that stopped waiting
 
     @staticmethod
     async def open(
         connection: Connection,
-        given: Instant | None,
+        test_now: Instant | None,
         shard: int,
         ids: Collection[UUID],
         *,
         done: Collection[UUID] = (),
         lost: Collection[UUID] = (),
         others: Collection[UUID] = (),
-    ) -> Batch:
-        """Begin with these jobs, those that wait for them, and `others`, all locked in one order.
+    ) -> PostgresBatch:
+        """Start a batch with these jobs, their dependents, and `others`, locked in one order.
 
-        `done` are those that may succeed, `lost` those that may end without success: what depends
-        on these may go with them.
+        `done` are jobs that may succeed. `lost` are jobs that may end without success: dependents
+        may end with them.
         """
-        found = await connection.fetchrow(SQL.below, given, list(ids), list(done), list(lost))
+        found = await connection.fetchrow(
+            SQL.descendants, test_now, list(ids), list(done), list(lost)
+        )
         assert found is not None
-        now, below = found
-        batch = Batch(connection, now, shard)
-        if below:
-            await batch._wait_for({*ids, *below, *others})
-        await batch.load({*ids, *below, *others})
-        await batch._look_below()
+        now, descendants = found
+        batch = PostgresBatch(connection, now, shard)
+        if descendants:
+            await batch._lock_briefly({*ids, *descendants, *others})
+        await batch.load({*ids, *descendants, *others})
+        await batch._load_dependents()
         return batch
 
-    async def _wait_for(self, ids: Collection[UUID]) -> None:
-        """For those who settle beside us, and meet us where many wait for one, or one for many.
+    async def _lock_briefly(self, ids: Collection[UUID]) -> None:
+        """Wait briefly for concurrent settles, which often share dependents.
 
-        If it takes long, somebody's own transaction has one of them: then nobody waits.
+        A longer wait means a caller's open transaction: then `load` skips the locked jobs.
         """
         await self._connection.execute("SAVEPOINT windlass_waiting")
         try:
-            await self._connection.execute(SQL.lock_soon, sorted(ids))
-            await self._connection.execute(SQL.wait_as_usual)
+            await self._connection.execute(SQL.lock_jobs_briefly, sorted(ids))
+            await self._connection.execute(SQL.reset_lock_timeout)
         except LockNotAvailableError:
             await self._connection.execute("ROLLBACK TO SAVEPOINT windlass_waiting")
 
-    async def lose(self, ids: Collection[UUID]) -> None:
-        """Wait for these jobs, which are to end without success, and for all that go with them."""
-        found = await self._connection.fetchrow(SQL.below, self.now, list(ids), [], list(ids))
+    async def load_ending(self, ids: Collection[UUID]) -> None:
+        """Lock jobs that will end without success, and all that may end with them; may wait."""
+        found = await self._connection.fetchrow(SQL.descendants, self.now, list(ids), [], list(ids))
         assert found is not None
         await self.load({*ids, *found[1]}, wait=True)
-        await self._look_below()
+        await self._load_dependents()
 
-    async def _look_below(self) -> None:
-        """Now that they are locked: who waits for the jobs at hand."""
-        unseen = {
-            kept.n: job_id
-            for job_id, kept in self._kept.items()
-            if kept.row.awaited and job_id not in self._below
+    async def _load_dependents(self) -> None:
+        """Read the open children of the locked jobs."""
+        missing = {
+            loaded.n: job_id
+            for job_id, loaded in self._loaded.items()
+            if loaded.row.awaited and job_id not in self._dependents_of
         }
-        if unseen:
-            self._below |= {job_id: [] for job_id in unseen.values()}
-            for parent, child in await self._connection.fetch(SQL.dependents, sorted(unseen)):
-                self._below[parent].append(child)
+        if missing:
+            self._dependents_of |= {job_id: [] for job_id in missing.values()}
+            for parent, child in await self._connection.fetch(SQL.dependents, sorted(missing)):
+                self._dependents_of[parent].append(child)
 
-    def blocked(self, job_id: UUID) -> bool:
-        """Whether somebody else holds this job, or one that its end would change."""
-        seen, wanted = {job_id}, [job_id]
-        while wanted:
-            one = wanted.pop()
-            if one in self.held:
+    def is_locked(self, job_id: UUID) -> bool:
+        """Whether another transaction has locked this job, or one that its end would change."""
+        seen, remaining = {job_id}, [job_id]
+        while remaining:
+            next_id = remaining.pop()
+            if next_id in self.locked_elsewhere:
                 return True
-            more = [child for child in self._below.get(one, ()) if child not in seen]
-            seen.update(more)
-            wanted += more
+            children = [id_ for id_ in self._dependents_of.get(next_id, ()) if id_ not in seen]
+            seen.update(children)
+            remaining += children
         return False
 
     async def load(self, ids: Iterable[UUID], *, wait: bool = False) -> None:
-        """Lock these jobs, as far as they are not yet, in the order of their ids.
+        """Lock and read jobs that are not loaded yet, in the order of their ids.
 
-        Without `wait`, what an open transaction of somebody else's has is `held`.
+        Without `wait`, jobs locked by other transactions go to `locked_elsewhere`.
         """
-        wanted = sorted(set(ids) - self._kept.keys())
-        if not wanted:
+        requested = sorted(set(ids) - self._loaded.keys())
+        if not requested:
             return
         if wait:
-            await self._connection.execute(SQL.lock_jobs, wanted)
-        for record in await self._connection.fetch(SQL.standings, wanted):
-            self._kept[record[0]] = Kept(record)
-        absent = [job_id for job_id in wanted if job_id not in self._kept]
+            await self._connection.execute(SQL.lock_jobs, requested)
+        for record in await self._connection.fetch(SQL.lock_lifecycles, requested):
+            self._loaded[record[0]] = LoadedJob(record)
+        absent = [job_id for job_id in requested if job_id not in self._loaded]
         if absent:
-            there = await self._connection.fetch(SQL.present, absent)
-            self.held.update(record[0] for record in there)
+            existing = await self._connection.fetch(SQL.existing_ids, absent)
+            self.locked_elsewhere.update(record[0] for record in existing)
 
-    def find(self, job_id: UUID) -> Kept | None:
-        return self._kept.get(job_id)
+    def find(self, job_id: UUID) -> LoadedJob | None:
+        return self._loaded.get(job_id)
 
-    async def look_back(self, wanted: Collection[tuple[int, int]]) -> None:
-        """Read how these past attempts, by job and fence, ended."""
-        if not wanted:
+    async def load_past_outcomes(self, requested: Collection[tuple[int, int]]) -> None:
+        """Read the outcomes of past attempts, by job number and fence."""
+        if not requested:
             return
-        found = await self._connection.fetch(SQL.past_outcomes, *rows.columns(wanted))
+        found = await self._connection.fetch(SQL.past_outcomes, *rows.columns(requested))
         for n, fence, facts in found:
             self._remember(n, fence, json.loads(facts))
 
@@ -172,221 +178,231 @@ class Batch:
     def past(self, n: int, fence: int) -> tuple[UUID, Trigger] | None:
         return self._past.get((n, fence))
 
-    def write(self, kept: Kept, decision: Decision) -> Answer:
-        """Note what was decided, and what that means for those who wait; `flush` writes it."""
-        self.note(kept, decision)
+    def write(self, loaded: LoadedJob, decision: Decision) -> ApplyResult:
+        """Record a decision and its effect on dependents; `flush` writes it."""
+        self.record(loaded, decision)
         if decision.ends:
-            self.tell(kept)
-        return decision.answer
+            self.update_dependents(loaded)
+        return decision.result
 
-    def tell(self, kept: Kept) -> None:
-        """A job has ended: what that means for those who wait for it."""
-        ended = deque([kept])
+    def update_dependents(self, loaded: LoadedJob) -> None:
+        """Record the effect of an ended job on its dependents, recursively."""
+        ended = deque([loaded])
         while ended:
             parent = ended.popleft()
             for child in self._dependents(parent):
                 row = parent.row
-                told = decide.parent_ended(child.row, row.id, row.state, self.now)
-                self.note(child, told)
-                if told.ends:
+                decision = decide.parent_ended(child.row, row.id, row.state, self.now)
+                self.record(child, decision)
+                if decision.ends:
                     ended.append(child)
 
-    def _dependents(self, ended: Kept) -> Iterator[Kept]:
+    def _dependents(self, ended: LoadedJob) -> Iterator[LoadedJob]:
         if not ended.row.awaited:
             return
-        self._told.append(ended.n)
-        waiting, self._below[ended.row.id] = self._below.get(ended.row.id, []), []
-        for job_id in waiting:
-            if job_id in self._left:
-                continue  # its time came before
-            child = self._kept.get(job_id)
+        self._ended_parents.append(ended.n)
+        children = self._dependents_of.get(ended.row.id, [])
+        self._dependents_of[ended.row.id] = []
+        for job_id in children:
+            if job_id in self._requeued_ids:
+                continue  # due by its time already
+            child = self._loaded.get(job_id)
             if child is None:
-                raise Overtaken  # it was not known that this would end so
+                raise ConcurrentChange  # not locked: this outcome was not expected
             yield child
 
-    def note(self, kept: Kept, decision: Decision) -> None:
-        """Without a word to those who wait."""
-        if kept.row.gates:
-            self.look_at(touched(kept.row, decision))
+    def record(self, loaded: LoadedJob, decision: Decision) -> None:
+        """Record a decision, without its effect on dependents."""
+        if loaded.row.gates:
+            self.mark_gates(affected_gates(loaded.row, decision))
         if decision.changes:
-            self._change(kept, decision)
-        tally = decision.tally
-        if tally is not None:
-            row = kept.row
-            key = (minute_of(self.now), row.queue, row.task, tally.outcome.value)
-            sums = self._tallies.setdefault(key, [0, 0, 0])
-            for index, number in enumerate((1, tally.wait, tally.run)):
+            self._change(loaded, decision)
+        sample = decision.sample
+        if sample is not None:
+            row = loaded.row
+            key = (minute_of(self.now), row.queue, row.task, sample.outcome.value)
+            sums = self._rollups.setdefault(key, [0, 0, 0])
+            for index, number in enumerate((1, sample.wait, sample.run)):
                 sums[index] += number
-        if decision.unwait:
-            self._unwait.append(kept.n)
+        if decision.clear_waits:
+            self._released_children.append(loaded.n)
 
-    def _change(self, kept: Kept, decision: Decision) -> None:
-        kept.row = replace(kept.row, **decision.changes)
-        if decision.queue:
-            kept.requeued = self.work = True
-            self._changed.pop(kept.row.id, None)  # the last to be queued is the last in line
-        self._changed[kept.row.id] = kept
-        for line in decision.log:
-            kept.logged = True
-            self._log.append(log_insertion(kept.n, line))
-            if line.type == ATTEMPT:
-                self._remember(kept.n, line.fence, dict(line.facts))
+    def _change(self, loaded: LoadedJob, decision: Decision) -> None:
+        loaded.row = replace(loaded.row, **decision.changes)
+        if decision.needs_position:
+            loaded.requeued = self.work = True
+            self._changed.pop(loaded.row.id, None)  # positions follow the order of queueing
+        self._changed[loaded.row.id] = loaded
+        for log_row in decision.log:
+            loaded.logged = True
+            self._log.append(log_insertion(loaded.n, log_row))
+            if log_row.type == ATTEMPT:
+                self._remember(loaded.n, log_row.fence, dict(log_row.facts))
         for point in decision.checkpoints:
-            values = (kept.n, point.step, point.value, point.attempt, point.at)
-            self._steps[kept.n, point.step] = values
-        self.touched.append(kept.row.id)
+            values = (loaded.n, point.step, point.value, point.attempt, point.at)
+            self._steps[loaded.n, point.step] = values
+        self.touched.append(loaded.row.id)
 
     async def flush(self) -> None:
-        """Write what was decided so far."""
+        """Write the decisions recorded so far."""
         changed, self._changed = list(self._changed.values()), {}
         if not changed:
             return
-        await self._give_turns([kept for kept in changed if _requeued(kept)])
-        for piece in rows.portions([_saved(kept) for kept in changed], 28):
-            await self._execute(SQL.save, piece)
-        for kept in changed:
-            if kept.before.state is State.RUNNING is not kept.row.state and kept.before.token:
-                self._ends[kept.before.token] += 1
-            if kept.before.gates:
-                self._gates.update(_left_slots(kept))
-        await self._execute(SQL.leave_line, _left_line(changed))
-        await self._execute(SQL.leave_gate, _left_gate(changed))
-        await self._execute(SQL.leave_waiting, _left_waiting(changed))
-        await self._execute(SQL.list_ended, _ended(changed))
+        await self._assign_positions([loaded for loaded in changed if _requeued(loaded)])
+        for chunk in rows.chunks([_save_params(loaded) for loaded in changed], 28):
+            await self._execute(SQL.save_jobs, chunk)
+        for loaded in changed:
+            if loaded.before.state is State.RUNNING is not loaded.row.state and loaded.before.token:
+                self._ended_leases[loaded.before.token] += 1
+            if loaded.before.gates:
+                self._gates.update(_released_slots(loaded))
+        await self._execute(SQL.delete_queued, _dequeued(changed))
+        await self._execute(SQL.delete_from_gate_queue, _left_gate_queue(changed))
+        await self._execute(SQL.delete_waiting, _left_waiting(changed))
+        await self._execute(SQL.insert_ended, _newly_ended(changed))
         log, self._log = self._log, []
-        for piece in rows.portions(log, 8):
-            await self._execute(SQL.insert_log, piece)
+        for chunk in rows.chunks(log, 8):
+            await self._execute(SQL.insert_log, chunk)
         steps, self._steps = self._steps, {}
-        for piece in rows.portions(list(steps.values()), 2):
-            await self._execute(SQL.put_steps, piece)
-        told, self._told = self._told, []
-        await self._execute(SQL.tell_dependents, [(n,) for n in sorted(told)])
-        alone, self._unwait = self._unwait, []
-        await self._execute(SQL.wait_no_more, [(n,) for n in sorted(alone)])
-        for kept in changed:
-            if kept.requeued:  # the server gave its place: whoever needs it, reads it
-                self._left.add(kept.row.id)
-                del self._kept[kept.row.id]
-            kept.before = kept.row
+        for chunk in rows.chunks(list(steps.values()), 2):
+            await self._execute(SQL.put_steps, chunk)
+        ended, self._ended_parents = self._ended_parents, []
+        await self._execute(SQL.close_edges_of_parents, [(n,) for n in sorted(ended)])
+        released, self._released_children = self._released_children, []
+        await self._execute(SQL.close_edges_of_children, [(n,) for n in sorted(released)])
+        for loaded in changed:
+            if loaded.requeued:  # the server assigned the position: later reads load it again
+                self._requeued_ids.add(loaded.row.id)
+                del self._loaded[loaded.row.id]
+            loaded.before = loaded.row
 
-    async def _give_turns(self, queued: list[Kept]) -> None:
-        """Where jobs with keys come to stand, each behind those before it."""
-        if all(kept.limit_key is None for kept in queued):
+    async def _assign_positions(self, queued: list[LoadedJob]) -> None:
+        """Assign fair positions to jobs with limit keys, after the jobs queued before."""
+        if all(loaded.limit_key is None for loaded in queued):
             return
-        wanted = [(k.row.queue, k.row.gate, k.priority, k.limit_key) for k in queued]
-        found = await self._connection.fetch(SQL.turns, *rows.columns(wanted))
-        firsts: dict[tuple[object, ...], int] = {}  # of those who come now
+        requested = [(job.row.queue, job.row.gate, job.priority, job.limit_key) for job in queued]
+        found = await self._connection.fetch(SQL.position_bounds, *rows.columns(requested))
+        firsts: dict[tuple[object, ...], int] = {}  # of this batch
         lasts: dict[tuple[object, ...], int] = {}
-        for kept, (queue, gate, *own), (number, stood, behind) in zip(
-            queued, wanted, found, strict=True
+        for loaded, (queue, gate, *own), (number, first_stored, last_stored) in zip(
+            queued, requested, found, strict=True
         ):
-            line = (gate, None if gate else queue, kept.priority)
-            before = [one for one in (stood, firsts.get(line)) if one is not None]
-            last = lasts.get((*line, *own), behind)
-            its = place(kept.limit_key, number, min(before, default=None), last)
-            firsts[line] = min(its, firsts.get(line, its))
-            kept.turn = lasts[*line, *own] = its
+            target = (gate, None if gate else queue, loaded.priority)
+            before = [first for first in (first_stored, firsts.get(target)) if first is not None]
+            last = lasts.get((*target, *own), last_stored)
+            position = queue_position(loaded.limit_key, number, min(before, default=None), last)
+            firsts[target] = min(position, firsts.get(target, position))
+            loaded.assigned_position = lasts[*target, *own] = position
 
     async def link(self, edges: Sequence[Edge]) -> None:
-        """Store who depends on whom; of those waited for, that they are awaited."""
+        """Store dependencies, and mark the open parents as awaited."""
         await self._execute(SQL.put_edges, edges)
         awaited = sorted({edge[2] for edge in edges if edge[5]})
         await self._execute(SQL.mark_awaited, [(n,) for n in awaited])
         for child, parent in ((edge[1], edge[3]) for edge in edges if edge[5]):
-            kept = self._kept.get(parent)
-            if kept is not None:
-                if parent in self._below or not kept.row.awaited:  # else they are yet to be read
-                    self._below.setdefault(parent, []).append(child)
-                if not kept.row.awaited:
-                    kept.row = replace(kept.row, awaited=True)
+            loaded = self._loaded.get(parent)
+            if loaded is not None:
+                # Otherwise `_load_dependents` has not read the children yet.
+                if parent in self._dependents_of or not loaded.row.awaited:
+                    self._dependents_of.setdefault(parent, []).append(child)
+                if not loaded.row.awaited:
+                    loaded.row = replace(loaded.row, awaited=True)
 
     @property
-    def looked(self) -> bool:
-        """Whether any gate is looked at."""
+    def gates_marked(self) -> bool:
+        """Whether `finish` opens any gate."""
         return bool(self._gates)
 
-    def look_at(self, gates: Iterable[str]) -> None:
-        """Somebody new waits there."""
+    def mark_gates(self, gates: Iterable[str]) -> None:
+        """Have `finish` open gates with a new job or freed capacity."""
         self._gates.update((gate, None, None) for gate in gates)
 
     async def finish(self) -> None:
-        """Write the rest, and let in whom that makes room for.
+        """Write the rest, and admit the jobs that gates have capacity for.
 
-        Then comes what others may be waiting for: the lease rows, then the counts.
+        Lease rows and rollups come last: other transactions may wait for their locks.
         """
         await self.flush()
         if self._gates:
-            let_in = await self._connection.fetchval(
+            admitted = await self._connection.fetchval(
                 SQL.admit, *zip(*self._gates, strict=True), self.now
             )
-            self.touched += let_in
-            self.work = self.work or bool(let_in)
-        await self._execute(SQL.count_down, sorted(self._ends.items()))
-        tallies = sorted((*key, *sums) for key, sums in self._tallies.items())
-        await self._execute(SQL.add_rollups, tallies, self._shard)
+            self.touched += admitted
+            self.work = self.work or bool(admitted)
+        await self._execute(SQL.count_down_leases, sorted(self._ended_leases.items()))
+        rollups = sorted((*key, *sums) for key, sums in self._rollups.items())
+        await self._execute(SQL.add_rollups, rollups, self._shard)
 
     async def _execute(self, sql: str, values: Sequence[Row], *first: object) -> None:
         if values:
             await self._connection.execute(sql, *first, *rows.columns(values))
 
 
-def _saved(kept: Kept) -> Row:
-    row = kept.row
-    waits, at = rows.waiting(row)
-    return (kept.n, *rows.saved(row), kept.logged, kept.requeued, kept.turn, waits, at)
+def _save_params(loaded: LoadedJob) -> Row:
+    row = loaded.row
+    waits, at = rows.waiting_entry(row)
+    return (
+        loaded.n,
+        *rows.save_params(row),
+        loaded.logged,
+        loaded.requeued,
+        loaded.assigned_position,
+        waits,
+        at,
+    )
 
 
-def _requeued(kept: Kept) -> bool:
-    """Whether it comes into line, or to a gate, and is still there when it is written."""
-    row = kept.row
-    kept.requeued = kept.requeued and (row.state is State.QUEUED or row.gate is not None)
-    return kept.requeued
+def _requeued(loaded: LoadedJob) -> bool:
+    """Whether the job enters a queue or gate, and is still there when it is written."""
+    row = loaded.row
+    loaded.requeued = loaded.requeued and (row.state is State.QUEUED or row.gate is not None)
+    return loaded.requeued
 
 
-def _left_line(changed: list[Kept]) -> list[Row]:
+def _dequeued(changed: list[LoadedJob]) -> list[Row]:
     return [
-        (kept.row.queue, kept.priority, kept.before.position, kept.row.id)
-        for kept in changed
-        if kept.before.state is State.QUEUED and kept.row.state is not State.QUEUED
+        (loaded.row.queue, loaded.priority, loaded.before.position, loaded.row.id)
+        for loaded in changed
+        if loaded.before.state is State.QUEUED and loaded.row.state is not State.QUEUED
     ]
 
 
-def _left_slots(kept: Kept) -> Iterator[tuple[str, int, Instant | None]]:
-    before = kept.before
-    still = held(kept.row)
-    begun = before.started_at if before.state is State.RUNNING else None
-    return ((gate, kept.n, begun) for gate in held(before) if gate not in still)
+def _released_slots(loaded: LoadedJob) -> Iterator[tuple[str, int, Instant | None]]:
+    before = loaded.before
+    still_held = held_gates(loaded.row)
+    started_at = before.started_at if before.state is State.RUNNING else None
+    return ((gate, loaded.n, started_at) for gate in held_gates(before) if gate not in still_held)
 
 
-def _left_gate(changed: list[Kept]) -> list[Row]:
+def _left_gate_queue(changed: list[LoadedJob]) -> list[Row]:
     return [
-        (kept.before.gate, kept.priority, kept.before.position, kept.row.id)
-        for kept in changed
-        if kept.before.gate is not None and kept.row.gate is None
+        (loaded.before.gate, loaded.priority, loaded.before.position, loaded.row.id)
+        for loaded in changed
+        if loaded.before.gate is not None and loaded.row.gate is None
     ]
 
 
-def _left_waiting(changed: list[Kept]) -> list[Row]:
-    """Rows of the table that `save` did not replace."""
+def _left_waiting(changed: list[LoadedJob]) -> list[Row]:
+    """Return the keys of `windlass_waiting` rows that `save_jobs` does not replace."""
     return [
-        (kept.row.queue, kept.before.state, kept.n)
-        for kept in changed
-        if rows.waiting(kept.before)[0]
-        and not (rows.waiting(kept.row)[0] and kept.row.state is kept.before.state)
+        (loaded.row.queue, loaded.before.state, loaded.n)
+        for loaded in changed
+        if rows.waiting_entry(loaded.before)[0]
+        and not (rows.waiting_entry(loaded.row)[0] and loaded.row.state is loaded.before.state)
     ]
 
 
-def _ended(changed: list[Kept]) -> list[Row]:
+def _newly_ended(changed: list[LoadedJob]) -> list[Row]:
     return [
         (
-            kept.n,
-            kept.row.state,
-            kept.row.ended_at,
-            kept.logged,
-            kept.owner,
-            kept.row.task,
-            kept.unique_key,
+            loaded.n,
+            loaded.row.state,
+            loaded.row.ended_at,
+            loaded.logged,
+            loaded.owner,
+            loaded.row.task,
+            loaded.unique_key,
         )
-        for kept in changed
-        if kept.row.state in FINAL and kept.before.state not in FINAL
+        for loaded in changed
+        if loaded.row.state in FINAL and loaded.before.state not in FINAL
     ]

@@ -1,15 +1,14 @@
-"""Where in the line a claim begins to read: at its head, unless that is crowded with the dead.
+"""The position in a queue from which a claim reads: its head, unless many dead rows precede it.
 
-A transaction that stays open, anywhere in the database, keeps every row of the line that was taken
-since, and each claim would step over all of them: half a millisecond becomes a quarter of a second
-within minutes. So while the server counts many dead rows, and they are slow to step over, a handle
-begins, in each queue and priority, behind what was taken some seconds ago. Whatever comes to stand
-a little before others, for its transaction committed later or it was given a turn, is still found
-at once.
+A transaction that stays open, anywhere in the database, keeps all queue rows that were deleted
+since. Each claim would step over all of them: within minutes it takes a quarter of a second instead
+of half a millisecond. So while the server reports many dead rows and the scan is slow, a handle
+starts in each queue and priority at the jobs that it claimed some seconds ago. Jobs that get a
+slightly lower position later, by a late commit or by fairness, are still found at once.
 
-What comes to stand further ahead is found by a look at the head, beside the claims, so that none of
-them pays for it, and seldom enough that it costs a fiftieth of the time. If the line begins before
-the place where we read, the next claims begin there.
+A check of the head finds jobs at much lower positions. It runs in the background, so that no claim
+pays for it, and takes at most a fiftieth of the time. If it finds a job before the start of the
+claims, the next claims start there.
 """
 
 from __future__ import annotations
@@ -25,150 +24,152 @@ from windlass.stores.postgres.connection import Connection, Row
 from windlass.stores.postgres.queries import SQL
 from windlass.stores.postgres.rows import columns
 
-MANY = 10_000  # dead rows
-ASK_EVERY = 5.0  # seconds between two questions how many there are
-SLOW = 0.002  # seconds that it costs to step over them
-SHARE = 50
-SOONEST, LATEST = 1.0, 10.0  # seconds between two looks at the head
-PATIENCE = 10.0  # seconds that a look may take
-TRAIL = 2.0  # seconds that claims begin behind what was taken last
-MOST_PLACES = 4_000  # and how far that may be: as many dead rows, or fewer, are stepped over
-MOST_PRIORITIES = 32  # of one queue; each is a range to read
+MANY_DEAD_ROWS = 10_000
+COUNT_INTERVAL = 5.0  # seconds between two counts of dead rows
+SLOW_SCAN = 0.002  # seconds of a head check, from which on claims skip the dead rows
+HEAD_CHECK_RATIO = 50  # interval of head checks, as a multiple of their duration
+MIN_HEAD_INTERVAL, MAX_HEAD_INTERVAL = 1.0, 10.0  # seconds between two head checks
+HEAD_TIMEOUT = 10.0  # seconds that a head check may take
+LAG = 2.0  # seconds by which the start stays behind the last claim
+MAX_LAG_POSITIONS = 4_000  # at most so many dead rows are stepped over
+MAX_PRIORITIES = 32  # per queue; each is a range to read
 _HIGHEST, _LOWEST = 2**31 - 1, -(2**31)
-_BEGINNING = -1
+_BEFORE_FIRST = -1
 
 
-class _Trail:
-    """How far the jobs of one queue and priority have been taken, of late."""
+class _PriorityCursor:
+    """Positions of the latest claims in one queue and priority."""
 
-    __slots__ = ("_before", "_last", "_since", "_then", "back", "tried")
+    __slots__ = ("_lagging", "_last", "_middle", "_shifted_at", "rewind_to", "rewind_used")
 
     def __init__(self, now: float) -> None:
-        self._before = self._then = self._last = 0
-        self._since = now
-        self.back: int | None = None  # a place before all that, where a job was seen
-        self.tried = False  # whether a claim has begun there
+        self._lagging = self._middle = self._last = 0
+        self._shifted_at = now
+        self.rewind_to: int | None = None  # a lower position where a job was found
+        self.rewind_used = False  # whether a claim has started there
 
     @property
     def start(self) -> int:
-        """The place to begin at, that one included: several jobs may share it."""
-        return max(self._before, self._last - MOST_PLACES)
+        """Return the first position to read, inclusive: several jobs may share it."""
+        return max(self._lagging, self._last - MAX_LAG_POSITIONS)
 
-    def reached(self, place: int, now: float) -> None:
-        self._last = max(self._last, place)
-        if now >= self._since + TRAIL:
-            self._before, self._then, self._since = self._then, self._last, now
+    def advance(self, position: int, now: float) -> None:
+        self._last = max(self._last, position)
+        if now >= self._shifted_at + LAG:
+            self._lagging, self._middle, self._shifted_at = self._middle, self._last, now
 
-    def behind(self) -> int:
-        """Behind which place a claim reads."""
-        self.tried = self.back is not None
-        return (self.start if self.back is None else self.back) - 1
+    def read_after(self) -> int:
+        """Return the position after which the next claim reads."""
+        self.rewind_used = self.rewind_to is not None
+        return (self.start if self.rewind_to is None else self.rewind_to) - 1
 
-    def took(self, places: Sequence[int], now: float) -> None:
-        """Go on where a job was seen, for as long as claims bring nothing but what stands there."""
-        last = max(places, default=_BEGINNING)
-        if _BEGINNING < last < self.start:
-            self.back, self.tried = last, False
+    def record_claim(self, positions: Sequence[int], now: float) -> None:
+        """Stay at the rewound position as long as claims return only jobs from there."""
+        last = max(positions, default=_BEFORE_FIRST)
+        if _BEFORE_FIRST < last < self.start:
+            self.rewind_to, self.rewind_used = last, False
             return
-        if self.tried:
-            self.back, self.tried = None, False
-        if places:
-            self.reached(last, now)
+        if self.rewind_used:
+            self.rewind_to, self.rewind_used = None, False
+        if positions:
+            self.advance(last, now)
 
-    def saw(self, place: int, now: float) -> bool:
-        """A job is the first of all at this place; whether it would not be found otherwise."""
-        if place >= self.start:
-            self.reached(place, now)
+    def record_head(self, position: int, now: float) -> bool:
+        """Record the first position; return whether claims would have missed it."""
+        if position >= self.start:
+            self.advance(position, now)
             return False
-        self.back, self.tried = place, False
+        self.rewind_to, self.rewind_used = position, False
         return True
 
 
-class Line:
-    """What one handle knows of it."""
+class ClaimCursor:
+    """Start positions of the claims of one handle."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._many = False
-        self._asked = -math.inf
-        self._looked = -math.inf
-        self._cost = 0.0  # of the last look, in seconds
-        self._trails: dict[str, dict[int, _Trail]] = {}
+        self._many_dead = False
+        self._counted_at = -math.inf
+        self._head_checked_at = -math.inf
+        self._scan_seconds = 0.0  # of the last head check
+        self._cursors: dict[str, dict[int, _PriorityCursor]] = {}
 
-    async def ask(self, connection: Connection) -> None:
-        """See now and then whether many are dead."""
-        if self._clock() < self._asked + ASK_EVERY:
+    async def refresh(self, connection: Connection) -> None:
+        """Count the dead rows, once per `COUNT_INTERVAL`."""
+        if self._clock() < self._counted_at + COUNT_INTERVAL:
             return
-        self._asked = self._clock()
-        self._many = await connection.fetchval(SQL.dead_in_line) > MANY
-        if not self._many:
-            self._cost = 0.0
-            self._trails = {}
+        self._counted_at = self._clock()
+        self._many_dead = await connection.fetchval(SQL.dead_queued_rows) > MANY_DEAD_ROWS
+        if not self._many_dead:
+            self._scan_seconds = 0.0
+            self._cursors = {}
 
     def ranges(self, queues: Sequence[str]) -> list[Row]:
-        """What to read, in order: (queue, highest priority, lowest, behind which place)."""
-        if not self._many or self._cost < SLOW:
-            return whole(queues)
-        return [part for queue in queues for part in self._parts(queue)]
+        """Return the ranges to read: (queue, max priority, min priority, after position)."""
+        if not self._many_dead or self._scan_seconds < SLOW_SCAN:
+            return full_ranges(queues)
+        return [claim_range for queue in queues for claim_range in self._queue_ranges(queue)]
 
-    def _parts(self, queue: str) -> Iterable[Row]:
-        """Each priority of which something was taken, and whatever lies between them."""
+    def _queue_ranges(self, queue: str) -> Iterable[Row]:
+        """Return a range for each claimed priority, and for the gaps between them."""
         highest = _HIGHEST
-        for priority, trail in sorted(self._trails.get(queue, {}).items(), reverse=True):
+        for priority, cursor in sorted(self._cursors.get(queue, {}).items(), reverse=True):
             if priority < highest:
-                yield queue, highest, priority + 1, _BEGINNING
-            yield queue, priority, priority, trail.behind()
+                yield queue, highest, priority + 1, _BEFORE_FIRST
+            yield queue, priority, priority, cursor.read_after()
             highest = priority - 1
-        yield queue, highest, _LOWEST, _BEGINNING
+        yield queue, highest, _LOWEST, _BEFORE_FIRST
 
-    def took(self, rows: Sequence[JobRow]) -> None:
-        """What a claim brought."""
-        if not self._many:
+    def record_claim(self, rows: Sequence[JobRow]) -> None:
+        """Record the jobs that a claim returned."""
+        if not self._many_dead:
             return
         now = self._clock()
-        places: dict[tuple[str, int], list[int]] = defaultdict(list)
+        positions: dict[tuple[str, int], list[int]] = defaultdict(list)
         for row in rows:
-            places[row.queue, row.priority].append(row.position or 0)
-        for queue, priority in places:
-            trails = self._trails.setdefault(queue, {})
-            if priority not in trails:
-                trails[priority] = _Trail(now)
-            if len(trails) > MOST_PRIORITIES:  # then each claim reads all of it
-                trails.clear()
-        for queue, trails in self._trails.items():
-            for priority, trail in trails.items():
-                trail.took(places[queue, priority], now)
+            positions[row.queue, row.priority].append(row.position or 0)
+        for queue, priority in positions:
+            cursors = self._cursors.setdefault(queue, {})
+            if priority not in cursors:
+                cursors[priority] = _PriorityCursor(now)
+            if len(cursors) > MAX_PRIORITIES:  # then claims read the full range
+                cursors.clear()
+        for queue, cursors in self._cursors.items():
+            for priority, cursor in cursors.items():
+                cursor.record_claim(positions[queue, priority], now)
 
-    # -- the look at the head
+    # -- head check
 
-    def wants_a_look(self) -> bool:
-        """Whoever is told so, makes it."""
+    def head_check_due(self) -> bool:
+        """Return whether a head check is due; the caller then has to run it."""
         now = self._clock()
-        wait = min(max(SHARE * self._cost, SOONEST), LATEST)
-        if not any(self._trails.values()) or now < self._looked + wait:
+        wait = min(max(HEAD_CHECK_RATIO * self._scan_seconds, MIN_HEAD_INTERVAL), MAX_HEAD_INTERVAL)
+        if not any(self._cursors.values()) or now < self._head_checked_at + wait:
             return False
-        self._looked = now
+        self._head_checked_at = now
         return True
 
-    async def look(self, connection: Connection, now: Instant | None) -> bool:
-        """See where the line begins, and how slow that is; whether claims would not find it."""
-        known = [(queue, each) for queue, trails in self._trails.items() for each in trails]
-        if not known:
-            return False  # the crowd is gone by now
-        began = self._clock()
+    async def check_head(self, connection: Connection, now: Instant | None) -> bool:
+        """Read the first positions, and time it; return whether claims would have missed a job."""
+        priorities = [(queue, each) for queue, cursors in self._cursors.items() for each in cursors]
+        if not priorities:
+            return False  # there are few dead rows again
+        started = self._clock()
         try:
-            found = await connection.fetch(SQL.heads, now, *columns(known), timeout=PATIENCE)
+            found = await connection.fetch(
+                SQL.first_positions, now, *columns(priorities), timeout=HEAD_TIMEOUT
+            )
         finally:
-            self._looked = self._clock()
-            self._cost = self._looked - began
+            self._head_checked_at = self._clock()
+            self._scan_seconds = self._head_checked_at - started
         missed = False
-        for queue, priority, place in found:
-            trail = self._trails.get(queue, {}).get(priority)
-            if trail is not None and trail.saw(place, self._looked):
+        for queue, priority, position in found:
+            cursor = self._cursors.get(queue, {}).get(priority)
+            if cursor is not None and cursor.record_head(position, self._head_checked_at):
                 missed = True
         return missed
 
 
-def whole(queues: Iterable[str]) -> list[Row]:
-    """The ranges of all that these lines hold."""
-    return [(queue, _HIGHEST, _LOWEST, _BEGINNING) for queue in queues]
+def full_ranges(queues: Iterable[str]) -> list[Row]:
+    """Return ranges that cover these queues completely."""
+    return [(queue, _HIGHEST, _LOWEST, _BEFORE_FIRST) for queue in queues]

@@ -1,4 +1,4 @@
-"""Putting in: plain jobs in one statement, jobs with keys one after the other under their keys."""
+"""Enqueue: plain jobs in one statement, jobs with keys in order, under locks on their keys."""
 
 from __future__ import annotations
 
@@ -10,232 +10,257 @@ import asyncpg
 
 from windlass.core.clock import Instant
 from windlass.core.decisions.enqueue import (
-    Enqueued,
+    Conflicts,
+    EnqueueResult,
     EnqueueStatus,
-    Rivals,
-    admit,
-    refusal,
+    batch_conflict,
+    decide_enqueue,
 )
 from windlass.core.errors import RequestError
 from windlass.core.job import row as jobs
 from windlass.core.job.row import JobRow, NewJob
 from windlass.stores.postgres import rows
 from windlass.stores.postgres.connection import Connection, Row
-from windlass.stores.postgres.errors import Overtaken
+from windlass.stores.postgres.errors import ConcurrentChange
 from windlass.stores.postgres.queries import SQL
-from windlass.stores.postgres.writes.batch import Batch
-from windlass.stores.postgres.writes.inserts import Limited, Stored, answer_of, by_id, insert
-from windlass.stores.postgres.writes.keyed_enqueue import Desk
+from windlass.stores.postgres.writes.batch import PostgresBatch
+from windlass.stores.postgres.writes.enqueue_conflicts import KeyedEnqueue
+from windlass.stores.postgres.writes.inserts import (
+    InsertedJob,
+    LimitApplies,
+    insert,
+    jobs_by_id,
+    result_of,
+)
 
 
-def number_of(*parts: str) -> int:
-    """A key as the number of an advisory lock. Two keys that share one wait for each other.
+def lock_number(*parts: str) -> int:
+    """Return the advisory lock number of a key. Two keys with the same number share the lock.
 
-    The server's `windlass_number` makes the same: both ways to enqueue meet at one lock.
+    The SQL function `windlass_lock_number` returns the same: both ways to enqueue use one lock.
     """
     digest = sha256("\x1f".join(parts).encode()).digest()
     return int.from_bytes(digest[:8], "big", signed=True)
 
 
-def check(new: NewJob, rule: Callable[[NewJob], None] = jobs.check) -> Enqueued | None:
-    """The refusal of a request that is wrong in itself."""
+def check(new: NewJob, rule: Callable[[NewJob], None] = jobs.check_new_job) -> EnqueueResult | None:
+    """Return the refusal of an invalid request, or None."""
     try:
         rule(new)
     except RequestError as error:
-        return Enqueued(EnqueueStatus.REFUSED, new, error=error)
+        return EnqueueResult(EnqueueStatus.REFUSED, new, error=error)
     return None
 
 
-async def plain(
-    connection: Connection, wanted: Sequence[NewJob], now: Instant | None
-) -> list[Enqueued]:
-    """Jobs that only their ids can stand in the way of; nothing is looked up unless one does.
+async def enqueue_plain(
+    connection: Connection, requested: Sequence[NewJob], now: Instant | None
+) -> list[EnqueueResult]:
+    """Enqueue jobs that only their ids can conflict on; reads nothing unless one does.
 
-    Raises `Limited` if a limit is set for one of them.
+    Raise `LimitApplies` if a limit applies to one of them.
     """
-    shared = rows.alike(wanted) if check(wanted[0]) is None else None
-    rule = jobs.check if shared is None else jobs.check_own  # the rest is what the first has
-    answers = [check(new, rule) for new in wanted]
-    sound = [new for new, no in zip(wanted, answers, strict=True) if no is None]
-    created = await _alike(connection, sound, now, shared) if sound else []
+    shared = rows.shared_params(requested) if check(requested[0]) is None else None
+    # Uniform jobs share all other fields with the first, which is checked.
+    rule = jobs.check_new_job if shared is None else jobs.check_own_fields
+    results = [check(new, rule) for new in requested]
+    valid = [new for new, refusal in zip(requested, results, strict=True) if refusal is None]
+    created = await _insert_uniform(connection, valid, now, shared) if valid else []
     if created is None:
-        created = await _one_by_one(connection, sound, now)
-    if len(created) == len(wanted):
+        created = await _insert_checked(connection, valid, now)
+    if len(created) == len(requested):
         return created
     rest = iter(created)
-    return [next(rest) if answer is None else answer for answer in answers]
+    return [next(rest) if result is None else result for result in results]
 
 
-async def _alike(
-    connection: Connection, wanted: Sequence[NewJob], now: Instant | None, shared: Row | None
-) -> list[Enqueued] | None:
-    """All that can be done by the shortest statement; None: they need the longer one."""
-    ids, payloads = [new.id for new in wanted], [new.payload for new in wanted]
+async def _insert_uniform(
+    connection: Connection, requested: Sequence[NewJob], now: Instant | None, shared: Row | None
+) -> list[EnqueueResult] | None:
+    """Insert with the short statement; return None if the jobs need `insert_jobs`."""
+    ids, payloads = [new.id for new in requested], [new.payload for new in requested]
     if shared is None or not rows.fits(payloads):
         return None
     try:
-        [[numbers, at]] = await connection.fetch(SQL.insert_alike, now, ids, payloads, *shared)
+        [[numbers, at]] = await connection.fetch(SQL.insert_uniform, now, ids, payloads, *shared)
     except asyncpg.UniqueViolationError:
         return None
     if numbers is None:
-        raise Limited
-    made = EnqueueStatus.CREATED
-    return [Enqueued(made, new, at, n) for new, n in zip(wanted, numbers, strict=True)]
+        raise LimitApplies
+    status = EnqueueStatus.CREATED
+    return [EnqueueResult(status, new, at, n) for new, n in zip(requested, numbers, strict=True)]
 
 
-async def _one_by_one(
-    connection: Connection, wanted: Sequence[NewJob], now: Instant | None
-) -> list[Enqueued]:
-    stored = await insert(connection, [rows.insertion(new) for new in wanted], now)
-    answers: list[Enqueued | None] = []
-    for new in wanted:
-        given = stored.pop(new.id, None)  # a second one with this id has met the first
-        answers.append(None if given is None else _made(new, given))
-    met = [new.id for new, answer in zip(wanted, answers, strict=True) if answer is None]
-    found = await by_id(connection, met) if met else {}
+async def _insert_checked(
+    connection: Connection, requested: Sequence[NewJob], now: Instant | None
+) -> list[EnqueueResult]:
+    stored = await insert(connection, [rows.insert_params(new) for new in requested], now)
+    results: list[EnqueueResult | None] = []
+    for new in requested:
+        job = stored.pop(new.id, None)  # a second job with this id conflicts with the first
+        results.append(None if job is None else _created(new, job))
+    existing_ids = [
+        new.id for new, result in zip(requested, results, strict=True) if result is None
+    ]
+    found = await jobs_by_id(connection, existing_ids) if existing_ids else {}
     return [
-        answer or _met(new, found.get(new.id)) for new, answer in zip(wanted, answers, strict=True)
+        result or _existing_result(new, found.get(new.id))
+        for new, result in zip(requested, results, strict=True)
     ]
 
 
-def _made(new: NewJob, its: Stored) -> Enqueued:
-    return Enqueued(
-        EnqueueStatus.CREATED, new, its.at, its.serial, gates=its.gates, place=its.position
+def _created(new: NewJob, job: InsertedJob) -> EnqueueResult:
+    return EnqueueResult(
+        EnqueueStatus.CREATED, new, job.at, job.serial, gates=job.gates, position=job.position
     )
 
 
-async def gated(
-    connection: Connection, wanted: Sequence[NewJob], given: Instant | None, shard: int
-) -> tuple[list[Enqueued], Batch]:
-    """The same where some have to pass a gate: in one transaction with their passing."""
-    batch = Batch(connection, await connection.fetchval(SQL.now, given), shard)
-    answers = [check(new) for new in wanted]
-    sound = [new for new, no in zip(wanted, answers, strict=True) if no is None]
-    values = [rows.insertion(new) for new in sound]
+async def enqueue_gated(
+    connection: Connection, requested: Sequence[NewJob], test_now: Instant | None, shard: int
+) -> tuple[list[EnqueueResult], PostgresBatch]:
+    """Enqueue plain jobs of which some have gates, and admit them in the same transaction."""
+    batch = PostgresBatch(connection, await connection.fetchval(SQL.now, test_now), shard)
+    results = [check(new) for new in requested]
+    valid = [new for new, refusal in zip(requested, results, strict=True) if refusal is None]
+    values = [rows.insert_params(new) for new in valid]
     stored = await insert(connection, values, batch.now, gated=True)
-    batch.look_at(gate for its in stored.values() for gate in its.gates)
+    batch.mark_gates(gate for job in stored.values() for gate in job.gates)
     batch.work = bool(stored)
     await batch.finish()
-    moved = {id_ for id_, its in stored.items() if len(its.gates) > 1}  # perhaps to another gate
-    met = [new.id for new in sound if new.id not in stored]
-    looked = {*met, *moved, *stored.keys() & set(batch.touched)}
-    found = await by_id(connection, looked) if looked else {}
-    first: dict[UUID, Enqueued] = {}
-    for place, new in enumerate(wanted):
-        if answers[place] is not None:
+    # A job with several gates may have moved to the next one.
+    multi_gate = {id_ for id_, job in stored.items() if len(job.gates) > 1}
+    existing_ids = [new.id for new in valid if new.id not in stored]
+    ids_to_read = {*existing_ids, *multi_gate, *stored.keys() & set(batch.touched)}
+    found = await jobs_by_id(connection, ids_to_read) if ids_to_read else {}
+    first: dict[UUID, EnqueueResult] = {}
+    for index, new in enumerate(requested):
+        if results[index] is not None:
             continue
-        if new.id in first or new.id not in stored:  # a second one with this id met the first
-            answers[place] = _met(new, first[new.id].row if new.id in first else found.get(new.id))
+        if (
+            new.id in first or new.id not in stored
+        ):  # a second job with this id conflicts with the first
+            results[index] = _existing_result(
+                new, first[new.id].row if new.id in first else found.get(new.id)
+            )
             continue
-        answer = _made(new, stored[new.id])
+        result = _created(new, stored[new.id])
         if new.id in found:
-            answer = Enqueued(EnqueueStatus.CREATED, new, existing=found[new.id])
-        answers[place] = first[new.id] = answer
-    return [answer for answer in answers if answer is not None], batch
+            result = EnqueueResult(EnqueueStatus.CREATED, new, existing=found[new.id])
+        results[index] = first[new.id] = result
+    return [result for result in results if result is not None], batch
 
 
-def _met(new: NewJob, row: JobRow | None) -> Enqueued:
+def _existing_result(new: NewJob, row: JobRow | None) -> EnqueueResult:
     if row is None:
-        raise Overtaken  # it was deleted since
-    return answer_of(new, admit(new, Rivals(same_id=row)))
+        raise ConcurrentChange  # deleted since the insert
+    return result_of(new, decide_enqueue(new, Conflicts(same_id=row)))
 
 
-async def lock(connection: Connection, wanted: Sequence[tuple[UUID, Sequence[NewJob]]]) -> set[int]:
-    """Take the keys of all these jobs, as far as nobody has them; comes before any other lock.
+async def lock_keys(
+    connection: Connection, requested: Sequence[tuple[UUID, Sequence[NewJob]]]
+) -> set[int]:
+    """Lock the keys of these jobs that are available, before any other lock.
 
-    The answer is the places of those that have to wait for somebody's commit, and of those that
-    share a key or a name with one of them: their order stays. Retries go by the first job of their
-    lineage, which never changes: one of them may be active.
+    Return the indexes of items that must wait for another transaction, and of those that share a
+    key or an id with one of them, so that their order stays. A retry locks the id of the first job
+    of its lineage, which never changes: only one job of a lineage may be active.
     """
-    origins = [new.retry_of for _, group in wanted for new in group if new.retry_of is not None]
-    known = await by_id(connection, origins) if origins else {}
-    numbers = [{n for new in group for n in _numbers(new, known)} for _, group in wanted]
-    every = sorted(set().union(*numbers))
-    if not every:
+    origins = [new.retry_of for _, group in requested for new in group if new.retry_of is not None]
+    found = await jobs_by_id(connection, origins) if origins else {}
+    numbers = [{n for new in group for n in _lock_numbers(new, found)} for _, group in requested]
+    all_numbers = sorted(set().union(*numbers))
+    if not all_numbers:
         return set()
-    taken: set[object] = {row[0] for row in await connection.fetch(SQL.taken_keys, every)}
-    places = [{name, *keys} for (name, _), keys in zip(wanted, numbers, strict=True)]
-    late: set[int] = set()
+    taken: set[object] = {
+        row[0] for row in await connection.fetch(SQL.unavailable_keys, all_numbers)
+    }
+    resources = [{name, *keys} for (name, _), keys in zip(requested, numbers, strict=True)]
+    waiting: set[int] = set()
     while more := {
-        place
-        for place, names in enumerate(places)
-        if place not in late and not taken.isdisjoint(names)
+        index
+        for index, names in enumerate(resources)
+        if index not in waiting and not taken.isdisjoint(names)
     }:
-        late |= more
-        taken.update(*(places[place] for place in more))
-    return late
+        waiting |= more
+        taken.update(*(resources[index] for index in more))
+    return waiting
 
 
-def _numbers(new: NewJob, origins: Mapping[UUID, JobRow]) -> Iterator[int]:
+def _lock_numbers(new: NewJob, origins: Mapping[UUID, JobRow]) -> Iterator[int]:
     if new.retry_of is not None and new.retry_of in origins:
-        yield number_of("retry", str(origins[new.retry_of].lineage))
+        yield lock_number("retry", str(origins[new.retry_of].lineage))
     if new.request_id is not None:
-        yield number_of("request", new.owner, new.request_id)
+        yield lock_number("request", new.owner, new.request_id)
     if new.unique_key is not None:
-        yield number_of("unique", new.owner, new.task, new.unique_key)
+        yield lock_number("unique", new.owner, new.task, new.unique_key)
 
 
-def _not_held(
-    wanted: Sequence[NewJob], places: Sequence[int], batch: Batch, late: Iterable[int]
+def _unlocked(
+    requested: Sequence[NewJob],
+    indexes: Sequence[int],
+    batch: PostgresBatch,
+    waiting: Iterable[int],
 ) -> list[int]:
-    """Those whose parents nobody else has, nor the parents of a parent that comes along.
+    """Return the indexes of jobs whose parents are not locked by another transaction.
 
-    The `late` ones wait for somebody's commit, and who depends on them waits, too.
+    Jobs that depend on one that is left out, or on one of `waiting`, are left out, too.
     """
-    held = {*batch.held, *(wanted[place].id for place in late)}
-    free = []
-    for place in places:
-        if held.isdisjoint(wanted[place].depends_on):
-            free.append(place)
+    locked = {*batch.locked_elsewhere, *(requested[index].id for index in waiting)}
+    unlocked = []
+    for index in indexes:
+        if locked.isdisjoint(requested[index].depends_on):
+            unlocked.append(index)
         else:
-            held.add(wanted[place].id)
-    return free
+            locked.add(requested[index].id)
+    return unlocked
 
 
-async def keyed(
-    connection: Connection, wanted: Sequence[NewJob], given: Instant | None, shard: int
-) -> tuple[list[Enqueued | None], Batch]:
-    """In one transaction, in order: a later job meets the keys of an earlier one.
+async def enqueue_keyed(
+    connection: Connection, requested: Sequence[NewJob], test_now: Instant | None, shard: int
+) -> tuple[list[EnqueueResult | None], PostgresBatch]:
+    """Enqueue in one transaction, in order: later jobs see the keys of earlier ones.
 
-    None: an open transaction of somebody's has a key or a parent of this one. Nothing was decided
-    about it.
+    None: another transaction has locked a key or a parent of this job; nothing was decided.
     """
-    return await _keyed(connection, wanted, given, shard)
+    return await _keyed(connection, requested, test_now, shard)
 
 
-async def together(
-    connection: Connection, wanted: Sequence[NewJob], given: Instant | None, shard: int
-) -> tuple[list[Enqueued | None], Batch]:
-    """The same for jobs that come all or none."""
-    return await _keyed(connection, wanted, given, shard, together=True)
+async def enqueue_atomic(
+    connection: Connection, requested: Sequence[NewJob], test_now: Instant | None, shard: int
+) -> tuple[list[EnqueueResult | None], PostgresBatch]:
+    """The same, all or none."""
+    return await _keyed(connection, requested, test_now, shard, atomic=True)
 
 
 async def _keyed(
     connection: Connection,
-    wanted: Sequence[NewJob],
-    given: Instant | None,
+    requested: Sequence[NewJob],
+    test_now: Instant | None,
     shard: int,
     *,
-    together: bool = False,
-) -> tuple[list[Enqueued | None], Batch]:
-    answers = [check(new) for new in wanted]
-    sound = [place for place, refused in enumerate(answers) if refused is None]
-    late = await lock(connection, [(wanted[place].id, [wanted[place]]) for place in sound])
-    free = [place for index, place in enumerate(sound) if index not in late]
-    batch = Batch(connection, await connection.fetchval(SQL.now, given), shard)
-    desk = Desk(connection, batch)
-    await desk.look_up([wanted[place] for place in free])
-    free = _not_held(wanted, free, batch, set(sound) - set(free))
-    if together and len(free) < len(sound):
-        return [None] * len(wanted), batch
-    jobs_ = [wanted[place] for place in free]
-    if together:
-        error = next((it.error for it in answers if it is not None), None)
-        error = error or refusal(jobs_, desk.rivals)
+    atomic: bool = False,
+) -> tuple[list[EnqueueResult | None], PostgresBatch]:
+    results = [check(new) for new in requested]
+    valid = [index for index, refused in enumerate(results) if refused is None]
+    waiting = await lock_keys(
+        connection, [(requested[index].id, [requested[index]]) for index in valid]
+    )
+    unlocked = [index for number, index in enumerate(valid) if number not in waiting]
+    batch = PostgresBatch(connection, await connection.fetchval(SQL.now, test_now), shard)
+    enqueuer = KeyedEnqueue(connection, batch)
+    await enqueuer.load_conflicts([requested[index] for index in unlocked])
+    unlocked = _unlocked(requested, unlocked, batch, set(valid) - set(unlocked))
+    if atomic and len(unlocked) < len(valid):
+        return [None] * len(requested), batch
+    new_jobs = [requested[index] for index in unlocked]
+    if atomic:
+        error = next((result.error for result in results if result is not None), None)
+        error = error or batch_conflict(new_jobs, enqueuer.conflicts)
         if error is not None:
-            return [Enqueued(EnqueueStatus.REFUSED, new, error=error) for new in wanted], batch
-    stored = await desk.enqueue(jobs_)
+            return [
+                EnqueueResult(EnqueueStatus.REFUSED, new, error=error) for new in requested
+            ], batch
+    stored = await enqueuer.enqueue(new_jobs)
     await batch.finish()
-    for place, answer in zip(free, await desk.as_they_stand(stored), strict=True):
-        answers[place] = answer
-    return answers, batch
+    for index, result in zip(unlocked, await enqueuer.refresh(stored), strict=True):
+        results[index] = result
+    return results, batch

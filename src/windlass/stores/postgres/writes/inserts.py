@@ -1,4 +1,4 @@
-"""New jobs as the server stores them, and jobs as it knows them."""
+"""Inserts of new jobs, and lookup of jobs by id."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections.abc import Iterable, Sequence
 from uuid import UUID
 
 from windlass.core.clock import Instant
-from windlass.core.decisions.enqueue import Admission, Enqueued
+from windlass.core.decisions.enqueue import EnqueueDecision, EnqueueResult
 from windlass.core.job.row import JobRow, NewJob
-from windlass.core.value import pair
+from windlass.core.value import positional_value
 from windlass.stores.postgres import rows
 from windlass.stores.postgres.connection import Connection, Row
 from windlass.stores.postgres.queries import SQL
 
 
-class Limited(Exception):  # noqa: N818 - no fault: there is another way
-    """Some of these jobs have to pass a gate. Nothing was stored."""
+class LimitApplies(Exception):  # noqa: N818 - not an error: the caller takes another path
+    """A limit applies to some of these jobs. Nothing was stored."""
 
 
-@pair
-class Stored:
-    """What the server gave a new job. Whoever has to pass a gate may have passed by the end."""
+@positional_value
+class InsertedJob:
+    """Values that the server assigned to a new job. A job with gates may be admitted later."""
 
     serial: int
     at: Instant
@@ -30,28 +30,28 @@ class Stored:
 
 async def insert(
     connection: Connection, values: Sequence[Row], now: Instant | None, *, gated: bool = False
-) -> dict[UUID, Stored]:
-    """Each job that was stored; whoever is missing met another one.
+) -> dict[UUID, InsertedJob]:
+    """Return the jobs that were stored; a missing one exists already.
 
-    If somebody has to pass a gate, the caller has to see to that, and says so by `gated`.
+    Without `gated`, raise `LimitApplies` if a job has gates. With it, the caller must admit jobs.
     """
-    stored: dict[UUID, Stored] = {}
-    first: dict[UUID, Row] = {}
+    inserted: dict[UUID, InsertedJob] = {}
+    distinct: dict[UUID, Row] = {}
     for row in values:
-        first.setdefault(row[0], row)
-    for piece in rows.portions(list(first.values()), rows.PAYLOAD):
-        found = await connection.fetch(SQL.insert_jobs, now, *rows.insertions(piece), gated)
+        distinct.setdefault(row[0], row)
+    for chunk in rows.chunks(list(distinct.values()), rows.PAYLOAD_INDEX):
+        found = await connection.fetch(SQL.insert_jobs, now, *rows.insert_columns(chunk), gated)
         for job_id, n, at, position, gates in found:
             if job_id is None:
-                raise Limited
-            stored[job_id] = Stored(n, at, position, tuple(gates or ()))
-    return stored
+                raise LimitApplies
+            inserted[job_id] = InsertedJob(n, at, position, tuple(gates or ()))
+    return inserted
 
 
-async def by_id(connection: Connection, ids: Iterable[UUID]) -> dict[UUID, JobRow]:
+async def jobs_by_id(connection: Connection, ids: Iterable[UUID]) -> dict[UUID, JobRow]:
     found = [rows.job_row(record) for record in await connection.fetch(SQL.get_jobs, list(ids))]
     return {row.id: row for row in found}
 
 
-def answer_of(new: NewJob, verdict: Admission) -> Enqueued:
-    return Enqueued(verdict.status, new, existing=verdict.existing, error=verdict.error)
+def result_of(new: NewJob, decision: EnqueueDecision) -> EnqueueResult:
+    return EnqueueResult(decision.status, new, existing=decision.existing, error=decision.error)

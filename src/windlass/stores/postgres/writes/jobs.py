@@ -1,4 +1,4 @@
-"""The writes about jobs that are there, as functions of a connection."""
+"""Writes to existing jobs, as functions of a connection."""
 
 from __future__ import annotations
 
@@ -8,36 +8,40 @@ from operator import attrgetter
 from uuid import UUID
 
 from windlass.core.clock import SECOND, Instant
-from windlass.core.decisions import decide, transition
-from windlass.core.decisions.enqueue import refusal
+from windlass.core.decisions import decide
+from windlass.core.decisions.enqueue import batch_conflict
 from windlass.core.decisions.transition import (
-    Answer,
+    ApplyResult,
     CancelRequest,
     Decision,
-    Signal,
+    SignalRequest,
     Status,
     Transition,
+    check_cancel,
+    check_records,
+    check_signal,
+    check_transition,
 )
 from windlass.core.errors import RequestError
 from windlass.core.job.lease import DEFAULT_LEASE, Claim
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State, Trigger
 from windlass.core.records import PAUSED
-from windlass.store import Saying
+from windlass.store import AttemptRecords
 from windlass.stores.postgres import maintenance, rows
 from windlass.stores.postgres.connection import Connection, Row
 from windlass.stores.postgres.queries import SQL
 from windlass.stores.postgres.writes import enqueue_jobs
-from windlass.stores.postgres.writes.batch import Batch, Kept
-from windlass.stores.postgres.writes.claim_cursor import Line, whole
-from windlass.stores.postgres.writes.keyed_enqueue import Desk
+from windlass.stores.postgres.writes.batch import LoadedJob, PostgresBatch
+from windlass.stores.postgres.writes.claim_cursor import ClaimCursor, full_ranges
+from windlass.stores.postgres.writes.enqueue_conflicts import KeyedEnqueue
 
-TRIES = 3  # of a claim that finds nothing though there is something
-MISSING = Answer(Status.MISSING)
-BUSY = Answer(Status.BUSY)
-SUCCEEDED = Answer(Status.APPLIED, State.SUCCEEDED)
-# What ends a job without success, unless it is too late for that.
-_LOSING = frozenset(
+MAX_TRIES = 3  # of a claim that returns nothing while jobs are claimable
+MISSING = ApplyResult(Status.MISSING)
+BUSY = ApplyResult(Status.BUSY)
+SUCCEEDED = ApplyResult(Status.APPLIED, State.SUCCEEDED)
+# Triggers that may end a job without success.
+_UNSUCCESSFUL_TRIGGERS = frozenset(
     {
         Trigger.FAIL,
         Trigger.ABORT,
@@ -52,296 +56,313 @@ _LOSING = frozenset(
 
 async def claim(
     connection: Connection,
-    wish: Claim,
+    request: Claim,
     now: Instant | None,
-    line: Line,
+    cursor: ClaimCursor,
     timeout: float | None = None,
 ) -> list[JobRow]:
     limits: dict[str, int] = {}
-    for queue, limit in wish.queues:
+    for queue, limit in request.queues:
         limits[queue] = limits.get(queue, 0) + limit
     limits = {queue: limit for queue, limit in limits.items() if limit}
-    await line.ask(connection)
-    parts = rows.columns(line.ranges(list(limits)))
-    found = await _claim(connection, wish, now, limits, parts, timeout=timeout)
-    taken = [rows.claimed(record, wish) for record in found]
-    line.took(taken)
-    place = {queue: index for index, queue in enumerate(limits)}
+    await cursor.refresh(connection)
+    ranges = rows.columns(cursor.ranges(list(limits)))
+    found = await _claim(connection, request, now, limits, ranges, timeout=timeout)
+    taken = [rows.claimed(record, request) for record in found]
+    cursor.record_claim(taken)
+    order = {queue: index for index, queue in enumerate(limits)}
     taken.sort(key=attrgetter("position", "id"))
     if len({(row.queue, row.priority) for row in taken}) > 1:
-        taken.sort(key=lambda row: (place.get(row.queue, 0), -row.priority))
+        taken.sort(key=lambda row: (order.get(row.queue, 0), -row.priority))
     return taken
 
 
 async def _claim(
     connection: Connection,
-    wish: Claim,
+    request: Claim,
     now: Instant | None,
     limits: Mapping[str, int],
-    parts: Sequence[Sequence[object]],
+    ranges: Sequence[Sequence[object]],
     *,
     timeout: float | None,
 ) -> list[Row]:
-    """From these parts of the line."""
+    """Claim from these ranges; retry while jobs are claimable."""
     found: list[Row] = []
-    for _ in range(TRIES):
+    for _ in range(MAX_TRIES):
         found = await connection.fetch(
             SQL.claim,
             now,
-            wish.token,
-            wish.worker,
-            None if wish.lease is None else round(wish.lease * SECOND),
+            request.token,
+            request.worker,
+            None if request.lease is None else round(request.lease * SECOND),
             round(DEFAULT_LEASE * SECOND),
             list(limits),
             list(limits.values()),
             PAUSED,
-            *parts,
+            *ranges,
             timeout=timeout,
         )
-        if found or not await _claimable(connection, parts, now):
+        if found or not await _claimable(connection, ranges, now):
             break
     return found
 
 
 async def claimable(connection: Connection, queues: Sequence[str], now: Instant | None) -> bool:
-    return await _claimable(connection, rows.columns(whole(queues)), now)
+    return await _claimable(connection, rows.columns(full_ranges(queues)), now)
 
 
 async def _claimable(
-    connection: Connection, parts: Sequence[Sequence[object]], now: Instant | None
+    connection: Connection, ranges: Sequence[Sequence[object]], now: Instant | None
 ) -> bool:
-    found: bool = await connection.fetchval(SQL.claimable, now, PAUSED, *parts)
+    found: bool = await connection.fetchval(SQL.claimable, now, PAUSED, *ranges)
     return found
 
 
 # -- settling
 
 
-def check(wishes: Sequence[Transition]) -> dict[int, Answer]:
-    """The refusals, by place, of wishes that are wrong in themselves."""
-    refused: dict[int, Answer] = {}
-    for place, wish in enumerate(wishes):
+def check(transitions: Sequence[Transition]) -> dict[int, ApplyResult]:
+    """Return the refusals of invalid transitions, by index."""
+    refused: dict[int, ApplyResult] = {}
+    for index, transition in enumerate(transitions):
         try:
-            transition.check(wish)
+            check_transition(transition)
         except RequestError as error:
-            refused[place] = Answer(Status.REFUSED, error=error)
+            refused[index] = ApplyResult(Status.REFUSED, error=error)
     return refused
 
 
 async def apply(
     connection: Connection,
-    wishes: Sequence[Transition],
-    given: Instant | None,
+    transitions: Sequence[Transition],
+    test_now: Instant | None,
     shard: int,
     *,
-    room: Iterable[str] = (),
-) -> tuple[list[Answer | None], Batch]:
-    """In one transaction, in order, each decided by the core under its job's lock.
+    opened_gates: Iterable[str] = (),
+) -> tuple[list[ApplyResult | None], PostgresBatch]:
+    """Apply transitions in one transaction, in order; core decides each under its job's lock.
 
-    None: an open transaction has the job, or a key that a child of it wants. Nothing was decided.
-    `room` are gates that others of the call have left.
+    None: another transaction has locked the job, or a key of one of its children; nothing was
+    decided. `opened_gates` are gates that other jobs of the call left.
     """
-    late = await enqueue_jobs.lock(connection, [(wish.job_id, wish.children) for wish in wishes])
-    free = [wish for place, wish in enumerate(wishes) if place not in late]
-    batch = await Batch.open(
-        connection,
-        given,
-        shard,
-        [wish.job_id for wish in free],
-        done=[wish.job_id for wish in free if wish.trigger is Trigger.SUCCEED],
-        lost=[wish.job_id for wish in free if wish.trigger in _LOSING],
-        others={id_ for wish in free for id_ in _others(wish)},
+    waiting = await enqueue_jobs.lock_keys(
+        connection, [(transition.job_id, transition.children) for transition in transitions]
     )
-    batch.look_at(room)
-    await _look_back(batch, wishes)
-    answers: list[Answer | None] = []
-    for place, wish in enumerate(wishes):
-        if place in late or not batch.held.isdisjoint({wish.job_id, *_others(wish)}):
-            answers.append(None)
+    unlocked = [transition for index, transition in enumerate(transitions) if index not in waiting]
+    batch = await PostgresBatch.open(
+        connection,
+        test_now,
+        shard,
+        [transition.job_id for transition in unlocked],
+        done=[
+            transition.job_id for transition in unlocked if transition.trigger is Trigger.SUCCEED
+        ],
+        lost=[
+            transition.job_id
+            for transition in unlocked
+            if transition.trigger in _UNSUCCESSFUL_TRIGGERS
+        ],
+        others={id_ for transition in unlocked for id_ in _other_jobs(transition)},
+    )
+    batch.mark_gates(opened_gates)
+    await _load_past_outcomes(batch, transitions)
+    results: list[ApplyResult | None] = []
+    for index, transition in enumerate(transitions):
+        if index in waiting or not batch.locked_elsewhere.isdisjoint(
+            {transition.job_id, *_other_jobs(transition)}
+        ):
+            results.append(None)
             continue
-        kept = await _found(batch, wish.job_id)
-        if kept is None:
-            answers.append(MISSING)
+        loaded = await _load(batch, transition.job_id)
+        if loaded is None:
+            results.append(MISSING)
             continue
-        past = partial(batch.past, kept.n)
-        decision = decide.decide(kept.row, wish, batch.now, past)
-        if decision.ends and batch.blocked(wish.job_id):
-            answers.append(None)
+        past = partial(batch.past, loaded.n)
+        decision = decide.decide(loaded.row, transition, batch.now, past)
+        if decision.ends and batch.is_locked(transition.job_id):
+            results.append(None)
         elif decision.children or decision.awaits:
-            answers.append(await _hand_over(connection, batch, kept, decision))
+            results.append(await _apply_with_children(connection, batch, loaded, decision))
         else:
-            answers.append(batch.write(kept, decision))
+            results.append(batch.write(loaded, decision))
     await batch.finish()
-    return answers, batch
+    return results, batch
 
 
-async def _found(batch: Batch, job_id: UUID) -> Kept | None:
-    kept = batch.find(job_id)
-    if kept is None:
+async def _load(batch: PostgresBatch, job_id: UUID) -> LoadedJob | None:
+    loaded = batch.find(job_id)
+    if loaded is None:
         await batch.load([job_id])
-        kept = batch.find(job_id)
-    return kept
+        loaded = batch.find(job_id)
+    return loaded
 
 
-async def _look_back(batch: Batch, wishes: Sequence[Transition]) -> None:
-    """Whoever settles late may only be repeating what the log already has."""
+async def _load_past_outcomes(batch: PostgresBatch, transitions: Sequence[Transition]) -> None:
+    """Load past attempts for late settles, which may repeat an outcome in the log."""
     late = set()
-    for wish in wishes:
-        kept = batch.find(wish.job_id)
-        if kept is not None and wish.trigger.settles:
-            row = kept.row
-            if row.fence != wish.fence or row.state is not State.RUNNING:
-                late.add((kept.n, wish.fence))
-    await batch.look_back(late)
+    for transition in transitions:
+        loaded = batch.find(transition.job_id)
+        if loaded is not None and transition.trigger.settles:
+            row = loaded.row
+            if row.fence != transition.fence or row.state is not State.RUNNING:
+                late.add((loaded.n, transition.fence))
+    await batch.load_past_outcomes(late)
 
 
-async def _hand_over(
-    connection: Connection, batch: Batch, kept: Kept, decision: Decision
-) -> Answer:
-    """A success or a suspension with its children: all of it or nothing."""
+async def _apply_with_children(
+    connection: Connection, batch: PostgresBatch, loaded: LoadedJob, decision: Decision
+) -> ApplyResult:
+    """Apply a success or a suspension with its children: all or nothing."""
     await batch.flush()
-    desk = Desk(connection, batch)
-    await desk.look_up(decision.children)
-    error = refusal(decision.children, desk.rivals)
+    enqueuer = KeyedEnqueue(connection, batch)
+    await enqueuer.load_conflicts(decision.children)
+    error = batch_conflict(decision.children, enqueuer.conflicts)
     if error is not None:
-        return Answer(Status.REFUSED, kept.row.state, error)
-    batch.note(kept, decision)
+        return ApplyResult(Status.REFUSED, loaded.row.state, error)
+    batch.record(loaded, decision)
     await batch.flush()
-    desk = Desk(connection, batch)  # the parent is over by now, and so is its key
-    await desk.look_up(decision.children)
-    await desk.enqueue(decision.children)
+    enqueuer = KeyedEnqueue(connection, batch)  # the parent has ended and freed its key
+    await enqueuer.load_conflicts(decision.children)
+    await enqueuer.enqueue(decision.children)
     if decision.awaits:
-        return await _suspend(connection, batch, kept, decision.awaits)
-    if decision.ends:  # after its children: these stand before whoever waited for it
-        batch.tell(kept)
-    return decision.answer
+        return await _suspend(connection, batch, loaded, decision.awaits)
+    if decision.ends:  # after its children: they are queued before its dependents
+        batch.update_dependents(loaded)
+    return decision.result
 
 
 async def _suspend(
-    connection: Connection, batch: Batch, kept: Kept, awaits: Sequence[UUID]
-) -> Answer:
-    """Have it wait for those of them that have not ended; the children are locked by being new."""
+    connection: Connection, batch: PostgresBatch, loaded: LoadedJob, awaits: Sequence[UUID]
+) -> ApplyResult:
+    """Make the job wait for those jobs that have not ended. New children need no lock."""
     await batch.flush()
     await batch.load(awaits)
-    seen = [(id_, it) for id_ in awaits if (it := batch.find(id_)) is not None]
-    waits_for = {id_ for id_, it in seen if not it.row.final and it.owner == kept.owner}
-    place: int = await connection.fetchval(SQL.next_place, kept.n)
+    parents = [(id_, job) for id_ in awaits if (job := batch.find(id_)) is not None]
+    waits_for = {id_ for id_, job in parents if not job.row.final and job.owner == loaded.owner}
+    first: int = await connection.fetchval(SQL.next_edge_ordinal, loaded.n)
     await batch.link(
         [
-            (kept.n, kept.row.id, it.n, id_, number, id_ in waits_for)
-            for number, (id_, it) in enumerate(seen, place)
+            (loaded.n, loaded.row.id, job.n, id_, ordinal, id_ in waits_for)
+            for ordinal, (id_, job) in enumerate(parents, first)
         ]
     )
-    return batch.write(kept, decide.suspended(kept.row, len(waits_for), batch.now))
+    return batch.write(loaded, decide.after_suspend(loaded.row, len(waits_for), batch.now))
 
 
-def _others(wish: Transition) -> set[UUID]:
-    """The jobs beside its own that a wish makes somebody wait for; its children are not there."""
-    if not wish.children and not wish.awaits:
+def _other_jobs(transition: Transition) -> set[UUID]:
+    """Return existing jobs, other than its own, that the transition makes a job wait for."""
+    if not transition.children and not transition.awaits:
         return set()
-    parents = {id_ for child in wish.children for id_ in child.depends_on}
-    return (parents | set(wish.awaits)) - {child.id for child in wish.children}
+    parents = {id_ for child in transition.children for id_ in child.depends_on}
+    return (parents | set(transition.awaits)) - {child.id for child in transition.children}
 
 
 async def record(
-    connection: Connection, sayings: Sequence[Saying], given: Instant | None, shard: int
-) -> tuple[list[Answer | None], Batch]:
-    """None: an open transaction has the job."""
-    batch = Batch(connection, await connection.fetchval(SQL.now, given), shard)
-    await batch.load(saying.lease.job_id for saying in sayings)
-    answers: list[Answer | None] = []
-    for saying in sayings:
+    connection: Connection,
+    attempt_records: Sequence[AttemptRecords],
+    test_now: Instant | None,
+    shard: int,
+) -> tuple[list[ApplyResult | None], PostgresBatch]:
+    """None: another transaction has locked the job."""
+    batch = PostgresBatch(connection, await connection.fetchval(SQL.now, test_now), shard)
+    await batch.load(entry.lease.job_id for entry in attempt_records)
+    results: list[ApplyResult | None] = []
+    for entry in attempt_records:
         try:
-            transition.check_records(saying.records)
+            check_records(entry.records)
         except RequestError as error:
-            answers.append(Answer(Status.REFUSED, error=error))
+            results.append(ApplyResult(Status.REFUSED, error=error))
             continue
-        lease = saying.lease
-        kept = batch.find(lease.job_id)
-        if kept is None:
-            answers.append(None if lease.job_id in batch.held else MISSING)
+        lease = entry.lease
+        loaded = batch.find(lease.job_id)
+        if loaded is None:
+            results.append(None if lease.job_id in batch.locked_elsewhere else MISSING)
             continue
-        said = decide.record(kept.row, lease.fence, lease.token, saying.records, batch.now)
-        answers.append(batch.write(kept, said))
+        decision = decide.record(loaded.row, lease.fence, lease.token, entry.records, batch.now)
+        results.append(batch.write(loaded, decision))
     await batch.finish()
-    return answers, batch
+    return results, batch
 
 
 # -- operators
 
 
 async def cancel(
-    connection: Connection, requests: Sequence[CancelRequest], given: Instant | None, shard: int
-) -> tuple[list[Answer | None], Batch]:
-    """None: an open transaction has the job."""
+    connection: Connection, requests: Sequence[CancelRequest], test_now: Instant | None, shard: int
+) -> tuple[list[ApplyResult | None], PostgresBatch]:
+    """None: another transaction has locked the job."""
     ids = {request.job_id for request in requests}
-    batch = await Batch.open(connection, given, shard, ids, lost=ids)
-    answers: list[Answer | None] = []
+    batch = await PostgresBatch.open(connection, test_now, shard, ids, lost=ids)
+    results: list[ApplyResult | None] = []
     for request in requests:
         try:
-            transition.check_cancel(request)
+            check_cancel(request)
         except RequestError as error:
-            answers.append(Answer(Status.REFUSED, error=error))
+            results.append(ApplyResult(Status.REFUSED, error=error))
             continue
-        if batch.blocked(request.job_id):
-            answers.append(None)
+        if batch.is_locked(request.job_id):
+            results.append(None)
             continue
-        kept = await _found(batch, request.job_id)
-        if kept is None or request.owner not in {None, kept.owner}:
-            answers.append(MISSING)
+        loaded = await _load(batch, request.job_id)
+        if loaded is None or request.owner not in {None, loaded.owner}:
+            results.append(MISSING)
             continue
-        answers.append(batch.write(kept, decide.cancel(kept.row, request, batch.now)))
+        results.append(batch.write(loaded, decide.cancel(loaded.row, request, batch.now)))
     await batch.finish()
-    return answers, batch
+    return results, batch
 
 
 async def signal(
-    connection: Connection, signals: Sequence[Signal], given: Instant | None, shard: int
-) -> tuple[list[Answer | None], Batch]:
-    """None: an open transaction has the job."""
-    batch = Batch(connection, await connection.fetchval(SQL.now, given), shard)
-    await batch.load(given_.job_id for given_ in signals)
-    wanted = [(kept.n, one.step) for one in signals if (kept := batch.find(one.job_id)) is not None]
-    known = await connection.fetch(SQL.known_steps, *rows.columns(wanted)) if wanted else []
-    there = {(n, step) for n, step in known}
-    answers: list[Answer | None] = []
-    for one in signals:
+    connection: Connection, signals: Sequence[SignalRequest], test_now: Instant | None, shard: int
+) -> tuple[list[ApplyResult | None], PostgresBatch]:
+    """None: another transaction has locked the job."""
+    batch = PostgresBatch(connection, await connection.fetchval(SQL.now, test_now), shard)
+    await batch.load(request.job_id for request in signals)
+    steps = [
+        (loaded.n, request.step)
+        for request in signals
+        if (loaded := batch.find(request.job_id)) is not None
+    ]
+    found = await connection.fetch(SQL.existing_steps, *rows.columns(steps)) if steps else []
+    existing = {(n, step) for n, step in found}
+    results: list[ApplyResult | None] = []
+    for request in signals:
         try:
-            transition.check_signal(one)
+            check_signal(request)
         except RequestError as error:
-            answers.append(Answer(Status.REFUSED, error=error))
+            results.append(ApplyResult(Status.REFUSED, error=error))
             continue
-        if one.job_id in batch.held:
-            answers.append(None)
+        if request.job_id in batch.locked_elsewhere:
+            results.append(None)
             continue
-        kept = await _found(batch, one.job_id)
-        if kept is None or one.owner not in {None, kept.owner}:
-            answers.append(MISSING)
+        loaded = await _load(batch, request.job_id)
+        if loaded is None or request.owner not in {None, loaded.owner}:
+            results.append(MISSING)
             continue
-        place = (kept.n, one.step)
-        told = decide.signal(kept.row, one, batch.now, known=place in there)
-        answers.append(batch.write(kept, told))
-        if told.answer.applied:
-            there.add(place)
+        key = (loaded.n, request.step)
+        decision = decide.signal(loaded.row, request, batch.now, exists=key in existing)
+        results.append(batch.write(loaded, decision))
+        if decision.result.applied:
+            existing.add(key)
     await batch.finish()
-    return answers, batch
+    return results, batch
 
 
 async def delete(
     connection: Connection, ids: Sequence[UUID], owner: str | None
-) -> tuple[list[Answer], Batch]:
-    batch = Batch(connection, 0, 0)
+) -> tuple[list[ApplyResult], PostgresBatch]:
+    batch = PostgresBatch(connection, 0, 0)
     await batch.load(ids, wait=True)
-    answers, gone = [], set()
+    results, deleted = [], set()
     for job_id in ids:
-        kept = batch.find(job_id)
-        if kept is None or owner not in {None, kept.owner} or kept.n in gone:
-            answers.append(MISSING)
-        elif not kept.row.final:
-            answers.append(Answer(Status.CONFLICT, kept.row.state))
+        loaded = batch.find(job_id)
+        if loaded is None or owner not in {None, loaded.owner} or loaded.n in deleted:
+            results.append(MISSING)
+        elif not loaded.row.final:
+            results.append(ApplyResult(Status.CONFLICT, loaded.row.state))
         else:
-            gone.add(kept.n)
+            deleted.add(loaded.n)
             batch.touched.append(job_id)
-            answers.append(Answer(Status.APPLIED, kept.row.state))
-    await maintenance.forget(connection, sorted(gone))
-    return answers, batch
+            results.append(ApplyResult(Status.APPLIED, loaded.row.state))
+    await maintenance.delete_finished(connection, sorted(deleted))
+    return results, batch

@@ -1,7 +1,7 @@
-"""Extending leases, though somebody's open transaction may hold one of the jobs.
+"""Lease extension, with retries for jobs that an open transaction has locked.
 
-An attempt's success in a transaction of the task's own locks the row until the commit. The other
-leases of the worker are extended meanwhile; this one is answered as it stands, and tried again.
+A success in a task's own transaction locks the job until the commit. The other leases of the worker
+are extended meanwhile. The locked one is returned unchanged, and retried.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from collections.abc import Sequence
 
 from windlass.core.clock import SECOND, Instant
 from windlass.core.errors import StoreError
-from windlass.core.job.lease import Extended, Lease
+from windlass.core.job.lease import ExtendResult, Lease
 from windlass.stores.postgres import rows
 from windlass.stores.postgres.connection import Connection, Row
-from windlass.stores.postgres.engine import Engine
+from windlass.stores.postgres.engine import PostgresEngine
 from windlass.stores.postgres.queries import SQL
 
-APART = 0.25  # seconds between two tries of what was held
-QUICKEST = 1.0  # seconds that an extension may take, however short the lease is
+RETRY_INTERVAL = 0.25  # seconds between two tries of locked leases
+MIN_TIMEOUT = 1.0  # seconds that an extension may take, even for a short lease
 
 
 async def extend(
@@ -28,72 +28,80 @@ async def extend(
     seconds: float,
     now: Instant | None,
     timeout: float,
-) -> tuple[list[Extended], list[Lease]]:
-    """One answer per lease; and which are held, and so answered as they were."""
-    wanted = sorted({(lease.job_id, lease.fence, lease.token) for lease in leases})
+) -> tuple[list[ExtendResult], list[Lease]]:
+    """Return one result per lease, and the leases that were locked and so not extended."""
+    requested = sorted({(lease.job_id, lease.fence, lease.token) for lease in leases})
     length = round(seconds * SECOND)
-    found = await connection.fetch(SQL.extend, now, length, *rows.columns(wanted), timeout=timeout)
-    lasts = _by_lease(found)
-    rest = [lease for lease in wanted if Lease(*lease) not in lasts]
-    held: dict[Lease, Extended] = {}
-    if rest:
-        held = _by_lease(
-            await connection.fetch(SQL.held_leases, *rows.columns(rest), timeout=timeout)
+    found = await connection.fetch(
+        SQL.extend, now, length, *rows.columns(requested), timeout=timeout
+    )
+    results = _by_lease(found)
+    missing = [lease for lease in requested if Lease(*lease) not in results]
+    locked: dict[Lease, ExtendResult] = {}
+    if missing:
+        locked = _by_lease(
+            await connection.fetch(SQL.locked_leases, *rows.columns(missing), timeout=timeout)
         )
-        lasts |= held
-    return [lasts.get(lease) or Extended(lease_until=None) for lease in leases], list(held)
+        results |= locked
+    return [results.get(lease) or ExtendResult(lease_until=None) for lease in leases], list(locked)
 
 
-def _by_lease(found: Sequence[Row]) -> dict[Lease, Extended]:
+def _by_lease(found: Sequence[Row]) -> dict[Lease, ExtendResult]:
     return {
-        Lease(job_id, fence, token): Extended(lease_until=until, cancel_requested=canceled)
+        Lease(job_id, fence, token): ExtendResult(lease_until=until, cancel_requested=canceled)
         for job_id, fence, token, until, canceled in found
     }
 
 
-class Leases:
-    """Extends, and insists where a job was held.
+class LeaseExtender:
+    """Extends leases, and retries those whose job was locked.
 
-    Waits for: the next try. Guarantees: a lease whose job is let go of is extended soon after,
-    even if it ran out meanwhile, unless somebody took it first. Stops: for each lease when that is
-    done or it is lost, at the latest after its own length, in which its keeper asked again; and
-    when closed. A crash leaves it to run out.
+    Waits for: the next try. Guarantees: a lease is extended soon after its job is unlocked, even if
+    it expired meanwhile, unless another worker claimed the job first. Stops: for each lease when it
+    is extended or lost, at the latest after its own length, because its keeper extends it again by
+    then; and when closed. After a crash the leases expire.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: PostgresEngine) -> None:
         self._engine = engine
-        self._held: dict[Lease, tuple[float, float]] = {}  # its length, and until when we try
+        self._locked: dict[
+            Lease, tuple[float, float]
+        ] = {}  # its length, and the time of the last try
         self._task: asyncio.Task[None] | None = None
 
-    async def extend(self, leases: Sequence[Lease], seconds: float) -> list[Extended]:
-        answers, held = await self._try(leases, seconds)
-        if held:
+    async def extend(self, leases: Sequence[Lease], seconds: float) -> list[ExtendResult]:
+        results, locked = await self._try(leases, seconds)
+        if locked:
             loop = asyncio.get_running_loop()
-            self._held |= dict.fromkeys(held, (seconds, loop.time() + seconds))
+            self._locked |= dict.fromkeys(locked, (seconds, loop.time() + seconds))
             if self._task is None:
-                self._task = loop.create_task(self._insist())
-        return answers
+                self._task = loop.create_task(self._retry_locked())
+        return results
 
     async def _try(
         self, leases: Sequence[Lease], seconds: float
-    ) -> tuple[list[Extended], list[Lease]]:
+    ) -> tuple[list[ExtendResult], list[Lease]]:
         engine = self._engine
-        # A dead connection must be given up in time for further tries.
-        timeout = min(engine.config.timeout, max(QUICKEST, seconds / 6))
+        # A dead connection must time out early enough for further tries.
+        timeout = min(engine.config.timeout, max(MIN_TIMEOUT, seconds / 6))
         return await engine.call(lambda c: extend(c, leases, seconds, engine.now(), timeout))
 
-    async def _insist(self) -> None:
+    async def _retry_locked(self) -> None:
         clock = asyncio.get_running_loop().time
         try:
-            while self._held:
-                await asyncio.sleep(APART)
-                for seconds in {length for length, _ in self._held.values()}:
-                    group = [it for it, (length, _) in self._held.items() if length == seconds]
+            while self._locked:
+                await asyncio.sleep(RETRY_INTERVAL)
+                for seconds in {length for length, _ in self._locked.values()}:
+                    group = [
+                        lease for lease, (length, _) in self._locked.items() if length == seconds
+                    ]
                     with contextlib.suppress(StoreError):
-                        _, held = await self._try(group, seconds)
-                        for lease in set(group).difference(held):
-                            self._held.pop(lease, None)
-                self._held = {it: put for it, put in self._held.items() if put[1] > clock()}
+                        _, locked = await self._try(group, seconds)
+                        for lease in set(group).difference(locked):
+                            self._locked.pop(lease, None)
+                self._locked = {
+                    lease: retry for lease, retry in self._locked.items() if retry[1] > clock()
+                }
         finally:
             self._task = None
 

@@ -1,7 +1,7 @@
-"""Calls about jobs that somebody's open transaction may hold: nobody else waits for those.
+"""Retries of writes to jobs that an open transaction may have locked.
 
-A gathered call waits for no lock. What it finds held it leaves out, and whoever asked for that asks
-again, apart from all others, with no connection between two tries.
+A coalesced call waits for no lock: it skips locked jobs. The callers of these retry them
+separately, and hold no connection between two tries.
 """
 
 from __future__ import annotations
@@ -12,49 +12,49 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeAlias, TypeVar
 
-from windlass.stores.coalescing import Gatherer
+from windlass.stores.coalescing import Coalescer
 
 S = TypeVar("S")
 T = TypeVar("T")
 Run: TypeAlias = Callable[[Sequence[S]], Awaitable[list[T | None]]]
-"""One answer per item; None for what is held, of which nothing was decided."""
+"""Returns one result per item; None for a locked item, for which nothing was decided."""
 
-SHORTEST = 0.005  # seconds, about, before the first further try
-LONGEST = 0.1  # and between any two
+MIN_DELAY = 0.005  # seconds before the first retry, at most
+MAX_DELAY = 0.1  # seconds between two retries, at most
 
 
-class Patient(Generic[S, T]):
-    """`again` makes the further tries; it is `run` unless that has a quicker way to begin with."""
+class LockRetry(Generic[S, T]):
+    """Runs calls, and retries locked items with `retry`, or with `run` if there is none."""
 
-    def __init__(self, run: Run[S, T], again: Run[S, T] | None = None) -> None:
-        self._first = Gatherer[S, T | None](run)
-        self._later = Gatherer[S, T | None](again or run)
+    def __init__(self, run: Run[S, T], retry: Run[S, T] | None = None) -> None:
+        self._first = Coalescer[S, T | None](run)
+        self._retry = Coalescer[S, T | None](retry or run)
         self._closing = asyncio.Event()
 
     async def __call__(self, items: Sequence[S], seconds: float) -> list[T | None]:
-        """Try for so long; None for what was held all the time."""
-        answers = await self._first(items)
-        if all(answer is not None for answer in answers):
-            return answers
+        """Retry for `seconds`; return None for items that stayed locked."""
+        results = await self._first(items)
+        if all(result is not None for result in results):
+            return results
         clock = asyncio.get_running_loop().time
-        until, nap = clock() + seconds, SHORTEST
-        while left := [place for place, answer in enumerate(answers) if answer is None]:
-            if clock() >= until or await self._closes_within(nap):
+        until, delay = clock() + seconds, MIN_DELAY
+        while locked := [index for index, result in enumerate(results) if result is None]:
+            if clock() >= until or await self._closed_within(delay):
                 break
-            nap = min(2 * nap, LONGEST)
-            again = await self._later([items[place] for place in left])
-            for place, answer in zip(left, again, strict=True):
-                answers[place] = answer
-        return answers
+            delay = min(2 * delay, MAX_DELAY)
+            retried = await self._retry([items[index] for index in locked])
+            for index, result in zip(locked, retried, strict=True):
+                results[index] = result
+        return results
 
-    async def _closes_within(self, nap: float) -> bool:
+    async def _closed_within(self, delay: float) -> bool:
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(nap * random.uniform(0.5, 1)):  # noqa: S311
+            async with asyncio.timeout(delay * random.uniform(0.5, 1)):  # noqa: S311
                 await self._closing.wait()
         return self._closing.is_set()
 
     async def finish(self) -> None:
-        """Wait for all that was called; whoever waits for what is held is told that it was."""
+        """Wait for running calls, and stop retries: their locked items return None."""
         self._closing.set()
         await self._first.finish()
-        await self._later.finish()
+        await self._retry.finish()

@@ -1,4 +1,4 @@
-"""The one outcome that is nearly all of them, many in one statement; the rest is `jobs.apply`'s."""
+"""Settles plain successes, nearly all outcomes, in one statement; `jobs.apply` does the rest."""
 
 from __future__ import annotations
 
@@ -17,60 +17,77 @@ from windlass.stores.postgres.connection import Connection
 from windlass.stores.postgres.queries import SQL
 
 
-def plain(wishes: Mapping[int, Transition]) -> list[Transition]:
-    """Those that `succeed` may settle: nobody else in the batch depends on their turn."""
-    if len({wish.job_id for wish in wishes.values()}) < len(wishes):
-        return []  # a job that comes twice needs its order
-    if any(wish.children for wish in wishes.values()):
-        return []  # and so do children, who may meet it
+def select_plain(transitions: Mapping[int, Transition]) -> list[Transition]:
+    """Return the transitions that `succeed` may settle: their order in the batch is irrelevant."""
+    if len({transition.job_id for transition in transitions.values()}) < len(transitions):
+        return []  # several transitions of one job need their order
+    if any(transition.children for transition in transitions.values()):
+        return []  # so do children: they may share a key with the job
     return [
-        wish
-        for wish in wishes.values()
-        if wish.trigger is Trigger.SUCCEED and wish.token is not None and not wish.records
+        transition
+        for transition in transitions.values()
+        if transition.trigger is Trigger.SUCCEED
+        and transition.token is not None
+        and not transition.records
     ]
 
 
-def _kinds(wishes: Sequence[Transition]) -> tuple[list[UUID], bytes, list[int], list[UUID | None]]:
-    """Their ids, of which kind each is, and the fence and the token of each kind."""
+def _lease_table(
+    transitions: Sequence[Transition],
+) -> tuple[list[UUID], bytes, list[int], list[UUID | None]]:
+    """Return ids, the index of the lease of each, and the fences and tokens of the leases."""
     ids: list[UUID] = []
-    marks: list[bytes] = []
-    known: dict[tuple[int, UUID | None], bytes] = {}
-    fence, token, mark = -1, None, b""
-    for wish in wishes:
-        ids.append(wish.job_id)
-        if wish.token is not token or wish.fence != fence:  # those of one claim stand together
-            fence, token = wish.fence, wish.token
-            mark = known.setdefault((fence, token), len(known).to_bytes(2, "little"))
-        marks.append(mark)
-    return ids, b"".join(marks), [kind[0] for kind in known], [kind[1] for kind in known]
+    index_bytes: list[bytes] = []
+    indexes: dict[tuple[int, UUID | None], bytes] = {}
+    fence, token, index = -1, None, b""
+    for transition in transitions:
+        ids.append(transition.job_id)
+        # Jobs of one claim are usually adjacent.
+        if transition.token is not token or transition.fence != fence:
+            fence, token = transition.fence, transition.token
+            index = indexes.setdefault((fence, token), len(indexes).to_bytes(2, "little"))
+        index_bytes.append(index)
+    return (
+        ids,
+        b"".join(index_bytes),
+        [lease[0] for lease in indexes],
+        [lease[1] for lease in indexes],
+    )
 
 
-async def succeed(
+async def settle_successes(
     connection: Connection,
-    wishes: Sequence[Transition],
+    transitions: Sequence[Transition],
     now: Instant | None,
     shard: int,
     *,
-    alone: bool,
+    is_whole_call: bool,
 ) -> tuple[set[UUID], list[UUID], list[str]]:
-    """Settle what still holds; the rest is for `apply` to decide about.
+    """Settle transitions whose lease is valid; `apply` decides the rest.
 
-    If nothing is left, and they are `alone` in their call, whom that lets in; else the gates at
-    which it makes room, to be looked at with the rest.
+    Return the settled jobs, the jobs that gates admitted, and gates left to open. Gates open here
+    only if these transitions are the whole call and all of them are settled.
     """
-    order = [(wish, wish.result) for wish in sorted(wishes, key=attrgetter("job_id"))]
+    ordered = [
+        (transition, transition.result)
+        for transition in sorted(transitions, key=attrgetter("job_id"))
+    ]
     done: set[UUID] = set()
-    let_in: list[UUID] = []
-    room: list[str] = []
-    with contextlib.suppress(LockNotAvailableError):  # somebody has one of them: see there
-        for piece in rows.portions(order, 1):
-            ids, *leases = _kinds([wish for wish, _ in piece])
-            results = [result for _, result in piece]
-            alike = results.count(results[0]) == len(results)
-            result = ((), results[0]) if alike else (results, None)
-            found = await connection.fetch(SQL.succeed, now, ids, *leases, *result, shard, alone)
-            [[count, some, came, left]] = found
-            done.update(ids if count == len(ids) else some or ())
-            let_in += came or ()
-            room += left or ()
-    return done, let_in, room
+    admitted: list[UUID] = []
+    gates: list[str] = []
+    with contextlib.suppress(
+        LockNotAvailableError
+    ):  # another transaction has locked one of them; `apply` handles it
+        for chunk in rows.chunks(ordered, 1):
+            ids, *leases = _lease_table([transition for transition, _ in chunk])
+            results = [result for _, result in chunk]
+            same_result = results.count(results[0]) == len(results)
+            result = ((), results[0]) if same_result else (results, None)
+            found = await connection.fetch(
+                SQL.succeed, now, ids, *leases, *result, shard, is_whole_call
+            )
+            [[count, settled_ids, admitted_ids, left_gates]] = found
+            done.update(ids if count == len(ids) else settled_ids or ())
+            admitted += admitted_ids or ()
+            gates += left_gates or ()
+    return done, admitted, gates

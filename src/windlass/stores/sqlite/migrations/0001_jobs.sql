@@ -1,7 +1,7 @@
--- Every name begins with windlass_: the file may hold the application's own tables, too.
+-- Every name starts with windlass_: the file may also contain tables of the application.
 --
--- Jobs: what was asked for first, then where it stands, then the bulky parts, so that the columns
--- a claim looks at come before any overflow page. `n` is the order of arrival; instants are
+-- Jobs. Columns of the request come first, then the state, then large values, so that the columns
+-- that a claim reads precede any overflow page. `n` is the order of arrival. Instants are
 -- microseconds since 1970, UTC.
 CREATE TABLE windlass_job (
     n INTEGER PRIMARY KEY,
@@ -44,7 +44,7 @@ CREATE TABLE windlass_job (
     seq INTEGER NOT NULL,
     queued_seq INTEGER NOT NULL DEFAULT 0,
     started_seq INTEGER NOT NULL DEFAULT 0,
-    said INTEGER NOT NULL DEFAULT 0,
+    last_record INTEGER NOT NULL DEFAULT 0,
     percent INTEGER NOT NULL DEFAULT 0,
     stage TEXT,
     phase TEXT,
@@ -72,27 +72,27 @@ CREATE TABLE windlass_job (
 
 CREATE UNIQUE INDEX windlass_job_id ON windlass_job (id);
 
--- The line that claims read: one ordered range per queue, and nothing in it that may not run.
--- Keys that take turns may have one place: then the ids decide.
-CREATE INDEX windlass_job_line ON windlass_job (queue, priority DESC, position, id)
+-- Queued jobs in the order of claims: one range per queue, with claimable jobs only. Jobs of
+-- different limit keys may have the same position; then the id decides.
+CREATE INDEX windlass_job_queued ON windlass_job (queue, priority DESC, position, id)
     WHERE state = 'queued';
 
--- The same order before each gate, outside of the line.
+-- The same order for jobs that wait at a gate.
 CREATE INDEX windlass_job_gate ON windlass_job (gate, priority DESC, position, id)
     WHERE gate IS NOT NULL;
 
--- The last of a key, in line and before a gate: its next one stands behind it. At the gate of a key
--- there is no other, and the last of all is its last.
-CREATE INDEX windlass_job_turn ON windlass_job (queue, priority, limit_key, position)
+-- The last position of a limit key, in a queue and at a gate: the next job of the key is placed
+-- behind it. The gate of a key has only jobs of that key, so it needs no such index.
+CREATE INDEX windlass_job_queued_by_key ON windlass_job (queue, priority, limit_key, position)
     WHERE limit_key IS NOT NULL AND state = 'queued';
-CREATE INDEX windlass_job_gate_turn ON windlass_job (gate, priority, limit_key, position)
+CREATE INDEX windlass_job_gate_by_key ON windlass_job (gate, priority, limit_key, position)
     WHERE limit_key IS NOT NULL AND gate IS NOT NULL AND gate NOT GLOB 'key:*';
 
--- Running jobs, by the claim call that took them: repeats of a claim, and the search for lost
--- leases. Not by lease_until, so that extending a lease moves no index entry.
+-- Running jobs by the token of their claim, for repeated claims and expired leases. Not by
+-- lease_until, so that extending a lease updates no index.
 CREATE INDEX windlass_job_running ON windlass_job (token) WHERE state = 'running';
 
--- Waiting jobs by the time they become due, and by queue to be counted.
+-- Waiting jobs, by due time, and by queue for counts.
 CREATE INDEX windlass_job_due ON windlass_job (due_at)
     WHERE due_at IS NOT NULL AND state IN ('created', 'retrying');
 CREATE INDEX windlass_job_waiting ON windlass_job (queue, state) WHERE state IN ('created', 'retrying');
@@ -102,25 +102,25 @@ CREATE INDEX windlass_job_expiry ON windlass_job (expires_at)
 
 CREATE UNIQUE INDEX windlass_job_request ON windlass_job (owner, request_id) WHERE request_id IS NOT NULL;
 
--- The promise of unique keys is the index, not a look-up.
+-- This index, not a lookup, guarantees unique keys.
 CREATE UNIQUE INDEX windlass_job_unique ON windlass_job (owner, task, unique_key)
     WHERE unique_key IS NOT NULL AND state IN ('created', 'queued', 'running', 'retrying');
 
 CREATE INDEX windlass_job_ended ON windlass_job (state, ended_at) WHERE ended_at IS NOT NULL;
 
--- Finished jobs that still have log rows, for pruning those.
+-- Finished jobs that still have log rows, for pruning.
 CREATE INDEX windlass_job_logged ON windlass_job (ended_at) WHERE logged = 1 AND ended_at IS NOT NULL;
 
--- What people look for first is rare among millions that went well.
-CREATE INDEX windlass_job_trouble ON windlass_job (n) WHERE state IN ('failed', 'canceled');
+-- Failed and canceled jobs are searched most, and are rare among successful ones.
+CREATE INDEX windlass_job_unsuccessful ON windlass_job (n) WHERE state IN ('failed', 'canceled');
 
--- The retries of a first job, of which one may be active.
-CREATE INDEX windlass_job_lineage ON windlass_job (root_id) WHERE root_id IS NOT NULL;
+-- The retries of a job, of which one may be active.
+CREATE INDEX windlass_job_queuedage ON windlass_job (root_id) WHERE root_id IS NOT NULL;
 
 -- The jobs of a flow.
 CREATE INDEX windlass_job_flow ON windlass_job (flow_id, n) WHERE flow_id IS NOT NULL;
 
--- Payloads too large to be rewritten with every change of the row.
+-- Large payloads, kept apart so that updates of the job do not rewrite them.
 CREATE TABLE windlass_payload (
     n INTEGER PRIMARY KEY,
     data BLOB NOT NULL
@@ -133,13 +133,13 @@ CREATE TABLE windlass_log (
     type TEXT NOT NULL,
     attempt INTEGER NOT NULL,
     fence INTEGER NOT NULL,
-    said INTEGER NOT NULL,
+    record_n INTEGER NOT NULL,
     facts TEXT,
     body BLOB,
     PRIMARY KEY (n, seq)
 ) STRICT, WITHOUT ROWID;
 
--- Past attempts are found among any number of lines that their tasks said.
+-- Past attempts, among any number of log rows.
 CREATE INDEX windlass_log_attempt ON windlass_log (n, fence) WHERE type = 'attempt';
 
 CREATE TABLE windlass_step (
@@ -151,12 +151,12 @@ CREATE TABLE windlass_step (
     PRIMARY KEY (n, step)
 ) STRICT, WITHOUT ROWID;
 
--- Who waits, or waited, for whom. A row that is open is counted in the child's `waiting_for`; to
--- close it is the right to count that down. The parent's id stays when the parent is deleted.
+-- Dependencies. An open row is counted in the child's `waiting_for`; the transaction that closes it
+-- decrements that count. The parent's id remains when the parent is deleted.
 CREATE TABLE windlass_edge (
     child INTEGER NOT NULL,
     parent INTEGER NOT NULL,
-    place INTEGER NOT NULL,
+    ordinal INTEGER NOT NULL,
     parent_id BLOB NOT NULL,
     open INTEGER NOT NULL,
     PRIMARY KEY (child, parent)
@@ -164,10 +164,11 @@ CREATE TABLE windlass_edge (
 
 CREATE INDEX windlass_edge_parent ON windlass_edge (parent, child);
 
--- Who passed which gate, for the attempt with this fence, and whether it holds a slot there. The
--- job's row says so, and is asked whenever it changes; so to count them, no job is read. By the job:
--- those who come and go together share a page, whatever their gates.
-CREATE TABLE windlass_pass (
+-- Permits: a job was admitted at a gate, for the attempt with this fence. `held` is whether it
+-- holds a slot there. It follows from the job's row and is updated with it, so counting reads no
+-- jobs. The key starts with the job: jobs that are written together share a page, whatever their
+-- gates.
+CREATE TABLE windlass_permit (
     n INTEGER NOT NULL,
     gate TEXT NOT NULL,
     fence INTEGER NOT NULL,
@@ -177,22 +178,23 @@ CREATE TABLE windlass_pass (
     PRIMARY KEY (n, gate, fence)
 ) STRICT, WITHOUT ROWID;
 
--- The starts that a rate counts, in order.
-CREATE INDEX windlass_pass_start ON windlass_pass (gate, started_at) WHERE started_at IS NOT NULL;
+-- Starts in order of time, for rate limits.
+CREATE INDEX windlass_permit_start ON windlass_permit (gate, started_at) WHERE started_at IS NOT NULL;
 
--- How many passes a gate has given, how many of them hold a slot, and when it is to be looked at, if
--- somebody waits there and time alone, or a new limit, may open it. Gates without any have no row.
+-- Gates: the number of permits, the number of held slots, and the time of the next check. A check
+-- is set if jobs wait and the gate may open by time alone or by a changed limit. Idle gates have no
+-- row.
 CREATE TABLE windlass_gate (
     gate TEXT PRIMARY KEY,
-    passes INTEGER NOT NULL DEFAULT 0,
-    held INTEGER NOT NULL DEFAULT 0,
-    look_at INTEGER
+    permits INTEGER NOT NULL DEFAULT 0,
+    holding INTEGER NOT NULL DEFAULT 0,
+    next_check_at INTEGER
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX windlass_gate_look ON windlass_gate (look_at) WHERE look_at IS NOT NULL;
+CREATE INDEX windlass_gate_next_check ON windlass_gate (next_check_at) WHERE next_check_at IS NOT NULL;
 
 CREATE TRIGGER windlass_gate_idle AFTER UPDATE ON windlass_gate
-WHEN new.passes = 0 AND new.look_at IS NULL BEGIN
+WHEN new.permits = 0 AND new.next_check_at IS NULL BEGIN
     DELETE FROM windlass_gate WHERE gate = new.gate;
 END;
 
@@ -218,7 +220,7 @@ CREATE TABLE windlass_record (
 
 CREATE INDEX windlass_record_expiry ON windlass_record (expires_at) WHERE expires_at IS NOT NULL;
 
--- The last number given where no row shows it: arrivals and positions come from one sequence.
+-- The last serial, if no row contains it: arrivals and positions share one sequence.
 CREATE TABLE windlass_serial (
     one INTEGER PRIMARY KEY CHECK (one = 1),
     last INTEGER NOT NULL

@@ -1,1 +1,1 @@
-"""The write operations of the SQLite store."""
+"""Write operations of the SQLite store."""

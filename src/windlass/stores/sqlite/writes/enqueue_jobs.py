@@ -1,4 +1,4 @@
-"""Putting in: plain jobs in runs, jobs that may meet others one by one."""
+"""Enqueue: plain jobs are inserted together, jobs that may conflict with others one by one."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from windlass.core.admission.gates import gates_of
 from windlass.core.clock import Instant
 from windlass.core.decisions import decide
 from windlass.core.decisions.enqueue import (
-    Enqueued,
+    Conflicts,
+    EnqueueResult,
     EnqueueStatus,
-    Rivals,
-    admit,
-    give_way,
-    refused,
+    batch_error,
+    cancel_displaced,
+    decide_enqueue,
 )
 from windlass.core.errors import RequestError
 from windlass.core.job import row as jobs
@@ -27,109 +27,121 @@ from windlass.core.job.dependency import Parent
 from windlass.core.job.row import JobRow, NewJob
 from windlass.core.job.state import State
 from windlass.stores.sqlite import rows
-from windlass.stores.sqlite.connection import every, first, single
+from windlass.stores.sqlite.connection import fetch_all, fetch_one, fetch_value
 from windlass.stores.sqlite.queries import SQL
 from windlass.stores.sqlite.rows import Row
 from windlass.stores.sqlite.writes import gates
-from windlass.stores.sqlite.writes.batch import Batch, link, parents
-from windlass.stores.sqlite.writes.positions import Turns, line_of
+from windlass.stores.sqlite.writes.batch import SqliteBatch, insert_edges, load_parents
+from windlass.stores.sqlite.writes.positions import PositionAllocator, order_of
 from windlass.stores.sqlite.writes.transaction import Tx
 
 
-def load(connection: apsw.Connection, sql: str, parameters: tuple[object, ...]) -> JobRow | None:
-    found = first(connection, sql, parameters)
-    return None if found is None else whole(connection, found)
+def load_job(
+    connection: apsw.Connection, sql: str, parameters: tuple[object, ...]
+) -> JobRow | None:
+    row = fetch_one(connection, sql, parameters)
+    return None if row is None else with_payload(connection, row)
 
 
-def whole(connection: apsw.Connection, row: Row) -> JobRow:
-    """The job with its payload, wherever that lies."""
+def with_payload(connection: apsw.Connection, row: Row) -> JobRow:
+    """Decode a job, and read its payload if it has its own row."""
     if not rows.needs_payload(row):
         return rows.job_row(row)
-    return rows.job_row(row, single(connection, SQL.get_payload, (row[0],)))
+    return rows.job_row(row, fetch_value(connection, SQL.get_payload, (row[0],)))
 
 
-def together(tx: Tx, wanted: Sequence[NewJob]) -> list[Enqueued]:
-    """All of them, or none."""
-    error = refused(wanted, partial(rivals, tx.connection))
+def enqueue_atomic(tx: Tx, new_jobs: Sequence[NewJob]) -> list[EnqueueResult]:
+    """Enqueue all jobs or none."""
+    error = batch_error(new_jobs, partial(find_conflicts, tx.connection))
     if error is not None:
-        return [Enqueued(EnqueueStatus.REFUSED, new, error=error) for new in wanted]
-    return enqueue(tx, wanted)
+        return [EnqueueResult(EnqueueStatus.REFUSED, new, error=error) for new in new_jobs]
+    return enqueue(tx, new_jobs)
 
 
-def enqueue(tx: Tx, wanted: Sequence[NewJob]) -> list[Enqueued]:
-    answers = put(tx, wanted)
-    if not tx.knocks:
-        return answers
-    passed = gates.open_gates(tx, tx.now())
-    met = any(answer.existing is not None for answer in answers)
-    numbers = [n for n in map(_number, answers) if met or n in passed]
+def enqueue(tx: Tx, new_jobs: Sequence[NewJob]) -> list[EnqueueResult]:
+    results = insert_jobs(tx, new_jobs)
+    if not tx.gates_to_check:
+        return results
+    admitted = gates.open_gates(tx, tx.now())
+    any_existing = any(result.existing is not None for result in results)
+    numbers = [n for n in map(_number, results) if any_existing or n in admitted]
     found = (
-        every(tx.connection, SQL.numbered, (apsw.carray(array("q", numbers)),)) if numbers else []
+        fetch_all(tx.connection, SQL.jobs_by_serial, (apsw.carray(array("q", numbers)),))
+        if numbers
+        else []
     )
-    news = {row[0]: row for row in found}
+    current = {row[0]: row for row in found}
     return [
-        replace(answer, existing=whole(tx.connection, row))
-        if (row := news.get(_number(answer)))
-        else answer
-        for answer in answers
+        replace(result, existing=with_payload(tx.connection, row))
+        if (row := current.get(_number(result)))
+        else result
+        for result in results
     ]
 
 
-def _number(answer: Enqueued) -> int:
-    return answer.serial if answer.existing is None else answer.existing.serial
+def _number(result: EnqueueResult) -> int:
+    return result.serial if result.existing is None else result.existing.serial
 
 
-def put(tx: Tx, wanted: Sequence[NewJob]) -> list[Enqueued]:
-    """Store them; their gates are for the caller to look at."""
-    now, limited = tx.now(), tx.limited()
-    keyed = any(new.limit_key is not None for new in wanted)
-    taken = _taken(tx.connection, wanted) if keyed or limited else frozenset()
-    answers: list[Enqueued] = []
-    run: list[Row] = []  # jobs in a row that meet no others, written together
-    turns = Turns(tx.connection)
-    for new in wanted:
+def insert_jobs(tx: Tx, new_jobs: Sequence[NewJob]) -> list[EnqueueResult]:
+    """Insert the jobs. The caller opens their gates."""
+    now, limits = tx.now(), tx.limit_names()
+    keyed = any(new.limit_key is not None for new in new_jobs)
+    existing = _existing_ids(tx.connection, new_jobs) if keyed or limits else frozenset()
+    results: list[EnqueueResult] = []
+    run: list[Row] = []  # consecutive plain jobs, inserted together
+    allocator = PositionAllocator(tx.connection)
+    for new in new_jobs:
         try:
-            jobs.check(new)
+            jobs.check_new_job(new)
         except RequestError as error:
-            answers.append(Enqueued(EnqueueStatus.REFUSED, new, error=error))
+            results.append(EnqueueResult(EnqueueStatus.REFUSED, new, error=error))
             continue
-        if not new.plain or len(new.payload) > rows.INLINE_PAYLOAD or (taken and new.id in taken):
-            _insert(tx, run, answers)
-            run, turns = [], Turns(tx.connection)
-            answers.append(_enqueue_keyed(tx, new, now))
+        if not new.plain or len(new.payload) > rows.INLINE_PAYLOAD or new.id in existing:
+            _insert(tx, run, results)
+            run, allocator = [], PositionAllocator(tx.connection)
+            results.append(_enqueue_keyed(tx, new, now))
             continue
-        serial = tx.arrival()
-        its_gates = gates_of(new.queue, new.task, new.limit_key, limited) if limited else ()
-        place = _place(turns, new, its_gates, serial, now) if keyed else serial
-        tx.knocks.update(its_gates)
-        run.append(rows.insertion(new, now, serial, gates=its_gates, place=place))
-        answers.append(
-            Enqueued(EnqueueStatus.CREATED, new, now, serial, gates=its_gates, place=place)
+        serial = tx.next_serial()
+        job_gates = gates_of(new.queue, new.task, new.limit_key, limits) if limits else ()
+        position = _position(allocator, new, job_gates, serial, now) if keyed else serial
+        tx.gates_to_check.update(job_gates)
+        run.append(rows.insertion(new, now, serial, gates=job_gates, position=position))
+        results.append(
+            EnqueueResult(
+                EnqueueStatus.CREATED, new, now, serial, gates=job_gates, position=position
+            )
         )
-    _insert(tx, run, answers)
+    _insert(tx, run, results)
     tx.work = True
-    return answers
+    return results
 
 
-def _taken(connection: apsw.Connection, wanted: Sequence[NewJob]) -> frozenset[UUID]:
-    """The ids that a job has already, or that come twice: a place is given to nobody in vain."""
-    ids = {new.id.bytes: new.id for new in wanted}
-    if len(ids) < len(wanted):
+def _existing_ids(connection: apsw.Connection, new_jobs: Sequence[NewJob]) -> frozenset[UUID]:
+    """Return ids that exist already or occur twice, so that no position is assigned in vain."""
+    ids = {new.id.bytes: new.id for new in new_jobs}
+    if len(ids) < len(new_jobs):
         return frozenset(ids.values())
-    found = every(connection, SQL.taken, (apsw.carray(tuple(ids)),)) if ids else []
-    return frozenset(ids[known] for (known,) in found)
+    found = fetch_all(connection, SQL.existing_ids, (apsw.carray(tuple(ids)),)) if ids else []
+    return frozenset(ids[id_] for (id_,) in found)
 
 
-def _place(turns: Turns, new: NewJob, its_gates: tuple[str, ...], serial: int, now: Instant) -> int:
-    """Where it stands, if it does so at once: in line, or before its first gate."""
-    if not rows.at_once(new) and jobs.opening(new, now).state is not State.QUEUED:
+def _position(
+    allocator: PositionAllocator,
+    new: NewJob,
+    job_gates: tuple[str, ...],
+    serial: int,
+    now: Instant,
+) -> int:
+    """Return the position in the queue or at the first gate; the serial if the job waits."""
+    if not rows.starts_queued(new) and jobs.initial_state(new, now).state is not State.QUEUED:
         return serial
-    line = line_of(new.queue, its_gates[0] if its_gates else None, new.priority)
-    return turns.place(line, new.limit_key, serial)
+    order = order_of(new.queue, job_gates[0] if job_gates else None, new.priority)
+    return allocator.assign(order, new.limit_key, serial)
 
 
-def _insert(tx: Tx, run: list[Row], answers: list[Enqueued]) -> None:
-    """Write plain jobs; if any id was taken, find out which and answer for them anew."""
+def _insert(tx: Tx, run: list[Row], results: list[EnqueueResult]) -> None:
+    """Insert plain jobs. If an id exists already, replace the results of those jobs."""
     if not run:
         return
     connection = tx.connection
@@ -137,87 +149,91 @@ def _insert(tx: Tx, run: list[Row], answers: list[Enqueued]) -> None:
     connection.executemany(SQL.insert_job, run)
     if connection.total_changes() - before == len(run):
         return
-    for place, answer in enumerate(answers):
-        if answer.status is EnqueueStatus.CREATED and answer.existing is None:
-            found = load(connection, SQL.get_job, (answer.new.id.bytes,))
-            assert found is not None
-            if found.serial != answer.serial:
-                verdict = admit(answer.new, Rivals(same_id=found))
-                answers[place] = Enqueued(
-                    verdict.status, answer.new, existing=verdict.existing, error=verdict.error
+    for index, result in enumerate(results):
+        if result.status is EnqueueStatus.CREATED and result.existing is None:
+            stored = load_job(connection, SQL.get_job, (result.new.id.bytes,))
+            assert stored is not None
+            if stored.serial != result.serial:
+                decision = decide_enqueue(result.new, Conflicts(same_id=stored))
+                results[index] = EnqueueResult(
+                    decision.status, result.new, existing=decision.existing, error=decision.error
                 )
 
 
-def _enqueue_keyed(tx: Tx, new: NewJob, now: Instant) -> Enqueued:
+def _enqueue_keyed(tx: Tx, new: NewJob, now: Instant) -> EnqueueResult:
     connection = tx.connection
-    met = rivals(connection, new)
-    verdict = admit(new, met)
-    if verdict.status is not EnqueueStatus.CREATED or verdict.existing is not None:
-        return Enqueued(verdict.status, new, existing=verdict.existing, error=verdict.error)
-    if verdict.displace is not None:
-        _displace(tx, verdict.displace, now)
-        verdict = admit(new, rivals(connection, new))  # it may depend on what that ended
-    serial = tx.arrival()  # whom that set free stands before it
-    origin = met.origin if new.retry_of is not None else None
+    conflicts = find_conflicts(connection, new)
+    decision = decide_enqueue(new, conflicts)
+    if decision.status is not EnqueueStatus.CREATED or decision.existing is not None:
+        return EnqueueResult(decision.status, new, existing=decision.existing, error=decision.error)
+    if decision.displace is not None:
+        _displace(tx, decision.displace, now)
+        # The new job may depend on the displaced one.
+        decision = decide_enqueue(new, find_conflicts(connection, new))
+    serial = tx.next_serial()  # after the dependents that the displaced job released
+    origin = conflicts.origin if new.retry_of is not None else None
     root_id = origin.lineage if origin else None
     last_step = origin.last_step if origin and new.resume else None
-    its_gates = gates_of(new.queue, new.task, new.limit_key, tx.limited())
+    job_gates = gates_of(new.queue, new.task, new.limit_key, tx.limit_names())
     values = rows.insertion(
         new,
         now,
         serial,
         root_id=root_id,
         last_step=last_step,
-        waiting_for=verdict.waiting_for,
-        gates=its_gates,
-        place=_place(Turns(connection), new, its_gates, serial, now),
+        waiting_for=decision.waiting_for,
+        gates=job_gates,
+        position=_position(PositionAllocator(connection), new, job_gates, serial, now),
     )
     connection.execute(SQL.insert_job, values)
-    tx.knocks.update(its_gates)
+    tx.gates_to_check.update(job_gates)
     if len(new.payload) > rows.INLINE_PAYLOAD:
         connection.execute(SQL.insert_payload, (serial, new.payload))
     if origin is not None:
         connection.execute(SQL.set_retried_as, (new.id.bytes, origin.serial))
         if new.resume:
             connection.execute(SQL.copy_steps, (serial, origin.serial))
-    link(connection, serial, parents(connection, new.depends_on), verdict.waits_for)
-    if verdict.lost is not None:
-        _end_with(tx, new.id, verdict.lost, now)
-    stored = load(connection, SQL.get_job, (new.id.bytes,))
-    return Enqueued(EnqueueStatus.CREATED, new, existing=stored)
+    parents = load_parents(connection, new.depends_on)
+    insert_edges(connection, serial, parents, decision.waits_for)
+    if decision.lost is not None:
+        _apply_lost_parent(tx, new.id, decision.lost, now)
+    stored = load_job(connection, SQL.get_job, (new.id.bytes,))
+    return EnqueueResult(EnqueueStatus.CREATED, new, existing=stored)
 
 
 def _displace(tx: Tx, row: JobRow, now: Instant) -> None:
-    batch = Batch(tx)
-    found = batch.standing(row.id)
+    batch = SqliteBatch(tx)
+    found = batch.lifecycle(row.id)
     assert found is not None
-    batch.write(*found, decide.cancel(found[1], give_way(row), now), now)
+    batch.write(*found, decide.cancel(found[1], cancel_displaced(row), now), now)
     batch.finish()
 
 
-def _end_with(tx: Tx, job_id: UUID, lost: Parent, now: Instant) -> None:
-    batch = Batch(tx)
-    found = batch.standing(job_id)
+def _apply_lost_parent(tx: Tx, job_id: UUID, lost: Parent, now: Instant) -> None:
+    batch = SqliteBatch(tx)
+    found = batch.lifecycle(job_id)
     assert found is not None
     batch.write(*found, decide.parent_ended(found[1], lost.id, lost.state, now), now)
     batch.finish()
 
 
-def rivals(connection: apsw.Connection, new: NewJob) -> Rivals:
+def find_conflicts(connection: apsw.Connection, new: NewJob) -> Conflicts:
     def by_id(job_id: UUID | None) -> JobRow | None:
-        return load(connection, SQL.get_job, (job_id.bytes,)) if job_id else None
+        return load_job(connection, SQL.get_job, (job_id.bytes,)) if job_id else None
 
     origin = by_id(new.retry_of)
     root = origin.lineage.bytes if origin else None
-    return Rivals(
+    return Conflicts(
         same_id=by_id(new.id),
-        same_request=load(connection, SQL.job_by_request, (new.owner, new.request_id))
+        same_request=load_job(connection, SQL.job_by_request, (new.owner, new.request_id))
         if new.request_id is not None
         else None,
-        same_key=load(connection, SQL.active_by_key, (new.owner, new.task, new.unique_key))
+        same_key=load_job(connection, SQL.active_by_key, (new.owner, new.task, new.unique_key))
         if new.unique_key is not None
         else None,
         origin=origin,
-        active_retry=load(connection, SQL.active_of_lineage, (root,)) if root else None,
-        parents={id_: it for id_, (_, it) in parents(connection, new.depends_on).items()},
+        active_retry=load_job(connection, SQL.active_of_lineage, (root,)) if root else None,
+        parents={
+            id_: parent for id_, (_, parent) in load_parents(connection, new.depends_on).items()
+        },
     )

@@ -1,4 +1,4 @@
-"""What is read of jobs that depend on jobs."""
+"""Reads of dependencies and flows."""
 
 from __future__ import annotations
 
@@ -10,46 +10,44 @@ import apsw
 
 from windlass.core.job.dependency import Edges, FlowPage, FlowStats
 from windlass.store import FLOW_RANGE
-from windlass.stores.sqlite.connection import every, single
+from windlass.stores.sqlite.connection import fetch_all, fetch_value
 from windlass.stores.sqlite.queries import SQL
 
-Whose: TypeAlias = tuple[str | None, str | None]  # an owner's, and a team's
-_BEYOND = b"\xff" * 16  # after every id: this one is nobody's
+Scope: TypeAlias = tuple[str | None, str | None]  # owner and team; None is any
+_MAX_ID = b"\xff" * 16  # greater than every id
 
 
-def edges(connection: apsw.Connection, ids: Sequence[UUID], most: int | None) -> list[Edges]:
-    def named(sql: str, job_id: UUID) -> tuple[UUID, ...]:
-        found = every(connection, sql, (job_id.bytes, -1 if most is None else most))
-        return tuple(UUID(bytes=value) for (value,) in found)
+def edges(connection: apsw.Connection, ids: Sequence[UUID], limit: int | None) -> list[Edges]:
+    def related(sql: str, job_id: UUID) -> tuple[UUID, ...]:
+        rows = fetch_all(connection, sql, (job_id.bytes, -1 if limit is None else limit))
+        return tuple(UUID(bytes=value) for (value,) in rows)
 
-    return [Edges(named(SQL.parents_of, id_), named(SQL.children_of, id_)) for id_ in ids]
-
-
-def flows(connection: apsw.Connection, ids: Sequence[UUID], whose: Whose) -> list[FlowStats | None]:
-    return [_flow(connection, flow_id, whose) for flow_id in ids]
+    return [Edges(related(SQL.parents_of, id_), related(SQL.children_of, id_)) for id_ in ids]
 
 
-def _flow(connection: apsw.Connection, flow_id: UUID, whose: Whose) -> FlowStats | None:
-    found = every(connection, SQL.flow, (flow_id.bytes, *whose))
-    if not found:
-        return None
-    return FlowStats.of(flow_id, found)
+def flows(connection: apsw.Connection, ids: Sequence[UUID], scope: Scope) -> list[FlowStats | None]:
+    return [_flow(connection, flow_id, scope) for flow_id in ids]
+
+
+def _flow(connection: apsw.Connection, flow_id: UUID, scope: Scope) -> FlowStats | None:
+    counts = fetch_all(connection, SQL.flow_counts, (flow_id.bytes, *scope))
+    return FlowStats.of(flow_id, counts) if counts else None
 
 
 def newest(
     connection: apsw.Connection,
     before: UUID | None,
     limit: int,
-    whose: Whose,
+    scope: Scope,
 ) -> FlowPage:
-    last = _BEYOND if before is None else before.bytes
-    found: list[FlowStats] = []
+    last = _MAX_ID if before is None else before.bytes
+    flows: list[FlowStats] = []
     for _ in range(limit):
-        last = single(connection, SQL.flow_before, (last,))
+        last = fetch_value(connection, SQL.flow_before, (last,))
         if last is None:
-            return FlowPage(found, None)
-        sums = every(connection, SQL.newest_of_flow, (last, FLOW_RANGE, *whose))
-        if sums:
-            more = single(connection, SQL.beyond_newest_of_flow, (last, FLOW_RANGE))
-            found.append(FlowStats.of(UUID(bytes=last), sums, capped=more is not None))
-    return FlowPage(found, UUID(bytes=last))
+            return FlowPage(flows, None)
+        counts = fetch_all(connection, SQL.newest_flow_counts, (last, FLOW_RANGE, *scope))
+        if counts:
+            more = fetch_value(connection, SQL.flow_exceeds, (last, FLOW_RANGE))
+            flows.append(FlowStats.of(UUID(bytes=last), counts, capped=more is not None))
+    return FlowPage(flows, UUID(bytes=last))

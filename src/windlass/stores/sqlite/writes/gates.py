@@ -1,8 +1,8 @@
-"""Who waits at which gate, who may pass, and where in line that leads.
+"""Gates: admission of waiting jobs when a limit has capacity.
 
-Each pass says whether it holds a slot and when its attempt started, as far as a limit asks: written
-with the change of its job, in one transaction (`passes`). So many gates, with all who pass, are
-opened in a few statements, however many passed before.
+Each permit stores whether it holds a slot, and for rate limits when its attempt started. It is
+written in the transaction that changes its job (`permits`). So a call can open many gates in a few
+statements, whatever the number of earlier permits.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from windlass.core.admission import gates
 from windlass.core.admission.gates import BATCH, GateStats, Limit, rank
 from windlass.core.clock import Instant
 from windlass.store import COUNT_CAP
-from windlass.stores.sqlite.connection import every, first, single
+from windlass.stores.sqlite.connection import fetch_all, fetch_one, fetch_value
 from windlass.stores.sqlite.queries import SQL
 from windlass.stores.sqlite.rows import (
     FENCE,
@@ -33,218 +33,224 @@ from windlass.stores.sqlite.rows import (
     gate_names,
     limit_names,
 )
-from windlass.stores.sqlite.writes.permits import Passes
-from windlass.stores.sqlite.writes.positions import Line, Turns, line_of
+from windlass.stores.sqlite.writes.permits import PermitWriter
+from windlass.stores.sqlite.writes.positions import PositionAllocator, QueueOrder, order_of
 from windlass.stores.sqlite.writes.transaction import Tx
 
-_alike = itemgetter(GATES, STARTED_AT, FENCE)
-_KEY, _GATE = 3, 5  # where they are in a row of `able`
-_FIRST, _BEYOND = "\x1f", "\x20"  # all gates of keys lie between their limit's name with these
+_start_group = itemgetter(GATES, STARTED_AT, FENCE)
+_KEY, _GATE = 3, 5  # indexes in a row of `admissible_jobs`
+# Appended to a limit's name, these enclose the names of all its gates per key.
+_FIRST, _BEYOND = "\x1f", "\x20"
 
 
-class _Timed(NamedTuple):
-    """A gate that was opened, with the room that it had."""
+class _OpenedGate(NamedTuple):
+    """A gate that was opened, with the capacity that it had before."""
 
     limit: Limit | None
     free: int
-    started: int  # that count, with those who pass now
+    started: int  # counted starts, with the jobs admitted now
 
     @property
-    def full(self) -> bool:
-        """Whether no more may start for now."""
+    def rate_exhausted(self) -> bool:
+        """Return whether the rate limit allows no more starts for now."""
         limit = self.limit
         return limit is not None and limit.starts is not None and self.started >= limit.starts
 
 
 def open_gates(tx: Tx, now: Instant) -> set[int]:
-    """Let in whom the writes of a call made room for, before it returns: their numbers."""
-    if not (tx.knocks or tx.gone or tx.ended):
+    """Admit jobs at the gates that this call affected; return their numbers."""
+    if not (tx.gates_to_check or tx.may_release or tx.ended):
         return set()
-    passes = Passes(tx.connection)
-    _leave(tx, passes, now)
-    passed: set[int] = set()
-    while tx.knocks:
-        names = _next_of(tx.knocks)
-        tx.knocks.difference_update(names)
-        passed.update(_open(tx, passes, names, now))
-    passes.write()
-    return passed
+    permits = PermitWriter(tx.connection)
+    _release_permits(tx, permits, now)
+    admitted: set[int] = set()
+    while tx.gates_to_check:
+        names = _next_gates(tx.gates_to_check)
+        tx.gates_to_check.difference_update(names)
+        admitted.update(_open(tx, permits, names, now))
+    permits.write()
+    return admitted
 
 
-def _next_of(knocks: set[str]) -> list[str]:
-    """Those to be looked at next, in order: whoever passes one comes to none of the others."""
-    lowest = min(map(rank, knocks))
-    return sorted(gate for gate in knocks if rank(gate) == lowest)
+def _next_gates(names: set[str]) -> list[str]:
+    """Return the gates of the lowest rank, in order: no job moves from one of them to another."""
+    lowest = min(map(rank, names))
+    return sorted(gate for gate in names if rank(gate) == lowest)
 
 
-def _leave(tx: Tx, passes: Passes, now: Instant) -> None:
-    """Take their passes from those who left; of one whose start counts, note that it did."""
-    if not (tx.gone or tx.ended):
+def _release_permits(tx: Tx, permits: PermitWriter, now: Instant) -> None:
+    """Delete the released permits; keep those whose start counts, without their slot."""
+    if not (tx.may_release or tx.ended):
         return
-    limits = tx.rates(now)
-    rated = {gate for gate in tx.knocks if gates.limit_name(gate) in limits} if limits else set()
+    rate_limits = tx.rate_limit_names(now)
+    rated = {gate for gate in tx.gates_to_check if gates.limit_name(gate) in rate_limits}
     if tx.ended:
-        at: dict[str, int] = {}
-        for names, many in tx.ended_with.items():
+        slots: dict[str, int] = {}
+        for names, count in tx.ended_gates.items():
             for gate in gate_names(names):
-                at[gate] = at.get(gate, 0) + many
-        passes.end(tx.ended, at, rated & at.keys())
-        tx.ended, tx.ended_with = [], Counter()
-    if tx.gone:
-        passes.leave(tx.gone, rated)
-        tx.gone = []
+                slots[gate] = slots.get(gate, 0) + count
+        permits.end(tx.ended, slots, rated & slots.keys())
+        tx.ended, tx.ended_gates = [], Counter()
+    if tx.may_release:
+        permits.release(tx.may_release, rated)
+        tx.may_release = []
 
 
-def _open(tx: Tx, passes: Passes, names: list[str], now: Instant) -> list[int]:
+def _open(tx: Tx, permits: PermitWriter, names: list[str], now: Instant) -> list[int]:
     connection = tx.connection
-    connection.execute(SQL.look_no_more, (apsw.carray(tuple(names)),))
-    passing: list[Row] = []
-    timed: dict[str, _Timed] = {}
-    for name, of_limit in groupby(names, gates.limit_name):
+    connection.execute(SQL.clear_next_check, (apsw.carray(tuple(names)),))
+    admitted: list[Row] = []
+    opened: dict[str, _OpenedGate] = {}
+    for name, limit_gates in groupby(names, gates.limit_name):
         limit = tx.limit(name, now)
         since = None if limit is None or limit.starts is None else now - limit.length
-        counts = passes.count(list(of_limit), since)
-        rooms = {gate: gates.free(limit, held, started) for gate, held, started in counts}
-        able = _able(connection, rooms, now)
-        came = Counter([row[_GATE] for row in able])
-        if able:
-            passes.grant(array("q", [row[0] for row in able]), came, now)
-            passing += able
-        if since is not None or max(rooms.values(), default=0) > BATCH:
+        counts = permits.count(list(limit_gates), since)
+        free = {gate: gates.free_slots(limit, held, started) for gate, held, started in counts}
+        rows = _admissible(connection, free, now)
+        per_gate = Counter([row[_GATE] for row in rows])
+        if rows:
+            permits.grant(array("q", [row[0] for row in rows]), per_gate, now)
+            admitted += rows
+        if since is not None or max(free.values(), default=0) > BATCH:
             for gate, _, started in counts:
-                timed[gate] = _Timed(limit, rooms[gate], started + came[gate])
-    _let_in(tx, passing, now)
-    _look_later(connection, timed, now)
-    return [row[0] for row in passing]
+                opened[gate] = _OpenedGate(limit, free[gate], started + per_gate[gate])
+    _admit(tx, admitted, now)
+    _schedule_checks(connection, opened, now)
+    return [row[0] for row in admitted]
 
 
-def _able(connection: apsw.Connection, rooms: dict[str, int], now: Instant) -> list[Row]:
-    """The first at each gate, as many as may pass, in order: together where that is as many."""
-    alike: dict[int, list[str]] = {}
-    for gate, free in rooms.items():
-        if free:
-            alike.setdefault(min(free, BATCH), []).append(gate)
-    found: list[Row] = []
-    for most, names in alike.items():
-        asked = (apsw.carray(tuple(names)), now, most)
-        found += json.loads(single(connection, SQL.able, asked))
-    if len(alike) > 1:
-        found.sort(key=itemgetter(_GATE))
-    return found
+def _admissible(connection: apsw.Connection, free: dict[str, int], now: Instant) -> list[Row]:
+    """Return the first jobs at each gate, up to its free slots; one query per distinct number."""
+    by_limit: dict[int, list[str]] = {}
+    for gate, slots in free.items():
+        if slots:
+            by_limit.setdefault(min(slots, BATCH), []).append(gate)
+    rows: list[Row] = []
+    for limit, names in by_limit.items():
+        parameters = (apsw.carray(tuple(names)), now, limit)
+        rows += json.loads(fetch_value(connection, SQL.admissible_jobs, parameters))
+    if len(by_limit) > 1:
+        rows.sort(key=itemgetter(_GATE))
+    return rows
 
 
-def _let_in(tx: Tx, passing: list[Row], now: Instant) -> None:
-    """On to the next gate, or into the line."""
-    if not passing:
+def _admit(tx: Tx, admitted: list[Row], now: Instant) -> None:
+    """Move jobs to their next gate, or into their queue."""
+    if not admitted:
         return
-    lines: dict[Line, list[Row]] = {}
-    comers: list[Row] = []
-    way: tuple[str, int, str, str] | None = None
-    for row in passing:  # of one gate after the other: mostly, those of one kind go the same way
+    targets: dict[QueueOrder, list[Row]] = {}
+    group: list[Row] = []
+    last: tuple[str, int, str, str] | None = None
+    for row in admitted:  # ordered by gate: neighbours mostly have the same target
         _, queue, priority, _, names, gate, _ = row
-        if (queue, priority, names, gate) != way:
-            way = (queue, priority, names, gate)
-            comers = lines.setdefault(line_of(queue, gate_after(names, gate), priority), [])
-        comers.append(row)
-    turns = Turns(tx.connection)
-    places: dict[str | None, dict[int, int]] = {}
-    for line, comers in lines.items():
-        # From one gate to the next it stays as old as it was.
-        arrivals = tx.positions(len(comers)) if line.gate is None else [row[-1] for row in comers]
-        given = turns.places(line, [row[_KEY] for row in comers], arrivals)
-        places.setdefault(line.gate, {}).update(zip([row[0] for row in comers], given, strict=True))
-    if tx.touched is not None:
-        numbers = array("q", [row[0] for row in passing])
-        tx.touched += [
+        if (queue, priority, names, gate) != last:
+            last = (queue, priority, names, gate)
+            group = targets.setdefault(order_of(queue, gate_after(names, gate), priority), [])
+        group.append(row)
+    allocator = PositionAllocator(tx.connection)
+    positions: dict[str | None, dict[int, int]] = {}
+    for order, rows in targets.items():
+        # A job that moves to its next gate keeps its order of arrival.
+        arrivals = tx.next_positions(len(rows)) if order.gate is None else [r[-1] for r in rows]
+        assigned = allocator.assign_many(order, [row[_KEY] for row in rows], arrivals)
+        by_number = zip([row[0] for row in rows], assigned, strict=True)
+        positions.setdefault(order.gate, {}).update(by_number)
+    if tx.changed_jobs is not None:
+        numbers = array("q", [row[0] for row in admitted])
+        tx.changed_jobs += [
             UUID(bytes=job_id)
-            for (job_id,) in every(tx.connection, SQL.ids_of, (apsw.carray(numbers),))
+            for (job_id,) in fetch_all(tx.connection, SQL.get_ids, (apsw.carray(numbers),))
         ]
-    for after, taken in places.items():
-        if after is None:
-            tx.connection.execute(SQL.enter_line, (now, json.dumps(taken)))
+    for next_gate, assigned_positions in positions.items():
+        if next_gate is None:
+            tx.connection.execute(SQL.admit_to_queue, (now, json.dumps(assigned_positions)))
             tx.work = True
         else:
-            tx.connection.execute(SQL.go_on, (after, json.dumps(taken)))
-            tx.knocks.add(after)
+            tx.connection.execute(SQL.admit_to_gate, (next_gate, json.dumps(assigned_positions)))
+            tx.gates_to_check.add(next_gate)
 
 
-def _waited_at(connection: apsw.Connection, names: list[str]) -> list[str]:
-    found = every(connection, SQL.waited_at, (apsw.carray(tuple(names)),)) if names else []
-    return [gate for (gate,) in found]
+def _with_jobs(connection: apsw.Connection, names: list[str]) -> list[str]:
+    rows = fetch_all(connection, SQL.gates_with_jobs, (apsw.carray(tuple(names)),)) if names else []
+    return [gate for (gate,) in rows]
 
 
-def _look_later(connection: apsw.Connection, opened: dict[str, _Timed], now: Instant) -> None:
-    """Note when time alone lets somebody pass; where only an end does, nothing is to be noted."""
-    timed = [gate for gate, it in opened.items() if it.free > BATCH or it.full]
-    for gate in _waited_at(connection, timed):
+def _schedule_checks(
+    connection: apsw.Connection, opened: dict[str, _OpenedGate], now: Instant
+) -> None:
+    """Set the next check of gates that time alone can open. Others open when a job ends."""
+    timed = [name for name, gate in opened.items() if gate.free > BATCH or gate.rate_exhausted]
+    for gate in _with_jobs(connection, timed):
         limit, free, started = opened[gate]
         at = now
         if free <= BATCH and limit is not None and limit.starts is not None:
-            asked = (gate, now, limit.starts, now - limit.length, started - limit.starts)
-            at = single(connection, SQL.next_start, asked) + limit.length
-        connection.execute(SQL.look_at_gate, (gate, at))
+            parameters = (gate, now, limit.starts, now - limit.length, started - limit.starts)
+            at = fetch_value(connection, SQL.limiting_start, parameters) + limit.length
+        connection.execute(SQL.set_next_check, (gate, at))
 
 
-def note_starts(tx: Tx, claimed: Sequence[Row], now: Instant) -> None:
-    """A rate counts from the start of an attempt; no other limit asks for it."""
+def record_starts(tx: Tx, claimed: Sequence[Row], now: Instant) -> None:
+    """Record the starts of claimed jobs at rate-limited gates; other limits do not need them."""
     gated = [row for row in claimed if row[GATES] is not None]
-    rates = tx.rates(now) if gated else None
-    if not rates:
+    rate_limits = tx.rate_limit_names(now) if gated else None
+    if not rate_limits:
         return
-    alike: dict[tuple[str, Instant, int], list[int]] = {}  # mostly, all of a claim are
+    groups: dict[tuple[str, Instant, int], list[int]] = {}  # mostly one per claim
     for row in gated:
-        alike.setdefault(_alike(row), []).append(row[0])
-    for (names, at, fence), numbers in alike.items():
-        if not rates.isdisjoint(limit_names(names)):
-            asked = (apsw.carray(array("q", numbers)), at, fence)
-            tx.connection.execute(SQL.note_starts, asked)
+        groups.setdefault(_start_group(row), []).append(row[0])
+    for (names, at, fence), numbers in groups.items():
+        if not rate_limits.isdisjoint(limit_names(names)):
+            parameters = (apsw.carray(array("q", numbers)), at, fence)
+            tx.connection.execute(SQL.record_starts, parameters)
 
 
-def look_again(tx: Tx, limit: str) -> None:
-    """A limit was changed: the next sweep sees whom that lets in."""
+def limit_changed(tx: Tx, limit: str) -> None:
+    """Make the gates of a changed limit due, so that the next sweep admits jobs."""
     tx.limits_changed()
     connection = tx.connection
     keys = (limit + _FIRST, limit + _BEYOND)
-    # A rate asks for more of a pass than a concurrency did.
-    Passes(connection).judge((limit, *keys))
-    for gate in _waited_at(connection, [limit]):
-        connection.execute(SQL.look_at_gate, (gate, 0))
-    found = first(connection, SQL.next_gate, keys)
-    while found is not None:
-        connection.execute(SQL.look_at_gate, (found[0], 0))
-        found = first(connection, SQL.next_gate, (found[0], keys[1]))
+    # A rate limit needs the starts of permits, which a concurrency limit did not record.
+    PermitWriter(connection).refresh((limit, *keys))
+    for gate in _with_jobs(connection, [limit]):
+        connection.execute(SQL.set_next_check, (gate, 0))
+    row = fetch_one(connection, SQL.next_gate_with_jobs, keys)
+    while row is not None:
+        connection.execute(SQL.set_next_check, (row[0], 0))
+        row = fetch_one(connection, SQL.next_gate_with_jobs, (row[0], keys[1]))
 
 
-def tidy(connection: apsw.Connection, now: Instant, limit: int) -> None:
-    """Drop starts that count no more; have gates opened whose counts kept them shut wrongly."""
-    passes = Passes(connection)
-    passes.drop_idle(now, limit)
-    passes.write()
-    for gate in _waited_at(connection, passes.mend()):
-        connection.execute(SQL.look_at_gate, (gate, 0))
+def clean_up(connection: apsw.Connection, now: Instant, limit: int) -> None:
+    """Delete starts that no longer count; fix wrong counters and check those gates again."""
+    permits = PermitWriter(connection)
+    permits.delete_idle(now, limit)
+    permits.write()
+    for gate in _with_jobs(connection, permits.fix_counts()):
+        connection.execute(SQL.set_next_check, (gate, 0))
 
 
 def due(connection: apsw.Connection, now: Instant, limit: int) -> list[Row]:
-    """The first at each gate that is to be looked at by now."""
-    return every(connection, SQL.heads, (now, limit))
+    """Return the first waiting job of each gate whose check is due."""
+    return fetch_all(connection, SQL.due_gate_heads, (now, limit))
 
 
 def stats(connection: apsw.Connection, names: Sequence[str]) -> list[GateStats]:
-    some = apsw.carray(tuple(names)) if names else None
-    known = {gate: counts for gate, *counts in every(connection, SQL.gates, (some,))}
+    gate_names = apsw.carray(tuple(names)) if names else None
+    rows = fetch_all(connection, SQL.get_gates, (gate_names,))
+    counts = {gate: values for gate, *values in rows}
     holders: dict[str, list[UUID]] = {}
-    for gate, job_id in every(connection, SQL.holders, (some, gates.HOLDERS)) if known else ():
+    parameters = (gate_names, gates.MAX_HOLDERS)
+    for gate, job_id in fetch_all(connection, SQL.gate_holders, parameters) if counts else ():
         holders.setdefault(gate, []).append(UUID(bytes=job_id))
-    found = []
+    stats = []
     for gate in names:
-        held, look_at = known.get(gate, (0, None))
-        waiting = single(connection, SQL.waiting_at_gate, (gate, COUNT_CAP))
-        found.append(
+        holding, next_check_at = counts.get(gate, (0, None))
+        waiting = fetch_value(connection, SQL.count_at_gate, (gate, COUNT_CAP))
+        stats.append(
             GateStats(
                 waiting=waiting,
-                holding=held,
+                holding=holding,
                 holders=tuple(holders.get(gate, ())),
-                look_at=look_at,
+                next_check_at=next_check_at,
             )
         )
-    return found
+    return stats

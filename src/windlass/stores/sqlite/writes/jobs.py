@@ -1,4 +1,4 @@
-"""The writes about jobs that are there: look up, let the core decide, write what it says."""
+"""Writes to existing jobs: read the row, let the core decide, write the decision."""
 
 from __future__ import annotations
 
@@ -9,155 +9,172 @@ from uuid import UUID
 
 import apsw
 
-from windlass.core.admission.gates import line_order
+from windlass.core.admission.gates import queue_order
 from windlass.core.clock import SECOND, Instant
-from windlass.core.decisions import decide, transition
-from windlass.core.decisions.enqueue import refusal
+from windlass.core.decisions import decide
+from windlass.core.decisions.enqueue import batch_conflict
 from windlass.core.decisions.transition import (
-    Answer,
+    ApplyResult,
     CancelRequest,
     Decision,
-    Signal,
+    SignalRequest,
     Status,
     Transition,
+    check_cancel,
+    check_records,
+    check_signal,
+    check_transition,
 )
 from windlass.core.errors import RequestError
-from windlass.core.job.lease import DEFAULT_LEASE, Claim, Extended, Lease
-from windlass.core.job.row import JobRow, Standing
+from windlass.core.job.lease import DEFAULT_LEASE, Claim, ExtendResult, Lease
+from windlass.core.job.row import JobRow, LifecycleRow
 from windlass.core.job.state import State, Trigger
 from windlass.core.records import PAUSED
-from windlass.store import Saying
-from windlass.stores.sqlite.connection import every, first, single
+from windlass.store import AttemptRecords
+from windlass.stores.sqlite.connection import fetch_all, fetch_one, fetch_value
 from windlass.stores.sqlite.queries import SQL
 from windlass.stores.sqlite.rows import Row
 from windlass.stores.sqlite.writes import gates
-from windlass.stores.sqlite.writes.batch import Batch
-from windlass.stores.sqlite.writes.enqueue_jobs import load, put, rivals, whole
+from windlass.stores.sqlite.writes.batch import SqliteBatch
+from windlass.stores.sqlite.writes.enqueue_jobs import (
+    find_conflicts,
+    insert_jobs,
+    load_job,
+    with_payload,
+)
 from windlass.stores.sqlite.writes.transaction import Tx
 
-MISSING = Answer(Status.MISSING)
-SUCCEEDED = Answer(Status.APPLIED, State.SUCCEEDED)
+MISSING = ApplyResult(Status.MISSING)
+SUCCEEDED = ApplyResult(Status.APPLIED, State.SUCCEEDED)
 
 
-def claim(tx: Tx, wish: Claim) -> list[JobRow]:
+def claim(tx: Tx, request: Claim) -> list[JobRow]:
     connection = tx.connection
-    place = {queue: index for index, (queue, _) in enumerate(wish.queues)}
-    found = every(connection, SQL.claimed_by, (wish.token.bytes,))
+    rank = {queue: index for index, (queue, _) in enumerate(request.queues)}
+    found = fetch_all(connection, SQL.jobs_by_token, (request.token.bytes,))
     if not found:
         now = tx.now()
-        for queue, limit in wish.queues:
-            if limit and not first(connection, SQL.paused, (PAUSED, queue, now)):
-                found += every(
+        for queue, limit in request.queues:
+            if limit and not fetch_one(connection, SQL.is_paused, (PAUSED, queue, now)):
+                found += fetch_all(
                     connection,
                     SQL.claim,
                     {
-                        "token": wish.token.bytes,
-                        "worker": wish.worker,
+                        "token": request.token.bytes,
+                        "worker": request.worker,
                         "now": now,
-                        "lease": None if wish.lease is None else round(wish.lease * SECOND),
+                        "lease": None if request.lease is None else round(request.lease * SECOND),
                         "default_lease": round(DEFAULT_LEASE * SECOND),
                         "queue": queue,
                         "limit": limit,
                     },
                 )
-        gates.note_starts(tx, found, now)
-    taken = [whole(connection, row) for row in found]
-    for row in taken:
+        gates.record_starts(tx, found, now)
+    claimed = [with_payload(connection, row) for row in found]
+    for row in claimed:
         tx.touch(row.id)
-    taken.sort(key=lambda row: (place.get(row.queue, 0), *line_order(row)))
-    return taken
+    claimed.sort(key=lambda row: (rank.get(row.queue, 0), *queue_order(row)))
+    return claimed
 
 
-def extend(tx: Tx, leases: Sequence[Lease], seconds: float) -> list[Extended]:
+def extend(tx: Tx, leases: Sequence[Lease], seconds: float) -> list[ExtendResult]:
     until = tx.now() + round(seconds * SECOND)
-    answers = []
+    results = []
     for lease in leases:
-        found = first(
+        found = fetch_one(
             tx.connection, SQL.extend, (until, lease.job_id.bytes, lease.fence, lease.token.bytes)
         )
         if found is None:
-            answers.append(Extended(lease_until=None))
+            results.append(ExtendResult(lease_until=None))
         else:
-            lasts, cancel_at = found
-            answers.append(Extended(lease_until=lasts, cancel_requested=cancel_at is not None))
-    return answers
+            lease_until, cancel_at = found
+            results.append(
+                ExtendResult(lease_until=lease_until, cancel_requested=cancel_at is not None)
+            )
+    return results
 
 
-def apply(tx: Tx, wishes: Sequence[Transition]) -> list[Answer]:
+def apply(tx: Tx, transitions: Sequence[Transition]) -> list[ApplyResult]:
     now = tx.now()
     valid: dict[int, Transition] = {}
-    answers: list[Answer] = []
-    for place, wish in enumerate(wishes):
+    results: list[ApplyResult] = []
+    for index, transition in enumerate(transitions):
         try:
-            transition.check(wish)
-            valid[place] = wish
-            answers.append(MISSING)
+            check_transition(transition)
+            valid[index] = transition
+            results.append(MISSING)
         except RequestError as error:
-            answers.append(Answer(Status.REFUSED, error=error))
-    counted = _succeed(tx, valid, answers, now)
-    batch = Batch(tx, [wish.job_id for wish in valid.values()])
-    for gated, numbers, queue, task, *sums in counted:
-        tx.end(json.loads(numbers), json.loads(gated))
-        batch.count((now, queue, task, State.SUCCEEDED), *sums)
-    for place, wish in valid.items():
-        found = batch.standing(wish.job_id)
+            results.append(ApplyResult(Status.REFUSED, error=error))
+    totals = _succeed(tx, valid, results, now)
+    batch = SqliteBatch(tx, [transition.job_id for transition in valid.values()])
+    for gated, numbers, queue, task, *sums in totals:
+        tx.jobs_ended(json.loads(numbers), json.loads(gated))
+        batch.add_rollup((now, queue, task, State.SUCCEEDED), *sums)
+    for index, transition in valid.items():
+        found = batch.lifecycle(transition.job_id)
         if found is not None:
-            decision = decide.decide(found[1], wish, now, _Past(tx.connection, found[0][0]))
-            answers[place] = _write(tx, batch, found, decision, now)
+            decision = decide.decide(
+                found[1], transition, now, _PastOutcome(tx.connection, found[0][0])
+            )
+            results[index] = _write(tx, batch, found, decision, now)
     batch.finish()
     gates.open_gates(tx, now)
-    return answers
+    return results
 
 
 def _write(
-    tx: Tx, batch: Batch, found: tuple[Row, Standing], decision: Decision, now: Instant
-) -> Answer:
-    """A decision with its children, if they can all be, and with what it awaits."""
+    tx: Tx, batch: SqliteBatch, found: tuple[Row, LifecycleRow], decision: Decision, now: Instant
+) -> ApplyResult:
+    """Write a decision with its children and the jobs that it awaits; refuse it on a conflict."""
     if decision.children:
         batch.flush()
-        error = refusal(decision.children, partial(rivals, tx.connection))
+        error = batch_conflict(decision.children, partial(find_conflicts, tx.connection))
         if error is not None:
-            return Answer(Status.REFUSED, found[1].state, error)
-    answer = batch.write(*found, decision, now)
+            return ApplyResult(Status.REFUSED, found[1].state, error)
+    result = batch.write(*found, decision, now)
     if decision.children:
-        batch.forget()
-        put(tx, decision.children)
-        batch.tell_dependents(now)
+        batch.invalidate()
+        insert_jobs(tx, decision.children)
+        batch.update_dependents(now)
     if decision.awaits:
-        answer = batch.suspend(found[1].id, decision.awaits, now)
-    return answer
+        result = batch.suspend(found[1].id, decision.awaits, now)
+    return result
 
 
 def _succeed(
-    tx: Tx, valid: dict[int, Transition], answers: list[Answer], now: Instant
+    tx: Tx, valid: dict[int, Transition], results: list[ApplyResult], now: Instant
 ) -> list[Row]:
-    """Settle the plain successes of a batch and take them out of it; answer what to count."""
+    """Settle plain successes and remove them from `valid`; return their totals for rollups."""
     plain: dict[int, bytes] = {}
-    alike: dict[tuple[bytes | None, int, UUID], list[bytes]] = {}
-    for place, wish in valid.items():
-        token = wish.token
-        if wish.trigger is Trigger.SUCCEED and token and not (wish.records or wish.children):
-            key = plain[place] = wish.job_id.bytes
-            alike.setdefault((wish.result, wish.fence, token), []).append(key)
-    alone = len({wish.job_id for wish in valid.values()}) == len(valid)
-    if not (plain and alone) or any(wish.children for wish in valid.values()):
-        return []  # a job that comes twice, or children who may meet it, need their order
+    groups: dict[tuple[bytes | None, int, UUID], list[bytes]] = {}
+    for index, transition in valid.items():
+        token = transition.token
+        if (
+            transition.trigger is Trigger.SUCCEED
+            and token
+            and not (transition.records or transition.children)
+        ):
+            key = plain[index] = transition.job_id.bytes
+            groups.setdefault((transition.result, transition.fence, token), []).append(key)
+    distinct = len({transition.job_id for transition in valid.values()}) == len(valid)
+    if not (plain and distinct) or any(transition.children for transition in valid.values()):
+        return []  # order matters if a job occurs twice, or children may conflict with it
     values = [
         (now, result, apsw.carray(tuple(ids)), fence, token.bytes)
-        for (result, fence, token), ids in alike.items()
+        for (result, fence, token), ids in groups.items()
     ]
     if not _all_or_none(tx.connection, SQL.succeed, values, len(plain)):
         return []
-    for place in plain:
-        answers[place] = SUCCEEDED
-        tx.touch(valid.pop(place).job_id)
-    return every(tx.connection, SQL.tallies, (apsw.carray(tuple(plain.values())),))
+    for index in plain:
+        results[index] = SUCCEEDED
+        tx.touch(valid.pop(index).job_id)
+    return fetch_all(tx.connection, SQL.success_totals, (apsw.carray(tuple(plain.values())),))
 
 
 def _all_or_none(
     connection: apsw.Connection, sql: str, values: list[Row], rows_changed: int
 ) -> bool:
-    """Run a statement for each; whether that changed so many rows. If not, it changed none."""
+    """Run a statement for each value; undo it and return False on another number of changes."""
     before = connection.total_changes()
     if rows_changed == 1:
         connection.execute(sql, values[0])
@@ -171,8 +188,8 @@ def _all_or_none(
     return done
 
 
-class _Past:
-    """The outcome of a past attempt, asked for only when a settle comes late."""
+class _PastOutcome:
+    """Reads the outcome of a past attempt; called only for a late settle."""
 
     __slots__ = ("connection", "n")
 
@@ -181,105 +198,105 @@ class _Past:
         self.n = n
 
     def __call__(self, fence: int) -> tuple[UUID, Trigger] | None:
-        facts = single(self.connection, SQL.past_attempt, (self.n, fence))
+        facts = fetch_value(self.connection, SQL.past_outcome, (self.n, fence))
         if facts is None:
             return None
-        said = json.loads(facts)
-        return UUID(said["token"]), Trigger(said["outcome"])
+        decoded = json.loads(facts)
+        return UUID(decoded["token"]), Trigger(decoded["outcome"])
 
 
-def record(tx: Tx, sayings: Sequence[Saying]) -> list[Answer]:
-    batch = Batch(tx, [saying.lease.job_id for saying in sayings])
-    answers = []
-    for saying in sayings:
-        lease = saying.lease
+def record(tx: Tx, attempt_records: Sequence[AttemptRecords]) -> list[ApplyResult]:
+    batch = SqliteBatch(tx, [entry.lease.job_id for entry in attempt_records])
+    results = []
+    for entry in attempt_records:
+        lease = entry.lease
         try:
-            transition.check_records(saying.records)
+            check_records(entry.records)
         except RequestError as error:
-            answers.append(Answer(Status.REFUSED, error=error))
+            results.append(ApplyResult(Status.REFUSED, error=error))
             continue
-        found = batch.standing(lease.job_id)
+        found = batch.lifecycle(lease.job_id)
         if found is None:
-            answers.append(MISSING)
+            results.append(MISSING)
             continue
         now = tx.now()
-        decision = decide.record(found[1], lease.fence, lease.token, saying.records, now)
-        answers.append(batch.write(*found, decision, now))
+        decision = decide.record(found[1], lease.fence, lease.token, entry.records, now)
+        results.append(batch.write(*found, decision, now))
     batch.finish()
-    return answers
+    return results
 
 
 # -- operators
 
 
-def cancel(tx: Tx, requests: Sequence[CancelRequest]) -> list[Answer]:
-    answers = []
+def cancel(tx: Tx, requests: Sequence[CancelRequest]) -> list[ApplyResult]:
+    results = []
     for request in requests:
         try:
-            transition.check_cancel(request)
-            answers.append(_cancel(tx, request, tx.now()))
+            check_cancel(request)
+            results.append(_cancel(tx, request, tx.now()))
         except RequestError as error:
-            answers.append(Answer(Status.REFUSED, error=error))
+            results.append(ApplyResult(Status.REFUSED, error=error))
     gates.open_gates(tx, tx.now())
-    return answers
+    return results
 
 
-def _cancel(tx: Tx, request: CancelRequest, now: Instant) -> Answer:
-    batch = Batch(tx)
-    found = batch.standing(request.job_id)
+def _cancel(tx: Tx, request: CancelRequest, now: Instant) -> ApplyResult:
+    batch = SqliteBatch(tx)
+    found = batch.lifecycle(request.job_id)
     if found is None or not _owned(tx.connection, request.job_id, request.owner):
         return MISSING
-    answer = batch.write(*found, decide.cancel(found[1], request, now), now)
+    result = batch.write(*found, decide.cancel(found[1], request, now), now)
     batch.finish()
-    return answer
+    return result
 
 
-def signal(tx: Tx, signals: Sequence[Signal]) -> list[Answer]:
-    answers = []
-    for given in signals:
+def signal(tx: Tx, signals: Sequence[SignalRequest]) -> list[ApplyResult]:
+    results = []
+    for request in signals:
         try:
-            transition.check_signal(given)
-            answers.append(_signal(tx, given, tx.now()))
+            check_signal(request)
+            results.append(_signal(tx, request, tx.now()))
         except RequestError as error:
-            answers.append(Answer(Status.REFUSED, error=error))
+            results.append(ApplyResult(Status.REFUSED, error=error))
     gates.open_gates(tx, tx.now())
-    return answers
+    return results
 
 
-def _signal(tx: Tx, given: Signal, now: Instant) -> Answer:
-    batch = Batch(tx)
-    found = batch.standing(given.job_id)
-    if found is None or not _owned(tx.connection, given.job_id, given.owner):
+def _signal(tx: Tx, request: SignalRequest, now: Instant) -> ApplyResult:
+    batch = SqliteBatch(tx)
+    found = batch.lifecycle(request.job_id)
+    if found is None or not _owned(tx.connection, request.job_id, request.owner):
         return MISSING
-    known = first(tx.connection, SQL.has_step, (found[0][0], given.step)) is not None
-    answer = batch.write(*found, decide.signal(found[1], given, now, known=known), now)
+    exists = fetch_one(tx.connection, SQL.has_step, (found[0][0], request.step)) is not None
+    result = batch.write(*found, decide.signal(found[1], request, now, exists=exists), now)
     batch.finish()
-    return answer
+    return result
 
 
 def _owned(connection: apsw.Connection, job_id: UUID, owner: str | None) -> bool:
     if owner is None:
         return True
-    row = load(connection, SQL.get_job, (job_id.bytes,))
+    row = load_job(connection, SQL.get_job, (job_id.bytes,))
     return row is not None and row.owner == owner
 
 
-def delete(tx: Tx, ids: Sequence[UUID], owner: str | None) -> list[Answer]:
-    answers = []
+def delete(tx: Tx, ids: Sequence[UUID], owner: str | None) -> list[ApplyResult]:
+    results = []
     for job_id in ids:
-        row = load(tx.connection, SQL.get_job, (job_id.bytes,))
+        row = load_job(tx.connection, SQL.get_job, (job_id.bytes,))
         if row is None or owner not in {None, row.owner}:
-            answers.append(MISSING)
+            results.append(MISSING)
         elif not row.final:
-            answers.append(Answer(Status.CONFLICT, row.state))
+            results.append(ApplyResult(Status.CONFLICT, row.state))
         else:
-            forget(tx, row.serial)
-            answers.append(Answer(Status.APPLIED, row.state))
-    return answers
+            delete_job(tx, row.serial)
+            results.append(ApplyResult(Status.APPLIED, row.state))
+    return results
 
 
-def forget(tx: Tx, n: int) -> None:
-    tx.remember()
+def delete_job(tx: Tx, n: int) -> None:
+    tx.save_serial()
     for sql in (
         SQL.delete_log, SQL.delete_steps, SQL.delete_edges, SQL.delete_payload, SQL.delete_job,
     ):  # fmt: skip

@@ -1,8 +1,8 @@
-"""Passes: who holds a slot at which gate, and whose start counts there.
+"""Permits of gates: held slots, and starts that count towards a rate limit.
 
-How many there are is counted as they are written, and stands at the gate. Each write knows what it
-adds and takes, mostly without a look, and what comes and goes in one call cancels out. A write that
-changes another number of passes than it knows of has them counted anew.
+The row of a gate contains counters of its permits, which each write updates. Most writes compute
+their change without reading permits, and changes within one call cancel out. If a write affects
+another number of permits than expected, the gate is recounted.
 """
 
 from __future__ import annotations
@@ -16,133 +16,134 @@ import apsw
 
 from windlass.core.admission.gates import LIMIT
 from windlass.core.clock import Instant
-from windlass.stores.sqlite.connection import every, single
+from windlass.stores.sqlite.connection import fetch_all, fetch_value
 from windlass.stores.sqlite.queries import SQL
 
 _ANY_TIME = 2**63 - 1
 
 
-class Passes:
-    """The writes of one call; `write` ends it."""
+class PermitWriter:
+    """Writes the permits of one call. `write` stores the changed counters at the end."""
 
-    __slots__ = ("_connection", "_held", "_passes")
+    __slots__ = ("_connection", "_holding", "_permits")
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
-        self._passes: dict[str, int] = {}  # what is to be added to the counts of gates
-        self._held: dict[str, int] = {}
+        self._permits: dict[str, int] = {}  # by gate: change of its counter
+        self._holding: dict[str, int] = {}
 
     def write(self) -> None:
-        passes, held = self._passes, self._held
-        names = passes.keys() | held.keys()
-        more = [(gate, passes.get(gate, 0), held.get(gate, 0)) for gate in names]
-        if more := [one for one in more if one[1] or one[2]]:
-            self._connection.execute(SQL.add_passes, (json.dumps(more),))
+        permits, holding = self._permits, self._holding
+        names = permits.keys() | holding.keys()
+        changes = [(gate, permits.get(gate, 0), holding.get(gate, 0)) for gate in names]
+        if changes := [change for change in changes if change[1] or change[2]]:
+            self._connection.execute(SQL.add_permit_counts, (json.dumps(changes),))
 
     def count(self, names: Sequence[str], after: Instant | None) -> list[tuple[str, int, int]]:
-        """Of each of these gates where somebody waits: slots held, and starts that count.
+        """Return (gate, held slots, counted starts) of each of these gates where jobs wait.
 
-        Those are the starts after an instant, and whoever may yet start; without one, none are,
-        and what is left from when there was a rate is dropped.
+        Counts starts after `after`, and permits that have not started. With None, the limit has no
+        rate: starts left from an earlier rate limit are deleted.
         """
-        some = apsw.carray(tuple(names))
+        gates = apsw.carray(tuple(names))
         if after is not None:
-            self._drop_starts(names, after)
-        counts = json.loads(single(self._connection, SQL.count_passes, (some, after or 0)))
-        more, more_held = self._passes.get, self._held.get
-        found = [
-            (gate, held + more_held(gate, 0), passes + more(gate, 0))
-            for gate, held, passes in counts
+            self._delete_starts(names, after)
+        stored = json.loads(fetch_value(self._connection, SQL.count_permits, (gates, after or 0)))
+        permit_change, holding_change = self._permits.get, self._holding.get
+        counts = [
+            (gate, holding + holding_change(gate, 0), permits + permit_change(gate, 0))
+            for gate, holding, permits in stored
         ]
-        if after is None and any(passes > held for _, held, passes in found):
-            self._drop_starts(names, _ANY_TIME)
-        return found
+        if after is None and any(permits > holding for _, holding, permits in counts):
+            self._delete_starts(names, _ANY_TIME)
+        return counts
 
-    def _drop_starts(self, names: Sequence[str], until: Instant) -> None:
+    def _delete_starts(self, names: Sequence[str], until: Instant) -> None:
         for gate in names:
-            self._connection.execute(SQL.drop_starts, (gate, until))
-            if gone := self._connection.changes():
-                _add(self._passes, {gate: gone}, -1)
+            self._connection.execute(SQL.delete_old_starts, (gate, until))
+            if deleted := self._connection.changes():
+                _add(self._permits, {gate: deleted}, -1)
 
     def grant(self, numbers: array[int], at: Mapping[str, int], now: Instant) -> None:
-        """To jobs who wait at these gates, so many at each."""
-        some = apsw.carray(numbers)
-        self._connection.execute(SQL.grant_passes, (now, some))
+        """Grant permits to jobs that wait at gates; `at` is the number of jobs per gate."""
+        jobs = apsw.carray(numbers)
+        self._connection.execute(SQL.grant_permits, (now, jobs))
         if self._connection.changes() == len(numbers):
-            _add(self._passes, at)
-            _add(self._held, at)
-        else:  # one came back before it could start
-            self._connection.execute(SQL.grant_again, (now, some))
-            self._count_anew(at)
+            _add(self._permits, at)
+            _add(self._holding, at)
+        else:  # a job returned to the gate before its attempt started
+            self._connection.execute(SQL.regrant_permits, (now, jobs))
+            self._recount(at)
 
     def end(self, numbers: Sequence[int], at: Mapping[str, int], rated: set[str]) -> None:
-        """Jobs have ended who held so many slots at these gates: their rows need not be read.
+        """Release the slots of ended jobs, without reading their rows; `at` is slots per gate.
 
-        Where starts count they were noted when they were, and their passes stay for that.
+        At rate-limited gates (`rated`) the permits remain, because their recorded starts count.
         """
-        connection, some, names = self._connection, array("q", numbers), json.dumps(list(rated))
-        to_stay = sum(at[gate] for gate in rated)
-        to_go = sum(at.values()) - to_stay
-        stay = gone = 0
+        connection, jobs, names = self._connection, array("q", numbers), json.dumps(list(rated))
+        expected_kept = sum(at[gate] for gate in rated)
+        expected_deleted = sum(at.values()) - expected_kept
+        kept = deleted = 0
         if rated:
-            connection.execute(SQL.give_up_slots, (apsw.carray(some), names))
-            stay = connection.changes()
-        if to_go or stay != to_stay:
-            connection.execute(SQL.leave_for_good, (apsw.carray(some), names))
-            gone = connection.changes()
-        if (stay, gone) != (to_stay, to_go):
-            self._count_anew(at)
+            connection.execute(SQL.release_slots, (apsw.carray(jobs), names))
+            kept = connection.changes()
+        if expected_deleted or kept != expected_kept:
+            connection.execute(SQL.delete_permits_of_ended, (apsw.carray(jobs), names))
+            deleted = connection.changes()
+        if (kept, deleted) != (expected_kept, expected_deleted):
+            self._recount(at)
             return
-        _add(self._held, at, -1)
-        _add(self._passes, {gate: at[gate] for gate in at.keys() - rated} if rated else at, -1)
+        _add(self._holding, at, -1)
+        _add(self._permits, {gate: at[gate] for gate in at.keys() - rated} if rated else at, -1)
 
-    def leave(self, numbers: Sequence[int], rated: set[str]) -> None:
-        """Jobs may have left: take what their rows say that they hold no more."""
-        some = apsw.carray(array("q", numbers))
-        self._count(some, -1)
+    def release(self, numbers: Sequence[int], rated: set[str]) -> None:
+        """Delete the permits that these jobs no longer hold, according to their rows."""
+        jobs = apsw.carray(array("q", numbers))
+        self._count_jobs(jobs, -1)
         if rated:
-            self._connection.execute(SQL.judge, (some,))
-        self._connection.execute(SQL.leave, (some, json.dumps(list(rated))))
-        self._count(some)
+            self._connection.execute(SQL.update_permits, (jobs,))
+        self._connection.execute(SQL.delete_permits, (jobs, json.dumps(list(rated))))
+        self._count_jobs(jobs)
 
-    def judge(self, limit: tuple[str, str, str]) -> None:
-        """Write down what all passes of a limit are worth now, and how many there are.
+    def refresh(self, limit: tuple[str, str, str]) -> None:
+        """Update all permits of a limit from their jobs, and recount its gates.
 
-        Of the gate of a name, and of those between two others. By the rows of their jobs alone:
-        whatever was counted before, it is right from here on.
+        `limit` is the name of a gate, and two names between which its other gates lie. Reads only
+        the rows of the jobs, so it corrects any earlier counts.
         """
         connection = self._connection
-        if numbers := [n for (n,) in every(connection, SQL.passed_by, limit)]:
-            connection.execute(SQL.judge, (apsw.carray(array("q", numbers)),))
-        if names := [gate for (gate,) in every(connection, SQL.gates_of_limit, limit)]:
-            self._count_anew(names)
+        if numbers := [n for (n,) in fetch_all(connection, SQL.jobs_with_permit, limit)]:
+            connection.execute(SQL.update_permits, (apsw.carray(array("q", numbers)),))
+        if names := [gate for (gate,) in fetch_all(connection, SQL.gates_of_limit, limit)]:
+            self._recount(names)
 
-    def drop_idle(self, now: Instant, limit: int) -> None:
-        asked = {"kind": LIMIT, "now": now, "limit": limit}
-        gone = Counter(gate for (gate,) in every(self._connection, SQL.drop_idle_passes, asked))
-        _add(self._passes, gone, -1)
+    def delete_idle(self, now: Instant, limit: int) -> None:
+        parameters = {"kind": LIMIT, "now": now, "limit": limit}
+        rows = fetch_all(self._connection, SQL.delete_idle_permits, parameters)
+        _add(self._permits, Counter(gate for (gate,) in rows), -1)
 
-    def mend(self) -> list[str]:
-        """Once all is written: the gates whose counts were wrong, for whatever reason."""
-        if names := [gate for (gate,) in every(self._connection, SQL.miscounted)]:
-            self._count_anew(names)
+    def fix_counts(self) -> list[str]:
+        """Recount gates with wrong counters and return them. Call it after `write`."""
+        if names := [gate for (gate,) in fetch_all(self._connection, SQL.miscounted_gates)]:
+            self._recount(names)
         return names
 
-    def _count(self, some: object, sign: int = 1) -> None:
-        """What the passes of these jobs are worth: taken off before a change, added after it."""
-        for gate, passes, held in json.loads(single(self._connection, SQL.worth, (some,))):
-            _add(self._passes, {gate: passes}, sign)
-            _add(self._held, {gate: held}, sign)
+    def _count_jobs(self, jobs: object, sign: int = 1) -> None:
+        """Add the permits of these jobs to the changes; -1 subtracts them before a write."""
+        counts = json.loads(fetch_value(self._connection, SQL.permit_counts, (jobs,)))
+        for gate, permits, holding in counts:
+            _add(self._permits, {gate: permits}, sign)
+            _add(self._holding, {gate: holding}, sign)
 
-    def _count_anew(self, names: Collection[str]) -> None:
-        some = apsw.carray(tuple(names))
-        self._connection.execute(SQL.count_anew, (some,))
-        self._connection.execute(SQL.forget_idle, (some,))
+    def _recount(self, names: Collection[str]) -> None:
+        gates = apsw.carray(tuple(names))
+        self._connection.execute(SQL.recount_gates, (gates,))
+        self._connection.execute(SQL.delete_idle_gates, (gates,))
         for gate in names:
-            self._passes.pop(gate, None)
-            self._held.pop(gate, None)
+            self._permits.pop(gate, None)
+            self._holding.pop(gate, None)
 
 
-def _add(counts: dict[str, int], more: Mapping[str, int], sign: int = 1) -> None:
-    for gate, many in more.items():
-        counts[gate] = counts.get(gate, 0) + sign * many
+def _add(counts: dict[str, int], changes: Mapping[str, int], sign: int = 1) -> None:
+    for gate, change in changes.items():
+        counts[gate] = counts.get(gate, 0) + sign * change

@@ -1,4 +1,4 @@
-"""Where jobs come to stand in a line, so that keys take turns: core's `gate.place`."""
+"""Queue positions of new jobs, fair between limit keys: core's `gates.queue_position`."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import NamedTuple
 import apsw
 
 from windlass.core.admission import gates
-from windlass.stores.sqlite.connection import first
+from windlass.stores.sqlite.connection import fetch_one
 from windlass.stores.sqlite.queries import SQL
 
 
-class Line(NamedTuple):
-    """The jobs of one priority in a queue, or before a gate: there whatever their queues."""
+class QueueOrder(NamedTuple):
+    """One ordered sequence: the jobs of one priority in a queue, or at a gate (of any queue)."""
 
     queue: str
     gate: str | None
     priority: int
 
 
-def line_of(queue: str, before: str | None, priority: int) -> Line:
-    return Line("" if before else queue, before, priority)
+def order_of(queue: str, gate: str | None, priority: int) -> QueueOrder:
+    return QueueOrder("" if gate else queue, gate, priority)
 
 
-class _Beside:
-    """Who stands in a line: the first of all, and the last of each key that was asked for."""
+class _Bounds:
+    """First position of a sequence, and the last position of each loaded limit key."""
 
     __slots__ = ("first", "last")
 
@@ -34,67 +34,68 @@ class _Beside:
         self.first: int | None = None
         self.last: dict[str, int | None] = {}
 
-    def note(self, position: int | None) -> None:
+    def lower(self, position: int | None) -> None:
         if position is not None and (self.first is None or position < self.first):
             self.first = position
 
 
-class Turns:
-    """Places for jobs that are written together, while nobody else comes or goes.
+class PositionAllocator:
+    """Assigns positions to jobs that are written together, within one transaction.
 
-    What stood there before is looked up once for each key; all of it has to be written.
+    Reads the stored bounds once per key. The caller must write every assigned position.
     """
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
-        self._lines: dict[Line, _Beside] = {}
+        self._bounds: dict[QueueOrder, _Bounds] = {}
 
-    def place(self, line: Line, key: str | None, arrival: int) -> int:
-        beside = self._lines.get(line)
-        if beside is None:
-            beside = self._lines[line] = _Beside()
+    def assign(self, order: QueueOrder, key: str | None, arrival: int) -> int:
+        bounds = self._bounds.get(order)
+        if bounds is None:
+            bounds = self._bounds[order] = _Bounds()
         position = arrival
         if key is not None:
-            if key not in beside.last:
-                self.look_up(line, (key,))
-            position = gates.place(key, arrival, beside.first, beside.last[key])
-            beside.last[key] = position
-        beside.note(position)
+            if key not in bounds.last:
+                self._load(order, (key,))
+            position = gates.queue_position(key, arrival, bounds.first, bounds.last[key])
+            bounds.last[key] = position
+        bounds.lower(position)
         return position
 
-    def places(
-        self, line: Line, keys: Sequence[str | None], arrivals: Sequence[int]
+    def assign_many(
+        self, order: QueueOrder, keys: Sequence[str | None], arrivals: Sequence[int]
     ) -> Sequence[int]:
-        """The same for many, one behind the other."""
-        beside = self._lines.setdefault(line, _Beside())
-        known = {key for key in keys if key is not None}
-        if not known:
-            beside.note(min(arrivals, default=None))
+        """Assign positions to several jobs, in order."""
+        bounds = self._bounds.setdefault(order, _Bounds())
+        distinct = {key for key in keys if key is not None}
+        if not distinct:
+            bounds.lower(min(arrivals, default=None))
             return arrivals
-        if new := known - beside.last.keys():
-            self.look_up(line, new)
-        first, last = beside.first, beside.last
-        found = []
+        if new := distinct - bounds.last.keys():
+            self._load(order, new)
+        first, last = bounds.first, bounds.last
+        positions = []
         for key, arrival in zip(keys, arrivals, strict=True):
-            its = arrival
+            position = arrival
             if key is not None:
-                its = last[key] = gates.place(key, arrival, first, last[key])
-            if first is None or its < first:
-                first = its
-            found.append(its)
-        beside.first = first
-        return found
+                position = last[key] = gates.queue_position(key, arrival, first, last[key])
+            if first is None or position < first:
+                first = position
+            positions.append(position)
+        bounds.first = first
+        return positions
 
-    def look_up(self, line: Line, keys: Iterable[str]) -> None:
-        """Whom jobs with these keys will stand beside: in one step for all of them."""
-        beside = self._lines.setdefault(line, _Beside())
-        some = apsw.carray(tuple(keys))
-        if line.gate is None:
-            found = first(self._connection, SQL.beside_in_line, (line.queue, line.priority, some))
-        elif line.gate.startswith(gates.KEY):
-            found = first(self._connection, SQL.beside_at_key, (line.gate, line.priority, some))
+    def _load(self, order: QueueOrder, keys: Iterable[str]) -> None:
+        """Read the bounds of these keys, in one statement."""
+        bounds = self._bounds.setdefault(order, _Bounds())
+        names = apsw.carray(tuple(keys))
+        if order.gate is None:
+            sql, scope = SQL.queue_position_bounds, order.queue
+        elif order.gate.startswith(gates.KEY):
+            sql, scope = SQL.key_gate_position_bounds, order.gate
         else:
-            found = first(self._connection, SQL.beside_at_gate, (line.gate, line.priority, some))
-        assert found is not None
-        beside.note(found[0])
-        beside.last.update(json.loads(found[1]))
+            sql, scope = SQL.gate_position_bounds, order.gate
+        row = fetch_one(self._connection, sql, (scope, order.priority, names))
+        assert row is not None
+        bounds.lower(row[0])
+        bounds.last.update(json.loads(row[1]))

@@ -1,4 +1,4 @@
-"""A write transaction, as the calls in it see it."""
+"""Write transaction of the SQLite store, shared by the calls of one commit."""
 
 from __future__ import annotations
 
@@ -9,111 +9,113 @@ from uuid import UUID
 import apsw
 
 from windlass.core import records
-from windlass.core.admission.gates import LIMIT, Limit, limit_of
+from windlass.core.admission.gates import LIMIT, Limit, decode_limit
 from windlass.core.clock import Instant
 from windlass.core.records import Entry
-from windlass.stores.sqlite.connection import single
+from windlass.stores.sqlite.connection import fetch_value
 from windlass.stores.sqlite.queries import SQL
 from windlass.stores.sqlite.rows import entry, gate_names
 
 
 class Tx:
-    """A write transaction, as the calls in it see it."""
+    """One write transaction: its connection, and effects to apply before or after the commit."""
 
     __slots__ = (
-        "_limited", "_limits", "_rates", "_serial", "_written", "connection", "elsewhere", "ended",
-        "ended_with", "gone", "knocks", "now", "touched", "work",
+        "_limit_names", "_limits", "_rate_limit_names", "_serial", "_serial_saved", "changed_jobs",
+        "connection", "ended", "ended_gates", "foreign_write", "gates_to_check", "may_release",
+        "now", "work",
     )  # fmt: skip
 
     def __init__(
-        self, connection: apsw.Connection, now: Callable[[], Instant], *, followed: bool
+        self, connection: apsw.Connection, now: Callable[[], Instant], *, track_changes: bool
     ) -> None:
         self.connection = connection
         self.now = now
-        self.work = False  # something may have become claimable
-        self.elsewhere = False  # another process was seen to have written
-        self.touched: list[UUID] | None = [] if followed else None  # jobs that have news
-        self.knocks: set[str] = set()  # gates to be looked at before the call returns
-        self.gone: list[int] = []  # jobs that may have left theirs
-        self.ended: list[int] = []  # jobs that have left theirs for good
-        self.ended_with: Counter[str] = Counter()  # how many of these had which gates
-        self._limited: frozenset[str] | None = None
-        self._rates: frozenset[str] | None = None
+        self.work = False  # jobs may have become claimable
+        self.foreign_write = False  # another process has written to the file
+        self.changed_jobs: list[UUID] | None = [] if track_changes else None
+        self.gates_to_check: set[str] = set()  # before the call returns
+        self.may_release: list[int] = []  # jobs that may have released permits
+        self.ended: list[int] = []  # jobs that have ended and released all permits
+        self.ended_gates: Counter[str] = Counter()  # by `gates` column: number of ended jobs
+        self._limit_names: frozenset[str] | None = None
+        self._rate_limit_names: frozenset[str] | None = None
         self._limits: dict[str, tuple[Entry, Limit | None] | None] = {}
         self._serial: int | None = None
-        self._written = True
+        self._serial_saved = True
 
-    def _last(self) -> int:
+    def _last_serial(self) -> int:
         if self._serial is None:
-            self._serial = int(single(self.connection, SQL.last_serial))
+            self._serial = int(fetch_value(self.connection, SQL.last_serial))
         return self._serial
 
     def touch(self, job_id: UUID) -> None:
-        if self.touched is not None:
-            self.touched.append(job_id)
+        """Record that a job changed, for readers that tail it."""
+        if self.changed_jobs is not None:
+            self.changed_jobs.append(job_id)
 
-    def limited(self) -> frozenset[str]:
-        """The names of all limits; in most files there is none."""
-        if self._limited is None:
-            found = self.connection.execute(SQL.limited, (LIMIT, self.now()))
-            self._limited = frozenset(name for (name,) in found)
-        return self._limited
+    def limit_names(self) -> frozenset[str]:
+        """Return the names of all limits; most files have none."""
+        if self._limit_names is None:
+            rows = self.connection.execute(SQL.limit_names, (LIMIT, self.now()))
+            self._limit_names = frozenset(name for (name,) in rows)
+        return self._limit_names
 
     def limit(self, name: str, now: Instant) -> Limit | None:
-        """The limit of this name that holds, looked up once."""
+        """Return the unexpired limit of this name; reads it once."""
         if name not in self._limits:
-            found = self.connection.execute(SQL.get_record, (LIMIT, name)).fetchone()
-            known = None if found is None else entry(found)
-            self._limits[name] = None if known is None else (known, limit_of(known.value))
-        noted = self._limits[name]
-        return noted[1] if noted is not None and records.alive(noted[0], now) else None
+            row = self.connection.execute(SQL.get_record, (LIMIT, name)).fetchone()
+            record = None if row is None else entry(row)
+            self._limits[name] = None if record is None else (record, decode_limit(record.value))
+        cached = self._limits[name]
+        return cached[1] if cached is not None and records.unexpired(cached[0], now) else None
 
-    def rates(self, now: Instant) -> frozenset[str]:
-        """The names of those limits that count starts."""
-        if self._rates is None:
-            found = self.connection.execute(SQL.rated, (LIMIT, now))
-            self._rates = frozenset(name for (name,) in found)
-        return self._rates
+    def rate_limit_names(self, now: Instant) -> frozenset[str]:
+        """Return the names of limits that count starts."""
+        if self._rate_limit_names is None:
+            rows = self.connection.execute(SQL.rate_limit_names, (LIMIT, now))
+            self._rate_limit_names = frozenset(name for (name,) in rows)
+        return self._rate_limit_names
 
     def limits_changed(self) -> None:
-        self._limited = self._rates = None
+        self._limit_names = self._rate_limit_names = None
         self._limits.clear()
 
-    def leave(self, n: int, gates: Iterable[str]) -> None:
-        """A job may leave room at these gates, or wait there from now on."""
-        self.gone.append(n)
-        self.knocks.update(gates)
+    def gates_changed(self, n: int, gates: Iterable[str]) -> None:
+        """Record that a job may have released permits at these gates, or now waits there."""
+        self.may_release.append(n)
+        self.gates_to_check.update(gates)
 
-    def end(self, numbers: list[int], gates: list[str]) -> None:
-        """Jobs left room at their gates, and will not come back."""
+    def jobs_ended(self, numbers: list[int], gates: list[str]) -> None:
+        """Record that jobs have ended and released their permits for good."""
         if numbers:
             self.ended += numbers
-            self.ended_with.update(gates)
+            self.ended_gates.update(gates)
             for names in set(gates):
-                self.knocks.update(gate_names(names))
+                self.gates_to_check.update(gate_names(names))
 
-    def arrival(self) -> int:
-        """A new number for a job: its row will show that it is taken."""
-        self._serial = serial = self._last() + 1
+    def next_serial(self) -> int:
+        """Return a new serial for a job. The job's row stores it."""
+        self._serial = serial = self._last_serial() + 1
         return serial
 
-    def position(self) -> int:
-        """A new number for a place in line, and a note that it is taken."""
-        [number] = self.positions(1)
+    def next_position(self) -> int:
+        """Return a new queue position, and store it as used at the end of the transaction."""
+        [number] = self.next_positions(1)
         return number
 
-    def positions(self, count: int) -> range:
-        """As many, one behind the other."""
-        first = self._last() + 1
+    def next_positions(self, count: int) -> range:
+        """Return `count` consecutive new queue positions."""
+        first = self._last_serial() + 1
         self._serial = first + count - 1
-        self._written = False
+        self._serial_saved = False
         return range(first, first + count)
 
-    def remember(self) -> None:
-        """Note what was given so far, because rows that show it are about to go."""
-        self._last()
-        self._written = False
+    def save_serial(self) -> None:
+        """Store the last serial at the end, because the rows that contain it may be deleted."""
+        self._last_serial()
+        self._serial_saved = False
 
     def finish(self) -> None:
-        if not self._written:
+        if not self._serial_saved:
             self.connection.execute(SQL.set_serial, (self._serial,))

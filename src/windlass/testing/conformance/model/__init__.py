@@ -1,9 +1,9 @@
-"""Any store against the memory store, step by step: the same calls, the same answers, no exception.
+"""Model-based test: any store must return the same results as the memory store.
 
-One Hypothesis state machine makes up a history: jobs of every kind, workers that settle, lie, die
-and come back late, sweepers that act on what they saw long ago, a clock that jumps and slips. Both
-stores live through it under one clock. After each step every job is looked at, and what must never
-happen is looked for.
+A Hypothesis state machine generates histories of calls: all kinds of jobs, workers that settle,
+crash, forge leases or return late, sweepers that act on stale rows, a clock that jumps forward and
+back. Both stores run the same calls with one clock. After each step the model compares all jobs
+and checks the invariants.
 
     def test_my_store_is_the_model(tmp_path):
         def make(clock):
@@ -19,10 +19,10 @@ import hypothesis
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from windlass.testing.conformance.model.limit_machine import CrowdModel
+from windlass.testing.conformance.model.limit_machine import LimitModel
 from windlass.testing.conformance.model.store_pair import MakeStore
 
-__all__ = ["CrowdModel", "MakeStore", "run_model"]
+__all__ = ["LimitModel", "MakeStore", "run_model"]
 
 
 def run_model(
@@ -33,9 +33,9 @@ def run_model(
     seed: int | None = None,
     shrink: bool = True,
 ) -> None:
-    """Raise what the model finds, with the shortest history that shows it."""
+    """Run the model; raise the first difference with the shortest history that shows it."""
 
-    class Model(CrowdModel):
+    class Model(LimitModel):
         def __init__(self) -> None:
             super().__init__(make_store)
 

@@ -1,4 +1,4 @@
-"""What befalls both stores: time passes, workers die, handles are closed and opened."""
+"""Rules for faults of both stores: clock jumps, worker crashes, reopened handles."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from windlass.testing.conformance.model import strategies
-from windlass.testing.conformance.model.queries import Looking
+from windlass.testing.conformance.model.queries import QueryRules
 
 
-class Accidents(Looking):
-    """Every rule is nobody's wish."""
+class FaultRules(QueryRules):
+    """Rules for events that no caller requests."""
 
-    @rule(seconds=strategies.passing)
+    @rule(seconds=strategies.clock_steps)
     def time_passes(self, seconds: float) -> None:
         self.clock.advance(seconds)
 
     @rule()
     def all_workers_die(self) -> None:
-        self.let_leases_run_out()
+        self.expire_leases()
 
-    def let_leases_run_out(self) -> None:
-        leases = [row.lease_until or 0 for row in self.watch.rows.values()]
+    def expire_leases(self) -> None:
+        leases = [row.lease_until or 0 for row in self.checker.rows.values()]
         self.clock.jump(max([self.clock.now(), *leases]))
 
     @rule(how=st.sampled_from(["reopen", "swap"]))

@@ -1,4 +1,4 @@
-"""What must hold of every job at every moment, whatever happened, and of its whole past."""
+"""Invariants of every job row and every job history."""
 
 from __future__ import annotations
 
@@ -14,45 +14,45 @@ from windlass.core.job.row import JobRow
 from windlass.core.job.state import WAITING, State
 
 
-class Watch:
-    """Remembers all that was ever seen, and objects when it is contradicted."""
+class InvariantChecker:
+    """Keeps all rows and events read so far, and asserts that later reads agree with them."""
 
     def __init__(self) -> None:
         self.rows: dict[UUID, JobRow] = {}
         self._events: dict[UUID, dict[int, Event]] = defaultdict(dict)
         self._holders: dict[tuple[UUID, int], UUID | None] = {}
-        self.limits = WatchedLimits()
+        self.limits = LimitChecker()
 
     def waiting(self) -> list[JobRow]:
         return [row for row in self.rows.values() if row.state in WAITING]
 
-    def grant(self, rows: Iterable[JobRow]) -> None:
-        """A claim handed these out: each under a fence that nobody else ever held."""
+    def check_claimed(self, rows: Iterable[JobRow]) -> None:
+        """Check claimed rows: each fence has only one holder, ever."""
         for row in rows:
             assert row.state is State.RUNNING
             holder = self._holders.setdefault((row.id, row.fence), row.token)
             assert holder == row.token, "one lease, two holders"
 
-    def see(self, rows: Sequence[JobRow]) -> list[UUID]:
-        """All the jobs there are. Answers those that are new or changed."""
-        self._check_together(rows)
-        self.limits.see(rows)
+    def update(self, rows: Sequence[JobRow]) -> list[UUID]:
+        """Check all rows of the store; return the ids of new and changed jobs."""
+        self._check_uniqueness(rows)
+        self.limits.check(rows)
         now = {row.id: row for row in reversed(rows)}  # oldest first
-        for gone in self.rows.keys() - now.keys():
-            assert self.rows[gone].final, "an unfinished job vanished"
-            self._events.pop(gone, None)
-            self._holders = {k: v for k, v in self._holders.items() if k[0] != gone}
+        for deleted in self.rows.keys() - now.keys():
+            assert self.rows[deleted].final, "an unfinished job vanished"
+            self._events.pop(deleted, None)
+            self._holders = {k: v for k, v in self._holders.items() if k[0] != deleted}
         changed = [row for row in rows if row != self.rows.get(row.id)]
         for row in changed:
-            _check_alone(row)
+            _check_row(row)
             before = self.rows.get(row.id)
             if before is not None:
-                _check_step(before, row)
+                _check_change(before, row)
         self.rows = now
         return [row.id for row in changed]
 
-    def read(self, job_id: UUID, events: Sequence[Event]) -> None:
-        """A job's log, from the start: dense, telling the row's own story, never rewritten."""
+    def check_log(self, job_id: UUID, events: Sequence[Event]) -> None:
+        """Check a whole log: dense, consistent with the row, and never rewritten."""
         row = self.rows[job_id]
         assert [event.seq for event in events] == list(range(max(row.log_floor, 1), row.seq + 1))
         assert fold(events) == snapshot(row)
@@ -62,27 +62,27 @@ class Watch:
         for event in events:
             if event.type is EventType.RESYNC:
                 continue
-            known = self._events[job_id].setdefault(event.seq, event)
-            assert known == event, "an event changed after it was read"
-            told = event.data.get("progressPct", event.data.get("percent", percent))
-            assert told >= percent, "progress fell"
-            percent = told
+            first = self._events[job_id].setdefault(event.seq, event)
+            assert first == event, "an event changed after it was read"
+            reported = event.data.get("progressPct", event.data.get("percent", percent))
+            assert reported >= percent, "progress fell"
+            percent = reported
 
-    def depends(self, job_id: UUID, edges: Edges) -> None:
-        """A job that waits for others waits for those that have not ended, and for no other."""
+    def check_edges(self, job_id: UUID, edges: Edges) -> None:
+        """Check that a job waits for exactly those parents that have not ended."""
         row = self.rows[job_id]
         parents = [self.rows[parent] for parent in edges.parents if parent in self.rows]
         active = sum(not parent.final for parent in parents)
         if row.state is State.CREATED:
-            # A parent that was deleted and put in again, under its old id, is not waited for.
+            # A job does not wait for a parent that was deleted and enqueued again under its old id.
             before = [parent for parent in parents if parent.serial < row.serial]
             assert row.waiting_for == sum(not parent.final for parent in before)
-        else:  # it may have waited for others before
+        else:  # it may have waited for other jobs before
             assert row.waiting_for <= active
         assert row.waiting_for == 0 or row.state in {State.CREATED, State.RETRYING}
 
     @staticmethod
-    def _check_together(rows: Sequence[JobRow]) -> None:
+    def _check_uniqueness(rows: Sequence[JobRow]) -> None:
         active = [row for row in rows if not row.final]
         keys = Counter(
             (row.owner, row.task, row.unique_key) for row in active if row.unique_key is not None
@@ -92,47 +92,47 @@ class Watch:
         assert max(requests.values(), default=0) <= 1, "two jobs of one request"
         retries = Counter(row.retry_of for row in active if row.retry_of is not None)
         assert max(retries.values(), default=0) <= 1, "two active retries of one job"
-        standing = [row for row in rows if row.state is State.QUEUED or row.gate is not None]
-        assert all(row.position is not None for row in standing), "a job without a place in line"
-        places = [row.position for row in standing if row.limit_key is None]
-        assert len(places) == len(set(places)), "two jobs in one place"
+        waiting = [row for row in rows if row.state is State.QUEUED or row.gate is not None]
+        assert all(row.position is not None for row in waiting), "a waiting job without a position"
+        positions = [row.position for row in waiting if row.limit_key is None]
+        assert len(positions) == len(set(positions)), "two jobs with one position"
 
 
-class WatchedLimits:
-    """That no gate ever has more behind it, in line or running, than its limit says."""
+class LimitChecker:
+    """Asserts that no gate ever admits more jobs than its concurrency limit."""
 
     def __init__(self) -> None:
         self._limits: dict[str, Limit] = {}
-        self._behind: dict[str, frozenset[UUID]] = {}  # jobs that were behind a gate, last time
+        self._admitted: dict[str, frozenset[UUID]] = {}  # jobs of each gate at the last check
 
     def set(self, name: str, limit: Limit) -> None:
         self._limits[name] = limit
 
-    def lift(self, name: str) -> None:
+    def remove(self, name: str) -> None:
         self._limits.pop(name, None)
 
-    def see(self, rows: Sequence[JobRow]) -> None:
-        behind: dict[str, set[UUID]] = defaultdict(set)
+    def check(self, rows: Sequence[JobRow]) -> None:
+        admitted: dict[str, set[UUID]] = defaultdict(set)
         for row in rows:
-            for gate in _passed(row):
-                behind[gate].add(row.id)
-        for gate, ids in behind.items():
+            for gate in _admitted_by(row):
+                admitted[gate].add(row.id)
+        for gate, ids in admitted.items():
             limit = self._limits.get(limit_name(gate))
             if limit is not None and limit.concurrency is not None:
-                # It may have been set or lowered since they passed: then nobody follows them.
-                as_before = ids <= self._behind.get(gate, frozenset())
-                assert len(ids) <= limit.concurrency or as_before, "more than the limit says"
-        self._behind = {gate: frozenset(ids) for gate, ids in behind.items()}
+                # The limit may have been lowered since: then no new job may be admitted.
+                as_before = ids <= self._admitted.get(gate, frozenset())
+                assert len(ids) <= limit.concurrency or as_before, "more jobs than the limit"
+        self._admitted = {gate: frozenset(ids) for gate, ids in admitted.items()}
 
 
-def _passed(row: JobRow) -> tuple[str, ...]:
-    """The gates that it has behind it, for the attempt that it runs or may begin."""
+def _admitted_by(row: JobRow) -> tuple[str, ...]:
+    """Return the gates that have admitted the job for its current or next attempt."""
     if row.gate is not None:
         return row.gates[: row.gates.index(row.gate)]
     return row.gates if row.state in {State.QUEUED, State.RUNNING} else ()
 
 
-def _check_alone(row: JobRow) -> None:
+def _check_row(row: JobRow) -> None:
     assert (row.ended_at is not None) == row.final
     assert (row.lease_until is not None) == (row.state is State.RUNNING)
     if row.gate is not None:
@@ -159,8 +159,8 @@ def _check_alone(row: JobRow) -> None:
         assert row.first_started_at <= row.started_at
 
 
-def _check_step(before: JobRow, row: JobRow) -> None:
-    """From one sight of a job to the next."""
+def _check_change(before: JobRow, row: JobRow) -> None:
+    """Check the change of a row between two reads."""
     assert row.serial == before.serial
     assert row.created_at == before.created_at
     assert (row.gates, row.limit_key) == (before.gates, before.limit_key)
@@ -176,6 +176,6 @@ def _check_step(before: JobRow, row: JobRow) -> None:
     if row.state is not before.state:
         assert row.seq > before.seq, "a state changed without an event"
     if row.state is State.RUNNING and row.fence == before.fence:
-        assert before.state is State.RUNNING, "a lease came back from the dead"
+        assert before.state is State.RUNNING, "an expired lease became valid again"
         assert row.token == before.token, "the holder changed under one fence"
         assert row.cancel_at == before.cancel_at or before.cancel_at is None

@@ -1,4 +1,4 @@
-"""Limits that come, change and go while jobs of all kinds wait, run and end."""
+"""State machine with limits that are set, changed and removed while jobs run."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from windlass.testing.conformance.model.store_dump import ALL
 from windlass.testing.conformance.model.strategies import Options
 
 
-class CrowdModel(StoreModel):
-    """The machine, and more often than by chance somebody who waits at a gate."""
+class LimitModel(StoreModel):
+    """The state machine with extra rules that make jobs wait at gates."""
 
     @rule(name=strategies.limited, limit=strategies.bounds, swept=st.booleans())
     def set_a_limit(self, name: str, limit: Limit | None, swept: bool) -> None:
-        """Or remove it: then all who wait for it may pass, with the next sweep."""
+        """Set or remove a limit. After a removal, the next sweep admits all waiting jobs."""
         if limit is not None:
             self.put_limit(name, limit)
         else:
             self.both(lambda store: store.delete_records(LIMIT, [name]))
-            self.watch.limits.lift(name)
+            self.checker.limits.remove(name)
         if swept:
             self.sweep_once(ALL, 0.5)
 
@@ -34,7 +34,7 @@ class CrowdModel(StoreModel):
         alone=st.booleans(),
         later=st.sampled_from([None, 0.0, 5.0, 10.0]),
     )
-    def come_in_crowds(
+    def enqueue_a_crowd(
         self,
         limits: list[tuple[str, Limit]],
         crowd: list[Options],
@@ -42,17 +42,17 @@ class CrowdModel(StoreModel):
         alone: bool,
         later: float | None,
     ) -> None:
-        """Many come at once, some are done, and after a while somebody sweeps."""
+        """Enqueue many jobs, settle some of them, then sweep after a while."""
         for name, limit in limits:
             self.put_limit(name, limit)
-        self.put_in([[options] for options in crowd])
-        rows = self.take([(queue, ALL) for queue in strategies.QUEUES], "w1")
+        self.enqueue_batch([[options] for options in crowd])
+        rows = self.claim_rows([(queue, ALL) for queue in strategies.QUEUES], "w1")
         settled = [
             outcome.settle(row, end, random=lambda: 0.5)
             for row, end in zip(rows, ends, strict=False)
         ]
-        for wishes in [[wish] for wish in settled] if alone else [settled]:
-            self.apply(wishes)
+        for transitions in [[transition] for transition in settled] if alone else [settled]:
+            self.apply(transitions)
         if later is not None:
             self.clock.advance(later)
             self.sweep_once(ALL, 0.5)

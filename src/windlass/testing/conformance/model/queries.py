@@ -1,4 +1,4 @@
-"""What people and programs look at, on both stores: jobs, logs, counts, and small data."""
+"""Rules for reads: jobs, logs, counts and records of both stores."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from windlass.core.query.job_query import Query
 from windlass.core.records import Put
 from windlass.testing.clock import START
 from windlass.testing.conformance.model import store_dump, strategies
-from windlass.testing.conformance.model.limits import Limiting
+from windlass.testing.conformance.model.limits import LimitRules
 from windlass.testing.conformance.model.store_dump import ALL, recent
 from windlass.testing.conformance.model.store_pair import MakeStore
 from windlass.testing.conformance.model.strategies import Options
 
 
-class Looking(Limiting):
-    """Every rule is a look, and both stores show the same."""
+class QueryRules(LimitRules):
+    """Rules that read both stores and compare the results."""
 
     def __init__(self, make_store: MakeStore) -> None:
         super().__init__(make_store)
-        self.ids: list[UUID] = []  # of all jobs that were ever put in
+        self.ids: list[UUID] = []  # ids of all jobs ever enqueued
 
     def some_id(self, pick: int) -> UUID:
-        """Mostly of a job that is there, now and then of one that is not, or not any more."""
-        known = self.ids if pick % 5 == 4 else [*self.watch.rows] or self.ids
+        """Return the id of a stored job or, sometimes, of a deleted or unknown one."""
+        known = self.ids if pick % 5 == 4 else [*self.checker.rows] or self.ids
         return recent(known, pick) if known else self.uuid()
 
-    # -- small data
+    # -- records
 
     @rule(puts=strategies.puts)
     def put_records(self, puts: list[Put]) -> None:
@@ -46,7 +46,7 @@ class Looking(Limiting):
         self.both(lambda store: store.list_records("kind", key, limit))
         self.both(lambda store: store.list_records("kind"))
 
-    # -- reading
+    # -- reads
 
     @rule(filters=strategies.filters, pick=strategies.pick, limit=st.integers(1, 5))
     def find(self, filters: list[Options], pick: int, limit: int) -> None:
@@ -59,7 +59,9 @@ class Looking(Limiting):
         if values.pop("retried", None):
             values["retry_of"] = self.some_id(pick)
         self.both(lambda store: store_dump.find(store, Query(limit=limit, **values)))
-        self.both(lambda store: store_dump.find(store, Query(limit=limit, bare=True, **values)))
+        self.both(
+            lambda store: store_dump.find(store, Query(limit=limit, omit_payload=True, **values))
+        )
         self.both(lambda store: store.count(Query(limit=limit, **values)))
 
     @precondition(lambda self: self.ids)
@@ -84,7 +86,7 @@ class Looking(Limiting):
         self.both(
             partial(store_dump.rollups, since=START, until=self.clock.now() // MINUTE * MINUTE)
         )
-        row = self.watch.rows.get(ids[0])
+        row = self.checker.rows.get(ids[0])
         after_ = max(row.seq - behind, 0) if row else 0
         self.both(lambda store: store_dump.events(store, ids[0], after_, limit))
         if row is not None and row.final:

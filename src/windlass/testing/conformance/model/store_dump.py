@@ -1,4 +1,4 @@
-"""Reading a store to the end, and what of it two stores have to agree on."""
+"""Complete reads of a store, and the parts of them that two stores must agree on."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any, TypeVar
 from uuid import UUID
 
-from windlass.core.admission.gates import line_order
+from windlass.core.admission.gates import queue_order
 from windlass.core.clock import Instant
-from windlass.core.decisions.enqueue import Enqueued
-from windlass.core.decisions.transition import Answer
+from windlass.core.decisions.enqueue import EnqueueResult
+from windlass.core.decisions.transition import ApplyResult
 from windlass.core.event import Event
 from windlass.core.job.attempt import Attempt
 from windlass.core.job.dependency import Edges
@@ -25,29 +25,29 @@ ALL = 1000
 
 
 def recent(values: Sequence[T], pick: int) -> T:
-    """The last one for 0, the one before it for 1, and around."""
+    """Return the last value for 0, the one before for 1, and so on, wrapping around."""
     return values[-1 - pick % len(values)]
 
 
-def alike(value: Any) -> Any:
-    """What two stores have to agree on: all but the numbers they give for places in line."""
+def comparable(value: Any) -> Any:
+    """Return the comparable parts of a value: all but serials, positions and error texts."""
     match value:
         case JobRow():
             return replace(value, serial=0, position=None if value.position is None else 0)
-        case Enqueued():
-            return value.status, value.new, alike(value.row), type(value.error)
-        case Answer():
+        case EnqueueResult():
+            return value.status, value.new, comparable(value.row), type(value.error)
+        case ApplyResult():
             return value.status, value.state, type(value.error)
         case list():
-            return [alike(item) for item in value]
+            return [comparable(item) for item in value]
     return value
 
 
-def line(rows: Sequence[JobRow]) -> list[UUID]:
-    """Each queue in its order, and all who wait at each gate in theirs."""
-    standing = [row for row in rows if row.state is State.QUEUED or row.gate is not None]
-    standing.sort(key=lambda row: (row.gate or "", row.queue, *line_order(row)))
-    return [row.id for row in standing]
+def waiting_order(rows: Sequence[JobRow]) -> list[UUID]:
+    """Return the ids of waiting jobs in the order of each queue and each gate."""
+    waiting = [row for row in rows if row.state is State.QUEUED or row.gate is not None]
+    waiting.sort(key=lambda row: (row.gate or "", row.queue, *queue_order(row)))
+    return [row.id for row in waiting]
 
 
 async def migrate(store: Store) -> None:
@@ -63,7 +63,7 @@ async def by_id(rows: Coroutine[Any, Any, list[JobRow]]) -> list[JobRow]:
 
 
 async def find(store: Store, query: Query) -> list[JobRow]:
-    """Every page."""
+    """Return the rows of all pages."""
     page = await store.find(query)
     rows = [*page.rows]
     while page.cursor is not None:
@@ -74,7 +74,7 @@ async def find(store: Store, query: Query) -> list[JobRow]:
 
 
 async def stats(store: Store) -> dict[str, QueueStats]:
-    """A state that nobody is in may be named or not."""
+    """Return the statistics without zero counts, which a store may include or omit."""
     return {
         queue: replace(stats, counts={state: n for state, n in stats.counts.items() if n})
         for queue, stats in (await store.stats()).items()
@@ -95,7 +95,7 @@ async def failures(store: Store, since: Instant, limit: int) -> list[FailedJob]:
 async def events(
     store: Store, job_id: UUID, after: int = 0, limit: int = ALL
 ) -> list[Event] | None:
-    """Every page; the last one says whether anything can follow."""
+    """Return the events of all pages, until `ended` or an empty page."""
     events: list[Event] = []
     while (page := await store.events(job_id, after, limit)) is not None:
         assert len(page.events) <= limit

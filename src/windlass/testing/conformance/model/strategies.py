@@ -1,7 +1,7 @@
-"""What the model's histories are made of: small words, drawn and combined at random.
+"""Hypothesis strategies for the arguments of the model's rules.
 
-Options are plain mappings that are merged, later ones winning, so that a failing history shrinks to
-the few words that matter. Some are wrong on purpose: they must be refused, and alone.
+Options are plain mappings; later ones override earlier ones. So a failing history shrinks to the
+few options that matter. Some options are invalid: a store must reject them, and only them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from windlass.core.decisions.outcome import (
     Succeeded,
     Suspended,
 )
-from windlass.core.decisions.retry import Policy, fixed, schedule
+from windlass.core.decisions.retry import Policy, delays, fixed
 from windlass.core.event import EventType
 from windlass.core.job.dependency import OnParent
 from windlass.core.job.failure import ErrorKind, Failure
@@ -37,12 +37,12 @@ QUEUES = ("default", "mail", "video")
 FLOW = UUID(int=77)
 Options = Mapping[str, Any]
 
-pick = st.integers(0, 40)  # one of the jobs there were so far
+pick = st.integers(0, 40)  # index of a job, the newest first
 picks = st.lists(pick, min_size=1, max_size=3)
 
 
 class Oversize(bytes):
-    """Too many bytes to print."""
+    """Bytes with a short repr."""
 
     __slots__ = ()
 
@@ -71,7 +71,7 @@ _JOB: list[Options] = [
     {"lease": 7.5},
     {"policy": Policy(max_retries=0, crash_cap=1)},
     {"policy": Policy(backoff=fixed(2), max_retries=1, crash_cap=2, timeout=3.0)},
-    {"policy": Policy(backoff=schedule([1, 5]), max_retries=9)},
+    {"policy": Policy(backoff=delays([1, 5]), max_retries=9)},
     {"owner": "ann"},
     {"owner": "bob"},
     {"team": "red"},
@@ -129,7 +129,7 @@ shared = st.sampled_from(
     ]
 )
 
-# Jobs are of the default queue and the task "one", unless they say otherwise.
+# Jobs have the queue "default" and the task "one" unless their options change it.
 limited = st.sampled_from(["queue:default", "task:one", "key:one", "queue:mail", "task:two"])
 _LIMITS = [
     Limit(concurrency=1),
@@ -155,7 +155,7 @@ crowds = st.sampled_from(
     ]
 )
 
-lines = st.sampled_from(
+claims = st.sampled_from(
     [
         [("default", 1)],
         [("default", 3)],
@@ -169,11 +169,11 @@ lines = st.sampled_from(
     ]
 )
 leases = st.sampled_from([None, 5.0, 60.0])
-forgeries = st.sampled_from([*["none"] * 6, "ghost", "token", "fence"])
+forgeries = st.sampled_from([*["none"] * 6, "stale", "token", "fence"])
 owners = st.sampled_from([None, None, "", "ann"])
-luck = st.sampled_from([0.0, 0.5, 0.999])
+jitter = st.sampled_from([0.0, 0.5, 0.999])
 
-_SAID: list[Options] = [
+_RECORDS: list[Options] = [
     {"type": EventType.STEP_PROGRESS, "percent": 10.0, "stage": "plan", "phase": "planning"},
     {"type": EventType.STEP_PROGRESS, "percent": 55.5, "step": "cut", "body": b'{"message":"m"}'},
     {"type": EventType.STEP_PROGRESS, "percent": 40.0, "stage": "render"},
@@ -187,18 +187,20 @@ _SAID: list[Options] = [
     {"type": EventType.WARNING, "body": b"{}", "stage": "plan"},
     {"type": EventType.OUTPUT, "body": b""},
 ]
-_BAD_SAID: list[Options] = [
+_BAD_RECORDS: list[Options] = [
     {"type": EventType.STEP_STATUS, "checkpoint": b"no step"},
     {"type": EventType.LOG, "body": Oversize(sizes.MAX_EVENT + 1)},
 ]
-_said = st.tuples(st.sampled_from([1, 1, 1, 1, 0, 2]), st.sampled_from([*_SAID * 6, *_BAD_SAID]))
-sayings = st.lists(_said, max_size=3)
+_records = st.tuples(
+    st.sampled_from([1, 1, 1, 1, 0, 2]), st.sampled_from([*_RECORDS * 6, *_BAD_RECORDS])
+)
+record_contents = st.lists(_records, max_size=3)
 percents = st.sampled_from([90.0, 5.0, 33.3])
-last_words = st.lists(_said, max_size=2)
+last_records = st.lists(_records, max_size=2)
 
 _ERROR = Failure(code="ValueError", kind=ErrorKind.RETRYABLE, step="cut", body=b'{"message":"m"}')
 _TERMINAL = Failure(code="invalid_input", kind=ErrorKind.TERMINAL)
-# Stands for the children of the settle that it comes with, and some others.
+# Replaced by the ids of the children of the same settle, and one other id.
 CHILDREN = Suspended(awaits=(UUID(int=0),))
 _OUTCOMES: list[Outcome] = [
     Succeeded(result=b'{"ok":true}'),
@@ -251,7 +253,7 @@ retentions = st.sampled_from(
     ]
 )
 later = st.sampled_from([0.0, 2.0, 25.0, 100.0])
-passing = st.sampled_from([0.000_001, 1.0, 5.0, 12.0, 31.0, 70.0, -0.5, -3.0])
+clock_steps = st.sampled_from([0.000_001, 1.0, 5.0, 12.0, 31.0, 70.0, -0.5, -3.0])
 
 keys = st.sampled_from(["", "a", "b", "c"])
 puts = st.lists(

@@ -1,0 +1,34 @@
+"""Activity during a disk fault, and a check that every process survived it."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+from benchmarks.chaos.fleet import Fleet
+from benchmarks.chaos.ledger import read
+from benchmarks.chaos.processes import BATCH, allowed
+
+_MOMENT = 0.2  # seconds
+
+
+def stir(fleet: Fleet) -> None:
+    """Let the producers continue, so that the next fault meets all kinds of calls."""
+    fleet.allow(allowed(fleet.place) + 2 * BATCH)
+    time.sleep(fleet.random.uniform(0, _MOMENT))
+
+
+def all_survived(place: Path) -> list[str]:
+    """Return the problems: each process that died was replaced by another with its own log."""
+    plan = json.loads((place / "plan.json").read_text())
+    wanted = {
+        "worker": plan["workers"],
+        "producer": len({line["producer"] for line in read(place, "producer")}),
+    }
+    logs = {role: sorted((place / "log").glob(f"{role}-*.log")) for role in wanted}
+    return [
+        f"of {number} {role}s that should live on {len(logs[role]) - number} died; see their logs"
+        for role, number in wanted.items()
+        if len(logs[role]) > number
+    ]

@@ -1,0 +1,289 @@
+"""One simulation run: a storm of faults, then a calm phase in which every job must end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from random import Random
+from unittest.mock import patch
+from uuid import UUID
+
+from benchmarks.chaos.call_history import History, Recorded
+from benchmarks.chaos.simulation.loops import World
+from benchmarks.chaos.simulation.network import Connection, Network, RemoteStore, Weather
+from benchmarks.chaos.simulation.process import Process
+from benchmarks.chaos.simulation.tasks import Script
+from windlass import Windlass, WorkerConfig
+from windlass.core.clock import SECOND, Instant
+from windlass.core.decisions.transition import CancelRequest
+from windlass.core.errors import StoreError
+from windlass.core.ids import uuid7
+from windlass.core.job.row import NewJob
+from windlass.core.job.state import ACTIVE
+from windlass.core.query.job_query import Query
+from windlass.store import Store
+from windlass.stores.memory import MemoryStore
+from windlass.testing.clock import START
+
+BATCH = 20
+FAULTS = ("kill", "freeze", "block", "stop", "weather", "late")
+SKY = (Weather(), Weather(lost=0.1), Weather(slow=0.1, seconds=3.0), Weather(0.2, 0.2, 5.0))
+LATE = (0.0, 0.05, 0.3)  # the chances of a request to be late
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """`seconds` of faults with at most `pause` in between; `calm` bounds the time after them."""
+
+    jobs: int = 1000
+    workers: int = 3
+    slots: int = 8
+    seconds: float = 30.0
+    pause: float = 1.5
+    lease: float = 2.0
+    longest: float = 1.5  # that a task takes
+    quick: float = 0.8  # the part of all jobs that take next to nothing
+    cancels: float = 0.15
+    calm: float = 120.0
+    faults: tuple[str, ...] = FAULTS
+
+
+class _Clock:
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def now(self) -> Instant:
+        return START + round(self._world.now * SECOND)
+
+
+@dataclass
+class SimulationRun:
+    """Result of a run: all data that the checks need."""
+
+    plan: Plan
+    world: World
+    store: Store
+    script: Script
+    history: History
+    acknowledged: dict[UUID, str] = field(default_factory=dict)  # the task of each
+    cancels: dict[UUID, str | None] = field(default_factory=dict)  # and the answer
+    faults: Counter[str] = field(default_factory=Counter)
+    killed: dict[str, float] = field(default_factory=dict)  # when each worker was
+    problems: list[str] = field(default_factory=list)
+    quiet_at: float = 0.0  # when the faults ended
+    done_at: float = 0.0
+
+
+@contextmanager
+def _seeded(seed: int, world: World) -> Iterator[None]:
+    """Make all randomness of this process depend on the seed, and ids on virtual time."""
+    nanoseconds: Callable[[], int] = lambda: (START + round(world.now * SECOND)) * 1000  # noqa: E731
+    state = random.getstate()
+    random.seed(seed)
+    with (
+        patch.object(time, "time_ns", nanoseconds),
+        patch.object(os, "urandom", Random(seed).randbytes),
+    ):
+        uuid7.reset()
+        try:
+            yield
+        finally:
+            random.setstate(state)
+    uuid7.reset()
+
+
+def simulate(seed: int, plan: Plan, store: Callable[..., Store] = MemoryStore) -> SimulationRun:
+    """Run the simulation. `store` creates a store with a planted bug, with this clock."""
+    world = World(seed)
+    with _seeded(seed, world):
+        return _Director(world, plan, store(clock=_Clock(world))).run()
+
+
+class _Director:
+    """Runs on a loop of its own, as the hand of fate and as the producer."""
+
+    def __init__(self, world: World, plan: Plan, store: Store) -> None:
+        self._world = world
+        self._plan = plan
+        self._random = world.random
+        self._loop = world.loop()
+        self._store = store
+        self._app = Windlass("memory:")
+        self._network = Network(world)
+        history = History(lambda: world.now)
+        self.life = SimulationRun(plan, world, store, Script(self._app, world), history)
+        self._seen = Recorded(store.twin(), history, "producer")
+        self._handle = RemoteStore(self._seen, self._network, Connection())
+        self._workers: list[Process] = []
+        self._leaving: list[Process] = []
+        self._deck: list[str] = []
+        self._hired = 0
+
+    def run(self) -> SimulationRun:
+        self._world.run(self._play(), self._loop)
+        loops = self._world.loops[:]
+        self._world.bury(loops)
+        self.life.problems += [str(error) for loop in loops for error in loop.errors]
+        return self.life
+
+    async def _play(self) -> None:
+        self._fill()
+        producing = asyncio.create_task(self._produce())
+        await self._rage()
+        self.life.quiet_at = self._world.now
+        self._network.weather = Weather()
+        self._network.late = 0.0
+        for process in self._workers + self._leaving:
+            process.thaw()
+        await producing
+        await self._calm()
+        await self._dismiss()
+        await self._seen.get([*self.life.history.calls])  # the judge explains the rows, too
+
+    # -- workers
+
+    def _fill(self) -> None:
+        while len(self._workers) < self._plan.workers:
+            self._hired += 1
+            config = WorkerConfig(
+                queues={"default": self._plan.slots},
+                name=f"worker-{self._hired}",
+                lease=self._plan.lease,
+                grace=self._random.choice([0.2, 3.0]),
+                release_timeout=1.0,
+                isolate=False,
+                schedules=False,  # there are none; tests/worker/simulated_month.py is about them
+            )
+            parts = self._network, self._store, self._app, self.life.history, config
+            self._workers.append(Process(*parts))
+
+    async def _dismiss(self) -> None:
+        """Stop all workers; a worker that does not stop is a violation."""
+        for process in self._workers:
+            process.stop()
+        self._leaving += self._workers
+        deadline = self._world.now + self._plan.calm
+        while self._leaving and self._world.now < deadline:
+            await asyncio.sleep(0.5)
+            self._see_off()
+        for process in self._leaving:
+            self.life.problems.append(f"{process.name} was asked to stop and did not")
+            process.kill()
+
+    def _see_off(self) -> None:
+        """Remove workers that ended on request, and check that they leave nothing behind."""
+        for process in [process for process in self._leaving if process.ended]:
+            self.life.problems += process.problems()
+            process.kill()
+            self._leaving.remove(process)
+
+    # -- faults
+
+    async def _rage(self) -> None:
+        end = self._world.now + self._plan.seconds
+        while self._world.now < end:
+            await asyncio.sleep(self._random.uniform(0, self._plan.pause))
+            if self._plan.faults:
+                self._strike(self._draw())
+            self._see_off()
+            self._fill()
+
+    def _draw(self) -> str:
+        """Draw from all kinds of faults, so that every run has each kind."""
+        if not self._deck:
+            self._deck = self._random.sample(self._plan.faults, len(self._plan.faults))
+        return self._deck.pop()
+
+    def _strike(self, fault: str) -> None:
+        self.life.faults[fault] += 1
+        if fault == "weather":
+            self._network.weather = self._random.choice(SKY)
+            return
+        if fault == "late":
+            self._network.late = self._random.choice(LATE)
+            return
+        process = self._random.choice(self._workers)
+        long = self._random.uniform(0, 3 * self._plan.lease)
+        match fault:
+            case "kill":
+                self.life.killed[process.name] = self._world.now
+                self.life.problems += process.problems()
+                process.kill()
+                self._workers.remove(process)
+            case "freeze":
+                process.freeze(long)
+            case "block":
+                process.block(long)
+            case "stop":
+                process.stop()
+                self._workers.remove(process)
+                self._leaving.append(process)
+
+    # -- producing
+
+    async def _produce(self) -> None:
+        script, left = self.life.script, self._plan.jobs
+        hurry = self._random.uniform(0.2, 1.0)  # all at once, or little by little
+        pause = hurry * self._plan.seconds * BATCH / max(left, 1)
+        async with asyncio.TaskGroup() as canceling:
+            while left > 0:
+                some = min(left, self._random.randint(1, BATCH))
+                left -= some
+                names = self._random.choices([*script.weights], [*script.weights.values()], k=some)
+                jobs = [self._new(name) for name in names]
+                await self._enqueue(jobs, names)
+                for job in jobs:
+                    if self._random.random() < self._plan.cancels:
+                        canceling.create_task(self._cancel(job.id))
+                await asyncio.sleep(self._random.uniform(0, pause))
+
+    def _new(self, name: str) -> NewJob:
+        quick = self._random.random() < self._plan.quick
+        longest = 0.05 if quick else self._plan.longest
+        return self.life.script.tasks[name].new_job(self._random.uniform(0, longest))
+
+    async def _enqueue(self, jobs: list[NewJob], names: list[str]) -> None:
+        """Until it is acknowledged, with the same ids."""
+        while True:
+            try:
+                answers = await self._handle.enqueue(jobs)
+            except StoreError:
+                await asyncio.sleep(0.1)
+                continue
+            for job, name, answer in zip(jobs, names, answers, strict=True):
+                if answer.accepted:
+                    self.life.acknowledged[job.id] = name
+                else:
+                    self.life.problems.append(f"job {job.id} was refused: {answer}")
+            return
+
+    async def _cancel(self, job: UUID) -> None:
+        await asyncio.sleep(self._random.uniform(0, 2 * self._plan.longest))
+        self.life.cancels[job] = None
+        try:
+            [answer] = await self._handle.cancel([CancelRequest(job_id=job, reason="fate")])
+        except StoreError:
+            return
+        self.life.cancels[job] = f"{answer.status} {answer.state}"
+
+    # -- the end
+
+    async def _calm(self) -> None:
+        deadline = self._world.now + self._plan.calm
+        while await self._is_busy():
+            if self._world.now > deadline:
+                self.life.problems.append(f"jobs are left {self._plan.calm:g} s after the storm")
+                break
+            await asyncio.sleep(0.1)
+        self.life.done_at = self._world.now
+
+    async def _is_busy(self) -> bool:
+        """Whether a job is unfinished, or a late request could still change one."""
+        active = await self.life.store.find(Query(states=ACTIVE, limit=1))
+        return bool(active.rows) or self._network.under_way > 0

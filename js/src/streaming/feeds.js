@@ -1,0 +1,231 @@
+/**
+ * Event feeds of jobs: all readers of a job share one feed.
+ *
+ * Each reader has its own cursor in the feed's buffer. A reader that is behind the buffer reads
+ * pages of JSON until it has caught up. A cursor that the server rejects fails only its reader: the
+ * others join a new feed with their own cursors.
+ */
+
+/** @import { ConnectionState, JobEvent, Log } from "../../windlass.js" */
+/** @import { Context, MessageResult } from "./stream.js" */
+
+import { WindlassError } from "../errors.js";
+import { eventFromJson, eventFromMessage, seqOf } from "./job-event.js";
+import { EventBuffer, isNext } from "./event-buffer.js";
+import { keepOpen } from "./stream.js";
+import { Notifier } from "../timing.js";
+
+const INVALID_CURSOR = 422;
+
+/**
+ * @typedef {object} ReadOptions
+ * @property {string | number} [after]
+ * @property {AbortSignal} [signal]
+ * @property {(state: ConnectionState) => void} [onConnection]
+ */
+
+/**
+ * Passes events to a feed until the last event of its job, or until the signal aborts.
+ *
+ * @typedef {(feed: Feed, signal: AbortSignal) => Promise<void>} Source
+ */
+
+/** Events of one job, and its readers. */
+export class Feed {
+  readers = 0;
+  ended = false;
+  /** @type {unknown} */
+  error = null;
+  /** @type {ConnectionState | null} */
+  state = null;
+  /** @type {Set<(state: ConnectionState) => void>} */
+  watchers = new Set();
+  #update = new Notifier();
+  #closing = new AbortController();
+
+  /**
+   * @param {string} id
+   * @param {EventBuffer} buffer
+   */
+  constructor(id, buffer) {
+    this.id = id;
+    this.buffer = buffer;
+  }
+
+  /**
+   * Run until the feed ends or fails.
+   *
+   * @param {Source} source
+   */
+  async run(source) {
+    try {
+      await source(this, this.#closing.signal);
+      this.ended = true;
+    } catch (error) {
+      this.error = error;
+    }
+    this.#update.notify();
+  }
+
+  /**
+   * @param {JobEvent} event
+   * @param {Log} log
+   * @returns {MessageResult}
+   */
+  add(event, log) {
+    if (!isNext(event, this.buffer.last, log)) return "ignored";
+    this.buffer.add(event);
+    this.#update.notify();
+    return event.final ? "ended" : "accepted";
+  }
+
+  /** @param {ConnectionState} state */
+  setConnection(state) {
+    this.state = state;
+    for (const watcher of this.watchers) watcher(state);
+  }
+
+  /**
+   * Resolve at the next event, end or error.
+   *
+   * @param {AbortSignal} signal
+   */
+  nextUpdate(signal) {
+    return this.#update.wait(signal);
+  }
+
+  /**
+   * Return whether the server rejected the cursor of another reader.
+   *
+   * @param {number} seen
+   */
+  failedForOtherReader(seen) {
+    const invalid = this.error instanceof WindlassError && this.error.status === INVALID_CURSOR;
+    return invalid && seen !== this.buffer.last;
+  }
+
+  /** @param {((state: ConnectionState) => void) | undefined} watcher */
+  enter(watcher) {
+    this.readers += 1;
+    if (watcher === undefined) return;
+    this.watchers.add(watcher);
+    if (this.state !== null) watcher(this.state);
+  }
+
+  /** @param {((state: ConnectionState) => void) | undefined} watcher */
+  leave(watcher) {
+    if (watcher !== undefined) this.watchers.delete(watcher);
+    this.readers -= 1;
+    if (this.readers === 0) this.#closing.abort();
+  }
+}
+
+/**
+ * Return a source with its own connection for each feed.
+ *
+ * @param {Context} context
+ * @returns {Source}
+ */
+export const ownConnection = (context) => (feed, signal) => {
+  /** @type {import("./stream.js").StreamHandler} */
+  const handler = {
+    target: () => [eventsPath(feed.id), { lastEventId: feed.buffer.cursor }],
+    onMessage: (message) => feed.add(eventFromMessage(feed.id, message), context.log),
+    onConnection: (state) => feed.setConnection(state),
+  };
+  return keepOpen(context, handler, signal);
+};
+
+export class Feeds {
+  /** @type {Map<string, Feed>} */
+  #feeds = new Map();
+
+  /**
+   * @param {Context} context
+   * @param {number} keep buffered events of each job
+   * @param {Source} [source]
+   */
+  constructor(context, keep, source = ownConnection(context)) {
+    this.context = context;
+    this.keep = keep;
+    this.source = source;
+  }
+
+  /**
+   * Yield every event after `after`, once and in order, until the last.
+   *
+   * @param {string} id
+   * @param {ReadOptions} [options]
+   * @returns {AsyncGenerator<JobEvent, void, void>}
+   */
+  async *events(id, { after = 0, signal = new AbortController().signal, onConnection } = {}) {
+    let seen = seqOf(after);
+    signal.throwIfAborted();
+    let feed = this.#join(id, after, onConnection);
+    try {
+      for (;;) {
+        const events = feed.buffer.after(seen) ?? (await this.#page(feed, seen, signal));
+        for (const event of events) {
+          if (event.seq <= seen) continue;
+          seen = event.seq;
+          yield event;
+          signal.throwIfAborted();
+          if (event.final) return;
+        }
+        if (events.length > 0) continue;
+        if (feed.failedForOtherReader(seen)) {
+          this.#leave(feed, onConnection);
+          feed = this.#join(id, seen, onConnection);
+          continue;
+        }
+        if (feed.error !== null) throw feed.error;
+        if (feed.ended) return;
+        await feed.nextUpdate(signal);
+      }
+    } finally {
+      this.#leave(feed, onConnection);
+    }
+  }
+
+  /**
+   * @param {string} id
+   * @param {string | number} after
+   * @param {((state: ConnectionState) => void) | undefined} watcher
+   */
+  #join(id, after, watcher) {
+    let feed = this.#feeds.get(id);
+    if (feed === undefined || feed.error !== null) {
+      feed = new Feed(id, new EventBuffer(after, this.keep));
+      this.#feeds.set(id, feed);
+      void feed.run(this.source);
+    }
+    feed.enter(watcher);
+    return feed;
+  }
+
+  /**
+   * @param {Feed} feed
+   * @param {((state: ConnectionState) => void) | undefined} watcher
+   */
+  #leave(feed, watcher) {
+    feed.leave(watcher);
+    if (feed.readers === 0 && this.#feeds.get(feed.id) === feed) this.#feeds.delete(feed.id);
+  }
+
+  /**
+   * @param {Feed} feed
+   * @param {number} seen
+   * @param {AbortSignal} signal
+   */
+  async #page({ id, buffer }, seen, signal) {
+    const page = await this.context.http.request("GET", eventsPath(id), {
+      query: { lastEventId: seen, limit: 500 },
+      signal,
+    });
+    if (page.events.length > 0 || !buffer.started) return page.events.map(eventFromJson);
+    const detail = `events of job ${id} after ${seen} are missing on the server`;
+    throw new WindlassError({ detail, code: "gap", permanent: true });
+  }
+}
+
+const eventsPath = (/** @type {string} */ id) => `/api/jobs/${encodeURIComponent(id)}/events`;

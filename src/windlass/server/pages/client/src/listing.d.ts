@@ -1,3 +1,0 @@
-/** As for windlass.d.ts. */
-
-export * from "../../../../../../js/src/listing.js";

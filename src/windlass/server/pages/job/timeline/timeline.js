@@ -1,0 +1,237 @@
+/** Timeline of a job: attempts with stages and steps, and waits. */
+
+/** @import { Renderable } from "../../view/dom.js" */
+/** @import { State } from "../../client/windlass.js" */
+/** @import { View } from "../../page-view.js" */
+/** @import { JobModel } from "../model.js" */
+/** @import { Piece } from "./axis.js" */
+/** @import { Interval, Run } from "./attempt-history.js" */
+
+import { at as clock, number, plural, preciseTime, span } from "../../format.js";
+import { h } from "../../view/dom.js";
+import { badge, button, card } from "../../view/components.js";
+import { ended } from "../../job-state.js";
+import { Axis } from "./axis.js";
+
+const DEFAULT_ATTEMPTS = 8;
+const MAX_ATTEMPTS = 200; // a job may snooze for months
+const OUTCOMES = /** @type {Record<string, [State, string]>} */ ({
+  succeed: ["succeeded", "succeeded"],
+  fail: ["failed", "failed"],
+  "give-up": ["failed", "crashed, no retries left"],
+  retry: ["retrying", "failed, retried"],
+  crash: ["retrying", "crashed"],
+  cancel: ["canceled", "canceled"],
+  abort: ["canceled", "canceled by task"],
+  snooze: ["queued", "snoozed"],
+  suspend: ["queued", "suspended"],
+  release: ["queued", "released"],
+});
+
+export class Timeline {
+  #all = false;
+  #detail = "";
+
+  /**
+   * @param {View} view
+   * @param {JobModel} model
+   */
+  constructor(view, model) {
+    this.view = view;
+    this.model = model;
+  }
+
+  /** @returns {Renderable} */
+  render() {
+    const { job, status, attempts, history } = this.model;
+    const runs = history.mergedWith(attempts ?? []);
+    const shown = runs.slice(this.#all ? -MAX_ATTEMPTS : -DEFAULT_ATTEMPTS);
+    const start =
+      shown.length === runs.length ? Date.parse(job?.createdAt ?? "") : (shown[0]?.from ?? 0);
+    const over = ended(status.state);
+    const last = runs.at(-1)?.until ?? 0;
+    const end = over
+      ? Math.max(last, Date.parse(job?.endedAt ?? "") || last, start)
+      : Math.max(Date.now(), start);
+    const axis = new Axis(shown, start, end);
+    return card(
+      "Timeline",
+      [
+        h(
+          "ol",
+          { class: "runs" },
+          shown.map((run) => this.#run(run, axis, end)),
+        ),
+        this.#lastWait(axis, start, end, over),
+        h(
+          "div",
+          { class: "time-axis soft" },
+          h("span", null, clock(new Date(start))),
+          h(
+            "span",
+            { class: "detail", role: "status" },
+            this.#detail || span((end - start) / 1000),
+          ),
+          h("span", null, over ? clock(new Date(end)) : "now"),
+        ),
+      ],
+      { class: "timeline", key: "timeline", beside: this.#more(runs) },
+    );
+  }
+
+  /** @param {Run[]} runs */
+  #more(runs) {
+    if (runs.length <= DEFAULT_ATTEMPTS)
+      return runs.length > 1 && h("span", { class: "soft small" }, plural(runs.length, "attempt"));
+    const toggle = () => {
+      this.#all = !this.#all;
+      this.view.changed();
+    };
+    const allText =
+      runs.length > MAX_ATTEMPTS
+        ? `Last ${MAX_ATTEMPTS} of ${number(runs.length)}`
+        : `All ${runs.length}`;
+    return button(this.#all ? `Last ${DEFAULT_ATTEMPTS}` : `${allText} attempts`, toggle, {
+      slim: true,
+    });
+  }
+
+  /**
+   * Render the current wait, or the wait of a job that never ran.
+   *
+   * @param {Axis} axis
+   * @param {number} start
+   * @param {number} end
+   * @param {boolean} over
+   */
+  #lastWait(axis, start, end, over) {
+    const last = axis.pieces.at(-1);
+    const never = axis.pieces.every(({ attempt }) => attempt === null);
+    if (!never && (over || last === undefined || last.attempt !== null)) return null;
+    const wait = last ?? {
+      from: start,
+      until: end,
+      attempt: null,
+      x: 0,
+      width: 1,
+      shortened: false,
+    };
+    return h(
+      "div",
+      { class: "run", key: "last-wait" },
+      h(
+        "div",
+        { class: "attempt-info" },
+        h("strong", null, never && over ? "Never ran" : "Waiting"),
+      ),
+      h("div", { class: "track" }, this.#wait(wait)),
+    );
+  }
+
+  /**
+   * @param {Run} run
+   * @param {Axis} axis
+   * @param {number} end
+   */
+  #run(run, axis, end) {
+    // An abort after a cancel request is a cancel.
+    const requested = run.outcome === "abort" && this.model.job?.cancelRequested;
+    const [state, word] =
+      OUTCOMES[requested ? "cancel" : (run.outcome ?? "")] ??
+      (run.until === null ? ["running", "running"] : ["queued", run.outcome ?? "ended"]);
+    const until = run.until ?? end;
+    const index = axis.pieces.findIndex(({ attempt }) => attempt === run.number);
+    const before = axis.pieces[index - 1];
+    const took = span((until - run.from) / 1000);
+    const last = run.until === null ? "now" : preciseTime(until);
+    const text = `Attempt ${run.number}: ${preciseTime(run.from)} – ${last}, ${took}, ${word}`;
+    return h(
+      "li",
+      { class: `run state-${state}`, key: run.number },
+      h(
+        "div",
+        { class: "attempt-info" },
+        h("strong", null, `#${run.number}`),
+        badge(state, word),
+        h("span", { class: "soft nowrap" }, took),
+        run.worker !== null &&
+          h("span", { class: "soft cut worker", title: run.worker }, run.worker),
+      ),
+      h(
+        "div",
+        { class: "track" },
+        before?.attempt === null && this.#wait(before),
+        this.#bar("whole", axis.x(run.from), axis.x(until), "", text),
+        run.stages.map((one, nth) => this.#interval("stage", one, nth, axis, until)),
+        run.steps.map((one, nth) => this.#interval("step", one, nth, axis, until)),
+      ),
+      run.error !== null && h("p", { class: "error small cut", title: run.error }, run.error),
+    );
+  }
+
+  /** @param {Piece} piece */
+  #wait({ from, until, x, width, shortened }) {
+    const length = span((until - from) / 1000);
+    const note = shortened ? " (not to scale)" : "";
+    const text = `Waited ${preciseTime(from)} – ${preciseTime(until)}, ${length}${note}`;
+    return this.#bar("wait", x, x + width, width > 0.08 ? length : "", text);
+  }
+
+  /**
+   * @param {"stage" | "step"} kind
+   * @param {Interval} interval
+   * @param {number} nth
+   * @param {Axis} axis
+   * @param {number} end
+   */
+  #interval(kind, { name, from, until }, nth, axis, end) {
+    const last = until ?? end;
+    const [left, right] = [axis.x(from), axis.x(last)];
+    const open = until === null && last === end ? " so far" : "";
+    const took = span((last - from) / 1000) + open;
+    const what = kind === "stage" ? "Stage" : "Step";
+    const text = `${what} ${name}: ${preciseTime(from)} – ${preciseTime(last)}, ${took}`;
+    return this.#bar(
+      `${kind} shade-${nth % 3}`,
+      left,
+      right,
+      right - left > 0.06 ? name : "",
+      text,
+    );
+  }
+
+  /**
+   * @param {string} kind
+   * @param {number} left
+   * @param {number} right
+   * @param {string} name
+   * @param {string} text
+   */
+  #bar(kind, left, right, name, text) {
+    const show = () => {
+      this.#detail = text;
+      this.view.changed();
+    };
+    const hide = () => {
+      if (this.#detail !== text) return;
+      this.#detail = "";
+      this.view.changed();
+    };
+    return h(
+      "span",
+      {
+        class: `interval ${kind}`,
+        style: { left: `${left * 100}%`, width: `${(right - left) * 100}%` },
+        tabindex: 0,
+        role: "img",
+        "aria-label": text,
+        title: text,
+        onmouseenter: show,
+        onmouseleave: hide,
+        onfocus: show,
+        onblur: hide,
+      },
+      name,
+    );
+  }
+}
