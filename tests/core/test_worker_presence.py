@@ -71,5 +71,10 @@ def test_what_is_written_is_read_back(ago: float | None) -> None:
 
 
 def test_the_record_of_another_version_can_be_read() -> None:
-    old = worker(1).encode().replace(b'"free":2,', b"").replace(b'"poll":1.0,', b'"later":[1],')
+    old = (
+        worker(1)
+        .encode()
+        .replace(b'"free":2,', b"")
+        .replace(b'"poll_interval":1.0,', b'"later":[1],')
+    )
     assert (LiveWorker.decode(old).free, LiveWorker.decode(old).poll_interval) == (0, 1.0)

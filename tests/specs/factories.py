@@ -41,7 +41,7 @@ async def working(
     """A worker during the block. What still runs at its end is released, uncounted."""
     queues = {"default": slots, PROBE: 1, **values.pop("queues", {})}
     worker = make_worker(
-        app, store, queues=queues, **{"cancel_poll": 0.01, "grace": 0.01, **values}
+        app, store, queues=queues, **{"cancel_poll_interval": 0.01, "grace": 0.01, **values}
     )
     running = asyncio.create_task(worker.run())
     try:

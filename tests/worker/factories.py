@@ -18,7 +18,7 @@ PATIENCE = 20.0  # for what should take no time at all
 
 
 def config(**values: Any) -> WorkerConfig:
-    return WorkerConfig(**{"poll": 0.01, "sweep": 0.01, "grace": 5.0, **values})
+    return WorkerConfig(**{"poll_interval": 0.01, "sweep_interval": 0.01, "grace": 5.0, **values})
 
 
 def make_worker(app: Windlass, store: Store | None = None, **values: Any) -> Worker:

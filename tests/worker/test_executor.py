@@ -686,8 +686,8 @@ def test_a_worker_needs_a_slot_and_lengths_of_time() -> None:
         yield {"queues": {}}
         yield {"queues": {"default": 0}}
         yield {"lease": 0}
-        yield {"poll": -1}
-        yield {"sweep": 0}
+        yield {"poll_interval": -1}
+        yield {"sweep_interval": 0}
 
     for values in wrong():
         with pytest.raises(errors.ConfigurationError, match=next(iter(values))):

@@ -98,7 +98,7 @@ def test_removing_a_declared_limit_warns_that_it_may_return(
     declare(concurrency=5)
     done = ask("limits", "remove", "queue:default")
     assert (done.code, done.out) == (0, "queue:default: limit removed\n")
-    assert "if it still does, the limit returns" in " ".join(done.err.split())
+    assert "creates it again" in " ".join(done.err.split())
     ask("limits", "set", "queue:default", "--concurrency", "2")
     assert ask("limits", "remove", "queue:default").err == ""
 
@@ -132,7 +132,7 @@ def test_jobs_show_their_key_and_the_limit_that_they_wait_at(ask: Any, put: Any)
     out = ask("jobs", "show", second).out
     assert "limit key        ada" in out
     assert "waiting for      key:tasks.add" in out
-    assert "waiting for key:tasks.add" in ask("jobs", "list").out
+    assert "limited by key:tasks.add" in ask("jobs", "list").out
     why = ask("jobs", "why", second)
     assert f"limit of 1 for key 'ada' of task tasks.add is reached by job {first}" in why.out
     [reason] = ask("jobs", "why", second, "--json").json["reasons"]

@@ -92,7 +92,9 @@ class Work:
 
     @asynccontextmanager
     async def working(self, **options: Any) -> AsyncIterator[asyncio.Task[None]]:
-        config = WorkerConfig(**{"poll": 0.5, "sweep": 0.2, "lease": 30.0} | options)
+        config = WorkerConfig(
+            **{"poll_interval": 0.5, "sweep_interval": 0.2, "lease": 30.0} | options
+        )
         worker = self.app.worker(config)
         running = asyncio.create_task(worker.run())
         try:
