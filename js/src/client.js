@@ -6,9 +6,9 @@ import { Feeds } from "./streaming/feeds.js";
 import { Subscriptions } from "./streaming/subscriptions.js";
 import { Http } from "./http.js";
 import { JobHandle } from "./job-handle.js";
-import { Live } from "./streaming/live.js";
-import { ManagementClient } from "./management.js";
-import { systemTimers } from "./timing.js";
+import { Live } from "./streaming/live-connection.js";
+import { ManagementClient } from "./management-client.js";
+import { systemTimers } from "./timers.js";
 
 const KEEPALIVE = 10_000; // milliseconds between keepalive comments of the server
 

@@ -3,7 +3,7 @@
 /** @import { Log, Query, Timers } from "../windlass.js" */
 
 import { WindlassError, connectionError, responseError } from "./errors.js";
-import { Backoff, linkedController, sleep } from "./timing.js";
+import { Backoff, linkedController, sleep } from "./timers.js";
 
 /**
  * @typedef {object} HttpOptions

@@ -40,7 +40,7 @@ _MOVE = """(address) => {
 
 _REFRESH = """async (path) => {
   const app = document.querySelector("script[src$='/app.js']").src;
-  const { live } = await import(new URL("live/tab.js", app));
+  const { live } = await import(new URL("live/tab-client.js", app));
   live.refresh(path);
 }"""
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from tests.browser.conftest import Counted, make, window
-from tests.js.conftest import log_of
 from tests.js.proxy import Proxy
+from tests.js.sample_tasks import log_of
 from tests.server.conftest import Served, enqueue, serving, until, wait_for
 
 from windlass.server.auth.api_keys import Role

@@ -13,8 +13,8 @@ import pytest
 from fastapi import FastAPI, Response
 from fastapi.staticfiles import StaticFiles
 from tests.browser.conftest import CHROMIUM, FLAGS
-from tests.js.conftest import log_of, make
 from tests.js.proxy import Proxy
+from tests.js.sample_tasks import log_of, make
 from tests.server.conftest import Served, enqueue, exists, serving, until, wait_for
 from tests.server.stream_proxy import Meddled, disorder, lie
 

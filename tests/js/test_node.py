@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.js.conftest import log_of, make
 from tests.js.node import JS, program, run_tests
 from tests.js.proxy import Proxy
+from tests.js.sample_tasks import log_of, make
 from tests.server.conftest import Served, enqueue, serving, until, wait_for
 
 from windlass.server.auth.api_keys import Role
@@ -40,7 +40,9 @@ def test_every_verb_on_a_real_server(tmp_path: Path) -> None:
     config = ServerConfig(auth=AuthMode.KEYS)
     with serving(tmp_path, config, worker=True) as served:
         key = served.key(Role.OPERATOR)
-        run_tests(JS / "test/real-server/verbs.test.js", WINDLASS_URL=served.url, WINDLASS_KEY=key)
+        run_tests(
+            JS / "test/real-server/all-methods.test.js", WINDLASS_URL=served.url, WINDLASS_KEY=key
+        )
 
 
 def test_each_listener_receives_the_whole_log_once_through_many_cuts(

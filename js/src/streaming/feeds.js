@@ -7,13 +7,13 @@
  */
 
 /** @import { ConnectionState, JobEvent, Log } from "../../windlass.js" */
-/** @import { Context, MessageResult } from "./stream.js" */
+/** @import { Context, MessageResult } from "./reconnecting-stream.js" */
 
 import { WindlassError } from "../errors.js";
 import { eventFromJson, eventFromMessage, seqOf } from "./job-event.js";
 import { EventBuffer, isNext } from "./event-buffer.js";
-import { keepOpen } from "./stream.js";
-import { Notifier } from "../timing.js";
+import { keepOpen } from "./reconnecting-stream.js";
+import { Notifier } from "../timers.js";
 
 const INVALID_CURSOR = 422;
 
@@ -127,7 +127,7 @@ export class Feed {
  * @returns {Source}
  */
 export const ownConnection = (context) => (feed, signal) => {
-  /** @type {import("./stream.js").StreamHandler} */
+  /** @type {import("./reconnecting-stream.js").StreamHandler} */
   const handler = {
     target: () => [eventsPath(feed.id), { lastEventId: feed.buffer.cursor }],
     onMessage: (message) => feed.add(eventFromMessage(feed.id, message), context.log),

@@ -2,7 +2,7 @@
 
 /** @import { LiveListOptions, Log, Snapshot } from "../../windlass.js" */
 
-import { guarded } from "./listener.js";
+import { guarded } from "./job-listener.js";
 
 /**
  * @typedef {object} Reader

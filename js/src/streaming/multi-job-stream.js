@@ -1,12 +1,12 @@
 /** Streams of several jobs: events of named jobs, or snapshots of a list. */
 
 /** @import { FollowOptions, Snapshot, SseMessage, WatchOptions } from "../../windlass.js" */
-/** @import { Context, MessageResult } from "./stream.js" */
+/** @import { Context, MessageResult } from "./reconnecting-stream.js" */
 
 import { eventFromJson, seqOf, serverError } from "./job-event.js";
 import { isNext } from "./event-buffer.js";
-import { Listener, guarded } from "./listener.js";
-import { keepOpen } from "./stream.js";
+import { Listener, guarded } from "./job-listener.js";
+import { keepOpen } from "./reconnecting-stream.js";
 
 const PATH = "/api/events";
 const MAX_KNOWN = 10_000; // jobs of a list

@@ -3,11 +3,11 @@
 /** @import { EventsOptions, FollowOptions, ListFilter } from "../../windlass.js" */
 /** @import { Snapshot, WatchOptions } from "../../windlass.js" */
 /** @import { Feeds } from "./feeds.js" */
-/** @import { Context } from "./stream.js" */
+/** @import { Context } from "./reconnecting-stream.js" */
 
-import { Listener, guarded } from "./listener.js";
+import { Listener, guarded } from "./job-listener.js";
 import { followMany, watch } from "./multi-job-stream.js";
-import { linkedController } from "../timing.js";
+import { linkedController } from "../timers.js";
 
 export class Subscriptions {
   /**

@@ -1,14 +1,14 @@
 /** Start of the dashboard: session, current page, menu. */
 
-import { live } from "./live/tab.js";
+import { live } from "./live/tab-client.js";
 import { View } from "./page-view.js";
 import { pageAt } from "./routes.js";
-import { currentLocation, onNavigate } from "./router.js";
+import { currentLocation, onNavigate } from "./navigation.js";
 import { identityKey, isOtherUser, loadSession } from "./session.js";
-import { menu, watchConnection } from "./shell.js";
+import { menu, watchConnection } from "./menu.js";
 import { signInPage } from "./page/sign-in.js";
 import { closeDialogs } from "./view/dialog.js";
-import { h, render } from "./view/dom.js";
+import { h, render } from "./view/virtual-dom.js";
 import { errorNote } from "./view/components.js";
 import { initTheme } from "./view/theme.js";
 import { clearToasts } from "./view/toast.js";

@@ -3,10 +3,10 @@
  * its render function. It is rendered after `changed` and once a second, for relative times.
  */
 
-/** @import { Renderable } from "./view/dom.js" */
-/** @import { PageLocation } from "./router.js" */
+/** @import { Renderable } from "./view/virtual-dom.js" */
+/** @import { PageLocation } from "./navigation.js" */
 
-import { render } from "./view/dom.js";
+import { render } from "./view/virtual-dom.js";
 
 /** @typedef {(view: View) => () => Renderable} Page */
 

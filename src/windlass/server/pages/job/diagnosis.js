@@ -1,12 +1,12 @@
 /** Reasons why a job is not running, most important first, with advice. */
 
 /** @import { Diagnosis, Job } from "../client/windlass.js" */
-/** @import { Renderable } from "../view/dom.js" */
+/** @import { Renderable } from "../view/virtual-dom.js" */
 /** @import { View } from "../page-view.js" */
 
 import { brief } from "../format.js";
-import { live } from "../live/tab.js";
-import { h } from "../view/dom.js";
+import { live } from "../live/tab-client.js";
+import { h } from "../view/virtual-dom.js";
 import { jobLink, link, when } from "../view/components.js";
 import { ended } from "../job-state.js";
 import { may } from "../session.js";

@@ -1,12 +1,12 @@
 /** Header of the job page: name, state, progress, outcome, details. */
 
 /** @import { Job } from "../client/windlass.js" */
-/** @import { Renderable } from "../view/dom.js" */
+/** @import { Renderable } from "../view/virtual-dom.js" */
 /** @import { Eta } from "./eta.js" */
 /** @import { JobStatus } from "./status.js" */
 
 import { at as clock, brief, since, span } from "../format.js";
-import { h } from "../view/dom.js";
+import { h } from "../view/virtual-dom.js";
 import { badge, bar, copyButton, facts, jobLink, link, tagList, when } from "../view/components.js";
 import { ended } from "../job-state.js";
 import { remainingText } from "./eta.js";

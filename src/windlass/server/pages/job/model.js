@@ -2,10 +2,10 @@
 
 /** @import { Attempt, Job, JobEvent, WindlassError } from "../client/windlass.js" */
 /** @import { View } from "../page-view.js" */
-/** @import { GraphNode } from "../view/graph.js" */
+/** @import { GraphNode } from "../view/dependency-graph.js" */
 /** @import { JobStatus } from "./status.js" */
 
-import { live } from "../live/tab.js";
+import { live } from "../live/tab-client.js";
 import { ended } from "../job-state.js";
 import { LogLines } from "./log/log-lines.js";
 import { Eta } from "./eta.js";

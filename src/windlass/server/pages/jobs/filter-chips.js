@@ -1,12 +1,12 @@
 /** State filter buttons, and removable chips of the active filters. */
 
 /** @import { State } from "../client/windlass.js" */
-/** @import { Counts } from "./counts.js" */
+/** @import { Counts } from "./job-counts.js" */
 /** @import { FilterName, JobQuery } from "./query.js" */
 
 import { moment } from "../format.js";
-import { navigate } from "../router.js";
-import { h } from "../view/dom.js";
+import { navigate } from "../navigation.js";
+import { h } from "../view/virtual-dom.js";
 import { icon } from "../view/icons.js";
 import { STATES } from "../job-state.js";
 import { urlOf, withFilter, withRange } from "./query.js";

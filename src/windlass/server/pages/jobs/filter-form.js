@@ -4,10 +4,10 @@
  */
 
 /** @import { FilterName, JobQuery } from "./query.js" */
-/** @import { Counts } from "./counts.js" */
+/** @import { Counts } from "./job-counts.js" */
 
-import { navigate, to } from "../router.js";
-import { h } from "../view/dom.js";
+import { navigate, to } from "../navigation.js";
+import { h } from "../view/virtual-dom.js";
 import { icon } from "../view/icons.js";
 import { button } from "../view/components.js";
 import { COMMON, activeChips, stateChips } from "./filter-chips.js";

@@ -3,7 +3,7 @@
 /** @import { Filter, JobSummary } from "../client/windlass.js" */
 
 import { span } from "../format.js";
-import { to } from "../router.js";
+import { to } from "../navigation.js";
 
 /** Filters with several values: a job matches any of them; for `tag`, all of them. */
 const MULTIPLE = /** @type {const} */ (["state", "queue", "task", "tag"]);

@@ -1,11 +1,11 @@
 /** One row of the job list. */
 
-/** @import { Renderable } from "../view/dom.js" */
+/** @import { Renderable } from "../view/virtual-dom.js" */
 /** @import { Row } from "./job-list.js" */
 
 import { ago, brief, moment, since, span } from "../format.js";
-import { to } from "../router.js";
-import { h } from "../view/dom.js";
+import { to } from "../navigation.js";
+import { h } from "../view/virtual-dom.js";
 import { badge, bar } from "../view/components.js";
 import { ended } from "../job-state.js";
 

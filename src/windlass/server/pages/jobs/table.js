@@ -3,9 +3,9 @@
 /** @import { Row } from "./job-list.js" */
 /** @import { Selection } from "./selection.js" */
 
-import { to } from "../router.js";
+import { to } from "../navigation.js";
 import { may } from "../session.js";
-import { h } from "../view/dom.js";
+import { h } from "../view/virtual-dom.js";
 import { empty } from "../view/components.js";
 import { PAGE } from "./job-list.js";
 import { jobRow } from "./row.js";

@@ -1,16 +1,16 @@
 /** Toolbar above the job list: counts and pages, selection actions, or progress of an action. */
 
 /** @import { Count } from "../client/windlass.js" */
-/** @import { Renderable } from "../view/dom.js" */
-/** @import { Verb } from "./verbs.js" */
-/** @import { BulkAction } from "./bulk-action.js" */
+/** @import { Renderable } from "../view/virtual-dom.js" */
+/** @import { Verb } from "./actions.js" */
+/** @import { BulkAction } from "./bulk-actions.js" */
 
 import { number, plural } from "../format.js";
-import { h } from "../view/dom.js";
+import { h } from "../view/virtual-dom.js";
 import { bar, button } from "../view/components.js";
-import { amount } from "./counts.js";
+import { amount } from "./job-counts.js";
 import { PAGE } from "./job-list.js";
-import { VERBS } from "./verbs.js";
+import { VERBS } from "./actions.js";
 
 /**
  * @typedef {object} ListBarOptions

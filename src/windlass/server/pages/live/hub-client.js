@@ -8,9 +8,9 @@
 /** @import { ListOptions, PollCallback, Port } from "./messages.js" */
 /** @import { SubscribeRequest, SubscriptionUpdate } from "./messages.js" */
 
-import { Listener, guarded } from "../client/src/streaming/listener.js";
+import { Listener, guarded } from "../client/src/streaming/job-listener.js";
 import { ListWatch } from "../client/src/streaming/list-watch.js";
-import { systemTimers } from "../client/src/timing.js";
+import { systemTimers } from "../client/src/timers.js";
 import { WindlassError } from "../client/windlass.js";
 
 const PING_INTERVAL = 15_000; // milliseconds

@@ -7,7 +7,7 @@
 /** @import { ConnectionMessage, HubMessage, HubRequest, Port } from "./messages.js" */
 /** @import { SubscribeRequest, SubscriptionUpdate } from "./messages.js" */
 
-import { systemTimers } from "../client/src/timing.js";
+import { systemTimers } from "../client/src/timers.js";
 import { Windlass } from "../client/windlass.js";
 import { Poller } from "./poller.js";
 import { errorPayload } from "./error-payload.js";

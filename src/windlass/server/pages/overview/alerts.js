@@ -1,15 +1,15 @@
 /** Alerts of the overview, most severe first, with what to do. */
 
-/** @import { Renderable } from "../view/dom.js" */
+/** @import { Renderable } from "../view/virtual-dom.js" */
 /** @import { Queue, State, Worker } from "../client/windlass.js" */
 
 import { ago, number, plural, span } from "../format.js";
-import { to } from "../router.js";
+import { to } from "../navigation.js";
 import { may } from "../session.js";
-import { h } from "../view/dom.js";
+import { h } from "../view/virtual-dom.js";
 import { icon } from "../view/icons.js";
 import { button } from "../view/components.js";
-import { isCapped, queuedCount } from "./metrics.js";
+import { isCapped, queuedCount } from "./time-series.js";
 
 const MAX_WAIT = 300; // seconds in the queue
 const MIN_ATTEMPTS = 5; // per minute

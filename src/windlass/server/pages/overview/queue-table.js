@@ -4,11 +4,11 @@
 /** @import { Queue, State } from "../client/windlass.js" */
 
 import { short, span } from "../format.js";
-import { to } from "../router.js";
+import { to } from "../navigation.js";
 import { api, may } from "../session.js";
-import { live } from "../live/tab.js";
+import { live } from "../live/tab-client.js";
 import { confirm } from "../view/dialog.js";
-import { h } from "../view/dom.js";
+import { h } from "../view/virtual-dom.js";
 import { badge, button, card, empty, table } from "../view/components.js";
 import { toast } from "../view/toast.js";
 

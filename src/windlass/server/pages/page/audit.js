@@ -4,7 +4,7 @@
 /** @import { Column } from "../view/components.js" */
 
 import { at } from "../format.js";
-import { h } from "../view/dom.js";
+import { h } from "../view/virtual-dom.js";
 import { Pager } from "../view/pagination.js";
 import { button, empty, jobLink, table, title } from "../view/components.js";
 

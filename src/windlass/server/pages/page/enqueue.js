@@ -2,13 +2,13 @@
 
 /** @import { Page, View } from "../page-view.js" */
 /** @import { Task, WindlassError } from "../client/windlass.js" */
-/** @import { Field, FormValues } from "../enqueue/schema.js" */
+/** @import { Field, FormValues } from "../enqueue/schema-fields.js" */
 
-import { formFields } from "../enqueue/form.js";
-import { fieldsOf, readValues } from "../enqueue/schema.js";
-import { navigate, to } from "../router.js";
+import { formFields } from "../enqueue/form-fields.js";
+import { fieldsOf, readValues } from "../enqueue/schema-fields.js";
+import { navigate, to } from "../navigation.js";
 import { api } from "../session.js";
-import { h } from "../view/dom.js";
+import { h } from "../view/virtual-dom.js";
 import { button, card, empty, errorNote, jobLink, title } from "../view/components.js";
 import { toast } from "../view/toast.js";
 

@@ -9,12 +9,12 @@
 import { Groups } from "../failures/groups.js";
 import { progressBar } from "../jobs/toolbar.js";
 import { RANGE_SECONDS, rangeOf, urlOf } from "../jobs/query.js";
-import { BulkActions } from "../jobs/bulk-action.js";
+import { BulkActions } from "../jobs/bulk-actions.js";
 import { number, plural, short } from "../format.js";
-import { live } from "../live/tab.js";
-import { to } from "../router.js";
+import { live } from "../live/tab-client.js";
+import { to } from "../navigation.js";
 import { api, may } from "../session.js";
-import { h } from "../view/dom.js";
+import { h } from "../view/virtual-dom.js";
 import {
   bar,
   button,

@@ -4,11 +4,11 @@
 /** @import { Column } from "../view/components.js" */
 /** @import { Flow } from "../client/windlass.js" */
 
-import { countsText } from "../flow/counts.js";
+import { countsText } from "../flow/state-counts.js";
 import { brief, since, span } from "../format.js";
-import { live } from "../live/tab.js";
-import { to } from "../router.js";
-import { h } from "../view/dom.js";
+import { live } from "../live/tab-client.js";
+import { to } from "../navigation.js";
+import { h } from "../view/virtual-dom.js";
 import { Pager, olderButton } from "../view/pagination.js";
 import { badge, bar, empty, errorNote, table, title, when } from "../view/components.js";
 

@@ -2,21 +2,21 @@
 
 /** @import { Page, View } from "../page-view.js" */
 /** @import { Job } from "../client/windlass.js" */
-/** @import { Renderable } from "../view/dom.js" */
+/** @import { Renderable } from "../view/virtual-dom.js" */
 
-import { JobActions } from "../job/actions.js";
-import { payloadView } from "../job/detail/payload.js";
+import { JobActions } from "../job/action-buttons.js";
+import { payloadView } from "../job/detail/data-tabs.js";
 import { errorView } from "../job/detail/error.js";
 import { jobDetails, nameRow, outcomeNote, progress } from "../job/header.js";
 import { LogPanel } from "../job/log/log-panel.js";
 import { JobModel } from "../job/model.js";
-import { tabs } from "../job/detail/tabs.js";
+import { tabs } from "../view/tabs.js";
 import { Timeline } from "../job/timeline/timeline.js";
 import { DiagnosisPanel } from "../job/diagnosis.js";
 import { preciseTime } from "../format.js";
-import { navigate, to } from "../router.js";
-import { h } from "../view/dom.js";
-import { graph } from "../view/graph.js";
+import { navigate, to } from "../navigation.js";
+import { h } from "../view/virtual-dom.js";
+import { graph } from "../view/dependency-graph.js";
 import { badge, card, empty, errorNote } from "../view/components.js";
 import { ended } from "../job-state.js";
 

@@ -2,23 +2,23 @@
 
 /** @import { Page, View } from "../page-view.js" */
 /** @import { Row } from "../jobs/job-list.js" */
-/** @import { Verb } from "../jobs/verbs.js" */
+/** @import { Verb } from "../jobs/actions.js" */
 
 import { listBar, progressBar, selectionBar } from "../jobs/toolbar.js";
-import { Counts } from "../jobs/counts.js";
+import { Counts } from "../jobs/job-counts.js";
 import { FilterForm, SEARCH } from "../jobs/filter-form.js";
 import { help, listen } from "../jobs/shortcuts.js";
 import { JobList } from "../jobs/job-list.js";
 import { rowLink } from "../jobs/row.js";
 import { Selection } from "../jobs/selection.js";
 import { emptyList, jobTable } from "../jobs/table.js";
-import { mayAct, verbsFor, verbsForAll } from "../jobs/verbs.js";
+import { mayAct, verbsFor, verbsForAll } from "../jobs/actions.js";
 import { describe, filterOf, hasFilters, queryFrom, urlOf, withCursor } from "../jobs/query.js";
-import { BulkActions } from "../jobs/bulk-action.js";
-import { live } from "../live/tab.js";
-import { navigate, to } from "../router.js";
+import { BulkActions } from "../jobs/bulk-actions.js";
+import { live } from "../live/tab-client.js";
+import { navigate, to } from "../navigation.js";
 import { may } from "../session.js";
-import { h } from "../view/dom.js";
+import { h } from "../view/virtual-dom.js";
 import { icon } from "../view/icons.js";
 import { button, errorNote, title } from "../view/components.js";
 

@@ -1,19 +1,19 @@
 /** Overview: alerts, key figures, charts, queues and top failures. */
 
 /** @import { Page, View } from "../page-view.js" */
-/** @import { Renderable } from "../view/dom.js" */
+/** @import { Renderable } from "../view/virtual-dom.js" */
 /** @import { Queue, Stats, Worker } from "../client/windlass.js" */
-/** @import { Range } from "../overview/metrics.js" */
+/** @import { Range } from "../overview/time-series.js" */
 
 import { ago, number, plural, short, span } from "../format.js";
-import { live } from "../live/tab.js";
+import { live } from "../live/tab-client.js";
 import { alertList, findAlerts } from "../overview/alerts.js";
-import { RANGES, failureRate, isCapped, statsPath, sum, timeline } from "../overview/metrics.js";
+import { RANGES, failureRate, isCapped, statsPath, sum, timeline } from "../overview/time-series.js";
 import { queueTable, resume } from "../overview/queue-table.js";
-import { navigate, to } from "../router.js";
+import { navigate, to } from "../navigation.js";
 import { may } from "../session.js";
 import { Chart, niceDuration } from "../view/chart.js";
-import { h } from "../view/dom.js";
+import { h } from "../view/virtual-dom.js";
 import { card, errorNote, title } from "../view/components.js";
 
 const FAST = 2; // seconds between polls of queues and workers

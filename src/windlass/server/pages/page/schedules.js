@@ -5,11 +5,11 @@
 /** @import { Schedule } from "../client/windlass.js" */
 
 import { moment, span } from "../format.js";
-import { live } from "../live/tab.js";
-import { to } from "../router.js";
+import { live } from "../live/tab-client.js";
+import { to } from "../navigation.js";
 import { api, may } from "../session.js";
 import { confirm } from "../view/dialog.js";
-import { h } from "../view/dom.js";
+import { h } from "../view/virtual-dom.js";
 import {
   badge,
   button,

@@ -5,8 +5,8 @@
 /** @import { Worker } from "../client/windlass.js" */
 
 import { plural } from "../format.js";
-import { live } from "../live/tab.js";
-import { h } from "../view/dom.js";
+import { live } from "../live/tab-client.js";
+import { h } from "../view/virtual-dom.js";
 import { badge, empty, errorNote, link, table, title, when } from "../view/components.js";
 
 const PERIOD = 2; // seconds

@@ -1,9 +1,9 @@
 /** Time charts: stacked columns or lines. */
 
-/** @import { Renderable } from "./dom.js" */
+/** @import { Renderable } from "./virtual-dom.js" */
 
 import { at } from "../format.js";
-import { h } from "./dom.js";
+import { h } from "./virtual-dom.js";
 
 /**
  * @typedef {object} Series

@@ -1,12 +1,12 @@
 /** Components shared by the pages. */
 
-/** @import { Renderable } from "./dom.js" */
+/** @import { Renderable } from "./virtual-dom.js" */
 /** @import { Icon } from "./icons.js" */
 /** @import { State, WindlassError } from "../client/windlass.js" */
 
 import { ago, brief, moment } from "../format.js";
-import { to } from "../router.js";
-import { h } from "./dom.js";
+import { to } from "../navigation.js";
+import { h } from "./virtual-dom.js";
 import { icon } from "./icons.js";
 import { toast } from "./toast.js";
 

@@ -1,6 +1,6 @@
 /** Icons: stroked paths on a 24 × 24 grid. Each is beside a text or label. */
 
-import { h } from "./dom.js";
+import { h } from "./virtual-dom.js";
 
 const PATHS = {
   overview: "M4 13h6V4H4zM14 20h6V4h-6zM4 20h6v-3H4z",

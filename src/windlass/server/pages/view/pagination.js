@@ -1,10 +1,10 @@
 /** Loading of older list pages on demand. */
 
-/** @import { Renderable } from "./dom.js" */
+/** @import { Renderable } from "./virtual-dom.js" */
 /** @import { View } from "../page-view.js" */
 
 import { api } from "../session.js";
-import { h } from "./dom.js";
+import { h } from "./virtual-dom.js";
 import { button, errorNote } from "./components.js";
 
 /** @template T */

@@ -1,11 +1,11 @@
 /** Rendering of log lines, and the log as plain text. */
 
-/** @import { Renderable } from "../../view/dom.js" */
+/** @import { Renderable } from "../../view/virtual-dom.js" */
 /** @import { Part } from "./ansi.js" */
 /** @import { Line, LogLines } from "./log-lines.js" */
 
 import { moment, preciseTime } from "../../format.js";
-import { h } from "../../view/dom.js";
+import { h } from "../../view/virtual-dom.js";
 import { slice } from "./ansi.js";
 import { textOfLine } from "./log-lines.js";
 

@@ -1,19 +1,19 @@
 /** Log panel: live log with search, filters, pause, replay and download. */
 
-/** @import { Renderable } from "../../view/dom.js" */
+/** @import { Renderable } from "../../view/virtual-dom.js" */
 /** @import { View } from "../../page-view.js" */
 /** @import { JobModel } from "../model.js" */
 /** @import { LineKind } from "./event-text.js" */
 
 import { number, plural } from "../../format.js";
-import { navigate, to } from "../../router.js";
-import { h } from "../../view/dom.js";
+import { navigate, to } from "../../navigation.js";
+import { h } from "../../view/virtual-dom.js";
 import { button } from "../../view/components.js";
 import { asText, lineView } from "./line-view.js";
 import { Replay } from "../replay/replay.js";
 import { replayBar } from "../replay/replay-bar.js";
 import { KINDS } from "./event-text.js";
-import { Scroller } from "./scroller.js";
+import { Scroller } from "./virtual-scroller.js";
 import { LineFilter } from "./line-filter.js";
 
 export class LogPanel {

@@ -1,6 +1,6 @@
 /** Timeline of a job: attempts with stages and steps, and waits. */
 
-/** @import { Renderable } from "../../view/dom.js" */
+/** @import { Renderable } from "../../view/virtual-dom.js" */
 /** @import { State } from "../../client/windlass.js" */
 /** @import { View } from "../../page-view.js" */
 /** @import { JobModel } from "../model.js" */
@@ -8,7 +8,7 @@
 /** @import { Interval, Run } from "./attempt-history.js" */
 
 import { at as clock, number, plural, preciseTime, span } from "../../format.js";
-import { h } from "../../view/dom.js";
+import { h } from "../../view/virtual-dom.js";
 import { badge, button, card } from "../../view/components.js";
 import { ended } from "../../job-state.js";
 import { Axis } from "./axis.js";

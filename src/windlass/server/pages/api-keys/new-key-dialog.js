@@ -1,6 +1,6 @@
 /** Dialogs to create an API key and to show it once. */
 
-import { h } from "../view/dom.js";
+import { h } from "../view/virtual-dom.js";
 import { confirm, openDialog } from "../view/dialog.js";
 import { copyButton } from "../view/components.js";
 

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { fieldsOf, readValues } from "../enqueue/schema.js";
+import { fieldsOf, readValues } from "../enqueue/schema-fields.js";
 
 const FIELDS = fieldsOf({
   properties: {

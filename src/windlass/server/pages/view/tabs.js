@@ -1,8 +1,8 @@
 /** Tabs with arrow key navigation. */
 
-/** @import { Renderable } from "../../view/dom.js" */
+/** @import { Renderable } from "./virtual-dom.js" */
 
-import { h } from "../../view/dom.js";
+import { h } from "./virtual-dom.js";
 
 /**
  * @param {string} group

@@ -4,7 +4,7 @@
 /** @import { Row } from "./job-list.js" */
 
 import { number, plural, short } from "../format.js";
-import { live } from "../live/tab.js";
+import { live } from "../live/tab-client.js";
 import { api, may } from "../session.js";
 import { STATES } from "../job-state.js";
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.browser.list_helpers import busy, fill, make
+from tests.browser.jobs_page_helpers import busy, fill, make
 from tests.browser.page_helpers import PHONE, aside, expect, open_page, sign_in
 from tests.server.conftest import Served, enqueue, serving, until, wait_for
 

@@ -2,8 +2,8 @@
 
 /** @import { Page } from "../page-view.js" */
 
-import { to } from "../router.js";
-import { h } from "../view/dom.js";
+import { to } from "../navigation.js";
+import { h } from "../view/virtual-dom.js";
 import { empty } from "../view/components.js";
 
 /** @type {Page} */

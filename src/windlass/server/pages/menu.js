@@ -5,10 +5,10 @@
 /** @import { Permission } from "./session.js" */
 
 import { span } from "./format.js";
-import { live } from "./live/tab.js";
-import { to } from "./router.js";
+import { live } from "./live/tab-client.js";
+import { to } from "./navigation.js";
 import { currentSession, may, signOut } from "./session.js";
-import { h } from "./view/dom.js";
+import { h } from "./view/virtual-dom.js";
 import { icon } from "./view/icons.js";
 import { button } from "./view/components.js";
 import { nextTheme, theme } from "./view/theme.js";

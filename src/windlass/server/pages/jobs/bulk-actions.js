@@ -2,19 +2,19 @@
 
 /** @import { BulkActionFilter, BulkActionResult, Count } from "../client/windlass.js" */
 /** @import { Filter, JobSummary } from "../client/windlass.js" */
-/** @import { Renderable } from "../view/dom.js" */
-/** @import { Verb } from "./verbs.js" */
+/** @import { Renderable } from "../view/virtual-dom.js" */
+/** @import { Verb } from "./actions.js" */
 
 import { number, plural } from "../format.js";
-import { live } from "../live/tab.js";
+import { live } from "../live/tab-client.js";
 import { api, identityKey } from "../session.js";
 import { confirm } from "../view/dialog.js";
-import { h } from "../view/dom.js";
+import { h } from "../view/virtual-dom.js";
 import { jobLink } from "../view/components.js";
 import { CAN } from "../job-state.js";
 import { toast } from "../view/toast.js";
-import { amount } from "./counts.js";
-import { applicableFilter, VERBS } from "./verbs.js";
+import { amount } from "./job-counts.js";
+import { applicableFilter, VERBS } from "./actions.js";
 
 const BATCH = 100; // jobs per request
 const MAX_LISTED = 5; // refused jobs listed in the toast

@@ -1,8 +1,8 @@
 /** JSON values with syntax highlighting. */
 
-/** @import { Renderable } from "./dom.js" */
+/** @import { Renderable } from "./virtual-dom.js" */
 
-import { h } from "./dom.js";
+import { h } from "./virtual-dom.js";
 
 /** Rendered values: a page renders with every event, and a value may be a megabyte. */
 const cache = new WeakMap();

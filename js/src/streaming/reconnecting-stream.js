@@ -5,7 +5,7 @@
 
 import { WindlassError, connectionError } from "../errors.js";
 import { SseParser } from "./sse-parser.js";
-import { Backoff, Watchdog, linkedController, sleep, yieldToEventLoop } from "../timing.js";
+import { Backoff, Watchdog, linkedController, sleep, yieldToEventLoop } from "../timers.js";
 
 const BATCH = 64; // messages before callbacks of other tasks may run
 

@@ -1,12 +1,12 @@
 /** Dependency graph, from left to right. Each job is a link in the color of its state. */
 
-/** @import { Renderable } from "./dom.js" */
+/** @import { Renderable } from "./virtual-dom.js" */
 /** @import { JobSummary, State } from "../client/windlass.js" */
 /** @import { Placed } from "./graph-layout.js" */
 
 import { brief } from "../format.js";
-import { to } from "../router.js";
-import { h } from "./dom.js";
+import { to } from "../navigation.js";
+import { h } from "./virtual-dom.js";
 import { layered } from "./graph-layout.js";
 import { badge } from "./components.js";
 

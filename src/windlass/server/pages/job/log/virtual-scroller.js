@@ -3,10 +3,10 @@
  * document. Follows the end of the log; scrolling up stops following, and reaching the end resumes.
  */
 
-/** @import { Renderable } from "../../view/dom.js" */
+/** @import { Renderable } from "../../view/virtual-dom.js" */
 /** @import { Line } from "./log-lines.js" */
 
-import { h, render } from "../../view/dom.js";
+import { h, render } from "../../view/virtual-dom.js";
 import { MAX_WIDTH } from "./ansi.js";
 
 const HEIGHT = 20; // pixels of a line, as in style/page/log.css

@@ -3,10 +3,10 @@
 /** @import { Page } from "../page-view.js" */
 /** @import { Column } from "../view/components.js" */
 
-import { askForKey, showKey } from "../keys/new-key-dialog.js";
+import { askForKey, showKey } from "../api-keys/new-key-dialog.js";
 import { api, currentSession } from "../session.js";
 import { confirm } from "../view/dialog.js";
-import { h } from "../view/dom.js";
+import { h } from "../view/virtual-dom.js";
 import { badge, button, empty, errorNote, table, title, when } from "../view/components.js";
 import { toast } from "../view/toast.js";
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.browser.job_page_helpers import JobPage, Killable, make, open_job
 from tests.browser.page_helpers import LOST, PHONE, expect
-from tests.js.conftest import log_of
+from tests.js.sample_tasks import log_of
 from tests.server.conftest import Served, enqueue, serving, until, wait_for
 
 FEW_NODES = 2000  # of the document, however long the log is

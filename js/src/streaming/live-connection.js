@@ -10,7 +10,7 @@
 
 /** @import { ConnectionState, FollowOptions, ListFilter } from "../../windlass.js" */
 /** @import { LiveListOptions, Snapshot, SseMessage } from "../../windlass.js" */
-/** @import { Context, MessageResult } from "./stream.js" */
+/** @import { Context, MessageResult } from "./reconnecting-stream.js" */
 /** @import { Reader } from "./list-watch.js" */
 /** @import { Topic } from "./topics.js" */
 /** @import { Feed } from "./feeds.js" */
@@ -21,12 +21,12 @@ import { eventFromJson, serverError } from "./job-event.js";
 import { Feeds } from "./feeds.js";
 import { Subscriptions } from "./subscriptions.js";
 import { queryText } from "../http.js";
-import { guarded } from "./listener.js";
+import { guarded } from "./job-listener.js";
 import { ListWatch } from "./list-watch.js";
 import { Topics } from "./topics.js";
 import { PersistentHttp } from "../persistent-http.js";
-import { keepOpen } from "./stream.js";
-import { Notifier } from "../timing.js";
+import { keepOpen } from "./reconnecting-stream.js";
+import { Notifier } from "../timers.js";
 
 const CHANGE_DELAY = 50; // milliseconds, to combine changes
 /** @type {ConnectionState} */
@@ -177,7 +177,7 @@ export class Live {
       onVisible: () => this.#unauthorized || this.#state.open || this.#connect(),
     });
     const connection = (this.#connection = new AbortController());
-    /** @type {import("./stream.js").StreamHandler} */
+    /** @type {import("./reconnecting-stream.js").StreamHandler} */
     const handler = {
       target: () => this.#target(),
       onMessage: (message) => this.#onMessage(message),

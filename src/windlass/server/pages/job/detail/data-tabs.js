@@ -1,16 +1,16 @@
 /** Arguments, result, headers and artifacts of a job, and commands to enqueue it again. */
 
 /** @import { Job } from "../../client/windlass.js" */
-/** @import { Renderable } from "../../view/dom.js" */
+/** @import { Renderable } from "../../view/virtual-dom.js" */
 /** @import { JobModel } from "../model.js" */
 
 import { size } from "../../format.js";
-import { h } from "../../view/dom.js";
+import { h } from "../../view/virtual-dom.js";
 import { copyButton } from "../../view/components.js";
 import { ended } from "../../job-state.js";
-import { json } from "../../view/json.js";
-import { asCurl, asEnqueue, enqueueable } from "./copy-as.js";
-import { tabs } from "./tabs.js";
+import { json } from "../../view/json-view.js";
+import { asCurl, asEnqueue, enqueueable } from "./enqueue-commands.js";
+import { tabs } from "../../view/tabs.js";
 
 const SEALED = "Encrypted with a key that this server does not have.";
 

@@ -1,9 +1,9 @@
 /** Rendering of form fields. */
 
-/** @import { Renderable } from "../view/dom.js" */
-/** @import { Field, FormValues } from "./schema.js" */
+/** @import { Renderable } from "../view/virtual-dom.js" */
+/** @import { Field, FormValues } from "./schema-fields.js" */
 
-import { h } from "../view/dom.js";
+import { h } from "../view/virtual-dom.js";
 
 /**
  * @typedef {object} FormState

@@ -1,13 +1,13 @@
 /** Buttons of the actions that the job's state and the user's permissions allow. */
 
 /** @import { Job } from "../client/windlass.js" */
-/** @import { Renderable } from "../view/dom.js" */
+/** @import { Renderable } from "../view/virtual-dom.js" */
 /** @import { JobModel } from "./model.js" */
 
-import { navigate, to } from "../router.js";
+import { navigate, to } from "../navigation.js";
 import { api, may } from "../session.js";
 import { confirm, openDialog } from "../view/dialog.js";
-import { h } from "../view/dom.js";
+import { h } from "../view/virtual-dom.js";
 import { button, jobLink } from "../view/components.js";
 import { CAN, ended } from "../job-state.js";
 import { toast } from "../view/toast.js";
