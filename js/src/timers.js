@@ -1,4 +1,4 @@
-/** Sleep, abort, notification, watchdog and backoff. Tests pass their own timers. */
+/** System timers, sleep and watchdog. Tests pass their own timers. */
 
 /** @import { Timers } from "../windlass.js" */
 
@@ -50,52 +50,6 @@ export function yieldToEventLoop() {
   });
 }
 
-/**
- * Return a controller that aborts with this signal. `release` removes the link.
- *
- * @param {AbortSignal} [signal]
- */
-export function linkedController(signal) {
-  const controller = new AbortController();
-  const abort = () => controller.abort(signal?.reason);
-  if (signal?.aborted) abort();
-  else signal?.addEventListener("abort", abort, { once: true });
-  return { controller, release: () => signal?.removeEventListener("abort", abort) };
-}
-
-/** Wakes all current waiters. */
-export class Notifier {
-  /** @type {Set<() => void>} */
-  #waiting = new Set();
-
-  notify() {
-    for (const wake of this.#waiting) wake();
-    this.#waiting.clear();
-  }
-
-  /**
-   * Resolve at the next `notify`.
-   *
-   * @param {AbortSignal} signal
-   * @returns {Promise<void>}
-   */
-  wait(signal) {
-    return new Promise((resolve, reject) => {
-      const wake = () => {
-        signal.removeEventListener("abort", stop);
-        resolve();
-      };
-      const stop = () => {
-        this.#waiting.delete(wake);
-        reject(signal.reason);
-      };
-      this.#waiting.add(wake);
-      signal.addEventListener("abort", stop, { once: true });
-      if (signal.aborted) stop();
-    });
-  }
-}
-
 /** Calls `expired` once when `reset` was not called for `ms`. */
 export class Watchdog {
   /**
@@ -124,29 +78,5 @@ export class Watchdog {
 
   stop() {
     this.timers.clearTimeout(this.timer);
-  }
-}
-
-/** Exponential backoff: 1, 2, 4, 8, 16 seconds by default, then no more attempts. */
-export class Backoff {
-  used = 0;
-
-  /** @param {{ attempts?: number, first?: number, cap?: number }} [policy] milliseconds */
-  constructor({ attempts = 5, first = 1000, cap = 30_000 } = {}) {
-    this.attempts = attempts;
-    this.first = first;
-    this.cap = cap;
-  }
-
-  /** Return the milliseconds before the next attempt, or null if none is left. */
-  next() {
-    if (this.used >= this.attempts) return null;
-    const delay = Math.min(this.first * 2 ** this.used, this.cap);
-    this.used += 1;
-    return delay;
-  }
-
-  reset() {
-    this.used = 0;
   }
 }

@@ -13,7 +13,7 @@ import { WindlassError } from "../errors.js";
 import { eventFromJson, eventFromMessage, seqOf } from "./job-event.js";
 import { EventBuffer, isNext } from "./event-buffer.js";
 import { keepOpen } from "./reconnecting-stream.js";
-import { Notifier } from "../timers.js";
+import { Notifier } from "../notifier.js";
 
 const INVALID_CURSOR = 422;
 

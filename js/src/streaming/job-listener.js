@@ -1,6 +1,8 @@
-/** Dispatch of job events to callbacks: event, state, progress, end. */
+/** Callbacks of one subscriber of a job: event, state, progress, end. */
 
 /** @import { FollowOptions, JobEvent, Log } from "../../windlass.js" */
+
+import { safeCallback } from "./safe-callback.js";
 
 /**
  * Return the progress in an event, or undefined if it has none.
@@ -23,7 +25,7 @@ function stateOf({ type, data, final }) {
   return type === "job-status" || final ? data.status : undefined;
 }
 
-export class Listener {
+export class JobListener {
   percent = 0;
   /** @type {string | null} */
   state = null;
@@ -78,24 +80,6 @@ export class Listener {
    * @param {A} values
    */
   #call(call, ...values) {
-    guarded(this.log, call)(...values);
+    safeCallback(this.log, call)(...values);
   }
-}
-
-/**
- * Wrap a callback so that its errors are logged and affect neither others nor the stream.
- *
- * @template {any[]} A
- * @param {Log} log
- * @param {((...values: A) => unknown) | undefined} call
- * @returns {(...values: A) => void}
- */
-export function guarded(log, call) {
-  return (...values) => {
-    try {
-      call?.(...values);
-    } catch (error) {
-      log.error("windlass: a callback failed", error);
-    }
-  };
 }

@@ -2,7 +2,7 @@
 
 /** @import { LiveListOptions, Log, Snapshot } from "../../windlass.js" */
 
-import { guarded } from "./job-listener.js";
+import { safeCallback } from "./safe-callback.js";
 
 /**
  * @typedef {object} Reader
@@ -88,6 +88,6 @@ export class ListWatch {
    * @param {A} values
    */
   #call(call, ...values) {
-    guarded(this.log, call)(...values);
+    safeCallback(this.log, call)(...values);
   }
 }

@@ -21,18 +21,18 @@ import { eventFromJson, serverError } from "./job-event.js";
 import { Feeds } from "./feeds.js";
 import { Subscriptions } from "./subscriptions.js";
 import { queryText } from "../http.js";
-import { guarded } from "./job-listener.js";
+import { safeCallback } from "./safe-callback.js";
 import { ListWatch } from "./list-watch.js";
 import { Topics } from "./topics.js";
 import { PersistentHttp } from "../persistent-http.js";
 import { keepOpen } from "./reconnecting-stream.js";
-import { Notifier } from "../timers.js";
+import { Notifier } from "../notifier.js";
 
 const CHANGE_DELAY = 50; // milliseconds, to combine changes
 /** @type {ConnectionState} */
 const IDLE = { open: false, attempt: 0, wait: 0, error: null };
 
-export class Live {
+export class LiveConnection {
   #context;
   #subscriptions;
   #topics = new Topics(() => this.#scheduleConnect());
@@ -87,9 +87,9 @@ export class Live {
   list(filter, callback, options = {}) {
     const watch = this.#watch(queryText(filter).slice(1));
     /** @type {Reader} */
-    const reader = { notify: guarded(this.#context.log, callback), options, ready: false };
+    const reader = { notify: safeCallback(this.#context.log, callback), options, ready: false };
     watch.join(reader);
-    guarded(this.#context.log, options.onConnection)(this.#state);
+    safeCallback(this.#context.log, options.onConnection)(this.#state);
     const stop = () => {
       options.signal?.removeEventListener("abort", stop);
       watch.readers.delete(reader);
@@ -103,7 +103,7 @@ export class Live {
 
   /** @param {(state: ConnectionState) => unknown} callback */
   connection(callback) {
-    const notify = guarded(this.#context.log, callback);
+    const notify = safeCallback(this.#context.log, callback);
     this.#watchers.add(notify);
     notify(this.#state);
     return () => void this.#watchers.delete(notify);
@@ -252,7 +252,7 @@ export class Live {
     for (const { feed, watch } of this.#topics.values()) {
       feed?.setConnection(state);
       for (const { options } of watch?.readers ?? []) {
-        guarded(this.#context.log, options.onConnection)(state);
+        safeCallback(this.#context.log, options.onConnection)(state);
       }
     }
     for (const notify of this.#watchers) notify(state);

@@ -5,7 +5,9 @@
 
 import { WindlassError, connectionError } from "../errors.js";
 import { SseParser } from "./sse-parser.js";
-import { Backoff, Watchdog, linkedController, sleep, yieldToEventLoop } from "../timers.js";
+import { linkedController } from "../abort.js";
+import { Backoff } from "../backoff.js";
+import { Watchdog, sleep, yieldToEventLoop } from "../timers.js";
 
 const BATCH = 64; // messages before callbacks of other tasks may run
 

@@ -2,7 +2,8 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { fieldsOf, readValues } from "../enqueue/schema-fields.js";
+import { readValues } from "../enqueue/form-values.js";
+import { fieldsOf } from "../enqueue/schema-fields.js";
 
 const FIELDS = fieldsOf({
   properties: {

@@ -1,7 +1,8 @@
 /** Rendering of form fields. */
 
 /** @import { Renderable } from "../view/virtual-dom.js" */
-/** @import { Field, FormValues } from "./schema-fields.js" */
+/** @import { FormValues } from "./form-values.js" */
+/** @import { Field } from "./schema-fields.js" */
 
 import { h } from "../view/virtual-dom.js";
 

@@ -4,8 +4,9 @@
 /** @import { Renderable } from "../view/virtual-dom.js" */
 /** @import { JobModel } from "./model.js" */
 
+import { api } from "../api.js";
 import { navigate, to } from "../navigation.js";
-import { api, may } from "../session.js";
+import { may } from "../session.js";
 import { confirm, openDialog } from "../view/dialog.js";
 import { h } from "../view/virtual-dom.js";
 import { button, jobLink } from "../view/components.js";

@@ -5,9 +5,10 @@
 /** @import { Renderable } from "../view/virtual-dom.js" */
 /** @import { Verb } from "./actions.js" */
 
+import { api } from "../api.js";
 import { number, plural } from "../format.js";
 import { live } from "../live/tab-client.js";
-import { api, identityKey } from "../session.js";
+import { identityKey } from "../session.js";
 import { confirm } from "../view/dialog.js";
 import { h } from "../view/virtual-dom.js";
 import { jobLink } from "../view/components.js";

@@ -3,9 +3,10 @@
 /** @import { Count, Filter, Queue, State } from "../client/windlass.js" */
 /** @import { Row } from "./job-list.js" */
 
+import { api } from "../api.js";
 import { number, plural, short } from "../format.js";
 import { live } from "../live/tab-client.js";
-import { api, may } from "../session.js";
+import { may } from "../session.js";
 import { STATES } from "../job-state.js";
 
 const PERIOD = 5; // seconds

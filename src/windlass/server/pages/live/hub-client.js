@@ -8,8 +8,9 @@
 /** @import { ListOptions, PollCallback, Port } from "./messages.js" */
 /** @import { SubscribeRequest, SubscriptionUpdate } from "./messages.js" */
 
-import { Listener, guarded } from "../client/src/streaming/job-listener.js";
+import { JobListener } from "../client/src/streaming/job-listener.js";
 import { ListWatch } from "../client/src/streaming/list-watch.js";
+import { safeCallback } from "../client/src/streaming/safe-callback.js";
 import { systemTimers } from "../client/src/timers.js";
 import { WindlassError } from "../client/windlass.js";
 
@@ -70,7 +71,7 @@ export class HubClient {
    * @returns {() => void} unsubscribes
    */
   follow(job, options) {
-    const listener = new Listener(options, this.#log);
+    const listener = new JobListener(options, this.#log);
     let last = Number(
       String(options.after ?? 0)
         .split("-")
@@ -102,7 +103,7 @@ export class HubClient {
    */
   list(filter, callback, options = {}) {
     const watch = new ListWatch("", this.#log);
-    watch.join({ notify: guarded(this.#log, callback), options, ready: true });
+    watch.join({ notify: safeCallback(this.#log, callback), options, ready: true });
     return this.#subscribe((n) => ({
       request: () => {
         watch.start(); // the hub sends the whole list again
@@ -127,7 +128,7 @@ export class HubClient {
    * @returns {() => void} unsubscribes
    */
   poll(path, seconds, callback) {
-    const notify = guarded(this.#log, callback);
+    const notify = safeCallback(this.#log, callback);
     return this.#subscribe((n) => ({
       request: () => ({ do: "poll", n, path, seconds }),
       handle: (update) => {
@@ -165,7 +166,7 @@ export class HubClient {
    * @returns {() => void} unsubscribes
    */
   connection(callback) {
-    const notify = guarded(this.#log, callback);
+    const notify = safeCallback(this.#log, callback);
     this.#watchers.add(notify);
     this.#connect();
     notify(this.#connection);
@@ -278,7 +279,7 @@ export class HubClient {
    * @param {ProblemInit} problem
    */
   #fail(onError, problem) {
-    guarded(this.#log, onError ?? ((error) => this.#log.error(error)))(new WindlassError(problem));
+    safeCallback(this.#log, onError ?? ((error) => this.#log.error(error)))(new WindlassError(problem));
   }
 
   /** @param {HubRequest} request */

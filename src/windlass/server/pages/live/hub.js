@@ -3,7 +3,7 @@
  * updates to the tabs. Runs in a shared worker, or in the tab without shared workers.
  */
 
-/** @import { ConnectionState, Live } from "../client/windlass.js" */
+/** @import { ConnectionState, LiveConnection } from "../client/windlass.js" */
 /** @import { ConnectionMessage, HubMessage, HubRequest, Port } from "./messages.js" */
 /** @import { SubscribeRequest, SubscriptionUpdate } from "./messages.js" */
 
@@ -47,7 +47,7 @@ export class Hub {
   #client;
   #pollClient;
   #timers;
-  /** @type {Live} */
+  /** @type {LiveConnection} */
   #live;
   /** @type {Poller} */
   #poller;
@@ -74,7 +74,7 @@ export class Hub {
     [this.#live, this.#poller] = this.#start();
   }
 
-  /** @returns {[Live, Poller]} */
+  /** @returns {[LiveConnection, Poller]} */
   #start() {
     const live = this.#client.live();
     const poller = new Poller(this.#pollClient, this.#timers, (error) => {

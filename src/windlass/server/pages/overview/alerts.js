@@ -9,7 +9,7 @@ import { may } from "../session.js";
 import { h } from "../view/virtual-dom.js";
 import { icon } from "../view/icons.js";
 import { button } from "../view/components.js";
-import { isCapped, queuedCount } from "./time-series.js";
+import { isCapped, queuedCount } from "./queue-counts.js";
 
 const MAX_WAIT = 300; // seconds in the queue
 const MIN_ATTEMPTS = 5; // per minute

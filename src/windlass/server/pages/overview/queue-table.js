@@ -3,9 +3,10 @@
 /** @import { Column } from "../view/components.js" */
 /** @import { Queue, State } from "../client/windlass.js" */
 
+import { api } from "../api.js";
 import { short, span } from "../format.js";
 import { to } from "../navigation.js";
-import { api, may } from "../session.js";
+import { may } from "../session.js";
 import { live } from "../live/tab-client.js";
 import { confirm } from "../view/dialog.js";
 import { h } from "../view/virtual-dom.js";

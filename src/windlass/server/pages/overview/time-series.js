@@ -1,6 +1,6 @@
-/** Conversion of queue counts and statistics to chart and tile values. */
+/** Time series of attempts, queue wait and run time, from the statistics of the server. */
 
-/** @import { Queue, Stats } from "../client/windlass.js" */
+/** @import { Stats } from "../client/windlass.js" */
 
 /** @typedef {"hour" | "day"} Range */
 
@@ -25,7 +25,7 @@ export function statsPath(range, now) {
 }
 
 /**
- * @typedef {object} Timeline
+ * @typedef {object} AttemptSeries
  * @property {number[]} times
  * @property {number[]} succeeded
  * @property {number[]} failed
@@ -35,7 +35,8 @@ export function statsPath(range, now) {
  * @property {(number | null)[]} run mean run time in seconds
  */
 
-const SERIES = /** @type {const} */ ({
+/** Series of each outcome in the statistics. */
+const OUTCOME_SERIES = /** @type {const} */ ({
   succeeded: "succeeded",
   failed: "failed",
   retrying: "retried",
@@ -46,9 +47,9 @@ const SERIES = /** @type {const} */ ({
  * @param {Stats} stats
  * @param {Range} range
  * @param {string | null} [queue] default: all
- * @returns {Timeline}
+ * @returns {AttemptSeries}
  */
-export function timeline(stats, range, queue = null) {
+export function attemptSeries(stats, range, queue = null) {
   const { length, step } = RANGES[range];
   const count = length / step;
   const first = new Date(stats.since).getTime();
@@ -59,7 +60,7 @@ export function timeline(stats, range, queue = null) {
   for (const row of stats.rows) {
     if (queue !== null && row.queue !== queue) continue;
     const index = Math.floor((new Date(row.at).getTime() - first) / 1000 / step);
-    const name = SERIES[/** @type {keyof typeof SERIES} */ (row.outcome)];
+    const name = OUTCOME_SERIES[/** @type {keyof typeof OUTCOME_SERIES} */ (row.outcome)];
     if (index < 0 || index >= count || name === undefined) continue;
     found[name][index] += row.count;
     ended[index] += row.count;
@@ -77,21 +78,10 @@ export const sum = (values) => values.reduce((total, value) => total + value, 0)
 /**
  * Return the share of failed and retried attempts, or null without attempts.
  *
- * @param {Timeline} values
+ * @param {AttemptSeries} series
  */
-export function failureRate(values) {
-  const bad = sum(values.failed) + sum(values.retried);
-  const all = bad + sum(values.succeeded) + sum(values.canceled);
-  return all > 0 ? bad / all : null;
+export function errorRate(series) {
+  const errors = sum(series.failed) + sum(series.retried);
+  const total = errors + sum(series.succeeded) + sum(series.canceled);
+  return total > 0 ? errors / total : null;
 }
-
-/** @param {Queue} queue */
-export const queuedCount = (queue) => queue.counts.queued ?? 0;
-
-/**
- * Return whether a count is a lower bound.
- *
- * @param {Queue[]} queues
- * @param {"queued" | "running"} state
- */
-export const isCapped = (queues, state) => queues.some((one) => one.capped.includes(state));

@@ -3,8 +3,9 @@
 /** @import { Page } from "../page-view.js" */
 /** @import { Column } from "../view/components.js" */
 
+import { api } from "../api.js";
 import { askForKey, showKey } from "../api-keys/new-key-dialog.js";
-import { api, currentSession } from "../session.js";
+import { currentSession } from "../session.js";
 import { confirm } from "../view/dialog.js";
 import { h } from "../view/virtual-dom.js";
 import { badge, button, empty, errorNote, table, title, when } from "../view/components.js";

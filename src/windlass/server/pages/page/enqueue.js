@@ -2,12 +2,14 @@
 
 /** @import { Page, View } from "../page-view.js" */
 /** @import { Task, WindlassError } from "../client/windlass.js" */
-/** @import { Field, FormValues } from "../enqueue/schema-fields.js" */
+/** @import { FormValues } from "../enqueue/form-values.js" */
+/** @import { Field } from "../enqueue/schema-fields.js" */
 
+import { api } from "../api.js";
 import { formFields } from "../enqueue/form-fields.js";
-import { fieldsOf, readValues } from "../enqueue/schema-fields.js";
+import { readValues } from "../enqueue/form-values.js";
+import { fieldsOf } from "../enqueue/schema-fields.js";
 import { navigate, to } from "../navigation.js";
-import { api } from "../session.js";
 import { h } from "../view/virtual-dom.js";
 import { button, card, empty, errorNote, jobLink, title } from "../view/components.js";
 import { toast } from "../view/toast.js";

@@ -6,6 +6,7 @@
 /** @import { Group } from "../failures/groups.js" */
 /** @import { TimeRange } from "../jobs/query.js" */
 
+import { api } from "../api.js";
 import { Groups } from "../failures/groups.js";
 import { progressBar } from "../jobs/toolbar.js";
 import { RANGE_SECONDS, rangeOf, urlOf } from "../jobs/query.js";
@@ -13,7 +14,7 @@ import { BulkActions } from "../jobs/bulk-actions.js";
 import { number, plural, short } from "../format.js";
 import { live } from "../live/tab-client.js";
 import { to } from "../navigation.js";
-import { api, may } from "../session.js";
+import { may } from "../session.js";
 import { h } from "../view/virtual-dom.js";
 import {
   bar,

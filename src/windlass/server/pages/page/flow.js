@@ -3,11 +3,12 @@
 /** @import { Page, View } from "../page-view.js" */
 /** @import { Flow } from "../client/windlass.js" */
 
+import { api } from "../api.js";
 import { countsText } from "../flow/state-counts.js";
 import { brief, plural, since, span } from "../format.js";
 import { live } from "../live/tab-client.js";
 import { to } from "../navigation.js";
-import { api, may } from "../session.js";
+import { may } from "../session.js";
 import { confirm } from "../view/dialog.js";
 import { h } from "../view/virtual-dom.js";
 import { graph } from "../view/dependency-graph.js";

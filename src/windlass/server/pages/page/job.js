@@ -7,7 +7,8 @@
 import { JobActions } from "../job/action-buttons.js";
 import { payloadView } from "../job/detail/data-tabs.js";
 import { errorView } from "../job/detail/error.js";
-import { jobDetails, nameRow, outcomeNote, progress } from "../job/header.js";
+import { jobDetails } from "../job/detail/job-details.js";
+import { nameRow, outcomeNote, progress } from "../job/header.js";
 import { LogPanel } from "../job/log/log-panel.js";
 import { JobModel } from "../job/model.js";
 import { tabs } from "../view/tabs.js";

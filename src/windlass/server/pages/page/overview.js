@@ -8,7 +8,8 @@
 import { ago, number, plural, short, span } from "../format.js";
 import { live } from "../live/tab-client.js";
 import { alertList, findAlerts } from "../overview/alerts.js";
-import { RANGES, failureRate, isCapped, statsPath, sum, timeline } from "../overview/time-series.js";
+import { isCapped } from "../overview/queue-counts.js";
+import { RANGES, attemptSeries, errorRate, statsPath, sum } from "../overview/time-series.js";
 import { queueTable, resume } from "../overview/queue-table.js";
 import { navigate, to } from "../navigation.js";
 import { may } from "../session.js";
@@ -113,8 +114,8 @@ class Overview {
       .map((one) => one.oldestQueuedAt)
       .filter((time) => time !== null)
       .sort()[0];
-    const values = this.stats && timeline(this.stats, this.range);
-    const errors = values && failureRate(values);
+    const values = this.stats && attemptSeries(this.stats, this.range);
+    const errors = values && errorRate(values);
     const unresponsive = workers.filter((one) => one.unresponsive).length;
     return h(
       "ul",
@@ -164,7 +165,7 @@ class Overview {
     const { stats, range } = this;
     if (stats === null)
       return h("div", { class: "plots" }, h("div", { class: "skeleton plot-placeholder" }));
-    const values = timeline(stats, range);
+    const values = attemptSeries(stats, range);
     const shared = { times: values.times, changed: () => this.view.changed() };
     const rate = values.times.map((_, index) => {
       const errors = values.failed[index] + values.retried[index];

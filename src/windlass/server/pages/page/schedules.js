@@ -4,10 +4,11 @@
 /** @import { Column } from "../view/components.js" */
 /** @import { Schedule } from "../client/windlass.js" */
 
+import { api } from "../api.js";
 import { moment, span } from "../format.js";
 import { live } from "../live/tab-client.js";
 import { to } from "../navigation.js";
-import { api, may } from "../session.js";
+import { may } from "../session.js";
 import { confirm } from "../view/dialog.js";
 import { h } from "../view/virtual-dom.js";
 import {

@@ -3,7 +3,7 @@
 /** @import { Renderable } from "./virtual-dom.js" */
 /** @import { View } from "../page-view.js" */
 
-import { api } from "../session.js";
+import { api } from "../api.js";
 import { h } from "./virtual-dom.js";
 import { button, errorNote } from "./components.js";
 

@@ -1,8 +1,8 @@
-/** Rendering of log lines, and the log as plain text. */
+/** Rendering of log lines. */
 
 /** @import { Renderable } from "../../view/virtual-dom.js" */
 /** @import { Part } from "./ansi.js" */
-/** @import { Line, LogLines } from "./log-lines.js" */
+/** @import { Line } from "./log-lines.js" */
 
 import { moment, preciseTime } from "../../format.js";
 import { h } from "../../view/virtual-dom.js";
@@ -69,15 +69,3 @@ function highlighted(line, pattern) {
 
 /** @param {Part} part @returns {Renderable} */
 const styled = ({ text, style }) => (style === "" ? text : h("span", { class: style }, text));
-
-/**
- * @param {LogLines} log
- * @returns {string}
- */
-export function asText(log) {
-  const missing = log.dropped > 0 ? [`(${log.dropped} earlier lines dropped)`] : [];
-  const lines = log.lines.map(
-    (line) => `${new Date(line.at).toISOString()} ${line.type} ${textOfLine(line)}`,
-  );
-  return [...missing, ...lines, ""].join("\n");
-}

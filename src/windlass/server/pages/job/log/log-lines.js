@@ -128,6 +128,20 @@ export class LogLines {
 }
 
 /**
+ * Return the log as text, for a download.
+ *
+ * @param {LogLines} log
+ * @returns {string}
+ */
+export function plainText(log) {
+  const missing = log.dropped > 0 ? [`(${log.dropped} earlier lines dropped)`] : [];
+  const lines = log.lines.map(
+    (line) => `${new Date(line.at).toISOString()} ${line.type} ${textOfLine(line)}`,
+  );
+  return [...missing, ...lines, ""].join("\n");
+}
+
+/**
  * Remove newlines at the end. (A regular expression would take quadratic time.)
  *
  * @param {string} text

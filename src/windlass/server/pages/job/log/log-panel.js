@@ -9,7 +9,8 @@ import { number, plural } from "../../format.js";
 import { navigate, to } from "../../navigation.js";
 import { h } from "../../view/virtual-dom.js";
 import { button } from "../../view/components.js";
-import { asText, lineView } from "./line-view.js";
+import { lineView } from "./line-view.js";
+import { plainText } from "./log-lines.js";
 import { Replay } from "../replay/replay.js";
 import { replayBar } from "../replay/replay-bar.js";
 import { KINDS } from "./event-text.js";
@@ -98,7 +99,7 @@ export class LogPanel {
   }
 
   #download() {
-    const blob = new Blob([asText(this.lines)], { type: "text/plain;charset=utf-8" });
+    const blob = new Blob([plainText(this.lines)], { type: "text/plain;charset=utf-8" });
     const link = document.createElement("a");
     link.href = URL.createObjectURL(blob);
     link.download = `${this.model.id}.log`;
