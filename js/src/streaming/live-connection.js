@@ -11,7 +11,7 @@
 /** @import { ConnectionState, FollowOptions, ListFilter } from "../../windlass.js" */
 /** @import { LiveListOptions, Snapshot, SseMessage } from "../../windlass.js" */
 /** @import { Context, MessageResult } from "./reconnecting-stream.js" */
-/** @import { Reader } from "./list-watch.js" */
+/** @import { Subscriber } from "./list-watch.js" */
 /** @import { Topic } from "./topics.js" */
 /** @import { Feed } from "./feeds.js" */
 
@@ -41,7 +41,7 @@ export class LiveConnection {
   #connection = new AbortController();
   #restarted = new Notifier();
   /** @type {Set<(state: ConnectionState) => void>} */
-  #watchers = new Set();
+  #connectionListeners = new Set();
   #state = IDLE;
   #unauthorized = false;
   /** @type {Set<() => void>} */
@@ -86,15 +86,15 @@ export class LiveConnection {
    */
   list(filter, callback, options = {}) {
     const watch = this.#watch(queryText(filter).slice(1));
-    /** @type {Reader} */
-    const reader = { notify: safeCallback(this.#context.log, callback), options, ready: false };
-    watch.join(reader);
+    /** @type {Subscriber} */
+    const subscriber = { notify: safeCallback(this.#context.log, callback), options, ready: false };
+    watch.subscribe(subscriber);
     safeCallback(this.#context.log, options.onConnection)(this.#state);
     const stop = () => {
       options.signal?.removeEventListener("abort", stop);
-      watch.readers.delete(reader);
+      watch.subscribers.delete(subscriber);
       const topic = this.#topics.get(watch.query);
-      if (watch.readers.size === 0 && topic?.watch === watch) topic.end();
+      if (watch.subscribers.size === 0 && topic?.watch === watch) topic.end();
     };
     options.signal?.addEventListener("abort", stop);
     if (options.signal?.aborted) stop();
@@ -104,9 +104,9 @@ export class LiveConnection {
   /** @param {(state: ConnectionState) => unknown} callback */
   connection(callback) {
     const notify = safeCallback(this.#context.log, callback);
-    this.#watchers.add(notify);
+    this.#connectionListeners.add(notify);
     notify(this.#state);
-    return () => void this.#watchers.delete(notify);
+    return () => void this.#connectionListeners.delete(notify);
   }
 
   restart() {
@@ -117,10 +117,10 @@ export class LiveConnection {
 
   close() {
     for (const stop of this.#stops) stop();
-    for (const { watch } of this.#topics.values()) watch?.readers.clear();
+    for (const { watch } of this.#topics.values()) watch?.subscribers.clear();
     this.#stops.clear();
     this.#topics.clear();
-    this.#watchers.clear();
+    this.#connectionListeners.clear();
     this.#unauthorized = false;
     this.#connect();
   }
@@ -226,7 +226,7 @@ export class LiveConnection {
     const topic = this.#connected.get(name);
     if (topic === undefined) return "ignored";
     if (type === "closed") this.#end(name, topic, message.problem);
-    else if (type === "snapshot") topic.watch?.add(message);
+    else if (type === "snapshot") topic.watch?.apply(message);
     else if (type === "loaded") topic.watch?.loaded();
     else {
       const result = topic.feed?.add(eventFromJson(message), this.#context.log);
@@ -251,10 +251,10 @@ export class LiveConnection {
     this.#state = state;
     for (const { feed, watch } of this.#topics.values()) {
       feed?.setConnection(state);
-      for (const { options } of watch?.readers ?? []) {
+      for (const { options } of watch?.subscribers ?? []) {
         safeCallback(this.#context.log, options.onConnection)(state);
       }
     }
-    for (const notify of this.#watchers) notify(state);
+    for (const notify of this.#connectionListeners) notify(state);
   }
 }

@@ -4,9 +4,9 @@
 /** @import { Connection } from "./live/messages.js" */
 /** @import { Permission } from "./session.js" */
 
-import { span } from "./format.js";
+import { duration } from "./format.js";
 import { live } from "./live/tab-client.js";
-import { to } from "./navigation.js";
+import { pageUrl } from "./navigation.js";
 import { currentSession, may, signOut } from "./session.js";
 import { h } from "./view/virtual-dom.js";
 import { icon } from "./view/icons.js";
@@ -54,7 +54,7 @@ export function menu(path, open, toggle, signedOut) {
   return h(
     "nav",
     { class: `menu ${open ? "opened" : ""}`, "aria-label": "Pages" },
-    h("a", { class: "brand", href: to("") }, h("img", { src: image, alt: "" }), "Windlass"),
+    h("a", { class: "brand", href: pageUrl("") }, h("img", { src: image, alt: "" }), "Windlass"),
     h(
       "button",
       {
@@ -75,7 +75,7 @@ export function menu(path, open, toggle, signedOut) {
           { key: one.path },
           h(
             "a",
-            { href: to(one.path), "aria-current": one.path === first ? "page" : undefined },
+            { href: pageUrl(one.path), "aria-current": one.path === first ? "page" : undefined },
             icon(one.icon),
             one.name,
           ),
@@ -136,5 +136,5 @@ function footer(signedOut, changed) {
 
 function connectionText() {
   const { wait } = connection;
-  return wait > 0 ? `Disconnected; retrying in ${span(wait / 1000)}` : "Connecting …";
+  return wait > 0 ? `Disconnected; retrying in ${duration(wait / 1000)}` : "Connecting …";
 }

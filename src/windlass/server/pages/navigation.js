@@ -23,7 +23,7 @@ export function currentLocation() {
  * @param {string} path
  * @param {Record<string, any> | URLSearchParams} [query]
  */
-export function to(path, query = {}) {
+export function pageUrl(path, query = {}) {
   const pairs = query instanceof URLSearchParams ? [...query] : queryPairs(query);
   const text = new URLSearchParams(pairs).toString();
   return base.pathname + path + (text && `?${text}`);
@@ -42,7 +42,7 @@ function queryPairs(query) {
 }
 
 /**
- * @param {string} address from `to`
+ * @param {string} address from `pageUrl`
  * @param {{ replace?: boolean }} [options]
  */
 export function navigate(address, { replace = false } = {}) {

@@ -6,10 +6,10 @@
 /** Numbers, which the server ignores when it groups messages. */
 const NUMBER = /[0-9a-fA-F-]*\d[0-9a-fA-F-]*/g;
 
-/** @typedef {FailureGroup & { outdated: boolean }} Group `outdated`: no longer in the range */
+/** @typedef {FailureGroup & { outdated: boolean }} ShownGroup `outdated`: no longer in the range */
 
-export class Groups {
-  /** @type {Group[] | null} */
+export class FailureGroups {
+  /** @type {ShownGroup[] | null} */
   shown = null;
   /** @type {Failures | null} */
   answer = null;
@@ -29,7 +29,7 @@ export class Groups {
 
   /** Whether groups are not sorted by count, or some are outdated. */
   get outOfOrder() {
-    const shown = this.shown ?? /** @type {Group[]} */ ([]);
+    const shown = this.shown ?? /** @type {ShownGroup[]} */ ([]);
     return shown.some((one, at) => one.outdated || (at > 0 && one.count > shown[at - 1].count));
   }
 
@@ -48,7 +48,7 @@ export class Groups {
    * Return the job query of a group. The longest part of the message without numbers distinguishes
    * groups with the same code.
    *
-   * @param {Group} group
+   * @param {ShownGroup} group
    * @param {TimeRange} range
    * @returns {JobQuery}
    */

@@ -6,7 +6,7 @@ import { number } from "../format.js";
 import { STATES } from "../job-state.js";
 
 /** @param {Partial<Record<State, number>>} counts */
-export const countsText = (counts) =>
+export const stateCountsText = (counts) =>
   STATES.filter((state) => counts[state])
     .map((state) => `${number(counts[state] ?? 0)} ${state}`)
     .join(", ") || "none";

@@ -5,7 +5,7 @@
 /** @import { JobModel } from "./model.js" */
 
 import { api } from "../api.js";
-import { navigate, to } from "../navigation.js";
+import { navigate, pageUrl } from "../navigation.js";
 import { may } from "../session.js";
 import { confirm, openDialog } from "../view/dialog.js";
 import { h } from "../view/virtual-dom.js";
@@ -13,7 +13,7 @@ import { button, jobLink } from "../view/components.js";
 import { CAN, ended } from "../job-state.js";
 import { toast } from "../view/toast.js";
 
-export class JobActions {
+export class ActionButtons {
   /** Name of the running action. */
   #busy = "";
 
@@ -162,6 +162,6 @@ export class JobActions {
 
   /** Navigate, unless the user has left the page. @param {string} path */
   #navigate(path) {
-    if (!this.model.view.closed) navigate(to(path));
+    if (!this.model.view.closed) navigate(pageUrl(path));
   }
 }

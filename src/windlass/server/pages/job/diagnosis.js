@@ -2,9 +2,9 @@
 
 /** @import { Diagnosis, Job } from "../client/windlass.js" */
 /** @import { Renderable } from "../view/virtual-dom.js" */
-/** @import { View } from "../page-view.js" */
+/** @import { PageView } from "../page-view.js" */
 
-import { brief } from "../format.js";
+import { shortId } from "../format.js";
 import { live } from "../live/tab-client.js";
 import { h } from "../view/virtual-dom.js";
 import { jobLink, link, when } from "../view/components.js";
@@ -25,7 +25,7 @@ export class DiagnosisPanel {
   #stop = null;
 
   /**
-   * @param {View} view
+   * @param {PageView} view
    * @param {string} path
    */
   constructor(view, path) {
@@ -102,7 +102,7 @@ export class DiagnosisPanel {
  * @param {(id: string) => string} name
  * @returns {Renderable}
  */
-function withJobLinks(text, own, name = brief) {
+function withJobLinks(text, own, name = shortId) {
   /** @type {Renderable[]} */
   const found = [];
   let last = 0;

@@ -30,9 +30,9 @@ export const nameRow = (job, actions) =>
  *
  * @param {JobStatus} status
  * @param {Eta | null} eta
- * @param {Renderable} [beside]
+ * @param {Renderable} [trailing]
  */
-export function progress(status, eta, beside = null) {
+export function progress(status, eta, trailing = null) {
   const { state, percent, stage, phase, message } = status;
   const left = state === "running" ? (eta?.left(Date.now()) ?? null) : null;
   return h(
@@ -45,7 +45,7 @@ export function progress(status, eta, beside = null) {
       stage && h("span", { class: "stage" }, stage),
       phase && phase !== stage && h("span", { class: "soft" }, phase),
       h("span", { class: "message soft cut", title: message }, message),
-      h("span", { class: "eta soft nowrap" }, left === null ? beside : remainingText(left)),
+      h("span", { class: "eta soft nowrap" }, left === null ? trailing : remainingText(left)),
     ),
     bar(percent, state, "Job progress"),
   );

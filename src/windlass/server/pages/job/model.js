@@ -1,7 +1,7 @@
 /** Live data of one job: row, attempts, events and status. */
 
 /** @import { Attempt, Job, JobEvent, WindlassError } from "../client/windlass.js" */
-/** @import { View } from "../page-view.js" */
+/** @import { PageView } from "../page-view.js" */
 /** @import { GraphNode } from "../view/dependency-graph.js" */
 /** @import { JobStatus } from "./status.js" */
 
@@ -50,7 +50,7 @@ export class JobModel {
   #renderTimer;
 
   /**
-   * @param {View} view
+   * @param {PageView} view
    * @param {string} id
    */
   constructor(view, id) {

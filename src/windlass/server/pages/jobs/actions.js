@@ -8,10 +8,10 @@
 import { may } from "../session.js";
 import { CAN } from "../job-state.js";
 
-/** @typedef {BulkAction["action"]} Verb */
+/** @typedef {BulkAction["action"]} ActionName */
 
 /**
- * @typedef {object} VerbInfo
+ * @typedef {object} ActionInfo
  * @property {string} name
  * @property {string} doing
  * @property {string} done
@@ -22,8 +22,8 @@ import { CAN } from "../job-state.js";
  * @property {string} description
  */
 
-/** @type {Record<Verb, VerbInfo>} */
-export const VERBS = {
+/** @type {Record<ActionName, ActionInfo>} */
+export const ACTIONS = {
   retry: {
     name: "Retry", doing: "Retrying", done: "Retried", icon: "retry", permission: "produce",
     states: ["failed", "canceled"], danger: false,
@@ -51,34 +51,44 @@ export const VERBS = {
   },
 };
 
-const ALL = /** @type {Verb[]} */ (Object.keys(VERBS));
+const ALL = /** @type {ActionName[]} */ (Object.keys(ACTIONS));
 
-/** Return the verbs for some of these jobs. @param {JobSummary[]} jobs @returns {Verb[]} */
-export const verbsFor = (jobs) =>
-  ALL.filter((verb) => may(VERBS[verb].permission) && jobs.some((job) => CAN[verb](job)));
+/**
+ * Return the actions for some of these jobs.
+ *
+ * @param {JobSummary[]} jobs
+ * @returns {ActionName[]}
+ */
+export const actionsFor = (jobs) =>
+  ALL.filter((action) => may(ACTIONS[action].permission) && jobs.some((job) => CAN[action](job)));
 
-/** Return the verbs that may apply to matching jobs. @param {Filter} filter @returns {Verb[]} */
-export const verbsForAll = (filter) =>
-  ALL.filter((verb) => may(VERBS[verb].permission) && statesFor(filter, verb).length > 0);
+/**
+ * Return the actions that may apply to matching jobs.
+ *
+ * @param {Filter} filter
+ * @returns {ActionName[]}
+ */
+export const actionsForAll = (filter) =>
+  ALL.filter((action) => may(ACTIONS[action].permission) && statesFor(filter, action).length > 0);
 
-/** Return whether the user may run any verb. */
-export const mayAct = () => ALL.some((verb) => may(VERBS[verb].permission));
+/** Return whether the user may run any action. */
+export const mayAct = () => ALL.some((action) => may(ACTIONS[action].permission));
 
-/** @param {Filter} filter @param {Verb} verb @returns {State[]} */
-function statesFor({ state }, verb) {
-  const { states } = VERBS[verb];
+/** @param {Filter} filter @param {ActionName} action @returns {State[]} */
+function statesFor({ state }, action) {
+  const { states } = ACTIONS[action];
   const given = state === undefined ? [] : [state].flat();
   return given.length === 0 ? states : states.filter((one) => given.includes(one));
 }
 
 /**
- * Return the filter of the matching jobs to which a verb applies.
+ * Return the filter of the matching jobs to which an action applies.
  *
  * @param {Filter} filter
- * @param {Verb} verb
+ * @param {ActionName} action
  * @returns {BulkActionFilter}
  */
-export function applicableFilter({ cursor, limit, ...filter }, verb) {
+export function applicableFilter({ cursor, limit, ...filter }, action) {
   const found = /** @type {BulkActionFilter} */ (filter);
-  return { ...found, state: statesFor(filter, verb) };
+  return { ...found, state: statesFor(filter, action) };
 }

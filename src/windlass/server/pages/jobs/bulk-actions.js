@@ -3,7 +3,7 @@
 /** @import { BulkActionFilter, BulkActionResult, Count } from "../client/windlass.js" */
 /** @import { Filter, JobSummary } from "../client/windlass.js" */
 /** @import { Renderable } from "../view/virtual-dom.js" */
-/** @import { Verb } from "./actions.js" */
+/** @import { ActionName } from "./actions.js" */
 
 import { api } from "../api.js";
 import { number, plural } from "../format.js";
@@ -14,8 +14,8 @@ import { h } from "../view/virtual-dom.js";
 import { jobLink } from "../view/components.js";
 import { CAN } from "../job-state.js";
 import { toast } from "../view/toast.js";
-import { amount } from "./job-counts.js";
-import { applicableFilter, VERBS } from "./actions.js";
+import { countText } from "./job-counts.js";
+import { applicableFilter, ACTIONS } from "./actions.js";
 
 const BATCH = 100; // jobs per request
 const MAX_LISTED = 5; // refused jobs listed in the toast
@@ -30,9 +30,9 @@ export class BulkAction {
   #controller = new AbortController();
   #identity = identityKey();
 
-  /** @param {Verb} verb @param {number | null} total null: unknown */
-  constructor(verb, total) {
-    this.verb = verb;
+  /** @param {ActionName} action @param {number | null} total null: unknown */
+  constructor(action, total) {
+    this.action = action;
     this.total = total;
   }
 
@@ -79,31 +79,31 @@ export class BulkActions {
     this.#changed = changed;
   }
 
-  /** Act on these jobs. Returns whether it ran. @param {Verb} verb @param {JobSummary[]} jobs */
-  selected(verb, jobs) {
-    return this.#once(() => this.#selected(verb, jobs));
+  /** Act on these jobs. Returns whether it ran. @param {ActionName} action @param {JobSummary[]} jobs */
+  selected(action, jobs) {
+    return this.#once(() => this.#selected(action, jobs));
   }
 
   /**
    * Act on all matching jobs. Returns whether it ran.
    *
-   * @param {Verb} verb
+   * @param {ActionName} action
    * @param {Filter} filter
    * @param {Renderable} description
    */
-  matching(verb, filter, description) {
-    return this.#once(() => this.#matching(verb, filter, description));
+  matching(action, filter, description) {
+    return this.#once(() => this.#matching(action, filter, description));
   }
 
   /**
    * Act on the jobs that `find` returns. Returns whether it ran.
    *
-   * @param {Verb} verb
+   * @param {ActionName} action
    * @param {() => Promise<string[]>} find their ids
    * @param {Renderable} description
    */
-  found(verb, find, description) {
-    return this.#once(() => this.#found(verb, find, description));
+  found(action, find, description) {
+    return this.#once(() => this.#found(action, find, description));
   }
 
   /** @param {() => Promise<boolean>} call */
@@ -119,19 +119,19 @@ export class BulkActions {
     }
   }
 
-  /** @param {Verb} verb @param {JobSummary[]} jobs */
-  async #selected(verb, jobs) {
-    const applicable = jobs.filter((job) => CAN[verb](job));
+  /** @param {ActionName} action @param {JobSummary[]} jobs */
+  async #selected(action, jobs) {
+    const applicable = jobs.filter((job) => CAN[action](job));
     const rest = jobs.length - applicable.length;
     const skipped = `Skips ${plural(rest, "job")} to which it does not apply.`;
-    const text = VERBS[verb].description + (rest > 0 ? ` ${skipped}` : "");
-    if (!(await confirmed(verb, plural(applicable.length, "job"), text))) return false;
+    const text = ACTIONS[action].description + (rest > 0 ? ` ${skipped}` : "");
+    if (!(await confirmed(action, plural(applicable.length, "job"), text))) return false;
     const ids = applicable.map((job) => job.id);
-    return this.#run(new BulkAction(verb, ids.length), (work) => this.#each(work, ids));
+    return this.#run(new BulkAction(action, ids.length), (work) => this.#each(work, ids));
   }
 
-  /** @param {Verb} verb @param {() => Promise<string[]>} find @param {Renderable} description */
-  async #found(verb, find, description) {
+  /** @param {ActionName} action @param {() => Promise<string[]>} find @param {Renderable} description */
+  async #found(action, find, description) {
     /** @type {string[]} */
     let ids;
     try {
@@ -141,17 +141,17 @@ export class BulkActions {
       return false;
     }
     if (ids.length === 0) {
-      toast(`No jobs to ${verb}.`, "queued");
+      toast(`No jobs to ${action}.`, "queued");
       return false;
     }
-    const text = [h("p", null, description), h("p", null, VERBS[verb].description)];
-    if (!(await confirmed(verb, plural(ids.length, "job"), text))) return false;
-    return this.#run(new BulkAction(verb, ids.length), (work) => this.#each(work, ids));
+    const text = [h("p", null, description), h("p", null, ACTIONS[action].description)];
+    if (!(await confirmed(action, plural(ids.length, "job"), text))) return false;
+    return this.#run(new BulkAction(action, ids.length), (work) => this.#each(work, ids));
   }
 
-  /** @param {Verb} verb @param {Filter} given @param {Renderable} description */
-  async #matching(verb, given, description) {
-    const filter = applicableFilter(given, verb);
+  /** @param {ActionName} action @param {Filter} given @param {Renderable} description */
+  async #matching(action, given, description) {
+    const filter = applicableFilter(given, action);
     /** @type {Count} */
     let found;
     try {
@@ -162,12 +162,12 @@ export class BulkActions {
     }
     const { count, capped } = found;
     if (count === 0 && !capped) {
-      toast(`No jobs to ${verb}.`, "queued");
+      toast(`No jobs to ${action}.`, "queued");
       return false;
     }
-    const text = [h("p", null, description), h("p", null, VERBS[verb].description)];
-    if (!(await confirmed(verb, amount(found), text))) return false;
-    return this.#run(new BulkAction(verb, capped ? null : count), (work) =>
+    const text = [h("p", null, description), h("p", null, ACTIONS[action].description)];
+    if (!(await confirmed(action, countText(found), text))) return false;
+    return this.#run(new BulkAction(action, capped ? null : count), (work) =>
       this.#pages(work, filter),
     );
   }
@@ -197,7 +197,7 @@ export class BulkActions {
   async #each(work, ids) {
     for (let from = 0; from < ids.length && work.continues; from += BATCH) {
       const id = ids.slice(from, from + BATCH);
-      const answer = await api.actions({ action: work.verb, filter: { id } });
+      const answer = await api.actions({ action: work.action, filter: { id } });
       work.add(answer);
       work.gone += id.length - answer.matched;
       this.#changed();
@@ -217,7 +217,11 @@ export class BulkActions {
     let left = work.total ?? Infinity;
     do {
       const limit = Math.min(BATCH, left);
-      const answer = await api.actions({ action: work.verb, filter: { ...filter, limit }, cursor });
+      const answer = await api.actions({
+        action: work.action,
+        filter: { ...filter, limit },
+        cursor,
+      });
       work.add(answer);
       left -= answer.matched;
       cursor = answer.cursor;
@@ -226,17 +230,17 @@ export class BulkActions {
   }
 }
 
-/** @param {Verb} verb @param {string} amount @param {Renderable} text */
-function confirmed(verb, amount, text) {
-  const { name, danger } = VERBS[verb];
+/** @param {ActionName} action @param {string} amount @param {Renderable} text */
+function confirmed(action, amount, text) {
+  const { name, danger } = ACTIONS[action];
   return confirm({ title: `${name} ${amount}?`, text, action: `${name} ${amount}`, danger });
 }
 
 /** @param {BulkAction} work @param {string} [error] that ended it early */
-function report({ verb, done, refusedCount, refused, gone, signal, sameUser }, error) {
+function report({ action, done, refusedCount, refused, gone, signal, sameUser }, error) {
   if (!sameUser) return; // another user is signed in now
   const stopped = signal.aborted ? " Stopped." : "";
-  const summary = `${VERBS[verb].done} ${plural(done, "job")}.${stopped}`;
+  const summary = `${ACTIONS[action].done} ${plural(done, "job")}.${stopped}`;
   if (refusedCount === 0 && gone === 0 && error === undefined) {
     toast(summary, "succeeded");
     return;

@@ -4,7 +4,7 @@
 /** @import { Row } from "./job-list.js" */
 
 import { api } from "../api.js";
-import { number, plural, short } from "../format.js";
+import { number, plural, compactNumber } from "../format.js";
 import { live } from "../live/tab-client.js";
 import { may } from "../session.js";
 import { STATES } from "../job-state.js";
@@ -24,13 +24,13 @@ const CAP = 10_000; // limit of the server's count
  *
  * @param {Count} found
  */
-export function amount({ count, capped }) {
+export function countText({ count, capped }) {
   if (!capped) return plural(count, "job");
   if (count === 0) return "all matching jobs";
   return `${count < CAP ? "at least" : "more than"} ${number(count)} jobs`;
 }
 
-export class Counts {
+export class JobCounts {
   /** All matching jobs. @type {Count | null} */
   total = null;
   /** @type {Map<State, Count>} */
@@ -111,7 +111,7 @@ export class Counts {
       return String(this.#rows.filter((row) => row.state === state && !row.gone).length);
     }
     const found = this.#found.get(state);
-    return found === undefined ? "" : short(found.count) + (found.capped ? "+" : "");
+    return found === undefined ? "" : compactNumber(found.count) + (found.capped ? "+" : "");
   }
 
   /** @param {State} state @param {Count} count */

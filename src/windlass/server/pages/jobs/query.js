@@ -2,8 +2,8 @@
 
 /** @import { Filter, JobSummary } from "../client/windlass.js" */
 
-import { span } from "../format.js";
-import { to } from "../navigation.js";
+import { duration } from "../format.js";
+import { pageUrl } from "../navigation.js";
 
 /** Filters with several values: a job matches any of them; for `tag`, all of them. */
 const MULTIPLE = /** @type {const} */ (["state", "queue", "task", "tag"]);
@@ -55,7 +55,7 @@ const isMultiple = (name) => MULTIPLE.some((one) => one === name);
 /** Return the URL of a query; equal queries have equal URLs. @param {JobQuery} query */
 export function urlOf({ values, range, cursor }) {
   const given = [...MULTIPLE, ...SINGLE].map((name) => [name, values[name]]);
-  return to("jobs", { ...Object.fromEntries(given), since: range, cursor });
+  return pageUrl("jobs", { ...Object.fromEntries(given), since: range, cursor });
 }
 
 /**
@@ -129,6 +129,6 @@ export function matches({ values: { state, worker, error } }, job) {
 /** Describe a query, for confirmation dialogs. @param {JobQuery} query */
 export function describe({ values, range }) {
   const parts = Object.entries(values).map(([name, found]) => `${name} ${found.join(" or ")}`);
-  if (range !== null) parts.push(`created in the last ${span(RANGE_SECONDS[range])}`);
+  if (range !== null) parts.push(`created in the last ${duration(RANGE_SECONDS[range])}`);
   return parts.join(", ");
 }

@@ -52,7 +52,7 @@ export class HubClient {
   /** @type {Connection} */
   #connection = { open: false, since: new Date(), attempt: 0, wait: 0, error: null };
   /** @type {Set<(state: Connection) => unknown>} */
-  #watchers = new Set();
+  #connectionListeners = new Set();
 
   /** @param {HubClientOptions} options */
   constructor(options) {
@@ -103,14 +103,14 @@ export class HubClient {
    */
   list(filter, callback, options = {}) {
     const watch = new ListWatch("", this.#log);
-    watch.join({ notify: safeCallback(this.#log, callback), options, ready: true });
+    watch.subscribe({ notify: safeCallback(this.#log, callback), options, ready: true });
     return this.#subscribe((n) => ({
       request: () => {
         watch.start(); // the hub sends the whole list again
         return { do: "list", n, filter };
       },
       handle: (update) => {
-        if ("snapshot" in update) watch.add(update.snapshot);
+        if ("snapshot" in update) watch.apply(update.snapshot);
         if ("loaded" in update) watch.loaded();
         if ("error" in update) this.#fail(options.onError, update.error);
         return !("error" in update);
@@ -167,10 +167,10 @@ export class HubClient {
    */
   connection(callback) {
     const notify = safeCallback(this.#log, callback);
-    this.#watchers.add(notify);
+    this.#connectionListeners.add(notify);
     this.#connect();
     notify(this.#connection);
-    return () => void this.#watchers.delete(notify);
+    return () => void this.#connectionListeners.delete(notify);
   }
 
   /**
@@ -271,7 +271,7 @@ export class HubClient {
   /** @param {ConnectionMessage} message */
   #setConnection(message) {
     this.#connection = { ...message, error: message.error && new WindlassError(message.error) };
-    for (const notify of this.#watchers) notify(this.#connection);
+    for (const notify of this.#connectionListeners) notify(this.#connection);
   }
 
   /**
@@ -279,7 +279,10 @@ export class HubClient {
    * @param {ProblemInit} problem
    */
   #fail(onError, problem) {
-    safeCallback(this.#log, onError ?? ((error) => this.#log.error(error)))(new WindlassError(problem));
+    safeCallback(
+      this.#log,
+      onError ?? ((error) => this.#log.error(error)),
+    )(new WindlassError(problem));
   }
 
   /** @param {HubRequest} request */

@@ -167,7 +167,7 @@ export class Hub {
     else
       tab.stops.set(
         n,
-        this.#poller.join(request, () => tab.visible, notify),
+        this.#poller.subscribe(request, () => tab.visible, notify),
       );
   }
 

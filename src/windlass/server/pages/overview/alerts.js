@@ -3,8 +3,8 @@
 /** @import { Renderable } from "../view/virtual-dom.js" */
 /** @import { Queue, State, Worker } from "../client/windlass.js" */
 
-import { ago, number, plural, span } from "../format.js";
-import { to } from "../navigation.js";
+import { ago, number, plural, duration } from "../format.js";
+import { pageUrl } from "../navigation.js";
 import { may } from "../session.js";
 import { h } from "../view/virtual-dom.js";
 import { icon } from "../view/icons.js";
@@ -90,7 +90,7 @@ function queueAlerts(queue, workers) {
       key: `late ${queue.name}`,
       state: "retrying",
       ...details,
-      problem: `Queue ${queue.name}: the oldest of ${jobs} has waited ${span(age)}.`,
+      problem: `Queue ${queue.name}: the oldest of ${jobs} has waited ${duration(age)}.`,
       action: "Jobs arrive faster than they complete: add slots or workers.",
     });
   }
@@ -151,5 +151,6 @@ const alertRow = (one, resume) => [
       icon: "resume",
       slim: true,
     }),
-  one.path !== undefined && h("a", { class: "button slim", href: to(one.path, one.query) }, "View"),
+  one.path !== undefined &&
+    h("a", { class: "button slim", href: pageUrl(one.path, one.query) }, "View"),
 ];

@@ -4,8 +4,8 @@
 /** @import { Queue, State } from "../client/windlass.js" */
 
 import { api } from "../api.js";
-import { short, span } from "../format.js";
-import { to } from "../navigation.js";
+import { compactNumber, duration } from "../format.js";
+import { pageUrl } from "../navigation.js";
 import { may } from "../session.js";
 import { live } from "../live/tab-client.js";
 import { confirm } from "../view/dialog.js";
@@ -24,7 +24,7 @@ const COLUMNS = [
       h(
         "span",
         null,
-        h("a", { href: to("jobs", { queue: queue.name }) }, queue.name),
+        h("a", { href: pageUrl("jobs", { queue: queue.name }) }, queue.name),
         " ",
         queue.paused && badge("retrying", "paused"),
       ),
@@ -36,7 +36,7 @@ const COLUMNS = [
   {
     name: "Oldest",
     number: true,
-    cell: (queue) => (queue.oldestAge === null ? "–" : span(queue.oldestAge)),
+    cell: (queue) => (queue.oldestAge === null ? "–" : duration(queue.oldestAge)),
   },
   { name: "Completed/min", number: true, cell: (queue) => rate(queue.perMinute.succeeded) },
   { name: "Error rate", number: true, cell: (queue) => errorRate(queue) },
@@ -48,7 +48,7 @@ const COLUMNS = [
 export function queueTable(queues) {
   if (queues.length === 0) {
     const action =
-      may("produce") && h("a", { class: "button main", href: to("enqueue") }, "Enqueue a job");
+      may("produce") && h("a", { class: "button main", href: pageUrl("enqueue") }, "Enqueue a job");
     return card("Queues", empty("No queues yet", "A queue appears with its first job.", action), {
       padded: false,
     });
@@ -65,16 +65,17 @@ export function queueTable(queues) {
 /** @param {Queue} queue @param {State} state */
 function count(queue, state) {
   const found = queue.counts[state] ?? 0;
-  const text = short(found) + (queue.capped.includes(state) ? "+" : "");
+  const text = compactNumber(found) + (queue.capped.includes(state) ? "+" : "");
   if (found === 0) return h("span", { class: "faint" }, "0");
-  return h("a", { href: to("jobs", { queue: queue.name, state }) }, text);
+  return h("a", { href: pageUrl("jobs", { queue: queue.name, state }) }, text);
 }
 
 /** @param {number} value */
-const rate = (value) => (value > 0 && value < 9.5 ? value.toFixed(1) : short(Math.round(value)));
+const rate = (value) =>
+  value > 0 && value < 9.5 ? value.toFixed(1) : compactNumber(Math.round(value));
 
 /** @param {number | null} seconds */
-const mean = (seconds) => (seconds === null ? "–" : span(seconds));
+const mean = (seconds) => (seconds === null ? "–" : duration(seconds));
 
 /** @param {Queue} queue */
 function errorRate({ perMinute: { succeeded, failed, retried, canceled } }) {

@@ -24,7 +24,7 @@ import { toast } from "../view/toast.js";
  */
 
 /** @type {Page} */
-export function keysPage(view) {
+export function apiKeysPage(view) {
   /** @type {Key[] | null} */
   let keys = null;
   /** @type {unknown} */

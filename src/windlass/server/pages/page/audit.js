@@ -3,7 +3,7 @@
 /** @import { Page } from "../page-view.js" */
 /** @import { Column } from "../view/components.js" */
 
-import { at } from "../format.js";
+import { timeText } from "../format.js";
 import { h } from "../view/virtual-dom.js";
 import { Pager } from "../view/pagination.js";
 import { button, empty, jobLink, table, title } from "../view/components.js";
@@ -43,7 +43,11 @@ export function auditPage(view) {
 
 /** @type {Column<AuditEntry>[]} */
 const COLUMNS = [
-  { name: "Time", class: "nowrap", cell: (one) => h("time", { datetime: one.at }, at(one.at)) },
+  {
+    name: "Time",
+    class: "nowrap",
+    cell: (one) => h("time", { datetime: one.at }, timeText(one.at)),
+  },
   {
     name: "User",
     cell: ({ name, keyId }) =>

@@ -1,6 +1,6 @@
 /** Form to enqueue a job, with fields from the task's argument schema. */
 
-/** @import { Page, View } from "../page-view.js" */
+/** @import { Page, PageView } from "../page-view.js" */
 /** @import { Task, WindlassError } from "../client/windlass.js" */
 /** @import { FormValues } from "../enqueue/form-values.js" */
 /** @import { Field } from "../enqueue/schema-fields.js" */
@@ -9,7 +9,7 @@ import { api } from "../api.js";
 import { formFields } from "../enqueue/form-fields.js";
 import { readValues } from "../enqueue/form-values.js";
 import { fieldsOf } from "../enqueue/schema-fields.js";
-import { navigate, to } from "../navigation.js";
+import { navigate, pageUrl } from "../navigation.js";
 import { h } from "../view/virtual-dom.js";
 import { button, card, empty, errorNote, jobLink, title } from "../view/components.js";
 import { toast } from "../view/toast.js";
@@ -53,7 +53,7 @@ class EnqueueForm {
   /** @type {Map<string, string>} */
   #optionErrors = new Map();
 
-  /** @param {View} view */
+  /** @param {PageView} view */
   constructor(view) {
     this.view = view;
     void this.#load();
@@ -116,7 +116,7 @@ class EnqueueForm {
   #taskSelect(task) {
     const choose = (/** @type {Event} */ event) => {
       const { value } = /** @type {HTMLSelectElement} */ (event.target);
-      navigate(to("enqueue", { task: value }), { replace: true });
+      navigate(pageUrl("enqueue", { task: value }), { replace: true });
     };
     return h(
       "div",
@@ -200,7 +200,7 @@ class EnqueueForm {
       const job = await api.enqueue(task.name, args.values, { ...options.values, requestId });
       this.#sent = { text: "", key: "" };
       toast([job.duplicate ? "Already enqueued: " : "Enqueued: ", jobLink(job.id)]);
-      if (!this.view.closed) navigate(to(`jobs/${job.id}`));
+      if (!this.view.closed) navigate(pageUrl(`jobs/${job.id}`));
     } catch (error) {
       this.#showErrors(/** @type {WindlassError} */ (error));
     }

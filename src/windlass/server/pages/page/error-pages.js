@@ -2,7 +2,7 @@
 
 /** @import { Page } from "../page-view.js" */
 
-import { to } from "../navigation.js";
+import { pageUrl } from "../navigation.js";
 import { h } from "../view/virtual-dom.js";
 import { empty } from "../view/components.js";
 
@@ -13,10 +13,10 @@ export function notFoundPage(view) {
 }
 
 /** @type {Page} */
-export function notAllowedPage(view) {
+export function accessDeniedPage(view) {
   view.title("Not allowed");
   return () =>
     empty("Access denied", "Your API key has no permission for this page.", jobs(), "keys");
 }
 
-const jobs = () => h("a", { class: "button", href: to("jobs") }, "All jobs");
+const jobs = () => h("a", { class: "button", href: pageUrl("jobs") }, "All jobs");

@@ -1,17 +1,17 @@
 /** One flow: progress, graph with live states, actions on the whole flow. */
 
-/** @import { Page, View } from "../page-view.js" */
+/** @import { Page, PageView } from "../page-view.js" */
 /** @import { Flow } from "../client/windlass.js" */
 
 import { api } from "../api.js";
-import { countsText } from "../flow/state-counts.js";
-import { brief, plural, since, span } from "../format.js";
+import { stateCountsText } from "../flow/state-counts.js";
+import { shortId, plural, secondsSince, duration } from "../format.js";
 import { live } from "../live/tab-client.js";
-import { to } from "../navigation.js";
+import { pageUrl } from "../navigation.js";
 import { may } from "../session.js";
 import { confirm } from "../view/dialog.js";
 import { h } from "../view/virtual-dom.js";
-import { graph } from "../view/dependency-graph.js";
+import { dependencyGraph } from "../view/dependency-graph.js";
 import {
   badge,
   bar,
@@ -35,7 +35,7 @@ const MAX_JOBS = 200; // in the graph
 /** @type {Page} */
 export function flowPage(view) {
   const id = view.params[0];
-  view.title(`Flow ${brief(id)}`);
+  view.title(`Flow ${shortId(id)}`);
   const details = new FlowDetails(view, id);
   return () => details.render();
 }
@@ -47,7 +47,7 @@ class FlowDetails {
   #error = null;
   #busy = false;
 
-  /** @param {View} view @param {string} id */
+  /** @param {PageView} view @param {string} id */
   constructor(view, id) {
     this.view = view;
     this.id = id;
@@ -69,13 +69,13 @@ class FlowDetails {
       return empty(
         "Flow not found",
         "Deleted, past retention, or no access.",
-        h("a", { class: "button", href: to("flows") }, "All flows"),
+        h("a", { class: "button", href: pageUrl("flows") }, "All flows"),
         "flows",
       );
     }
     const all = total(flow.counts);
     return [
-      title(`Flow ${brief(flow.id)}`, badge(flow.state), this.#actions(flow)),
+      title(`Flow ${shortId(flow.id)}`, badge(flow.state), this.#actions(flow)),
       this.#error !== null && errorNote(this.#error),
       card(
         "Progress",
@@ -87,11 +87,11 @@ class FlowDetails {
             h("strong", null, `${flow.percent} %`),
           ),
           facts([
-            ["Jobs", `${plural(all, "job")}: ${countsText(flow.counts)}`],
+            ["Jobs", `${plural(all, "job")}: ${stateCountsText(flow.counts)}`],
             ["Started", when(flow.createdAt)],
             [
               flow.endedAt ? "Duration" : "Running for",
-              span(since(flow.createdAt, flow.endedAt ?? undefined)),
+              duration(secondsSince(flow.createdAt, flow.endedAt ?? undefined)),
             ],
             [
               "Id",
@@ -114,14 +114,14 @@ class FlowDetails {
             { class: "soft small" },
             `Showing the newest ${flow.jobs.length} of ${plural(all, "job")}.`,
           ),
-        graph(flow.jobs, {}),
+        dependencyGraph(flow.jobs, {}),
       ]),
       table("Jobs", COLUMNS, [...flow.jobs].reverse(), (one) => one.id),
       all > flow.jobs.length &&
         h(
           "p",
           null,
-          h("a", { href: to("jobs", { flowId: flow.id }) }, `View all ${plural(all, "job")}`),
+          h("a", { href: pageUrl("jobs", { flowId: flow.id }) }, `View all ${plural(all, "job")}`),
         ),
     ];
   }
@@ -206,7 +206,7 @@ const COLUMNS = [
   {
     name: "Job",
     cell: (one) =>
-      h("span", null, h("a", { href: to(`jobs/${one.id}`) }, one.task), " ", jobLink(one.id)),
+      h("span", null, h("a", { href: pageUrl(`jobs/${one.id}`) }, one.task), " ", jobLink(one.id)),
   },
   { name: "Queue", cell: (one) => one.queue },
   {

@@ -4,10 +4,10 @@
 /** @import { Column } from "../view/components.js" */
 /** @import { Flow } from "../client/windlass.js" */
 
-import { countsText } from "../flow/state-counts.js";
-import { brief, since, span } from "../format.js";
+import { stateCountsText } from "../flow/state-counts.js";
+import { shortId, secondsSince, duration } from "../format.js";
 import { live } from "../live/tab-client.js";
-import { to } from "../navigation.js";
+import { pageUrl } from "../navigation.js";
 import { h } from "../view/virtual-dom.js";
 import { Pager, olderButton } from "../view/pagination.js";
 import { badge, bar, empty, errorNote, table, title, when } from "../view/components.js";
@@ -73,7 +73,8 @@ function without(flows, excluded) {
 const COLUMNS = [
   {
     name: "Flow",
-    cell: ({ id }) => h("a", { class: "mono", title: id, href: to(`flows/${id}`) }, brief(id)),
+    cell: ({ id }) =>
+      h("a", { class: "mono", title: id, href: pageUrl(`flows/${id}`) }, shortId(id)),
   },
   { name: "State", cell: (one) => h("span", null, badge(one.state)) },
   {
@@ -86,11 +87,11 @@ const COLUMNS = [
         h("span", { class: "small soft" }, `${percent} %`),
       ),
   },
-  { name: "Jobs", cell: (one) => h("span", { class: "small soft" }, countsText(one.counts)) },
+  { name: "Jobs", cell: (one) => h("span", { class: "small soft" }, stateCountsText(one.counts)) },
   { name: "Started", cell: (one) => when(one.createdAt) },
   {
     name: "Duration",
     number: true,
-    cell: ({ createdAt, endedAt }) => span(since(createdAt, endedAt ?? undefined)),
+    cell: ({ createdAt, endedAt }) => duration(secondsSince(createdAt, endedAt ?? undefined)),
   },
 ];

@@ -1,17 +1,17 @@
 /** Overview: alerts, key figures, charts, queues and top failures. */
 
-/** @import { Page, View } from "../page-view.js" */
+/** @import { Page, PageView } from "../page-view.js" */
 /** @import { Renderable } from "../view/virtual-dom.js" */
 /** @import { Queue, Stats, Worker } from "../client/windlass.js" */
 /** @import { Range } from "../overview/time-series.js" */
 
-import { ago, number, plural, short, span } from "../format.js";
+import { ago, number, plural, compactNumber, duration } from "../format.js";
 import { live } from "../live/tab-client.js";
 import { alertList, findAlerts } from "../overview/alerts.js";
 import { isCapped } from "../overview/queue-counts.js";
 import { RANGES, attemptSeries, errorRate, statsPath, sum } from "../overview/time-series.js";
 import { queueTable, resume } from "../overview/queue-table.js";
-import { navigate, to } from "../navigation.js";
+import { navigate, pageUrl } from "../navigation.js";
 import { may } from "../session.js";
 import { Chart, niceDuration } from "../view/chart.js";
 import { h } from "../view/virtual-dom.js";
@@ -25,7 +25,7 @@ const FAILURES = "/api/failures?limit=5";
 export function overviewPage(view) {
   view.title("");
   if (!may("monitor")) {
-    navigate(to("jobs"), { replace: true }); // a restricted key may see only its jobs
+    navigate(pageUrl("jobs"), { replace: true }); // a restricted key may see only its jobs
     return () => null;
   }
   const overview = new Overview(view);
@@ -47,7 +47,7 @@ class Overview {
   #charts = [new Chart(), new Chart(), new Chart()];
   #stop = () => {};
 
-  /** @param {View} view */
+  /** @param {PageView} view */
   constructor(view) {
     this.view = view;
     view.onClose(this.#poll("/api/queues", FAST, ({ queues }) => (this.queues = queues)));
@@ -108,7 +108,7 @@ class Overview {
   /** @param {Queue[]} queues @param {Worker[]} workers */
   #tiles(queues, workers) {
     const all = (/** @type {"queued" | "running"} */ state) =>
-      short(sum(queues.map((one) => one.counts[state] ?? 0))) +
+      compactNumber(sum(queues.map((one) => one.counts[state] ?? 0))) +
       (isCapped(queues, state) ? "+" : "");
     const oldest = queues
       .map((one) => one.oldestQueuedAt)
@@ -124,19 +124,19 @@ class Overview {
         "Queued",
         all("queued"),
         oldest ? `oldest: ${ago(oldest).replace(" ago", "")}` : "queues empty",
-        to("jobs", { state: "queued" }),
+        pageUrl("jobs", { state: "queued" }),
       ),
       tile(
         "Running",
         all("running"),
         `of ${plural(sum(workers.map((one) => one.running + one.free)), "slot")}`,
-        to("jobs", { state: "running" }),
+        pageUrl("jobs", { state: "running" }),
       ),
       tile(
         "Completed",
-        values ? short(sum(values.succeeded)) : "…",
+        values ? compactNumber(sum(values.succeeded)) : "…",
         RANGES[this.range].name.toLowerCase(),
-        to("jobs", { state: "succeeded" }),
+        pageUrl("jobs", { state: "succeeded" }),
       ),
       tile(
         "Error rate",
@@ -144,7 +144,7 @@ class Overview {
         values
           ? `${number(sum(values.failed))} failed, ${number(sum(values.retried))} retried`
           : "",
-        to("failures"),
+        pageUrl("failures"),
         errors !== null && errors >= 0.2,
       ),
       tile(
@@ -155,7 +155,7 @@ class Overview {
           : workers.length > 0
             ? "all healthy"
             : "none running",
-        to("workers"),
+        pageUrl("workers"),
         unresponsive > 0 || workers.length === 0,
       ),
     );
@@ -182,7 +182,7 @@ class Overview {
         attempts.draw({
           ...shared,
           kind: "columns",
-          format: short,
+          format: compactNumber,
           label: range === "hour" ? "Attempts/min" : "Attempts per 30 min",
           series: [
             { name: "succeeded", colour: "succeeded", values: values.succeeded },
@@ -210,7 +210,7 @@ class Overview {
           ...shared,
           kind: "lines",
           label: "Latency",
-          format: span,
+          format: duration,
           round: niceDuration,
           series: [
             { name: "queue wait", colour: "queued", values: values.wait },
@@ -233,14 +233,14 @@ class Overview {
           h(
             "li",
             { key: `${one.task} ${one.code} ${one.message}` },
-            h("strong", { class: "bad" }, short(one.count)),
-            h("a", { href: to(`jobs/${one.jobId}`), class: "cut" }, one.task),
+            h("strong", { class: "bad" }, compactNumber(one.count)),
+            h("a", { href: pageUrl(`jobs/${one.jobId}`), class: "cut" }, one.task),
             h("span", { class: "soft small cut message" }, one.message ?? one.code),
             h("span", { class: "soft small nowrap" }, ago(one.lastAt)),
           ),
         ),
       ),
-      { beside: h("a", { class: "small", href: to("failures") }, "All failures") },
+      { trailing: h("a", { class: "small", href: pageUrl("failures") }, "All failures") },
     );
   }
 }
@@ -278,7 +278,7 @@ const ranges = (chosen) =>
         "a",
         {
           class: "button slim",
-          href: to("", one === "hour" ? {} : { range: one }),
+          href: pageUrl("", one === "hour" ? {} : { range: one }),
           "aria-current": one === chosen ? "true" : undefined,
         },
         RANGES[one].name,

@@ -5,9 +5,9 @@
 /** @import { Schedule } from "../client/windlass.js" */
 
 import { api } from "../api.js";
-import { moment, span } from "../format.js";
+import { dateTime, duration } from "../format.js";
 import { live } from "../live/tab-client.js";
-import { to } from "../navigation.js";
+import { pageUrl } from "../navigation.js";
 import { may } from "../session.js";
 import { confirm } from "../view/dialog.js";
 import { h } from "../view/virtual-dom.js";
@@ -80,7 +80,7 @@ const COLUMNS = [
         h(
           "div",
           { class: "small soft" },
-          h("a", { href: to("jobs", { task: one.task }) }, one.task),
+          h("a", { href: pageUrl("jobs", { task: one.task }) }, one.task),
         ),
       ),
   },
@@ -90,7 +90,7 @@ const COLUMNS = [
       h(
         "div",
         null,
-        h("code", null, one.cron ?? `every ${span(one.every ?? 0)}`),
+        h("code", null, one.cron ?? `every ${duration(one.every ?? 0)}`),
         h("div", { class: "small soft" }, one.cron && `${one.tz}; `, MISSED[one.missed]),
       ),
   },
@@ -110,7 +110,7 @@ function nextRun(one) {
   const ticks = /** @type {string[]} */ (/** @type {any} */ (one).nextTicks ?? []);
   return h(
     "span",
-    { title: ticks.map(moment).join("\n") || undefined },
+    { title: ticks.map(dateTime).join("\n") || undefined },
     when(one.nextTick),
     ticks.length > 1 &&
       h(

@@ -2,7 +2,7 @@
 
 /** @import { Renderable } from "./virtual-dom.js" */
 
-import { at } from "../format.js";
+import { timeText } from "../format.js";
 import { h } from "./virtual-dom.js";
 
 /**
@@ -195,7 +195,8 @@ function axis(times, selected) {
 }
 
 /** @param {number | undefined} time */
-const clock = (time) => (time === undefined ? "" : at(new Date(time)).replace(/:\d\d(?=\s|$)/, ""));
+const clock = (time) =>
+  time === undefined ? "" : timeText(new Date(time)).replace(/:\d\d(?=\s|$)/, "");
 
 /**
  * @param {Series[]} series

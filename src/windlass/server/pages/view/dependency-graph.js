@@ -4,8 +4,8 @@
 /** @import { JobSummary, State } from "../client/windlass.js" */
 /** @import { Placed } from "./graph-layout.js" */
 
-import { brief } from "../format.js";
-import { to } from "../navigation.js";
+import { shortId } from "../format.js";
+import { pageUrl } from "../navigation.js";
 import { h } from "./virtual-dom.js";
 import { layered } from "./graph-layout.js";
 import { badge } from "./components.js";
@@ -22,7 +22,7 @@ const STEP = 64; // from one node to the next below it
  * @param {{ focus?: string }} [options] the current job
  * @returns {Renderable}
  */
-export function graph(nodes, { focus } = {}) {
+export function dependencyGraph(nodes, { focus } = {}) {
   const { placed, layers, widest } = layered(nodes);
   const states = new Map(nodes.map(({ id, state }) => [id, state]));
   const width = Math.max(WIDTH, layers * (WIDTH + GAP) - GAP);
@@ -44,7 +44,7 @@ export function graph(nodes, { focus } = {}) {
         nodes.map((node) => vertex(node, placed, node.id === focus)),
       ),
     ),
-    h("span", { key: "centre", island: centre }),
+    h("span", { key: "center", island: center }),
   );
 }
 
@@ -92,7 +92,7 @@ function vertex(node, placed, current) {
       "a",
       {
         class: `node state-${node.state}`,
-        href: to(`jobs/${encodeURIComponent(node.id)}`),
+        href: pageUrl(`jobs/${encodeURIComponent(node.id)}`),
         title: `${node.task} · ${node.id}`,
         "aria-current": current ? "true" : undefined,
       },
@@ -102,7 +102,7 @@ function vertex(node, placed, current) {
         { class: "status" },
         badge(node.state),
         running && h("span", { class: "soft" }, `${node.percent} %`),
-        h("span", { class: "faint mono" }, brief(node.id)),
+        h("span", { class: "faint mono" }, shortId(node.id)),
       ),
       running && h("span", { class: "fill", style: { width: `${node.percent}%` } }),
     ),
@@ -110,7 +110,7 @@ function vertex(node, placed, current) {
 }
 
 /** Scroll a wide graph to the current job. @param {HTMLElement} element */
-function centre(element) {
+function center(element) {
   requestAnimationFrame(() => {
     const box = element.closest(".graph");
     const here = box?.querySelector("[aria-current]");

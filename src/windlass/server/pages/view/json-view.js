@@ -8,7 +8,7 @@ import { h } from "./virtual-dom.js";
 const cache = new WeakMap();
 
 /** Render a value as indented JSON. @param {any} value */
-export function json(value) {
+export function jsonView(value) {
   const cached = cache.get(value);
   if (cached !== undefined) return cached;
   const text = JSON.stringify(value, null, 2) ?? "null";

@@ -4,12 +4,12 @@
 /** @import { Renderable } from "../../view/virtual-dom.js" */
 /** @import { JobModel } from "../model.js" */
 
-import { size } from "../../format.js";
+import { byteSize } from "../../format.js";
 import { h } from "../../view/virtual-dom.js";
 import { copyButton } from "../../view/components.js";
 import { ended } from "../../job-state.js";
-import { json } from "../../view/json-view.js";
-import { asCurl, asEnqueue, enqueueable } from "./enqueue-commands.js";
+import { jsonView } from "../../view/json-view.js";
+import { curlCommand, cliCommand, hasNamedArguments } from "./enqueue-commands.js";
 import { tabs } from "../../view/tabs.js";
 
 const SEALED = "Encrypted with a key that this server does not have.";
@@ -19,7 +19,7 @@ const copyableJson = (value, what) =>
   h(
     "div",
     { class: value !== null && typeof value === "object" ? "copyable" : "copyable scalar" },
-    json(value),
+    jsonView(value),
     copyButton(() => JSON.stringify(value, null, 2) ?? "null", what),
   );
 
@@ -29,7 +29,7 @@ const copyableJson = (value, what) =>
  * @param {string} chosen
  * @param {(name: string) => void} choose
  */
-export function payloadView(model, job, chosen, choose) {
+export function dataTabs(model, job, chosen, choose) {
   const items = model.artifacts;
   /** @type {Record<string, { name: string, render: () => Renderable } | null>} */
   const every = {
@@ -81,15 +81,15 @@ const artifacts = (items) =>
         /^https?:\/\//i.test(String(uri))
           ? h("a", { href: String(uri), target: "_blank", rel: "noreferrer" }, String(uri))
           : h("span", { class: "mono" }, String(uri ?? "")),
-        typeof bytes === "number" && h("span", { class: "soft small" }, size(bytes)),
+        typeof bytes === "number" && h("span", { class: "soft small" }, byteSize(bytes)),
       ),
     ),
   );
 
 /** @param {Job} job */
 const commands = (job) => [
-  enqueueable(job) && command("CLI", asEnqueue(job), "the windlass command"),
-  command("curl", asCurl(job), "the curl command"),
+  hasNamedArguments(job) && command("CLI", cliCommand(job), "the windlass command"),
+  command("curl", curlCommand(job), "the curl command"),
 ];
 
 /** @param {string} name @param {string} text @param {string} what */

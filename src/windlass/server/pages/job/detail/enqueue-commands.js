@@ -5,7 +5,7 @@
 import { currentSession } from "../../session.js";
 
 /** Quote a word for a POSIX shell. @param {string} text */
-export const quoted = (text) =>
+export const shellQuote = (text) =>
   /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", String.raw`'\''`)}'`;
 
 /** Non-standard JSON that `windlass enqueue` accepts. */
@@ -23,16 +23,16 @@ function argumentText(value) {
 }
 
 /** Whether the arguments can be written as name=value. @param {Job} job */
-export const enqueueable = (job) =>
+export const hasNamedArguments = (job) =>
   !job.sealed &&
   (job.arguments ?? null) !== null &&
   typeof job.arguments === "object" &&
   Object.keys(job.arguments).every((name) => /^[\p{L}_][\p{L}\p{N}_]*$/u.test(name));
 
 /** @param {Job} job */
-export function asEnqueue(job) {
+export function cliCommand(job) {
   const named = Object.entries(job.arguments).map(([name, one]) =>
-    quoted(`${name}=${argumentText(one)}`),
+    shellQuote(`${name}=${argumentText(one)}`),
   );
   const options = [
     ["--queue", job.queue],
@@ -43,13 +43,13 @@ export function asEnqueue(job) {
   ];
   const given = options
     .filter(([, one]) => one !== null)
-    .map(([name, one]) => quoted(`${name}=${one}`));
-  const command = ["windlass", "enqueue", quoted(job.task), ...given];
+    .map(([name, one]) => shellQuote(`${name}=${one}`));
+  const command = ["windlass", "enqueue", shellQuote(job.task), ...given];
   return [...command, ...(named.length > 0 ? ["--", ...named] : [])].join(" ");
 }
 
 /** @param {Job} job */
-export function asCurl(job) {
+export function curlCommand(job) {
   const body = {
     task: job.task,
     arguments: job.arguments ?? {},
@@ -61,10 +61,10 @@ export function asCurl(job) {
     ...(job.uniqueKey === null ? {} : { uniqueKey: job.uniqueKey }),
   };
   const lines = [
-    `curl ${quoted(new URL("api/jobs", document.baseURI).href)}`,
+    `curl ${shellQuote(new URL("api/jobs", document.baseURI).href)}`,
     ...(currentSession()?.by === "open" ? [] : ['-H "Authorization: Bearer $WINDLASS_KEY"']),
     "-H 'Content-Type: application/json'",
-    `-d ${quoted(JSON.stringify(body))}`,
+    `-d ${shellQuote(JSON.stringify(body))}`,
   ];
   return lines.join(" \\\n  ");
 }

@@ -3,7 +3,7 @@
 /** @import { Job } from "../../client/windlass.js" */
 /** @import { Renderable } from "../../view/virtual-dom.js" */
 
-import { at as clock, brief, since, span } from "../../format.js";
+import { timeText, shortId, secondsSince, duration } from "../../format.js";
 import { ended } from "../../job-state.js";
 import { facts, jobLink, link, tagList, when } from "../../view/components.js";
 import { h } from "../../view/virtual-dom.js";
@@ -27,13 +27,13 @@ export function jobDetails(job) {
     ],
     job.priority !== 0 && ["Priority", job.priority],
     ["Created", when(job.createdAt)],
-    started !== null && ["Time to start", span(since(job.createdAt, started))],
+    started !== null && ["Time to start", duration(secondsSince(job.createdAt, started))],
     job.dueAt !== null &&
-      !ended(job.state) && ["Due", h("span", null, clock(job.dueAt), " · ", when(job.dueAt))],
+      !ended(job.state) && ["Due", h("span", null, timeText(job.dueAt), " · ", when(job.dueAt))],
     job.expiresAt !== null && !ended(job.state) && ["Expires", when(job.expiresAt)],
     started !== null && [
       ended(job.state) ? "Duration" : "Running for",
-      span(since(started, job.endedAt ?? Date.now())),
+      duration(secondsSince(started, job.endedAt ?? Date.now())),
     ],
     job.endedAt !== null && ["Ended", when(job.endedAt)],
     job.lastCompletedStep !== null && ["Last completed step", job.lastCompletedStep],
@@ -48,7 +48,7 @@ export function jobDetails(job) {
       h(
         "span",
         { class: "mono" },
-        link(`flows/${encodeURIComponent(job.flowId)}`, brief(job.flowId)),
+        link(`flows/${encodeURIComponent(job.flowId)}`, shortId(job.flowId)),
       ),
     ],
   ];

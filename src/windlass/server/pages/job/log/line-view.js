@@ -4,7 +4,7 @@
 /** @import { Part } from "./ansi.js" */
 /** @import { Line } from "./log-lines.js" */
 
-import { moment, preciseTime } from "../../format.js";
+import { dateTime, preciseTime } from "../../format.js";
 import { h } from "../../view/virtual-dom.js";
 import { slice } from "./ansi.js";
 import { textOfLine } from "./log-lines.js";
@@ -36,7 +36,7 @@ export const lineView = (line, pattern, current, replay) => [
       type: "button",
       class: "at",
       tabindex: -1,
-      title: `${moment(new Date(line.at))}, event ${line.seq}: replay from here`,
+      title: `${dateTime(new Date(line.at))}, event ${line.seq}: replay from here`,
       onclick: () => replay(line.seq),
     },
     line.more ? "" : preciseTime(line.at),

@@ -1,12 +1,12 @@
 /** Log panel: live log with search, filters, pause, replay and download. */
 
 /** @import { Renderable } from "../../view/virtual-dom.js" */
-/** @import { View } from "../../page-view.js" */
+/** @import { PageView } from "../../page-view.js" */
 /** @import { JobModel } from "../model.js" */
 /** @import { LineKind } from "./event-text.js" */
 
 import { number, plural } from "../../format.js";
-import { navigate, to } from "../../navigation.js";
+import { navigate, pageUrl } from "../../navigation.js";
 import { h } from "../../view/virtual-dom.js";
 import { button } from "../../view/components.js";
 import { lineView } from "./line-view.js";
@@ -14,7 +14,7 @@ import { plainText } from "./log-lines.js";
 import { Replay } from "../replay/replay.js";
 import { replayBar } from "../replay/replay-bar.js";
 import { KINDS } from "./event-text.js";
-import { Scroller } from "./virtual-scroller.js";
+import { VirtualScroller } from "./virtual-scroller.js";
 import { LineFilter } from "./line-filter.js";
 
 export class LogPanel {
@@ -28,14 +28,14 @@ export class LogPanel {
   #rowsAtPause = 0;
 
   /**
-   * @param {View} view
+   * @param {PageView} view
    * @param {JobModel} model
    */
   constructor(view, model) {
     this.view = view;
     this.model = model;
     this.replay = new Replay(model, () => view.changed());
-    this.scroller = new Scroller(
+    this.scroller = new VirtualScroller(
       (line) =>
         lineView(line, this.#filtered.pattern, line.n === this.#current, (seq) =>
           this.replayFrom(seq),
@@ -63,7 +63,7 @@ export class LogPanel {
       if (value) query.set(name, value);
       else query.delete(name);
     }
-    navigate(to(this.view.location.path, query), { replace: true });
+    navigate(pageUrl(this.view.location.path, query), { replace: true });
   }
 
   get lines() {

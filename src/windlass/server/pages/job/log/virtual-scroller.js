@@ -12,7 +12,7 @@ import { MAX_WIDTH } from "./ansi.js";
 const HEIGHT = 20; // pixels of a line, as in style/page/log.css
 const OVERSCAN = 20; // lines beyond the visible ones
 
-export class Scroller {
+export class VirtualScroller {
   follow = true;
   /** @type {Line[]} */
   #rows = [];

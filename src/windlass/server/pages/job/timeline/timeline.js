@@ -2,12 +2,12 @@
 
 /** @import { Renderable } from "../../view/virtual-dom.js" */
 /** @import { State } from "../../client/windlass.js" */
-/** @import { View } from "../../page-view.js" */
+/** @import { PageView } from "../../page-view.js" */
 /** @import { JobModel } from "../model.js" */
 /** @import { Piece } from "./axis.js" */
 /** @import { Interval, Run } from "./attempt-history.js" */
 
-import { at as clock, number, plural, preciseTime, span } from "../../format.js";
+import { timeText, number, plural, preciseTime, duration } from "../../format.js";
 import { h } from "../../view/virtual-dom.js";
 import { badge, button, card } from "../../view/components.js";
 import { ended } from "../../job-state.js";
@@ -33,7 +33,7 @@ export class Timeline {
   #detail = "";
 
   /**
-   * @param {View} view
+   * @param {PageView} view
    * @param {JobModel} model
    */
   constructor(view, model) {
@@ -66,16 +66,16 @@ export class Timeline {
         h(
           "div",
           { class: "time-axis soft" },
-          h("span", null, clock(new Date(start))),
+          h("span", null, timeText(new Date(start))),
           h(
             "span",
             { class: "detail", role: "status" },
-            this.#detail || span((end - start) / 1000),
+            this.#detail || duration((end - start) / 1000),
           ),
-          h("span", null, over ? clock(new Date(end)) : "now"),
+          h("span", null, over ? timeText(new Date(end)) : "now"),
         ),
       ],
-      { class: "timeline", key: "timeline", beside: this.#more(runs) },
+      { class: "timeline", key: "timeline", trailing: this.#more(runs) },
     );
   }
 
@@ -142,7 +142,7 @@ export class Timeline {
     const until = run.until ?? end;
     const index = axis.pieces.findIndex(({ attempt }) => attempt === run.number);
     const before = axis.pieces[index - 1];
-    const took = span((until - run.from) / 1000);
+    const took = duration((until - run.from) / 1000);
     const last = run.until === null ? "now" : preciseTime(until);
     const text = `Attempt ${run.number}: ${preciseTime(run.from)} – ${last}, ${took}, ${word}`;
     return h(
@@ -171,7 +171,7 @@ export class Timeline {
 
   /** @param {Piece} piece */
   #wait({ from, until, x, width, shortened }) {
-    const length = span((until - from) / 1000);
+    const length = duration((until - from) / 1000);
     const note = shortened ? " (not to scale)" : "";
     const text = `Waited ${preciseTime(from)} – ${preciseTime(until)}, ${length}${note}`;
     return this.#bar("wait", x, x + width, width > 0.08 ? length : "", text);
@@ -188,7 +188,7 @@ export class Timeline {
     const last = until ?? end;
     const [left, right] = [axis.x(from), axis.x(last)];
     const open = until === null && last === end ? " so far" : "";
-    const took = span((last - from) / 1000) + open;
+    const took = duration((last - from) / 1000) + open;
     const what = kind === "stage" ? "Stage" : "Step";
     const text = `${what} ${name}: ${preciseTime(from)} – ${preciseTime(last)}, ${took}`;
     return this.#bar(
