@@ -58,7 +58,7 @@ def test_failures_are_grouped_and_the_newest_traceback_is_read_in_place(
             expect(second.locator("pre")).to_have_count(0)
             fail_jobs(web, "broken", 4, why=MARKUP)  # more than the first group; it stays below
             expect(second.locator(".size")).to_have_text("5")
-            page.get_by_role("button", name="Sort again").click()
+            page.get_by_role("button", name="Sort by count").click()
             expect(first).to_contain_text(MARKUP)
             page.get_by_role("link", name="Last hour").click()
             expect(page).to_have_url(re.compile(r"\?since=hour$"))

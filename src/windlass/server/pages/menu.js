@@ -1,4 +1,4 @@
-/** The menu beside every page: links, connection state, user. */
+/** Navigation menu of every page: links, connection state, user. */
 
 /** @import { Icon } from "./view/icons.js" */
 /** @import { Connection } from "./live/messages.js" */
@@ -53,7 +53,7 @@ export function menu(path, open, toggle, signedOut) {
   const first = path.split("/")[0];
   return h(
     "nav",
-    { class: `menu ${open ? "opened" : ""}`, "aria-label": "Pages" },
+    { class: `menu ${open ? "opened" : ""}`, "aria-label": "Main menu" },
     h("a", { class: "brand", href: pageUrl("") }, h("img", { src: image, alt: "" }), "Windlass"),
     h(
       "button",
@@ -69,15 +69,15 @@ export function menu(path, open, toggle, signedOut) {
     h(
       "ul",
       null,
-      ITEMS.filter((one) => may(one.permission)).map((one) =>
+      ITEMS.filter(({ permission }) => may(permission)).map((item) =>
         h(
           "li",
-          { key: one.path },
+          { key: item.path },
           h(
             "a",
-            { href: pageUrl(one.path), "aria-current": one.path === first ? "page" : undefined },
-            icon(one.icon),
-            one.name,
+            { href: pageUrl(item.path), "aria-current": item.path === first ? "page" : undefined },
+            icon(item.icon),
+            item.name,
           ),
         ),
       ),
@@ -124,7 +124,7 @@ function footer(signedOut, changed) {
         "div",
         { class: "row" },
         h("span", { class: "cut", title: session.roles.join(", ") }, session.name),
-        button(icon("leave"), out, {
+        button(icon("signOut"), out, {
           kind: "plain",
           slim: true,
           label: "Sign out",

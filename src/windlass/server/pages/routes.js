@@ -23,7 +23,7 @@ import { may } from "./session.js";
  * @type {[RegExp, string, Page, Permission][]}
  */
 const PAGES = [
-  [/^$/, "overview", overviewPage, "read"], // redirects users without "survey"
+  [/^$/, "overview", overviewPage, "read"], // redirects users without "monitor"
   [/^jobs$/, "jobs", jobsPage, "read"],
   [/^jobs\/([^/]+)$/, "job", jobPage, "read"],
   [/^failures$/, "failures", failuresPage, "read"],

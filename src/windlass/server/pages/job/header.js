@@ -19,7 +19,7 @@ export const nameRow = (job, actions) =>
     "div",
     { class: "name-row" },
     h("h1", null, job.task),
-    badge(job.state, job.cancelRequested && job.state === "running" ? "stopping" : job.state),
+    badge(job.state, job.cancelRequested && job.state === "running" ? "canceling" : job.state),
     h("span", { class: "id mono soft", title: job.id }, job.id),
     copyButton(() => job.id, "the id"),
     actions,

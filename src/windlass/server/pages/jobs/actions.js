@@ -40,7 +40,7 @@ export const ACTIONS = {
     description: "Running jobs are asked to stop and will end as canceled.",
   },
   submit: {
-    name: "Submit", doing: "Submitting", done: "Submitted", icon: "out", permission: "produce",
+    name: "Submit", doing: "Submitting", done: "Submitted", icon: "external", permission: "produce",
     states: ["created"], danger: false,
     description: "Queues the held jobs.",
   },

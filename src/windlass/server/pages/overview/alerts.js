@@ -54,7 +54,7 @@ const workerAlert = (one) => ({
   key: `unresponsive ${one.name}`,
   state: "failed",
   problem: `Worker ${one.name} is unresponsive: it has free slots, but ${
-    one.lastClaimAt ? `its last claim was ${ago(one.lastClaimAt)}` : "no jobs claimed yet"
+    one.lastClaimAt ? `its last claim was ${ago(one.lastClaimAt)}` : "it has claimed no jobs yet"
   }.`,
   action: `Check its log on ${one.host} (pid ${one.pid}) and restart it.`,
   path: "workers",

@@ -82,7 +82,7 @@ export function apiKeysPage(view) {
             "API keys",
             [...COLUMNS, revokeColumn(revoke)],
             [...keys].sort(order),
-            (one) => one.id,
+            (key) => key.id,
           )
         : empty(
             "No API keys",
@@ -93,15 +93,15 @@ export function apiKeysPage(view) {
   ];
 }
 
-/** Active keys first, newest first. @param {Key} one @param {Key} other */
-const order = (one, other) =>
-  Number(one.revokedAt !== null) - Number(other.revokedAt !== null) ||
-  other.createdAt.localeCompare(one.createdAt);
+/** Active keys first, newest first. @param {Key} key @param {Key} other */
+const order = (key, other) =>
+  Number(key.revokedAt !== null) - Number(other.revokedAt !== null) ||
+  other.createdAt.localeCompare(key.createdAt);
 
-/** @param {Key} one */
-function stateBadge(one) {
-  if (one.revokedAt !== null) return badge("canceled", "revoked");
-  if (one.expiresAt !== null && new Date(one.expiresAt) < new Date())
+/** @param {Key} key */
+function stateBadge(key) {
+  if (key.revokedAt !== null) return badge("canceled", "revoked");
+  if (key.expiresAt !== null && new Date(key.expiresAt) < new Date())
     return badge("canceled", "expired");
   return badge("succeeded", "active");
 }
@@ -110,43 +110,43 @@ function stateBadge(one) {
 const COLUMNS = [
   {
     name: "Key",
-    cell: (one) =>
+    cell: (key) =>
       h(
         "div",
         null,
-        h("strong", null, one.name || "–"),
-        h("div", null, h("code", { class: "faint" }, one.id)),
+        h("strong", null, key.name || "–"),
+        h("div", null, h("code", { class: "faint" }, key.id)),
       ),
   },
   { name: "State", cell: stateBadge },
   {
     name: "Roles",
-    cell: (one) =>
+    cell: (key) =>
       h(
         "span",
         null,
-        one.roles.map((role) => [h("span", { class: "tag" }, role), " "]),
+        key.roles.map((role) => [h("span", { class: "tag" }, role), " "]),
       ),
   },
   {
     name: "Scope",
-    cell: (one) =>
-      one.owner === null && one.team === null
+    cell: (key) =>
+      key.owner === null && key.team === null
         ? h("span", { class: "soft" }, "all jobs")
-        : [one.owner, one.team].filter((word) => word !== null).join(", team "),
+        : [key.owner, key.team].filter((word) => word !== null).join(", team "),
   },
-  { name: "Created", cell: (one) => when(one.createdAt) },
-  { name: "Expires or revoked", cell: (one) => when(one.revokedAt ?? one.expiresAt) },
+  { name: "Created", cell: (key) => when(key.createdAt) },
+  { name: "Expires or revoked", cell: (key) => when(key.revokedAt ?? key.expiresAt) },
 ];
 
 /** @param {(key: Key) => unknown} revoke @returns {Column<Key>} */
 const revokeColumn = (revoke) => ({
   name: "Actions",
-  cell: (one) =>
-    one.revokedAt === null &&
-    button("Revoke", () => revoke(one), {
+  cell: (key) =>
+    key.revokedAt === null &&
+    button("Revoke", () => revoke(key), {
       slim: true,
       kind: "danger",
-      label: `Revoke ${one.name || one.id}`,
+      label: `Revoke ${key.name || key.id}`,
     }),
 });

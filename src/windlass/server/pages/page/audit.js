@@ -46,14 +46,14 @@ const COLUMNS = [
   {
     name: "Time",
     class: "nowrap",
-    cell: (one) => h("time", { datetime: one.at }, timeText(one.at)),
+    cell: (entry) => h("time", { datetime: entry.at }, timeText(entry.at)),
   },
   {
     name: "User",
     cell: ({ name, keyId }) =>
       h("span", null, name, " ", keyId && h("code", { class: "faint" }, keyId)),
   },
-  { name: "Action", cell: (one) => one.action },
+  { name: "Action", cell: (entry) => entry.action },
   {
     name: "Target",
     cell: ({ target }) => (ID.test(target) ? jobLink(target) : targetText(target)),

@@ -170,7 +170,7 @@ class EnqueueForm {
       h(
         "div",
         { class: "send" },
-        button(this.#busy ? "Enqueueing …" : "Enqueue", undefined, {
+        button(this.#busy ? "Enqueuing …" : "Enqueue", undefined, {
           kind: "main",
           type: "submit",
           icon: "enqueue",

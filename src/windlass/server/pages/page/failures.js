@@ -148,7 +148,7 @@ class FailuresScreen {
       ),
       outOfOrder &&
         button(
-          "Sort again",
+          "Sort by count",
           () => {
             this.#groups.sort();
             this.#view.changed();
@@ -187,7 +187,7 @@ class FailuresScreen {
           when(group.lastAt),
           ", first ",
           when(group.firstAt),
-          ", newest ",
+          ", newest job ",
           jobLink(group.jobId),
         ),
       ),

@@ -137,7 +137,7 @@ class FlowDetails {
       const question = `Cancel ${plural(active, "job")} of this flow?`;
       return button(
         "Cancel",
-        () => this.#act(question, "Cancel jobs", () => api.cancelFlow(this.id)),
+        () => this.#act(question, "Cancel jobs", "Canceled", () => api.cancelFlow(this.id)),
         {
           kind: "danger",
           icon: "cancel",
@@ -155,6 +155,7 @@ class FlowDetails {
           this.#act(
             "Resume this flow?",
             "Resume",
+            "Resumed",
             () => api.resumeFlow(this.id),
             `${text} Each job continues after its last completed step.`,
           ),
@@ -165,7 +166,7 @@ class FlowDetails {
       ),
       button(
         "Retry",
-        () => this.#act("Retry this flow?", "Retry", () => api.retryFlow(this.id), text),
+        () => this.#act("Retry this flow?", "Retry", "Retried", () => api.retryFlow(this.id), text),
         {
           icon: "retry",
           disabled,
@@ -176,17 +177,18 @@ class FlowDetails {
 
   /**
    * @param {string} question
-   * @param {string} action
+   * @param {string} action label of the confirm button
+   * @param {string} done past tense of the action
    * @param {() => Promise<{ jobs: number }>} call
    * @param {string} [text]
    */
-  async #act(question, action, call, text) {
-    const danger = action.startsWith("Cancel");
+  async #act(question, action, done, call, text) {
+    const danger = done === "Canceled";
     if (this.#busy || !(await confirm({ title: question, text, action, danger }))) return;
     this.#busy = true;
     this.view.changed();
     try {
-      toast(`${action}: ${plural((await call()).jobs, "job")}.`);
+      toast(`${done} ${plural((await call()).jobs, "job")}.`);
     } catch (error) {
       toast(/** @type {Error} */ (error).message, "failed");
     }

@@ -54,7 +54,7 @@ export function flowsPage(view) {
       newest === null
         ? error === null && h("div", { class: "skeleton" })
         : all.length > 0
-          ? table("Flows", COLUMNS, all, (one) => one.id)
+          ? table("Flows", COLUMNS, all, (flow) => flow.id)
           : empty("No flows yet", NONE, null, "flows"),
       older !== null
         ? older.render()
@@ -76,7 +76,7 @@ const COLUMNS = [
     cell: ({ id }) =>
       h("a", { class: "mono", title: id, href: pageUrl(`flows/${id}`) }, shortId(id)),
   },
-  { name: "State", cell: (one) => h("span", null, badge(one.state)) },
+  { name: "State", cell: (flow) => h("span", null, badge(flow.state)) },
   {
     name: "Progress",
     cell: ({ percent, state }) =>
@@ -87,8 +87,11 @@ const COLUMNS = [
         h("span", { class: "small soft" }, `${percent} %`),
       ),
   },
-  { name: "Jobs", cell: (one) => h("span", { class: "small soft" }, stateCountsText(one.counts)) },
-  { name: "Started", cell: (one) => when(one.createdAt) },
+  {
+    name: "Jobs",
+    cell: (flow) => h("span", { class: "small soft" }, stateCountsText(flow.counts)),
+  },
+  { name: "Started", cell: (flow) => when(flow.createdAt) },
   {
     name: "Duration",
     number: true,

@@ -172,49 +172,49 @@ class Overview {
       const all = errors + values.succeeded[index] + values.canceled[index];
       return all > 0 ? errors / all : null;
     });
-    const [attempts, errorRate, latency] = this.#charts;
+    const [attemptChart, errorChart, latencyChart] = this.#charts;
     return h(
       "div",
       { class: "plots" },
       h(
         "div",
         { class: "card" },
-        attempts.draw({
+        attemptChart.draw({
           ...shared,
           kind: "columns",
           format: compactNumber,
           label: range === "hour" ? "Attempts/min" : "Attempts per 30 min",
           series: [
-            { name: "succeeded", colour: "succeeded", values: values.succeeded },
-            { name: "retried", colour: "retrying", values: values.retried },
-            { name: "failed", colour: "failed", values: values.failed },
-            { name: "canceled", colour: "canceled", values: values.canceled },
+            { name: "succeeded", color: "succeeded", values: values.succeeded },
+            { name: "retried", color: "retrying", values: values.retried },
+            { name: "failed", color: "failed", values: values.failed },
+            { name: "canceled", color: "canceled", values: values.canceled },
           ],
         }),
       ),
       h(
         "div",
         { class: "card" },
-        errorRate.draw({
+        errorChart.draw({
           ...shared,
           kind: "lines",
           label: "Error rate",
           format: percent,
-          series: [{ name: "of attempts", colour: "failed", values: rate }],
+          series: [{ name: "failed or retried", color: "failed", values: rate }],
         }),
       ),
       h(
         "div",
         { class: "card" },
-        latency.draw({
+        latencyChart.draw({
           ...shared,
           kind: "lines",
           label: "Latency",
           format: duration,
           round: niceDuration,
           series: [
-            { name: "queue wait", colour: "queued", values: values.wait },
-            { name: "run time", colour: "running", values: values.run },
+            { name: "queue wait", color: "queued", values: values.wait },
+            { name: "run time", color: "running", values: values.run },
           ],
         }),
       ),

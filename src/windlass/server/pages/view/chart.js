@@ -8,7 +8,7 @@ import { h } from "./virtual-dom.js";
 /**
  * @typedef {object} Series
  * @property {string} name
- * @property {string} colour a name from tokens.css
+ * @property {string} color a name from tokens.css
  * @property {(number | null)[]} values one per column; null: no data
  */
 
@@ -136,7 +136,7 @@ function columns(series, count, top) {
       path += `M${place * wide + gap / 2} ${y}h${wide - gap}v${height}h${gap - wide}z`;
       below[place] += height;
     }
-    return h("path", { class: "area", d: path, style: { fill: `var(--${one.colour})` } });
+    return h("path", { class: "area", d: path, style: { fill: `var(--${one.color})` } });
   });
 }
 
@@ -157,7 +157,7 @@ function lines(series, count, top) {
       path += drawing ? `L${x} ${y}` : `M${x - wide / 4} ${y}L${x} ${y}`;
       drawing = true;
     }
-    return h("path", { class: "curve", d: path, style: { stroke: `var(--${one.colour})` } });
+    return h("path", { class: "curve", d: path, style: { stroke: `var(--${one.color})` } });
   });
 }
 
@@ -211,7 +211,7 @@ const legend = (series, selected, format) =>
       h(
         "li",
         { key: one.name },
-        h("span", { class: "dot", style: { background: `var(--${one.colour})` } }),
+        h("span", { class: "dot", style: { background: `var(--${one.color})` } }),
         one.name,
         h("strong", null, valueOf(one, selected, format)),
       ),

@@ -102,7 +102,7 @@ export const card = (heading, content, options = {}) =>
  * @param {Renderable} [action]
  * @param {Icon} [picture]
  */
-export const empty = (heading, text = null, action = null, picture = "nothing") =>
+export const empty = (heading, text = null, action = null, picture = "inbox") =>
   h("div", { class: "empty" }, icon(picture), h("h2", null, heading), h("p", null, text), action);
 
 /**

@@ -63,7 +63,7 @@ function tracebackBlocks(traceback) {
     return h(
       "details",
       null,
-      h("summary", { class: "soft" }, plural(frames, "frame"), " in libraries"),
+      h("summary", { class: "soft" }, plural(frames, "library frame")),
       h("pre", { class: "soft" }, text),
     );
   });

@@ -3,7 +3,7 @@
 /** @import { Job } from "../../client/windlass.js" */
 /** @import { Renderable } from "../../view/virtual-dom.js" */
 
-import { timeText, shortId, secondsSince, duration } from "../../format.js";
+import { duration, plural, secondsSince, shortId, timeText } from "../../format.js";
 import { ended } from "../../job-state.js";
 import { facts, jobLink, link, tagList, when } from "../../view/components.js";
 import { h } from "../../view/virtual-dom.js";
@@ -21,10 +21,7 @@ export function jobDetails(job) {
       "Worker",
       link("jobs", job.worker, { worker: job.worker, state: "running" }),
     ],
-    [
-      "Attempt",
-      `${job.attempt}${job.retryCount ? ` (${job.retryCount} retried)` : ""}${job.crashCount ? ` (${job.crashCount} crashed)` : ""}`,
-    ],
+    ["Attempt", attemptText(job)],
     job.priority !== 0 && ["Priority", job.priority],
     ["Created", when(job.createdAt)],
     started !== null && ["Time to start", duration(secondsSince(job.createdAt, started))],
@@ -53,4 +50,13 @@ export function jobDetails(job) {
     ],
   ];
   return facts(/** @type {[Renderable, Renderable][]} */ (pairs.filter(Boolean)));
+}
+
+/** Format the attempt number with its retries and crashes. @param {Job} job */
+function attemptText({ attempt, retryCount, crashCount }) {
+  const counts = [
+    retryCount > 0 && plural(retryCount, "retry", "retries"),
+    crashCount > 0 && plural(crashCount, "crash", "crashes"),
+  ].filter(Boolean);
+  return counts.length > 0 ? `${attempt} (${counts.join(", ")})` : String(attempt);
 }

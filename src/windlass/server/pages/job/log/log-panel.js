@@ -197,7 +197,7 @@ export class LogPanel {
     const names = /** @type {LineKind[]} */ (Object.keys(KINDS));
     return h(
       "div",
-      { class: "kinds", role: "group", "aria-label": "Line kinds" },
+      { class: "kinds", role: "group", "aria-label": "Event types" },
       names.map((kind) => {
         const shown = !this.#hidden.has(kind);
         const others = [...this.#hidden].filter((one) => one !== kind);
@@ -222,7 +222,7 @@ export class LogPanel {
       { class: "ends" },
       button(follow ? "Pause" : "Follow", toggle, { icon: follow ? "pause" : "down", slim: true }),
       button("Download", () => this.#download(), {
-        icon: "out",
+        icon: "external",
         slim: true,
         label: "Download log as text",
       }),
