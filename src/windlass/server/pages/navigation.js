@@ -36,8 +36,8 @@ export function pageUrl(path, query = {}) {
 function queryPairs(query) {
   return Object.entries(query).flatMap(([name, value]) =>
     (Array.isArray(value) ? value : [value])
-      .filter((one) => one !== undefined && one !== null && one !== "")
-      .map((one) => /** @type {[string, string]} */ ([name, String(one)])),
+      .filter((item) => item !== undefined && item !== null && item !== "")
+      .map((item) => /** @type {[string, string]} */ ([name, String(item)])),
   );
 }
 

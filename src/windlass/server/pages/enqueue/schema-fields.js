@@ -77,7 +77,7 @@ function fieldOf(name, given, root, path, required, depth) {
 function resolve(given, root) {
   const schema = dereference(given, root);
   const options = /** @type {Schema[]} */ (schema.anyOf ?? schema.oneOf ?? []);
-  const others = options.filter((one) => one.type !== "null");
+  const others = options.filter((option) => option.type !== "null");
   if (others.length !== 1 || others.length === options.length) return { schema, nullable: false };
   const inner = dereference(others[0], root);
   return {

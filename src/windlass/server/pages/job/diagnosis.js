@@ -82,7 +82,7 @@ export class DiagnosisPanel {
         null,
         withJobLinks(text, job.id),
         at !== null && Date.parse(at) > Date.now() && [" · ", when(at)],
-        links.map((one) => [" · ", one]),
+        links.map((element) => [" · ", element]),
       ),
       advice &&
         h(

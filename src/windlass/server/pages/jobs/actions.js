@@ -78,7 +78,7 @@ export const mayAct = () => ALL.some((action) => may(ACTIONS[action].permission)
 function statesFor({ state }, action) {
   const { states } = ACTIONS[action];
   const given = state === undefined ? [] : [state].flat();
-  return given.length === 0 ? states : states.filter((one) => given.includes(one));
+  return given.length === 0 ? states : states.filter((state) => given.includes(state));
 }
 
 /**

@@ -28,7 +28,7 @@ const LINK_ONLY = {
 export function stateChips(query, counts) {
   const chosen = query.values.state ?? [];
   const toggle = (/** @type {State} */ state) =>
-    chosen.includes(state) ? chosen.filter((one) => one !== state) : [...chosen, state];
+    chosen.includes(state) ? chosen.filter((other) => other !== state) : [...chosen, state];
   return h(
     "div",
     { class: "states", role: "group", "aria-label": "States" },
@@ -64,7 +64,7 @@ export function activeChips(query, open) {
             withFilter(
               query,
               name,
-              values.filter((one) => one !== value),
+              values.filter((other) => other !== value),
             ),
           ),
         );

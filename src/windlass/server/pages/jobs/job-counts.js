@@ -61,10 +61,10 @@ export class JobCounts {
     const { queue, ...others } = filter;
     this.#plain = Object.keys(others).length === 0;
     this.#changed();
-    this.#stops = (filter.flowId === undefined ? INDEXED : STATES).map((one) => {
-      const path = `/api/jobs/count?${queryOf({ ...filter, state: one })}`;
+    this.#stops = (filter.flowId === undefined ? INDEXED : STATES).map((state) => {
+      const path = `/api/jobs/count?${queryOf({ ...filter, state })}`;
       const period = this.#plain ? PERIOD : SLOW;
-      return live.poll(path, period, (answer) => answer && this.#set(one, answer));
+      return live.poll(path, period, (answer) => answer && this.#set(state, answer));
     });
     if (!this.#plain || !may("monitor")) return;
     const names = queue === undefined ? null : [queue].flat();
@@ -124,8 +124,8 @@ export class JobCounts {
   #add(queues, names) {
     const some = queues.filter(({ name }) => names === null || names.includes(name));
     for (const state of COUNTED) {
-      const count = some.reduce((sum, one) => sum + (one.counts[state] ?? 0), 0);
-      this.#set(state, { count, capped: some.some((one) => one.capped.includes(state)) });
+      const count = some.reduce((sum, queue) => sum + (queue.counts[state] ?? 0), 0);
+      this.#set(state, { count, capped: some.some((queue) => queue.capped.includes(state)) });
     }
   }
 }
@@ -133,7 +133,7 @@ export class JobCounts {
 /** @param {Filter} filter */
 function queryOf(filter) {
   const pairs = Object.entries(filter).flatMap(([name, value]) =>
-    [value].flat().map((one) => [name, String(one)]),
+    [value].flat().map((item) => [name, String(item)]),
   );
   return new URLSearchParams(pairs);
 }

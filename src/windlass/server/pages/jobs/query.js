@@ -39,7 +39,7 @@ export function queryFrom(params) {
   /** @type {JobQuery["values"]} */
   const values = {};
   for (const name of [...MULTIPLE, ...SINGLE]) {
-    const found = [...new Set(params.getAll(name).filter((one) => one !== ""))];
+    const found = [...new Set(params.getAll(name).filter((value) => value !== ""))];
     if (found.length > 0) values[name] = isMultiple(name) ? found : found.slice(0, 1);
   }
   return { values, range: rangeOf(params.get("since")), cursor: params.get("cursor") };
@@ -50,7 +50,7 @@ export const rangeOf = (text) =>
   text !== null && Object.hasOwn(RANGE_SECONDS, text) ? /** @type {TimeRange} */ (text) : null;
 
 /** @param {FilterName} name */
-const isMultiple = (name) => MULTIPLE.some((one) => one === name);
+const isMultiple = (name) => MULTIPLE.some((multiple) => multiple === name);
 
 /** Return the URL of a query; equal queries have equal URLs. @param {JobQuery} query */
 export function urlOf({ values, range, cursor }) {
@@ -68,7 +68,7 @@ export function urlOf({ values, range, cursor }) {
  */
 export function withFilter(query, name, given) {
   const values = { ...query.values };
-  const found = given.filter((one) => one !== "");
+  const found = given.filter((value) => value !== "");
   if (found.length > 0) values[name] = found;
   else delete values[name];
   const timed = name === "createdFrom" || name === "createdTo";

@@ -121,7 +121,7 @@ function progressOf(row) {
 
 /** @param {Row} row */
 function running({ percent, phase, stage, state }) {
-  const activity = [...new Set([phase, stage])].filter((one) => one !== null).join(" · ");
+  const activity = [...new Set([phase, stage])].filter((name) => name !== null).join(" · ");
   return [
     bar(percent, state),
     h(

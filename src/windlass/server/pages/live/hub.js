@@ -290,13 +290,13 @@ export class Hub {
 }
 
 /**
- * @param {ConnectionMessage} one
- * @param {ConnectionMessage} other
+ * @param {ConnectionMessage} first
+ * @param {ConnectionMessage} second
  */
-function isSame(one, other) {
+function isSame(first, second) {
   const key = (/** @type {ConnectionMessage} */ { open, attempt, wait, error }) =>
     JSON.stringify([open, attempt, wait, error?.status, error?.code, error?.detail]);
-  return key(one) === key(other);
+  return key(first) === key(second);
 }
 
 if ("SharedWorkerGlobalScope" in globalThis) {

@@ -11,4 +11,4 @@ export const queuedCount = (queue) => queue.counts.queued ?? 0;
  * @param {Queue[]} queues
  * @param {"queued" | "running"} state
  */
-export const isCapped = (queues, state) => queues.some((one) => one.capped.includes(state));
+export const isCapped = (queues, state) => queues.some((queue) => queue.capped.includes(state));

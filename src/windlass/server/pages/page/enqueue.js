@@ -71,7 +71,7 @@ class EnqueueForm {
 
   get #task() {
     const name = this.view.location.query.get("task");
-    return this.#tasks?.find((one) => one.name === name) ?? null;
+    return this.#tasks?.find((task) => task.name === name) ?? null;
   }
 
   render() {
@@ -126,7 +126,7 @@ class EnqueueForm {
         "select",
         { id: "task", class: "input", value: task?.name ?? "", onchange: choose },
         h("option", { value: "" }, "Select a task …"),
-        this.#tasks?.map((one) => h("option", { value: one.name, key: one.name }, one.name)),
+        this.#tasks?.map((task) => h("option", { value: task.name, key: task.name }, task.name)),
       ),
       h("p", { class: "hint about" }, task?.description ?? "Select a task to see its arguments."),
     );
@@ -220,7 +220,7 @@ class EnqueueForm {
   }
 
   /**
-   * Show each error of the server beside its field.
+   * Show each error of the server next to its field.
    *
    * @param {WindlassError} error
    */
@@ -268,4 +268,4 @@ function nearestField(fields, path) {
 }
 
 const randomKey = () =>
-  Array.from(crypto.getRandomValues(new Uint32Array(4)), (one) => one.toString(36)).join("-");
+  Array.from(crypto.getRandomValues(new Uint32Array(4)), (word) => word.toString(36)).join("-");

@@ -116,7 +116,7 @@ class FlowDetails {
           ),
         dependencyGraph(flow.jobs, {}),
       ]),
-      table("Jobs", COLUMNS, [...flow.jobs].reverse(), (one) => one.id),
+      table("Jobs", COLUMNS, [...flow.jobs].reverse(), (job) => job.id),
       all > flow.jobs.length &&
         h(
           "p",
@@ -198,33 +198,33 @@ class FlowDetails {
 }
 
 /** @param {Flow["counts"]} counts */
-const total = (counts) => Object.values(counts).reduce((sum, one) => sum + one, 0);
+const total = (counts) => Object.values(counts).reduce((sum, count) => sum + count, 0);
 
 /** @typedef {Flow["jobs"][number]} FlowJob */
 
 /** @type {import("../view/components.js").Column<FlowJob>[]} */
 const COLUMNS = [
-  { name: "State", cell: (one) => h("span", null, badge(one.state)) },
+  { name: "State", cell: (job) => h("span", null, badge(job.state)) },
   {
     name: "Job",
-    cell: (one) =>
-      h("span", null, h("a", { href: pageUrl(`jobs/${one.id}`) }, one.task), " ", jobLink(one.id)),
+    cell: (job) =>
+      h("span", null, h("a", { href: pageUrl(`jobs/${job.id}`) }, job.task), " ", jobLink(job.id)),
   },
-  { name: "Queue", cell: (one) => one.queue },
+  { name: "Queue", cell: (job) => job.queue },
   {
     name: "Progress",
-    cell: (one) =>
+    cell: (job) =>
       h(
         "div",
         { class: "progress" },
-        bar(one.percent, one.state),
-        h("span", { class: "small soft" }, `${one.percent} %`),
+        bar(job.percent, job.state),
+        h("span", { class: "small soft" }, `${job.percent} %`),
       ),
   },
   {
     name: "Waiting for",
     number: true,
-    cell: (one) => (ended(one.state) || one.waitingFor === 0 ? "–" : plural(one.waitingFor, "job")),
+    cell: (job) => (ended(job.state) || job.waitingFor === 0 ? "–" : plural(job.waitingFor, "job")),
   },
-  { name: "Updated", cell: (one) => when(one.updatedAt) },
+  { name: "Updated", cell: (job) => when(job.updatedAt) },
 ];

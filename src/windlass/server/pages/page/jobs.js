@@ -256,14 +256,14 @@ class JobsScreen {
   #suggestions() {
     const tasks = live.poll("/api/tasks", 60, (answer) => {
       this.#known.tasks = (answer?.tasks ?? []).map(
-        (/** @type {{ name: string }} */ one) => one.name,
+        (/** @type {{ name: string }} */ task) => task.name,
       );
       this.#view.changed();
     });
     if (!may("monitor")) return [tasks];
     const queues = live.poll("/api/queues", 30, (answer) => {
       this.#known.queues = (answer?.queues ?? []).map(
-        (/** @type {{ name: string }} */ one) => one.name,
+        (/** @type {{ name: string }} */ queue) => queue.name,
       );
       this.#view.changed();
     });

@@ -108,15 +108,15 @@ class Overview {
   /** @param {Queue[]} queues @param {Worker[]} workers */
   #tiles(queues, workers) {
     const all = (/** @type {"queued" | "running"} */ state) =>
-      compactNumber(sum(queues.map((one) => one.counts[state] ?? 0))) +
+      compactNumber(sum(queues.map((queue) => queue.counts[state] ?? 0))) +
       (isCapped(queues, state) ? "+" : "");
     const oldest = queues
-      .map((one) => one.oldestQueuedAt)
+      .map((queue) => queue.oldestQueuedAt)
       .filter((time) => time !== null)
       .sort()[0];
     const values = this.stats && attemptSeries(this.stats, this.range);
     const errors = values && errorRate(values);
-    const unresponsive = workers.filter((one) => one.unresponsive).length;
+    const unresponsive = workers.filter((worker) => worker.unresponsive).length;
     return h(
       "ul",
       { class: "tiles" },
@@ -129,7 +129,7 @@ class Overview {
       tile(
         "Running",
         all("running"),
-        `of ${plural(sum(workers.map((one) => one.running + one.free)), "slot")}`,
+        `of ${plural(sum(workers.map((worker) => worker.running + worker.free)), "slot")}`,
         pageUrl("jobs", { state: "running" }),
       ),
       tile(
@@ -229,14 +229,14 @@ class Overview {
       h(
         "ul",
         { class: "top-failures" },
-        failures.map((one) =>
+        failures.map((group) =>
           h(
             "li",
-            { key: `${one.task} ${one.code} ${one.message}` },
-            h("strong", { class: "bad" }, compactNumber(one.count)),
-            h("a", { href: pageUrl(`jobs/${one.jobId}`), class: "cut" }, one.task),
-            h("span", { class: "soft small cut message" }, one.message ?? one.code),
-            h("span", { class: "soft small nowrap" }, ago(one.lastAt)),
+            { key: `${group.task} ${group.code} ${group.message}` },
+            h("strong", { class: "bad" }, compactNumber(group.count)),
+            h("a", { href: pageUrl(`jobs/${group.jobId}`), class: "cut" }, group.task),
+            h("span", { class: "soft small cut message" }, group.message ?? group.code),
+            h("span", { class: "soft small nowrap" }, ago(group.lastAt)),
           ),
         ),
       ),
@@ -273,15 +273,15 @@ const ranges = (chosen) =>
   h(
     "div",
     { class: "choice", role: "group", "aria-label": "Time range" },
-    /** @type {Range[]} */ (["hour", "day"]).map((one) =>
+    /** @type {Range[]} */ (["hour", "day"]).map((range) =>
       h(
         "a",
         {
           class: "button slim",
-          href: pageUrl("", one === "hour" ? {} : { range: one }),
-          "aria-current": one === chosen ? "true" : undefined,
+          href: pageUrl("", range === "hour" ? {} : { range }),
+          "aria-current": range === chosen ? "true" : undefined,
         },
-        RANGES[one].name,
+        RANGES[range].name,
       ),
     ),
   );

@@ -29,7 +29,7 @@ export function toast(text, state = "succeeded") {
 
 /** @param {number} id */
 function close(id) {
-  shown = shown.filter((one) => one.id !== id);
+  shown = shown.filter((toast) => toast.id !== id);
   draw();
 }
 

@@ -50,12 +50,12 @@ export function h(tag, props, ...children) {
  * @param {Child[]} found
  */
 function flat(given, found) {
-  for (const one of given) {
+  for (const item of given) {
     // Empty values become empty text nodes, so that later siblings keep their positions.
-    if (one === null || one === undefined || typeof one === "boolean") found.push("");
-    else if (Array.isArray(one)) flat(one, found);
-    else if (typeof one === "object") found.push(one);
-    else found.push(String(one));
+    if (item === null || item === undefined || typeof item === "boolean") found.push("");
+    else if (Array.isArray(item)) flat(item, found);
+    else if (typeof item === "object") found.push(item);
+    else found.push(String(item));
   }
   return found;
 }
@@ -83,7 +83,7 @@ function patchChildren(parent, children, svg) {
     const key = keyOf(child);
     if (key !== null) keyed.set(key, child);
   }
-  const keys = new Set(children.map((one) => (typeof one === "string" ? null : one.key)));
+  const keys = new Set(children.map((child) => (typeof child === "string" ? null : child.key)));
   let at = parent.firstChild;
   for (const child of children) {
     const key = typeof child === "string" ? null : child.key;

@@ -31,8 +31,8 @@ export const hasNamedArguments = (job) =>
 
 /** @param {Job} job */
 export function cliCommand(job) {
-  const named = Object.entries(job.arguments).map(([name, one]) =>
-    shellQuote(`${name}=${argumentText(one)}`),
+  const named = Object.entries(job.arguments).map(([name, value]) =>
+    shellQuote(`${name}=${argumentText(value)}`),
   );
   const options = [
     ["--queue", job.queue],
@@ -42,8 +42,8 @@ export function cliCommand(job) {
     ["--unique-key", job.uniqueKey],
   ];
   const given = options
-    .filter(([, one]) => one !== null)
-    .map(([name, one]) => shellQuote(`${name}=${one}`));
+    .filter(([, value]) => value !== null)
+    .map(([name, value]) => shellQuote(`${name}=${value}`));
   const command = ["windlass", "enqueue", shellQuote(job.task), ...given];
   return [...command, ...(named.length > 0 ? ["--", ...named] : [])].join(" ");
 }

@@ -94,5 +94,5 @@ export function textOf({ type, data }) {
   const text = TEXTS[type]?.(data) ?? toText(data.message);
   if (text !== "") return text;
   const { correlationId: _, ...rest } = data;
-  return Object.values(rest).some((one) => one !== null) ? toText(rest) : type;
+  return Object.values(rest).some((value) => value !== null) ? toText(rest) : type;
 }

@@ -42,7 +42,7 @@ export class LogLines {
 
   /** Number of the first line that may still change. */
   get firstOpen() {
-    const open = [...this.#streams.values()].map((one) => one.open?.n ?? Infinity);
+    const open = [...this.#streams.values()].map((stream) => stream.open?.n ?? Infinity);
     return Math.min(this.dropped + this.lines.length, ...open);
   }
 

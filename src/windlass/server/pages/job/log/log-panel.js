@@ -49,7 +49,7 @@ export class LogPanel {
   /** Read filter and search text from the URL. */
   readUrl() {
     const { query } = this.view.location;
-    const hidden = (query.get("hide") ?? "").split(",").filter((one) => one in KINDS);
+    const hidden = (query.get("hide") ?? "").split(",").filter((kind) => kind in KINDS);
     if (hidden.join() !== [...this.#hidden].join()) {
       this.#hidden = new Set(/** @type {LineKind[]} */ (hidden));
     }
@@ -200,7 +200,7 @@ export class LogPanel {
       { class: "kinds", role: "group", "aria-label": "Event types" },
       names.map((kind) => {
         const shown = !this.#hidden.has(kind);
-        const others = [...this.#hidden].filter((one) => one !== kind);
+        const others = [...this.#hidden].filter((other) => other !== kind);
         const hide = shown ? [...others, kind] : others;
         return button(KINDS[kind], () => this.#updateUrl({ hide: hide.join(",") }), {
           slim: true,
