@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
 
-from tests.browser.page_helpers import aside
+from tests.browser.page_helpers import run_in_thread
 from tests.server.conftest import PATIENCE, Served, make_app, opened, serving
 
 from windlass import Context, Windlass, WorkerConfig
@@ -38,7 +38,7 @@ def make(place: Path) -> Windlass:
 
 
 @contextmanager
-def busy(place: Path) -> Iterator[Served]:
+def serve_with_worker(place: Path) -> Iterator[Served]:
     """Run a server with a short poll interval, and a worker of all queues."""
     config = ServerConfig(auth=AuthMode.LOCAL, list_poll_interval=0.05)
     with serving(place, config, app=make(place)) as served, _worker(make(place)):
@@ -66,12 +66,12 @@ def _worker(app: Windlass) -> Iterator[None]:
         loop.close()
 
 
-def fill(app: Windlass, count: int) -> None:
+def enqueue_many(app: Windlass, count: int) -> None:
     """Enqueue many jobs."""
-    aside(lambda: app.sync.call(_fill(app, count)))
+    run_in_thread(lambda: app.sync.call(_enqueue_many(app, count)))
 
 
-async def _fill(app: Windlass, count: int) -> None:
+async def _enqueue_many(app: Windlass, count: int) -> None:
     store = app.client().store
     for start in range(0, count, AT_A_TIME):
         await store.enqueue([_job(start + n) for n in range(min(AT_A_TIME, count - start))])

@@ -9,8 +9,8 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.browser.jobs_page_helpers import busy, make
-from tests.browser.page_helpers import PHONE, aside, expect, open_page
+from tests.browser.jobs_page_helpers import make, serve_with_worker
+from tests.browser.page_helpers import PHONE, expect, open_page, run_in_thread
 from tests.server.conftest import Served, enqueue, serving, wait_for
 
 from windlass.server.auth.api_keys import Role
@@ -21,7 +21,7 @@ MARKUP = "<img src=x onerror=hacked()>"
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with busy(tmp_path_factory.mktemp("failures")) as one:
+    with serve_with_worker(tmp_path_factory.mktemp("failures")) as one:
         yield one
 
 
@@ -37,7 +37,7 @@ def group(page: Any, text: str) -> Any:
 
 
 @pytest.mark.slow
-def test_failures_are_grouped_and_the_newest_traceback_is_read_in_place(
+def test_failures_are_grouped_and_the_newest_traceback_is_shown_in_place(
     browser: Any, served: Served
 ) -> None:
     with served.client() as web:
@@ -70,7 +70,9 @@ def test_failures_are_grouped_and_the_newest_traceback_is_read_in_place(
             assert page.evaluate("typeof hacked") == "undefined"
 
 
-def test_a_group_is_retried_after_a_dialog_with_its_number(browser: Any, served: Served) -> None:
+def test_a_failure_group_is_retried_after_a_confirmation_with_its_count(
+    browser: Any, served: Served
+) -> None:
     with served.client() as web:
         east, west = fail_jobs(web, "send", 4, to="east"), fail_jobs(web, "send", 2, to="west")
         with open_page(browser, served.url, "failures") as dashboard:
@@ -91,16 +93,18 @@ def test_a_group_is_retried_after_a_dialog_with_its_number(browser: Any, served:
 def test_no_failures_message_and_viewers_cannot_retry(browser: Any, tmp_path: Path) -> None:
     with serving(
         tmp_path, ServerConfig(auth=AuthMode.KEYS), app=make(tmp_path), worker=True
-    ) as shut:
-        admin, viewer = aside(lambda: [shut.key(role) for role in (Role.ADMIN, Role.VIEWER)])
-        with open_page(browser, shut.url, "failures?since=week", key=viewer) as dashboard:
+    ) as secured:
+        admin, viewer = run_in_thread(
+            lambda: [secured.key(role) for role in (Role.ADMIN, Role.VIEWER)]
+        )
+        with open_page(browser, secured.url, "failures?since=week", key=viewer) as dashboard:
             expect(dashboard.page.get_by_text("No failures in the last week")).to_be_visible()
-            with shut.client(admin) as web:
+            with secured.client(admin) as web:
                 fail_jobs(web, "broken", 1, why="x")
             page = dashboard.page
             page.set_viewport_size(PHONE)
             page.emulate_media(color_scheme="dark")
-            dashboard.move("failures")
+            dashboard.navigate("failures")
             expect(group(page, "broken").get_by_role("button", name="Traceback of")).to_be_visible()
             expect(page.get_by_role("button", name="Retry all")).to_have_count(0)
-            assert not dashboard.too_wide
+            assert not dashboard.scrolls_horizontally

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.browser.job_page_helpers import JobPage, Killable, make, open_job
-from tests.browser.page_helpers import LOST, PHONE, expect
+from tests.browser.job_page_helpers import JobPage, KillableServer, make, open_job
+from tests.browser.page_helpers import CONNECTION_ERROR, PHONE, expect
 from tests.js.sample_tasks import log_of
 from tests.server.conftest import Served, enqueue, serving, until, wait_for
 
-FEW_NODES = 2000  # of the document, however long the log is
+MAX_NODES = 2000  # of the document, however long the log is
 
 
 @pytest.fixture(scope="module")
@@ -32,20 +32,20 @@ def logged(lines: list[str]) -> list[str]:
     return [line.removeprefix("log ") for line in lines if line.startswith("log ")]
 
 
-def ended(job_page: JobPage, word: str) -> None:
-    expect(job_page.page.locator(".name-row .badge")).to_have_text(word)
+def expect_state(job_page: JobPage, state: str) -> None:
+    expect(job_page.page.locator(".name-row .badge")).to_have_text(state)
 
 
-def test_a_job_is_watched_from_its_stages_to_its_result(
+def test_the_page_follows_a_job_from_its_stages_to_its_result(
     browser: Any, served: Served, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
     with served.client() as web:
         job = enqueue(web, "cut", {"tags": ["new"]}, gate=str(gate))["id"]
         with open_job(browser, served.url, job) as job_page:
-            ended(job_page, "running")
-            expect(job_page.now).to_contain_text("25 %")
-            expect(job_page.now).to_contain_text("half of the voices")
+            expect_state(job_page, "running")
+            expect(job_page.progress).to_contain_text("25 %")
+            expect(job_page.progress).to_contain_text("half of the voices")
             expect(job_page.line("voices are recorded")).to_be_visible()
             bars = job_page.page.locator(".track")
             expect(bars.get_by_role("img", name=re.compile("Stage plan:"))).to_be_visible()
@@ -53,8 +53,8 @@ def test_a_job_is_watched_from_its_stages_to_its_result(
             expect(job_page.button("Cancel this job")).to_be_visible()
             expect(job_page.button("Retry this job")).to_have_count(0)
             gate.touch()
-            ended(job_page, "succeeded")
-            expect(job_page.now).to_contain_text("100 %")
+            expect_state(job_page, "succeeded")
+            expect(job_page.progress).to_contain_text("100 %")
             expect(job_page.line("succeeded")).to_be_visible()
             job_page.tab("Result").click()
             expect(job_page.page.locator(".data .code")).to_contain_text('"file": "film.mp4"')
@@ -72,14 +72,14 @@ def test_no_log_line_is_lost_when_the_server_is_killed_and_restarted(
     browser: Any, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
-    server = Killable(tmp_path)
+    server = KillableServer(tmp_path)
     with serving(tmp_path, worker=True, app=make(tmp_path)) as behind, behind.client() as web:
         server.prepare()
         server.start()
         server.prepare()
         job = enqueue(web, "talk", gate=str(gate))["id"]
         try:
-            with open_job(browser, server.url, job, expected=(LOST,)) as job_page:
+            with open_job(browser, server.url, job, expected=(CONNECTION_ERROR,)) as job_page:
                 expect(job_page.lines.nth(20)).to_be_visible()
                 server.kill()
                 expect(job_page.page.locator(".connection.lost")).to_be_visible()
@@ -88,10 +88,10 @@ def test_no_log_line_is_lost_when_the_server_is_killed_and_restarted(
                     lambda: web.get(f"/api/jobs/{job}").json()["seq"] > missed, "the job continues"
                 )
                 server.start()
-                job_page.show_again()  # reconnects at once
+                job_page.switch_to_tab()  # reconnects at once
                 gate.touch()
                 wait_for(web, job, "succeeded")
-                ended(job_page, "succeeded")
+                expect_state(job_page, "succeeded")
                 expect(job_page.line("succeeded")).to_be_visible()
                 messages = log_messages(web, job)
                 assert messages == [f"line {number}" for number in range(1, len(messages) + 1)]
@@ -106,18 +106,18 @@ def test_a_job_is_canceled_at_forty_percent_with_a_reason(
     with served.client() as web:
         job = enqueue(web, "forty", gate=str(tmp_path / "never"))["id"]
         with open_job(browser, served.url, job) as job_page:
-            expect(job_page.now).to_contain_text("40 %")
+            expect(job_page.progress).to_contain_text("40 %")
             job_page.button("Cancel this job").click()
             job_page.page.get_by_label("Reason").fill("enough of it")
             job_page.button("Cancel job").click()
-            ended(job_page, "canceled")
-            expect(job_page.now).to_contain_text("40 %")
+            expect_state(job_page, "canceled")
+            expect(job_page.progress).to_contain_text("40 %")
             expect(job_page.page.locator(".note.state-canceled")).to_contain_text("enough of it")
             expect(job_page.button("Cancel this job")).to_have_count(0)
         assert wait_for(web, job, "canceled")["cancelReason"] == "enough of it"
 
 
-def test_a_failed_job_shows_its_traceback_and_a_retry_leads_to_the_new_job(
+def test_a_failed_job_shows_its_traceback_and_a_retry_opens_the_new_job(
     browser: Any, served: Served
 ) -> None:
     with served.client() as web:
@@ -130,7 +130,7 @@ def test_a_failed_job_shows_its_traceback_and_a_retry_leads_to_the_new_job(
             expect(trace).to_contain_text("raise ValueError(fail)")
             job_page.button("Retry this job").click()
             expect(job_page.page).not_to_have_url(re.compile(job))
-            ended(job_page, "failed")
+            expect_state(job_page, "failed")
             job_page.page.locator(".facts").get_by_role("link", name=f"…{job[-8:]}").click()
             expect(job_page.page).to_have_url(re.compile(job))
             expect(job_page.page.locator(".facts")).to_contain_text("Retried as")
@@ -144,7 +144,7 @@ def test_the_page_shows_why_a_job_waits_and_submits_it(browser: Any, served: Ser
             why = job_page.page.get_by_role("region", name="Why is this job not running?")
             expect(why).to_contain_text("Held until it is submitted")
             job_page.button("Submit this job").click()
-            ended(job_page, "succeeded")
+            expect_state(job_page, "succeeded")
             expect(why).to_have_count(0)
 
 
@@ -165,7 +165,7 @@ def test_the_dependency_graph_updates_as_jobs_run(
             why = job_page.page.get_by_role("region", name="Why is this job not running?")
             expect(why.get_by_role("link").first).to_have_attribute("href", f"/jobs/{first}")
             gate.touch()
-            ended(job_page, "succeeded")
+            expect_state(job_page, "succeeded")
             expect(parent).to_contain_text("succeeded")
             parent.click()
             expect(job_page.page).to_have_url(re.compile(first))
@@ -176,7 +176,7 @@ def output(text: str, stream: str = "stdout") -> tuple[str, dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_output_has_its_colours_and_is_searched_and_filtered(browser: Any, served: Served) -> None:
+def test_log_output_is_colored_searched_and_filtered(browser: Any, served: Served) -> None:
     events = [
         output("\x1b[1;31mred\x1b[0m plain \x1b[38;5;46mgre"),
         output("en\x1b[0m\n10 %\r50 %\r\x1b[32m100 %\x1b[0m\nneedle one\n"),
@@ -228,7 +228,7 @@ def test_the_log_is_replayed_from_any_point(browser: Any, served: Served) -> Non
             expect(job_page.line("in tts")).to_be_visible()
             expect(job_page.line("in render")).to_have_count(0)
             expect(job_page.page.locator(".replay-time .badge")).to_have_text("running")
-            expect(job_page.now).to_contain_text("tts")
+            expect(job_page.progress).to_contain_text("tts")
             job_page.page.get_by_label("Replay speed").select_option("instant")
             job_page.button("Replay log").click()
             expect(job_page.line("in render")).to_be_visible()
@@ -238,7 +238,7 @@ def test_the_log_is_replayed_from_any_point(browser: Any, served: Served) -> Non
 
 
 # Types and presses Enter before the next rendering, as on a slow machine.
-FOUND_AT_ONCE = """(box, text) => {
+_TYPE_AND_ENTER = """(box, text) => {
   box.value = text;
   box.dispatchEvent(new InputEvent("input", { bubbles: true }));
   box.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true }));
@@ -256,14 +256,14 @@ def test_a_log_of_thousands_of_lines_keeps_the_document_small(
         with open_job(browser, served.url, job) as job_page:
             expect(job_page.line(f"line {count}")).to_be_visible()
             nodes = "document.querySelectorAll('*').length"
-            assert job_page.page.evaluate(nodes) < FEW_NODES
+            assert job_page.page.evaluate(nodes) < MAX_NODES
             box = job_page.page.get_by_role("group", name="Log lines")
             box.evaluate("one => { one.scrollTop = one.scrollHeight / 2 }")
             expect(job_page.line(f"line {count // 2}")).to_be_visible()
             expect(job_page.button("Follow")).to_be_visible()
-            assert job_page.page.evaluate(nodes) < FEW_NODES
+            assert job_page.page.evaluate(nodes) < MAX_NODES
             far = f"line {count // 5 + 42}"
-            job_page.page.get_by_label("Search log").evaluate(FOUND_AT_ONCE, far)
+            job_page.page.get_by_label("Search log").evaluate(_TYPE_AND_ENTER, far)
             expect(job_page.line(far)).to_be_visible()
             job_page.button("Follow").click()
             expect(job_page.line(f"line {count}")).to_be_visible()
@@ -285,14 +285,16 @@ def test_a_paused_log_keeps_its_position_and_counts_new_lines(
             expect(job_page.line("line 1")).to_be_visible()
             expect(job_page.page.get_by_role("button", name=re.compile("new line"))).to_be_visible()
             gate.touch()
-            ended(job_page, "succeeded")
+            expect_state(job_page, "succeeded")
             assert box.evaluate("one => one.scrollTop") == 0
             job_page.page.get_by_role("button", name=re.compile("new line")).click()
             expect(job_page.line("succeeded")).to_be_visible()
 
 
 @pytest.mark.slow
-def test_a_phone_shows_all_of_it_without_scrolling_sideways(browser: Any, served: Served) -> None:
+def test_the_job_page_fits_a_phone_without_horizontal_scrolling(
+    browser: Any, served: Served
+) -> None:
     long = "a-word-without-any-end-" * 20
     events = [("stage", {"name": long[:100], "message": long}), ("log", {"message": long})]
     with served.client() as web:
@@ -303,14 +305,14 @@ def test_a_phone_shows_all_of_it_without_scrolling_sideways(browser: Any, served
             with open_job(browser, served.url, job, f"?tab={tab}", viewport=PHONE) as job_page:
                 expect(job_page.page.locator(".error-note")).to_contain_text("without-any-end")
                 expect(job_page.page.locator(".facts")).to_contain_text("longname")
-                assert not job_page.too_wide
+                assert not job_page.scrolls_horizontally
                 for name in ("Arguments", "Result", "Headers", "Copy as"):
                     job_page.tab(name).click()
-                    assert not job_page.too_wide, name
+                    assert not job_page.scrolls_horizontally, name
 
 
 @pytest.mark.slow
-def test_an_unknown_job_and_a_job_deleted_meanwhile(browser: Any, served: Served) -> None:
+def test_an_unknown_job_and_a_job_deleted_while_shown(browser: Any, served: Served) -> None:
     with served.client() as web:
         job = enqueue(web, "add", a=1)["id"]
         wait_for(web, job, "succeeded")
@@ -318,14 +320,14 @@ def test_an_unknown_job_and_a_job_deleted_meanwhile(browser: Any, served: Served
         with open_job(browser, served.url, f"{job[:-4]}0000", expected=missing) as job_page:
             expect(job_page.page.get_by_role("heading", name="Job not found")).to_be_visible()
             job_page.show(job)
-            ended(job_page, "succeeded")
+            expect_state(job_page, "succeeded")
             assert web.delete(f"/api/jobs/{job}").status_code == 204
             alert = job_page.page.get_by_role("alert")
             expect(alert).to_contain_text("This job was deleted")
             expect(job_page.button("Delete this job")).to_have_count(0)
 
 
-CORPUS = (
+HOSTILE_TEXTS = (
     "<script>window.pwned=1</script>",
     "<img src=x onerror=window.pwned=1>",
     '"><svg onload=window.pwned=1>',
@@ -339,50 +341,50 @@ CORPUS = (
 )
 
 
-def test_nothing_that_a_job_carries_is_run(browser: Any, served: Served) -> None:
-    events = [event for bad in CORPUS for event in hostile(bad)]
-    headers = {f"x-said-{number}": bad for number, bad in enumerate(CORPUS)}
+def test_job_data_is_never_executed(browser: Any, served: Served) -> None:
+    events = [event for bad in HOSTILE_TEXTS for event in hostile_events(bad)]
+    headers = {f"x-said-{number}": bad for number, bad in enumerate(HOSTILE_TEXTS)}
     with served.client() as web:
-        tags = [bad for bad in CORPUS if accepted(web, "tags", [bad])]
+        tags = [bad for bad in HOSTILE_TEXTS if accepted(web, "tags", [bad])]
         headers = {
             name: bad for name, bad in headers.items() if accepted(web, "headers", {name: bad})
         }
-        assert len(tags) + len(headers) > len(CORPUS)
+        assert len(tags) + len(headers) > len(HOSTILE_TEXTS)
         options = {"headers": headers, "tags": tags}
         good = enqueue(web, "emit", options, events=events)["id"]
-        broken = enqueue(web, "emit", options, events=events, fail="\n".join(CORPUS))["id"]
+        broken = enqueue(web, "emit", options, events=events, fail="\n".join(HOSTILE_TEXTS))["id"]
         wait_for(web, good, "succeeded")
         wait_for(web, broken, "failed")
         with open_job(browser, served.url, good, "?data=result") as job_page:
             for name in ("Arguments", "Headers", "Artifacts", "Copy as"):
                 job_page.tab(name).click()
-                harmless(job_page)
-            for bad in CORPUS:
+                assert_not_executed(job_page)
+            for bad in HOSTILE_TEXTS:
                 job_page.page.get_by_label("Search log").fill(shown(bad))
                 job_page.page.get_by_label("Search log").press("Enter")
                 expect(job_page.page.locator(".current mark").first).to_have_text(shown(bad))
-                harmless(job_page)
+                assert_not_executed(job_page)
             job_page.show(broken)
-            for bad in CORPUS:
+            for bad in HOSTILE_TEXTS:
                 expect(job_page.page.locator(".error-note")).to_contain_text(
                     bad[-12:].strip("\x07\x1b\\")
                 )
-            harmless(job_page)
+            assert_not_executed(job_page)
 
 
 @pytest.mark.slow
 def test_job_names_are_never_executed(browser: Any, served: Served) -> None:
     with served.client() as web, open_job(browser, served.url, "") as job_page:
-        for one, other in zip(CORPUS, reversed(CORPUS), strict=True):
+        for one, other in zip(HOSTILE_TEXTS, reversed(HOSTILE_TEXTS), strict=True):
             wanted = {"owner": one, "limitKey": one, "queue": other, "uniqueKey": other}
             names = {key: bad for key, bad in wanted.items() if accepted(web, key, bad)}
             job_page.show(enqueue(web, "add", {"hold": True, **names}, a=1)["id"])
             for bad in names.values():
                 expect(job_page.page.locator(".facts")).to_contain_text(bad)
-            harmless(job_page)
+            assert_not_executed(job_page)
 
 
-def hostile(bad: str) -> list[tuple[str, dict[str, Any]]]:
+def hostile_events(bad: str) -> list[tuple[str, dict[str, Any]]]:
     """The same text in every event type."""
     return [
         ("stage", {"name": bad, "message": bad}),
@@ -407,7 +409,7 @@ def shown(text: str) -> str:
     return re.sub("\x1b\\][^\x07]*\x07", "", text)
 
 
-def harmless(job_page: JobPage) -> None:
+def assert_not_executed(job_page: JobPage) -> None:
     assert job_page.page.evaluate("window.pwned") is None
     assert job_page.page.locator("main :is(script, img, iframe, style, object)").count() == 0
     addresses = (

@@ -9,14 +9,14 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.browser.jobs_page_helpers import busy, fill, make
-from tests.browser.page_helpers import PHONE, aside, expect, open_page, sign_in
+from tests.browser.jobs_page_helpers import enqueue_many, make, serve_with_worker
+from tests.browser.page_helpers import PHONE, expect, open_page, run_in_thread, sign_in
 from tests.server.conftest import Served, enqueue, serving, until, wait_for
 
 from windlass.server.auth.api_keys import Role
 from windlass.server.config import AuthMode, ServerConfig
 
-CORPUS = (
+HOSTILE_TEXTS = (
     "<img src=x onerror=hacked()>",
     "<script>hacked()</script>",
     '"><svg onload=hacked()>',
@@ -27,7 +27,7 @@ CORPUS = (
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with busy(tmp_path_factory.mktemp("jobs")) as one:
+    with serve_with_worker(tmp_path_factory.mktemp("jobs")) as one:
         yield one
 
 
@@ -53,11 +53,11 @@ def failed(web: httpx.Client, count: int, **options: Any) -> list[str]:
 
 
 @pytest.mark.slow
-def test_the_address_holds_the_filters_and_the_way_back_takes_them_away(
+def test_the_url_contains_the_filters_and_back_removes_them(
     browser: Any, served: Served, web: httpx.Client
 ) -> None:
     tags = {"tags": ["address"]}
-    [lost] = failed(web, 1, **tags)
+    [failed_job] = failed(web, 1, **tags)
     sums = [enqueue(web, "add", tags, a=n)["id"] for n in range(2)]
     for job in sums:
         wait_for(web, job, "succeeded")
@@ -67,7 +67,7 @@ def test_the_address_holds_the_filters_and_the_way_back_takes_them_away(
         page.get_by_label("Queue", exact=True).fill("mail")
         page.get_by_label("Queue", exact=True).press("Enter")
         expect(rows(page)).to_have_count(1)
-        expect(row(page, lost)).to_contain_text("ConnectionError")
+        expect(row(page, failed_job)).to_contain_text("ConnectionError")
         page.get_by_role("button", name="failed", exact=False).first.click()
         expect(page).to_have_url(re.compile(r"\?state=failed&queue=mail&tag=address$"))
         shared = page.url.removeprefix(f"{served.url}/")
@@ -92,7 +92,7 @@ def test_the_address_holds_the_filters_and_the_way_back_takes_them_away(
 def test_jobs_are_found_by_text_and_by_link_filters(
     browser: Any, served: Served, web: httpx.Client
 ) -> None:
-    [lost] = failed(web, 1, tags=["text"])
+    [failed_job] = failed(web, 1, tags=["text"])
     other = wait_for(web, enqueue(web, "broken", {"tags": ["text"]}, why="x")["id"], "failed")
     refused = ("status of 422",)
     with open_page(browser, served.url, "jobs?tag=text", expected=refused) as dashboard:
@@ -103,10 +103,10 @@ def test_jobs_are_found_by_text_and_by_link_filters(
         page.keyboard.type("DOES not")
         expect(page).to_have_url(re.compile(r"text=DOES\+not"))
         expect(rows(page)).to_have_count(1)
-        expect(row(page, lost)).to_be_visible()
-        page.get_by_label("Search by task").fill(f" {lost} ")
-        expect(page).to_have_url(f"{served.url}/jobs/{lost}")
-        dashboard.move("jobs/nonsense")
+        expect(row(page, failed_job)).to_be_visible()
+        page.get_by_label("Search by task").fill(f" {failed_job} ")
+        expect(page).to_have_url(f"{served.url}/jobs/{failed_job}")
+        dashboard.navigate("jobs/nonsense")
         expect(page.get_by_text("Job not found")).to_be_visible()
         page.goto(f"{served.url}/jobs?tag=text&error=ValueError&since=hour")
         expect(rows(page)).to_have_count(1)
@@ -118,7 +118,7 @@ def test_jobs_are_found_by_text_and_by_link_filters(
         expect(rows(page)).to_have_count(2)
         page.goto(f"{served.url}/jobs?state=wrong", wait_until="commit")
         expect(page.get_by_role("alert")).to_contain_text("state")
-        dashboard.move("jobs?queue=nowhere")
+        dashboard.navigate("jobs?queue=nowhere")
         expect(page.get_by_text("No jobs match these filters")).to_be_visible()
 
 
@@ -137,7 +137,7 @@ def test_state_counts_follow_other_filters_where_cheap(
         gate.touch()
         expect(row(dashboard.page, job)).to_contain_text("succeeded")
         expect(chips).to_have_text(re.compile("running0retrying0succeeded2failed2canceled0"))
-        dashboard.move("jobs?tag=counted&state=failed")  # other counts may be unknown
+        dashboard.navigate("jobs?tag=counted&state=failed")  # other counts may be unknown
         expect(chips).to_have_text(re.compile("runningretryingsucceededfailed2canceled0"))
 
 
@@ -156,9 +156,8 @@ def test_rows_update_in_place_and_new_jobs_wait_for_a_click(
         expect(rows(page)).to_have_count(1)
         gate.touch()
         expect(row(page, first)).to_contain_text("succeeded")
-        expect(row(page, first)).to_contain_text(
-            "took"
-        )  # also fields that snapshots do not contain
+        # Also fields that snapshots do not contain are updated.
+        expect(row(page, first)).to_contain_text("took")
         page.keyboard.press("n")
         expect(rows(page)).to_have_count(3)
         ids = rows(page).locator(".open").evaluate_all("found => found.map(one => one.id)")
@@ -167,7 +166,7 @@ def test_rows_update_in_place_and_new_jobs_wait_for_a_click(
 
 
 @pytest.mark.slow
-def test_a_row_that_no_longer_fits_stays_where_it_is(
+def test_a_row_that_no_longer_matches_keeps_its_position(
     browser: Any, served: Served, web: httpx.Client, tmp_path: Path
 ) -> None:
     gates = [tmp_path / "one", tmp_path / "two"]
@@ -185,10 +184,10 @@ def test_a_row_that_no_longer_fits_stays_where_it_is(
 
 
 @pytest.mark.slow
-def test_pages_follow_one_another_both_ways(
+def test_pagination_to_older_and_newer_jobs(
     browser: Any, served: Served, web: httpx.Client
 ) -> None:
-    fill(served.app, 120)
+    enqueue_many(served.app, 120)
     with open_page(browser, served.url, "jobs?queue=bulk&since=hour") as dashboard:
         page = dashboard.page
         seen: list[list[str]] = []
@@ -219,7 +218,7 @@ def test_pages_follow_one_another_both_ways(
 
 
 @pytest.mark.slow
-def test_all_matching_jobs_are_retried_after_a_dialog_with_their_number(
+def test_all_matching_jobs_are_retried_after_a_confirmation_with_their_count(
     browser: Any, served: Served, web: httpx.Client
 ) -> None:
     made = [{"task": "send", "arguments": {"to": "x"}, "tags": ["again"]}] * 110
@@ -278,10 +277,10 @@ def test_jobs_are_selected_by_keyboard_and_canceled(
 
 @pytest.mark.slow
 def test_refused_jobs_are_reported(browser: Any, served: Served, web: httpx.Client) -> None:
-    [lost] = failed(web, 1, tags=["refused"])
+    [failed_job] = failed(web, 1, tags=["refused"])
     with open_page(browser, served.url, "jobs?tag=refused") as dashboard:
         page = dashboard.page
-        row(page, lost).get_by_role("checkbox").check()
+        row(page, failed_job).get_by_role("checkbox").check()
         page.get_by_role("button", name="Resume", exact=True).click()
         page.get_by_role("button", name="Resume 1 job").click()
         toast = page.locator(".toast")
@@ -290,7 +289,9 @@ def test_refused_jobs_are_reported(browser: Any, served: Served, web: httpx.Clie
 
 
 @pytest.mark.slow
-def test_the_keyboard_walks_the_list(browser: Any, served: Served, web: httpx.Client) -> None:
+def test_keyboard_shortcuts_move_select_and_open_jobs(
+    browser: Any, served: Served, web: httpx.Client
+) -> None:
     jobs = [enqueue(web, "add", {"tags": ["walk"], "hold": True}, a=n)["id"] for n in range(3)]
     jobs.reverse()
     with open_page(browser, served.url, "jobs?tag=walk") as dashboard:
@@ -322,12 +323,12 @@ def test_the_keyboard_walks_the_list(browser: Any, served: Served, web: httpx.Cl
 
 @pytest.mark.slow
 def test_viewers_have_no_actions_and_are_refused(browser: Any, tmp_path: Path) -> None:
-    with serving(tmp_path, ServerConfig(auth=AuthMode.KEYS), app=make(tmp_path)) as shut:
+    with serving(tmp_path, ServerConfig(auth=AuthMode.KEYS), app=make(tmp_path)) as secured:
         roles = (Role.ADMIN, Role.VIEWER, Role.PRODUCER)
-        admin, viewer, producer = aside(lambda: [shut.key(role) for role in roles])
-        with shut.client(admin) as web:
+        admin, viewer, producer = run_in_thread(lambda: [secured.key(role) for role in roles])
+        with secured.client(admin) as web:
             job = enqueue(web, "add", a=1)["id"]
-        with open_page(browser, shut.url, "jobs", key=viewer) as dashboard:
+        with open_page(browser, secured.url, "jobs", key=viewer) as dashboard:
             page = dashboard.page
             expect(row(page, job)).to_be_visible()
             expect(page.get_by_role("checkbox")).to_have_count(0)
@@ -337,7 +338,7 @@ def test_viewers_have_no_actions_and_are_refused(browser: Any, tmp_path: Path) -
             expect(page.locator(".jobs-bar")).not_to_contain_text("selected")
             body = {"action": "cancel", "filter": {"queue": ["default"]}}
             answer = page.request.post(
-                f"{shut.url}/api/jobs/actions", data=body, headers={"Origin": shut.url}
+                f"{secured.url}/api/jobs/actions", data=body, headers={"Origin": secured.url}
             )
             assert answer.status == 403
             sign_in(dashboard, producer)
@@ -347,53 +348,57 @@ def test_viewers_have_no_actions_and_are_refused(browser: Any, tmp_path: Path) -
             expect(page.get_by_role("button", name="Delete", exact=True)).to_have_count(0)
 
 
-def test_a_phone_and_the_dark_show_the_same(
+def test_the_job_list_on_a_phone_in_the_dark_theme(
     browser: Any, served: Served, web: httpx.Client
 ) -> None:
     long = {"tags": ["phone", "a tag that is rather long, and goes on"], "owner": "o" * 60}
-    [lost] = failed(web, 1, **long)
+    [failed_job] = failed(web, 1, **long)
     small: dict[str, Any] = {"viewport": PHONE, "color_scheme": "dark"}
     with open_page(browser, served.url, "jobs?tag=phone", **small) as dashboard:
         page = dashboard.page
         for text in ("send", "failed", "ConnectionError", "mail"):
-            expect(row(page, lost).get_by_text(text, exact=True)).to_be_visible()
-        assert not dashboard.too_wide
-        ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
-        assert sum(int(part) for part in re.findall(r"\d+", ground)) < 120
+            expect(row(page, failed_job).get_by_text(text, exact=True)).to_be_visible()
+        assert not dashboard.scrolls_horizontally
+        background = page.evaluate("getComputedStyle(document.body).backbackgroundColor")
+        assert sum(int(part) for part in re.findall(r"\d+", background)) < 120
         page.get_by_role("button", name="More filters").click()
         expect(page.get_by_label("Tag", exact=True)).to_have_value("phone")
-        row(page, lost).get_by_role("checkbox").check()
+        row(page, failed_job).get_by_role("checkbox").check()
         expect(page.get_by_role("button", name="Retry", exact=True)).to_be_visible()
 
 
 @pytest.mark.slow
-def test_nothing_that_a_job_carries_becomes_markup(
-    browser: Any, served: Served, web: httpx.Client
-) -> None:
-    hidden = {"tags": ["xss", *CORPUS], "owner": CORPUS[0], "team": CORPUS[2], "queue": CORPUS[1]}
+def test_job_data_never_becomes_markup(browser: Any, served: Served, web: httpx.Client) -> None:
+    hidden = {
+        "tags": ["xss", *HOSTILE_TEXTS],
+        "owner": HOSTILE_TEXTS[0],
+        "team": HOSTILE_TEXTS[2],
+        "queue": HOSTILE_TEXTS[1],
+    }
     job = enqueue(web, "add", {**hidden, "hold": True}, a=1)["id"]
-    lost = [enqueue(web, "send", {"tags": ["xss"]}, to=text)["id"] for text in CORPUS]
-    for one in lost:
-        wait_for(web, one, "failed")
+    failing = [enqueue(web, "send", {"tags": ["xss"]}, to=text)["id"] for text in HOSTILE_TEXTS]
+    for job_id in failing:
+        wait_for(web, job_id, "failed")
     wide: dict[str, Any] = {"viewport": {"width": 1600, "height": 900}}
     with open_page(browser, served.url, "jobs?tag=xss", **wide) as dashboard:
         page = dashboard.page
-        expect(rows(page)).to_have_count(1 + len(CORPUS))
-        for text in CORPUS:
+        expect(rows(page)).to_have_count(1 + len(HOSTILE_TEXTS))
+        for text in HOSTILE_TEXTS:
             expect(row(page, job).get_by_text(text, exact=True).first).to_be_attached()
-        for text in CORPUS:
+        for text in HOSTILE_TEXTS:
             row(page, job).locator(".of-tags").get_by_text(text, exact=True).click(force=True)
             page.go_back()
-            expect(rows(page)).to_have_count(1 + len(CORPUS))
+            expect(rows(page)).to_have_count(1 + len(HOSTILE_TEXTS))
         for name in ("queue", "owner", "error", "text"):
-            page.goto(f"{served.url}/jobs?{httpx.QueryParams({name: CORPUS[0], 'tag': CORPUS[1]})}")
+            query = httpx.QueryParams({name: HOSTILE_TEXTS[0], "tag": HOSTILE_TEXTS[1]})
+            page.goto(f"{served.url}/jobs?{query}")
             expect(page.get_by_role("toolbar")).to_be_visible()
             expect(page.locator("table, .empty")).to_be_visible()
         assert page.locator("main img, main script").count() == 0
         assert page.evaluate("typeof hacked") == "undefined"
 
 
-def test_nothing_moves_while_jobs_change(
+def test_live_updates_cause_no_layout_shift(
     browser: Any, served: Served, web: httpx.Client, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
@@ -418,13 +423,11 @@ def test_nothing_moves_while_jobs_change(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [10_500, 100_000])
-def test_the_first_rows_are_there_at_once_among_very_many(
-    browser: Any, tmp_path: Path, count: int
-) -> None:
+def test_the_first_page_loads_among_many_jobs(browser: Any, tmp_path: Path, count: int) -> None:
     """Prints the times; the limits are generous, for slow machines."""
-    with serving(tmp_path, app=make(tmp_path)) as big:
-        fill(big.app, count)
-        with open_page(browser, big.url, "jobs") as dashboard:
+    with serving(tmp_path, app=make(tmp_path)) as served:
+        enqueue_many(served.app, count)
+        with open_page(browser, served.url, "jobs") as dashboard:
             page = dashboard.page
             expect(rows(page)).to_have_count(50)
             seen = page.evaluate("performance.now()")

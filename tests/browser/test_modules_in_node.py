@@ -13,8 +13,8 @@ HERE = Path(__file__).parent / "node"
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in HERE.glob("*.test.js")))
-def test_pages_without_browser(tmp_path: Path, name: str) -> None:
-    """Copy the client beside the pages, as the server mounts it."""
+def test_page_modules_without_browser(tmp_path: Path, name: str) -> None:
+    """Copy the client into the folder of the pages, where the server mounts it."""
     shutil.copytree(PAGES, tmp_path / "assets")
     shutil.copytree(JS, tmp_path / "assets" / "client", dirs_exist_ok=True)
     (tmp_path / "assets" / "test").mkdir()

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import pytest
 from fastapi import FastAPI
 from pydantic import BaseModel, Field
-from tests.browser.page_helpers import PHONE, aside, expect, open_page
+from tests.browser.page_helpers import PHONE, expect, open_page, run_in_thread
 from tests.server.conftest import Served, enqueue, make_app, serving, until, wait_for
 
 from windlass import Windlass
@@ -63,7 +63,7 @@ def add_flow(served: Served) -> str:
         flow.wait(20)
         return str(flow.id)
 
-    return aside(run)
+    return run_in_thread(run)
 
 
 def small_flow(served: Served) -> Any:
@@ -89,10 +89,10 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 def visit(dashboard: Any, path: str) -> None:
     dashboard.go(path)
-    settled(dashboard)
+    wait_until_rendered(dashboard)
 
 
-def settled(dashboard: Any) -> None:
+def wait_until_rendered(dashboard: Any) -> None:
     expect(dashboard.page.locator("main h1, main .empty h2").first).to_be_visible()
     expect(dashboard.page.locator(".skeleton")).to_have_count(0)
 
@@ -123,45 +123,43 @@ def test_each_page_has_no_errors_layout_shifts_or_accessibility_violations(
             visit(dashboard, path)
             assert violations(dashboard.page) == {}, path
             dashboard.page.emulate_media(color_scheme="dark")
-            assert violations(dashboard.page, CONTRAST) == {}, (
-                path
-            )  # other rules do not depend on the theme
+            # The other rules do not depend on the theme.
+            assert violations(dashboard.page, CONTRAST) == {}, path
             dashboard.page.emulate_media(color_scheme="light")
-            assert dashboard.shifted < 0.01, path
+            assert dashboard.layout_shift < 0.01, path
             dashboard.check()
 
 
 @pytest.mark.slow
-def test_on_a_phone_nothing_is_wider_than_the_screen_and_the_menu_opens(
-    browser: Any, shown: Served
-) -> None:
+def test_all_pages_fit_a_phone_and_the_menu_opens(browser: Any, shown: Served) -> None:
     with open_page(browser, shown.url, viewport=PHONE) as dashboard:
         for path in pages_of(shown):
-            dashboard.move(path)
-            settled(dashboard)
-            assert not dashboard.too_wide, path
+            dashboard.navigate(path)
+            wait_until_rendered(dashboard)
+            assert not dashboard.scrolls_horizontally, path
         dashboard.button("Menu").click()
         dashboard.page.get_by_role("link", name="Workers", exact=True).click()
         expect(dashboard.heading("Workers")).to_be_visible()
-        dashboard.move("jobs?state=failed")
+        dashboard.navigate("jobs?state=failed")
         dashboard.button("Menu").click()
-        dashboard.page.get_by_role(
-            "link", name="Jobs", exact=True
-        ).click()  # the same page without filters
+        # The link opens the same page without filters.
+        dashboard.page.get_by_role("link", name="Jobs", exact=True).click()
         expect(dashboard.button("Menu")).to_have_attribute("aria-expanded", "false")
 
 
 @pytest.mark.slow
-def test_colours_follow_the_system_until_the_user_chooses(browser: Any, shown: Served) -> None:
-    ground = "getComputedStyle(document.body).backgroundColor"
-    with open_page(browser, shown.url, color_scheme="dark", apart=True) as dashboard:
+def test_the_color_theme_follows_the_system_until_the_user_chooses(
+    browser: Any, shown: Served
+) -> None:
+    background = "getComputedStyle(document.body).backbackgroundColor"
+    with open_page(browser, shown.url, color_scheme="dark", own_profile=True) as dashboard:
         visit(dashboard, "workers")
-        dark = dashboard.page.evaluate(ground)
+        dark = dashboard.page.evaluate(background)
         dashboard.page.get_by_role("button", name=re.compile("Color theme: system")).click()
-        light = dashboard.page.evaluate(ground)
+        light = dashboard.page.evaluate(background)
         assert light != dark
         visit(dashboard, "workers")  # it is remembered
-        assert dashboard.page.evaluate(ground) == light
+        assert dashboard.page.evaluate(background) == light
 
 
 def test_the_overview_shows_alerts_and_resumes_a_queue(browser: Any, shown: Served) -> None:
@@ -188,7 +186,7 @@ def test_the_overview_shows_alerts_and_resumes_a_queue(browser: Any, shown: Serv
         expect(dashboard.page.get_by_role("link", name="broken")).to_be_visible()  # top failures
 
 
-def test_the_enqueue_form_shows_errors_beside_their_fields(browser: Any, shown: Served) -> None:
+def test_the_enqueue_form_shows_each_error_at_its_field(browser: Any, shown: Served) -> None:
     with open_page(browser, shown.url, "enqueue") as dashboard:
         page = dashboard.page
         page.get_by_label("Task").select_option("report")
@@ -210,9 +208,7 @@ def test_the_enqueue_form_shows_errors_beside_their_fields(browser: Any, shown: 
         job = page.url.rpartition("/")[2]
         with shown.client() as web:
             done = wait_for(web, job, "succeeded")
-        dashboard.console = [
-            one for one in dashboard.console if "422" not in one
-        ]  # logged by the browser
+        dashboard.ignore_console("422")
     assert done["result"] == "Pumps: 12 pages of html, 640, {'a': 1}"
 
 
@@ -230,7 +226,7 @@ def test_a_schedule_is_run_now_paused_and_resumed(browser: Any, shown: Served) -
         expect(dashboard.button("Pause every five")).to_be_visible()
 
 
-def test_a_flow_is_drawn_and_acted_on_as_a_whole(browser: Any, shown: Served) -> None:
+def test_a_succeeded_flow_shows_its_graph_and_no_retry_button(browser: Any, shown: Served) -> None:
     flow = add_flow(shown)
     with open_page(browser, shown.url, "flows") as dashboard:
         dashboard.page.get_by_role("link", name=f"…{flow[-8:]}").click()
@@ -240,9 +236,9 @@ def test_a_flow_is_drawn_and_acted_on_as_a_whole(browser: Any, shown: Served) ->
 
 
 @pytest.mark.slow
-def test_no_flow_gets_lost_between_new_ones_and_older_ones(browser: Any, shown: Served) -> None:
+def test_no_flow_is_missing_between_new_and_older_flows(browser: Any, shown: Served) -> None:
     def begin(count: int) -> set[str]:
-        return aside(lambda: {str(small_flow(shown).enqueue().id) for _ in range(count)})
+        return run_in_thread(lambda: {str(small_flow(shown).enqueue().id) for _ in range(count)})
 
     listed = "() => [...document.querySelectorAll('main td a[title]')].map((one) => one.title)"
     flows = begin(52)  # more than are listed at first
@@ -258,10 +254,10 @@ def test_no_flow_gets_lost_between_new_ones_and_older_ones(browser: Any, shown: 
 def test_sign_in_shows_only_what_the_roles_allow(browser: Any, tmp_path: Path) -> None:
     config = ServerConfig(auth=AuthMode.KEYS)
     with serving(tmp_path, config, app=make(tmp_path)) as served:
-        admin = aside(lambda: served.key(Role.ADMIN))
-        viewer = aside(lambda: served.key(Role.VIEWER))
-        own = aside(lambda: served.key(Role.PRODUCER, owner="ann"))
-        with open_page(browser, served.url, "schedules", apart=True) as dashboard:
+        admin = run_in_thread(lambda: served.key(Role.ADMIN))
+        viewer = run_in_thread(lambda: served.key(Role.VIEWER))
+        own = run_in_thread(lambda: served.key(Role.PRODUCER, owner="ann"))
+        with open_page(browser, served.url, "schedules", own_profile=True) as dashboard:
             page = dashboard.page
             page.get_by_label("API key").fill("wl_nobody_nothing")
             dashboard.button("Sign in").click()
@@ -272,7 +268,7 @@ def test_sign_in_shows_only_what_the_roles_allow(browser: Any, tmp_path: Path) -
             expect(page.get_by_role("link", name="API keys")).to_have_count(0)
             expect(dashboard.button("Run every five now")).to_have_count(0)
             for path in ("enqueue", "audit", "keys"):
-                dashboard.move(path)
+                dashboard.navigate(path)
                 expect(dashboard.heading("Access denied")).to_be_visible()
             dashboard.button("Sign out").click()
             expect(dashboard.heading("Sign in to Windlass")).to_be_visible()
@@ -280,9 +276,7 @@ def test_sign_in_shows_only_what_the_roles_allow(browser: Any, tmp_path: Path) -
             dashboard.button("Sign in").click()
             page.get_by_role("link", name="API keys").click()
             expect(page.get_by_role("row")).to_have_count(4)
-            dashboard.console = [
-                one for one in dashboard.console if "401" not in one
-            ]  # logged by the browser
+            dashboard.ignore_console("401")
         with open_page(browser, served.url, key=own) as dashboard:
             expect(dashboard.page.locator("h1")).to_have_text("Jobs")  # only its own jobs
             expect(dashboard.page.get_by_role("link", name="Workers")).to_have_count(0)
@@ -292,7 +286,7 @@ def test_a_key_is_created_shown_once_revoked_and_audited(browser: Any, tmp_path:
     with serving(
         tmp_path, ServerConfig(auth=AuthMode.KEYS, key_cache_ttl=0.1), app=make(tmp_path)
     ) as served:
-        admin = aside(lambda: served.key(Role.ADMIN))
+        admin = run_in_thread(lambda: served.key(Role.ADMIN))
         with open_page(browser, served.url, "keys", key=admin) as dashboard:
             page = dashboard.page
             dashboard.button("New key").click()
@@ -312,7 +306,7 @@ def test_a_key_is_created_shown_once_revoked_and_audited(browser: Any, tmp_path:
             assert token not in page.content()
 
 
-def test_an_unknown_address_shows_not_found(browser: Any, shown: Served) -> None:
+def test_an_unknown_url_shows_page_not_found(browser: Any, shown: Served) -> None:
     with open_page(browser, shown.url, "no/such/page") as dashboard:
         expect(dashboard.heading("Page not found")).to_be_visible()
         dashboard.page.get_by_role("link", name="All jobs").click()

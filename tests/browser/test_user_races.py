@@ -9,8 +9,8 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.browser.jobs_page_helpers import busy, make
-from tests.browser.page_helpers import DashboardPage, aside, expect, open_page
+from tests.browser.jobs_page_helpers import make, serve_with_worker
+from tests.browser.page_helpers import DashboardPage, expect, open_page, run_in_thread
 from tests.server.conftest import Served, enqueue, serving, until, wait_for
 
 from windlass.server.auth.api_keys import Role
@@ -19,7 +19,7 @@ from windlass.server.config import AuthMode, ServerConfig
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with busy(tmp_path_factory.mktemp("hurry")) as one:
+    with serve_with_worker(tmp_path_factory.mktemp("hurry")) as one:
         yield one
 
 
@@ -40,7 +40,7 @@ def fail_jobs(web: httpx.Client, count: int, tag: str) -> None:
         wait_for(web, job, "failed")
 
 
-class Held:
+class DelayedRequests:
     """Requests whose responses are delayed until released."""
 
     def __init__(self, dashboard: DashboardPage, address: str) -> None:
@@ -70,7 +70,7 @@ def fill_form(dashboard: DashboardPage, tag: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_form_that_is_sent_twice_makes_one_job(
+def test_a_form_submitted_twice_creates_one_job(
     browser: Any, served: Served, web: httpx.Client
 ) -> None:
     with open_page(browser, served.url, "enqueue?task=add") as dashboard:
@@ -82,7 +82,7 @@ def test_a_form_that_is_sent_twice_makes_one_job(
 
 
 @pytest.mark.slow
-def test_the_same_form_sent_again_after_an_error_has_the_same_key(
+def test_a_form_submitted_again_after_an_error_has_the_same_idempotency_key(
     browser: Any, served: Served
 ) -> None:
     keys: list[str] = []
@@ -109,7 +109,7 @@ def test_a_late_response_does_not_navigate(browser: Any, served: Served, web: ht
     fail_jobs(web, 1, "left")
     [job] = tagged(web, "left")
     with open_page(browser, served.url, "enqueue?task=add") as dashboard:
-        held = Held(dashboard, "/api/jobs$")
+        held = DelayedRequests(dashboard, "/api/jobs$")
         fill_form(dashboard, "late")
         dashboard.page.locator("main form button[type=submit]").click()
         held.wait()
@@ -118,8 +118,8 @@ def test_a_late_response_does_not_navigate(browser: Any, served: Served, web: ht
         expect(dashboard.page.locator(".toast")).to_contain_text("Enqueued:")
         expect(dashboard.heading("Workers")).to_be_visible()
         assert dashboard.page.url == f"{served.url}/workers"
-        dashboard.move(f"jobs/{job['id']}")
-        held = Held(dashboard, "/retry$")
+        dashboard.navigate(f"jobs/{job['id']}")
+        held = DelayedRequests(dashboard, "/retry$")
         dashboard.button("Retry this job").click()
         held.wait()
         dashboard.page.go_back()
@@ -137,7 +137,7 @@ def test_a_double_click_opens_one_dialog(browser: Any, served: Served, web: http
         retry.evaluate("one => { one.click(); one.click(); }")
         expect(dashboard.page.get_by_role("dialog")).to_have_count(1)
         dashboard.button("Go back").click()
-        dashboard.move("failures")
+        dashboard.navigate("failures")
         group = dashboard.page.locator(".failure", has_text="send").first
         again = group.get_by_role("button", name="Retry all")
         again.evaluate("one => { one.click(); one.click(); }")
@@ -145,7 +145,7 @@ def test_a_double_click_opens_one_dialog(browser: Any, served: Served, web: http
 
 
 @pytest.mark.slow
-def test_some_are_acted_on_with_one_request(
+def test_a_bulk_action_on_selected_jobs_is_one_request(
     browser: Any, served: Served, web: httpx.Client
 ) -> None:
     jobs = [enqueue(web, "add", {"tags": ["one"], "hold": True}, a=n)["id"] for n in range(4)]
@@ -172,14 +172,13 @@ def test_a_bulk_action_affects_no_more_jobs_than_confirmed(
     fail_jobs(web, 3, "agreed")
     with open_page(browser, served.url, "jobs?tag=agreed&state=failed") as dashboard:
         expect(dashboard.page.locator("tr.job:not(.placeholder)")).to_have_count(3)
-        dashboard.move("failures")
+        dashboard.navigate("failures")
         dashboard.page.go_back()
         dashboard.page.get_by_label("Select this page").check()
-        dashboard.move("jobs?tag=agreed")
+        dashboard.navigate("jobs?tag=agreed")
         dashboard.page.go_back()
-        expect(dashboard.page.locator(".jobs-bar")).not_to_contain_text(
-            "selected"
-        )  # the selection is cleared
+        # The selection is cleared.
+        expect(dashboard.page.locator(".jobs-bar")).not_to_contain_text("selected")
     with open_page(browser, served.url, "failures") as dashboard:
         alike = dashboard.page.locator(".failure", has_text="x does not answer")
         alike.get_by_role("button", name="Retry all").click()
@@ -203,7 +202,7 @@ def retried(web: httpx.Client) -> list[str]:
 def test_leaving_a_page_closes_its_dialog(browser: Any, served: Served, web: httpx.Client) -> None:
     fail_jobs(web, 1, "asked")
     with open_page(browser, served.url, "jobs?tag=asked") as dashboard:
-        dashboard.move("jobs?tag=asked&state=failed")
+        dashboard.navigate("jobs?tag=asked&state=failed")
         dashboard.page.get_by_label("Select this page").check()
         dashboard.page.get_by_role("button", name="Retry", exact=True).click()
         expect(dashboard.page.get_by_role("dialog")).to_be_visible()
@@ -213,7 +212,7 @@ def test_leaving_a_page_closes_its_dialog(browser: Any, served: Served, web: htt
 
 
 @pytest.mark.slow
-def test_what_other_filters_found_is_not_shown_beside_an_error(
+def test_an_error_clears_the_rows_of_the_previous_filters(
     browser: Any, served: Served, web: httpx.Client
 ) -> None:
     fail_jobs(web, 1, "beside")
@@ -224,7 +223,7 @@ def test_what_other_filters_found_is_not_shown_beside_an_error(
         dashboard.button("More filters").click()
         dashboard.page.get_by_label("Created", exact=True).select_option("Custom range")
         expect(dashboard.page.get_by_label("Created before")).to_be_visible()  # already open
-        dashboard.move("jobs?tag=beside&state=wrong")
+        dashboard.navigate("jobs?tag=beside&state=wrong")
         expect(dashboard.page.get_by_role("alert")).to_contain_text("state")
         expect(rows).to_have_count(0)
         dashboard.page.go_back()
@@ -236,7 +235,7 @@ def test_what_other_filters_found_is_not_shown_beside_an_error(
 
 
 @pytest.mark.slow
-def test_an_undecodable_address_shows_an_error_page(browser: Any, served: Served) -> None:
+def test_an_undecodable_url_shows_an_error_page(browser: Any, served: Served) -> None:
     with open_page(browser, served.url, "jobs/%E0%A4%A", expected=("status of",)) as dashboard:
         expect(dashboard.page.locator("main [role=alert], main .empty")).to_be_visible()
         dashboard.page.get_by_role("link", name="Workers", exact=True).click()
@@ -245,16 +244,16 @@ def test_an_undecodable_address_shows_an_error_page(browser: Any, served: Served
 
 @pytest.mark.slow
 def test_a_bulk_action_ends_at_sign_out(browser: Any, tmp_path: Path) -> None:
-    with serving(tmp_path, ServerConfig(auth=AuthMode.KEYS), app=make(tmp_path)) as shut:
-        admin, other = aside(lambda: [shut.key(Role.ADMIN), shut.key(Role.OPERATOR)])
+    with serving(tmp_path, ServerConfig(auth=AuthMode.KEYS), app=make(tmp_path)) as secured:
+        admin, other = run_in_thread(lambda: [secured.key(Role.ADMIN), secured.key(Role.OPERATOR)])
         made = [{"task": "add", "arguments": {"a": 1}, "hold": True}] * 150
-        with shut.client(admin) as web:
+        with secured.client(admin) as web:
             web.post("/api/jobs/batch", json={"jobs": made})
-            with open_page(browser, shut.url, "jobs?state=created", key=admin) as dashboard:
+            with open_page(browser, secured.url, "jobs?state=created", key=admin) as dashboard:
                 dashboard.page.get_by_label("Select this page").check()
                 dashboard.button("Select all matching").click()
                 dashboard.page.get_by_role("button", name="Cancel", exact=True).click()
-                held = Held(dashboard, "/api/jobs/actions$")
+                held = DelayedRequests(dashboard, "/api/jobs/actions$")
                 dashboard.button("Cancel 150 jobs").click()
                 held.wait()
                 dashboard.button("Sign out").click()
@@ -269,9 +268,7 @@ def test_a_bulk_action_ends_at_sign_out(browser: Any, tmp_path: Path) -> None:
                 dashboard.page.wait_for_timeout(500)
                 assert held.routes == []  # no further request for the other user
                 expect(dashboard.page.locator(".toast")).to_have_count(0)
-                dashboard.console = [
-                    one for one in dashboard.console if "401" not in one
-                ]  # logged by the browser
+                dashboard.ignore_console("401")
             assert len(canceled(web)) == 100
 
 

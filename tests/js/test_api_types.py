@@ -68,7 +68,7 @@ def test_an_interface_has_the_fields_of_its_model(interface: str) -> None:
     assert names(interface) == {field.alias or name for name, field in model.model_fields.items()}
 
 
-def test_the_states_are_those_of_jobs() -> None:
+def test_the_state_type_has_the_states_of_jobs() -> None:
     found = re.search(r"^export type State =\n(.*?);", TEXT, re.MULTILINE | re.DOTALL)
     assert found is not None
     assert re.findall(r'"(\w+)"', found[1]) == [state.value for state in State]

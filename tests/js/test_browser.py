@@ -29,7 +29,7 @@ pytestmark = pytest.mark.skipif(
 LISTENERS = 10
 
 
-class Strict(StaticFiles):
+class StrictPolicyFiles(StaticFiles):
     def file_response(self, *given: Any, **more: Any) -> Response:
         response = super().file_response(*given, **more)
         response.headers["Content-Security-Policy"] = "default-src 'self'; img-src data:"
@@ -37,11 +37,11 @@ class Strict(StaticFiles):
 
 
 def around(api: FastAPI) -> FastAPI:
-    """Mount the server beside a page with a strict content security policy."""
+    """Mount the server and a page with a strict content security policy."""
     outer = FastAPI()
     outer.state.server_context = api.state.server_context
 
-    outer.mount("/page", Strict(directory=Path(__file__).parent / "page", html=True))
+    outer.mount("/page", StrictPolicyFiles(directory=Path(__file__).parent / "page", html=True))
     outer.mount("/js", StaticFiles(directory=folder()))
     outer.mount("/disorder", Meddled(api, disorder))
     outer.mount("/lie", Meddled(api, lie))
@@ -130,7 +130,7 @@ def test_ten_listeners_on_one_connection_resume_after_a_break_without_duplicates
     assert all("net::ERR" in line for line in page.console), page.console
 
 
-def test_a_job_canceled_at_forty_percent_is_shown_so_and_leaves_nothing_behind(
+def test_a_job_canceled_at_forty_percent_is_shown_as_canceled_without_its_files(
     browser: Any, served: Served, tmp_path: Path
 ) -> None:
     with served.client() as web:
@@ -158,7 +158,7 @@ def test_a_job_canceled_at_forty_percent_is_shown_so_and_leaves_nothing_behind(
 
 
 @pytest.mark.slow
-def test_progress_never_goes_back_though_events_come_out_of_order(
+def test_progress_never_decreases_when_events_arrive_out_of_order(
     browser: Any, served: Served, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"

@@ -36,7 +36,7 @@ def test_client_without_server(path: Path) -> None:
     run_tests(path)
 
 
-def test_every_verb_on_a_real_server(tmp_path: Path) -> None:
+def test_every_client_method_on_a_real_server(tmp_path: Path) -> None:
     config = ServerConfig(auth=AuthMode.KEYS)
     with serving(tmp_path, config, worker=True) as served:
         key = served.key(Role.OPERATOR)
@@ -45,7 +45,7 @@ def test_every_verb_on_a_real_server(tmp_path: Path) -> None:
         )
 
 
-def test_each_listener_receives_the_whole_log_once_through_many_cuts(
+def test_each_listener_receives_the_whole_log_once_despite_connection_resets(
     working: Served, tmp_path: Path
 ) -> None:
     """The connection is cut while the job writes events."""
@@ -152,7 +152,7 @@ def test_many_jobs_share_one_connection_and_a_list_sends_snapshots(
     assert last == dict.fromkeys(jobs, "succeeded")
 
 
-def test_the_package_for_node_is_of_this_version_and_licence() -> None:
+def test_the_node_package_has_the_version_and_license_of_the_project() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     package = json.loads((JS / "package.json").read_text())
     assert (package["version"], package["license"]) == (project["version"], project["license"])
