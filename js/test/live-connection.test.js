@@ -6,14 +6,14 @@ import { recorder, sharedEvent, setUp, view } from "./support/server.js";
 
 const [A, B] = ["0189-a", "0189-b"];
 const DONE = ["job-completed", { status: "succeeded", percent: 100 }];
-const vector = (call) => call.url.searchParams.get("after");
+const cursorsOf = (call) => call.url.searchParams.get("after");
 const lists = (call) => call.url.searchParams.getAll("list");
 const message = (type, data) => `event: ${type}\ndata: ${JSON.stringify(data)}\n\n`;
 const snapshot = (list, id, seq, more = {}) =>
   message("snapshot", { list, id, seq, state: "queued", percent: 0, listed: true, ...more });
-const over = (topic, status) =>
+const closed = (topic, status) =>
   message("closed", { ...topic, problem: status ? { title: "No", detail: "so", status } : null });
-const notes = () => {
+const listRecorder = () => {
   const calls = [];
   const notify = ({ id, seq, listed }) => void calls.push([id, seq, listed]);
   return { calls, notify, onLoaded: () => void calls.push("loaded") };
@@ -26,13 +26,13 @@ function setUpLive(options) {
 
 test("jobs and lists share one connection", async () => {
   const { live, server, clock } = setUpLive();
-  const [one, two, list] = [recorder(), recorder(), notes()];
+  const [one, two, list] = [recorder(), recorder(), listRecorder()];
   live.follow(A, one);
   live.follow(B, { ...two, after: "1004-4" });
   live.list({ state: ["queued", "running"], limit: 50 }, list.notify, list);
   await clock.advance(50);
   const text = "state=queued&state=running&limit=50";
-  assert.deepEqual(server.calls.map(vector), [`${A}:0,${B}:4`]);
+  assert.deepEqual(server.calls.map(cursorsOf), [`${A}:0,${B}:4`]);
   assert.deepEqual(server.calls.map(lists), [[text]]);
   assert.equal(server.calls[0].url.searchParams.get("each"), "true");
   server.lastStream.send(sharedEvent(A, 1), sharedEvent(B, 5), snapshot(text, A, 1));
@@ -63,7 +63,7 @@ test("a new topic opens a connection that continues after the last events", asyn
   await clock.advance(50);
   server.lastStream.send(sharedEvent(A, 5));
   await clock.advance(1000);
-  assert.deepEqual(server.calls.map(vector), [`${A}:0`, `${A}:3,${B}:0`, `${A}:4`]);
+  assert.deepEqual(server.calls.map(cursorsOf), [`${A}:0`, `${A}:3,${B}:0`, `${A}:4`]);
   assert.deepEqual([one.seqs, late.seqs, two.seqs], [[1, 2, 3, 4, 5], [1, 2, 3, 4, 5], [1]]);
 });
 
@@ -97,7 +97,7 @@ test("a listener that subscribes again receives the whole log", async () => {
   await clock.advance(50);
   server.lastStream.send(sharedEvent(A, 1), sharedEvent(A, 2));
   await clock.advance(0);
-  assert.deepEqual(server.calls.map(vector), [`${A}:0`, `${A}:0`]);
+  assert.deepEqual(server.calls.map(cursorsOf), [`${A}:0`, `${A}:0`]);
   assert.deepEqual([one.seqs, again.seqs], [[1], [1, 2]]);
 });
 
@@ -109,7 +109,7 @@ test("reconnects never stop, wait at most 30 seconds, and lose no event", async 
   server.lastStream.send(sharedEvent(A, 1));
   for (let n = 0; n < 8; n += 1) server.unreachable();
   await clock.advance(0);
-  server.lastStream.tear();
+  server.lastStream.fail();
   await clock.advance(1000 + 2000 + 4000 + 8000 + 16_000 + 4 * 30_000);
   server.lastStream.send(sharedEvent(A, 2));
   await clock.advance(0);
@@ -126,8 +126,8 @@ test("an error of one job or list does not affect the others", async () => {
   live.follow(A, good);
   live.list({ owner: "other" }, () => {}, bad);
   await clock.advance(50);
-  server.lastStream.send(over({ jobId: "none" }, 404), over({ jobId: B }));
-  server.lastStream.send(over({ list: "owner=other" }, 422), sharedEvent(A, 1));
+  server.lastStream.send(closed({ jobId: "none" }, 404), closed({ jobId: B }));
+  server.lastStream.send(closed({ list: "owner=other" }, 422), sharedEvent(A, 1));
   await clock.advance(1000);
   assert.deepEqual(none.errors.map(({ status }) => status), [404]);
   assert.deepEqual(bad.errors.map(({ status }) => status), [422]);
@@ -151,24 +151,24 @@ test("beyond a hundred jobs, the oldest subscriptions end with an error", async 
   await clock.advance(50);
   assert.deepEqual(all.map((one) => one.errors.length), [1, 1, ...Array(100).fill(0)]);
   assert.match(all[0].errors[0].message, /job-0 was dropped: at most 100 jobs/);
-  assert.equal(vector(server.calls[0]).split(",").length, 100);
+  assert.equal(cursorsOf(server.calls[0]).split(",").length, 100);
 });
 
 test("list changes are reported once, also removals during a disconnect", async () => {
   const { live, server, clock } = setUpLive();
-  const list = notes();
+  const list = listRecorder();
   live.list({ queue: "x" }, list.notify, list);
   await clock.advance(50);
   const text = "queue=x";
-  const whole = message("loaded", { list: text });
-  server.lastStream.send(snapshot(text, A, 1), snapshot(text, B, 1), whole, snapshot(text, A, 2));
+  const loaded = message("loaded", { list: text });
+  server.lastStream.send(snapshot(text, A, 1), snapshot(text, B, 1), loaded, snapshot(text, A, 2));
   await clock.advance(0);
-  const late = notes();
+  const late = listRecorder();
   live.list({ queue: "x" }, late.notify, late);
   await clock.advance(50);
-  server.lastStream.tear();
+  server.lastStream.fail();
   await clock.advance(1000);
-  server.lastStream.send(snapshot(text, A, 2), snapshot(text, "c", 1), whole);
+  server.lastStream.send(snapshot(text, A, 2), snapshot(text, "c", 1), loaded);
   server.lastStream.send(snapshot(text, A, 3, { listed: false }));
   await clock.advance(0);
   const after = [["c", 1, true], [B, 1, false], "loaded", [A, 3, false]];
@@ -179,7 +179,7 @@ test("list changes are reported once, also removals during a disconnect", async 
 
 test("a reader that joins during loading receives each job once", async () => {
   const { live, server, clock } = setUpLive();
-  const late = notes();
+  const late = listRecorder();
   let joined = false;
   live.list({ queue: "x" }, () => {
     if (!joined) live.list({ queue: "x" }, late.notify, late);
@@ -187,8 +187,8 @@ test("a reader that joins during loading receives each job once", async () => {
   });
   await clock.advance(50);
   const text = "queue=x";
-  const whole = message("loaded", { list: text });
-  server.lastStream.send(snapshot(text, A, 1), snapshot(text, B, 1), whole);
+  const loaded = message("loaded", { list: text });
+  server.lastStream.send(snapshot(text, A, 1), snapshot(text, B, 1), loaded);
   await clock.advance(0);
   assert.deepEqual(late.calls, [[A, 1, true], [B, 1, true], "loaded"]);
 });
@@ -238,7 +238,7 @@ test("after the machine slept, a new connection replaces the old one", async () 
   await clock.advance(9_000);
   server.lastStream.send(sharedEvent(A, 1), sharedEvent(A, 2));
   await clock.advance(0);
-  assert.deepEqual(server.calls.map(vector), [`${A}:0`, `${A}:1`]);
+  assert.deepEqual(server.calls.map(cursorsOf), [`${A}:0`, `${A}:1`]);
   assert.deepEqual([server.streams[0].aborted, one.seqs], [true, [1, 2]]);
 });
 
@@ -267,7 +267,7 @@ test("when the network is back, it reconnects at once", async () => {
 
 test("close() ends callbacks and the connection", async () => {
   const { live, server, clock } = setUpLive();
-  const [one, list] = [recorder(), notes()];
+  const [one, list] = [recorder(), listRecorder()];
   live.follow(A, one);
   live.list({}, list.notify, list);
   await clock.advance(50);

@@ -14,7 +14,7 @@ test("a broken stream reconnects after 1, 2, 4, 8, 16 seconds, then gives up", a
   server.lastStream.send(logEvent(1), logEvent(2));
   for (let n = 0; n < 5; n += 1) server.unreachable();
   await clock.advance(0);
-  server.lastStream.tear();
+  server.lastStream.fail();
   const at = [];
   for (let second = 0; second <= 40; second += 1) {
     const before = server.calls.length;
@@ -94,7 +94,7 @@ test("a connection silent for 2.5 keepalives counts as dead", async () => {
 
 test("a request without a response counts as dead, too", async () => {
   const { client, server, clock } = setUp();
-  server.silent();
+  server.neverRespond();
   client.follow(JOB, recorder());
   await clock.advance(26.1 * SECOND);
   assert.equal(server.streams.length, 1);
@@ -125,7 +125,7 @@ test("429 and 503 are temporary and respect Retry-After", async () => {
 
 test("204 ends the stream", async () => {
   const { client, server, clock } = setUp();
-  server.empty();
+  server.noContent();
   const recorded = recorder();
   client.follow(JOB, { ...recorded, after: "1003-3" });
   await clock.advance(100 * SECOND);

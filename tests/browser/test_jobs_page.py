@@ -359,7 +359,7 @@ def test_the_job_list_on_a_phone_in_the_dark_theme(
         for text in ("send", "failed", "ConnectionError", "mail"):
             expect(row(page, failed_job).get_by_text(text, exact=True)).to_be_visible()
         assert not dashboard.scrolls_horizontally
-        background = page.evaluate("getComputedStyle(document.body).backbackgroundColor")
+        background = page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert sum(int(part) for part in re.findall(r"\d+", background)) < 120
         page.get_by_role("button", name="More filters").click()
         expect(page.get_by_label("Tag", exact=True)).to_have_value("phone")

@@ -151,7 +151,7 @@ def test_all_pages_fit_a_phone_and_the_menu_opens(browser: Any, shown: Served) -
 def test_the_color_theme_follows_the_system_until_the_user_chooses(
     browser: Any, shown: Served
 ) -> None:
-    background = "getComputedStyle(document.body).backbackgroundColor"
+    background = "getComputedStyle(document.body).backgroundColor"
     with open_page(browser, shown.url, color_scheme="dark", own_profile=True) as dashboard:
         visit(dashboard, "workers")
         dark = dashboard.page.evaluate(background)

@@ -77,8 +77,8 @@ export class HubClient {
         .split("-")
         .at(-1),
     );
-    return this.#subscribe((n) => ({
-      request: () => ({ do: "follow", n, job, after: last }),
+    return this.#subscribe((id) => ({
+      request: () => ({ type: "follow", id, job, after: last }),
       handle: (update) => {
         if ("event" in update && update.event.seq > last) {
           last = update.event.seq;
@@ -104,10 +104,10 @@ export class HubClient {
   list(filter, callback, options = {}) {
     const watch = new ListWatch("", this.#log);
     watch.subscribe({ notify: safeCallback(this.#log, callback), options, ready: true });
-    return this.#subscribe((n) => ({
+    return this.#subscribe((id) => ({
       request: () => {
         watch.start(); // the hub sends the whole list again
-        return { do: "list", n, filter };
+        return { type: "list", id, filter };
       },
       handle: (update) => {
         if ("snapshot" in update) watch.apply(update.snapshot);
@@ -129,8 +129,8 @@ export class HubClient {
    */
   poll(path, seconds, callback) {
     const notify = safeCallback(this.#log, callback);
-    return this.#subscribe((n) => ({
-      request: () => ({ do: "poll", n, path, seconds }),
+    return this.#subscribe((id) => ({
+      request: () => ({ type: "poll", id, path, seconds }),
       handle: (update) => {
         if ("answer" in update) {
           notify(update.answer, update.problem && new WindlassError(update.problem));
@@ -146,7 +146,7 @@ export class HubClient {
    * @param {string} path
    */
   refresh(path) {
-    this.#send({ do: "refresh", path });
+    this.#send({ type: "refresh", path });
   }
 
   /**
@@ -156,7 +156,7 @@ export class HubClient {
    */
   restart(identity = null) {
     if (this.#port === null) this.#pendingIdentity = identity ?? this.#pendingIdentity;
-    this.#send({ do: "restart", identity });
+    this.#send({ type: "restart", identity });
   }
 
   /**
@@ -180,32 +180,32 @@ export class HubClient {
    */
   setVisible(visible) {
     this.#visible = visible;
-    this.#send({ do: "visible", visible });
+    this.#send({ type: "visibility", visible });
   }
 
   /** The page is hidden or closed. It may be restored: see `subscribeAll`. */
   leave() {
-    this.#send({ do: "bye" });
+    this.#send({ type: "unregister" });
   }
 
   /** Register the tab and all its subscriptions with the hub. */
   subscribeAll() {
-    this.#send({ do: "hello", visible: this.#visible, lock: this.#lock });
+    this.#send({ type: "register", visible: this.#visible, lock: this.#lock });
     if (this.#pendingIdentity !== null)
-      this.#send({ do: "restart", identity: this.#pendingIdentity });
+      this.#send({ type: "restart", identity: this.#pendingIdentity });
     this.#pendingIdentity = null;
     for (const { request } of this.#subscriptions.values()) this.#send(request());
   }
 
-  /** @param {(n: number) => Subscription} make */
+  /** @param {(id: number) => Subscription} make */
   #subscribe(make) {
-    const n = this.#next++;
-    const subscription = make(n);
-    this.#subscriptions.set(n, subscription);
+    const id = this.#next++;
+    const subscription = make(id);
+    this.#subscriptions.set(id, subscription);
     this.#connect();
     this.#send(subscription.request());
     return () => {
-      if (this.#subscriptions.delete(n)) this.#send({ do: "stop", n });
+      if (this.#subscriptions.delete(id)) this.#send({ type: "unsubscribe", id });
     };
   }
 
@@ -252,7 +252,7 @@ export class HubClient {
       this.#connect();
       return;
     }
-    this.#send({ do: "ping" });
+    this.#send({ type: "ping" });
     this.#timers.setTimeout(() => this.#ping(port), PING_INTERVAL);
   }
 
@@ -261,11 +261,11 @@ export class HubClient {
     this.#unanswered = 0;
     if ("resubscribe" in message) this.subscribeAll();
     if ("connection" in message) this.#setConnection(message.connection);
-    if (!("n" in message)) return;
-    const subscription = this.#subscriptions.get(message.n);
+    if (!("id" in message)) return;
+    const subscription = this.#subscriptions.get(message.id);
     if (subscription === undefined || subscription.handle(message)) return;
-    this.#subscriptions.delete(message.n);
-    this.#send({ do: "stop", n: message.n });
+    this.#subscriptions.delete(message.id);
+    this.#send({ type: "unsubscribe", id: message.id });
   }
 
   /** @param {ConnectionMessage} message */
