@@ -81,7 +81,7 @@ class DashboardPage:
     @property
     def layout_shift(self) -> float:
         """Sum of layout shifts without user input."""
-        return sum(float(one["value"]) for one in self.shifts if not one["input"])
+        return sum(float(shift["value"]) for shift in self.shifts if not shift["input"])
 
     @property
     def scrolls_horizontally(self) -> bool:
@@ -97,7 +97,7 @@ class DashboardPage:
         """Assert that there are no policy violations and no unexpected console messages."""
         assert self.page.evaluate("window.seen.refused") == []
         known = ("verbose:", *expected)
-        assert [one for one in self.console if not any(part in one for part in known)] == []
+        assert [entry for entry in self.console if not any(part in entry for part in known)] == []
 
 
 def run_in_thread(call: Callable[[], T]) -> T:

@@ -21,8 +21,8 @@ MARKUP = "<img src=x onerror=hacked()>"
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with serve_with_worker(tmp_path_factory.mktemp("failures")) as one:
-        yield one
+    with serve_with_worker(tmp_path_factory.mktemp("failures")) as server:
+        yield server
 
 
 def fail_jobs(web: httpx.Client, task: str, count: int, **arguments: Any) -> list[str]:
@@ -65,7 +65,7 @@ def test_failures_are_grouped_and_the_newest_traceback_is_shown_in_place(
             group(page, "send").get_by_role("link", name="Jobs of").click()
             rows = page.locator("tr.job:not(.placeholder)")
             expect(rows).to_have_count(3)
-            ids = rows.locator(".open").evaluate_all("found => found.map(one => one.id)")
+            ids = rows.locator(".open").evaluate_all("found => found.map(link => link.id)")
             assert set(ids) == {f"job-{job}" for job in failed}
             assert page.evaluate("typeof hacked") == "undefined"
 
@@ -82,11 +82,11 @@ def test_a_failure_group_is_retried_after_a_confirmation_with_its_count(
             expect(question).to_contain_text("Retry 4 jobs?")
             question.get_by_role("button", name="Retry 4 jobs").click()
             expect(page.locator(".toast")).to_contain_text("Retried 4 jobs.")
-        again = {one: web.get(f"/api/jobs/{one}").json()["retriedAs"] for one in (*east, *west)}
-        assert all(again[one] is not None for one in east)
-        assert all(again[one] is None for one in west)
-        for one in east:
-            wait_for(web, again[one], "failed")
+        again = {job: web.get(f"/api/jobs/{job}").json()["retriedAs"] for job in (*east, *west)}
+        assert all(again[job] is not None for job in east)
+        assert all(again[job] is None for job in west)
+        for job in east:
+            wait_for(web, again[job], "failed")
 
 
 @pytest.mark.slow

@@ -19,13 +19,13 @@ MAX_NODES = 2000  # of the document, however long the log is
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     place = tmp_path_factory.mktemp("job-page")
-    with serving(place, worker=True, app=make(place)) as one:
-        yield one
+    with serving(place, worker=True, app=make(place)) as server:
+        yield server
 
 
 def log_messages(web: Any, job: str) -> list[str]:
     """Return the messages of a job's log events from the server."""
-    return [one["data"]["message"] for one in log_of(web, job) if one["type"] == "log"]
+    return [event["data"]["message"] for event in log_of(web, job) if event["type"] == "log"]
 
 
 def logged(lines: list[str]) -> list[str]:
@@ -191,7 +191,7 @@ def test_log_output_is_colored_searched_and_filtered(browser: Any, served: Serve
         with open_job(browser, served.url, job) as job_page:
             red = job_page.page.locator(".log-lines .bold.fg-1")
             expect(red).to_have_text("red")
-            assert red.evaluate("one => getComputedStyle(one).fontWeight") == "700"
+            assert red.evaluate("element => getComputedStyle(element).fontWeight") == "700"
             expect(job_page.lines.filter(has_text="red plain green")).to_have_count(1)
             expect(job_page.lines.filter(has_text="0 %").locator(".text")).to_have_text("100 %")
             expect(job_page.lines.filter(has_text="not cut").locator(".fg-1")).to_have_text("cut")
@@ -217,7 +217,7 @@ def test_the_log_is_replayed_from_any_point(browser: Any, served: Served) -> Non
         ("stage", {"name": name, "message": f"at {name}"}) for name in ("plan", "tts", "render")
     ]
     events = [
-        one for step in steps for one in (step, ("log", {"message": f"in {step[1]['name']}"}))
+        event for step in steps for event in (step, ("log", {"message": f"in {step[1]['name']}"}))
     ]
     with served.client() as web:
         job = enqueue(web, "emit", events=events)["id"]
@@ -258,7 +258,7 @@ def test_a_log_of_thousands_of_lines_keeps_the_document_small(
             nodes = "document.querySelectorAll('*').length"
             assert job_page.page.evaluate(nodes) < MAX_NODES
             box = job_page.page.get_by_role("group", name="Log lines")
-            box.evaluate("one => { one.scrollTop = one.scrollHeight / 2 }")
+            box.evaluate("element => { element.scrollTop = element.scrollHeight / 2 }")
             expect(job_page.line(f"line {count // 2}")).to_be_visible()
             expect(job_page.button("Follow")).to_be_visible()
             assert job_page.page.evaluate(nodes) < MAX_NODES
@@ -281,12 +281,12 @@ def test_a_paused_log_keeps_its_position_and_counts_new_lines(
             expect(job_page.lines.nth(45)).to_be_visible()  # more than fit
             job_page.button("Pause").click()
             box = job_page.page.get_by_role("group", name="Log lines")
-            box.evaluate("one => { one.scrollTop = 0 }")
+            box.evaluate("element => { element.scrollTop = 0 }")
             expect(job_page.line("line 1")).to_be_visible()
             expect(job_page.page.get_by_role("button", name=re.compile("new line"))).to_be_visible()
             gate.touch()
             expect_state(job_page, "succeeded")
-            assert box.evaluate("one => one.scrollTop") == 0
+            assert box.evaluate("element => element.scrollTop") == 0
             job_page.page.get_by_role("button", name=re.compile("new line")).click()
             expect(job_page.line("succeeded")).to_be_visible()
 
@@ -375,8 +375,8 @@ def test_job_data_is_never_executed(browser: Any, served: Served) -> None:
 @pytest.mark.slow
 def test_job_names_are_never_executed(browser: Any, served: Served) -> None:
     with served.client() as web, open_job(browser, served.url, "") as job_page:
-        for one, other in zip(HOSTILE_TEXTS, reversed(HOSTILE_TEXTS), strict=True):
-            wanted = {"owner": one, "limitKey": one, "queue": other, "uniqueKey": other}
+        for first, second in zip(HOSTILE_TEXTS, reversed(HOSTILE_TEXTS), strict=True):
+            wanted = {"owner": first, "limitKey": first, "queue": second, "uniqueKey": second}
             names = {key: bad for key, bad in wanted.items() if accepted(web, key, bad)}
             job_page.show(enqueue(web, "add", {"hold": True, **names}, a=1)["id"])
             for bad in names.values():
@@ -413,6 +413,6 @@ def assert_not_executed(job_page: JobPage) -> None:
     assert job_page.page.evaluate("window.pwned") is None
     assert job_page.page.locator("main :is(script, img, iframe, style, object)").count() == 0
     addresses = (
-        "[...document.querySelectorAll('main a[href]')].map(one => new URL(one.href).protocol)"
+        "[...document.querySelectorAll('main a[href]')].map(link => new URL(link.href).protocol)"
     )
     assert set(job_page.page.evaluate(addresses)) <= {"http:", "https:", "about:"}

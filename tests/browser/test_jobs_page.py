@@ -27,14 +27,14 @@ HOSTILE_TEXTS = (
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with serve_with_worker(tmp_path_factory.mktemp("jobs")) as one:
-        yield one
+    with serve_with_worker(tmp_path_factory.mktemp("jobs")) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
 def web(served: Served) -> Iterator[httpx.Client]:
-    with served.client() as one:
-        yield one
+    with served.client() as client:
+        yield client
 
 
 def rows(page: Any) -> Any:
@@ -160,7 +160,7 @@ def test_rows_update_in_place_and_new_jobs_wait_for_a_click(
         expect(row(page, first)).to_contain_text("took")
         page.keyboard.press("n")
         expect(rows(page)).to_have_count(3)
-        ids = rows(page).locator(".open").evaluate_all("found => found.map(one => one.id)")
+        ids = rows(page).locator(".open").evaluate_all("found => found.map(link => link.id)")
         assert ids == [f"job-{job}" for job in (third, second, first)]
         expect(page.get_by_role("button", name="new job")).to_have_count(0)
 
@@ -193,7 +193,7 @@ def test_pagination_to_older_and_newer_jobs(
         seen: list[list[str]] = []
 
         def shown() -> list[str]:
-            return list(rows(page).locator(".open").evaluate_all("all => all.map(one => one.id)"))
+            return list(rows(page).locator(".open").evaluate_all("all => all.map(link => link.id)"))
 
         for size in (50, 50, 20):
             expect(rows(page)).to_have_count(size)
@@ -223,7 +223,7 @@ def test_all_matching_jobs_are_retried_after_a_confirmation_with_their_count(
 ) -> None:
     made = [{"task": "send", "arguments": {"to": "x"}, "tags": ["again"]}] * 110
     answers = web.post("/api/jobs/batch", json={"jobs": made}).json()["results"]
-    jobs = {one["job"]["id"] for one in answers}  # more than one request handles
+    jobs = {answer["job"]["id"] for answer in answers}  # more than one request handles
     for job in jobs:
         wait_for(web, job, "failed")
     with open_page(browser, served.url, "jobs?state=failed&tag=again") as dashboard:
@@ -247,7 +247,7 @@ def test_all_matching_jobs_are_retried_after_a_confirmation_with_their_count(
 
 def retried(web: httpx.Client, tag: str) -> set[str]:
     found = web.get("/api/jobs", params={"tag": tag, "limit": 1000}).json()["jobs"]
-    return {one["id"] for one in found if one["retriedAs"] is not None}
+    return {job["id"] for job in found if job["retriedAs"] is not None}
 
 
 def test_jobs_are_selected_by_keyboard_and_canceled(
@@ -409,11 +409,11 @@ def test_live_updates_cause_no_layout_shift(
         page = dashboard.page
         expect(rows(page)).to_have_count(23)
         expect(row(page, jobs[0])).to_contain_text("40 %")
-        for number, one in enumerate(held):  # typical changes
-            web.post(f"/api/jobs/{one}/{'cancel' if number % 2 else 'submit'}")
+        for number, job in enumerate(held):  # typical changes
+            web.post(f"/api/jobs/{job}/{'cancel' if number % 2 else 'submit'}")
             enqueue(web, "send", {**tags, "owner": "another owner"}, to="x")
             ended = "canceled" if number % 2 else "succeeded"
-            expect(row(page, one)).to_contain_text(ended)
+            expect(row(page, job)).to_contain_text(ended)
         gate.touch()
         for job in jobs:
             expect(row(page, job)).to_contain_text("succeeded")

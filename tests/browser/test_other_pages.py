@@ -105,9 +105,9 @@ def pages_of(served: Served) -> list[str]:
 
 def violations(page: Any, rules: dict[str, Any] = VIOLATIONS) -> dict[str, list[str]]:
     return {
-        one["id"]: [node["html"][:200] for node in one["nodes"]]
-        for one in scanner.Axe().run(page, options=rules).response["violations"]
-        if one["impact"] in IMPACTS
+        violation["id"]: [node["html"][:200] for node in violation["nodes"]]
+        for violation in scanner.Axe().run(page, options=rules).response["violations"]
+        if violation["impact"] in IMPACTS
     }
 
 
@@ -240,7 +240,7 @@ def test_no_flow_is_missing_between_new_and_older_flows(browser: Any, shown: Ser
     def begin(count: int) -> set[str]:
         return run_in_thread(lambda: {str(small_flow(shown).enqueue().id) for _ in range(count)})
 
-    listed = "() => [...document.querySelectorAll('main td a[title]')].map((one) => one.title)"
+    listed = "() => [...document.querySelectorAll('main td a[title]')].map((link) => link.title)"
     flows = begin(52)  # more than are listed at first
     with open_page(browser, shown.url, "flows") as dashboard:
         expect(dashboard.page.locator("main tbody tr")).to_have_count(50)
@@ -311,7 +311,7 @@ def test_an_unknown_url_shows_page_not_found(browser: Any, shown: Served) -> Non
         expect(dashboard.heading("Page not found")).to_be_visible()
         dashboard.page.get_by_role("link", name="All jobs").click()
         expect(dashboard.heading("Jobs")).to_be_visible()
-        assert all("404" in one for one in dashboard.console)  # logged by the browser
+        assert all("404" in entry for entry in dashboard.console)  # logged by the browser
         dashboard.console.clear()
 
 

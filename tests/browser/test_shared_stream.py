@@ -25,12 +25,14 @@ request_counter = RequestCounter()
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     place = tmp_path_factory.mktemp("one-stream")
     config = ServerConfig(auth=AuthMode.LOCAL, list_poll_interval=0.05)
-    with serving(place, config, worker=True, app=make(place), around=request_counter.around) as one:
-        yield one
+    with serving(
+        place, config, worker=True, app=make(place), around=request_counter.around
+    ) as server:
+        yield server
 
 
 def event_numbers(web: Any, job: str) -> list[int]:
-    return [int(one["id"].rpartition("-")[2]) for one in log_of(web, job)]
+    return [int(event["id"].rpartition("-")[2]) for event in log_of(web, job)]
 
 
 def wait_for_streams(served: Served, number: int) -> None:
@@ -85,8 +87,8 @@ def test_no_tab_loses_an_event_when_the_server_is_killed_and_restarted(
         web = stack.enter_context(behind.client())
 
         def serve() -> Served:
-            one = serving(tmp_path, app=make(tmp_path), around=RequestCounter().around)
-            return stack.enter_context(one)
+            server = serving(tmp_path, app=make(tmp_path), around=RequestCounter().around)
+            return stack.enter_context(server)
 
         first = serve()
         proxy = stack.enter_context(Proxy(first.url))
@@ -125,25 +127,25 @@ def test_a_closed_tab_is_unsubscribed_and_other_tabs_continue(
     gate = tmp_path / "gate"
     with served.client() as web, window(browser, served.url) as opened:
         shared, own = (enqueue(web, "talk", gate=str(gate))["id"] for _ in range(2))
-        one, two = opened.tab(), opened.tab()
-        for tab in (one, two):
+        first, second = opened.tab(), opened.tab()
+        for tab in (first, second):
             tab.get(f"page.follow('{shared}')")
-        one.get(f"page.follow('{own}')")
-        one.until(f"page.jobs['{own}'].seqs.length > 3")
+        first.get(f"page.follow('{own}')")
+        first.until(f"page.jobs['{own}'].seqs.length > 3")
         until(lambda: served.context.hub.followed_jobs == 2, "both are followed")
-        one.page.close()
+        first.page.close()
         until(lambda: served.context.hub.followed_jobs == 1, "the closed tab's job is dropped")
         wait_for_streams(served, 1)
         gate.touch()
-        two.until(f"page.jobs['{shared}'].end === 'job-completed'")
-        assert two.seqs(shared) == event_numbers(web, shared)
-        assert two.console == []
-        three = opened.tab()
-        three.get(f"page.follow('{own}', 2)")  # the job has ended
-        three.until(f"page.jobs['{own}'].end === 'job-completed'")
-        assert three.seqs(own) == event_numbers(web, own)[2:]
-        three.get("page.follow('01890a5d-ac96-774b-bcce-b302099a8057')")
-        three.until("page.jobs['01890a5d-ac96-774b-bcce-b302099a8057'].error === 404")
+        second.until(f"page.jobs['{shared}'].end === 'job-completed'")
+        assert second.seqs(shared) == event_numbers(web, shared)
+        assert second.console == []
+        third = opened.tab()
+        third.get(f"page.follow('{own}', 2)")  # the job has ended
+        third.until(f"page.jobs['{own}'].end === 'job-completed'")
+        assert third.seqs(own) == event_numbers(web, own)[2:]
+        third.get("page.follow('01890a5d-ac96-774b-bcce-b302099a8057')")
+        third.until("page.jobs['01890a5d-ac96-774b-bcce-b302099a8057'].error === 404")
 
 
 @pytest.mark.slow

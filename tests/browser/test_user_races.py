@@ -19,14 +19,14 @@ from windlass.server.config import AuthMode, ServerConfig
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with serve_with_worker(tmp_path_factory.mktemp("hurry")) as one:
-        yield one
+    with serve_with_worker(tmp_path_factory.mktemp("hurry")) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
 def web(served: Served) -> Iterator[httpx.Client]:
-    with served.client() as one:
-        yield one
+    with served.client() as client:
+        yield client
 
 
 def tagged(web: httpx.Client, tag: str) -> list[dict[str, Any]]:
@@ -134,13 +134,13 @@ def test_a_double_click_opens_one_dialog(browser: Any, served: Served, web: http
     with open_page(browser, served.url, "jobs?tag=click&state=failed") as dashboard:
         dashboard.page.get_by_label("Select this page").check()
         retry = dashboard.page.get_by_role("button", name="Retry", exact=True)
-        retry.evaluate("one => { one.click(); one.click(); }")
+        retry.evaluate("button => { button.click(); button.click(); }")
         expect(dashboard.page.get_by_role("dialog")).to_have_count(1)
         dashboard.button("Go back").click()
         dashboard.navigate("failures")
         group = dashboard.page.locator(".failure", has_text="send").first
         again = group.get_by_role("button", name="Retry all")
-        again.evaluate("one => { one.click(); one.click(); }")
+        again.evaluate("button => { button.click(); button.click(); }")
         expect(dashboard.page.get_by_role("dialog")).to_have_count(1)
 
 
@@ -148,11 +148,13 @@ def test_a_double_click_opens_one_dialog(browser: Any, served: Served, web: http
 def test_a_bulk_action_on_selected_jobs_is_one_request(
     browser: Any, served: Served, web: httpx.Client
 ) -> None:
-    jobs = [enqueue(web, "add", {"tags": ["one"], "hold": True}, a=n)["id"] for n in range(4)]
-    with open_page(browser, served.url, "jobs?tag=one") as dashboard:
+    jobs = [enqueue(web, "add", {"tags": ["selected"], "hold": True}, a=n)["id"] for n in range(4)]
+    with open_page(browser, served.url, "jobs?tag=selected") as dashboard:
         dashboard.page.get_by_label("Select this page").check()
         requests: list[str] = []
-        dashboard.page.on("request", lambda one: requests.append(f"{one.method} {one.url}"))
+        dashboard.page.on(
+            "request", lambda request: requests.append(f"{request.method} {request.url}")
+        )
         dashboard.page.get_by_role("button", name="Cancel", exact=True).click()
         assert web.post(f"/api/jobs/{jobs[0]}/cancel").status_code == 200
         assert web.delete(f"/api/jobs/{jobs[0]}").status_code == 204  # during the confirmation
@@ -160,9 +162,9 @@ def test_a_bulk_action_on_selected_jobs_is_one_request(
         toast = dashboard.page.locator(".toast")
         expect(toast).to_contain_text("Canceled 3 jobs.")
         expect(toast).to_contain_text("1 job no longer exists")
-        sent = [one for one in requests if not one.startswith("GET ")]
+        sent = [request for request in requests if not request.startswith("GET ")]
         assert sent == [f"POST {served.url}/api/jobs/actions"]
-    assert {one["state"] for one in tagged(web, "one")} == {"canceled"}
+    assert {job["state"] for job in tagged(web, "selected")} == {"canceled"}
 
 
 @pytest.mark.slow
@@ -190,40 +192,40 @@ def test_a_bulk_action_affects_no_more_jobs_than_confirmed(
         dashboard.page.get_by_role("button", name=f"Retry {number[1]} jobs").click()
         expect(dashboard.page.locator(".toast")).to_be_visible()
         assert len(retried(web)) - before <= int(number[1])
-        assert len([one for one in tagged(web, "agreed") if one["retriedAs"] is None]) > 1
+        assert len([job for job in tagged(web, "agreed") if job["retriedAs"] is None]) > 1
 
 
 def retried(web: httpx.Client) -> list[str]:
     jobs = web.get("/api/jobs", params={"task": "send", "limit": 1000}).json()["jobs"]
-    return [one["id"] for one in jobs if one["retriedAs"] is not None]
+    return [job["id"] for job in jobs if job["retriedAs"] is not None]
 
 
 @pytest.mark.slow
 def test_leaving_a_page_closes_its_dialog(browser: Any, served: Served, web: httpx.Client) -> None:
-    fail_jobs(web, 1, "asked")
-    with open_page(browser, served.url, "jobs?tag=asked") as dashboard:
-        dashboard.navigate("jobs?tag=asked&state=failed")
+    fail_jobs(web, 1, "dialog")
+    with open_page(browser, served.url, "jobs?tag=dialog") as dashboard:
+        dashboard.navigate("jobs?tag=dialog&state=failed")
         dashboard.page.get_by_label("Select this page").check()
         dashboard.page.get_by_role("button", name="Retry", exact=True).click()
         expect(dashboard.page.get_by_role("dialog")).to_be_visible()
         dashboard.page.go_back()
         expect(dashboard.page.get_by_role("dialog")).to_have_count(0)
-        expect(dashboard.page).to_have_url(f"{served.url}/jobs?tag=asked")
+        expect(dashboard.page).to_have_url(f"{served.url}/jobs?tag=dialog")
 
 
 @pytest.mark.slow
 def test_an_error_clears_the_rows_of_the_previous_filters(
     browser: Any, served: Served, web: httpx.Client
 ) -> None:
-    fail_jobs(web, 1, "beside")
+    fail_jobs(web, 1, "filtered")
     refused = ("status of 422",)
-    with open_page(browser, served.url, "jobs?tag=beside", expected=refused) as dashboard:
+    with open_page(browser, served.url, "jobs?tag=filtered", expected=refused) as dashboard:
         rows = dashboard.page.locator("tr.job:not(.placeholder)")
         expect(rows).to_have_count(1)
         dashboard.button("More filters").click()
         dashboard.page.get_by_label("Created", exact=True).select_option("Custom range")
         expect(dashboard.page.get_by_label("Created before")).to_be_visible()  # already open
-        dashboard.navigate("jobs?tag=beside&state=wrong")
+        dashboard.navigate("jobs?tag=filtered&state=wrong")
         expect(dashboard.page.get_by_role("alert")).to_contain_text("state")
         expect(rows).to_have_count(0)
         dashboard.page.go_back()
@@ -274,4 +276,4 @@ def test_a_bulk_action_ends_at_sign_out(browser: Any, tmp_path: Path) -> None:
 
 def canceled(web: httpx.Client) -> list[str]:
     found = web.get("/api/jobs?state=canceled&limit=1000").json()
-    return [one["id"] for one in found["jobs"]]
+    return [job["id"] for job in found["jobs"]]

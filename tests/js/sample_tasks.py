@@ -45,7 +45,7 @@ def log_of(web: httpx.Client, job_id: str) -> list[dict[str, Any]]:
     params: dict[str, Any] = {"limit": 1000}
     while True:
         page = web.get(f"/api/jobs/{job_id}/events", params=params).json()
-        found += [{key: one[key] for key in ("id", "type", "data")} for one in page["events"]]
+        found += [{key: event[key] for key in ("id", "type", "data")} for event in page["events"]]
         if page["ended"]:
             return found
         params["lastEventId"] = page["cursor"]

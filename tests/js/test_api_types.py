@@ -59,7 +59,7 @@ def names(interface: str) -> set[str]:
     """Return its own fields and those of the interfaces that it extends."""
     above, body = DECLARED[interface]
     own = set(re.findall(r"^  (\w+)\??:", body, re.MULTILINE))
-    return own.union(*(names(one) for one in re.findall(r"\w+", above) if one in DECLARED))
+    return own.union(*(names(name) for name in re.findall(r"\w+", above) if name in DECLARED))
 
 
 @pytest.mark.parametrize("interface", MODELS)
