@@ -73,7 +73,7 @@ const COLUMNS = [
         "span",
         null,
         Object.entries(worker.queues).map(([queue, slots]) => [
-          h("span", { class: "nowrap" }, link("jobs", `${queue} (${slots})`, { queue })),
+          link("jobs", `${queue}\u00a0(${slots})`, { queue }),
           " ",
         ]),
       ),
