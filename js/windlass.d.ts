@@ -97,7 +97,7 @@ export interface LiveListOptions extends WatchOptions {
 }
 
 /** Any number of jobs and lists on one connection, with unlimited reconnects. */
-export interface Live {
+export interface LiveConnection {
   /** At most 100 jobs: beyond, the oldest subscriptions end with an error. */
   follow(id: string, options: FollowOptions): () => void;
   /** At most 20 lists, as for jobs. `listed` is false when a job has left the list. */
@@ -188,7 +188,7 @@ export declare class Windlass {
   watch(
     filter: ListFilter, callback: (snapshot: Snapshot) => unknown, options?: WatchOptions,
   ): () => void;
-  live(): Live;
+  live(): LiveConnection;
 
   /** Send a request to any path. Returns the decoded body, or null for 204. */
   request(method: string, path: string, options?: RequestOptions): Promise<any>;

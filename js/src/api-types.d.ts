@@ -15,7 +15,7 @@ export interface CancelOptions extends Options {
   reason?: string;
 }
 
-/** Options of a job beside its task and arguments. */
+/** Options of a job, in addition to its task and arguments. */
 export interface JobOptions {
   queue?: string;
   priority?: number;

@@ -6,9 +6,9 @@ import { Feeds } from "./streaming/feeds.js";
 import { Subscriptions } from "./streaming/subscriptions.js";
 import { Http } from "./http.js";
 import { JobHandle } from "./job-handle.js";
-import { Live } from "./streaming/live.js";
-import { ManagementClient } from "./management.js";
-import { systemTimers } from "./timing.js";
+import { LiveConnection } from "./streaming/live-connection.js";
+import { ManagementClient } from "./management-client.js";
+import { systemTimers } from "./timers.js";
 
 const KEEPALIVE = 10_000; // milliseconds between keepalive comments of the server
 
@@ -237,9 +237,9 @@ export class Windlass extends ManagementClient {
     return this.#subscriptions.watch(filter, callback, options);
   }
 
-  /** @returns {types.Live} */
+  /** @returns {types.LiveConnection} */
   live() {
-    return new Live(this.#context, this.#keep);
+    return new LiveConnection(this.#context, this.#keep);
   }
 
   /**

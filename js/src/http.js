@@ -3,7 +3,9 @@
 /** @import { Log, Query, Timers } from "../windlass.js" */
 
 import { WindlassError, connectionError, responseError } from "./errors.js";
-import { Backoff, linkedController, sleep } from "./timing.js";
+import { linkedController } from "./abort.js";
+import { Backoff } from "./backoff.js";
+import { sleep } from "./timers.js";
 
 /**
  * @typedef {object} HttpOptions

@@ -11,7 +11,7 @@ test("a retried enqueue uses the same idempotency key", async () => {
   const { client, server, clock } = setUp();
   server.unreachable();
   server.problem(503, {}, { "retry-after": "1" });
-  server.answers.push((call) => {
+  server.responses.push((call) => {
     const job = { id: JOB, requestId: key(call), duplicate: true };
     return new Response(JSON.stringify(job), { status: 200 });
   });
@@ -65,7 +65,7 @@ test("an error response becomes a WindlassError with all fields and is not retri
 
 test("an error without problem+json is reported by its status", async () => {
   const { client, server } = setUp({ retries: 0 });
-  server.answers.push(() => new Response("<html>", { status: 502, statusText: "Bad Gateway" }));
+  server.responses.push(() => new Response("<html>", { status: 502, statusText: "Bad Gateway" }));
   const error = await client.get(JOB).catch((reason) => reason);
   assert.equal(error.message, "HTTP 502: Bad Gateway");
   assert.deepEqual([error.status, error.permanent], [502, false]);
@@ -111,7 +111,7 @@ for (const verb of ["cancel", "retry", "resume"]) {
 
 test("a request times out", async () => {
   const { client, server, clock } = setUp({ timeout: 5000 });
-  server.silent();
+  server.neverRespond();
   const answer = client.submit(JOB).catch((reason) => reason);
   await clock.advance(5000);
   assert.match((await answer).message, /no response to POST .* within 5000 ms/);
@@ -120,7 +120,7 @@ test("a request times out", async () => {
 test("a signal aborts a request and its retry delay", async () => {
   const { client, server, clock } = setUp();
   const [one, two] = [new AbortController(), new AbortController()];
-  server.silent();
+  server.neverRespond();
   const first = client.get(JOB, { signal: one.signal });
   one.abort();
   await assert.rejects(first, { name: "AbortError" });

@@ -70,7 +70,7 @@ test("a listener with a later cursor receives only events after it", async () =>
 
 test("a cursor unknown to the server fails only its listener", async () => {
   const { client, server, clock } = setUp();
-  server.keep(2);
+  server.serveRunningJob(2);
   const [wrong, same, wild, whole, rest] = Array.from({ length: 5 }, recorder);
   client.follow(JOB, { ...wrong, after: 99 });
   client.follow(JOB, { ...wild, after: 77 });
@@ -126,7 +126,7 @@ test("duplicate events are dropped without a warning", async () => {
   client.follow(JOB, recorded);
   await clock.advance(0);
   server.lastStream.send(logEvent(1), logEvent(1), logEvent(2), logEvent(1), logEvent(2));
-  server.lastStream.tear();
+  server.lastStream.fail();
   await clock.advance(1000);
   // A server that ignores cursors.
   server.lastStream.send(logEvent(1), logEvent(2), logEvent(3), done(4));
@@ -279,7 +279,7 @@ test("a reader of old events does not keep a new listener from reconnecting", as
   server.lastStream.send(logEvent(1));
   assert.equal((await first).value?.seq, 1); // and pauses here
   server.problem(403);
-  server.lastStream.tear();
+  server.lastStream.fail();
   await clock.advance(1000);
   const recorded = recorder();
   client.follow(JOB, recorded);

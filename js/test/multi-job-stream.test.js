@@ -22,7 +22,7 @@ test("each job continues after its own cursor through broken connections", async
   server.lastStream.send(sharedEvent(A, 1), sharedEvent(B, 5));
   server.lastStream.send(sharedEvent(A, 2), sharedEvent(A, 2));
   await clock.advance(0);
-  server.lastStream.tear();
+  server.lastStream.fail();
   await clock.advance(1000);
   server.lastStream.send(sharedEvent(B, 5), sharedEvent(B, 6, ...DONE), sharedEvent(A, 3));
   await clock.advance(0);
@@ -62,7 +62,7 @@ test("progress is tracked per job", async () => {
 
 test("204 means that all jobs have ended", async () => {
   const { client, server, clock } = setUp();
-  server.empty();
+  server.noContent();
   const recorded = recordEvents();
   client.followMany({ [A]: 3, [B]: 4 }, recorded);
   await clock.advance(100_000);
@@ -95,7 +95,7 @@ test("each job's newest snapshot is reported once", async () => {
   server.lastStream.send(snapshot(A, 2, "queued"), snapshot(B, 2, "queued"));
   server.lastStream.send(snapshot(A, 3, "running"));
   await clock.advance(0);
-  server.lastStream.tear();
+  server.lastStream.fail();
   await clock.advance(1000);
   server.lastStream.send(snapshot(A, 2, "queued"), snapshot(B, 2, "queued"));
   server.lastStream.send(snapshot(A, 4, "failed"));

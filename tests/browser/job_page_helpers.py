@@ -89,7 +89,7 @@ class JobPage(DashboardPage):
     """The page of a job."""
 
     def show(self, job: str, query: str = "") -> None:
-        self.move(f"jobs/{job}{query}")
+        self.navigate(f"jobs/{job}{query}")
 
     def button(self, name: str) -> Any:
         return self.page.get_by_role("button", name=name, exact=True)
@@ -102,7 +102,7 @@ class JobPage(DashboardPage):
         return self.page.locator(".log-line")
 
     @property
-    def now(self) -> Any:
+    def progress(self) -> Any:
         return self.page.locator(".job-progress")
 
     def line(self, text: str) -> Any:
@@ -123,7 +123,7 @@ def open_job(browser: Any, url: str, job: str, query: str = "", **more: Any) -> 
         yield JobPage(opened.page, opened.url, opened.console)
 
 
-class Killable:
+class KillableServer:
     """A server in its own process, always on the same port."""
 
     def __init__(self, place: Path) -> None:

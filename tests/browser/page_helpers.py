@@ -15,12 +15,12 @@ expect = pytest.importorskip(
 ).expect
 expect.set_options(timeout=40_000)  # milliseconds; a slow machine fails no test
 T = TypeVar("T")
-DESK = {"width": 1280, "height": 900}
+DESKTOP = {"width": 1280, "height": 900}
 PHONE = {"width": 390, "height": 844}
-LOST = "net::ERR_"  # console message for an unreachable server
+CONNECTION_ERROR = "net::ERR_"  # console message for an unreachable server
 
 # Records policy violations and layout shifts.
-_WATCH = """
+_RECORDER = """
 window.seen = { refused: [], shifts: [] };
 document.addEventListener("securitypolicyviolation", (event) =>
   window.seen.refused.push(`${event.violatedDirective}: ${event.blockedURI} ${event.sample}`));
@@ -32,7 +32,7 @@ new PerformanceObserver((list) => {
 }).observe({ type: "layout-shift", buffered: true });
 """
 
-_MOVE = """(address) => {
+_NAVIGATE = """(address) => {
   history.pushState(null, "", address);
   dispatchEvent(new PopStateEvent("popstate"));
 }"""
@@ -40,7 +40,7 @@ _MOVE = """(address) => {
 
 _REFRESH = """async (path) => {
   const app = document.querySelector("script[src$='/app.js']").src;
-  const { live } = await import(new URL("live/tab.js", app));
+  const { live } = await import(new URL("live/tab-client.js", app));
   live.refresh(path);
 }"""
 
@@ -54,11 +54,11 @@ class DashboardPage:
     def go(self, path: str) -> None:
         self.page.goto(f"{self.url}/{path}")
 
-    def move(self, path: str) -> None:
+    def navigate(self, path: str) -> None:
         """Navigate without a page load, as a link or the back button does."""
-        self.page.evaluate(_MOVE, f"{self.url}/{path}")
+        self.page.evaluate(_NAVIGATE, f"{self.url}/{path}")
 
-    def show_again(self) -> None:
+    def switch_to_tab(self) -> None:
         """Simulate a switch back to this tab."""
         self.page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
 
@@ -79,24 +79,28 @@ class DashboardPage:
         return found
 
     @property
-    def shifted(self) -> float:
+    def layout_shift(self) -> float:
         """Sum of layout shifts without user input."""
-        return sum(float(one["value"]) for one in self.shifts if not one["input"])
+        return sum(float(shift["value"]) for shift in self.shifts if not shift["input"])
 
     @property
-    def too_wide(self) -> bool:
+    def scrolls_horizontally(self) -> bool:
         """Whether the page scrolls horizontally."""
         root = "document.documentElement"
         return bool(self.page.evaluate(f"{root}.scrollWidth > {root}.clientWidth"))
+
+    def ignore_console(self, text: str) -> None:
+        """Drop expected messages of the browser, such as an error status."""
+        self.console = [entry for entry in self.console if text not in entry]
 
     def check(self, expected: Sequence[str] = ()) -> None:
         """Assert that there are no policy violations and no unexpected console messages."""
         assert self.page.evaluate("window.seen.refused") == []
         known = ("verbose:", *expected)
-        assert [one for one in self.console if not any(part in one for part in known)] == []
+        assert [entry for entry in self.console if not any(part in entry for part in known)] == []
 
 
-def aside(call: Callable[[], T]) -> T:
+def run_in_thread(call: Callable[[], T]) -> T:
     """Run a blocking call in another thread: the browser's event loop runs in this one."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(call).result()
@@ -109,36 +113,38 @@ def open_page(
     path: str = "",
     *,
     key: str | None = None,
-    apart: bool = False,
+    own_profile: bool = False,
     expected: Sequence[str] = (),
     **how: Any,
 ) -> Iterator[DashboardPage]:
     """Open a dashboard page; at the end, check for unexpected console messages.
 
     Tests share one browser profile, which caches the scripts of a server. A test with `key` (signed
-    in) or `apart` has its own profile. The last tab of the shared profile stays open until the next
-    one has loaded, so that the shared worker keeps running.
+    in) or `own_profile` has its own profile. The last tab of the shared profile stays open until
+    the next one has loaded, so that the shared worker keeps running.
     """
     media = {name: how.pop(name) for name in ("color_scheme", "reduced_motion") if name in how}
-    viewport = how.pop("viewport", DESK)
-    own = apart or key is not None or bool(how)
+    viewport = how.pop("viewport", DESKTOP)
+    own = own_profile or key is not None or bool(how)
     context = browser.new_context(**how) if own else browser.contexts[0]
     before = list(context.pages)
-    one = DashboardPage(context.new_page(), url)
-    one.page.set_viewport_size(viewport)
-    one.page.emulate_media(**media)
-    one.page.add_init_script(_WATCH)
-    one.page.set_default_timeout(40_000)
-    one.page.on("console", lambda entry: one.console.append(f"{entry.type}: {entry.text}"))
-    one.page.on("pageerror", lambda error: one.console.append(f"uncaught: {error}"))
+    dashboard = DashboardPage(context.new_page(), url)
+    dashboard.page.set_viewport_size(viewport)
+    dashboard.page.emulate_media(**media)
+    dashboard.page.add_init_script(_RECORDER)
+    dashboard.page.set_default_timeout(40_000)
+    dashboard.page.on(
+        "console", lambda entry: dashboard.console.append(f"{entry.type}: {entry.text}")
+    )
+    dashboard.page.on("pageerror", lambda error: dashboard.console.append(f"uncaught: {error}"))
     try:
         if key is not None:
-            sign_in(one, key)
-        one.go(path)
+            sign_in(dashboard, key)
+        dashboard.go(path)
         for page in before:
             page.close()
-        yield one
-        one.check(expected)
+        yield dashboard
+        dashboard.check(expected)
     finally:
         if own:
             context.close()

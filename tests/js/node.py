@@ -51,24 +51,26 @@ class Program:
 
     def transcript(self, listener: str) -> list[dict[str, Any]]:
         return [
-            one["event"] for one in self.lines if one.get("listener") == listener and "event" in one
+            line["event"]
+            for line in self.lines
+            if line.get("listener") == listener and "event" in line
         ]
 
 
 @contextmanager
 def program(name: str, *arguments: str) -> Iterator[Program]:
-    """Run a program beside the block; it must exit with 0."""
+    """Run a program while the block runs. It must exit with 0."""
     process = subprocess.Popen(
         [str(NODE), str(JS / "test" / "real-server" / name), *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
-    one = Program(process)
-    reading = Thread(target=one.read)
+    running = Program(process)
+    reading = Thread(target=running.read)
     reading.start()
     try:
-        yield one
+        yield running
         assert process.wait(PATIENCE) == 0, process.stderr and process.stderr.read()
     finally:
         process.kill()

@@ -46,8 +46,8 @@ class Proxy:
         with self._lock:
             pairs, self._pairs = self._pairs, set()
         for pair in pairs:
-            for one in pair:
-                _reset(one)
+            for connection in pair:
+                _reset(connection)
 
     def _accept(self) -> None:
         """Accept connections until the listener closes."""
@@ -80,15 +80,15 @@ class Proxy:
                 sink.sendall(data)
         with self._lock:
             self._pairs.discard(pair)
-        for one in pair:
+        for connection in pair:
             with suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
-            one.close()
+                connection.shutdown(socket.SHUT_RDWR)
+            connection.close()
 
 
-def _reset(one: socket.socket) -> None:
+def _reset(connection: socket.socket) -> None:
     with suppress(OSError):
-        one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
     with suppress(OSError):
-        one.shutdown(socket.SHUT_RD)  # wakes the reading thread
-    one.close()
+        connection.shutdown(socket.SHUT_RD)  # wakes the reading thread
+    connection.close()

@@ -13,8 +13,8 @@ import pytest
 from fastapi import FastAPI, Response
 from fastapi.staticfiles import StaticFiles
 from tests.browser.conftest import CHROMIUM, FLAGS
-from tests.js.conftest import log_of, make
 from tests.js.proxy import Proxy
+from tests.js.sample_tasks import log_of, make
 from tests.server.conftest import Served, enqueue, exists, serving, until, wait_for
 from tests.server.stream_proxy import Meddled, disorder, lie
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.skipif(
 LISTENERS = 10
 
 
-class Strict(StaticFiles):
+class StrictPolicyFiles(StaticFiles):
     def file_response(self, *given: Any, **more: Any) -> Response:
         response = super().file_response(*given, **more)
         response.headers["Content-Security-Policy"] = "default-src 'self'; img-src data:"
@@ -37,11 +37,11 @@ class Strict(StaticFiles):
 
 
 def around(api: FastAPI) -> FastAPI:
-    """Mount the server beside a page with a strict content security policy."""
+    """Mount the server and a page with a strict content security policy."""
     outer = FastAPI()
     outer.state.server_context = api.state.server_context
 
-    outer.mount("/page", Strict(directory=Path(__file__).parent / "page", html=True))
+    outer.mount("/page", StrictPolicyFiles(directory=Path(__file__).parent / "page", html=True))
     outer.mount("/js", StaticFiles(directory=folder()))
     outer.mount("/disorder", Meddled(api, disorder))
     outer.mount("/lie", Meddled(api, lie))
@@ -52,8 +52,8 @@ def around(api: FastAPI) -> FastAPI:
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     place = tmp_path_factory.mktemp("browser")
-    with serving(place, worker=True, app=make(place), around=around) as one:
-        yield one
+    with serving(place, worker=True, app=make(place), around=around) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
@@ -80,18 +80,20 @@ class Page:
 
     @property
     def ended(self) -> str:
-        return "page.listeners.every(one => one.end !== null)"
+        return "page.listeners.every(listener => listener.end !== null)"
 
 
 @contextmanager
 def opened(browser: Any, url: str, job: str) -> Iterator[Page]:
     context = browser.new_context()
-    one = Page(context.new_page())
-    one.page.on("console", lambda entry: one.console.append(f"{entry.type}: {entry.text}"))
-    one.page.on("pageerror", lambda error: one.console.append(f"uncaught: {error}"))
-    one.page.goto(f"{url}/page/?job={job}")
+    opened_page = Page(context.new_page())
+    opened_page.page.on(
+        "console", lambda entry: opened_page.console.append(f"{entry.type}: {entry.text}")
+    )
+    opened_page.page.on("pageerror", lambda error: opened_page.console.append(f"uncaught: {error}"))
+    opened_page.page.goto(f"{url}/page/?job={job}")
     try:
-        yield one
+        yield opened_page
     finally:
         context.close()
 
@@ -105,11 +107,11 @@ def test_ten_listeners_on_one_connection_resume_after_a_break_without_duplicates
         with opened(browser, proxy.url, job) as page:
             page.until("page.shown.includes(40)")
             page.get(f"while (page.listeners.length < {LISTENERS}) page.listen()")  # late listeners
-            page.until("page.listeners.every(one => one.percents.includes(40))")
+            page.until("page.listeners.every(listener => listener.percents.includes(40))")
             assert served.context.hub.open_streams == 1
             proxy.open = False
             proxy.cut()
-            page.until("page.listeners.every(one => one.connections.at(-1) === false)")
+            page.until("page.listeners.every(listener => listener.connections.at(-1) === false)")
             gate.touch()
             wait_for(web, job, "succeeded")  # while disconnected
             assert page.get("document.querySelector('progress').value") == 40
@@ -120,17 +122,17 @@ def test_ten_listeners_on_one_connection_resume_after_a_break_without_duplicates
             assert page.get("page.logged") == []
         log = log_of(web, job)
     assert len(listeners) == LISTENERS
-    for one in listeners:
-        assert one["events"] == log  # complete, in order, no duplicates
-        assert (one["end"], one["error"]) == ("job-completed", None)
-        assert one["percents"] == sorted(one["percents"])
+    for listener in listeners:
+        assert listener["events"] == log  # complete, in order, no duplicates
+        assert (listener["end"], listener["error"]) == ("job-completed", None)
+        assert listener["percents"] == sorted(listener["percents"])
     assert shown == sorted(shown)
     assert shown[-1] == 100
     # The browser logs each broken connection; there are no other messages.
     assert all("net::ERR" in line for line in page.console), page.console
 
 
-def test_a_job_canceled_at_forty_percent_is_shown_so_and_leaves_nothing_behind(
+def test_a_job_canceled_at_forty_percent_is_shown_as_canceled_without_its_files(
     browser: Any, served: Served, tmp_path: Path
 ) -> None:
     with served.client() as web:
@@ -150,15 +152,15 @@ def test_a_job_canceled_at_forty_percent_is_shown_so_and_leaves_nothing_behind(
         log = log_of(web, job)
     assert final["canceledAt"] == final["endedAt"] is not None
     assert (final["state"], final["percent"], final["cancelReason"]) == ("canceled", 40, "enough")
-    for one in listeners:
-        assert one["events"] == log
-        assert one["states"][-1] == "canceled"
-        assert one["end"] == "job-cancelled"
+    for listener in listeners:
+        assert listener["events"] == log
+        assert listener["states"][-1] == "canceled"
+        assert listener["end"] == "job-cancelled"
     assert page.console == []
 
 
 @pytest.mark.slow
-def test_progress_never_goes_back_though_events_come_out_of_order(
+def test_progress_never_decreases_when_events_arrive_out_of_order(
     browser: Any, served: Served, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
@@ -173,9 +175,9 @@ def test_progress_never_goes_back_though_events_come_out_of_order(
             )
             assert page.get("document.querySelector('progress').value") == 100
         log = log_of(web, job)
-    for one in listeners:
-        assert one["events"] == log
-        assert one["percents"] == sorted(one["percents"])
+    for listener in listeners:
+        assert listener["events"] == log
+        assert listener["percents"] == sorted(listener["percents"])
     assert shown == sorted(shown)
     assert shown[-1] == 100
     assert logged

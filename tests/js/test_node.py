@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.js.conftest import log_of, make
 from tests.js.node import JS, program, run_tests
 from tests.js.proxy import Proxy
+from tests.js.sample_tasks import log_of, make
 from tests.server.conftest import Served, enqueue, serving, until, wait_for
 
 from windlass.server.auth.api_keys import Role
@@ -25,10 +25,10 @@ CUTS = 10
 
 
 @pytest.fixture(scope="module")
-def working(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     place = tmp_path_factory.mktemp("node")
-    with serving(place, worker=True, app=make(place)) as one:
-        yield one
+    with serving(place, worker=True, app=make(place)) as server:
+        yield server
 
 
 @pytest.mark.parametrize("path", sorted(JS.glob("test/*.test.js")), ids=lambda path: path.stem)
@@ -36,30 +36,40 @@ def test_client_without_server(path: Path) -> None:
     run_tests(path)
 
 
-def test_every_verb_on_a_real_server(tmp_path: Path) -> None:
+def test_every_client_method_on_a_real_server(tmp_path: Path) -> None:
     config = ServerConfig(auth=AuthMode.KEYS)
     with serving(tmp_path, config, worker=True) as served:
         key = served.key(Role.OPERATOR)
-        run_tests(JS / "test/real-server/verbs.test.js", WINDLASS_URL=served.url, WINDLASS_KEY=key)
+        run_tests(
+            JS / "test/real-server/all-methods.test.js", WINDLASS_URL=served.url, WINDLASS_KEY=key
+        )
 
 
-def test_each_listener_receives_the_whole_log_once_through_many_cuts(
-    working: Served, tmp_path: Path
+def test_each_listener_receives_the_whole_log_once_despite_connection_resets(
+    served: Served, tmp_path: Path
 ) -> None:
     """The connection is cut while the job writes events."""
     gate = tmp_path / "gate"
-    with working.client() as web, Proxy(working.url) as proxy:
+    with served.client() as web, Proxy(served.url) as proxy:
         job = enqueue(web, "chatter", gate=str(gate))["id"]
         with program("follow.js", proxy.url, job) as node:
             for number in range(1, CUTS + 1):
                 node.wait_for(
-                    lambda line: by_first(line, "open", value=True), "it is connected", number
+                    lambda line: is_from_first_listener(line, "open", value=True),
+                    "it is connected",
+                    number,
                 )
                 node.wait_for(
-                    lambda line: by_first(line, "event"), "it receives events", 10 * number
+                    lambda line: is_from_first_listener(line, "event"),
+                    "it receives events",
+                    10 * number,
                 )
                 proxy.cut()
-                node.wait_for(lambda line: by_first(line, "open", value=False), "it breaks", number)
+                node.wait_for(
+                    lambda line: is_from_first_listener(line, "open", value=False),
+                    "it breaks",
+                    number,
+                )
             gate.touch()
         log = log_of(web, job)
     assert len(log) > 10 * CUTS
@@ -69,7 +79,7 @@ def test_each_listener_receives_the_whole_log_once_through_many_cuts(
     assert not [line for line in node.lines if "log" in line]
 
 
-def by_first(line: dict[str, Any], key: str, *, value: bool | None = None) -> bool:
+def is_from_first_listener(line: dict[str, Any], key: str, *, value: bool | None = None) -> bool:
     return line.get("listener") == "first" and key in line and (value is None or line[key] is value)
 
 
@@ -77,11 +87,11 @@ def seq_of(line: dict[str, Any]) -> int:
     return int(line["event"]["id"].rpartition("-")[2]) if "event" in line else 0
 
 
-def test_all_listeners_share_one_connection(working: Served, tmp_path: Path) -> None:
+def test_all_listeners_share_one_connection(served: Served, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
-    with working.client() as web:
+    with served.client() as web:
         job = enqueue(web, "video", gate=str(gate))["id"]
-        with program("follow.js", working.url, job) as node:
+        with program("follow.js", served.url, job) as node:
             for listener in LISTENERS:
                 node.wait_for(
                     lambda line, listener=listener: (  # type: ignore[misc]
@@ -89,7 +99,7 @@ def test_all_listeners_share_one_connection(working: Served, tmp_path: Path) -> 
                     ),
                     f"{listener} receives events",
                 )
-            assert working.context.hub.open_streams == 1
+            assert served.context.hub.open_streams == 1
             gate.touch()
         log = log_of(web, job)
     for listener in LISTENERS:
@@ -129,28 +139,32 @@ def test_listeners_continue_when_the_server_is_replaced(
 
 
 def test_many_jobs_share_one_connection_and_a_list_sends_snapshots(
-    working: Served, tmp_path: Path
+    served: Served, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
-    with working.client() as web, Proxy(working.url) as proxy:
+    with served.client() as web, Proxy(served.url) as proxy:
         jobs = [
             enqueue(web, "film", {"tags": ["many"]}, gate=str(gate), lines=5)["id"]
             for _ in range(4)
         ]
         with program("follow-many.js", proxy.url, "many", *jobs) as node:
-            until(lambda: working.context.hub.followed_jobs == 4, "all are followed")
-            until(lambda: working.context.hub.open_streams == 2, "on two connections")
+            until(lambda: served.context.hub.followed_jobs == 4, "all are followed")
+            until(lambda: served.context.hub.open_streams == 2, "on two connections")
             proxy.cut()
-            until(lambda: working.context.hub.followed_jobs == 4, "they are followed again")
+            until(lambda: served.context.hub.followed_jobs == 4, "they are followed again")
             gate.touch()
         for job in jobs:
             assert node.transcript(job) == log_of(web, job)
     assert sorted(line["ended"] for line in node.lines if "ended" in line) == sorted(jobs)
-    last = {one["id"]: one["state"] for line in node.lines if (one := line.get("snapshot"))}
+    last = {
+        snapshot["id"]: snapshot["state"]
+        for line in node.lines
+        if (snapshot := line.get("snapshot"))
+    }
     assert last == dict.fromkeys(jobs, "succeeded")
 
 
-def test_the_package_for_node_is_of_this_version_and_licence() -> None:
+def test_the_node_package_has_the_version_and_license_of_the_project() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     package = json.loads((JS / "package.json").read_text())
     assert (package["version"], package["license"]) == (project["version"], project["license"])

@@ -60,7 +60,8 @@ export class EventBuffer {
    */
   after(seen) {
     if (seen < this.floor) return null;
-    let first = this.#events.length; // from the end: most readers miss only the newest
+    // Search from the end: most subscribers miss only the newest events.
+    let first = this.#events.length;
     while (first > 0 && this.#events[first - 1].seq > seen) first -= 1;
     return this.#events.slice(first);
   }

@@ -1,19 +1,19 @@
 /**
- * Event feeds of jobs: all readers of a job share one feed.
+ * Event feeds of jobs: all subscribers of a job share one feed.
  *
- * Each reader has its own cursor in the feed's buffer. A reader that is behind the buffer reads
- * pages of JSON until it has caught up. A cursor that the server rejects fails only its reader: the
- * others join a new feed with their own cursors.
+ * Each subscriber has its own cursor in the feed's buffer. A subscriber that is behind the buffer
+ * reads pages of JSON until it has caught up. A cursor that the server rejects fails only its
+ * subscriber: the others join a new feed with their own cursors.
  */
 
 /** @import { ConnectionState, JobEvent, Log } from "../../windlass.js" */
-/** @import { Context, MessageResult } from "./stream.js" */
+/** @import { Context, MessageResult } from "./reconnecting-stream.js" */
 
 import { WindlassError } from "../errors.js";
 import { eventFromJson, eventFromMessage, seqOf } from "./job-event.js";
 import { EventBuffer, isNext } from "./event-buffer.js";
-import { keepOpen } from "./stream.js";
-import { Notifier } from "../timing.js";
+import { keepOpen } from "./reconnecting-stream.js";
+import { Notifier } from "../notifier.js";
 
 const INVALID_CURSOR = 422;
 
@@ -30,16 +30,16 @@ const INVALID_CURSOR = 422;
  * @typedef {(feed: Feed, signal: AbortSignal) => Promise<void>} Source
  */
 
-/** Events of one job, and its readers. */
+/** Events of one job, and its subscribers. */
 export class Feed {
-  readers = 0;
+  subscribers = 0;
   ended = false;
   /** @type {unknown} */
   error = null;
   /** @type {ConnectionState | null} */
   state = null;
   /** @type {Set<(state: ConnectionState) => void>} */
-  watchers = new Set();
+  connectionListeners = new Set();
   #update = new Notifier();
   #closing = new AbortController();
 
@@ -82,7 +82,7 @@ export class Feed {
   /** @param {ConnectionState} state */
   setConnection(state) {
     this.state = state;
-    for (const watcher of this.watchers) watcher(state);
+    for (const listener of this.connectionListeners) listener(state);
   }
 
   /**
@@ -95,28 +95,28 @@ export class Feed {
   }
 
   /**
-   * Return whether the server rejected the cursor of another reader.
+   * Return whether the server rejected the cursor of another subscriber.
    *
    * @param {number} seen
    */
-  failedForOtherReader(seen) {
+  failedForOtherSubscriber(seen) {
     const invalid = this.error instanceof WindlassError && this.error.status === INVALID_CURSOR;
     return invalid && seen !== this.buffer.last;
   }
 
-  /** @param {((state: ConnectionState) => void) | undefined} watcher */
-  enter(watcher) {
-    this.readers += 1;
-    if (watcher === undefined) return;
-    this.watchers.add(watcher);
-    if (this.state !== null) watcher(this.state);
+  /** @param {((state: ConnectionState) => void) | undefined} onConnection */
+  subscribe(onConnection) {
+    this.subscribers += 1;
+    if (onConnection === undefined) return;
+    this.connectionListeners.add(onConnection);
+    if (this.state !== null) onConnection(this.state);
   }
 
-  /** @param {((state: ConnectionState) => void) | undefined} watcher */
-  leave(watcher) {
-    if (watcher !== undefined) this.watchers.delete(watcher);
-    this.readers -= 1;
-    if (this.readers === 0) this.#closing.abort();
+  /** @param {((state: ConnectionState) => void) | undefined} onConnection */
+  unsubscribe(onConnection) {
+    if (onConnection !== undefined) this.connectionListeners.delete(onConnection);
+    this.subscribers -= 1;
+    if (this.subscribers === 0) this.#closing.abort();
   }
 }
 
@@ -127,7 +127,7 @@ export class Feed {
  * @returns {Source}
  */
 export const ownConnection = (context) => (feed, signal) => {
-  /** @type {import("./stream.js").StreamHandler} */
+  /** @type {import("./reconnecting-stream.js").StreamHandler} */
   const handler = {
     target: () => [eventsPath(feed.id), { lastEventId: feed.buffer.cursor }],
     onMessage: (message) => feed.add(eventFromMessage(feed.id, message), context.log),
@@ -173,7 +173,7 @@ export class Feeds {
           if (event.final) return;
         }
         if (events.length > 0) continue;
-        if (feed.failedForOtherReader(seen)) {
+        if (feed.failedForOtherSubscriber(seen)) {
           this.#leave(feed, onConnection);
           feed = this.#join(id, seen, onConnection);
           continue;
@@ -190,26 +190,26 @@ export class Feeds {
   /**
    * @param {string} id
    * @param {string | number} after
-   * @param {((state: ConnectionState) => void) | undefined} watcher
+   * @param {((state: ConnectionState) => void) | undefined} onConnection
    */
-  #join(id, after, watcher) {
+  #join(id, after, onConnection) {
     let feed = this.#feeds.get(id);
     if (feed === undefined || feed.error !== null) {
       feed = new Feed(id, new EventBuffer(after, this.keep));
       this.#feeds.set(id, feed);
       void feed.run(this.source);
     }
-    feed.enter(watcher);
+    feed.subscribe(onConnection);
     return feed;
   }
 
   /**
    * @param {Feed} feed
-   * @param {((state: ConnectionState) => void) | undefined} watcher
+   * @param {((state: ConnectionState) => void) | undefined} onConnection
    */
-  #leave(feed, watcher) {
-    feed.leave(watcher);
-    if (feed.readers === 0 && this.#feeds.get(feed.id) === feed) this.#feeds.delete(feed.id);
+  #leave(feed, onConnection) {
+    feed.unsubscribe(onConnection);
+    if (feed.subscribers === 0 && this.#feeds.get(feed.id) === feed) this.#feeds.delete(feed.id);
   }
 
   /**

@@ -1,12 +1,13 @@
 /** Streams of several jobs: events of named jobs, or snapshots of a list. */
 
 /** @import { FollowOptions, Snapshot, SseMessage, WatchOptions } from "../../windlass.js" */
-/** @import { Context, MessageResult } from "./stream.js" */
+/** @import { Context, MessageResult } from "./reconnecting-stream.js" */
 
 import { eventFromJson, seqOf, serverError } from "./job-event.js";
 import { isNext } from "./event-buffer.js";
-import { Listener, guarded } from "./listener.js";
-import { keepOpen } from "./stream.js";
+import { JobListener } from "./job-listener.js";
+import { safeCallback } from "./safe-callback.js";
+import { keepOpen } from "./reconnecting-stream.js";
 
 const PATH = "/api/events";
 const MAX_KNOWN = 10_000; // jobs of a list
@@ -21,7 +22,7 @@ const MAX_KNOWN = 10_000; // jobs of a list
  */
 export async function followMany(context, jobs, options, signal) {
   const cursors = new Map(Object.entries(jobs).map(([id, after]) => [id, seqOf(after)]));
-  const listener = () => new Listener(options, context.log);
+  const listener = () => new JobListener(options, context.log);
   const listeners = new Map([...cursors.keys()].map((id) => [id, listener()]));
   if (cursors.size === 0) return;
   const open = new Set(cursors.keys());
@@ -39,7 +40,7 @@ export async function followMany(context, jobs, options, signal) {
     return open.size === 0 ? "ended" : "accepted";
   };
   const after = () => [...cursors].map(([id, seq]) => `${id}:${seq}`).join(",");
-  const onConnection = guarded(context.log, options.onConnection);
+  const onConnection = safeCallback(context.log, options.onConnection);
   const target = () => /** @type {[string, object]} */ ([PATH, { after: after() }]);
   await keepOpen(context, { target, onMessage, onConnection }, signal);
   for (const id of open) listeners.get(id)?.end();
@@ -57,7 +58,7 @@ export async function followMany(context, jobs, options, signal) {
 export async function watch(context, filter, callback, options, signal) {
   /** @type {Map<string, Snapshot>} */
   const known = new Map();
-  const notify = guarded(context.log, callback);
+  const notify = safeCallback(context.log, callback);
 
   /** @returns {MessageResult} */
   const onMessage = (/** @type {SseMessage} */ { type, data }) => {
@@ -69,7 +70,7 @@ export async function watch(context, filter, callback, options, signal) {
     }
     return "accepted";
   };
-  const onConnection = guarded(context.log, options.onConnection);
+  const onConnection = safeCallback(context.log, options.onConnection);
   await keepOpen(context, { target: () => [PATH, filter], onMessage, onConnection }, signal);
 }
 

@@ -6,7 +6,8 @@ const INTERVAL = 10_000; // milliseconds between clock checks
 const SLEEP = 90_000; // more than browsers delay timers of hidden pages
 
 /**
- * Calls `onMaybeDead` when an open connection may be dead, and `onVisible` when the page becomes visible.
+ * Call `onMaybeDead` when an open connection may be dead, and `onVisible` when the page becomes
+ * visible.
  *
  * Waits for browser events and its timer. Stops by the function that it returns.
  *

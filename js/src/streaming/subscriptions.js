@@ -3,11 +3,12 @@
 /** @import { EventsOptions, FollowOptions, ListFilter } from "../../windlass.js" */
 /** @import { Snapshot, WatchOptions } from "../../windlass.js" */
 /** @import { Feeds } from "./feeds.js" */
-/** @import { Context } from "./stream.js" */
+/** @import { Context } from "./reconnecting-stream.js" */
 
-import { Listener, guarded } from "./listener.js";
+import { JobListener } from "./job-listener.js";
+import { safeCallback } from "./safe-callback.js";
 import { followMany, watch } from "./multi-job-stream.js";
-import { linkedController } from "../timing.js";
+import { linkedController } from "../abort.js";
 
 export class Subscriptions {
   /**
@@ -35,7 +36,7 @@ export class Subscriptions {
    * @param {FollowOptions} options
    */
   follow(id, options) {
-    const listener = new Listener(options, this.context.log);
+    const listener = new JobListener(options, this.context.log);
     const run = async (/** @type {AbortSignal} */ signal) => {
       let last = null;
       for await (const event of this.feeds.events(
@@ -77,7 +78,7 @@ export class Subscriptions {
    */
   #guardConnection(options) {
     if (options.onConnection === undefined) return options;
-    return { ...options, onConnection: guarded(this.context.log, options.onConnection) };
+    return { ...options, onConnection: safeCallback(this.context.log, options.onConnection) };
   }
 
   /**
@@ -90,7 +91,7 @@ export class Subscriptions {
    */
   #start(run, signal, onError) {
     const { controller, release } = linkedController(signal);
-    const report = guarded(this.context.log, onError ?? ((error) => this.context.log.error(error)));
+    const report = safeCallback(this.context.log, onError ?? ((error) => this.context.log.error(error)));
     run(controller.signal)
       .catch((error) => {
         if (!controller.signal.aborted) report(error);

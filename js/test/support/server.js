@@ -1,4 +1,4 @@
-/** Scripted server: the next item of `answers` responds to each request. */
+/** Scripted server: the next item of `responses` is the response to each request. */
 
 import { seqOf } from "../../src/streaming/job-event.js";
 import { Windlass } from "../../windlass.js";
@@ -25,14 +25,14 @@ export class TestStream {
   }
 
   end = () => this.controller.close();
-  tear = () => this.controller.error(new TypeError("terminated"));
+  fail = () => this.controller.error(new TypeError("terminated"));
 }
 
-export class Server {
+export class ScriptedServer {
   /** @type {{ method: string, url: URL, headers: any, body: any, init: any }[]} */
   calls = [];
   /** @type {((call: any) => Response | Promise<Response>)[]} */
-  answers = [];
+  responses = [];
   /** @type {((call: any) => Response) | null} */
   always = null;
   /** @type {TestStream[]} */
@@ -43,7 +43,7 @@ export class Server {
     const call = { method: init.method, url: new URL(input), headers: init.headers, body, init };
     this.calls.push(call);
     init.signal?.throwIfAborted();
-    const answer = this.always ?? this.answers.shift() ?? (() => this.stream(init.signal));
+    const answer = this.always ?? this.responses.shift() ?? (() => this.stream(init.signal));
     return answer(call);
   };
 
@@ -64,38 +64,38 @@ export class Server {
 
   json(value, status = 200) {
     const type = status < 400 ? "application/json" : "application/problem+json";
-    this.answers.push(() => new Response(JSON.stringify(value), answer(status, type)));
+    this.responses.push(() => new Response(JSON.stringify(value), responseInit(status, type)));
   }
 
   problem(status, more = {}, headers = {}) {
     const base = { type: "urn:x", title: "No", status, detail: "not so", code: "x", advice: "y" };
-    const init = answer(status, "application/problem+json", headers);
-    this.answers.push(() => new Response(JSON.stringify({ ...base, ...more }), init));
+    const init = responseInit(status, "application/problem+json", headers);
+    this.responses.push(() => new Response(JSON.stringify({ ...base, ...more }), init));
   }
 
   /** Behave like a server with a running job of `count` events. */
-  keep(count) {
+  serveRunningJob(count) {
     this.always = (call) => {
       const after = seqOf(call.url.searchParams.get("lastEventId") ?? 0);
-      if (after > count) return new Response("{}", answer(422, "application/problem+json"));
+      if (after > count) return new Response("{}", responseInit(422, "application/problem+json"));
       if (call.headers.Accept === "text/event-stream") return this.stream(call.init.signal);
       const events = Array.from({ length: count - after }, (_, place) => view(after + place + 1));
       const page = { events, cursor: events.at(-1)?.id ?? null, ended: false };
-      return new Response(JSON.stringify(page), answer(200, "application/json"));
+      return new Response(JSON.stringify(page), responseInit(200, "application/json"));
     };
   }
 
-  empty() {
-    this.answers.push(() => new Response(null, { status: 204 }));
+  noContent() {
+    this.responses.push(() => new Response(null, { status: 204 }));
   }
 
   unreachable() {
-    this.answers.push(() => Promise.reject(new TypeError("fetch failed")));
+    this.responses.push(() => Promise.reject(new TypeError("fetch failed")));
   }
 
   /** Never respond; reject when the request is aborted. */
-  silent() {
-    this.answers.push(
+  neverRespond() {
+    this.responses.push(
       ({ init }) =>
         new Promise((_, reject) =>
           init.signal.addEventListener("abort", () => reject(init.signal.reason)),
@@ -104,14 +104,14 @@ export class Server {
   }
 }
 
-const answer = (status, type, headers = {}) => ({
+const responseInit = (status, type, headers = {}) => ({
   status,
   headers: { "content-type": type, ...headers },
 });
 
 /** Return a client, its scripted server, their clock, and the log messages. */
 export function setUp(options = {}) {
-  const [server, clock, logged] = [new Server(), new VirtualClock(), []];
+  const [server, clock, logged] = [new ScriptedServer(), new VirtualClock(), []];
   const write = (level) => (first) => void logged.push(`${level}: ${first}`);
   const log = { debug() {}, warn: write("warn"), error: write("error") };
   const { fetch } = server;

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { JOB, Server, recorder, sharedEvent } from "../client/test/support/server.js";
+import { JOB, ScriptedServer, recorder, sharedEvent } from "../client/test/support/server.js";
 import { VirtualClock } from "../client/test/support/clock.js";
 import { Hub } from "../live/hub.js";
 import { HubClient } from "../live/hub-client.js";
@@ -26,7 +26,7 @@ function portPair() {
 }
 
 function setUp() {
-  const [server, clock] = [new Server(), new VirtualClock()];
+  const [server, clock] = [new ScriptedServer(), new VirtualClock()];
   const make = () =>
     new Hub({ url: "http://test", fetch: server.fetch, log: QUIET, timers: clock });
   const context = { server, clock, hub: make(), make, pairs: [] };
@@ -87,7 +87,7 @@ test("a refresh polls now, and again after a pending response", async () => {
   const { server, clock, tab } = setUp();
   const link = tab();
   let answer = (_) => {};
-  server.answers.push(() => new Promise((resolve) => (answer = resolve)));
+  server.responses.push(() => new Promise((resolve) => (answer = resolve)));
   server.json("after");
   const answers = polled(link, "/api/jobs?state=failed", 3600);
   await clock.advance(0);
@@ -127,7 +127,7 @@ test("after a permanent error, nothing is polled until a refresh", async () => {
 
 test("polls respect Retry-After", async () => {
   const { server, clock, tab } = setUp();
-  server.answers.push(() => new Response("{}", { status: 429, headers: { "retry-after": "30" } }));
+  server.responses.push(() => new Response("{}", { status: 429, headers: { "retry-after": "30" } }));
   server.json(2);
   const answers = polled(tab(), "/api/queues", 2);
   await clock.advance(29_000);
@@ -145,12 +145,12 @@ test("polling pauses while the stream is broken and resumes with it", async () =
   const answers = polled(link, "/api/queues", 2);
   await clock.advance(0);
   for (let n = 0; n < 3; n += 1) server.unreachable();
-  server.lastStream.tear();
+  server.lastStream.fail();
   await clock.advance(1000 + 2000);
-  server.answers = [];
+  server.responses = [];
   assert.deepEqual(answers, [1]);
   const calls = server.calls.length;
-  server.answers.push(({ init }) => server.stream(init.signal));
+  server.responses.push(({ init }) => server.stream(init.signal));
   server.json(2);
   server.json(3);
   await clock.advance(4000);
@@ -173,7 +173,7 @@ test("after 401 no request is sent until a restart or a new tab", async () => {
   link.restart(); // too early
   await clock.advance(1_000_000);
   assert.deepEqual([server.calls.length, states.at(-1), answers], [4, 401, [401, 401]]);
-  server.answers.push(({ init }) => server.stream(init.signal));
+  server.responses.push(({ init }) => server.stream(init.signal));
   server.json("in");
   server.json("in"); // polled again because the stream is back
   tab().connection(() => {}); // a signed-in page
@@ -316,7 +316,7 @@ test("a tab opened after a sign-in does not get the old 401", async () => {
   server.problem(401);
   polled(tab());
   await clock.advance(0);
-  server.silent();
+  server.neverRespond();
   const states = [];
   tab().connection(({ error }) => void states.push(error?.status ?? null));
   await clock.advance(0);

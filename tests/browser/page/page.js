@@ -1,19 +1,19 @@
 /** A tab that records callbacks for the test. */
 
-import { live } from "/assets/test/live/tab.js";
+import { live } from "/assets/test/live/tab-client.js";
 
 const page = { live, jobs: {}, lists: {}, loaded: 0, answers: {}, connections: [] };
 
 page.follow = (job, after = 0) => {
-  const mine = { seqs: [], percents: [], states: [], end: null, error: null };
-  page.jobs[job] = mine;
-  mine.stop = live.follow(job, {
+  const recorded = { seqs: [], percents: [], states: [], end: null, error: null };
+  page.jobs[job] = recorded;
+  recorded.stop = live.follow(job, {
     after,
-    onEvent: (event) => void mine.seqs.push(event.seq),
-    onProgress: (percent) => void mine.percents.push(percent),
-    onState: (state) => void mine.states.push(state),
-    onEnd: (event) => void (mine.end = event?.type ?? "before"),
-    onError: (error) => void (mine.error = error.status),
+    onEvent: (event) => void recorded.seqs.push(event.seq),
+    onProgress: (percent) => void recorded.percents.push(percent),
+    onState: (state) => void recorded.states.push(state),
+    onEnd: (event) => void (recorded.end = event?.type ?? "before"),
+    onError: (error) => void (recorded.error = error.status),
   });
 };
 

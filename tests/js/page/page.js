@@ -13,15 +13,15 @@ const listeners = [];
 const shown = []; // every value of the bar
 
 function listen() {
-  const mine = { events: [], percents: [], states: [], connections: [], end: null, error: null };
-  listeners.push(mine);
+  const recorded = { events: [], percents: [], states: [], connections: [], end: null, error: null };
+  listeners.push(recorded);
   client.follow(job, {
-    onEvent: ({ id, type, data }) => void mine.events.push({ id, type, data }),
-    onProgress: (percent) => void mine.percents.push(percent),
-    onState: (state) => void mine.states.push(state),
-    onConnection: ({ open }) => void mine.connections.push(open),
-    onEnd: (event) => void (mine.end = event.type),
-    onError: (error) => void (mine.error = error.message),
+    onEvent: ({ id, type, data }) => void recorded.events.push({ id, type, data }),
+    onProgress: (percent) => void recorded.percents.push(percent),
+    onState: (state) => void recorded.states.push(state),
+    onConnection: ({ open }) => void recorded.connections.push(open),
+    onEnd: (event) => void (recorded.end = event.type),
+    onError: (error) => void (recorded.error = error.message),
   });
 }
 

@@ -1,14 +1,14 @@
 /** Start of the dashboard: session, current page, menu. */
 
-import { live } from "./live/tab.js";
-import { View } from "./page-view.js";
+import { live } from "./live/tab-client.js";
+import { PageView } from "./page-view.js";
 import { pageAt } from "./routes.js";
-import { currentLocation, onNavigate } from "./router.js";
+import { currentLocation, onNavigate } from "./navigation.js";
 import { identityKey, isOtherUser, loadSession } from "./session.js";
-import { menu, watchConnection } from "./shell.js";
+import { menu, watchConnection } from "./menu.js";
 import { signInPage } from "./page/sign-in.js";
 import { closeDialogs } from "./view/dialog.js";
-import { h, render } from "./view/dom.js";
+import { h, render } from "./view/virtual-dom.js";
 import { errorNote } from "./view/components.js";
 import { initTheme } from "./view/theme.js";
 import { clearToasts } from "./view/toast.js";
@@ -16,7 +16,7 @@ import { clearToasts } from "./view/toast.js";
 const root = document.createElement("div");
 document.body.prepend(root);
 
-/** @type {View | null} */
+/** @type {PageView | null} */
 let view = null;
 let shownPath = "";
 let menuOpen = false;
@@ -65,7 +65,7 @@ function show() {
   const main = /** @type {HTMLElement} */ (document.getElementById("main"));
   const { page, params } = pageAt(location.path);
   render(main, null);
-  view = new View(main, location, params);
+  view = new PageView(main, location, params);
   view.open(page);
   window.scrollTo(0, 0);
   if (!first) main.focus({ preventScroll: true }); // so that screen readers start there

@@ -10,14 +10,15 @@ const today = new Intl.DateTimeFormat("sv"); // 2026-01-31
 export const number = (value) => numbers.format(value);
 
 /** @param {number} value */
-export const short = (value) => (value < 10_000 ? numbers.format(value) : compact.format(value));
+export const compactNumber = (value) =>
+  value < 10_000 ? numbers.format(value) : compact.format(value);
 
 /**
  * Format a duration: 850 ms, 4.2 s, 3 m 20 s, 2 h 5 m, 3 d 4 h.
  *
  * @param {number} seconds
  */
-export function span(seconds) {
+export function duration(seconds) {
   if (!Number.isFinite(seconds)) return "–";
   if (seconds < 0.0005) return "0 s";
   if (seconds < 0.9995) return `${Math.round(seconds * 1000)} ms`;
@@ -35,7 +36,7 @@ export function span(seconds) {
 }
 
 /** @param {string | number | Date} from @param {string | number | Date} [until] */
-export const since = (from, until = Date.now()) =>
+export const secondsSince = (from, until = Date.now()) =>
   Math.max(0, (new Date(until).getTime() - new Date(from).getTime()) / 1000);
 
 /** @param {string | Date} time */
@@ -55,16 +56,16 @@ function coarse(seconds) {
 }
 
 /** Format date and time. @param {string | Date} time */
-export const moment = (time) => calendar.format(new Date(time));
+export const dateTime = (time) => calendar.format(new Date(time));
 
 /** Format a time, with its date unless it is today. @param {string | Date} time */
-export function at(time) {
+export function timeText(time) {
   const given = new Date(time);
-  return today.format(given) === today.format(new Date()) ? clock.format(given) : moment(given);
+  return today.format(given) === today.format(new Date()) ? clock.format(given) : dateTime(given);
 }
 
 /** Return the distinctive end of an id; its start is a timestamp. @param {string} id */
-export const brief = (id) => `…${id.slice(-8)}`;
+export const shortId = (id) => `…${id.slice(-8)}`;
 
 const twoDigits = (/** @type {number} */ value) => String(value).padStart(2, "0");
 
@@ -80,7 +81,7 @@ export const plural = (count, one, many = `${one}s`) =>
   `${number(count)} ${count === 1 ? one : many}`;
 
 /** @param {number} bytes */
-export function size(bytes) {
+export function byteSize(bytes) {
   if (bytes < 1024) return `${bytes} B`;
   if (bytes < 1024 ** 2) return `${(bytes / 1024).toFixed(1)} KiB`;
   if (bytes < 1024 ** 3) return `${(bytes / 1024 ** 2).toFixed(1)} MiB`;

@@ -1,18 +1,18 @@
 /**
- * Life cycle of a page. A page is a function that gets a view, subscribes to its data, and returns
- * its render function. It is rendered after `changed` and once a second, for relative times.
+ * Life cycle of a page. A page is a function of a `PageView`: it subscribes to its data and returns
+ * a render function. A page is rendered after `changed` and once a second, for relative times.
  */
 
-/** @import { Renderable } from "./view/dom.js" */
-/** @import { PageLocation } from "./router.js" */
+/** @import { Renderable } from "./view/virtual-dom.js" */
+/** @import { PageLocation } from "./navigation.js" */
 
-import { render } from "./view/dom.js";
+import { render } from "./view/virtual-dom.js";
 
-/** @typedef {(view: View) => () => Renderable} Page */
+/** @typedef {(view: PageView) => () => Renderable} Page */
 
 const TICK = 1000; // milliseconds
 
-export class View {
+export class PageView {
   /** @type {(() => void)[]} */
   #onClose = [];
   /** @type {(() => void) | null} */

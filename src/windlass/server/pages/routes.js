@@ -10,8 +10,8 @@ import { flowPage } from "./page/flow.js";
 import { flowsPage } from "./page/flows.js";
 import { jobPage } from "./page/job.js";
 import { jobsPage } from "./page/jobs.js";
-import { keysPage } from "./page/keys.js";
-import { notAllowedPage, notFoundPage } from "./page/not-found.js";
+import { apiKeysPage } from "./page/api-keys.js";
+import { accessDeniedPage, notFoundPage } from "./page/error-pages.js";
 import { overviewPage } from "./page/overview.js";
 import { schedulesPage } from "./page/schedules.js";
 import { workersPage } from "./page/workers.js";
@@ -23,7 +23,7 @@ import { may } from "./session.js";
  * @type {[RegExp, string, Page, Permission][]}
  */
 const PAGES = [
-  [/^$/, "overview", overviewPage, "read"], // redirects users without "survey"
+  [/^$/, "overview", overviewPage, "read"], // redirects users without "monitor"
   [/^jobs$/, "jobs", jobsPage, "read"],
   [/^jobs\/([^/]+)$/, "job", jobPage, "read"],
   [/^failures$/, "failures", failuresPage, "read"],
@@ -33,7 +33,7 @@ const PAGES = [
   [/^workers$/, "workers", workersPage, "monitor"],
   [/^enqueue$/, "enqueue", enqueuePage, "produce"],
   [/^audit$/, "audit", auditPage, "admin"],
-  [/^keys$/, "keys", keysPage, "admin"],
+  [/^keys$/, "keys", apiKeysPage, "admin"],
 ];
 
 /**
@@ -44,7 +44,7 @@ export function pageAt(path) {
   for (const [pattern, name, page, permission] of PAGES) {
     const match = pattern.exec(path);
     if (match === null) continue;
-    if (!may(permission)) return { page: notAllowedPage, name: "not-found", params: [] };
+    if (!may(permission)) return { page: accessDeniedPage, name: "not-found", params: [] };
     return { page, name, params: match.slice(1).map(decode) };
   }
   return { page: notFoundPage, name: "not-found", params: [] };

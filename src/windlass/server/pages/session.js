@@ -2,7 +2,7 @@
 
 /** @import { WindlassError } from "./client/windlass.js" */
 
-import { Windlass } from "./client/windlass.js";
+import { api } from "./api.js";
 
 /**
  * @typedef {object} Session
@@ -16,8 +16,6 @@ import { Windlass } from "./client/windlass.js";
  */
 
 /** @typedef {"read" | "monitor" | "produce" | "delete" | "operate" | "admin"} Permission */
-
-export const api = new Windlass({ url: document.baseURI.replace(/\/+$/, "") });
 
 /** @type {Session | null} */
 let session = null;

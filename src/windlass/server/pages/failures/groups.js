@@ -6,36 +6,38 @@
 /** Numbers, which the server ignores when it groups messages. */
 const NUMBER = /[0-9a-fA-F-]*\d[0-9a-fA-F-]*/g;
 
-/** @typedef {FailureGroup & { outdated: boolean }} Group `outdated`: no longer in the range */
+/** @typedef {FailureGroup & { outdated: boolean }} ShownGroup `outdated`: no longer in the range */
 
-export class Groups {
-  /** @type {Group[] | null} */
+export class FailureGroups {
+  /** @type {ShownGroup[] | null} */
   shown = null;
   /** @type {Failures | null} */
   answer = null;
 
   /** @param {Failures} answer */
   update(answer) {
-    const found = new Map(answer.groups.map((one) => [one.key, one]));
+    const found = new Map(answer.groups.map((group) => [group.key, group]));
     const kept = (this.shown ?? []).map((old) => {
       const now = found.get(old.key);
       found.delete(old.key);
       return now ? { ...now, outdated: false } : { ...old, outdated: true };
     });
-    const added = [...found.values()].map((one) => ({ ...one, outdated: false }));
+    const added = [...found.values()].map((group) => ({ ...group, outdated: false }));
     this.shown = [...kept, ...added];
     this.answer = answer;
   }
 
   /** Whether groups are not sorted by count, or some are outdated. */
   get outOfOrder() {
-    const shown = this.shown ?? /** @type {Group[]} */ ([]);
-    return shown.some((one, at) => one.outdated || (at > 0 && one.count > shown[at - 1].count));
+    const shown = this.shown ?? /** @type {ShownGroup[]} */ ([]);
+    return shown.some(
+      (group, at) => group.outdated || (at > 0 && group.count > shown[at - 1].count),
+    );
   }
 
   sort() {
     this.shown = (this.shown ?? [])
-      .filter((one) => !one.outdated)
+      .filter((group) => !group.outdated)
       .sort((a, b) => b.count - a.count);
   }
 
@@ -48,12 +50,14 @@ export class Groups {
    * Return the job query of a group. The longest part of the message without numbers distinguishes
    * groups with the same code.
    *
-   * @param {Group} group
+   * @param {ShownGroup} group
    * @param {TimeRange} range
    * @returns {JobQuery}
    */
   query({ task, code, message }, range) {
-    const sameCode = (this.shown ?? []).filter((one) => one.task === task && one.code === code);
+    const sameCode = (this.shown ?? []).filter(
+      (group) => group.task === task && group.code === code,
+    );
     const part = sameCode.length > 1 ? longestPart(message ?? "") : "";
     /** @type {JobQuery["values"]} */
     const values = { state: ["failed"], task: [task] };
@@ -67,4 +71,4 @@ export class Groups {
 const longestPart = (message) =>
   message
     .split(NUMBER)
-    .reduce((best, one) => (one.trim().length > best.length ? one.trim() : best), "");
+    .reduce((best, part) => (part.trim().length > best.length ? part.trim() : best), "");

@@ -1,12 +1,12 @@
 /** Reasons why a job is not running, most important first, with advice. */
 
 /** @import { Diagnosis, Job } from "../client/windlass.js" */
-/** @import { Renderable } from "../view/dom.js" */
-/** @import { View } from "../page-view.js" */
+/** @import { Renderable } from "../view/virtual-dom.js" */
+/** @import { PageView } from "../page-view.js" */
 
-import { brief } from "../format.js";
-import { live } from "../live/tab.js";
-import { h } from "../view/dom.js";
+import { shortId } from "../format.js";
+import { live } from "../live/tab-client.js";
+import { h } from "../view/virtual-dom.js";
 import { jobLink, link, when } from "../view/components.js";
 import { ended } from "../job-state.js";
 import { may } from "../session.js";
@@ -25,7 +25,7 @@ export class DiagnosisPanel {
   #stop = null;
 
   /**
-   * @param {View} view
+   * @param {PageView} view
    * @param {string} path
    */
   constructor(view, path) {
@@ -82,7 +82,7 @@ export class DiagnosisPanel {
         null,
         withJobLinks(text, job.id),
         at !== null && Date.parse(at) > Date.now() && [" · ", when(at)],
-        links.map((one) => [" · ", one]),
+        links.map((element) => [" · ", element]),
       ),
       advice &&
         h(
@@ -102,7 +102,7 @@ export class DiagnosisPanel {
  * @param {(id: string) => string} name
  * @returns {Renderable}
  */
-function withJobLinks(text, own, name = brief) {
+function withJobLinks(text, own, name = shortId) {
   /** @type {Renderable[]} */
   const found = [];
   let last = 0;

@@ -1,13 +1,12 @@
-/** Header of the job page: name, state, progress, outcome, details. */
+/** Header of the job page: name, state, progress, outcome. */
 
 /** @import { Job } from "../client/windlass.js" */
-/** @import { Renderable } from "../view/dom.js" */
+/** @import { Renderable } from "../view/virtual-dom.js" */
 /** @import { Eta } from "./eta.js" */
 /** @import { JobStatus } from "./status.js" */
 
-import { at as clock, brief, since, span } from "../format.js";
-import { h } from "../view/dom.js";
-import { badge, bar, copyButton, facts, jobLink, link, tagList, when } from "../view/components.js";
+import { h } from "../view/virtual-dom.js";
+import { badge, bar, copyButton } from "../view/components.js";
 import { ended } from "../job-state.js";
 import { remainingText } from "./eta.js";
 
@@ -20,7 +19,7 @@ export const nameRow = (job, actions) =>
     "div",
     { class: "name-row" },
     h("h1", null, job.task),
-    badge(job.state, job.cancelRequested && job.state === "running" ? "stopping" : job.state),
+    badge(job.state, job.cancelRequested && job.state === "running" ? "canceling" : job.state),
     h("span", { class: "id mono soft", title: job.id }, job.id),
     copyButton(() => job.id, "the id"),
     actions,
@@ -31,9 +30,9 @@ export const nameRow = (job, actions) =>
  *
  * @param {JobStatus} status
  * @param {Eta | null} eta
- * @param {Renderable} [beside]
+ * @param {Renderable} [trailing]
  */
-export function progress(status, eta, beside = null) {
+export function progress(status, eta, trailing = null) {
   const { state, percent, stage, phase, message } = status;
   const left = state === "running" ? (eta?.left(Date.now()) ?? null) : null;
   return h(
@@ -46,7 +45,7 @@ export function progress(status, eta, beside = null) {
       stage && h("span", { class: "stage" }, stage),
       phase && phase !== stage && h("span", { class: "soft" }, phase),
       h("span", { class: "message soft cut", title: message }, message),
-      h("span", { class: "eta soft nowrap" }, left === null ? beside : remainingText(left)),
+      h("span", { class: "eta soft nowrap" }, left === null ? trailing : remainingText(left)),
     ),
     bar(percent, state, "Job progress"),
   );
@@ -88,51 +87,4 @@ export function outcomeNote(job) {
       details?.advice && h("p", { class: "advice" }, details.advice),
     ),
   );
-}
-
-/** @param {Job} job @returns {Renderable} */
-export function jobDetails(job) {
-  const started = job.firstStartedAt;
-  /** @type {([Renderable, Renderable] | false)[]} */
-  const pairs = [
-    ["Queue", link("jobs", job.queue, { queue: job.queue })],
-    job.owner !== "" && ["Owner", link("jobs", job.owner, { owner: job.owner })],
-    job.team !== null && ["Team", job.team],
-    job.tags.length > 0 && ["Tags", h("span", null, tagList(job.tags))],
-    job.worker !== null && [
-      "Worker",
-      link("jobs", job.worker, { worker: job.worker, state: "running" }),
-    ],
-    [
-      "Attempt",
-      `${job.attempt}${job.retryCount ? ` (${job.retryCount} retried)` : ""}${job.crashCount ? ` (${job.crashCount} crashed)` : ""}`,
-    ],
-    job.priority !== 0 && ["Priority", job.priority],
-    ["Created", when(job.createdAt)],
-    started !== null && ["Time to start", span(since(job.createdAt, started))],
-    job.dueAt !== null &&
-      !ended(job.state) && ["Due", h("span", null, clock(job.dueAt), " · ", when(job.dueAt))],
-    job.expiresAt !== null && !ended(job.state) && ["Expires", when(job.expiresAt)],
-    started !== null && [
-      ended(job.state) ? "Duration" : "Running for",
-      span(since(started, job.endedAt ?? Date.now())),
-    ],
-    job.endedAt !== null && ["Ended", when(job.endedAt)],
-    job.lastCompletedStep !== null && ["Last completed step", job.lastCompletedStep],
-    job.limitKey !== null && ["Limit key", job.limitKey],
-    job.uniqueKey !== null && ["Unique key", job.uniqueKey],
-    job.requestId !== null && ["Request id", job.requestId],
-    ["Correlation id", h("span", { class: "mono" }, job.correlationId)],
-    job.retryOf !== null && ["Retry of", jobLink(job.retryOf)],
-    job.retriedAs !== null && ["Retried as", jobLink(job.retriedAs)],
-    job.flowId !== null && [
-      "Flow",
-      h(
-        "span",
-        { class: "mono" },
-        link(`flows/${encodeURIComponent(job.flowId)}`, brief(job.flowId)),
-      ),
-    ],
-  ];
-  return facts(/** @type {[Renderable, Renderable][]} */ (pairs.filter(Boolean)));
 }

@@ -1,11 +1,11 @@
 /** Live data of one job: row, attempts, events and status. */
 
 /** @import { Attempt, Job, JobEvent, WindlassError } from "../client/windlass.js" */
-/** @import { View } from "../page-view.js" */
-/** @import { GraphNode } from "../view/graph.js" */
+/** @import { PageView } from "../page-view.js" */
+/** @import { GraphNode } from "../view/dependency-graph.js" */
 /** @import { JobStatus } from "./status.js" */
 
-import { live } from "../live/tab.js";
+import { live } from "../live/tab-client.js";
 import { ended } from "../job-state.js";
 import { LogLines } from "./log/log-lines.js";
 import { Eta } from "./eta.js";
@@ -50,7 +50,7 @@ export class JobModel {
   #renderTimer;
 
   /**
-   * @param {View} view
+   * @param {PageView} view
    * @param {string} id
    */
   constructor(view, id) {
@@ -102,8 +102,8 @@ export class JobModel {
   /** The job with its current status. @returns {Job} */
   get now() {
     const job = /** @type {Job} */ (this.job);
-    const { state, percent, stage, phase, attempt, worker, stopping } = this.status;
-    return { ...job, state, percent, stage, phase, attempt, worker, cancelRequested: stopping };
+    const { state, percent, stage, phase, attempt, worker, cancelRequested } = this.status;
+    return { ...job, state, percent, stage, phase, attempt, worker, cancelRequested };
   }
 
   /** The job does not exist, or its id is invalid. */
@@ -129,10 +129,10 @@ export class JobModel {
     this.eta.add(event);
     if (event.type === "artifact" && this.artifacts.length < MAX_ARTIFACTS)
       this.artifacts.push(event.data);
-    const { state, stopping } = this.eventStatus;
-    this.eventStatus = applyEvent(this.eventStatus, event);
-    const changed = this.eventStatus.state !== state || this.eventStatus.stopping !== stopping;
-    if (changed && (this.job === null || event.seq > this.job.seq || ended(this.eventStatus.state)))
+    const before = this.eventStatus;
+    const now = (this.eventStatus = applyEvent(before, event));
+    const changed = now.state !== before.state || now.cancelRequested !== before.cancelRequested;
+    if (changed && (this.job === null || event.seq > this.job.seq || ended(now.state)))
       this.refresh();
     while (this.#full) this.#dropOldest();
     this.#scheduleRender();

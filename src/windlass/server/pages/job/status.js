@@ -11,7 +11,7 @@
  * @property {string} message
  * @property {number} attempt
  * @property {string | null} worker
- * @property {boolean} stopping whether a cancel was requested
+ * @property {boolean} cancelRequested
  * @property {number} seq
  * @property {number} at
  */
@@ -19,7 +19,7 @@
 /** @type {JobStatus} */
 export const INITIAL_STATUS = {
   state: "created", percent: 0, stage: null, phase: null, message: "", attempt: 0, worker: null,
-  stopping: false, seq: 0, at: 0,
+  cancelRequested: false, seq: 0, at: 0,
 };
 
 const text = (/** @type {unknown} */ value, /** @type {string | null} */ fallback) =>
@@ -34,7 +34,7 @@ const text = (/** @type {unknown} */ value, /** @type {string | null} */ fallbac
  */
 export function applyEvent(before, { type, data, seq, at, final }) {
   const now = { ...before, seq, at: at.getTime() };
-  if (type === "cancel-requested") return { ...now, stopping: true };
+  if (type === "cancel-requested") return { ...now, cancelRequested: true };
   if (type === "step-progress") {
     return {
       ...now,
@@ -66,7 +66,7 @@ export const statusOf = (job) => ({
   message: "",
   attempt: job.attempt,
   worker: job.worker,
-  stopping: job.cancelRequested,
+  cancelRequested: job.cancelRequested,
   seq: job.seq,
   at: Date.parse(job.updatedAt),
 });

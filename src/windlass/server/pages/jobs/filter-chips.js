@@ -1,12 +1,12 @@
 /** State filter buttons, and removable chips of the active filters. */
 
 /** @import { State } from "../client/windlass.js" */
-/** @import { Counts } from "./counts.js" */
+/** @import { JobCounts } from "./job-counts.js" */
 /** @import { FilterName, JobQuery } from "./query.js" */
 
-import { moment } from "../format.js";
-import { navigate } from "../router.js";
-import { h } from "../view/dom.js";
+import { dateTime } from "../format.js";
+import { navigate } from "../navigation.js";
+import { h } from "../view/virtual-dom.js";
 import { icon } from "../view/icons.js";
 import { STATES } from "../job-state.js";
 import { urlOf, withFilter, withRange } from "./query.js";
@@ -24,11 +24,11 @@ const LINK_ONLY = {
   flowId: "flow",
 };
 
-/** @param {JobQuery} query @param {Counts} counts */
+/** @param {JobQuery} query @param {JobCounts} counts */
 export function stateChips(query, counts) {
   const chosen = query.values.state ?? [];
   const toggle = (/** @type {State} */ state) =>
-    chosen.includes(state) ? chosen.filter((one) => one !== state) : [...chosen, state];
+    chosen.includes(state) ? chosen.filter((other) => other !== state) : [...chosen, state];
   return h(
     "div",
     { class: "states", role: "group", "aria-label": "States" },
@@ -64,7 +64,7 @@ export function activeChips(query, open) {
             withFilter(
               query,
               name,
-              values.filter((one) => one !== value),
+              values.filter((other) => other !== value),
             ),
           ),
         );
@@ -85,7 +85,7 @@ export function activeChips(query, open) {
  */
 function chip(name, value, phoneOnly, remove) {
   const label = LINK_ONLY[name] ?? TIMES[name] ?? name;
-  const text = name in TIMES && !Number.isNaN(Date.parse(value)) ? moment(value) : value;
+  const text = name in TIMES && !Number.isNaN(Date.parse(value)) ? dateTime(value) : value;
   return h(
     "button",
     {

@@ -4,10 +4,10 @@
  */
 
 /** @import { FilterName, JobQuery } from "./query.js" */
-/** @import { Counts } from "./counts.js" */
+/** @import { JobCounts } from "./job-counts.js" */
 
-import { navigate, to } from "../router.js";
-import { h } from "../view/dom.js";
+import { navigate, pageUrl } from "../navigation.js";
+import { h } from "../view/virtual-dom.js";
 import { icon } from "../view/icons.js";
 import { button } from "../view/components.js";
 import { COMMON, activeChips, stateChips } from "./filter-chips.js";
@@ -41,7 +41,7 @@ export class FilterForm {
   }
 
   /**
-   * @param {Counts} counts
+   * @param {JobCounts} counts
    * @param {{ queues: string[], tasks: string[] }} known
    */
   render(counts, known) {
@@ -132,7 +132,7 @@ export class FilterForm {
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => {
       if (ID.test(text.trim())) {
-        navigate(to(`jobs/${text.trim().toLowerCase()}`));
+        navigate(pageUrl(`jobs/${text.trim().toLowerCase()}`));
         return;
       }
       const replace = this.#typing;

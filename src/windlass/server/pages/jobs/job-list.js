@@ -6,8 +6,8 @@
 /** @import { Filter, JobSummary, Snapshot } from "../client/windlass.js" */
 /** @import { JobQuery } from "./query.js" */
 
-import { live } from "../live/tab.js";
-import { api } from "../session.js";
+import { api } from "../api.js";
+import { live } from "../live/tab-client.js";
 import { ended } from "../job-state.js";
 import { filterOf, matches } from "./query.js";
 

@@ -2,8 +2,8 @@
 
 /** @import { Filter, JobSummary } from "../client/windlass.js" */
 
-import { span } from "../format.js";
-import { to } from "../router.js";
+import { duration } from "../format.js";
+import { pageUrl } from "../navigation.js";
 
 /** Filters with several values: a job matches any of them; for `tag`, all of them. */
 const MULTIPLE = /** @type {const} */ (["state", "queue", "task", "tag"]);
@@ -39,7 +39,7 @@ export function queryFrom(params) {
   /** @type {JobQuery["values"]} */
   const values = {};
   for (const name of [...MULTIPLE, ...SINGLE]) {
-    const found = [...new Set(params.getAll(name).filter((one) => one !== ""))];
+    const found = [...new Set(params.getAll(name).filter((value) => value !== ""))];
     if (found.length > 0) values[name] = isMultiple(name) ? found : found.slice(0, 1);
   }
   return { values, range: rangeOf(params.get("since")), cursor: params.get("cursor") };
@@ -50,12 +50,12 @@ export const rangeOf = (text) =>
   text !== null && Object.hasOwn(RANGE_SECONDS, text) ? /** @type {TimeRange} */ (text) : null;
 
 /** @param {FilterName} name */
-const isMultiple = (name) => MULTIPLE.some((one) => one === name);
+const isMultiple = (name) => MULTIPLE.some((multiple) => multiple === name);
 
 /** Return the URL of a query; equal queries have equal URLs. @param {JobQuery} query */
 export function urlOf({ values, range, cursor }) {
   const given = [...MULTIPLE, ...SINGLE].map((name) => [name, values[name]]);
-  return to("jobs", { ...Object.fromEntries(given), since: range, cursor });
+  return pageUrl("jobs", { ...Object.fromEntries(given), since: range, cursor });
 }
 
 /**
@@ -68,7 +68,7 @@ export function urlOf({ values, range, cursor }) {
  */
 export function withFilter(query, name, given) {
   const values = { ...query.values };
-  const found = given.filter((one) => one !== "");
+  const found = given.filter((value) => value !== "");
   if (found.length > 0) values[name] = found;
   else delete values[name];
   const timed = name === "createdFrom" || name === "createdTo";
@@ -129,6 +129,6 @@ export function matches({ values: { state, worker, error } }, job) {
 /** Describe a query, for confirmation dialogs. @param {JobQuery} query */
 export function describe({ values, range }) {
   const parts = Object.entries(values).map(([name, found]) => `${name} ${found.join(" or ")}`);
-  if (range !== null) parts.push(`created in the last ${span(RANGE_SECONDS[range])}`);
+  if (range !== null) parts.push(`created in the last ${duration(RANGE_SECONDS[range])}`);
   return parts.join(", ");
 }

@@ -1,11 +1,11 @@
 /** One row of the job list. */
 
-/** @import { Renderable } from "../view/dom.js" */
+/** @import { Renderable } from "../view/virtual-dom.js" */
 /** @import { Row } from "./job-list.js" */
 
-import { ago, brief, moment, since, span } from "../format.js";
-import { to } from "../router.js";
-import { h } from "../view/dom.js";
+import { ago, shortId, dateTime, secondsSince, duration } from "../format.js";
+import { pageUrl } from "../navigation.js";
+import { h } from "../view/virtual-dom.js";
 import { badge, bar } from "../view/components.js";
 import { ended } from "../job-state.js";
 
@@ -57,7 +57,7 @@ const checkbox = (row, { selected, select }, tabindex) =>
     class: "check",
     tabindex,
     checked: selected === true,
-    "aria-label": `Select ${row.task} ${brief(row.id)}`,
+    "aria-label": `Select ${row.task} ${shortId(row.id)}`,
     onclick: select,
   });
 
@@ -72,11 +72,11 @@ const taskOf = (row, tabindex) =>
     {
       id: rowLink(row.id),
       class: "open",
-      href: to(`jobs/${encodeURIComponent(row.id)}`),
+      href: pageUrl(`jobs/${encodeURIComponent(row.id)}`),
       tabindex,
     },
     h("span", { class: "cut", title: row.task }, row.task),
-    h("span", { class: "cut mono soft", title: row.id }, brief(row.id)),
+    h("span", { class: "cut mono soft", title: row.id }, shortId(row.id)),
   );
 
 /**
@@ -87,7 +87,7 @@ const taskOf = (row, tabindex) =>
  * @param {number} tabindex
  */
 const filterLink = (name, value, tabindex) =>
-  h("a", { href: to("jobs", { [name]: value }), title: `${name} ${value}`, tabindex }, value);
+  h("a", { href: pageUrl("jobs", { [name]: value }), title: `${name} ${value}`, tabindex }, value);
 
 /** @param {Row} row @param {number} tabindex */
 const tagsOf = ({ tags }, tabindex) =>
@@ -95,7 +95,7 @@ const tagsOf = ({ tags }, tabindex) =>
     "div",
     { class: "tags", title: tags.join("\n") },
     tags.map((tag) =>
-      h("a", { class: "tag cut", href: to("jobs", { tag }), tabindex, key: tag }, tag),
+      h("a", { class: "tag cut", href: pageUrl("jobs", { tag }), tabindex, key: tag }, tag),
     ),
   );
 
@@ -121,7 +121,7 @@ function progressOf(row) {
 
 /** @param {Row} row */
 function running({ percent, phase, stage, state }) {
-  const activity = [...new Set([phase, stage])].filter((one) => one !== null).join(" · ");
+  const activity = [...new Set([phase, stage])].filter((name) => name !== null).join(" · ");
   return [
     bar(percent, state),
     h(
@@ -156,17 +156,22 @@ function statusText(row) {
 function timeOf(row) {
   const { createdAt, startedAt, firstStartedAt, endedAt, queuedAt, state } = row;
   const from = state === "running" ? startedAt : endedAt ? firstStartedAt : null;
-  const waiting = state === "queued" && queuedAt ? `waiting ${wholeSeconds(since(queuedAt))}` : "";
-  const length = from ? since(from, endedAt ?? undefined) : null;
+  const waiting =
+    state === "queued" && queuedAt ? `waiting ${wholeSeconds(secondsSince(queuedAt))}` : "";
+  const length = from ? secondsSince(from, endedAt ?? undefined) : null;
   return [
-    h("time", { datetime: createdAt, title: `created ${moment(createdAt)}` }, ago(createdAt)),
+    h("time", { datetime: createdAt, title: `created ${dateTime(createdAt)}` }, ago(createdAt)),
     h(
       "div",
       { class: "small soft" },
-      length === null ? waiting : endedAt ? `took ${span(length)}` : `for ${wholeSeconds(length)}`,
+      length === null
+        ? waiting
+        : endedAt
+          ? `took ${duration(length)}`
+          : `for ${wholeSeconds(length)}`,
     ),
   ];
 }
 
 /** Format a running duration in whole seconds. @param {number} seconds */
-const wholeSeconds = (seconds) => (seconds < 10 ? `${Math.floor(seconds)} s` : span(seconds));
+const wholeSeconds = (seconds) => (seconds < 10 ? `${Math.floor(seconds)} s` : duration(seconds));

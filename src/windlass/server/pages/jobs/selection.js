@@ -38,7 +38,7 @@ export class Selection {
     const until = shown.indexOf(id);
     const [first, last] =
       from < 0 ? [until, until] : [Math.min(from, until), Math.max(from, until)];
-    for (const one of shown.slice(first, last + 1)) this.ids.add(one);
+    for (const selected of shown.slice(first, last + 1)) this.ids.add(selected);
     this.#from = id;
   }
 

@@ -1,7 +1,7 @@
 /** Keyboard shortcuts of the job list. */
 
 import { confirm } from "../view/dialog.js";
-import { h } from "../view/dom.js";
+import { h } from "../view/virtual-dom.js";
 
 /**
  * @typedef {object} Commands

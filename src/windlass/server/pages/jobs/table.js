@@ -3,9 +3,9 @@
 /** @import { Row } from "./job-list.js" */
 /** @import { Selection } from "./selection.js" */
 
-import { to } from "../router.js";
+import { pageUrl } from "../navigation.js";
 import { may } from "../session.js";
-import { h } from "../view/dom.js";
+import { h } from "../view/virtual-dom.js";
 import { empty } from "../view/components.js";
 import { PAGE } from "./job-list.js";
 import { jobRow } from "./row.js";
@@ -118,13 +118,13 @@ export function emptyList(filtered, more) {
     return empty(
       "No jobs match these filters",
       "Clear some filters, or view all jobs.",
-      h("a", { class: "button", href: to("jobs") }, "All jobs"),
+      h("a", { class: "button", href: pageUrl("jobs") }, "All jobs"),
       "search",
     );
   }
   return empty(
     "No jobs yet",
     "Enqueue one: windlass enqueue <task>",
-    may("produce") && h("a", { class: "button main", href: to("enqueue") }, "Enqueue a job"),
+    may("produce") && h("a", { class: "button main", href: pageUrl("enqueue") }, "Enqueue a job"),
   );
 }

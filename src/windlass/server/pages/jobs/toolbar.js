@@ -1,16 +1,16 @@
 /** Toolbar above the job list: counts and pages, selection actions, or progress of an action. */
 
 /** @import { Count } from "../client/windlass.js" */
-/** @import { Renderable } from "../view/dom.js" */
-/** @import { Verb } from "./verbs.js" */
-/** @import { BulkAction } from "./bulk-action.js" */
+/** @import { Renderable } from "../view/virtual-dom.js" */
+/** @import { ActionName } from "./actions.js" */
+/** @import { BulkAction } from "./bulk-actions.js" */
 
 import { number, plural } from "../format.js";
-import { h } from "../view/dom.js";
+import { h } from "../view/virtual-dom.js";
 import { bar, button } from "../view/components.js";
-import { amount } from "./counts.js";
+import { countText } from "./job-counts.js";
 import { PAGE } from "./job-list.js";
-import { VERBS } from "./verbs.js";
+import { ACTIONS } from "./actions.js";
 
 /**
  * @typedef {object} ListBarOptions
@@ -26,7 +26,7 @@ export const listBar = ({ total, newCount, show, help, pages }) => [
   h(
     "span",
     { class: "soft small total" },
-    total === null || (total.capped && total.count === 0) ? "" : amount(total),
+    total === null || (total.capped && total.count === 0) ? "" : countText(total),
   ),
   h(
     "span",
@@ -58,13 +58,13 @@ export const listBar = ({ total, newCount, show, help, pages }) => [
  * @property {boolean} busy counting or confirming
  * @property {(() => void) | null} page selects the page, if it is not
  * @property {(() => void) | null} everything selects all matching jobs, if there are more
- * @property {Verb[]} verbs
- * @property {(verb: Verb) => void} act
+ * @property {ActionName[]} actions
+ * @property {(action: ActionName) => void} act
  * @property {() => void} clear
  */
 
 /** @param {SelectionBarOptions} options */
-export const selectionBar = ({ count, all, busy, page, everything, verbs, act, clear }) => [
+export const selectionBar = ({ count, all, busy, page, everything, actions, act, clear }) => [
   h(
     "span",
     { class: "small total", role: "status" },
@@ -72,15 +72,16 @@ export const selectionBar = ({ count, all, busy, page, everything, verbs, act, c
   ),
   page && button("Select page", page, { slim: true, kind: "plain" }),
   everything && button("Select all matching", everything, { slim: true, kind: "plain" }),
-  verbs.map((verb) =>
-    button(VERBS[verb].name, () => act(verb), {
+  actions.map((action) =>
+    button(ACTIONS[action].name, () => act(action), {
       slim: true,
-      icon: VERBS[verb].icon,
-      kind: VERBS[verb].danger ? "danger" : undefined,
+      icon: ACTIONS[action].icon,
+      kind: ACTIONS[action].danger ? "danger" : undefined,
       disabled: busy,
     }),
   ),
-  verbs.length === 0 && h("span", { class: "soft small" }, "No action applies to this selection."),
+  actions.length === 0 &&
+    h("span", { class: "soft small" }, "No action applies to this selection."),
   button("Clear", clear, { slim: true, kind: "plain", label: "Clear selection", title: "Esc" }),
 ];
 
@@ -89,11 +90,11 @@ export const progressBar = (work) => [
   h(
     "span",
     { class: "small total", role: "status" },
-    `${VERBS[work.verb].doing} … ${number(work.done + work.refusedCount)}`,
+    `${ACTIONS[work.action].doing} … ${number(work.done + work.refusedCount)}`,
     work.total !== null && ` of ${number(work.total)}`,
     work.refusedCount > 0 && `, ${number(work.refusedCount)} refused`,
   ),
-  bar(work.percent, "running", VERBS[work.verb].doing),
+  bar(work.percent, "running", ACTIONS[work.action].doing),
   button(work.signal.aborted ? "Stopping …" : "Stop", () => work.stop(), {
     slim: true,
     disabled: work.signal.aborted,

@@ -8,9 +8,10 @@
 /** @import { ListOptions, PollCallback, Port } from "./messages.js" */
 /** @import { SubscribeRequest, SubscriptionUpdate } from "./messages.js" */
 
-import { Listener, guarded } from "../client/src/streaming/listener.js";
+import { JobListener } from "../client/src/streaming/job-listener.js";
 import { ListWatch } from "../client/src/streaming/list-watch.js";
-import { systemTimers } from "../client/src/timing.js";
+import { safeCallback } from "../client/src/streaming/safe-callback.js";
+import { systemTimers } from "../client/src/timers.js";
 import { WindlassError } from "../client/windlass.js";
 
 const PING_INTERVAL = 15_000; // milliseconds
@@ -51,7 +52,7 @@ export class HubClient {
   /** @type {Connection} */
   #connection = { open: false, since: new Date(), attempt: 0, wait: 0, error: null };
   /** @type {Set<(state: Connection) => unknown>} */
-  #watchers = new Set();
+  #connectionListeners = new Set();
 
   /** @param {HubClientOptions} options */
   constructor(options) {
@@ -70,14 +71,14 @@ export class HubClient {
    * @returns {() => void} unsubscribes
    */
   follow(job, options) {
-    const listener = new Listener(options, this.#log);
+    const listener = new JobListener(options, this.#log);
     let last = Number(
       String(options.after ?? 0)
         .split("-")
         .at(-1),
     );
-    return this.#subscribe((n) => ({
-      request: () => ({ do: "follow", n, job, after: last }),
+    return this.#subscribe((id) => ({
+      request: () => ({ type: "follow", id, job, after: last }),
       handle: (update) => {
         if ("event" in update && update.event.seq > last) {
           last = update.event.seq;
@@ -102,14 +103,14 @@ export class HubClient {
    */
   list(filter, callback, options = {}) {
     const watch = new ListWatch("", this.#log);
-    watch.join({ notify: guarded(this.#log, callback), options, ready: true });
-    return this.#subscribe((n) => ({
+    watch.subscribe({ notify: safeCallback(this.#log, callback), options, ready: true });
+    return this.#subscribe((id) => ({
       request: () => {
         watch.start(); // the hub sends the whole list again
-        return { do: "list", n, filter };
+        return { type: "list", id, filter };
       },
       handle: (update) => {
-        if ("snapshot" in update) watch.add(update.snapshot);
+        if ("snapshot" in update) watch.apply(update.snapshot);
         if ("loaded" in update) watch.loaded();
         if ("error" in update) this.#fail(options.onError, update.error);
         return !("error" in update);
@@ -127,9 +128,9 @@ export class HubClient {
    * @returns {() => void} unsubscribes
    */
   poll(path, seconds, callback) {
-    const notify = guarded(this.#log, callback);
-    return this.#subscribe((n) => ({
-      request: () => ({ do: "poll", n, path, seconds }),
+    const notify = safeCallback(this.#log, callback);
+    return this.#subscribe((id) => ({
+      request: () => ({ type: "poll", id, path, seconds }),
       handle: (update) => {
         if ("answer" in update) {
           notify(update.answer, update.problem && new WindlassError(update.problem));
@@ -145,7 +146,7 @@ export class HubClient {
    * @param {string} path
    */
   refresh(path) {
-    this.#send({ do: "refresh", path });
+    this.#send({ type: "refresh", path });
   }
 
   /**
@@ -155,7 +156,7 @@ export class HubClient {
    */
   restart(identity = null) {
     if (this.#port === null) this.#pendingIdentity = identity ?? this.#pendingIdentity;
-    this.#send({ do: "restart", identity });
+    this.#send({ type: "restart", identity });
   }
 
   /**
@@ -165,11 +166,11 @@ export class HubClient {
    * @returns {() => void} unsubscribes
    */
   connection(callback) {
-    const notify = guarded(this.#log, callback);
-    this.#watchers.add(notify);
+    const notify = safeCallback(this.#log, callback);
+    this.#connectionListeners.add(notify);
     this.#connect();
     notify(this.#connection);
-    return () => void this.#watchers.delete(notify);
+    return () => void this.#connectionListeners.delete(notify);
   }
 
   /**
@@ -179,32 +180,32 @@ export class HubClient {
    */
   setVisible(visible) {
     this.#visible = visible;
-    this.#send({ do: "visible", visible });
+    this.#send({ type: "visibility", visible });
   }
 
   /** The page is hidden or closed. It may be restored: see `subscribeAll`. */
   leave() {
-    this.#send({ do: "bye" });
+    this.#send({ type: "unregister" });
   }
 
   /** Register the tab and all its subscriptions with the hub. */
   subscribeAll() {
-    this.#send({ do: "hello", visible: this.#visible, lock: this.#lock });
+    this.#send({ type: "register", visible: this.#visible, lock: this.#lock });
     if (this.#pendingIdentity !== null)
-      this.#send({ do: "restart", identity: this.#pendingIdentity });
+      this.#send({ type: "restart", identity: this.#pendingIdentity });
     this.#pendingIdentity = null;
     for (const { request } of this.#subscriptions.values()) this.#send(request());
   }
 
-  /** @param {(n: number) => Subscription} make */
+  /** @param {(id: number) => Subscription} make */
   #subscribe(make) {
-    const n = this.#next++;
-    const subscription = make(n);
-    this.#subscriptions.set(n, subscription);
+    const id = this.#next++;
+    const subscription = make(id);
+    this.#subscriptions.set(id, subscription);
     this.#connect();
     this.#send(subscription.request());
     return () => {
-      if (this.#subscriptions.delete(n)) this.#send({ do: "stop", n });
+      if (this.#subscriptions.delete(id)) this.#send({ type: "unsubscribe", id });
     };
   }
 
@@ -251,7 +252,7 @@ export class HubClient {
       this.#connect();
       return;
     }
-    this.#send({ do: "ping" });
+    this.#send({ type: "ping" });
     this.#timers.setTimeout(() => this.#ping(port), PING_INTERVAL);
   }
 
@@ -260,17 +261,17 @@ export class HubClient {
     this.#unanswered = 0;
     if ("resubscribe" in message) this.subscribeAll();
     if ("connection" in message) this.#setConnection(message.connection);
-    if (!("n" in message)) return;
-    const subscription = this.#subscriptions.get(message.n);
+    if (!("id" in message)) return;
+    const subscription = this.#subscriptions.get(message.id);
     if (subscription === undefined || subscription.handle(message)) return;
-    this.#subscriptions.delete(message.n);
-    this.#send({ do: "stop", n: message.n });
+    this.#subscriptions.delete(message.id);
+    this.#send({ type: "unsubscribe", id: message.id });
   }
 
   /** @param {ConnectionMessage} message */
   #setConnection(message) {
     this.#connection = { ...message, error: message.error && new WindlassError(message.error) };
-    for (const notify of this.#watchers) notify(this.#connection);
+    for (const notify of this.#connectionListeners) notify(this.#connection);
   }
 
   /**
@@ -278,7 +279,10 @@ export class HubClient {
    * @param {ProblemInit} problem
    */
   #fail(onError, problem) {
-    guarded(this.#log, onError ?? ((error) => this.#log.error(error)))(new WindlassError(problem));
+    safeCallback(
+      this.#log,
+      onError ?? ((error) => this.#log.error(error)),
+    )(new WindlassError(problem));
   }
 
   /** @param {HubRequest} request */

@@ -3,11 +3,11 @@
  * updates to the tabs. Runs in a shared worker, or in the tab without shared workers.
  */
 
-/** @import { ConnectionState, Live } from "../client/windlass.js" */
+/** @import { ConnectionState, LiveConnection } from "../client/windlass.js" */
 /** @import { ConnectionMessage, HubMessage, HubRequest, Port } from "./messages.js" */
 /** @import { SubscribeRequest, SubscriptionUpdate } from "./messages.js" */
 
-import { systemTimers } from "../client/src/timing.js";
+import { systemTimers } from "../client/src/timers.js";
 import { Windlass } from "../client/windlass.js";
 import { Poller } from "./poller.js";
 import { errorPayload } from "./error-payload.js";
@@ -47,7 +47,7 @@ export class Hub {
   #client;
   #pollClient;
   #timers;
-  /** @type {Live} */
+  /** @type {LiveConnection} */
   #live;
   /** @type {Poller} */
   #poller;
@@ -74,7 +74,7 @@ export class Hub {
     [this.#live, this.#poller] = this.#start();
   }
 
-  /** @returns {[Live, Poller]} */
+  /** @returns {[LiveConnection, Poller]} */
   #start() {
     const live = this.#client.live();
     const poller = new Poller(this.#pollClient, this.#timers, (error) => {
@@ -98,14 +98,14 @@ export class Hub {
    */
   #handle(tab, request) {
     tab.lastSeen = this.#timers.now();
-    if (request.do === "hello") this.#connect(tab, request);
-    else if (request.do === "bye") this.#drop(tab);
+    if (request.type === "register") this.#connect(tab, request);
+    else if (request.type === "unregister") this.#drop(tab);
     else if (!this.#tabs.has(tab)) tab.port.postMessage({ resubscribe: true });
-    else if (request.do === "ping") tab.send({ pong: true });
-    else if (request.do === "visible") this.#setVisible(tab, request.visible);
-    else if (request.do === "refresh") this.#poller.refresh(request.path);
-    else if (request.do === "restart") this.#setUser(request.identity);
-    else if (request.do === "stop") this.#stop(tab, request.n);
+    else if (request.type === "ping") tab.send({ pong: true });
+    else if (request.type === "visibility") this.#setVisible(tab, request.visible);
+    else if (request.type === "refresh") this.#poller.refresh(request.path);
+    else if (request.type === "restart") this.#setUser(request.identity);
+    else if (request.type === "unsubscribe") this.#stop(tab, request.id);
     else this.#subscribe(tab, request);
   }
 
@@ -135,11 +135,11 @@ export class Hub {
 
   /**
    * @param {Tab} tab
-   * @param {number} n
+   * @param {number} id
    */
-  #stop(tab, n) {
-    tab.stops.get(n)?.();
-    tab.stops.delete(n);
+  #stop(tab, id) {
+    tab.stops.get(id)?.();
+    tab.stops.delete(id);
   }
 
   /**
@@ -158,16 +158,16 @@ export class Hub {
    * @param {SubscribeRequest} request
    */
   #subscribe(tab, request) {
-    const { n } = request;
-    const notify = (/** @type {SubscriptionUpdate} */ update) => tab.send({ n, ...update });
-    this.#stop(tab, n);
-    if (request.do === "follow") {
-      tab.stops.set(n, this.#follow(request.job, request.after, notify));
-    } else if (request.do === "list") tab.stops.set(n, this.#list(request.filter, notify));
+    const { id } = request;
+    const notify = (/** @type {SubscriptionUpdate} */ update) => tab.send({ id, ...update });
+    this.#stop(tab, id);
+    if (request.type === "follow") {
+      tab.stops.set(id, this.#follow(request.job, request.after, notify));
+    } else if (request.type === "list") tab.stops.set(id, this.#list(request.filter, notify));
     else
       tab.stops.set(
-        n,
-        this.#poller.join(request, () => tab.visible, notify),
+        id,
+        this.#poller.subscribe(request, () => tab.visible, notify),
       );
   }
 
@@ -290,13 +290,13 @@ export class Hub {
 }
 
 /**
- * @param {ConnectionMessage} one
- * @param {ConnectionMessage} other
+ * @param {ConnectionMessage} first
+ * @param {ConnectionMessage} second
  */
-function isSame(one, other) {
+function isSame(first, second) {
   const key = (/** @type {ConnectionMessage} */ { open, attempt, wait, error }) =>
     JSON.stringify([open, attempt, wait, error?.status, error?.code, error?.detail]);
-  return key(one) === key(other);
+  return key(first) === key(second);
 }
 
 if ("SharedWorkerGlobalScope" in globalThis) {

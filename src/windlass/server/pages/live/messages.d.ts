@@ -23,21 +23,21 @@ export interface ListOptions {
 /** `error` is null if the answer is current; else the answer is the last known one, or null. */
 export type PollCallback = (answer: any, error: WindlassError | null) => unknown;
 
-/** `n` is the tab's number of the subscription. */
+/** `id` is the number of the subscription in its tab. */
 export type SubscribeRequest =
-  | { do: "follow"; n: number; job: string; after: number }
-  | { do: "list"; n: number; filter: ListFilter }
-  | { do: "poll"; n: number; path: string; seconds: number };
+  | { type: "follow"; id: number; job: string; after: number }
+  | { type: "list"; id: number; filter: ListFilter }
+  | { type: "poll"; id: number; path: string; seconds: number };
 
 export type HubRequest =
   | SubscribeRequest
-  | { do: "hello"; visible: boolean; lock: string | null }
-  | { do: "stop"; n: number }
-  | { do: "visible"; visible: boolean }
-  | { do: "refresh"; path: string }
-  | { do: "restart"; identity: string | null }
-  | { do: "ping" }
-  | { do: "bye" };
+  | { type: "register"; visible: boolean; lock: string | null }
+  | { type: "unsubscribe"; id: number }
+  | { type: "visibility"; visible: boolean }
+  | { type: "refresh"; path: string }
+  | { type: "restart"; identity: string | null }
+  | { type: "ping" }
+  | { type: "unregister" };
 
 export type SubscriptionUpdate =
   | { event: JobEvent }
@@ -48,7 +48,7 @@ export type SubscriptionUpdate =
   | { answer: unknown; problem: ProblemInit | null };
 
 export type HubMessage =
-  | (SubscriptionUpdate & { n: number })
+  | (SubscriptionUpdate & { id: number })
   | { connection: ConnectionMessage }
   | { pong: true }
   /** The hub dropped the tab, or reset for another user: the tab subscribes again. */

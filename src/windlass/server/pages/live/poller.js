@@ -5,7 +5,7 @@
 
 import { errorPayload } from "./error-payload.js";
 
-const MAX_IDLE = 50; // answers cached without readers
+const MAX_IDLE = 50; // answers cached without subscribers
 const MIN_PERIOD = 0.2; // seconds
 
 /**
@@ -15,7 +15,7 @@ const MIN_PERIOD = 0.2; // seconds
  */
 
 /**
- * @typedef {object} Reader
+ * @typedef {object} Subscriber
  * @property {number} seconds
  * @property {() => boolean} visible
  * @property {(update: SubscriptionUpdate) => void} notify
@@ -24,11 +24,11 @@ const MIN_PERIOD = 0.2; // seconds
 /**
  * One polled path. Waits for its period and the response. Guarantees one request at a time, a
  * period (or Retry-After) after the previous one, while a visible tab reads it. Stops without
- * readers and after a permanent error. A crash leaves no state.
+ * subscribers and after a permanent error. A crash leaves no state.
  */
 class Poll {
-  /** @type {Set<Reader>} */
-  readers = new Set();
+  /** @type {Set<Subscriber>} */
+  subscribers = new Set();
   /** @type {unknown} */
   answer = null;
   /** @type {ProblemInit | null} */
@@ -52,7 +52,7 @@ class Poll {
 
   /** Send the request if it is due, else set a timer. */
   schedule() {
-    const visible = [...this.readers].filter((reader) => reader.visible());
+    const visible = [...this.subscribers].filter((subscriber) => subscriber.visible());
     if (visible.length === 0 || this.#busy || this.#failed || this.poller.stopped) return;
     const shortest = Math.min(...visible.map(({ seconds }) => seconds));
     const period = 1000 * Math.max(MIN_PERIOD, shortest, this.problem?.retryAfter ?? 0);
@@ -85,7 +85,7 @@ class Poll {
     this.#busy = false;
     this.#failed = error?.permanent === true && error.status !== 401;
     if (this.#again) this.refresh();
-    else for (const { notify } of this.readers) this.notify(notify);
+    else for (const { notify } of this.subscribers) this.notify(notify);
     this.poller.onResult(error);
     this.schedule();
   }
@@ -118,16 +118,16 @@ export class Poller {
    * @param {(update: SubscriptionUpdate) => void} notify
    * @returns {() => void} unsubscribes
    */
-  join({ path, seconds }, visible, notify) {
+  subscribe({ path, seconds }, visible, notify) {
     const poll = this.#polls.get(path) ?? new Poll(path, this);
     this.#polls.delete(path); // keeps the newest last
     this.#polls.set(path, poll);
-    const reader = { seconds, visible, notify };
-    poll.readers.add(reader);
+    const subscriber = { seconds, visible, notify };
+    poll.subscribers.add(subscriber);
     if (poll.hasAnswer || poll.problem !== null) poll.notify(notify);
     poll.schedule();
     this.#evict();
-    return () => void poll.readers.delete(reader);
+    return () => void poll.subscribers.delete(subscriber);
   }
 
   /** @param {string} path */
@@ -154,7 +154,7 @@ export class Poller {
   }
 
   #evict() {
-    let idle = [...this.#polls.values()].filter(({ readers }) => readers.size === 0);
+    let idle = [...this.#polls.values()].filter(({ subscribers }) => subscribers.size === 0);
     idle = idle.slice(0, Math.max(0, idle.length - MAX_IDLE));
     for (const { path } of idle) this.#polls.delete(path);
   }

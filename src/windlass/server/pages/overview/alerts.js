@@ -1,15 +1,15 @@
 /** Alerts of the overview, most severe first, with what to do. */
 
-/** @import { Renderable } from "../view/dom.js" */
+/** @import { Renderable } from "../view/virtual-dom.js" */
 /** @import { Queue, State, Worker } from "../client/windlass.js" */
 
-import { ago, number, plural, span } from "../format.js";
-import { to } from "../router.js";
+import { ago, number, plural, duration } from "../format.js";
+import { pageUrl } from "../navigation.js";
 import { may } from "../session.js";
-import { h } from "../view/dom.js";
+import { h } from "../view/virtual-dom.js";
 import { icon } from "../view/icons.js";
 import { button } from "../view/components.js";
-import { isCapped, queuedCount } from "./metrics.js";
+import { isCapped, queuedCount } from "./queue-counts.js";
 
 const MAX_WAIT = 300; // seconds in the queue
 const MIN_ATTEMPTS = 5; // per minute
@@ -32,9 +32,9 @@ const MAX_ERROR_RATE = 0.2;
  * @returns {Alert[]}
  */
 export function findAlerts(queues, workers) {
-  const unresponsive = workers.filter((one) => one.unresponsive).map(workerAlert);
+  const unresponsive = workers.filter((worker) => worker.unresponsive).map(workerAlert);
   const found = queues.flatMap((queue) => queueAlerts(queue, workers));
-  const all = queues.reduce((sum, one) => sum + queuedCount(one), 0);
+  const all = queues.reduce((sum, queue) => sum + queuedCount(queue), 0);
   if (workers.length > 0 || all === 0) return [...unresponsive, ...found];
   /** @type {Alert} */
   const noWorkers = {
@@ -46,17 +46,19 @@ export function findAlerts(queues, workers) {
     action: "Start one: windlass worker module:app",
     path: "workers",
   };
-  return [noWorkers, ...found.filter((one) => !one.key.startsWith("unconsumed"))];
+  return [noWorkers, ...found.filter((alert) => !alert.key.startsWith("unconsumed"))];
 }
 
-/** @param {Worker} one @returns {Alert} */
-const workerAlert = (one) => ({
-  key: `unresponsive ${one.name}`,
+/** @param {Worker} worker @returns {Alert} */
+const workerAlert = (worker) => ({
+  key: `unresponsive ${worker.name}`,
   state: "failed",
-  problem: `Worker ${one.name} is unresponsive: it has free slots, but ${
-    one.lastClaimAt ? `its last claim was ${ago(one.lastClaimAt)}` : "no jobs claimed yet"
+  problem: `Worker ${worker.name} is unresponsive: it has free slots, but ${
+    worker.lastClaimAt
+      ? `its last claim was ${ago(worker.lastClaimAt)}`
+      : "it has claimed no jobs yet"
   }.`,
-  action: `Check its log on ${one.host} (pid ${one.pid}) and restart it.`,
+  action: `Check its log on ${worker.host} (pid ${worker.pid}) and restart it.`,
   path: "workers",
 });
 
@@ -77,7 +79,10 @@ function queueAlerts(queue, workers) {
       problem: `Queue ${queue.name} is paused (${jobs} waiting).`,
       action: `Resume it: windlass queues resume ${queue.name}`,
     });
-  } else if (count > 0 && !workers.some((one) => queue.name in one.queues && !one.stopping)) {
+  } else if (
+    count > 0 &&
+    !workers.some((worker) => queue.name in worker.queues && !worker.stopping)
+  ) {
     found.push({
       key: `unconsumed ${queue.name}`,
       state: "failed",
@@ -90,7 +95,7 @@ function queueAlerts(queue, workers) {
       key: `late ${queue.name}`,
       state: "retrying",
       ...details,
-      problem: `Queue ${queue.name}: the oldest of ${jobs} has waited ${span(age)}.`,
+      problem: `Queue ${queue.name}: the oldest of ${jobs} has waited ${duration(age)}.`,
       action: "Jobs arrive faster than they complete: add slots or workers.",
     });
   }
@@ -134,22 +139,23 @@ export function alertList(alerts, resume) {
     h(
       "ul",
       null,
-      alerts.map((one) =>
-        h("li", { key: one.key, class: `state-${one.state}` }, alertRow(one, resume)),
+      alerts.map((alert) =>
+        h("li", { key: alert.key, class: `state-${alert.state}` }, alertRow(alert, resume)),
       ),
     ),
   );
 }
 
-/** @param {Alert} one @param {(queue: string) => unknown} resume */
-const alertRow = (one, resume) => [
+/** @param {Alert} alert @param {(queue: string) => unknown} resume */
+const alertRow = (alert, resume) => [
   h("span", { class: "dot" }),
-  h("div", null, h("p", null, one.problem), h("p", { class: "soft small" }, one.action)),
-  one.queue !== undefined &&
+  h("div", null, h("p", null, alert.problem), h("p", { class: "soft small" }, alert.action)),
+  alert.queue !== undefined &&
     may("operate") &&
-    button("Resume", () => resume(/** @type {string} */ (one.queue)), {
+    button("Resume", () => resume(/** @type {string} */ (alert.queue)), {
       icon: "resume",
       slim: true,
     }),
-  one.path !== undefined && h("a", { class: "button slim", href: to(one.path, one.query) }, "View"),
+  alert.path !== undefined &&
+    h("a", { class: "button slim", href: pageUrl(alert.path, alert.query) }, "View"),
 ];

@@ -3,12 +3,13 @@
 /** @import { Column } from "../view/components.js" */
 /** @import { Queue, State } from "../client/windlass.js" */
 
-import { short, span } from "../format.js";
-import { to } from "../router.js";
-import { api, may } from "../session.js";
-import { live } from "../live/tab.js";
+import { api } from "../api.js";
+import { compactNumber, duration } from "../format.js";
+import { pageUrl } from "../navigation.js";
+import { may } from "../session.js";
+import { live } from "../live/tab-client.js";
 import { confirm } from "../view/dialog.js";
-import { h } from "../view/dom.js";
+import { h } from "../view/virtual-dom.js";
 import { badge, button, card, empty, table } from "../view/components.js";
 import { toast } from "../view/toast.js";
 
@@ -23,7 +24,7 @@ const COLUMNS = [
       h(
         "span",
         null,
-        h("a", { href: to("jobs", { queue: queue.name }) }, queue.name),
+        h("a", { href: pageUrl("jobs", { queue: queue.name }) }, queue.name),
         " ",
         queue.paused && badge("retrying", "paused"),
       ),
@@ -35,7 +36,7 @@ const COLUMNS = [
   {
     name: "Oldest",
     number: true,
-    cell: (queue) => (queue.oldestAge === null ? "–" : span(queue.oldestAge)),
+    cell: (queue) => (queue.oldestAge === null ? "–" : duration(queue.oldestAge)),
   },
   { name: "Completed/min", number: true, cell: (queue) => rate(queue.perMinute.succeeded) },
   { name: "Error rate", number: true, cell: (queue) => errorRate(queue) },
@@ -47,7 +48,7 @@ const COLUMNS = [
 export function queueTable(queues) {
   if (queues.length === 0) {
     const action =
-      may("produce") && h("a", { class: "button main", href: to("enqueue") }, "Enqueue a job");
+      may("produce") && h("a", { class: "button main", href: pageUrl("enqueue") }, "Enqueue a job");
     return card("Queues", empty("No queues yet", "A queue appears with its first job.", action), {
       padded: false,
     });
@@ -64,16 +65,17 @@ export function queueTable(queues) {
 /** @param {Queue} queue @param {State} state */
 function count(queue, state) {
   const found = queue.counts[state] ?? 0;
-  const text = short(found) + (queue.capped.includes(state) ? "+" : "");
+  const text = compactNumber(found) + (queue.capped.includes(state) ? "+" : "");
   if (found === 0) return h("span", { class: "faint" }, "0");
-  return h("a", { href: to("jobs", { queue: queue.name, state }) }, text);
+  return h("a", { href: pageUrl("jobs", { queue: queue.name, state }) }, text);
 }
 
 /** @param {number} value */
-const rate = (value) => (value > 0 && value < 9.5 ? value.toFixed(1) : short(Math.round(value)));
+const rate = (value) =>
+  value > 0 && value < 9.5 ? value.toFixed(1) : compactNumber(Math.round(value));
 
 /** @param {number | null} seconds */
-const mean = (seconds) => (seconds === null ? "–" : span(seconds));
+const mean = (seconds) => (seconds === null ? "–" : duration(seconds));
 
 /** @param {Queue} queue */
 function errorRate({ perMinute: { succeeded, failed, retried, canceled } }) {

@@ -3,8 +3,8 @@
 /** @import { Page } from "../page-view.js" */
 /** @import { Column } from "../view/components.js" */
 
-import { at } from "../format.js";
-import { h } from "../view/dom.js";
+import { timeText } from "../format.js";
+import { h } from "../view/virtual-dom.js";
 import { Pager } from "../view/pagination.js";
 import { button, empty, jobLink, table, title } from "../view/components.js";
 
@@ -43,13 +43,17 @@ export function auditPage(view) {
 
 /** @type {Column<AuditEntry>[]} */
 const COLUMNS = [
-  { name: "Time", class: "nowrap", cell: (one) => h("time", { datetime: one.at }, at(one.at)) },
+  {
+    name: "Time",
+    class: "nowrap",
+    cell: (entry) => h("time", { datetime: entry.at }, timeText(entry.at)),
+  },
   {
     name: "User",
     cell: ({ name, keyId }) =>
       h("span", null, name, " ", keyId && h("code", { class: "faint" }, keyId)),
   },
-  { name: "Action", cell: (one) => one.action },
+  { name: "Action", cell: (entry) => entry.action },
   {
     name: "Target",
     cell: ({ target }) => (ID.test(target) ? jobLink(target) : targetText(target)),

@@ -1,14 +1,16 @@
 /** Form to enqueue a job, with fields from the task's argument schema. */
 
-/** @import { Page, View } from "../page-view.js" */
+/** @import { Page, PageView } from "../page-view.js" */
 /** @import { Task, WindlassError } from "../client/windlass.js" */
-/** @import { Field, FormValues } from "../enqueue/schema.js" */
+/** @import { FormValues } from "../enqueue/form-values.js" */
+/** @import { Field } from "../enqueue/schema-fields.js" */
 
-import { formFields } from "../enqueue/form.js";
-import { fieldsOf, readValues } from "../enqueue/schema.js";
-import { navigate, to } from "../router.js";
-import { api } from "../session.js";
-import { h } from "../view/dom.js";
+import { api } from "../api.js";
+import { formFields } from "../enqueue/form-fields.js";
+import { readValues } from "../enqueue/form-values.js";
+import { fieldsOf } from "../enqueue/schema-fields.js";
+import { navigate, pageUrl } from "../navigation.js";
+import { h } from "../view/virtual-dom.js";
 import { button, card, empty, errorNote, jobLink, title } from "../view/components.js";
 import { toast } from "../view/toast.js";
 
@@ -51,7 +53,7 @@ class EnqueueForm {
   /** @type {Map<string, string>} */
   #optionErrors = new Map();
 
-  /** @param {View} view */
+  /** @param {PageView} view */
   constructor(view) {
     this.view = view;
     void this.#load();
@@ -69,7 +71,7 @@ class EnqueueForm {
 
   get #task() {
     const name = this.view.location.query.get("task");
-    return this.#tasks?.find((one) => one.name === name) ?? null;
+    return this.#tasks?.find((task) => task.name === name) ?? null;
   }
 
   render() {
@@ -114,7 +116,7 @@ class EnqueueForm {
   #taskSelect(task) {
     const choose = (/** @type {Event} */ event) => {
       const { value } = /** @type {HTMLSelectElement} */ (event.target);
-      navigate(to("enqueue", { task: value }), { replace: true });
+      navigate(pageUrl("enqueue", { task: value }), { replace: true });
     };
     return h(
       "div",
@@ -124,7 +126,7 @@ class EnqueueForm {
         "select",
         { id: "task", class: "input", value: task?.name ?? "", onchange: choose },
         h("option", { value: "" }, "Select a task …"),
-        this.#tasks?.map((one) => h("option", { value: one.name, key: one.name }, one.name)),
+        this.#tasks?.map((task) => h("option", { value: task.name, key: task.name }, task.name)),
       ),
       h("p", { class: "hint about" }, task?.description ?? "Select a task to see its arguments."),
     );
@@ -168,7 +170,7 @@ class EnqueueForm {
       h(
         "div",
         { class: "send" },
-        button(this.#busy ? "Enqueueing …" : "Enqueue", undefined, {
+        button(this.#busy ? "Enqueuing …" : "Enqueue", undefined, {
           kind: "main",
           type: "submit",
           icon: "enqueue",
@@ -198,7 +200,7 @@ class EnqueueForm {
       const job = await api.enqueue(task.name, args.values, { ...options.values, requestId });
       this.#sent = { text: "", key: "" };
       toast([job.duplicate ? "Already enqueued: " : "Enqueued: ", jobLink(job.id)]);
-      if (!this.view.closed) navigate(to(`jobs/${job.id}`));
+      if (!this.view.closed) navigate(pageUrl(`jobs/${job.id}`));
     } catch (error) {
       this.#showErrors(/** @type {WindlassError} */ (error));
     }
@@ -218,7 +220,7 @@ class EnqueueForm {
   }
 
   /**
-   * Show each error of the server beside its field.
+   * Show each error of the server next to its field.
    *
    * @param {WindlassError} error
    */
@@ -266,4 +268,4 @@ function nearestField(fields, path) {
 }
 
 const randomKey = () =>
-  Array.from(crypto.getRandomValues(new Uint32Array(4)), (one) => one.toString(36)).join("-");
+  Array.from(crypto.getRandomValues(new Uint32Array(4)), (word) => word.toString(36)).join("-");

@@ -1,20 +1,21 @@
 /** Failures grouped by task and error, with traceback, job list and retry. */
 
 /** @import { Page } from "../page-view.js" */
-/** @import { View } from "../page-view.js" */
+/** @import { PageView } from "../page-view.js" */
 /** @import { Job } from "../client/windlass.js" */
-/** @import { Group } from "../failures/groups.js" */
+/** @import { ShownGroup } from "../failures/groups.js" */
 /** @import { TimeRange } from "../jobs/query.js" */
 
-import { Groups } from "../failures/groups.js";
+import { api } from "../api.js";
+import { FailureGroups } from "../failures/groups.js";
 import { progressBar } from "../jobs/toolbar.js";
 import { RANGE_SECONDS, rangeOf, urlOf } from "../jobs/query.js";
-import { BulkActions } from "../jobs/bulk-action.js";
-import { number, plural, short } from "../format.js";
-import { live } from "../live/tab.js";
-import { to } from "../router.js";
-import { api, may } from "../session.js";
-import { h } from "../view/dom.js";
+import { BulkActions } from "../jobs/bulk-actions.js";
+import { number, plural, compactNumber } from "../format.js";
+import { live } from "../live/tab-client.js";
+import { pageUrl } from "../navigation.js";
+import { may } from "../session.js";
+import { h } from "../view/virtual-dom.js";
 import {
   bar,
   button,
@@ -40,7 +41,7 @@ export function failuresPage(view) {
 }
 
 class FailuresScreen {
-  #groups = new Groups();
+  #groups = new FailureGroups();
   /** @type {unknown} */
   #error = null;
   /**
@@ -56,7 +57,7 @@ class FailuresScreen {
   #timer;
   #stop = () => {};
 
-  /** @param {View} view */
+  /** @param {PageView} view */
   constructor(view) {
     this.#view = view;
     this.#bulk = new BulkActions(() => view.changed());
@@ -125,7 +126,7 @@ class FailuresScreen {
           "a",
           {
             key: range,
-            href: to("failures", { since: range }),
+            href: pageUrl("failures", { since: range }),
             "aria-current": range === this.#range ? "page" : undefined,
           },
           `Last ${range}`,
@@ -147,7 +148,7 @@ class FailuresScreen {
       ),
       outOfOrder &&
         button(
-          "Sort again",
+          "Sort by count",
           () => {
             this.#groups.sort();
             this.#view.changed();
@@ -157,7 +158,7 @@ class FailuresScreen {
     ];
   }
 
-  /** @param {Group} group @param {number} largest */
+  /** @param {ShownGroup} group @param {number} largest */
   #group(group, largest) {
     const { key, task, code, type, message, count, outdated } = group;
     const open = this.#open.has(key);
@@ -167,7 +168,7 @@ class FailuresScreen {
       h(
         "div",
         { class: "size" },
-        h("strong", { title: number(count) }, short(count)),
+        h("strong", { title: number(count) }, compactNumber(count)),
         bar((100 * count) / largest, "failed", "share of the largest group"),
       ),
       h(
@@ -186,7 +187,7 @@ class FailuresScreen {
           when(group.lastAt),
           ", first ",
           when(group.firstAt),
-          ", newest ",
+          ", newest job ",
           jobLink(group.jobId),
         ),
       ),
@@ -220,7 +221,7 @@ class FailuresScreen {
     );
   }
 
-  /** @param {Group} group */
+  /** @param {ShownGroup} group */
   async #toggle({ key, jobId }) {
     if (this.#open.delete(key)) {
       this.#view.changed();
@@ -233,7 +234,7 @@ class FailuresScreen {
     this.#view.changed();
   }
 
-  /** @param {Group} group */
+  /** @param {ShownGroup} group */
   async #retry(group) {
     const { key, task, code, type, message } = group;
     const find = async () => {
@@ -245,7 +246,7 @@ class FailuresScreen {
   }
 }
 
-/** @param {Group[]} groups */
+/** @param {ShownGroup[]} groups */
 const largestCount = (groups) => Math.max(...groups.map(({ count }) => count));
 
 /** @param {string} code @param {string | null} type @param {string | null} message */

@@ -1,16 +1,17 @@
 /** One flow: progress, graph with live states, actions on the whole flow. */
 
-/** @import { Page, View } from "../page-view.js" */
+/** @import { Page, PageView } from "../page-view.js" */
 /** @import { Flow } from "../client/windlass.js" */
 
-import { countsText } from "../flow/counts.js";
-import { brief, plural, since, span } from "../format.js";
-import { live } from "../live/tab.js";
-import { to } from "../router.js";
-import { api, may } from "../session.js";
+import { api } from "../api.js";
+import { stateCountsText } from "../flow/state-counts.js";
+import { shortId, plural, secondsSince, duration } from "../format.js";
+import { live } from "../live/tab-client.js";
+import { pageUrl } from "../navigation.js";
+import { may } from "../session.js";
 import { confirm } from "../view/dialog.js";
-import { h } from "../view/dom.js";
-import { graph } from "../view/graph.js";
+import { h } from "../view/virtual-dom.js";
+import { dependencyGraph } from "../view/dependency-graph.js";
 import {
   badge,
   bar,
@@ -34,7 +35,7 @@ const MAX_JOBS = 200; // in the graph
 /** @type {Page} */
 export function flowPage(view) {
   const id = view.params[0];
-  view.title(`Flow ${brief(id)}`);
+  view.title(`Flow ${shortId(id)}`);
   const details = new FlowDetails(view, id);
   return () => details.render();
 }
@@ -46,7 +47,7 @@ class FlowDetails {
   #error = null;
   #busy = false;
 
-  /** @param {View} view @param {string} id */
+  /** @param {PageView} view @param {string} id */
   constructor(view, id) {
     this.view = view;
     this.id = id;
@@ -68,13 +69,13 @@ class FlowDetails {
       return empty(
         "Flow not found",
         "Deleted, past retention, or no access.",
-        h("a", { class: "button", href: to("flows") }, "All flows"),
+        h("a", { class: "button", href: pageUrl("flows") }, "All flows"),
         "flows",
       );
     }
     const all = total(flow.counts);
     return [
-      title(`Flow ${brief(flow.id)}`, badge(flow.state), this.#actions(flow)),
+      title(`Flow ${shortId(flow.id)}`, badge(flow.state), this.#actions(flow)),
       this.#error !== null && errorNote(this.#error),
       card(
         "Progress",
@@ -86,11 +87,11 @@ class FlowDetails {
             h("strong", null, `${flow.percent} %`),
           ),
           facts([
-            ["Jobs", `${plural(all, "job")}: ${countsText(flow.counts)}`],
+            ["Jobs", `${plural(all, "job")}: ${stateCountsText(flow.counts)}`],
             ["Started", when(flow.createdAt)],
             [
               flow.endedAt ? "Duration" : "Running for",
-              span(since(flow.createdAt, flow.endedAt ?? undefined)),
+              duration(secondsSince(flow.createdAt, flow.endedAt ?? undefined)),
             ],
             [
               "Id",
@@ -113,14 +114,14 @@ class FlowDetails {
             { class: "soft small" },
             `Showing the newest ${flow.jobs.length} of ${plural(all, "job")}.`,
           ),
-        graph(flow.jobs, {}),
+        dependencyGraph(flow.jobs, {}),
       ]),
-      table("Jobs", COLUMNS, [...flow.jobs].reverse(), (one) => one.id),
+      table("Jobs", COLUMNS, [...flow.jobs].reverse(), (job) => job.id),
       all > flow.jobs.length &&
         h(
           "p",
           null,
-          h("a", { href: to("jobs", { flowId: flow.id }) }, `View all ${plural(all, "job")}`),
+          h("a", { href: pageUrl("jobs", { flowId: flow.id }) }, `View all ${plural(all, "job")}`),
         ),
     ];
   }
@@ -136,7 +137,7 @@ class FlowDetails {
       const question = `Cancel ${plural(active, "job")} of this flow?`;
       return button(
         "Cancel",
-        () => this.#act(question, "Cancel jobs", () => api.cancelFlow(this.id)),
+        () => this.#act(question, "Cancel jobs", "Canceled", () => api.cancelFlow(this.id)),
         {
           kind: "danger",
           icon: "cancel",
@@ -154,6 +155,7 @@ class FlowDetails {
           this.#act(
             "Resume this flow?",
             "Resume",
+            "Resumed",
             () => api.resumeFlow(this.id),
             `${text} Each job continues after its last completed step.`,
           ),
@@ -164,7 +166,7 @@ class FlowDetails {
       ),
       button(
         "Retry",
-        () => this.#act("Retry this flow?", "Retry", () => api.retryFlow(this.id), text),
+        () => this.#act("Retry this flow?", "Retry", "Retried", () => api.retryFlow(this.id), text),
         {
           icon: "retry",
           disabled,
@@ -175,17 +177,18 @@ class FlowDetails {
 
   /**
    * @param {string} question
-   * @param {string} action
+   * @param {string} action label of the confirm button
+   * @param {string} done past tense of the action
    * @param {() => Promise<{ jobs: number }>} call
    * @param {string} [text]
    */
-  async #act(question, action, call, text) {
-    const danger = action.startsWith("Cancel");
+  async #act(question, action, done, call, text) {
+    const danger = done === "Canceled";
     if (this.#busy || !(await confirm({ title: question, text, action, danger }))) return;
     this.#busy = true;
     this.view.changed();
     try {
-      toast(`${action}: ${plural((await call()).jobs, "job")}.`);
+      toast(`${done} ${plural((await call()).jobs, "job")}.`);
     } catch (error) {
       toast(/** @type {Error} */ (error).message, "failed");
     }
@@ -195,33 +198,33 @@ class FlowDetails {
 }
 
 /** @param {Flow["counts"]} counts */
-const total = (counts) => Object.values(counts).reduce((sum, one) => sum + one, 0);
+const total = (counts) => Object.values(counts).reduce((sum, count) => sum + count, 0);
 
 /** @typedef {Flow["jobs"][number]} FlowJob */
 
 /** @type {import("../view/components.js").Column<FlowJob>[]} */
 const COLUMNS = [
-  { name: "State", cell: (one) => h("span", null, badge(one.state)) },
+  { name: "State", cell: (job) => h("span", null, badge(job.state)) },
   {
     name: "Job",
-    cell: (one) =>
-      h("span", null, h("a", { href: to(`jobs/${one.id}`) }, one.task), " ", jobLink(one.id)),
+    cell: (job) =>
+      h("span", null, h("a", { href: pageUrl(`jobs/${job.id}`) }, job.task), " ", jobLink(job.id)),
   },
-  { name: "Queue", cell: (one) => one.queue },
+  { name: "Queue", cell: (job) => job.queue },
   {
     name: "Progress",
-    cell: (one) =>
+    cell: (job) =>
       h(
         "div",
         { class: "progress" },
-        bar(one.percent, one.state),
-        h("span", { class: "small soft" }, `${one.percent} %`),
+        bar(job.percent, job.state),
+        h("span", { class: "small soft" }, `${job.percent} %`),
       ),
   },
   {
     name: "Waiting for",
     number: true,
-    cell: (one) => (ended(one.state) || one.waitingFor === 0 ? "–" : plural(one.waitingFor, "job")),
+    cell: (job) => (ended(job.state) || job.waitingFor === 0 ? "–" : plural(job.waitingFor, "job")),
   },
-  { name: "Updated", cell: (one) => when(one.updatedAt) },
+  { name: "Updated", cell: (job) => when(job.updatedAt) },
 ];

@@ -4,11 +4,11 @@
 /** @import { Column } from "../view/components.js" */
 /** @import { Flow } from "../client/windlass.js" */
 
-import { countsText } from "../flow/counts.js";
-import { brief, since, span } from "../format.js";
-import { live } from "../live/tab.js";
-import { to } from "../router.js";
-import { h } from "../view/dom.js";
+import { stateCountsText } from "../flow/state-counts.js";
+import { shortId, secondsSince, duration } from "../format.js";
+import { live } from "../live/tab-client.js";
+import { pageUrl } from "../navigation.js";
+import { h } from "../view/virtual-dom.js";
 import { Pager, olderButton } from "../view/pagination.js";
 import { badge, bar, empty, errorNote, table, title, when } from "../view/components.js";
 
@@ -54,7 +54,7 @@ export function flowsPage(view) {
       newest === null
         ? error === null && h("div", { class: "skeleton" })
         : all.length > 0
-          ? table("Flows", COLUMNS, all, (one) => one.id)
+          ? table("Flows", COLUMNS, all, (flow) => flow.id)
           : empty("No flows yet", NONE, null, "flows"),
       older !== null
         ? older.render()
@@ -73,9 +73,10 @@ function without(flows, excluded) {
 const COLUMNS = [
   {
     name: "Flow",
-    cell: ({ id }) => h("a", { class: "mono", title: id, href: to(`flows/${id}`) }, brief(id)),
+    cell: ({ id }) =>
+      h("a", { class: "mono", title: id, href: pageUrl(`flows/${id}`) }, shortId(id)),
   },
-  { name: "State", cell: (one) => h("span", null, badge(one.state)) },
+  { name: "State", cell: (flow) => h("span", null, badge(flow.state)) },
   {
     name: "Progress",
     cell: ({ percent, state }) =>
@@ -86,11 +87,14 @@ const COLUMNS = [
         h("span", { class: "small soft" }, `${percent} %`),
       ),
   },
-  { name: "Jobs", cell: (one) => h("span", { class: "small soft" }, countsText(one.counts)) },
-  { name: "Started", cell: (one) => when(one.createdAt) },
+  {
+    name: "Jobs",
+    cell: (flow) => h("span", { class: "small soft" }, stateCountsText(flow.counts)),
+  },
+  { name: "Started", cell: (flow) => when(flow.createdAt) },
   {
     name: "Duration",
     number: true,
-    cell: ({ createdAt, endedAt }) => span(since(createdAt, endedAt ?? undefined)),
+    cell: ({ createdAt, endedAt }) => duration(secondsSince(createdAt, endedAt ?? undefined)),
   },
 ];

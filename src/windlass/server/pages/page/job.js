@@ -1,22 +1,23 @@
 /** Page of one job: status, timeline, log, data, dependencies and actions. */
 
-/** @import { Page, View } from "../page-view.js" */
+/** @import { Page, PageView } from "../page-view.js" */
 /** @import { Job } from "../client/windlass.js" */
-/** @import { Renderable } from "../view/dom.js" */
+/** @import { Renderable } from "../view/virtual-dom.js" */
 
-import { JobActions } from "../job/actions.js";
-import { payloadView } from "../job/detail/payload.js";
+import { ActionButtons } from "../job/action-buttons.js";
+import { dataTabs } from "../job/detail/data-tabs.js";
 import { errorView } from "../job/detail/error.js";
-import { jobDetails, nameRow, outcomeNote, progress } from "../job/header.js";
+import { jobDetails } from "../job/detail/job-details.js";
+import { nameRow, outcomeNote, progress } from "../job/header.js";
 import { LogPanel } from "../job/log/log-panel.js";
 import { JobModel } from "../job/model.js";
-import { tabs } from "../job/detail/tabs.js";
+import { tabs } from "../view/tabs.js";
 import { Timeline } from "../job/timeline/timeline.js";
 import { DiagnosisPanel } from "../job/diagnosis.js";
 import { preciseTime } from "../format.js";
-import { navigate, to } from "../router.js";
-import { h } from "../view/dom.js";
-import { graph } from "../view/graph.js";
+import { navigate, pageUrl } from "../navigation.js";
+import { h } from "../view/virtual-dom.js";
+import { dependencyGraph } from "../view/dependency-graph.js";
 import { badge, card, empty, errorNote } from "../view/components.js";
 import { ended } from "../job-state.js";
 
@@ -33,13 +34,13 @@ class JobScreen {
   #defaultTab = "";
 
   /**
-   * @param {View} view
+   * @param {PageView} view
    * @param {string} id
    */
   constructor(view, id) {
     this.view = view;
     this.model = new JobModel(view, id);
-    this.actions = new JobActions(this.model);
+    this.actionButtons = new ActionButtons(this.model);
     this.diagnosis = new DiagnosisPanel(view, this.model.path);
     this.timeline = new Timeline(view, this.model);
     this.log = new LogPanel(view, this.model);
@@ -53,7 +54,7 @@ class JobScreen {
       return empty(
         "Job not found",
         "Deleted, past retention, or no access.",
-        h("a", { class: "button", href: to("jobs") }, "All jobs"),
+        h("a", { class: "button", href: pageUrl("jobs") }, "All jobs"),
       );
     }
     if (job === null) return errorNote(error, () => this.model.refresh());
@@ -84,7 +85,7 @@ class JobScreen {
     return h(
       "header",
       { class: "card head", key: "head" },
-      nameRow(job, !gone && this.actions.render(job)),
+      nameRow(job, !gone && this.actionButtons.render(job)),
       h("div", { class: "job-status" }, replay.on ? this.#replayStatus() : this.#liveStatus(job)),
     );
   }
@@ -134,7 +135,7 @@ class JobScreen {
       "div",
       { class: "side", key: "side" },
       card("Details", jobDetails(job), { key: "details" }),
-      payloadView(this.model, job, chosen, (name) => this.#choose("data", name)),
+      dataTabs(this.model, job, chosen, (name) => this.#choose("data", name)),
     );
   }
 
@@ -142,22 +143,22 @@ class JobScreen {
   #choose(key, name) {
     const query = new URLSearchParams(this.view.location.query);
     query.set(key, name);
-    navigate(to(this.view.location.path, query), { replace: true });
+    navigate(pageUrl(this.view.location.path, query), { replace: true });
     this.view.draw(); // at once, so that arrow keys can focus the new tab
   }
 
   #graph() {
     const { jobs, capped } = this.model.graph;
     if (jobs.length < 2) return null;
-    const beside = h(
+    const trailing = h(
       "span",
       { class: "soft small" },
       capped ? `the nearest ${jobs.length} jobs` : `${jobs.length} jobs`,
     );
-    return card("Dependencies", graph(jobs, { focus: this.model.id }), {
+    return card("Dependencies", dependencyGraph(jobs, { focus: this.model.id }), {
       padded: false,
       key: "graph",
-      beside,
+      trailing,
     });
   }
 }

@@ -1,24 +1,24 @@
 /** Job list with filters, selection and bulk actions. */
 
-/** @import { Page, View } from "../page-view.js" */
+/** @import { Page, PageView } from "../page-view.js" */
 /** @import { Row } from "../jobs/job-list.js" */
-/** @import { Verb } from "../jobs/verbs.js" */
+/** @import { ActionName } from "../jobs/actions.js" */
 
 import { listBar, progressBar, selectionBar } from "../jobs/toolbar.js";
-import { Counts } from "../jobs/counts.js";
+import { JobCounts } from "../jobs/job-counts.js";
 import { FilterForm, SEARCH } from "../jobs/filter-form.js";
 import { help, listen } from "../jobs/shortcuts.js";
 import { JobList } from "../jobs/job-list.js";
 import { rowLink } from "../jobs/row.js";
 import { Selection } from "../jobs/selection.js";
 import { emptyList, jobTable } from "../jobs/table.js";
-import { mayAct, verbsFor, verbsForAll } from "../jobs/verbs.js";
+import { mayAct, actionsFor, actionsForAll } from "../jobs/actions.js";
 import { describe, filterOf, hasFilters, queryFrom, urlOf, withCursor } from "../jobs/query.js";
-import { BulkActions } from "../jobs/bulk-action.js";
-import { live } from "../live/tab.js";
-import { navigate, to } from "../router.js";
+import { BulkActions } from "../jobs/bulk-actions.js";
+import { live } from "../live/tab-client.js";
+import { navigate, pageUrl } from "../navigation.js";
 import { may } from "../session.js";
-import { h } from "../view/dom.js";
+import { h } from "../view/virtual-dom.js";
 import { icon } from "../view/icons.js";
 import { button, errorNote, title } from "../view/components.js";
 
@@ -52,13 +52,13 @@ class JobsScreen {
   /** @type {(() => void)[]} */
   #stops;
 
-  /** @param {View} view */
+  /** @param {PageView} view */
   constructor(view) {
     const changed = () => view.changed();
     this.#view = view;
     this.#query = queryFrom(view.location.query);
     this.#list = new JobList(changed);
-    this.#counts = new Counts(changed, filterOf(this.#query));
+    this.#counts = new JobCounts(changed, filterOf(this.#query));
     this.#filters = new FilterForm(() => this.#query, changed);
     this.#bulk = new BulkActions(changed);
     this.#stops = [this.#shortcuts(), ...this.#suggestions()];
@@ -95,7 +95,7 @@ class JobsScreen {
       title(
         "Jobs",
         may("produce") &&
-          h("a", { class: "button", href: to("enqueue") }, icon("enqueue"), "Enqueue"),
+          h("a", { class: "button", href: pageUrl("enqueue") }, icon("enqueue"), "Enqueue"),
       ),
       this.#filters.render(this.#counts, this.#known),
       h("div", { class: "jobs-bar", role: "toolbar", "aria-label": "Jobs" }, this.#bar()),
@@ -158,18 +158,18 @@ class JobsScreen {
       count: rows.length,
       page: wholePage || all ? null : select(() => this.#selection.page(this.#shown)),
       everything: wholePage && more && !all ? select(() => this.#selection.everything()) : null,
-      verbs: all ? verbsForAll(filterOf(this.#query)) : verbsFor(rows),
-      act: (verb) => void this.#act(verb, rows),
+      actions: all ? actionsForAll(filterOf(this.#query)) : actionsFor(rows),
+      act: (action) => void this.#act(action, rows),
       clear: () => this.#escape(),
     });
   }
 
-  /** @param {Verb} verb @param {Row[]} rows */
-  async #act(verb, rows) {
+  /** @param {ActionName} action @param {Row[]} rows */
+  async #act(action, rows) {
     const query = this.#query;
     const done = this.#selection.all
-      ? await this.#bulk.matching(verb, filterOf(query), describe(query) || "All jobs.")
-      : await this.#bulk.selected(verb, rows);
+      ? await this.#bulk.matching(action, filterOf(query), describe(query) || "All jobs.")
+      : await this.#bulk.selected(action, rows);
     if (!done) return;
     this.#selection.clear();
     this.#list.refresh();
@@ -234,7 +234,7 @@ class JobsScreen {
         if (mayAct() && this.#current !== null) this.#select(this.#current, range);
       },
       open: () =>
-        this.#current !== null && navigate(to(`jobs/${encodeURIComponent(this.#current)}`)),
+        this.#current !== null && navigate(pageUrl(`jobs/${encodeURIComponent(this.#current)}`)),
       search: () =>
         /** @type {HTMLInputElement | null} */ (document.getElementById(SEARCH))?.select(),
       showNew: () => this.#showNew(),
@@ -256,14 +256,14 @@ class JobsScreen {
   #suggestions() {
     const tasks = live.poll("/api/tasks", 60, (answer) => {
       this.#known.tasks = (answer?.tasks ?? []).map(
-        (/** @type {{ name: string }} */ one) => one.name,
+        (/** @type {{ name: string }} */ task) => task.name,
       );
       this.#view.changed();
     });
     if (!may("monitor")) return [tasks];
     const queues = live.poll("/api/queues", 30, (answer) => {
       this.#known.queues = (answer?.queues ?? []).map(
-        (/** @type {{ name: string }} */ one) => one.name,
+        (/** @type {{ name: string }} */ queue) => queue.name,
       );
       this.#view.changed();
     });

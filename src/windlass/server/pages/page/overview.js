@@ -1,19 +1,20 @@
 /** Overview: alerts, key figures, charts, queues and top failures. */
 
-/** @import { Page, View } from "../page-view.js" */
-/** @import { Renderable } from "../view/dom.js" */
+/** @import { Page, PageView } from "../page-view.js" */
+/** @import { Renderable } from "../view/virtual-dom.js" */
 /** @import { Queue, Stats, Worker } from "../client/windlass.js" */
-/** @import { Range } from "../overview/metrics.js" */
+/** @import { Range } from "../overview/time-series.js" */
 
-import { ago, number, plural, short, span } from "../format.js";
-import { live } from "../live/tab.js";
+import { ago, number, plural, compactNumber, duration } from "../format.js";
+import { live } from "../live/tab-client.js";
 import { alertList, findAlerts } from "../overview/alerts.js";
-import { RANGES, failureRate, isCapped, statsPath, sum, timeline } from "../overview/metrics.js";
+import { isCapped } from "../overview/queue-counts.js";
+import { RANGES, attemptSeries, errorRate, statsPath, sum } from "../overview/time-series.js";
 import { queueTable, resume } from "../overview/queue-table.js";
-import { navigate, to } from "../router.js";
+import { navigate, pageUrl } from "../navigation.js";
 import { may } from "../session.js";
 import { Chart, niceDuration } from "../view/chart.js";
-import { h } from "../view/dom.js";
+import { h } from "../view/virtual-dom.js";
 import { card, errorNote, title } from "../view/components.js";
 
 const FAST = 2; // seconds between polls of queues and workers
@@ -24,7 +25,7 @@ const FAILURES = "/api/failures?limit=5";
 export function overviewPage(view) {
   view.title("");
   if (!may("monitor")) {
-    navigate(to("jobs"), { replace: true }); // a restricted key may see only its jobs
+    navigate(pageUrl("jobs"), { replace: true }); // a restricted key may see only its jobs
     return () => null;
   }
   const overview = new Overview(view);
@@ -46,7 +47,7 @@ class Overview {
   #charts = [new Chart(), new Chart(), new Chart()];
   #stop = () => {};
 
-  /** @param {View} view */
+  /** @param {PageView} view */
   constructor(view) {
     this.view = view;
     view.onClose(this.#poll("/api/queues", FAST, ({ queues }) => (this.queues = queues)));
@@ -107,15 +108,15 @@ class Overview {
   /** @param {Queue[]} queues @param {Worker[]} workers */
   #tiles(queues, workers) {
     const all = (/** @type {"queued" | "running"} */ state) =>
-      short(sum(queues.map((one) => one.counts[state] ?? 0))) +
+      compactNumber(sum(queues.map((queue) => queue.counts[state] ?? 0))) +
       (isCapped(queues, state) ? "+" : "");
     const oldest = queues
-      .map((one) => one.oldestQueuedAt)
+      .map((queue) => queue.oldestQueuedAt)
       .filter((time) => time !== null)
       .sort()[0];
-    const values = this.stats && timeline(this.stats, this.range);
-    const errors = values && failureRate(values);
-    const unresponsive = workers.filter((one) => one.unresponsive).length;
+    const values = this.stats && attemptSeries(this.stats, this.range);
+    const errors = values && errorRate(values);
+    const unresponsive = workers.filter((worker) => worker.unresponsive).length;
     return h(
       "ul",
       { class: "tiles" },
@@ -123,19 +124,19 @@ class Overview {
         "Queued",
         all("queued"),
         oldest ? `oldest: ${ago(oldest).replace(" ago", "")}` : "queues empty",
-        to("jobs", { state: "queued" }),
+        pageUrl("jobs", { state: "queued" }),
       ),
       tile(
         "Running",
         all("running"),
-        `of ${plural(sum(workers.map((one) => one.running + one.free)), "slot")}`,
-        to("jobs", { state: "running" }),
+        `of ${plural(sum(workers.map((worker) => worker.running + worker.free)), "slot")}`,
+        pageUrl("jobs", { state: "running" }),
       ),
       tile(
         "Completed",
-        values ? short(sum(values.succeeded)) : "…",
+        values ? compactNumber(sum(values.succeeded)) : "…",
         RANGES[this.range].name.toLowerCase(),
-        to("jobs", { state: "succeeded" }),
+        pageUrl("jobs", { state: "succeeded" }),
       ),
       tile(
         "Error rate",
@@ -143,7 +144,7 @@ class Overview {
         values
           ? `${number(sum(values.failed))} failed, ${number(sum(values.retried))} retried`
           : "",
-        to("failures"),
+        pageUrl("failures"),
         errors !== null && errors >= 0.2,
       ),
       tile(
@@ -154,7 +155,7 @@ class Overview {
           : workers.length > 0
             ? "all healthy"
             : "none running",
-        to("workers"),
+        pageUrl("workers"),
         unresponsive > 0 || workers.length === 0,
       ),
     );
@@ -164,56 +165,56 @@ class Overview {
     const { stats, range } = this;
     if (stats === null)
       return h("div", { class: "plots" }, h("div", { class: "skeleton plot-placeholder" }));
-    const values = timeline(stats, range);
+    const values = attemptSeries(stats, range);
     const shared = { times: values.times, changed: () => this.view.changed() };
     const rate = values.times.map((_, index) => {
       const errors = values.failed[index] + values.retried[index];
       const all = errors + values.succeeded[index] + values.canceled[index];
       return all > 0 ? errors / all : null;
     });
-    const [attempts, errorRate, latency] = this.#charts;
+    const [attemptChart, errorChart, latencyChart] = this.#charts;
     return h(
       "div",
       { class: "plots" },
       h(
         "div",
         { class: "card" },
-        attempts.draw({
+        attemptChart.draw({
           ...shared,
           kind: "columns",
-          format: short,
+          format: compactNumber,
           label: range === "hour" ? "Attempts/min" : "Attempts per 30 min",
           series: [
-            { name: "succeeded", colour: "succeeded", values: values.succeeded },
-            { name: "retried", colour: "retrying", values: values.retried },
-            { name: "failed", colour: "failed", values: values.failed },
-            { name: "canceled", colour: "canceled", values: values.canceled },
+            { name: "succeeded", color: "succeeded", values: values.succeeded },
+            { name: "retried", color: "retrying", values: values.retried },
+            { name: "failed", color: "failed", values: values.failed },
+            { name: "canceled", color: "canceled", values: values.canceled },
           ],
         }),
       ),
       h(
         "div",
         { class: "card" },
-        errorRate.draw({
+        errorChart.draw({
           ...shared,
           kind: "lines",
           label: "Error rate",
           format: percent,
-          series: [{ name: "of attempts", colour: "failed", values: rate }],
+          series: [{ name: "failed or retried", color: "failed", values: rate }],
         }),
       ),
       h(
         "div",
         { class: "card" },
-        latency.draw({
+        latencyChart.draw({
           ...shared,
           kind: "lines",
           label: "Latency",
-          format: span,
+          format: duration,
           round: niceDuration,
           series: [
-            { name: "queue wait", colour: "queued", values: values.wait },
-            { name: "run time", colour: "running", values: values.run },
+            { name: "queue wait", color: "queued", values: values.wait },
+            { name: "run time", color: "running", values: values.run },
           ],
         }),
       ),
@@ -228,18 +229,18 @@ class Overview {
       h(
         "ul",
         { class: "top-failures" },
-        failures.map((one) =>
+        failures.map((group) =>
           h(
             "li",
-            { key: `${one.task} ${one.code} ${one.message}` },
-            h("strong", { class: "bad" }, short(one.count)),
-            h("a", { href: to(`jobs/${one.jobId}`), class: "cut" }, one.task),
-            h("span", { class: "soft small cut message" }, one.message ?? one.code),
-            h("span", { class: "soft small nowrap" }, ago(one.lastAt)),
+            { key: `${group.task} ${group.code} ${group.message}` },
+            h("strong", { class: "bad" }, compactNumber(group.count)),
+            h("a", { href: pageUrl(`jobs/${group.jobId}`), class: "cut" }, group.task),
+            h("span", { class: "soft small cut message" }, group.message ?? group.code),
+            h("span", { class: "soft small nowrap" }, ago(group.lastAt)),
           ),
         ),
       ),
-      { beside: h("a", { class: "small", href: to("failures") }, "All failures") },
+      { trailing: h("a", { class: "small", href: pageUrl("failures") }, "All failures") },
     );
   }
 }
@@ -272,15 +273,15 @@ const ranges = (chosen) =>
   h(
     "div",
     { class: "choice", role: "group", "aria-label": "Time range" },
-    /** @type {Range[]} */ (["hour", "day"]).map((one) =>
+    /** @type {Range[]} */ (["hour", "day"]).map((range) =>
       h(
         "a",
         {
           class: "button slim",
-          href: to("", one === "hour" ? {} : { range: one }),
-          "aria-current": one === chosen ? "true" : undefined,
+          href: pageUrl("", range === "hour" ? {} : { range }),
+          "aria-current": range === chosen ? "true" : undefined,
         },
-        RANGES[one].name,
+        RANGES[range].name,
       ),
     ),
   );

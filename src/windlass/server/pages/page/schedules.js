@@ -4,12 +4,13 @@
 /** @import { Column } from "../view/components.js" */
 /** @import { Schedule } from "../client/windlass.js" */
 
-import { moment, span } from "../format.js";
-import { live } from "../live/tab.js";
-import { to } from "../router.js";
-import { api, may } from "../session.js";
+import { api } from "../api.js";
+import { dateTime, duration } from "../format.js";
+import { live } from "../live/tab-client.js";
+import { pageUrl } from "../navigation.js";
+import { may } from "../session.js";
 import { confirm } from "../view/dialog.js";
-import { h } from "../view/dom.js";
+import { h } from "../view/virtual-dom.js";
 import {
   badge,
   button,
@@ -54,7 +55,7 @@ export function schedulesPage(view) {
             "Schedules",
             may("operate") ? [...COLUMNS, ACTIONS] : COLUMNS,
             schedules,
-            (one) => one.name,
+            (schedule) => schedule.name,
           )
         : empty(
             "No schedules yet",
@@ -69,48 +70,53 @@ export function schedulesPage(view) {
 const COLUMNS = [
   {
     name: "Schedule",
-    cell: (one) =>
+    cell: (schedule) =>
       h(
         "div",
         null,
-        h("strong", null, one.name),
+        h("strong", null, schedule.name),
         " ",
-        one.paused && badge("retrying", "paused"),
+        schedule.paused && badge("retrying", "paused"),
         h(
           "div",
           { class: "small soft" },
-          h("a", { href: to("jobs", { task: one.task }) }, one.task),
+          h("a", { href: pageUrl("jobs", { task: schedule.task }) }, schedule.task),
         ),
       ),
   },
   {
-    name: "Schedule",
-    cell: (one) =>
+    name: "Cron or interval",
+    cell: (schedule) =>
       h(
         "div",
         null,
-        h("code", null, one.cron ?? `every ${span(one.every ?? 0)}`),
-        h("div", { class: "small soft" }, one.cron && `${one.tz}; `, MISSED[one.missed]),
+        h("code", null, schedule.cron ?? `every ${duration(schedule.every ?? 0)}`),
+        h(
+          "div",
+          { class: "small soft" },
+          schedule.cron && `${schedule.tz}; `,
+          MISSED[schedule.missed],
+        ),
       ),
   },
   { name: "Next run", cell: nextRun },
   {
     name: "Last run",
-    cell: (one) => {
-      const job = /** @type {any} */ (one).lastJobId;
-      return h("span", null, when(one.lastTick), job && [" ", jobLink(job)]);
+    cell: (schedule) => {
+      const job = /** @type {any} */ (schedule).lastJobId;
+      return h("span", null, when(schedule.lastTick), job && [" ", jobLink(job)]);
     },
   },
 ];
 
-/** @param {Schedule} one */
-function nextRun(one) {
-  if (one.paused) return h("span", { class: "faint" }, "paused");
-  const ticks = /** @type {string[]} */ (/** @type {any} */ (one).nextTicks ?? []);
+/** @param {Schedule} schedule */
+function nextRun(schedule) {
+  if (schedule.paused) return h("span", { class: "faint" }, "paused");
+  const ticks = /** @type {string[]} */ (/** @type {any} */ (schedule).nextTicks ?? []);
   return h(
     "span",
-    { title: ticks.map(moment).join("\n") || undefined },
-    when(one.nextTick),
+    { title: ticks.map(dateTime).join("\n") || undefined },
+    when(schedule.nextTick),
     ticks.length > 1 &&
       h(
         "ul",
@@ -123,33 +129,37 @@ function nextRun(one) {
 /** @type {Column<Schedule>} */
 const ACTIONS = {
   name: "Actions",
-  cell: (one) =>
+  cell: (schedule) =>
     h(
       "span",
       { class: "actions" },
-      button("Run now", () => runNow(one), {
+      button("Run now", () => runNow(schedule), {
         slim: true,
         icon: "resume",
-        label: `Run ${one.name} now`,
+        label: `Run ${schedule.name} now`,
       }),
-      one.paused
-        ? button("Resume", () => run(() => api.resumeSchedule(one.name), `Resumed ${one.name}.`), {
-            slim: true,
-            kind: "plain",
-            label: `Resume ${one.name}`,
-          })
-        : button("Pause", () => pause(one), {
+      schedule.paused
+        ? button(
+            "Resume",
+            () => run(() => api.resumeSchedule(schedule.name), `Resumed ${schedule.name}.`),
+            {
+              slim: true,
+              kind: "plain",
+              label: `Resume ${schedule.name}`,
+            },
+          )
+        : button("Pause", () => pause(schedule), {
             slim: true,
             kind: "plain",
             icon: "pause",
-            label: `Pause ${one.name}`,
+            label: `Pause ${schedule.name}`,
           }),
-      !one.declared &&
-        button("Delete", () => remove(one), {
+      !schedule.declared &&
+        button("Delete", () => remove(schedule), {
           slim: true,
           kind: "plain",
           icon: "delete",
-          label: `Delete ${one.name}`,
+          label: `Delete ${schedule.name}`,
         }),
     ),
 };
@@ -157,7 +167,7 @@ const ACTIONS = {
 /** Names of schedules being run, so that a double click enqueues one job. @type {Set<string>} */
 const starting = new Set();
 
-/** @param {Schedule} one */
+/** @param {Schedule} schedule */
 async function runNow({ name }) {
   if (starting.has(name)) return;
   starting.add(name);
@@ -170,25 +180,25 @@ async function runNow({ name }) {
   starting.delete(name);
 }
 
-/** @param {Schedule} one */
-async function pause(one) {
+/** @param {Schedule} schedule */
+async function pause(schedule) {
   const confirmed = await confirm({
-    title: `Pause ${one.name}?`,
+    title: `Pause ${schedule.name}?`,
     text: "It creates no jobs until it is resumed. Runs missed during the pause are not caught up.",
     action: "Pause",
   });
-  if (confirmed) await run(() => api.pauseSchedule(one.name), `Paused ${one.name}.`);
+  if (confirmed) await run(() => api.pauseSchedule(schedule.name), `Paused ${schedule.name}.`);
 }
 
-/** @param {Schedule} one */
-async function remove(one) {
+/** @param {Schedule} schedule */
+async function remove(schedule) {
   const confirmed = await confirm({
-    title: `Delete ${one.name}?`,
+    title: `Delete ${schedule.name}?`,
     text: "Jobs that it created stay.",
     action: "Delete",
     danger: true,
   });
-  if (confirmed) await run(() => api.deleteSchedule(one.name), `Deleted ${one.name}.`);
+  if (confirmed) await run(() => api.deleteSchedule(schedule.name), `Deleted ${schedule.name}.`);
 }
 
 /** @param {() => Promise<unknown>} call @param {string} message */

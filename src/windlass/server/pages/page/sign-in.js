@@ -1,7 +1,7 @@
 /** Sign-in page with an API key. */
 
 import { signIn } from "../session.js";
-import { h, render } from "../view/dom.js";
+import { h, render } from "../view/virtual-dom.js";
 import { button } from "../view/components.js";
 
 const image = new URL("../icon.svg", import.meta.url).href;

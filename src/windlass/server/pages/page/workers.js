@@ -5,8 +5,8 @@
 /** @import { Worker } from "../client/windlass.js" */
 
 import { plural } from "../format.js";
-import { live } from "../live/tab.js";
-import { h } from "../view/dom.js";
+import { live } from "../live/tab-client.js";
+import { h } from "../view/virtual-dom.js";
 import { badge, empty, errorNote, link, table, title, when } from "../view/components.js";
 
 const PERIOD = 2; // seconds
@@ -31,7 +31,7 @@ export function workersPage(view) {
     workers === null
       ? error === null && h("div", { class: "skeleton" })
       : workers.length > 0
-        ? table("Workers", COLUMNS, workers, (one) => one.name)
+        ? table("Workers", COLUMNS, workers, (worker) => worker.name)
         : empty(
             "No workers running",
             "Queued jobs wait for a worker: windlass worker module:app",
@@ -43,8 +43,8 @@ export function workersPage(view) {
 
 /** @param {Worker[]} workers */
 function summary(workers) {
-  const running = workers.reduce((sum, one) => sum + one.running, 0);
-  const slots = workers.reduce((sum, one) => sum + one.running + one.free, 0);
+  const running = workers.reduce((sum, worker) => sum + worker.running, 0);
+  const slots = workers.reduce((sum, worker) => sum + worker.running + worker.free, 0);
   return h("span", { class: "soft small" }, `${running} of ${plural(slots, "slot")} busy`);
 }
 
@@ -52,24 +52,28 @@ function summary(workers) {
 const COLUMNS = [
   {
     name: "Worker",
-    cell: (one) =>
+    cell: (worker) =>
       h(
         "div",
         null,
-        link("jobs", one.name, { worker: one.name, state: "running" }),
-        h("div", { class: "soft small" }, `${one.host} · pid ${one.pid} · ${one.version}`),
+        link("jobs", worker.name, { worker: worker.name, state: "running" }),
+        h("div", { class: "soft small" }, `${worker.host} · pid ${worker.pid} · ${worker.version}`),
       ),
   },
-  { name: "State", cell: (one) => h("span", null, stateBadge(one)) },
-  { name: "Busy", class: "nowrap", cell: (one) => `${one.running} of ${one.running + one.free}` },
+  { name: "State", cell: (worker) => h("span", null, stateBadge(worker)) },
+  {
+    name: "Busy slots",
+    class: "nowrap",
+    cell: (worker) => `${worker.running} of ${worker.running + worker.free}`,
+  },
   {
     name: "Queues",
-    cell: (one) =>
+    cell: (worker) =>
       h(
         "span",
         null,
-        Object.entries(one.queues).map(([queue, slots]) => [
-          link("jobs", `${queue} (${slots})`, { queue }),
+        Object.entries(worker.queues).map(([queue, slots]) => [
+          link("jobs", `${queue}\u00a0(${slots})`, { queue }),
           " ",
         ]),
       ),
@@ -77,24 +81,25 @@ const COLUMNS = [
   {
     name: "Tasks",
     class: "soft small",
-    cell: (one) => h("span", { title: one.tasks.join("\n") }, plural(one.tasks.length, "task")),
+    cell: (worker) =>
+      h("span", { title: worker.tasks.join("\n") }, plural(worker.tasks.length, "task")),
   },
   {
     name: "Last claim",
-    cell: (one) => (one.lastClaimAt ? when(one.lastClaimAt) : "no jobs claimed yet"),
+    cell: (worker) => (worker.lastClaimAt ? when(worker.lastClaimAt) : "no jobs claimed yet"),
   },
-  { name: "Started", cell: (one) => when(one.startedAt) },
+  { name: "Started", cell: (worker) => when(worker.startedAt) },
 ];
 
-/** @param {Worker} one */
-function stateBadge(one) {
-  if (one.unresponsive) {
+/** @param {Worker} worker */
+function stateBadge(worker) {
+  if (worker.unresponsive) {
     return h(
       "span",
-      { title: "It has free slots, but no claim has been answered for a while." },
+      { title: "It has free slots, but has not claimed jobs for a while." },
       badge("failed", "unresponsive"),
     );
   }
-  if (one.stopping) return badge("retrying", "stopping");
+  if (worker.stopping) return badge("retrying", "stopping");
   return badge("succeeded", "healthy");
 }

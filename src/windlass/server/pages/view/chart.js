@@ -1,14 +1,14 @@
 /** Time charts: stacked columns or lines. */
 
-/** @import { Renderable } from "./dom.js" */
+/** @import { Renderable } from "./virtual-dom.js" */
 
-import { at } from "../format.js";
-import { h } from "./dom.js";
+import { timeText } from "../format.js";
+import { h } from "./virtual-dom.js";
 
 /**
  * @typedef {object} Series
  * @property {string} name
- * @property {string} colour a name from tokens.css
+ * @property {string} color a name from tokens.css
  * @property {(number | null)[]} values one per column; null: no data
  */
 
@@ -99,11 +99,11 @@ export class Chart {
 
 /** @param {Series[]} series @param {"columns" | "lines"} kind */
 function highest(series, kind) {
-  const all = series.map((one) => one.values.map((value) => value ?? 0));
+  const all = series.map(({ values }) => values.map((value) => value ?? 0));
   if (kind === "lines") return Math.max(0, ...all.flat());
   return Math.max(
     0,
-    ...(all[0] ?? []).map((_, place) => all.reduce((sum, one) => sum + one[place], 0)),
+    ...(all[0] ?? []).map((_, place) => all.reduce((sum, values) => sum + values[place], 0)),
   );
 }
 
@@ -120,33 +120,33 @@ const DURATIONS = [1, 2, 4, 10, 20, 60, 120, 240, 600, 1200, 3600, 7200, 14_400,
 export const niceDuration = (seconds) =>
   seconds <= 1
     ? nice(seconds)
-    : (DURATIONS.find((one) => one >= seconds) ?? nice(seconds / 86_400) * 86_400);
+    : (DURATIONS.find((limit) => limit >= seconds) ?? nice(seconds / 86_400) * 86_400);
 
 /** @param {Series[]} series @param {number} count @param {number} top */
 function columns(series, count, top) {
   const wide = WIDTH / count;
   const gap = Math.min(2, wide * 0.2);
   const below = new Array(count).fill(0);
-  return series.map((one) => {
+  return series.map((dataset) => {
     let path = "";
-    for (const [place, value] of one.values.entries()) {
+    for (const [place, value] of dataset.values.entries()) {
       if (!value) continue;
       const height = (value / top) * HEIGHT;
       const y = HEIGHT - below[place] - height;
       path += `M${place * wide + gap / 2} ${y}h${wide - gap}v${height}h${gap - wide}z`;
       below[place] += height;
     }
-    return h("path", { class: "area", d: path, style: { fill: `var(--${one.colour})` } });
+    return h("path", { class: "area", d: path, style: { fill: `var(--${dataset.color})` } });
   });
 }
 
 /** @param {Series[]} series @param {number} count @param {number} top */
 function lines(series, count, top) {
   const wide = WIDTH / count;
-  return series.map((one) => {
+  return series.map((dataset) => {
     let path = "";
     let drawing = false;
-    for (const [place, value] of one.values.entries()) {
+    for (const [place, value] of dataset.values.entries()) {
       if (value === null) {
         drawing = false;
         continue;
@@ -157,7 +157,7 @@ function lines(series, count, top) {
       path += drawing ? `L${x} ${y}` : `M${x - wide / 4} ${y}L${x} ${y}`;
       drawing = true;
     }
-    return h("path", { class: "curve", d: path, style: { stroke: `var(--${one.colour})` } });
+    return h("path", { class: "curve", d: path, style: { stroke: `var(--${dataset.color})` } });
   });
 }
 
@@ -195,7 +195,8 @@ function axis(times, selected) {
 }
 
 /** @param {number | undefined} time */
-const clock = (time) => (time === undefined ? "" : at(new Date(time)).replace(/:\d\d(?=\s|$)/, ""));
+const clock = (time) =>
+  time === undefined ? "" : timeText(new Date(time)).replace(/:\d\d(?=\s|$)/, "");
 
 /**
  * @param {Series[]} series
@@ -206,21 +207,21 @@ const legend = (series, selected, format) =>
   h(
     "ul",
     { class: "legend" },
-    series.map((one) =>
+    series.map((dataset) =>
       h(
         "li",
-        { key: one.name },
-        h("span", { class: "dot", style: { background: `var(--${one.colour})` } }),
-        one.name,
-        h("strong", null, valueOf(one, selected, format)),
+        { key: dataset.name },
+        h("span", { class: "dot", style: { background: `var(--${dataset.color})` } }),
+        dataset.name,
+        h("strong", null, valueOf(dataset, selected, format)),
       ),
     ),
   );
 
-/** @param {Series} one @param {number | null} selected @param {(value: number) => string} format */
-function valueOf(one, selected, format) {
+/** @param {Series} dataset @param {number | null} selected @param {(value: number) => string} format */
+function valueOf(dataset, selected, format) {
   if (selected === null) return "";
-  const value = one.values[selected];
+  const value = dataset.values[selected];
   return value === null || value === undefined ? "–" : format(value);
 }
 
@@ -233,6 +234,8 @@ function valueOf(one, selected, format) {
  */
 function description(label, times, series, selected, format) {
   const place = selected ?? times.length - 1;
-  const values = series.map((one) => `${one.name} ${valueOf(one, place, format)}`).join(", ");
+  const values = series
+    .map((dataset) => `${dataset.name} ${valueOf(dataset, place, format)}`)
+    .join(", ");
   return `${label}. At ${clock(times[place])}: ${values}. Use the arrow keys to move.`;
 }

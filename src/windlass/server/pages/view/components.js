@@ -1,12 +1,12 @@
 /** Components shared by the pages. */
 
-/** @import { Renderable } from "./dom.js" */
+/** @import { Renderable } from "./virtual-dom.js" */
 /** @import { Icon } from "./icons.js" */
 /** @import { State, WindlassError } from "../client/windlass.js" */
 
-import { ago, brief, moment } from "../format.js";
-import { to } from "../router.js";
-import { h } from "./dom.js";
+import { ago, shortId, dateTime } from "../format.js";
+import { pageUrl } from "../navigation.js";
+import { h } from "./virtual-dom.js";
 import { icon } from "./icons.js";
 import { toast } from "./toast.js";
 
@@ -35,7 +35,7 @@ export const bar = (percent, state, label = "progress") =>
 
 /** Render a relative time, full in the tooltip. @param {string | null | undefined} time */
 export const when = (time) =>
-  time ? h("time", { datetime: time, title: moment(time), class: "nowrap" }, ago(time)) : "–";
+  time ? h("time", { datetime: time, title: dateTime(time), class: "nowrap" }, ago(time)) : "–";
 
 /**
  * @typedef {object} ButtonOptions
@@ -73,25 +73,26 @@ export const button = (text, click, options = {}) =>
   );
 
 /** @param {string} path @param {Renderable} text @param {Record<string, any>} [query] */
-export const link = (path, text, query) => h("a", { href: to(path, query) }, text);
+export const link = (path, text, query) => h("a", { href: pageUrl(path, query) }, text);
 
 /** @param {string} id @param {Renderable} [text] */
-export const jobLink = (id, text = brief(id)) =>
-  h("a", { href: to(`jobs/${encodeURIComponent(id)}`), class: "mono", title: id }, text);
+export const jobLink = (id, text = shortId(id)) =>
+  h("a", { href: pageUrl(`jobs/${encodeURIComponent(id)}`), class: "mono", title: id }, text);
 
-/** @param {string} text @param {Renderable[]} beside the heading */
-export const title = (text, ...beside) => h("div", { class: "title" }, h("h1", null, text), beside);
+/** @param {string} text @param {Renderable[]} trailing after the heading */
+export const title = (text, ...trailing) =>
+  h("div", { class: "title" }, h("h1", null, text), trailing);
 
 /**
  * @param {Renderable} heading
  * @param {Renderable} content
- * @param {{ beside?: Renderable, padded?: boolean, class?: string, key?: string }} [options]
+ * @param {{ trailing?: Renderable, padded?: boolean, class?: string, key?: string }} [options]
  */
 export const card = (heading, content, options = {}) =>
   h(
     "section",
     { class: `card ${options.class ?? ""}`, key: options.key },
-    h("header", null, h("h2", null, heading), options.beside),
+    h("header", null, h("h2", null, heading), options.trailing),
     options.padded === false ? content : h("div", { class: "inside" }, content),
   );
 
@@ -101,7 +102,7 @@ export const card = (heading, content, options = {}) =>
  * @param {Renderable} [action]
  * @param {Icon} [picture]
  */
-export const empty = (heading, text = null, action = null, picture = "nothing") =>
+export const empty = (heading, text = null, action = null, picture = "inbox") =>
   h("div", { class: "empty" }, icon(picture), h("h2", null, heading), h("p", null, text), action);
 
 /**
@@ -188,7 +189,7 @@ export const facts = (pairs) =>
 
 /** @param {string[]} tags */
 export const tagList = (tags) =>
-  tags.map((tag) => [h("a", { class: "tag", href: to("jobs", { tag }) }, tag), " "]);
+  tags.map((tag) => [h("a", { class: "tag", href: pageUrl("jobs", { tag }) }, tag), " "]);
 
 /** @param {() => string} text @param {string} what */
 export const copyButton = (text, what) =>

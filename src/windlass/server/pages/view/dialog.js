@@ -1,8 +1,8 @@
 /** Modal dialogs. */
 
-/** @import { Renderable } from "./dom.js" */
+/** @import { Renderable } from "./virtual-dom.js" */
 
-import { h, render } from "./dom.js";
+import { h, render } from "./virtual-dom.js";
 import { button } from "./components.js";
 
 /**

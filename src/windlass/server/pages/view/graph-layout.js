@@ -13,7 +13,7 @@ const SWEEPS = 6;
  * @returns {{ placed: Map<string, Placed>, layers: number, widest: number }}
  */
 export function layered(vertices) {
-  const known = new Map(vertices.map((one) => [one.id, one]));
+  const known = new Map(vertices.map((vertex) => [vertex.id, vertex]));
   const depth = depths(vertices, known);
   /** @type {string[][]} */
   const rows = [];
@@ -75,7 +75,7 @@ function order(layers, vertices, known) {
   /** @type {Map<string, string[]>} */
   const neighbors = new Map(vertices.map(({ id }) => [id, []]));
   for (const { id, dependsOn } of vertices) {
-    for (const parent of dependsOn.filter((one) => known.has(one))) {
+    for (const parent of dependsOn.filter((id) => known.has(id))) {
       neighbors.get(id)?.push(parent);
       neighbors.get(parent)?.push(id);
     }
@@ -90,7 +90,7 @@ function order(layers, vertices, known) {
       const middle = new Map(
         row.map((id) => [id, mean(neighbors.get(id) ?? [], position, position.get(id) ?? 0)]),
       );
-      row.sort((one, other) => (middle.get(one) ?? 0) - (middle.get(other) ?? 0));
+      row.sort((first, second) => (middle.get(first) ?? 0) - (middle.get(second) ?? 0));
       record(row);
     }
   }

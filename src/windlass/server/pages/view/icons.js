@@ -1,6 +1,6 @@
-/** Icons: stroked paths on a 24 × 24 grid. Each is beside a text or label. */
+/** Icons: stroked paths on a 24 × 24 grid. Each has a text or an accessible label next to it. */
 
-import { h } from "./dom.js";
+import { h } from "./virtual-dom.js";
 
 const PATHS = {
   overview: "M4 13h6V4H4zM14 20h6V4h-6zM4 20h6v-3H4z",
@@ -31,11 +31,11 @@ const PATHS = {
   right: "M9 5l7 7-7 7",
   down: "M5 9l7 7 7-7",
   up: "M5 15l7-7 7 7",
-  out: "M14 4h6v6M20 4l-9 9M18 14v6H4V6h6",
-  leave: "M14 4h5v16h-5M4 12h11M11 8l4 4-4 4",
+  external: "M14 4h6v6M20 4l-9 9M18 14v6H4V6h6",
+  signOut: "M14 4h5v16h-5M4 12h11M11 8l4 4-4 4",
   link: "M10 14a4 4 0 0 0 6 .5l3-3a4 4 0 0 0-5.7-5.7l-1 1M14 10a4 4 0 0 0-6-.5l-3 3a4 4 0 0 0 5.7 5.7l1-1",
   filter: "M4 5h16l-6 8v6l-4-2v-4z",
-  nothing: "M4 13l3-8h10l3 8v6H4zM4 13h5l1.5 2.5h3L15 13h5",
+  inbox: "M4 13l3-8h10l3 8v6H4zM4 13h5l1.5 2.5h3L15 13h5",
 };
 
 /** @typedef {keyof typeof PATHS} Icon */

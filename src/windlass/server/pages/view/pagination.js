@@ -1,10 +1,10 @@
 /** Loading of older list pages on demand. */
 
-/** @import { Renderable } from "./dom.js" */
-/** @import { View } from "../page-view.js" */
+/** @import { Renderable } from "./virtual-dom.js" */
+/** @import { PageView } from "../page-view.js" */
 
-import { api } from "../session.js";
-import { h } from "./dom.js";
+import { api } from "../api.js";
+import { h } from "./virtual-dom.js";
 import { button, errorNote } from "./components.js";
 
 /** @template T */
@@ -16,7 +16,7 @@ export class Pager {
   error = null;
 
   /**
-   * @param {View} view
+   * @param {PageView} view
    * @param {string} path
    * @param {(answer: any) => T[]} rowsOf
    * @param {{ limit: number, cursor?: string }} start without a cursor: at the newest

@@ -8,7 +8,7 @@ const ORDER = /** @type {const} */ (["system", "light", "dark"]);
 /** @returns {Theme} */
 export function theme() {
   const value = stored();
-  return ORDER.find((one) => one === value) ?? "system";
+  return ORDER.find((choice) => choice === value) ?? "system";
 }
 
 /** Switch to the next theme and store it. */

@@ -1,9 +1,9 @@
 /** Toasts: shown for a few seconds; failures stay until closed. */
 
-/** @import { Renderable } from "./dom.js" */
+/** @import { Renderable } from "./virtual-dom.js" */
 /** @import { State } from "../client/windlass.js" */
 
-import { h, render } from "./dom.js";
+import { h, render } from "./virtual-dom.js";
 import { icon } from "./icons.js";
 
 const DURATION = 6000; // milliseconds
@@ -29,7 +29,7 @@ export function toast(text, state = "succeeded") {
 
 /** @param {number} id */
 function close(id) {
-  shown = shown.filter((one) => one.id !== id);
+  shown = shown.filter((toast) => toast.id !== id);
   draw();
 }
 

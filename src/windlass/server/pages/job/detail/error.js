@@ -1,10 +1,10 @@
 /** Error with its traceback; library frames are collapsed. */
 
 /** @import { JobError } from "../../client/windlass.js" */
-/** @import { Renderable } from "../../view/dom.js" */
+/** @import { Renderable } from "../../view/virtual-dom.js" */
 
 import { plural } from "../../format.js";
-import { h } from "../../view/dom.js";
+import { h } from "../../view/virtual-dom.js";
 import { copyButton, when } from "../../view/components.js";
 import { trimNewlines } from "../log/log-lines.js";
 
@@ -63,7 +63,7 @@ function tracebackBlocks(traceback) {
     return h(
       "details",
       null,
-      h("summary", { class: "soft" }, plural(frames, "frame"), " in libraries"),
+      h("summary", { class: "soft" }, plural(frames, "library frame")),
       h("pre", { class: "soft" }, text),
     );
   });

@@ -160,7 +160,7 @@ export class Terminal {
  * @param {string} given
  */
 function codesOf(given) {
-  const codes = given.split(":").map((one) => Number(one) || 0);
+  const codes = given.split(":").map((code) => Number(code) || 0);
   if (codes.length === 1) return codes;
   if (codes[0] === 4) return [codes[1] === 0 ? 24 : 4];
   if (codes[0] !== 38 && codes[0] !== 48) return codes.slice(0, 1);

@@ -2,7 +2,7 @@
 
 /** @import { JobEvent } from "../../client/windlass.js" */
 
-import { size, span } from "../../format.js";
+import { byteSize, duration } from "../../format.js";
 
 /** @typedef {"output" | "log" | "warning" | "progress" | "state"} LineKind */
 
@@ -65,7 +65,7 @@ const TEXTS = {
       data.status === "retrying" &&
         data.outcome &&
         `${toText(data.outcome)} of attempt ${toText(data.attempt)}`,
-      data.delay && `retry in ${span(Number(data.delay))}`,
+      data.delay && `retry in ${duration(Number(data.delay))}`,
       data.errorMessage,
     ),
   "step-status": (data) => `step ${toText(data.step)} ${toText(data.status)}`,
@@ -76,13 +76,14 @@ const TEXTS = {
   "job-cancelled": (data) => joined("canceled", data.by && `by ${toText(data.by)}`, data.message),
   "cancel-requested": (data) =>
     joined(`cancel requested by ${toText(data.by) || "unknown"}`, data.reason),
-  artifact: (data) => joined(data.name, data.uri, typeof data.size === "number" && size(data.size)),
+  artifact: (data) =>
+    joined(data.name, data.uri, typeof data.size === "number" && byteSize(data.size)),
   "process-start": (data) =>
     joined("process started", data.pid && `pid ${toText(data.pid)}`, data.command),
   "process-end": (data) =>
     joined(
       `process exited with ${toText(data.exitCode) || "no exit code"}`,
-      typeof data.runDuration === "number" && `after ${span(data.runDuration)}`,
+      typeof data.runDuration === "number" && `after ${duration(data.runDuration)}`,
     ),
   resync: () => "earlier events were pruned",
 };
@@ -93,5 +94,5 @@ export function textOf({ type, data }) {
   const text = TEXTS[type]?.(data) ?? toText(data.message);
   if (text !== "") return text;
   const { correlationId: _, ...rest } = data;
-  return Object.values(rest).some((one) => one !== null) ? toText(rest) : type;
+  return Object.values(rest).some((value) => value !== null) ? toText(rest) : type;
 }

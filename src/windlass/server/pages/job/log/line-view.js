@@ -1,11 +1,11 @@
-/** Rendering of log lines, and the log as plain text. */
+/** Rendering of log lines. */
 
-/** @import { Renderable } from "../../view/dom.js" */
+/** @import { Renderable } from "../../view/virtual-dom.js" */
 /** @import { Part } from "./ansi.js" */
-/** @import { Line, LogLines } from "./log-lines.js" */
+/** @import { Line } from "./log-lines.js" */
 
-import { moment, preciseTime } from "../../format.js";
-import { h } from "../../view/dom.js";
+import { dateTime, preciseTime } from "../../format.js";
+import { h } from "../../view/virtual-dom.js";
 import { slice } from "./ansi.js";
 import { textOfLine } from "./log-lines.js";
 
@@ -36,7 +36,7 @@ export const lineView = (line, pattern, current, replay) => [
       type: "button",
       class: "at",
       tabindex: -1,
-      title: `${moment(new Date(line.at))}, event ${line.seq}: replay from here`,
+      title: `${dateTime(new Date(line.at))}, event ${line.seq}: replay from here`,
       onclick: () => replay(line.seq),
     },
     line.more ? "" : preciseTime(line.at),
@@ -69,15 +69,3 @@ function highlighted(line, pattern) {
 
 /** @param {Part} part @returns {Renderable} */
 const styled = ({ text, style }) => (style === "" ? text : h("span", { class: style }, text));
-
-/**
- * @param {LogLines} log
- * @returns {string}
- */
-export function asText(log) {
-  const missing = log.dropped > 0 ? [`(${log.dropped} earlier lines dropped)`] : [];
-  const lines = log.lines.map(
-    (line) => `${new Date(line.at).toISOString()} ${line.type} ${textOfLine(line)}`,
-  );
-  return [...missing, ...lines, ""].join("\n");
-}

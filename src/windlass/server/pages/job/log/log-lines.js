@@ -42,7 +42,7 @@ export class LogLines {
 
   /** Number of the first line that may still change. */
   get firstOpen() {
-    const open = [...this.#streams.values()].map((one) => one.open?.n ?? Infinity);
+    const open = [...this.#streams.values()].map((stream) => stream.open?.n ?? Infinity);
     return Math.min(this.dropped + this.lines.length, ...open);
   }
 
@@ -125,6 +125,20 @@ export class LogLines {
     line.parts = parts;
     this.longest = Math.max(this.longest, lengthOf(parts));
   }
+}
+
+/**
+ * Return the log as text, for a download.
+ *
+ * @param {LogLines} log
+ * @returns {string}
+ */
+export function plainText(log) {
+  const missing = log.dropped > 0 ? [`(${log.dropped} earlier lines dropped)`] : [];
+  const lines = log.lines.map(
+    (line) => `${new Date(line.at).toISOString()} ${line.type} ${textOfLine(line)}`,
+  );
+  return [...missing, ...lines, ""].join("\n");
 }
 
 /**

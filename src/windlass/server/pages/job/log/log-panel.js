@@ -1,19 +1,20 @@
 /** Log panel: live log with search, filters, pause, replay and download. */
 
-/** @import { Renderable } from "../../view/dom.js" */
-/** @import { View } from "../../page-view.js" */
+/** @import { Renderable } from "../../view/virtual-dom.js" */
+/** @import { PageView } from "../../page-view.js" */
 /** @import { JobModel } from "../model.js" */
 /** @import { LineKind } from "./event-text.js" */
 
 import { number, plural } from "../../format.js";
-import { navigate, to } from "../../router.js";
-import { h } from "../../view/dom.js";
+import { navigate, pageUrl } from "../../navigation.js";
+import { h } from "../../view/virtual-dom.js";
 import { button } from "../../view/components.js";
-import { asText, lineView } from "./line-view.js";
+import { lineView } from "./line-view.js";
+import { plainText } from "./log-lines.js";
 import { Replay } from "../replay/replay.js";
 import { replayBar } from "../replay/replay-bar.js";
 import { KINDS } from "./event-text.js";
-import { Scroller } from "./scroller.js";
+import { VirtualScroller } from "./virtual-scroller.js";
 import { LineFilter } from "./line-filter.js";
 
 export class LogPanel {
@@ -27,14 +28,14 @@ export class LogPanel {
   #rowsAtPause = 0;
 
   /**
-   * @param {View} view
+   * @param {PageView} view
    * @param {JobModel} model
    */
   constructor(view, model) {
     this.view = view;
     this.model = model;
     this.replay = new Replay(model, () => view.changed());
-    this.scroller = new Scroller(
+    this.scroller = new VirtualScroller(
       (line) =>
         lineView(line, this.#filtered.pattern, line.n === this.#current, (seq) =>
           this.replayFrom(seq),
@@ -48,7 +49,7 @@ export class LogPanel {
   /** Read filter and search text from the URL. */
   readUrl() {
     const { query } = this.view.location;
-    const hidden = (query.get("hide") ?? "").split(",").filter((one) => one in KINDS);
+    const hidden = (query.get("hide") ?? "").split(",").filter((kind) => kind in KINDS);
     if (hidden.join() !== [...this.#hidden].join()) {
       this.#hidden = new Set(/** @type {LineKind[]} */ (hidden));
     }
@@ -62,7 +63,7 @@ export class LogPanel {
       if (value) query.set(name, value);
       else query.delete(name);
     }
-    navigate(to(this.view.location.path, query), { replace: true });
+    navigate(pageUrl(this.view.location.path, query), { replace: true });
   }
 
   get lines() {
@@ -98,7 +99,7 @@ export class LogPanel {
   }
 
   #download() {
-    const blob = new Blob([asText(this.lines)], { type: "text/plain;charset=utf-8" });
+    const blob = new Blob([plainText(this.lines)], { type: "text/plain;charset=utf-8" });
     const link = document.createElement("a");
     link.href = URL.createObjectURL(blob);
     link.download = `${this.model.id}.log`;
@@ -196,10 +197,10 @@ export class LogPanel {
     const names = /** @type {LineKind[]} */ (Object.keys(KINDS));
     return h(
       "div",
-      { class: "kinds", role: "group", "aria-label": "Line kinds" },
+      { class: "kinds", role: "group", "aria-label": "Event types" },
       names.map((kind) => {
         const shown = !this.#hidden.has(kind);
-        const others = [...this.#hidden].filter((one) => one !== kind);
+        const others = [...this.#hidden].filter((other) => other !== kind);
         const hide = shown ? [...others, kind] : others;
         return button(KINDS[kind], () => this.#updateUrl({ hide: hide.join(",") }), {
           slim: true,
@@ -221,7 +222,7 @@ export class LogPanel {
       { class: "ends" },
       button(follow ? "Pause" : "Follow", toggle, { icon: follow ? "pause" : "down", slim: true }),
       button("Download", () => this.#download(), {
-        icon: "out",
+        icon: "external",
         slim: true,
         label: "Download log as text",
       }),

@@ -3,7 +3,7 @@
 /** @import { Replay } from "./replay.js" */
 
 import { number, preciseTime } from "../../format.js";
-import { h } from "../../view/dom.js";
+import { h } from "../../view/virtual-dom.js";
 import { button } from "../../view/components.js";
 import { SPEEDS } from "./replay.js";
 

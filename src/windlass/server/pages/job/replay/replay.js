@@ -1,4 +1,4 @@
-/** Replay of the log: lines and job status up to any event. */
+/** Replay of the log: lines and job status up to a selected event. */
 
 /** @import { JobModel } from "../model.js" */
 /** @import { JobStatus } from "../status.js" */

@@ -7,7 +7,7 @@ const MAX_INTERVALS = 200; // stages, and steps, of one attempt
 /** @typedef {{ name: string, from: number, until: number | null }} Interval */
 
 /**
- * @typedef {object} Run
+ * @typedef {object} TimelineAttempt
  * @property {number} number
  * @property {number | null} queued
  * @property {number} from
@@ -26,12 +26,12 @@ const OUTCOMES = /** @type {Record<string, string>} */ ({
 });
 
 export class AttemptHistory {
-  /** @type {Map<number, Run>} */
-  runs = new Map();
+  /** @type {Map<number, TimelineAttempt>} */
+  attempts = new Map();
   /** @type {number | null} */
   #queued = null;
-  /** @type {Run | null} */
-  #run = null;
+  /** @type {TimelineAttempt | null} */
+  #current = null;
 
   /** @param {JobEvent} event */
   add({ type, data, at, final }) {
@@ -41,23 +41,26 @@ export class AttemptHistory {
     else if (type === "job-status" && data.status === "retrying")
       this.#end(data.outcome, data, time);
     else if (final) this.#end(OUTCOMES[type], data, time);
-    else if (type === "step-progress" && this.#run) this.#progress(this.#run, data, time);
-    else if (type === "step-status" && this.#run) this.#step(this.#run, data, time);
+    else if (type === "step-progress" && this.#current) this.#progress(this.#current, data, time);
+    else if (type === "step-status" && this.#current) this.#step(this.#current, data, time);
   }
 
   /**
    * Return all attempts, merged with the server's records.
    *
    * @param {Attempt[]} records
-   * @returns {Run[]}
+   * @returns {TimelineAttempt[]}
    */
   mergedWith(records) {
-    const runs = new Map(records.map((one) => [one.number, runOf(one)]));
-    for (const [number, run] of this.runs) {
-      const one = runs.get(number);
-      runs.set(number, one === undefined ? run : { ...one, ...merged(one, run) });
+    const attempts = new Map(records.map((record) => [record.number, attemptOf(record)]));
+    for (const [number, attempt] of this.attempts) {
+      const record = attempts.get(number);
+      attempts.set(
+        number,
+        record === undefined ? attempt : { ...record, ...merged(record, attempt) },
+      );
     }
-    return [...runs.values()].sort((one, other) => one.number - other.number);
+    return [...attempts.values()].sort((first, second) => first.number - second.number);
   }
 
   /**
@@ -65,7 +68,7 @@ export class AttemptHistory {
    * @param {number} from
    */
   #start(data, from) {
-    this.#run = {
+    this.#current = {
       number: Number(data.attempt) || 0,
       queued: this.#queued,
       from,
@@ -76,7 +79,7 @@ export class AttemptHistory {
       stages: [],
       steps: [],
     };
-    this.runs.set(this.#run.number, this.#run);
+    this.attempts.set(this.#current.number, this.#current);
   }
 
   /**
@@ -85,75 +88,75 @@ export class AttemptHistory {
    * @param {number} at
    */
   #end(outcome, data, at) {
-    const run = this.#run;
-    if (run === null) return;
-    const stage = run.stages.at(-1);
+    const attempt = this.#current;
+    if (attempt === null) return;
+    const stage = attempt.stages.at(-1);
     if (stage !== undefined) stage.until ??= at;
-    run.until = at;
-    run.outcome = outcome;
-    run.error = data.errorMessage ?? null;
-    this.#run = null;
+    attempt.until = at;
+    attempt.outcome = outcome;
+    attempt.error = data.errorMessage ?? null;
+    this.#current = null;
   }
 
   /**
-   * @param {Run} run
+   * @param {TimelineAttempt} attempt
    * @param {Record<string, any>} data
    * @param {number} at
    */
-  #progress(run, data, at) {
-    const last = run.stages.at(-1);
+  #progress(attempt, data, at) {
+    const last = attempt.stages.at(-1);
     if (
       typeof data.stage === "string" &&
       last?.name !== data.stage &&
-      run.stages.length < MAX_INTERVALS
+      attempt.stages.length < MAX_INTERVALS
     ) {
       if (last !== undefined) last.until = at;
-      run.stages.push({ name: data.stage, from: at, until: null });
+      attempt.stages.push({ name: data.stage, from: at, until: null });
     }
-    this.#openStep(run, data.step, at);
+    this.#openStep(attempt, data.step, at);
   }
 
   /**
    * Return the open step of a name. A step starts with its first event.
    *
-   * @param {Run} run
+   * @param {TimelineAttempt} attempt
    * @param {unknown} name
    * @param {number} at
    */
-  #openStep(run, name, at) {
-    if (typeof name !== "string" || run.steps.length >= MAX_INTERVALS) return undefined;
-    const known = run.steps.find((one) => one.name === name && one.until === null);
+  #openStep(attempt, name, at) {
+    if (typeof name !== "string" || attempt.steps.length >= MAX_INTERVALS) return undefined;
+    const known = attempt.steps.find((step) => step.name === name && step.until === null);
     if (known !== undefined) return known;
-    const before = run.steps.at(-1)?.until ?? run.from;
+    const before = attempt.steps.at(-1)?.until ?? attempt.from;
     const step = { name, from: Math.min(before, at), until: null };
-    run.steps.push(step);
+    attempt.steps.push(step);
     return step;
   }
 
   /**
-   * @param {Run} run
+   * @param {TimelineAttempt} attempt
    * @param {Record<string, any>} data
    * @param {number} at
    */
-  #step(run, data, at) {
+  #step(attempt, data, at) {
     /** @type {Interval | undefined} */
-    const step = this.#openStep(run, data.step, at);
+    const step = this.#openStep(attempt, data.step, at);
     if (step !== undefined) step.until = at;
   }
 }
 
 /**
- * @param {Attempt} one
- * @returns {Run}
+ * @param {Attempt} record
+ * @returns {TimelineAttempt}
  */
-const runOf = (one) => ({
-  number: one.number,
-  queued: Date.parse(one.queuedAt),
-  from: Date.parse(one.startedAt),
-  until: one.endedAt === null ? null : Date.parse(one.endedAt),
-  worker: one.worker,
-  outcome: one.outcome,
-  error: one.error && (one.error.message ?? one.error.code),
+const attemptOf = (record) => ({
+  number: record.number,
+  queued: Date.parse(record.queuedAt),
+  from: Date.parse(record.startedAt),
+  until: record.endedAt === null ? null : Date.parse(record.endedAt),
+  worker: record.worker,
+  outcome: record.outcome,
+  error: record.error && (record.error.message ?? record.error.code),
   stages: [],
   steps: [],
 });
@@ -161,8 +164,8 @@ const runOf = (one) => ({
 /**
  * Prefer the server's record; stages and steps are only in events.
  *
- * @param {Run} record
- * @param {Run} fromEvents
+ * @param {TimelineAttempt} record
+ * @param {TimelineAttempt} fromEvents
  */
 const merged = (record, fromEvents) => ({
   stages: fromEvents.stages,

@@ -3,7 +3,7 @@
  * be too narrow to see: long waits are shortened and marked.
  */
 
-/** @import { Run } from "./attempt-history.js" */
+/** @import { TimelineAttempt } from "./attempt-history.js" */
 
 const MAX_WAIT = 0.4; // width of one wait, relative to all attempts
 const MIN_ATTEMPT = 0.02; // width of an attempt, relative to the axis
@@ -23,17 +23,17 @@ export class Axis {
   pieces = [];
 
   /**
-   * @param {Run[]} runs
+   * @param {TimelineAttempt[]} attempts
    * @param {number} begin
    * @param {number} end
    */
-  constructor(runs, begin, end) {
+  constructor(attempts, begin, end) {
     let at = begin;
-    for (const run of runs) {
-      if (run.from > at) this.#add(at, run.from, null);
-      at = Math.max(at, run.from);
-      const until = Math.max(at, run.until ?? end);
-      this.#add(at, until, run.number);
+    for (const attempt of attempts) {
+      if (attempt.from > at) this.#add(at, attempt.from, null);
+      at = Math.max(at, attempt.from);
+      const until = Math.max(at, attempt.until ?? end);
+      this.#add(at, until, attempt.number);
       at = until;
     }
     if (end > at) this.#add(at, end, null);

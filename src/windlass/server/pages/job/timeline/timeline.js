@@ -1,14 +1,14 @@
 /** Timeline of a job: attempts with stages and steps, and waits. */
 
-/** @import { Renderable } from "../../view/dom.js" */
+/** @import { Renderable } from "../../view/virtual-dom.js" */
 /** @import { State } from "../../client/windlass.js" */
-/** @import { View } from "../../page-view.js" */
+/** @import { PageView } from "../../page-view.js" */
 /** @import { JobModel } from "../model.js" */
 /** @import { Piece } from "./axis.js" */
-/** @import { Interval, Run } from "./attempt-history.js" */
+/** @import { Interval, TimelineAttempt } from "./attempt-history.js" */
 
-import { at as clock, number, plural, preciseTime, span } from "../../format.js";
-import { h } from "../../view/dom.js";
+import { timeText, number, plural, preciseTime, duration } from "../../format.js";
+import { h } from "../../view/virtual-dom.js";
 import { badge, button, card } from "../../view/components.js";
 import { ended } from "../../job-state.js";
 import { Axis } from "./axis.js";
@@ -33,7 +33,7 @@ export class Timeline {
   #detail = "";
 
   /**
-   * @param {View} view
+   * @param {PageView} view
    * @param {JobModel} model
    */
   constructor(view, model) {
@@ -43,13 +43,13 @@ export class Timeline {
 
   /** @returns {Renderable} */
   render() {
-    const { job, status, attempts, history } = this.model;
-    const runs = history.mergedWith(attempts ?? []);
-    const shown = runs.slice(this.#all ? -MAX_ATTEMPTS : -DEFAULT_ATTEMPTS);
+    const { job, status, attempts: records, history } = this.model;
+    const attempts = history.mergedWith(records ?? []);
+    const shown = attempts.slice(this.#all ? -MAX_ATTEMPTS : -DEFAULT_ATTEMPTS);
     const start =
-      shown.length === runs.length ? Date.parse(job?.createdAt ?? "") : (shown[0]?.from ?? 0);
+      shown.length === attempts.length ? Date.parse(job?.createdAt ?? "") : (shown[0]?.from ?? 0);
     const over = ended(status.state);
-    const last = runs.at(-1)?.until ?? 0;
+    const last = attempts.at(-1)?.until ?? 0;
     const end = over
       ? Math.max(last, Date.parse(job?.endedAt ?? "") || last, start)
       : Math.max(Date.now(), start);
@@ -60,37 +60,40 @@ export class Timeline {
         h(
           "ol",
           { class: "runs" },
-          shown.map((run) => this.#run(run, axis, end)),
+          shown.map((attempt) => this.#attempt(attempt, axis, end)),
         ),
         this.#lastWait(axis, start, end, over),
         h(
           "div",
           { class: "time-axis soft" },
-          h("span", null, clock(new Date(start))),
+          h("span", null, timeText(new Date(start))),
           h(
             "span",
             { class: "detail", role: "status" },
-            this.#detail || span((end - start) / 1000),
+            this.#detail || duration((end - start) / 1000),
           ),
-          h("span", null, over ? clock(new Date(end)) : "now"),
+          h("span", null, over ? timeText(new Date(end)) : "now"),
         ),
       ],
-      { class: "timeline", key: "timeline", beside: this.#more(runs) },
+      { class: "timeline", key: "timeline", trailing: this.#more(attempts) },
     );
   }
 
-  /** @param {Run[]} runs */
-  #more(runs) {
-    if (runs.length <= DEFAULT_ATTEMPTS)
-      return runs.length > 1 && h("span", { class: "soft small" }, plural(runs.length, "attempt"));
+  /** @param {TimelineAttempt[]} attempts */
+  #more(attempts) {
+    if (attempts.length <= DEFAULT_ATTEMPTS)
+      return (
+        attempts.length > 1 &&
+        h("span", { class: "soft small" }, plural(attempts.length, "attempt"))
+      );
     const toggle = () => {
       this.#all = !this.#all;
       this.view.changed();
     };
     const allText =
-      runs.length > MAX_ATTEMPTS
-        ? `Last ${MAX_ATTEMPTS} of ${number(runs.length)}`
-        : `All ${runs.length}`;
+      attempts.length > MAX_ATTEMPTS
+        ? `Last ${MAX_ATTEMPTS} of ${number(attempts.length)}`
+        : `All ${attempts.length}`;
     return button(this.#all ? `Last ${DEFAULT_ATTEMPTS}` : `${allText} attempts`, toggle, {
       slim: true,
     });
@@ -129,49 +132,50 @@ export class Timeline {
   }
 
   /**
-   * @param {Run} run
+   * @param {TimelineAttempt} attempt
    * @param {Axis} axis
    * @param {number} end
    */
-  #run(run, axis, end) {
+  #attempt(attempt, axis, end) {
     // An abort after a cancel request is a cancel.
-    const requested = run.outcome === "abort" && this.model.job?.cancelRequested;
+    const requested = attempt.outcome === "abort" && this.model.job?.cancelRequested;
     const [state, word] =
-      OUTCOMES[requested ? "cancel" : (run.outcome ?? "")] ??
-      (run.until === null ? ["running", "running"] : ["queued", run.outcome ?? "ended"]);
-    const until = run.until ?? end;
-    const index = axis.pieces.findIndex(({ attempt }) => attempt === run.number);
+      OUTCOMES[requested ? "cancel" : (attempt.outcome ?? "")] ??
+      (attempt.until === null ? ["running", "running"] : ["queued", attempt.outcome ?? "ended"]);
+    const until = attempt.until ?? end;
+    const index = axis.pieces.findIndex((piece) => piece.attempt === attempt.number);
     const before = axis.pieces[index - 1];
-    const took = span((until - run.from) / 1000);
-    const last = run.until === null ? "now" : preciseTime(until);
-    const text = `Attempt ${run.number}: ${preciseTime(run.from)} – ${last}, ${took}, ${word}`;
+    const took = duration((until - attempt.from) / 1000);
+    const last = attempt.until === null ? "now" : preciseTime(until);
+    const text = `Attempt ${attempt.number}: ${preciseTime(attempt.from)} – ${last}, ${took}, ${word}`;
     return h(
       "li",
-      { class: `run state-${state}`, key: run.number },
+      { class: `run state-${state}`, key: attempt.number },
       h(
         "div",
         { class: "attempt-info" },
-        h("strong", null, `#${run.number}`),
+        h("strong", null, `#${attempt.number}`),
         badge(state, word),
         h("span", { class: "soft nowrap" }, took),
-        run.worker !== null &&
-          h("span", { class: "soft cut worker", title: run.worker }, run.worker),
+        attempt.worker !== null &&
+          h("span", { class: "soft cut worker", title: attempt.worker }, attempt.worker),
       ),
       h(
         "div",
         { class: "track" },
         before?.attempt === null && this.#wait(before),
-        this.#bar("whole", axis.x(run.from), axis.x(until), "", text),
-        run.stages.map((one, nth) => this.#interval("stage", one, nth, axis, until)),
-        run.steps.map((one, nth) => this.#interval("step", one, nth, axis, until)),
+        this.#bar("whole", axis.x(attempt.from), axis.x(until), "", text),
+        attempt.stages.map((stage, nth) => this.#interval("stage", stage, nth, axis, until)),
+        attempt.steps.map((step, nth) => this.#interval("step", step, nth, axis, until)),
       ),
-      run.error !== null && h("p", { class: "error small cut", title: run.error }, run.error),
+      attempt.error !== null &&
+        h("p", { class: "error small cut", title: attempt.error }, attempt.error),
     );
   }
 
   /** @param {Piece} piece */
   #wait({ from, until, x, width, shortened }) {
-    const length = span((until - from) / 1000);
+    const length = duration((until - from) / 1000);
     const note = shortened ? " (not to scale)" : "";
     const text = `Waited ${preciseTime(from)} – ${preciseTime(until)}, ${length}${note}`;
     return this.#bar("wait", x, x + width, width > 0.08 ? length : "", text);
@@ -188,7 +192,7 @@ export class Timeline {
     const last = until ?? end;
     const [left, right] = [axis.x(from), axis.x(last)];
     const open = until === null && last === end ? " so far" : "";
-    const took = span((last - from) / 1000) + open;
+    const took = duration((last - from) / 1000) + open;
     const what = kind === "stage" ? "Stage" : "Step";
     const text = `${what} ${name}: ${preciseTime(from)} – ${preciseTime(last)}, ${took}`;
     return this.#bar(

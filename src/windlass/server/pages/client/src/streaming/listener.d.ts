@@ -1,3 +1,0 @@
-/** Type-checker path of the client module, as in windlass.d.ts. */
-
-export * from "../../../../../../../js/src/streaming/listener.js";

@@ -1,0 +1,3 @@
+/** Type-checker path of the client module, as in windlass.d.ts. */
+
+export * from "../../../../../../../js/src/streaming/safe-callback.js";

@@ -1,0 +1,74 @@
+"""js/src/api-types.d.ts declares exactly the fields of the server's schemas."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from pydantic import BaseModel
+from tests.js.node import JS
+
+from windlass.core.job.state import State
+from windlass.server import problems
+from windlass.server.schemas import jobs, overview, requests
+
+TEXT = (JS / "src/api-types.d.ts").read_text()
+DECLARED = {
+    found[1]: (found[2], found[3])
+    for found in re.finditer(
+        r"^export interface (\w+)([^{]*)\{\n(.*?)^\}", TEXT, re.MULTILINE | re.DOTALL
+    )
+}
+MODELS: dict[str, type[BaseModel]] = {
+    "JobSummary": jobs.JobSummary,
+    "JobNode": jobs.JobNode,
+    "Graph": jobs.GraphView,
+    "Job": jobs.JobView,
+    "EnqueuedJob": jobs.EnqueuedView,
+    "JobError": jobs.ErrorView,
+    "JobPage": jobs.JobPage,
+    "Count": jobs.CountView,
+    "BatchResult": jobs.EnqueueBatchResult,
+    "Attempt": jobs.AttemptView,
+    "Diagnosis": jobs.DiagnosisView,
+    "SubmitResult": jobs.JobStateView,
+    "CancelResult": jobs.CancelView,
+    "BulkActionResult": jobs.BulkActionView,
+    "Queue": overview.QueueView,
+    "Worker": overview.WorkerView,
+    "Task": overview.TaskView,
+    "FailureGroup": overview.FailureGroupView,
+    "Failures": overview.FailureList,
+    "Limit": overview.LimitView,
+    "LimitSettings": overview.LimitSettings,
+    "FlowSummary": overview.FlowSummary,
+    "FlowPage": overview.FlowPageView,
+    "Flow": overview.FlowView,
+    "Schedule": overview.ScheduleView,
+    "Stats": overview.Stats,
+    "Problem": problems.Problem,
+    "FieldProblem": problems.FieldProblem,
+    "NewJob": requests.EnqueueRequest,
+    "NewSchedule": requests.CreateScheduleRequest,
+    "Filter": requests.ListJobsRequest,
+    "BulkAction": requests.BulkActionRequest,
+}
+
+
+def names(interface: str) -> set[str]:
+    """Return its own fields and those of the interfaces that it extends."""
+    above, body = DECLARED[interface]
+    own = set(re.findall(r"^  (\w+)\??:", body, re.MULTILINE))
+    return own.union(*(names(name) for name in re.findall(r"\w+", above) if name in DECLARED))
+
+
+@pytest.mark.parametrize("interface", MODELS)
+def test_an_interface_has_the_fields_of_its_model(interface: str) -> None:
+    model = MODELS[interface]
+    assert names(interface) == {field.alias or name for name, field in model.model_fields.items()}
+
+
+def test_the_state_type_has_the_states_of_jobs() -> None:
+    found = re.search(r"^export type State =\n(.*?);", TEXT, re.MULTILINE | re.DOTALL)
+    assert found is not None
+    assert re.findall(r'"(\w+)"', found[1]) == [state.value for state in State]
