@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.process.process_table import hold_the_interpreter
 
-from windlass.process.parent import ParentLink, StopRequested
+from windlass.process.parent_link import ParentLink, StopRequested
 
 STUBBORN = "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(600)"
 

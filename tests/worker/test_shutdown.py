@@ -15,7 +15,7 @@ from windlass import Context, Windlass
 from windlass.core.decisions.transition import ApplyResult, Transition
 from windlass.core.errors import StoreUnavailableError
 from windlass.core.job.state import State
-from windlass.worker.attempt import RunningAttempt, StopReason
+from windlass.worker.running_attempt import RunningAttempt, StopReason
 
 T = TypeVar("T")
 

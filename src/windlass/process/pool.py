@@ -11,8 +11,8 @@ import contextlib
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
+from windlass.process.child_process import ChildProcess
 from windlass.process.groups import ProcessGroups
-from windlass.process.spawn import ChildProcess
 
 GRACE = 5.0
 

@@ -27,8 +27,8 @@ from windlass.store import Store
 from windlass.stores.borrowed_connection import borrow
 from windlass.stores.transactions import SupportsWithin
 from windlass.task_spec import TaskSpec, encode_result
+from windlass.worker.app_hooks import AppHooks
 from windlass.worker.event_buffer import EventBuffer
-from windlass.worker.hooks import AppHooks
 from windlass.worker.suspension import (
     ChildResults,
     Suspend,

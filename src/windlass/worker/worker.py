@@ -26,14 +26,12 @@ from windlass.core.worker_presence import Readiness, store_problem, unresponsive
 from windlass.process.pool import run_uncancelled
 from windlass.store import Store
 from windlass.task_spec import Registry
-from windlass.worker.attempt import RunningAttempt, StopReason
+from windlass.worker.app_hooks import AppHooks, lifespan_state
 from windlass.worker.child.executor import ChildExecutor
 from windlass.worker.config import WorkerConfig
 from windlass.worker.context import Context
-from windlass.worker.executor import TaskRunner, failure_from_error
-from windlass.worker.hooks import AppHooks, lifespan_state
+from windlass.worker.execution.task_executor import TaskExecutor, failure_from_error
 from windlass.worker.loops.cancel_watcher import CancelWatcher
-from windlass.worker.loops.cleaner import Cleaner
 from windlass.worker.loops.event_writer import EventWriter
 from windlass.worker.loops.fetcher import Fetcher
 from windlass.worker.loops.keeper import Keeper
@@ -42,6 +40,8 @@ from windlass.worker.loops.presence import Presence
 from windlass.worker.loops.settler import Settler
 from windlass.worker.loops.sweeper import Sweeper
 from windlass.worker.loops.ticker import Ticker
+from windlass.worker.loops.workspace_cleaner import WorkspaceCleaner
+from windlass.worker.running_attempt import RunningAttempt, StopReason
 
 log = logging.getLogger("windlass.worker")
 MAX_LOGGED_IDS = 10  # job ids in one log line
@@ -67,7 +67,7 @@ class Worker:
         self._tasks = tasks
         self._codec = codec
         self._hooks = hooks or AppHooks()
-        self._cleaner = Cleaner(store, self._hooks.workspaces)
+        self._cleaner = WorkspaceCleaner(store, self._hooks.workspaces)
         self._state: Any = None
         # By lease, because a job can be here twice: a thread that lost it, and its next attempt.
         self._attempts: dict[Lease, RunningAttempt] = {}
@@ -156,7 +156,7 @@ class Worker:
         )
         self._keeper.start()
         threads = ThreadPoolExecutor(sum(self.config.queues.values()), "windlass-task")
-        self._runner = TaskRunner(
+        self._runner = TaskExecutor(
             self._tasks,
             self._codec,
             threads,

@@ -12,10 +12,10 @@ from tests.planted_bugs.bug import caught_by, swap
 from windlass.core.decisions import outcome
 from windlass.core.decisions.outcome import Outcome, Succeeded
 from windlass.core.job.row import JobRow
-from windlass.worker.attempt import RunningAttempt
-from windlass.worker.executor import TaskRunner
+from windlass.worker.execution.task_executor import TaskExecutor
 from windlass.worker.loops import settler
 from windlass.worker.loops.settler import Settler
+from windlass.worker.running_attempt import RunningAttempt
 
 SETTLER = "tests/worker/loops/test_settler.py::"
 
@@ -24,13 +24,13 @@ SETTLER = "tests/worker/loops/test_settler.py::"
            "[async-before-step:voice-running-voice voice render]")  # fmt: skip
 def a_job_is_settled_before_its_task_has_run() -> None:
     """The job is removed from the queue at its fetch, not after its run."""
-    run = TaskRunner.run
+    run = TaskExecutor.run
 
-    async def planted(self: TaskRunner, job: JobRow, *more: Any) -> Outcome:
+    async def planted(self: TaskExecutor, job: JobRow, *more: Any) -> Outcome:
         await self._store.apply([outcome.succeed(job, Succeeded())])
         return await run(self, job, *more)
 
-    swap(TaskRunner, "run", planted)
+    swap(TaskExecutor, "run", planted)
 
 
 @caught_by(SETTLER + "test_an_end_is_stored_while_its_neighbours_still_run", waits=True)
@@ -81,7 +81,9 @@ def one_bad_settle_fails_its_whole_batch() -> None:
     swap(Settler, "_write_one_by_one", planted)
 
 
-@caught_by("tests/worker/loops/test_cleaner.py::test_a_workspace_stays_until_the_success_is_stored")
+@caught_by(
+    "tests/worker/loops/test_workspace_cleaner.py::test_a_workspace_stays_until_the_success_is_stored"
+)
 def the_workspace_is_deleted_before_the_settle() -> None:
     """Files are deleted when the task returns: after a lost settle, the next attempt lacks them."""
     settle = Settler.settle

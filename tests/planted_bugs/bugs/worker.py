@@ -16,13 +16,13 @@ from windlass.core.job.lease import Claim, ExtendResult, Lease
 from windlass.core.job.row import JobRow
 from windlass.store import Store
 from windlass.testing.wrapped_store import WrappedStore
-from windlass.worker.attempt import RunningAttempt, StopReason
-from windlass.worker.executor import failure_from_error
+from windlass.worker.execution.task_executor import failure_from_error
 from windlass.worker.loops import fetcher, sweeper
 from windlass.worker.loops.fetcher import Fetcher
 from windlass.worker.loops.keeper import Join, Keeper
 from windlass.worker.loops.settler import Settler
 from windlass.worker.loops.sweeper import Sweeper
+from windlass.worker.running_attempt import RunningAttempt, StopReason
 from windlass.worker.worker import Worker
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ FETCHER = "tests/worker/loops/test_fetcher.py::"
 WORKER = "tests/worker/test_worker.py::"
 SETTLER = "tests/worker/loops/test_settler.py::"
 STOPPING = "tests/worker/test_shutdown.py::"
-EXECUTOR = "tests/worker/test_executor.py::"
+EXECUTOR = "tests/worker/test_task_executor.py::"
 
 
 # -- leases

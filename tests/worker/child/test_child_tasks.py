@@ -31,9 +31,9 @@ from windlass.task_spec import TaskSpec
 from windlass.testing.clock import VirtualClock
 from windlass.testing.factories import claim_all, read_events, settle_one, start_one
 from windlass.worker import AppHooks
-from windlass.worker.child import messages
+from windlass.worker.child import job_json
 from windlass.worker.child.executor import ChildExecutor
-from windlass.worker.error_info import RemoteError
+from windlass.worker.execution.error_info import RemoteError
 from windlass.worker.suspension import Suspend
 from windlass.workspace import Workspaces
 
@@ -208,7 +208,7 @@ async def test_finished_steps_are_not_run_again(
     with pytest.raises(RemoteError, match="after four steps"):
         await run(children, sample.steps, first, mark=str(mark))
     again = context_of(first.job, store)  # as the next attempt would begin
-    again.job = messages.from_json(JobRow, {**messages.to_json(first.job), "attempt": 2})
+    again.job = job_json.from_json(JobRow, {**job_json.to_json(first.job), "attempt": 2})
     assert await run(children, sample.steps, again, mark=str(mark)) == ["a", "b"]
     assert sorted(mark.read_text()) == list("abcd")
 
@@ -535,4 +535,4 @@ async def test_jobs_survive_json_encoding_unchanged() -> None:
         id=uuid.uuid4(), task="t", payload=b"\x00\xff", tags=("a",), headers={"k": "v"},
         run_at=5, retry_of=uuid.uuid4(), policy=sample.fail.spec.options.policy,
     )  # fmt: skip
-    assert messages.from_json(NewJob, json.loads(json.dumps(messages.to_json(new)))) == new
+    assert job_json.from_json(NewJob, json.loads(json.dumps(job_json.to_json(new)))) == new

@@ -27,8 +27,8 @@ from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
 from windlass.task_spec import Registry
 from windlass.testing.factories import make_job
-from windlass.worker.attempt import RunningAttempt
 from windlass.worker.loops import fetcher, queue_slots
+from windlass.worker.running_attempt import RunningAttempt
 
 T = TypeVar("T")
 HOUR = 3600.0

@@ -11,10 +11,10 @@ from tests.worker.factories import PATIENCE, eventually, working
 from windlass import Windlass
 from windlass.core.job.lease import Lease
 from windlass.stores.memory import MemoryStore
-from windlass.worker.attempt import RunningAttempt
 from windlass.worker.loops import event_writer
 from windlass.worker.loops.cancel_watcher import CancelWatcher
 from windlass.worker.loops.event_writer import EventWriter
+from windlass.worker.running_attempt import RunningAttempt
 
 TURNS = 50  # of the event loop
 

@@ -37,9 +37,9 @@ from windlass.server.schemas.worker import (
     TaskTokenItem,
     WorkResult,
 )
-from windlass.worker.error_info import MAX_MESSAGE, ErrorInfo
 from windlass.worker.event_buffer import storable_text
-from windlass.worker.executor import failure_from_info
+from windlass.worker.execution.error_info import MAX_MESSAGE, ErrorInfo
+from windlass.worker.execution.task_executor import failure_from_info
 
 # Seconds after the lease: an expired lease counts until a rescue, and server clocks differ.
 TOKEN_SLACK = 300.0

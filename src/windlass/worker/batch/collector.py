@@ -21,9 +21,9 @@ from typing import Any
 
 from windlass.core.job.lease import Lease
 from windlass.task_spec import Registry, TaskSpec
-from windlass.worker.attempt import RunningAttempt
 from windlass.worker.batch.task import Batch, BatchSpec, Item
 from windlass.worker.context import Context
+from windlass.worker.running_attempt import RunningAttempt
 
 log = logging.getLogger("windlass.worker")
 

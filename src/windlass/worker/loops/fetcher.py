@@ -29,12 +29,12 @@ from windlass.core.job.state import ACTIVE
 from windlass.core.query.job_query import Query
 from windlass.store import Store
 from windlass.task_spec import Registry
-from windlass.worker.attempt import RunningAttempt
 from windlass.worker.batch.collector import BatchCall, BatchCollector
 from windlass.worker.config import WorkerConfig
 from windlass.worker.context import STORE_RETRY_DELAY
 from windlass.worker.loops.outage_log import OutageLog
 from windlass.worker.loops.queue_slots import QueueSlots
+from windlass.worker.running_attempt import RunningAttempt
 
 log = logging.getLogger("windlass.worker")
 MAX_PREFETCH_WAIT = 1.0  # seconds that a claimed job may wait for a slot

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from windlass.worker.attempt import RunningAttempt
+from windlass.worker.running_attempt import RunningAttempt
 
 PREFETCH_SECONDS = 0.1  # seconds of work to claim ahead
 MAX_PREFETCH = 1000  # jobs per queue

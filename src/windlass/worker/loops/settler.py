@@ -37,11 +37,11 @@ from windlass.core.job.row import JobRow, NewJob
 from windlass.core.job.state import State
 from windlass.store import Store
 from windlass.task_spec import Registry
-from windlass.worker.attempt import RunningAttempt, StopReason
 from windlass.worker.context import STORE_RETRY_DELAY
-from windlass.worker.executor import failure_from_error
-from windlass.worker.loops.cleaner import Cleaner
+from windlass.worker.execution.task_executor import failure_from_error
 from windlass.worker.loops.outage_log import OutageLog
+from windlass.worker.loops.workspace_cleaner import WorkspaceCleaner
+from windlass.worker.running_attempt import RunningAttempt, StopReason
 
 log = logging.getLogger("windlass.worker")
 BATCH_DELAY = 0.01  # seconds to wait for more outcomes
@@ -58,7 +58,7 @@ class Settler:
         store: Store,
         tasks: Registry,
         codec: Codec,
-        cleaner: Cleaner,
+        cleaner: WorkspaceCleaner,
         on_settled: Callable[[Sequence[RunningAttempt]], None],
     ) -> None:
         self._store = store

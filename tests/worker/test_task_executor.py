@@ -46,8 +46,8 @@ from windlass.core.job.state import State, Trigger
 from windlass.core.sizes import MAX_BLOB, MAX_TRACEBACK
 from windlass.testing.clock import VirtualClock
 from windlass.testing.factories import claim_one, settle_one, sweep_all
-from windlass.worker.error_info import PACKAGE_DIR
-from windlass.worker.unknown_tasks import UNKNOWN_TASK_DELAY
+from windlass.worker.execution.error_info import PACKAGE_DIR
+from windlass.worker.execution.unknown_tasks import UNKNOWN_TASK_DELAY
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ BATCH = 500
 _FINISHED = frozenset({State.SUCCEEDED, State.CANCELED})
 
 
-class Cleaner:
+class WorkspaceCleaner:
     def __init__(self, store: Store, workspaces: Workspaces | None) -> None:
         self._store = store
         self._workspaces = workspaces

@@ -23,14 +23,14 @@ from windlass.core.errors import ConfigurationError
 from windlass.core.job.row import JobRow, NewJob
 from windlass.process.channel import Message
 from windlass.process.import_path import ImportPath, resolve
-from windlass.process.parent import ParentLink, StopRequested
+from windlass.process.parent_link import ParentLink, StopRequested
 from windlass.stores import public_url
 from windlass.task_spec import TaskOptions, TaskSpec, encode_result, source_location
+from windlass.worker.app_hooks import AppHooks, Lifespan
 from windlass.worker.batch.task import Batch, BatchSpec, Item
-from windlass.worker.child import messages
+from windlass.worker.child import job_json
 from windlass.worker.child.context import ChildContext
-from windlass.worker.error_info import ErrorInfo, encode_ending
-from windlass.worker.hooks import AppHooks, Lifespan
+from windlass.worker.execution.error_info import ErrorInfo, encode_ending
 
 
 def main(end: socket) -> None:
@@ -59,7 +59,7 @@ class _Child:
             self._lifespan.leave()
 
     def _run_attempt(self, work: Message) -> Message:
-        job = messages.from_json(JobRow, work["job"])
+        job = job_json.from_json(JobRow, work["job"])
         try:
             spec, app = _load(work)
             context = ChildContext(
@@ -99,7 +99,7 @@ class _Child:
             value = self._call(spec, lambda: spec.function(*given, **arguments))
         result = spec.signature.result(value)
         encode_result(result, JsonCodec())  # raises here if it cannot be stored
-        children = [messages.to_json(new) for new in context.children]
+        children = [job_json.to_json(new) for new in context.children]
         return {"type": "end", "result": result, "children": children}
 
     def _call(self, spec: TaskSpec, call: Callable[[], Any]) -> Any:

@@ -32,8 +32,8 @@ from windlass.stores.memory import MemoryStore
 from windlass.testing.clock import VirtualClock
 from windlass.testing.conformance.job_histories import finished
 from windlass.testing.factories import enqueue_one
-from windlass.worker.loops.cleaner import Cleaner
 from windlass.worker.loops.sweeper import Sweeper
+from windlass.worker.loops.workspace_cleaner import WorkspaceCleaner
 from windlass.workspace import WorkspaceKind, Workspaces
 
 HOUR = 3600.0
@@ -220,7 +220,7 @@ async def test_old_orphans_are_removed_each_at_its_own_age(app: Windlass, data: 
     job = await job_with_files(app, data)
     await job.acancel()
     await app.client().store.delete([job.id])
-    cleaner = Cleaner(app.client().store, Workspaces(data))
+    cleaner = WorkspaceCleaner(app.client().store, Workspaces(data))
     age(data, 23)
     assert (await cleaner.remove_orphans(), places(data)) == (0, ["proxy", "temp"])
     age(data, 25)
@@ -233,7 +233,7 @@ async def test_the_workspace_of_a_job_canceled_between_attempts_is_removed_at_th
     app: Windlass, data: Path
 ) -> None:
     job = await job_with_files(app, data)
-    cleaner = Cleaner(app.client().store, Workspaces(data))
+    cleaner = WorkspaceCleaner(app.client().store, Workspaces(data))
     assert await cleaner.remove_orphans() == 0
     await job.acancel()
     again = await job.aretry()
@@ -245,7 +245,7 @@ async def test_the_workspace_of_a_job_canceled_between_attempts_is_removed_at_th
 async def test_the_workspace_of_an_active_job_is_never_an_orphan(app: Windlass, data: Path) -> None:
     await job_with_files(app, data)
     age(data, 1000)
-    assert await Cleaner(app.client().store, Workspaces(data)).remove_orphans() == 0
+    assert await WorkspaceCleaner(app.client().store, Workspaces(data)).remove_orphans() == 0
     assert places(data) == ["proxy", "temp"]
 
 
@@ -258,7 +258,7 @@ async def test_a_retry_under_way_keeps_the_workspace_of_the_first_job(
     first = await job.aretry()
     await first.acancel()
     second = await first.aretry()
-    cleaner = Cleaner(store, Workspaces(data))
+    cleaner = WorkspaceCleaner(store, Workspaces(data))
     age(data, 1000)
     assert await cleaner.remove_orphans() == 0
     await store.delete([job.id])  # and when the first job is gone, too
@@ -297,7 +297,7 @@ async def test_a_canceled_job_of_a_dead_worker_is_cleaned_by_the_one_that_rescue
     Workspaces(data).path(WorkspaceKind.TEMP, row.lineage)
     await job.acancel()
     clock.advance(31)
-    cleaner = Cleaner(store, Workspaces(data))
+    cleaner = WorkspaceCleaner(store, Workspaces(data))
     assert await Sweeper(store, 1, Retention(), cleaner).once() == 1
     assert (await job.arefresh()).state is State.CANCELED
     await cleaner.remove_next(PATIENCE)
@@ -317,9 +317,9 @@ async def test_an_active_retry_keeps_the_workspace_though_the_jobs_between_are_g
     place = spaces.path(WorkspaceKind.TEMP, first.id)
     os.utime(place, (0, 0))
 
-    assert await Cleaner(store, spaces).remove_orphans() == 0
+    assert await WorkspaceCleaner(store, spaces).remove_orphans() == 0
     assert place.exists()
 
     await store.cancel([CancelRequest(job_id=third.id)])
-    assert await Cleaner(store, spaces).remove_orphans() == 1
+    assert await WorkspaceCleaner(store, spaces).remove_orphans() == 1
     assert not place.exists()

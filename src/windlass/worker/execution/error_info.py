@@ -18,12 +18,12 @@ from windlass.core.errors import Cancel, RetryAfter, Snooze, TerminalError, Wind
 from windlass.core.job.row import NewJob
 from windlass.core.sizes import KIB, MAX_NAME, MAX_TRACEBACK
 from windlass.task_spec import TaskOptions
-from windlass.worker.child import messages
+from windlass.worker.child import job_json
 from windlass.worker.event_buffer import storable_text
 from windlass.worker.suspension import Suspend, find_suspension
 
 MAX_MESSAGE = 4 * KIB
-PACKAGE_DIR = str(Path(__file__).parents[1]) + os.sep
+PACKAGE_DIR = str(Path(__file__).parents[2]) + os.sep
 STDLIB_DIR = sysconfig.get_path("stdlib") + os.sep
 
 
@@ -119,7 +119,7 @@ def encode_ending(error: BaseException) -> dict[str, Any] | None:
     if suspend is not None:
         return {
             "suspend": [str(job_id) for job_id in suspend.awaits],
-            "children": [messages.to_json(new) for new in suspend.children],
+            "children": [job_json.to_json(new) for new in suspend.children],
             "timeout": suspend.timeout,
             "signals": suspend.signals,
         }
@@ -135,7 +135,7 @@ def decode_ending(message: dict[str, Any]) -> Snooze | Cancel | Suspend:
     if "suspend" in message:
         return Suspend(
             awaits=[UUID(job_id) for job_id in message["suspend"]],
-            children=[messages.from_json(NewJob, new) for new in message["children"]],
+            children=[job_json.from_json(NewJob, new) for new in message["children"]],
             timeout=message["timeout"],
             signals=message["signals"],
         )

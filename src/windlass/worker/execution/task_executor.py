@@ -36,20 +36,25 @@ from windlass.core.sizes import MAX_EVENT
 from windlass.process import ProcessDiedError, import_problem
 from windlass.store import Store
 from windlass.task_spec import Registry, TaskOptions, TaskSpec, encode_result
+from windlass.worker.app_hooks import AppHooks
 from windlass.worker.batch.collector import BatchCall, call_on_thread
 from windlass.worker.batch.task import BatchSpec
 from windlass.worker.child.executor import ChildExecutor
 from windlass.worker.context import STORE_RETRY_DELAY, Context
-from windlass.worker.error_info import MAX_MESSAGE, ChildSetupError, ErrorInfo, RemoteError
 from windlass.worker.event_buffer import storable_text
-from windlass.worker.hooks import AppHooks
-from windlass.worker.suspension import find_suspension, resolve_results
-from windlass.worker.unknown_tasks import (
+from windlass.worker.execution.error_info import (
+    MAX_MESSAGE,
+    ChildSetupError,
+    ErrorInfo,
+    RemoteError,
+)
+from windlass.worker.execution.unknown_tasks import (
     UNKNOWN_TASK_DELAY,
     UnknownTaskError,
     unknown_task_error,
     unknown_too_long,
 )
+from windlass.worker.suspension import find_suspension, resolve_results
 
 log = logging.getLogger("windlass.worker")
 _Execute: TypeAlias = Callable[[TaskSpec, Context, Any, asyncio.Timeout], Awaitable[Any]]
@@ -61,7 +66,7 @@ class AttemptTimeoutError(TimeoutError):
     code: ClassVar[str] = failures.TIMEOUT
 
 
-class TaskRunner:
+class TaskExecutor:
     def __init__(
         self,
         tasks: Registry,
