@@ -50,7 +50,8 @@ from windlass.core.query.job_query import Query
 from windlass.testing import VirtualClock, twin
 from windlass.testing import batch as make_batch
 from windlass.testing.factories import claim_one, no_jitter
-from windlass.worker.batch.collector import BatchCall, BatchCollector
+from windlass.worker.batch.batch_call import BatchCall
+from windlass.worker.batch.collector import BatchCollector
 from windlass.worker.running_attempt import RunningAttempt
 
 LONG = 3 * PATIENCE

@@ -1,4 +1,4 @@
-"""Entry script of a child process: dies with its parent, sets the import path, runs a module.
+"""Entry script of a child process: ends with its parent, sets the import path, runs a module.
 
 Run as a script by path, with the standard library only, because the parent's import path arrives
 with its first message: {path, argv, module}. `main` of that module gets the socket.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from windlass.worker.app_hooks import AppHooks
-from windlass.worker.batch.task import Batch, Item
+from windlass.worker.batch.batch import Batch, Item
 from windlass.worker.config import WorkerConfig
 from windlass.worker.context import Context
 from windlass.worker.worker import Worker

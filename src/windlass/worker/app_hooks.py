@@ -1,31 +1,25 @@
-"""Hooks that an application gives its workers, in addition to its tasks."""
+"""Hooks of an application for its workers: lifespan, middleware, workspaces, callbacks."""
 
 from __future__ import annotations
 
 import asyncio
-import inspect
-import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import (
-    AbstractAsyncContextManager,
     AbstractContextManager,
-    asynccontextmanager,
     nullcontext,
 )
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from windlass.core.errors import ConfigurationError
 from windlass.core.job.progress import DEFAULT_STAGES, StageMap
 from windlass.core.job.row import NewJob
 from windlass.core.schedule import Schedule
 from windlass.store import Store
-from windlass.task_spec import source_location
+from windlass.worker.lifespan import Lifespan
 from windlass.worker.loops.outage_log import OutageLog
 from windlass.worker.middleware import Middleware
 from windlass.workspace import Workspaces
 
-Lifespan: TypeAlias = Callable[[], AbstractAsyncContextManager[Any]]
 Enqueue: TypeAlias = Callable[[list[NewJob]], Awaitable[list[Any]]]
 
 
@@ -52,43 +46,3 @@ class AppHooks:
     loop_context: Callable[[asyncio.AbstractEventLoop], AbstractContextManager[None]] = lambda _: (
         nullcontext()
     )
-
-
-def as_lifespan(function: Callable[[], Any]) -> Lifespan:
-    """Accept an async generator function with one `yield`, or a context manager factory."""
-    if inspect.isasyncgenfunction(function):
-        return asynccontextmanager(function)
-    if not callable(function):
-        raise ConfigurationError(f"the lifespan is {function!r}; it must be a function that yields")
-    return function
-
-
-@asynccontextmanager
-async def lifespan_state(lifespan: Lifespan | None) -> AsyncIterator[Any]:
-    """Yield the worker's state between startup and shutdown of the lifespan.
-
-    An error in either phase becomes a ConfigurationError that names the phase.
-    """
-    if lifespan is None:
-        yield None
-        return
-    try:
-        manager = lifespan()
-        state = await manager.__aenter__()
-    except Exception as error:
-        raise ConfigurationError(
-            f"the lifespan at {source_location(lifespan)} failed to start: "
-            f"{type(error).__name__}: {error}; the worker stops, no job was claimed"
-        ) from error
-    try:
-        yield state
-    except BaseException:
-        await manager.__aexit__(*sys.exc_info())
-        raise
-    try:
-        await manager.__aexit__(None, None, None)
-    except Exception as error:
-        raise ConfigurationError(
-            f"the lifespan at {source_location(lifespan)} failed to end: "
-            f"{type(error).__name__}: {error}; no job is lost: each was settled or requeued before"
-        ) from error

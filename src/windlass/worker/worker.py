@@ -23,14 +23,16 @@ from windlass.core.job.lease import DEFAULT_LEASE, Lease
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
 from windlass.core.worker_presence import Readiness, store_problem, unresponsive_problems
-from windlass.process.pool import run_uncancelled
+from windlass.process.cancellation import run_uncancelled
 from windlass.store import Store
 from windlass.task_spec import Registry
-from windlass.worker.app_hooks import AppHooks, lifespan_state
+from windlass.worker.app_hooks import AppHooks
 from windlass.worker.child.executor import ChildExecutor
 from windlass.worker.config import WorkerConfig
 from windlass.worker.context import Context
-from windlass.worker.execution.task_executor import TaskExecutor, failure_from_error
+from windlass.worker.execution.attempt_failure import failure_from_error
+from windlass.worker.execution.task_executor import TaskExecutor
+from windlass.worker.lifespan import lifespan_state
 from windlass.worker.loops.cancel_watcher import CancelWatcher
 from windlass.worker.loops.event_writer import EventWriter
 from windlass.worker.loops.fetcher import Fetcher
@@ -114,9 +116,9 @@ class Worker:
         return len(self._attempts)
 
     async def ready(self, timeout: float = READY_TIMEOUT) -> Readiness:
-        """Check that the store is available and that claims succeed.
+        """Return the problems of this worker: store unavailable, shutting down, or unresponsive.
 
-        For a `/readyz` endpoint. Call it on the worker's own event loop.
+        A readiness probe (`/readyz`) calls this on the worker's own event loop.
         """
         try:
             async with asyncio.timeout(timeout):
@@ -156,7 +158,7 @@ class Worker:
         )
         self._keeper.start()
         threads = ThreadPoolExecutor(sum(self.config.queues.values()), "windlass-task")
-        self._runner = TaskExecutor(
+        self._executor = TaskExecutor(
             self._tasks,
             self._codec,
             threads,
@@ -285,7 +287,7 @@ class Worker:
         try:
             if attempt.stop_reason is not None:
                 return  # stopped after its task was created
-            outcome = await self._runner.run(attempt.job, context, attempt.batch_call)
+            outcome = await self._executor.run(attempt.job, context, attempt.batch_call)
         except asyncio.CancelledError:
             pass  # stopped, or something that the task awaited was cancelled
         except BaseException as error:
@@ -297,7 +299,7 @@ class Worker:
             self._finish(attempt, outcome)
 
     def _finish(self, attempt: RunningAttempt, result: Outcome | None) -> None:
-        """Free its slot and queue its outcome. The lease is kept until the outcome is stored."""
+        """Free the slot and queue the outcome. The lease is kept until the outcome is stored."""
         if attempt.lost:
             log.warning("job %s: lease expired; result discarded", attempt.job.id)
             self._forget([attempt])

@@ -19,7 +19,8 @@ from windlass.process.child_process import ChildProcess
 from windlass.task_spec import TaskSpec
 from windlass.worker.context import Context
 from windlass.worker.execution import task_executor
-from windlass.worker.execution.task_executor import TaskExecutor, failure_from_error
+from windlass.worker.execution.attempt_failure import failure_from_error
+from windlass.worker.execution.task_executor import TaskExecutor
 from windlass.worker.execution.unknown_tasks import UnknownTaskError
 from windlass.worker.loops.workspace_cleaner import WorkspaceCleaner
 from windlass.workspace import Workspaces
@@ -54,7 +55,7 @@ def a_timed_out_thread_releases_its_slot() -> None:
     async def planted(running: asyncio.Future[Any], context: Context) -> None:
         context.request_stop()
 
-    swap(task_executor, "_wait_for_thread", planted)
+    swap(task_executor, "_stop_thread", planted)
 
 
 @caught_by(EXECUTOR + "test_an_unknown_task_is_snoozed_with_a_warning")

@@ -16,7 +16,7 @@ from windlass.core.job.lease import Claim, ExtendResult, Lease
 from windlass.core.job.row import JobRow
 from windlass.store import Store
 from windlass.testing.wrapped_store import WrappedStore
-from windlass.worker.execution.task_executor import failure_from_error
+from windlass.worker.execution.attempt_failure import failure_from_error
 from windlass.worker.loops import fetcher, sweeper
 from windlass.worker.loops.fetcher import Fetcher
 from windlass.worker.loops.keeper import Join, Keeper
@@ -51,7 +51,7 @@ def the_heartbeat_runs_on_the_event_loop() -> None:
         return join
 
     def planted(self: Keeper, store: Store, **given: Any) -> None:
-        begin(self, store, **{**given, "run_apart": beside_the_tasks})
+        begin(self, store, **{**given, "start_loop": beside_the_tasks})
 
     swap(Keeper, "__init__", planted)
 

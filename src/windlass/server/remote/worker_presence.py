@@ -16,7 +16,7 @@ from windlass.core.records import Put
 from windlass.core.worker_presence import WORKER, LiveWorker
 from windlass.server.context import RequestContext
 from windlass.server.schemas.worker import ClaimRequest
-from windlass.worker.execution.task_executor import failure_from_error
+from windlass.worker.execution.attempt_failure import failure_from_error
 from windlass.worker.execution.unknown_tasks import (
     UNKNOWN_TASK_DELAY,
     unknown_task_error,

@@ -27,7 +27,7 @@ from windlass.task_spec import TaskSpec, encode_result
 from windlass.worker.app_hooks import AppHooks
 from windlass.worker.child import job_json
 from windlass.worker.context import Context
-from windlass.worker.suspension import ChildResults
+from windlass.worker.dependency_results import ChildResults
 from windlass.workspace import WorkspaceKind
 
 _NO_STORE = cast("Store", None)  # the worker makes all store calls

@@ -17,6 +17,7 @@ from uuid import UUID
 
 from windlass.core.errors import ConfigurationError
 from windlass.core.job.row import NewJob
+from windlass.process.cancellation import run_uncancelled
 from windlass.process.channel import Message
 from windlass.process.child_process import ChildProcess, ProcessDiedError
 from windlass.process.import_path import (
@@ -26,15 +27,15 @@ from windlass.process.import_path import (
     import_problem,
     loading_main,
 )
-from windlass.process.pool import GRACE, ChildPool, run_uncancelled
+from windlass.process.pool import GRACE, ChildPool
 from windlass.task_spec import TaskSpec
 from windlass.worker.child import job_json
+from windlass.worker.child.ending import decode_ending
 from windlass.worker.context import Context
 from windlass.worker.execution.error_info import (
     ChildSetupError,
     ErrorInfo,
     RemoteError,
-    decode_ending,
     error_message,
 )
 from windlass.worker.suspension import Suspend

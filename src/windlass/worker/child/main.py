@@ -1,9 +1,9 @@
 """Main program of a child process that runs tasks, one at a time, for its worker.
 
-It receives a job, runs it (a sync task in the main thread, an async task on its own event loop) and
-sends the outcome. It stops on request of the worker: a sync task gets `StopRequested`, an async
-task is cancelled, and the lifespan is left. A crash needs no handling here: the worker sees the
-process end, and has all messages sent before.
+It receives a job and runs it: a sync task in the main thread, an async task on its own event loop.
+Then it sends the outcome. It stops on request of the worker: a sync task gets `StopRequested`, an
+async task is cancelled, and the lifespan is left. A crash needs no handling here: the worker
+detects the end of the process and has all earlier messages.
 """
 
 from __future__ import annotations
@@ -26,11 +26,14 @@ from windlass.process.import_path import ImportPath, resolve
 from windlass.process.parent_link import ParentLink, StopRequested
 from windlass.stores import public_url
 from windlass.task_spec import TaskOptions, TaskSpec, encode_result, source_location
-from windlass.worker.app_hooks import AppHooks, Lifespan
-from windlass.worker.batch.task import Batch, BatchSpec, Item
+from windlass.worker.app_hooks import AppHooks
+from windlass.worker.batch.batch import Batch, Item
+from windlass.worker.batch.batch_spec import BatchSpec
 from windlass.worker.child import job_json
 from windlass.worker.child.context import ChildContext
-from windlass.worker.execution.error_info import ErrorInfo, encode_ending
+from windlass.worker.child.ending import encode_ending
+from windlass.worker.execution.error_info import ErrorInfo
+from windlass.worker.lifespan import Lifespan
 
 
 def main(end: socket) -> None:
@@ -94,9 +97,9 @@ class _Child:
             self._call(spec, lambda: spec.function(Batch([item])))
             value = item.outcome()
         else:
-            given = (context,) if spec.signature.takes_context else ()
+            leading = (context,) if spec.signature.takes_context else ()
             arguments = spec.signature.restore(stored)
-            value = self._call(spec, lambda: spec.function(*given, **arguments))
+            value = self._call(spec, lambda: spec.function(*leading, **arguments))
         result = spec.signature.result(value)
         encode_result(result, JsonCodec())  # raises here if it cannot be stored
         children = [job_json.to_json(new) for new in context.children]

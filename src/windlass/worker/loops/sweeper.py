@@ -1,4 +1,4 @@
-"""Moves jobs that no worker holds: promotes due jobs, rescues expired leases, prunes old jobs.
+"""Maintains jobs that no worker holds: promotes due jobs, rescues expired leases, prunes old jobs.
 
 Waits for: its interval. Guarantees: any number of sweepers may run at once, because each write
 applies only to the state it read. Stops: when cancelled, between two calls. After a crash, the next
