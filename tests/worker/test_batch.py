@@ -14,16 +14,9 @@ from typing import Annotated, Any, NamedTuple
 import pytest
 from pydantic import BaseModel, Field
 from tests.worker import batch_sample
-from tests.worker.factories import (
-    PATIENCE,
-    Spy,
-    events_of,
-    eventually,
-    running,
-    until,
-    work_off,
-    working,
-)
+from tests.worker.event_waits import WAIT_TIMEOUT, events_of, eventually, is_running, wait_for_event
+from tests.worker.spy_store import SpyStore
+from tests.worker.workers import run_burst, running_worker
 
 from windlass import (
     Batch,
@@ -54,7 +47,7 @@ from windlass.worker.batch.batch_call import BatchCall
 from windlass.worker.batch.collector import BatchCollector
 from windlass.worker.running_attempt import RunningAttempt
 
-LONG = 3 * PATIENCE
+LONG = 3 * WAIT_TIMEOUT
 
 
 @dataclass
@@ -102,9 +95,9 @@ async def test_one_call_gets_many_jobs_each_with_its_arguments_and_its_result(
     await index.aenqueue(1)
     await index.aenqueue(number=2, title="two")
     job = await index.aenqueue(3, title="three")
-    await work_off(app)
+    await run_burst(app)
     assert calls == [[Page(1), Page(2, "two"), Page(3, "three")]]
-    result: str = await job.aresult(PATIENCE)
+    result: str = await job.aresult(WAIT_TIMEOUT)
     assert result == "3: three"
     with pytest.raises(InvalidArgumentError, match="integer"):
         index.new_job(number="x")  # type: ignore[arg-type]
@@ -190,7 +183,7 @@ async def test_a_full_batch_begins_at_once_and_the_rest_after_its_wait(app: Wind
 
     await enqueue(app, index, *range(10))
     start = clock()
-    await work_off(app)
+    await run_burst(app)
     assert sizes == [4, 4, 2]
     assert began[2] - start >= 0.3
 
@@ -198,15 +191,15 @@ async def test_a_full_batch_begins_at_once_and_the_rest_after_its_wait(app: Wind
 async def test_jobs_claimed_while_the_first_waits_join_its_batch(app: Windlass) -> None:
     sizes: list[int] = []
 
-    @app.task(batch=3, wait=PATIENCE, args=Page)
+    @app.task(batch=3, wait=WAIT_TIMEOUT, args=Page)
     async def index(batch: Batch[Page]) -> None:
         sizes.append(len(batch))
 
-    async with working(app) as worker:
+    async with running_worker(app) as worker:
         for number in (1, 2):
             await index.aenqueue(number)
             await eventually(_is(lambda: worker.running == number))  # noqa: B023
-        await (await index.aenqueue(3)).await_end(PATIENCE)
+        await (await index.aenqueue(3)).await_end(WAIT_TIMEOUT)
     assert sizes == [3]
 
 
@@ -218,16 +211,16 @@ def _is(look: Callable[[], bool]) -> Callable[[], Awaitable[bool]]:
 
 
 async def test_a_batch_that_waits_for_more_jobs_holds_no_slot(app: Windlass) -> None:
-    @app.task(batch=100, wait=2 * PATIENCE, args=Page)
+    @app.task(batch=100, wait=2 * WAIT_TIMEOUT, args=Page)
     async def index(batch: Batch[Page]) -> None: ...
 
     @app.task
     async def other() -> None: ...
 
-    async with working(app, queues={"default": 1}) as worker:
+    async with running_worker(app, queues={"default": 1}) as worker:
         await enqueue(app, index, 1, 2)
         await eventually(_is(lambda: worker.running == 2))
-        await (await other.aenqueue()).await_end(PATIENCE)
+        await (await other.aenqueue()).await_end(WAIT_TIMEOUT)
         assert worker.running == 2
     assert {(row.task, row.state) for row in (await app.client().store.find(Query())).rows} == {
         (index.name, State.QUEUED),
@@ -247,7 +240,7 @@ async def test_one_call_takes_one_slot(app: Windlass) -> None:
         now -= 1
 
     jobs = await enqueue(app, index, *range(40))
-    await work_off(app, queues={"default": 2})
+    await run_burst(app, queues={"default": 2})
     assert most == 2
     assert await states(jobs) == [State.SUCCEEDED] * 40
 
@@ -278,7 +271,7 @@ async def test_jobs_of_each_task_and_queue_are_gathered_apart(app: Windlass) -> 
         )
     ]
     await app.aenqueue_many(new)
-    await work_off(app, queues={"default": 20, "other": 2})
+    await run_burst(app, queues={"default": 20, "other": 2})
     assert sorted((name, sorted(numbers)) for name, numbers in calls) == [
         ("index", [0, 1, 2]),
         ("index", [10, 11, 12]),
@@ -300,7 +293,7 @@ async def test_surplus_jobs_of_other_tasks_are_released_at_once(
 
     go = asyncio.Event()
 
-    @app.task(batch=50, wait=2 * PATIENCE, args=Page)
+    @app.task(batch=50, wait=2 * WAIT_TIMEOUT, args=Page)
     async def index(batch: Batch[Page]) -> None: ...
 
     @app.task
@@ -310,8 +303,8 @@ async def test_surplus_jobs_of_other_tasks_are_released_at_once(
     await index.aenqueue(1)
     others = await app.aenqueue_many([slow.new_job() for _ in range(10)])
     store = app.client().store
-    async with working(
-        app, Spy(store.twin(), look), queues={"default": 2}, poll_interval=PATIENCE
+    async with running_worker(
+        app, SpyStore(store.twin(), look), queues={"default": 2}, poll_interval=WAIT_TIMEOUT
     ) as it:
         await eventually(_is(lambda: it.settled.get(State.QUEUED, 0) > 0))
         counted = await states(others)
@@ -322,7 +315,7 @@ async def test_surplus_jobs_of_other_tasks_are_released_at_once(
         assert claims == before  # it does not ask for company again and again
         go.set()
         for job in others:
-            await job.await_end(PATIENCE)
+            await job.await_end(WAIT_TIMEOUT)
 
 
 async def test_without_a_wait_a_batch_gets_one_more_claim(
@@ -347,7 +340,7 @@ async def test_a_stop_gives_back_at_once_what_is_gathered(app: Windlass) -> None
     async def index(batch: Batch[Page]) -> None: ...
 
     jobs = await enqueue(app, index, *range(5))
-    async with working(app, grace=2 * PATIENCE) as worker:
+    async with running_worker(app, grace=2 * WAIT_TIMEOUT) as worker:
         await eventually(_is(lambda: worker.running == 5))
     rows = [(await job.arefresh()).row for job in jobs]
     assert [(row.state, row.retry_count, row.crash_count) for row in rows] == [
@@ -358,18 +351,18 @@ async def test_a_stop_gives_back_at_once_what_is_gathered(app: Windlass) -> None
 async def test_a_job_that_is_canceled_while_it_is_gathered_never_runs(app: Windlass) -> None:
     seen: list[int] = []
 
-    @app.task(batch=3, wait=PATIENCE, args=Page)
+    @app.task(batch=3, wait=WAIT_TIMEOUT, args=Page)
     async def index(batch: Batch[Page]) -> None:
         seen.extend(page.args.number for page in batch)
 
     first, second = await enqueue(app, index, 1, 2)
-    async with working(app, cancel_poll_interval=0.01) as worker:
+    async with running_worker(app, cancel_poll_interval=0.01) as worker:
         await eventually(_is(lambda: worker.running == 2))
         await first.acancel("enough")
         await asyncio.sleep(0.1)  # the cancel watcher polls
         await index.aenqueue(3)
-        await second.await_end(PATIENCE)
-        await first.await_end(PATIENCE)
+        await second.await_end(WAIT_TIMEOUT)
+        await first.await_end(WAIT_TIMEOUT)
     assert first.state is State.CANCELED
     assert seen == [2, 3]
 
@@ -396,9 +389,9 @@ async def test_one_that_fails_leaves_its_neighbours_alone(app: Windlass) -> None
                     page.succeed(36)
 
     jobs = await enqueue(app, index, *range(8))
-    async with working(app):
-        await jobs[0].await_end(PATIENCE)
-        await jobs[6].await_end(PATIENCE)
+    async with running_worker(app):
+        await jobs[0].await_end(WAIT_TIMEOUT)
+        await jobs[6].await_end(WAIT_TIMEOUT)
     rows = [(await job.arefresh()).row for job in jobs]
     assert [row.state for row in rows] == [
         State.SUCCEEDED, State.RETRYING, State.FAILED, State.RETRYING, State.CANCELED,
@@ -419,7 +412,7 @@ async def test_an_error_out_of_the_call_fails_those_that_are_not_settled(app: Wi
         raise RuntimeError("all of them")
 
     jobs = await enqueue(app, index, *range(4))
-    await work_off(app)
+    await run_burst(app)
     assert await states(jobs) == [State.SUCCEEDED, *[State.FAILED] * 3]
     assert await jobs[0].aresult() == "kept"
     errors = [job.last_error["message"] for job in jobs[1:] if job.last_error]
@@ -439,7 +432,7 @@ async def test_each_that_failed_with_the_call_is_retried_by_its_own_policy(app: 
             raise ValueError("once")
 
     jobs = await enqueue(app, index, 1, 2, 3)
-    await work_off(app)
+    await run_burst(app)
     assert calls == [[1, 2, 3], [1, 2, 3]]
     assert [(await job.arefresh()).row.attempt for job in jobs] == [2, 2, 2]
 
@@ -453,11 +446,11 @@ async def test_settled_items_are_stored_while_the_call_continues(app: Windlass) 
         await go.wait()
 
     jobs = await enqueue(app, index, 0, 1, 2)
-    async with working(app):
-        assert await jobs[1].aresult(PATIENCE) == "early"
+    async with running_worker(app):
+        assert await jobs[1].aresult(WAIT_TIMEOUT) == "early"
         assert await states(jobs) == [State.RUNNING, State.SUCCEEDED, State.RUNNING]
         go.set()
-        await jobs[2].await_end(PATIENCE)
+        await jobs[2].await_end(WAIT_TIMEOUT)
 
 
 async def test_a_call_keeps_its_slot_until_it_ends_though_all_of_its_jobs_are_settled(
@@ -475,12 +468,12 @@ async def test_a_call_keeps_its_slot_until_it_ends_though_all_of_its_jobs_are_se
         await go.wait()
 
     jobs = await enqueue(app, index, 0, 1, 2, 3)
-    async with working(app, queues={"default": 1}):
-        await jobs[0].await_end(PATIENCE)
+    async with running_worker(app, queues={"default": 1}):
+        await jobs[0].await_end(WAIT_TIMEOUT)
         await asyncio.sleep(0.05)
         assert calls == 1
         go.set()
-        await jobs[3].await_end(PATIENCE)
+        await jobs[3].await_end(WAIT_TIMEOUT)
     assert await states(jobs) == [State.SUCCEEDED] * 4
 
 
@@ -499,7 +492,7 @@ async def test_to_settle_a_job_twice_is_an_error_of_the_task(app: Windlass) -> N
         reached.append(True)
 
     [job, _] = await enqueue(app, index, 0, 1)
-    await work_off(app)
+    await run_burst(app)
     assert reached == [True]
     assert await states([job]) == [State.SUCCEEDED]
 
@@ -511,7 +504,7 @@ async def test_a_result_that_cannot_be_stored_fails_its_own_job(app: Windlass) -
         batch[1].succeed({"fine": True})
 
     jobs = await enqueue(app, index, 0, 1)
-    await work_off(app)
+    await run_burst(app)
     assert await states(jobs) == [State.FAILED, State.SUCCEEDED]
     assert jobs[0].row.error is not None
     assert jobs[0].row.error.code == "invalid_result"
@@ -528,7 +521,7 @@ async def test_arguments_that_no_longer_fit_fail_their_own_job(app: Windlass) ->
 
     bad = before.new_job("not a number")
     [first, broken, last] = await app.aenqueue_many([index.new_job(1), bad, index.new_job(2)])
-    await work_off(app)
+    await run_burst(app)
     assert await states([first, broken, last]) == [State.SUCCEEDED, State.FAILED, State.SUCCEEDED]
     await old.aclose()
 
@@ -546,7 +539,7 @@ async def test_each_item_records_events_of_its_own_job(app: Windlass) -> None:
                 page.ctx.then(after, number=2)
 
     jobs = await enqueue(app, index, 1, 2, 3)
-    await work_off(app)
+    await run_burst(app)
     for number, job in enumerate(jobs, 1):
         [event] = await events_of(job, EventType.LOG)
         assert event.data["message"] == f"page {number}"
@@ -582,7 +575,7 @@ async def test_middleware_is_around_each_job_and_sees_its_own_outcome(app: Windl
 
     refuse = index.options(tags=("refuse",))
     jobs = await app.aenqueue_many([index.new_job(1), index.new_job(2), refuse.new_job(3)])
-    await work_off(app)
+    await run_burst(app)
     assert sizes == [2]
     assert seen == {jobs[0].id: 1, jobs[1].id: "two"}
     assert await states(jobs) == [State.SUCCEEDED, State.FAILED, State.FAILED]
@@ -600,7 +593,7 @@ async def test_a_batch_sees_what_the_lifespan_made(app: Windlass) -> None:
         found.append(batch.state)
 
     await index.aenqueue(1)
-    await work_off(app)
+    await run_burst(app)
     assert found == ["pool"]
 
 
@@ -623,14 +616,14 @@ async def test_a_cancel_reaches_its_item_and_the_call_continues(app: Windlass) -
         batch[1].succeed(2)
 
     jobs = await enqueue(app, index, 0, 1)
-    async with working(app, cancel_poll_interval=0.01):
-        await until(jobs[0], running)
+    async with running_worker(app, cancel_poll_interval=0.01):
+        await wait_for_event(jobs[0], is_running)
         await jobs[0].acancel("enough")
-        await asyncio.wait_for(cancelled.wait(), PATIENCE)
+        await asyncio.wait_for(cancelled.wait(), WAIT_TIMEOUT)
         assert await states(jobs) == [State.RUNNING, State.RUNNING]  # its task may still be at it
         go.set()
-        await jobs[1].await_end(PATIENCE)
-        await jobs[0].await_end(PATIENCE)
+        await jobs[1].await_end(WAIT_TIMEOUT)
+        await jobs[0].await_end(WAIT_TIMEOUT)
     assert await states(jobs) == [State.CANCELED, State.SUCCEEDED]
     assert await jobs[1].aresult() == 2
 
@@ -648,12 +641,12 @@ async def test_a_cancel_of_all_cancels_the_call(app: Windlass) -> None:
             raise
 
     jobs = await enqueue(app, index, 0, 1)
-    async with working(app, cancel_poll_interval=0.01):
-        await until(jobs[1], running)
+    async with running_worker(app, cancel_poll_interval=0.01):
+        await wait_for_event(jobs[1], is_running)
         for job in jobs:
             await job.acancel("enough")
         for job in jobs:
-            await job.await_end(PATIENCE)
+            await job.await_end(WAIT_TIMEOUT)
     assert await states(jobs) == [State.CANCELED] * 2
     assert ended == ["tidied"]
 
@@ -674,12 +667,12 @@ async def test_a_job_canceled_before_the_call_starts_is_not_in_it(app: Windlass)
 
     late = index.options(tags=("late",))
     jobs = await app.aenqueue_many([index.new_job(1), late.new_job(2)])
-    async with working(app, cancel_poll_interval=0.01):
-        await until(jobs[0], running)
+    async with running_worker(app, cancel_poll_interval=0.01):
+        await wait_for_event(jobs[0], is_running)
         await jobs[0].acancel("enough")
-        await jobs[0].await_end(PATIENCE)
+        await jobs[0].await_end(WAIT_TIMEOUT)
         go.set()
-        await jobs[1].await_end(PATIENCE)
+        await jobs[1].await_end(WAIT_TIMEOUT)
     assert await states(jobs) == [State.CANCELED, State.SUCCEEDED]
     assert seen == [2]
 
@@ -706,11 +699,11 @@ async def test_a_call_is_cancelled_once_per_reason_and_may_clean_up(app: Windlas
             raise
 
     jobs = await enqueue(app, index, *range(4))
-    async with working(app, cancel_poll_interval=0.01, grace=0.0):
-        await asyncio.wait_for(started.wait(), PATIENCE)
+    async with running_worker(app, cancel_poll_interval=0.01, grace=0.0):
+        await asyncio.wait_for(started.wait(), WAIT_TIMEOUT)
         for job in jobs:
             await job.acancel("enough")
-        await asyncio.wait_for(swallowed.wait(), PATIENCE)
+        await asyncio.wait_for(swallowed.wait(), WAIT_TIMEOUT)
     assert ended == ["tidied"]
     assert await states(jobs) == [State.CANCELED] * 4
 
@@ -727,13 +720,13 @@ async def test_one_whose_lease_is_lost_settles_nothing_and_the_others_do() -> No
 
     jobs = await enqueue(app, index, 0, 1)
     store = app.client().store
-    async with working(app, lease=0.3):
-        await until(jobs[0], running)
+    async with running_worker(app, lease=0.3):
+        await wait_for_event(jobs[0], is_running)
         [row] = await store.get([jobs[0].id])
         assert row is not None
         await store.pause(["default"], paused=True)
         await store.apply([settle(row, Released(), random=no_jitter)])  # behind the worker's back
-        await jobs[1].await_end(PATIENCE)
+        await jobs[1].await_end(WAIT_TIMEOUT)
     assert await states(jobs) == [State.QUEUED, State.SUCCEEDED]
     assert jobs[0].row.result is None
     await app.aclose()
@@ -751,7 +744,7 @@ async def test_the_timeout_is_that_of_the_call(app: Windlass) -> None:
             stopped.append(all(page.cancelled for page in batch[1:]))
 
     jobs = await enqueue(app, index, 0, 1, 2)
-    await work_off(app)
+    await run_burst(app)
     assert stopped == [True]
     assert await states(jobs) == [State.SUCCEEDED, State.FAILED, State.FAILED]
     assert [job.row.error.code for job in jobs[1:] if job.row.error] == ["timeout"] * 2
@@ -767,8 +760,8 @@ async def test_a_stop_cancels_the_call_and_gives_its_jobs_back(app: Windlass) ->
         await asyncio.Event().wait()
 
     jobs = await enqueue(app, index, 0, 1, 2)
-    async with working(app, grace=0.0):
-        await asyncio.wait_for(started.wait(), PATIENCE)
+    async with running_worker(app, grace=0.0):
+        await asyncio.wait_for(started.wait(), WAIT_TIMEOUT)
     rows = [(await job.arefresh()).row for job in jobs]
     assert [row.state for row in rows] == [State.SUCCEEDED, State.QUEUED, State.QUEUED]
     assert [row.retry_count for row in rows] == [0, 0, 0]
@@ -780,7 +773,7 @@ async def test_a_call_that_is_cancelled_from_within_fails_its_jobs(app: Windlass
         raise asyncio.CancelledError
 
     jobs = await enqueue(app, index, 0, 1)
-    await work_off(app)
+    await run_burst(app)
     assert await states(jobs) == [State.FAILED] * 2
 
 
@@ -795,16 +788,16 @@ async def test_a_sync_function_runs_on_a_thread_and_settles_each_from_there(app:
     def index(batch: Batch[Page, str]) -> None:
         threads.add(threading.get_ident())
         batch[0].succeed("early")
-        assert go.wait(PATIENCE)
+        assert go.wait(WAIT_TIMEOUT)
         batch[1].fail(ValueError("rust"))
 
     jobs = await enqueue(app, index, 0, 1, 2)
-    async with working(app):
-        assert await jobs[0].aresult(PATIENCE) == "early"
+    async with running_worker(app):
+        assert await jobs[0].aresult(WAIT_TIMEOUT) == "early"
         go.set()
         with pytest.raises(JobFailedError, match="rust"):
-            await jobs[1].aresult(PATIENCE)
-        assert await jobs[2].aresult(PATIENCE) is None
+            await jobs[1].aresult(WAIT_TIMEOUT)
+        assert await jobs[2].aresult(WAIT_TIMEOUT) is None
     assert threads
     assert threading.get_ident() not in threads
 
@@ -813,11 +806,11 @@ async def test_jobs_of_a_batch_thread_wait_until_it_returns(app: Windlass) -> No
     @app.task(batch=2, args=Page, timeout=0.1, max_retries=0)
     def index(batch: Batch[Page, str]) -> None:
         while not batch.cancelled:
-            assert batch[0].ctx.cancel_flag.wait(PATIENCE)
+            assert batch[0].ctx.cancel_flag.wait(WAIT_TIMEOUT)
         batch[0].succeed("after all")
 
     jobs = await enqueue(app, index, 0, 1)
-    await work_off(app)
+    await run_burst(app)
     assert await states(jobs) == [State.SUCCEEDED, State.FAILED]
     assert jobs[1].row.error is not None
     assert jobs[1].row.error.code == "timeout"
@@ -843,7 +836,7 @@ async def test_jobs_that_were_running_when_a_worker_died_run_alone_in_a_process(
         died = await enqueue(app, batch_sample.index, 0, 1)
         store = app.client().store
         await store.claim(Claim(token=uuid7(), worker="dead", queues=[("default", 2)], lease=0.01))
-        async with working(app):
+        async with running_worker(app):
             results = [await job.aresult(LONG) for job in died]
             fresh = [
                 await job.aresult(LONG) for job in await enqueue(app, batch_sample.index, 2, 3)
@@ -860,7 +853,7 @@ async def test_what_was_settled_before_its_worker_died_is_not_done_again(app: Wi
         calls.append([page.args.number for page in batch])
         if len(batch) > 1:
             batch[0].succeed()
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(WAIT_TIMEOUT):
                 while (await jobs[0].arefresh()).state is not State.SUCCEEDED:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
 
@@ -882,7 +875,7 @@ async def test_where_none_is_isolated_they_still_run_alone(app: Windlass) -> Non
     jobs = await enqueue(app, index, 0, 1, 2)
     store = app.client().store
     await store.claim(Claim(token=uuid7(), worker="dead", queues=[("default", 2)], lease=0.01))
-    await work_off(app, isolate=False)
+    await run_burst(app, isolate=False)
     assert sorted(sizes) == [1, 1, 1]
     assert await states(jobs) == [State.SUCCEEDED] * 3
 

@@ -11,7 +11,9 @@ from random import Random
 from typing import Any, NoReturn
 
 import pytest
-from tests.worker.factories import PATIENCE, Spy, events_of, run_one, until, work_off, working
+from tests.worker.event_waits import WAIT_TIMEOUT, events_of, wait_for_event
+from tests.worker.spy_store import SpyStore
+from tests.worker.workers import run_burst, run_to_end, running_worker
 
 from windlass import Context, InvalidArgumentError, Job, Windlass, fixed
 from windlass.core.codec import JsonCodec, Purpose
@@ -129,7 +131,7 @@ async def test_a_new_attempt_has_no_stage_until_it_names_one(app: Windlass) -> N
         ctx.progress(40)  # of the whole, and not of the stage that an earlier attempt was in
 
     job = await task.aenqueue()
-    await run_one(app, job)
+    await run_to_end(app, job)
     assert percents(await events_of(job))[-1] == 40
 
 
@@ -142,7 +144,7 @@ async def test_the_last_word_is_stored_with_the_end_and_costs_no_write(app: Wind
         ctx.log("done")
 
     job = await task.aenqueue()
-    await work_off(app, Spy(app.client().store.twin(), verbs.append))
+    await run_burst(app, SpyStore(app.client().store.twin(), verbs.append))
     events = await events_of(job)
     assert percents(events) == [70]
     assert [event.type for event in events[-3:-1]] == [EventType.STEP_PROGRESS, EventType.LOG]
@@ -161,11 +163,11 @@ async def test_progress_is_written_while_a_task_runs(app: Windlass) -> None:
 
     job = await task.aenqueue()
     verbs: list[str] = []
-    async with working(app, Spy(app.client().store.twin(), verbs.append)):
-        event = await until(job, lambda event: event.type is EventType.STEP_PROGRESS)
+    async with running_worker(app, SpyStore(app.client().store.twin(), verbs.append)):
+        event = await wait_for_event(job, lambda event: event.type is EventType.STEP_PROGRESS)
         assert event.data["progressPct"] == 59
         go.set()
-        await job.await_end(PATIENCE)
+        await job.await_end(WAIT_TIMEOUT)
     assert verbs.count("record") == 1
 
 
@@ -176,7 +178,7 @@ async def test_a_sync_task_records_events_from_its_own_thread(app: Windlass) -> 
         return ctx.step("one", lambda: "kept")
 
     job = await task.aenqueue()
-    await run_one(app, job)
+    await run_to_end(app, job)
     [line] = await events_of(job, EventType.LOG)
     assert body(line)["message"].startswith("from windlass-task")
     assert await job.aresult() == "kept"
@@ -195,7 +197,7 @@ async def test_no_word_is_too_long_or_too_odd_to_be_stored(app: Windlass, text: 
         ctx.log(text)
 
     job = await task.aenqueue()
-    row = await run_one(app, job)
+    row = await run_to_end(app, job)
     assert row.state is State.SUCCEEDED
     lines = await events_of(job, EventType.LOG, EventType.WARNING, EventType.STEP_PROGRESS)
     assert len(lines) == 4
@@ -219,7 +221,7 @@ async def test_events_of_a_failed_flush_are_stored_later_in_order(store: MemoryS
             raise StoreUnavailableError("away")
 
     row = await start_one(store)
-    context = context_of(row, Spy(store, look))
+    context = context_of(row, SpyStore(store, look))
     context.log("one")
     with pytest.raises(StoreUnavailableError):
         await context.flush()
@@ -276,7 +278,7 @@ async def test_a_finished_step_is_not_run_again(app: Windlass) -> None:
         ]
 
     job = await task.aenqueue()
-    row = await run_one(app, job)
+    row = await run_to_end(app, job)
     assert await job.aresult() == ["first of attempt 1!", "second of attempt 2"]
     assert runs == ["first", "second", "second"]
     assert row.last_step == "second"
@@ -300,7 +302,7 @@ async def test_the_steps_of_a_sync_task_are_kept_too(app: Windlass) -> None:
         return kept
 
     job = await task.aenqueue()
-    await run_one(app, job)
+    await run_to_end(app, job)
     assert await job.aresult() == 7
     assert runs == [1]
 
@@ -328,7 +330,7 @@ async def test_steps_outlive_the_worker_that_ran_them(tmp_path: Any) -> None:
 
     assert await dead.astep("one", one) == "one by 1"
     clock.advance(11)
-    await run_one(app, job)
+    await run_to_end(app, job)
     assert await job.aresult() == ["one by 1", "two by 2"]
     assert runs == ["two"]
     assert (job.row.crash_count, job.row.attempt) == (1, 2)
@@ -355,8 +357,8 @@ async def test_a_step_waits_for_a_store_that_is_away_and_the_task_notices_nothin
         return await ctx.astep("piece", piece)
 
     job = await task.aenqueue()
-    await work_off(app, Spy(app.client().store.twin(), look))
-    assert await job.aresult(PATIENCE) == 5
+    await run_burst(app, SpyStore(app.client().store.twin(), look))
+    assert await job.aresult(WAIT_TIMEOUT) == 5
     assert job.row.attempt == 1
     assert set(away.values()) == {0}
 
@@ -376,7 +378,7 @@ async def test_a_step_whose_result_cannot_be_stored_fails_with_that_error(
         raise AssertionError("not reached")
 
     job: Job[Any] = await task.aenqueue()
-    row = await run_one(app, job)
+    row = await run_to_end(app, job)
     assert row.error is not None
     assert row.error.step == "big"
     assert message in json.loads(row.error.body or b"{}")["message"]
@@ -397,5 +399,5 @@ async def test_a_step_inside_a_step_leaves_the_outer_one_current(app: Windlass) 
         await ctx.astep("outer", outer)
         seen.append(ctx.current_step)
 
-    await run_one(app, await task.aenqueue())
+    await run_to_end(app, await task.aenqueue())
     assert seen == ["inner", "outer", None]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from uuid import UUID
 
 import pytest
-from tests.worker.factories import work_off
+from tests.worker.workers import run_burst
 
 from windlass import Cancel, Context, JobFailedError, NewJob, State, Windlass, fixed
 from windlass.core.query.job_query import Query
@@ -42,7 +42,7 @@ async def test_children_become_real_with_the_success_and_not_before(app: Windlas
         return str(made)
 
     job = await parent.aenqueue()
-    await work_off(app)
+    await run_burst(app)
     made = UUID(await job.aresult())
     assert before == [None, None]
     [row] = await app.client().store.get([made])
@@ -71,7 +71,7 @@ async def test_an_attempt_without_success_hands_over_nothing(
         raise error
 
     await parent.aenqueue()
-    await work_off(app)
+    await run_burst(app)
     assert await states(app, made) == [None]
 
 
@@ -88,7 +88,7 @@ async def test_children_pass_the_enqueue_hooks_once(app: Windlass) -> None:
         return [str(ctx.then(child)), str((await ctx.aenqueue(child)).id)]
 
     job = await parent.aenqueue()
-    await work_off(app)
+    await run_burst(app)
     rows = await app.client().store.get([UUID(made) for made in await job.aresult()])
     assert [row and row.tags for row in rows] == [("stamped",), ("stamped",)]
 
@@ -113,7 +113,7 @@ async def test_what_is_enqueued_at_once_stays_whatever_becomes_of_the_task(
 
     parent = app.task(max_retries=0)(on_thread if sync else on_loop)
     job = await parent.aenqueue()
-    await work_off(app)
+    await run_burst(app)
     [row] = await app.client().store.get(made)
     assert row is not None
     assert (row.state, row.correlation_id) == (State.SUCCEEDED, str(job.id))
@@ -130,6 +130,6 @@ async def test_the_sync_names_are_refused_on_the_workers_loop_with_the_async_one
         ctx.enqueue(child)
 
     job = await parent.aenqueue()
-    await work_off(app)
+    await run_burst(app)
     with pytest.raises(JobFailedError, match=r"await ctx\.aenqueue"):
         await job.aresult()

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.worker.factories import work_off
+from tests.worker.workers import run_burst
 
 from windlass import ConfigurationError, Context, JobFailedError, NewJob, State, Windlass
 from windlass.worker.middleware import CallNext
@@ -42,7 +42,7 @@ async def test_a_function_runs_around_every_task_the_first_outermost(app: Windla
         return 1
 
     job = await plus.aenqueue()
-    await work_off(app)
+    await run_burst(app)
     assert await job.aresult() == 2
     assert calls == ["outer plus", "inner", "task", "outer end"]
 
@@ -61,7 +61,7 @@ async def test_an_object_may_have_both_hooks(app: Windlass) -> None:
         return "done"
 
     job = await task.aenqueue()
-    await work_off(app)
+    await run_burst(app)
     assert await job.aresult() == ["t1", "done"]
 
 
@@ -131,7 +131,7 @@ async def test_a_run_hook_that_raises_fails_that_attempt_and_never_the_worker(
         return 1
 
     first, second = await bad.aenqueue(), await good.aenqueue()
-    await work_off(app)
+    await run_burst(app)
     with pytest.raises(JobFailedError, match="not this one") as failed:
         await first.aresult()
     assert failed.value.remote_traceback is not None
@@ -148,7 +148,7 @@ async def test_the_time_of_middleware_counts_as_the_attempts(app: Windlass) -> N
     async def task() -> None: ...
 
     job = await task.aenqueue()
-    await work_off(app)
+    await run_burst(app)
     row = (await job.arefresh()).row
     assert row.state is State.FAILED
     assert row.error is not None

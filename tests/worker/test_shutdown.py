@@ -9,7 +9,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TypeVar
 
 import pytest
-from tests.worker.factories import PATIENCE, Spy, make_worker
+from tests.worker.event_waits import WAIT_TIMEOUT
+from tests.worker.spy_store import SpyStore
+from tests.worker.workers import make_worker
 
 from windlass import Context, Windlass
 from windlass.core.decisions.transition import ApplyResult, Transition
@@ -46,7 +48,7 @@ async def test_a_task_that_will_not_end_is_left_to_its_lease(
     running = asyncio.create_task(worker.run())
     await started.wait()
     worker.stop()
-    await asyncio.wait_for(running, PATIENCE)
+    await asyncio.wait_for(running, WAIT_TIMEOUT)
     assert (await job.arefresh()).state is State.RUNNING
     assert f"did not stop in time; will be retried after lease expiry: {job.id}" in caplog.text
     go.set()
@@ -66,7 +68,7 @@ async def test_a_thread_that_does_not_return_holds_up_nothing_for_long(app: Wind
     running = asyncio.create_task(worker.run())
     await started.wait()
     worker.stop()
-    await asyncio.wait_for(running, PATIENCE)
+    await asyncio.wait_for(running, WAIT_TIMEOUT)
     assert (await job.arefresh()).state is State.RUNNING
     go.set()
 
@@ -85,12 +87,14 @@ async def test_a_store_that_is_away_does_not_hold_up_a_stop(app: Windlass) -> No
         await asyncio.Event().wait()
 
     job = await task.aenqueue()
-    worker = make_worker(app, Spy(app.client().store.twin(), look), grace=0.0, release_timeout=0.1)
+    worker = make_worker(
+        app, SpyStore(app.client().store.twin(), look), grace=0.0, release_timeout=0.1
+    )
     running = asyncio.create_task(worker.run())
     await started.wait()
     away = True
     worker.stop()
-    await asyncio.wait_for(running, PATIENCE)
+    await asyncio.wait_for(running, WAIT_TIMEOUT)
     assert (await job.arefresh()).state is State.RUNNING  # the store was unavailable
 
 
@@ -101,7 +105,7 @@ async def test_a_call_that_is_never_answered_does_not_hold_up_a_stop(
 ) -> None:
     asked = asyncio.Event()
 
-    class Silent(Spy):
+    class Silent(SpyStore):
         async def around(self, called: str, call: Callable[[], Awaitable[T]]) -> T:
             if called == verb:
                 asked.set()
@@ -112,9 +116,9 @@ async def test_a_call_that_is_never_answered_does_not_hold_up_a_stop(
     store = Silent(app.client().store.twin(), lambda _: None)
     worker = make_worker(app, store, burst=True, grace=0.0, release_timeout=0.1)
     running = asyncio.create_task(worker.run())
-    await asyncio.wait_for(asked.wait(), PATIENCE)
+    await asyncio.wait_for(asked.wait(), WAIT_TIMEOUT)
     worker.stop(unbounded=unbounded)
-    await asyncio.wait_for(running, PATIENCE)
+    await asyncio.wait_for(running, WAIT_TIMEOUT)
     assert asyncio.all_tasks() == before
 
 
@@ -125,7 +129,7 @@ async def test_what_a_claim_took_that_is_never_answered_is_left_to_its_lease(app
     job = await task.aenqueue()
     taken = asyncio.Event()
 
-    class Silent(Spy):
+    class Silent(SpyStore):
         async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
             answer = await call()
             if verb == "claim":
@@ -136,9 +140,9 @@ async def test_what_a_claim_took_that_is_never_answered_is_left_to_its_lease(app
     store = Silent(app.client().store.twin(), lambda _: None)
     worker = make_worker(app, store, grace=0.0, release_timeout=0.1)
     running = asyncio.create_task(worker.run())
-    await asyncio.wait_for(taken.wait(), PATIENCE)
+    await asyncio.wait_for(taken.wait(), WAIT_TIMEOUT)
     worker.stop()
-    await asyncio.wait_for(running, PATIENCE)
+    await asyncio.wait_for(running, WAIT_TIMEOUT)
     assert (await job.arefresh()).state is State.RUNNING
 
 
@@ -149,7 +153,7 @@ async def test_jobs_claimed_after_the_stop_are_released(app: Windlass) -> None:
     job = await task.aenqueue()
     taken, go = asyncio.Event(), asyncio.Event()
 
-    class Slow(Spy):
+    class Slow(SpyStore):
         async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
             answer = await call()
             if verb == "claim":
@@ -158,13 +162,13 @@ async def test_jobs_claimed_after_the_stop_are_released(app: Windlass) -> None:
             return answer
 
     store = Slow(app.client().store.twin(), lambda _: None)
-    worker = make_worker(app, store, grace=0.0, release_timeout=PATIENCE)
+    worker = make_worker(app, store, grace=0.0, release_timeout=WAIT_TIMEOUT)
     running = asyncio.create_task(worker.run())
-    await asyncio.wait_for(taken.wait(), PATIENCE)
+    await asyncio.wait_for(taken.wait(), WAIT_TIMEOUT)
     worker.stop()
     await asyncio.sleep(0)
     go.set()
-    await asyncio.wait_for(running, PATIENCE)
+    await asyncio.wait_for(running, WAIT_TIMEOUT)
     assert (await job.arefresh()).state is State.QUEUED
     assert job.row.crash_count == 0
 
@@ -191,7 +195,7 @@ async def test_a_worker_that_is_cancelled_again_and_again_leaves_nothing_behind(
         await asyncio.sleep(0)
     go.set()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(asyncio.shield(running), PATIENCE)
+        await asyncio.wait_for(asyncio.shield(running), WAIT_TIMEOUT)
     assert (await job.arefresh()).state is State.QUEUED  # given back, not left to its lease
     assert asyncio.all_tasks() == before
     assert not [thread for thread in threading.enumerate() if thread.name == "windlass-keeper"]
@@ -214,7 +218,7 @@ async def test_a_patient_stop_waits_for_as_long_as_it_takes(app: Windlass) -> No
     done, _ = await asyncio.wait({running}, timeout=0.2)
     assert not done
     go.set()
-    await asyncio.wait_for(running, PATIENCE)
+    await asyncio.wait_for(running, WAIT_TIMEOUT)
     assert (await job.arefresh()).state is State.SUCCEEDED
     assert (await later.arefresh()).state is State.QUEUED
 
@@ -233,7 +237,7 @@ async def test_a_second_stop_starts_the_grace_period(app: Windlass) -> None:
     await started.wait()
     worker.stop(unbounded=True)
     worker.stop()
-    await asyncio.wait_for(running, PATIENCE)
+    await asyncio.wait_for(running, WAIT_TIMEOUT)
     assert (await job.arefresh()).state is State.QUEUED
 
 
@@ -255,9 +259,9 @@ async def test_a_task_that_swallowed_its_cancel_is_cancelled_again_when_the_work
     running = asyncio.create_task(worker.run())
     await started.wait()
     await job.acancel()
-    await asyncio.wait_for(swallowed.wait(), PATIENCE)
+    await asyncio.wait_for(swallowed.wait(), WAIT_TIMEOUT)
     worker.stop()
-    await asyncio.wait_for(running, PATIENCE)
+    await asyncio.wait_for(running, WAIT_TIMEOUT)
     assert (await job.arefresh()).state is State.CANCELED
 
 
@@ -281,9 +285,9 @@ async def test_an_attempt_stopped_before_its_first_step_ends(app: Windlass) -> N
     await job.acancel()
     again = await task.aenqueue()
     running = asyncio.create_task(worker.run())
-    await again.await_end(PATIENCE)
+    await again.await_end(WAIT_TIMEOUT)
     worker.stop()
-    await asyncio.wait_for(running, PATIENCE)
+    await asyncio.wait_for(running, WAIT_TIMEOUT)
     assert not ran
 
 
@@ -296,7 +300,7 @@ async def test_one_job_that_cannot_be_settled_keeps_no_other_from_it(
     jobs = await app.aenqueue_many([task.new_job() for _ in range(5)])
     bad = jobs[2].id
 
-    class Picky(Spy):
+    class Picky(SpyStore):
         async def apply(self, transitions: Sequence[Transition]) -> list[ApplyResult]:
             if any(transition.job_id == bad for transition in transitions):
                 raise ZeroDivisionError("a bug")
@@ -306,9 +310,9 @@ async def test_one_job_that_cannot_be_settled_keeps_no_other_from_it(
     running = asyncio.create_task(worker.run())
     for job in jobs:
         if job.id != bad:
-            assert (await job.await_end(PATIENCE)).state is State.SUCCEEDED
+            assert (await job.await_end(WAIT_TIMEOUT)).state is State.SUCCEEDED
     worker.stop()
-    await asyncio.wait_for(running, PATIENCE)
+    await asyncio.wait_for(running, WAIT_TIMEOUT)
     assert (await jobs[2].arefresh()).state is State.RUNNING  # left to its lease
     assert "could not be settled" in caplog.text
 
@@ -324,4 +328,4 @@ async def test_a_worker_whose_loop_failed_stops_and_logs_it(app: Windlass) -> No
 
     worker._settler.run = broken  # type: ignore[method-assign]
     with pytest.raises(ZeroDivisionError):
-        await asyncio.wait_for(worker.run(), PATIENCE)
+        await asyncio.wait_for(worker.run(), WAIT_TIMEOUT)

@@ -10,18 +10,9 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any, NoReturn
 
 import pytest
-from tests.worker.factories import (
-    PATIENCE,
-    Spy,
-    config,
-    events_of,
-    eventually,
-    run_one,
-    running,
-    until,
-    work_off,
-    working,
-)
+from tests.worker.event_waits import WAIT_TIMEOUT, events_of, eventually, is_running, wait_for_event
+from tests.worker.spy_store import SpyStore
+from tests.worker.workers import config, run_burst, run_to_end, running_worker
 
 from windlass import (
     Cancel,
@@ -87,7 +78,7 @@ async def test_an_async_task_runs_and_returns_its_result(app: Windlass) -> None:
         return a + b
 
     job = await add.aenqueue(1)
-    row = await run_one(app, job)
+    row = await run_to_end(app, job)
     assert (row.state, row.percent, row.attempt) == (State.SUCCEEDED, 100, 1)
     assert await job.aresult() == 3
 
@@ -98,7 +89,7 @@ async def test_a_sync_task_runs_on_a_thread_of_its_own(app: Windlass) -> None:
         return f"{a} on {threading.current_thread().name}"
 
     job = await where.aenqueue("ran")
-    await run_one(app, job)
+    await run_to_end(app, job)
     assert (await job.aresult()).startswith("ran on windlass-task")
 
 
@@ -107,10 +98,10 @@ async def test_as_many_sync_tasks_run_at_once_as_there_are_slots(app: Windlass) 
 
     @app.task
     def meet() -> int:
-        return together.wait(PATIENCE)
+        return together.wait(WAIT_TIMEOUT)
 
     jobs = await app.aenqueue_many([meet.new_job() for _ in range(5)])
-    await work_off(app, queues={"default": 5})
+    await run_burst(app, queues={"default": 5})
     assert sorted([await job.aresult() for job in jobs]) == [0, 1, 2, 3, 4]
 
 
@@ -120,7 +111,7 @@ async def test_the_context_identifies_the_attempt(app: Windlass) -> None:
         return [str(ctx.job.id), ctx.attempt, ctx.fence, ctx.cancelled]
 
     job = await identify.aenqueue()
-    await run_one(app, job)
+    await run_to_end(app, job)
     assert await job.aresult() == [str(job.id), 1, 1, False]
 
 
@@ -135,7 +126,7 @@ async def test_arguments_that_no_longer_fit_end_the_job_at_once(app: Windlass) -
 
     [answer] = await app.client().enqueue([before.new_job("tall")])
     job: Job[None] = Job(app, answer.row or pytest.fail("no row"))
-    row = await run_one(app, job)
+    row = await run_to_end(app, job)
     assert (row.state, row.attempt) == (State.FAILED, 1)
     assert row.error is not None
     assert (row.error.code, row.error.kind) == ("invalid_input", ErrorKind.TERMINAL)
@@ -152,7 +143,7 @@ async def test_a_result_that_cannot_be_stored_fails_the_job_with_that_error(
     async def task() -> Any:
         return result
 
-    row = await run_one(app, await task.aenqueue())
+    row = await run_to_end(app, await task.aenqueue())
     assert (row.state, row.attempt) == (State.FAILED, 1)  # to do it again would not help
     assert row.error is not None
     assert row.error.code == "invalid_result"
@@ -168,7 +159,7 @@ async def test_an_error_is_retried_by_the_policy_until_it_is_exhausted(app: Wind
         raise ValueError(f"in attempt {ctx.attempt}")
 
     job = await fails.aenqueue()
-    row = await run_one(app, job)
+    row = await run_to_end(app, job)
     assert (row.state, row.attempt, row.retry_count) == (State.FAILED, 3, 2)
     assert row.error is not None
     assert (row.error.code, row.error.kind) == ("ValueError", ErrorKind.RETRYABLE)
@@ -185,7 +176,7 @@ async def test_an_error_that_passes_leaves_a_success_without_an_error(app: Windl
         return ctx.attempt
 
     job = await settles_down.aenqueue()
-    row = await run_one(app, job)
+    row = await run_to_end(app, job)
     assert await job.aresult() == 3
     assert (row.retry_count, row.error) == (2, None)
 
@@ -196,8 +187,8 @@ async def test_the_delay_before_a_retry_is_the_policys(timed: Windlass) -> None:
         raise ValueError
 
     job = await fails.aenqueue()
-    async with working(timed):
-        await until(job, lambda event: event.data.get("status") == "retrying")
+    async with running_worker(timed):
+        await wait_for_event(job, lambda event: event.data.get("status") == "retrying")
     row = (await job.arefresh()).row
     assert row.due_at == row.updated_at + 40 * SECOND
 
@@ -208,7 +199,7 @@ async def test_an_error_keeps_its_message_and_the_end_of_its_traceback(app: Wind
         raise ValueError("the bottom")
 
     job: Job[Any] = await deep.aenqueue(1)
-    row = await run_one(app, job)
+    row = await run_to_end(app, job)
     found = stored_error(app, row)
     assert (found["type"], found["message"]) == ("ValueError", "the bottom")
     assert "in deep" in found["traceback"]
@@ -232,7 +223,7 @@ async def test_a_traceback_begins_in_the_users_code_and_so_does_its_cause(
         broken(n)
 
     task = app.task(max_retries=0)(abroken if sort == "async" else broken)
-    found = stored_error(app, await run_one(app, await task.aenqueue(1)))["traceback"]
+    found = stored_error(app, await run_to_end(app, await task.aenqueue(1)))["traceback"]
     cause, top = found.split("The above exception was the direct cause")
     for one in (cause, top):
         files = re.findall(r'File "([^"]+)", line', one)
@@ -247,7 +238,7 @@ async def test_a_traceback_without_the_users_code_is_kept_whole(app: Windlass) -
     async def odd() -> object:
         return object()  # which no codec takes
 
-    found = stored_error(app, await run_one(app, await odd.aenqueue()))["traceback"]
+    found = stored_error(app, await run_to_end(app, await odd.aenqueue()))["traceback"]
     files = re.findall(r'File "([^"]+)", line', found)
     assert files
     assert files[0].startswith(PACKAGE_DIR)
@@ -261,7 +252,7 @@ async def test_no_message_is_too_long_or_too_odd_to_end_a_job(app: Windlass, mes
     async def task() -> NoReturn:
         raise ValueError(message)
 
-    row = await run_one(app, await task.aenqueue())
+    row = await run_to_end(app, await task.aenqueue())
     assert row.state is State.FAILED
     assert row.error is not None
     assert row.error.code == "ValueError"
@@ -298,9 +289,9 @@ async def test_whatever_a_task_raises_fails_it_and_nothing_else(
         return 1
 
     bad, good = await app.aenqueue_many([fails.new_job(), fine.new_job()])
-    async with working(app, queues={"default": 1}):
-        assert (await bad.await_end(PATIENCE)).state is State.FAILED
-        assert await good.aresult(PATIENCE) == 1
+    async with running_worker(app, queues={"default": 1}):
+        assert (await bad.await_end(WAIT_TIMEOUT)).state is State.FAILED
+        assert await good.aresult(WAIT_TIMEOUT) == 1
 
 
 async def test_a_cancellation_from_within_is_an_error_and_no_cancel(app: Windlass) -> None:
@@ -315,7 +306,7 @@ async def test_a_cancellation_from_within_is_an_error_and_no_cancel(app: Windlas
         return ctx.attempt
 
     job = await task.aenqueue()
-    row = await run_one(app, job)
+    row = await run_to_end(app, job)
     assert (row.state, row.retry_count) == (State.SUCCEEDED, 1)
 
 
@@ -327,7 +318,7 @@ async def test_a_failing_backoff_function_falls_back_to_the_stored_policy(app: W
     async def fails() -> NoReturn:
         raise ValueError
 
-    row = await run_one(app, await fails.aenqueue())
+    row = await run_to_end(app, await fails.aenqueue())
     assert (row.state, row.retry_count) == (State.FAILED, 1)
 
 
@@ -340,8 +331,8 @@ async def test_retry_after_waits_for_its_delay_and_counts(timed: Windlass) -> No
         raise RetryAfter(300)
 
     job = await busy.aenqueue()
-    async with working(timed):
-        await until(job, lambda event: event.data.get("status") == "retrying")
+    async with running_worker(timed):
+        await wait_for_event(job, lambda event: event.data.get("status") == "retrying")
     row = (await job.arefresh()).row
     assert (row.due_at, row.retry_count) == (row.updated_at + 300 * SECOND, 1)
 
@@ -351,7 +342,7 @@ async def test_retry_after_fails_when_no_retries_are_left(app: Windlass) -> None
     async def busy() -> NoReturn:
         raise RetryAfter(0, "the other side is busy")
 
-    row = await run_one(app, await busy.aenqueue())
+    row = await run_to_end(app, await busy.aenqueue())
     assert (row.state, row.retry_count) == (State.FAILED, 1)
     assert stored_error(app, row)["message"] == "the other side is busy"
 
@@ -366,16 +357,16 @@ async def test_a_snoozed_job_runs_later_and_is_not_counted(
         return ctx.attempt
 
     job = await wait_for_it.aenqueue()
-    async with working(timed):
+    async with running_worker(timed):
         for attempt in (1, 2, 3):
-            await until(
+            await wait_for_event(
                 job,
                 lambda event, n=attempt: (  # type: ignore[misc]
                     event.data.get("status") == "retrying" and event.data["attempt"] == n
                 ),
             )
             clock.advance(3600)
-        assert await job.aresult(PATIENCE) == 4
+        assert await job.aresult(WAIT_TIMEOUT) == 4
     assert (job.row.retry_count, job.row.crash_count) == (0, 0)
 
 
@@ -385,7 +376,7 @@ async def test_a_task_may_cancel_itself(app: Windlass) -> None:
         raise Cancel("not needed after all")
 
     job: Job[Any] = await changes_its_mind.aenqueue()
-    row = await run_one(app, job)
+    row = await run_to_end(app, job)
     assert (row.state, row.cancel_reason) == (State.CANCELED, "not needed after all")
     with pytest.raises(JobFailedError, match="not needed after all") as caught:
         await job.aresult()
@@ -397,7 +388,7 @@ async def test_a_reason_of_any_length_cancels(app: Windlass) -> None:
     async def verbose() -> NoReturn:
         raise Cancel("because " * 10_000)
 
-    row = await run_one(app, await verbose.aenqueue())
+    row = await run_to_end(app, await verbose.aenqueue())
     assert row.state is State.CANCELED
     assert (row.cancel_reason or "").startswith("because because")
 
@@ -412,7 +403,7 @@ async def test_an_invalid_transition_fails_the_job_with_that_error(
     async def impossible() -> NoReturn:
         raise kind(delay)
 
-    row = await run_one(app, await impossible.aenqueue())
+    row = await run_to_end(app, await impossible.aenqueue())
     assert row.state is State.FAILED
     assert row.error is not None
     assert row.error.code == "invalid_argument"
@@ -426,7 +417,7 @@ async def test_a_terminal_error_is_never_retried(app: Windlass, kind: type[Termi
     async def task() -> NoReturn:
         raise kind("no use")
 
-    row = await run_one(app, await task.aenqueue())
+    row = await run_to_end(app, await task.aenqueue())
     assert (row.state, row.attempt) == (State.FAILED, 1)
     assert row.error is not None
     assert (row.error.code, row.error.kind) == (kind.code, ErrorKind.TERMINAL)
@@ -437,7 +428,7 @@ async def test_terminal_on_ends_the_job_at_those_errors_only(app: Windlass) -> N
     async def task(ctx: Context) -> NoReturn:
         raise (ValueError if ctx.attempt == 1 else KeyError)("gone")
 
-    row = await run_one(app, await task.aenqueue())
+    row = await run_to_end(app, await task.aenqueue())
     assert (row.state, row.attempt) == (State.FAILED, 2)
 
 
@@ -446,7 +437,7 @@ async def test_retry_on_retries_those_errors_only(app: Windlass) -> None:
     async def task(ctx: Context) -> NoReturn:
         raise (ConnectionResetError if ctx.attempt < 3 else ValueError)("gone")
 
-    row = await run_one(app, await task.aenqueue())
+    row = await run_to_end(app, await task.aenqueue())
     assert (row.state, row.attempt) == (State.FAILED, 3)
     assert row.error is not None
     assert row.error.kind is ErrorKind.TERMINAL
@@ -469,7 +460,7 @@ async def test_a_timeout_ends_an_async_task_and_is_retried(app: Windlass) -> Non
         return "in time"
 
     job = await slow.aenqueue()
-    row = await run_one(app, job)
+    row = await run_to_end(app, job)
     assert (await job.aresult(), stopped, row.retry_count) == ("in time", [1], 1)
     [first, _] = await app.client().store.attempts(job.id) or []
     assert first.error is not None
@@ -479,14 +470,14 @@ async def test_a_timeout_ends_an_async_task_and_is_retried(app: Windlass) -> Non
 async def test_a_timeout_begins_with_the_attempt_and_not_with_the_enqueue(
     timed: Windlass, clock: VirtualClock
 ) -> None:
-    @timed.task(timeout=PATIENCE, max_retries=0)
+    @timed.task(timeout=WAIT_TIMEOUT, max_retries=0)
     async def waits_for_hours() -> None:
         for _ in range(10):
             await asyncio.sleep(0)  # so that a timeout could strike
 
     job = await waits_for_hours.aenqueue()
     clock.advance(3600)
-    assert (await run_one(timed, job)).state is State.SUCCEEDED
+    assert (await run_to_end(timed, job)).state is State.SUCCEEDED
 
 
 async def test_a_timeout_may_be_declared_terminal(app: Windlass) -> None:
@@ -494,7 +485,7 @@ async def test_a_timeout_may_be_declared_terminal(app: Windlass) -> None:
     async def slow() -> None:
         await asyncio.sleep(3600)
 
-    row = await run_one(app, await slow.aenqueue())
+    row = await run_to_end(app, await slow.aenqueue())
     assert (row.state, row.attempt) == (State.FAILED, 1)
     assert row.error is not None
     assert (row.error.code, row.error.kind) == (TIMEOUT, ErrorKind.TERMINAL)
@@ -508,7 +499,7 @@ async def test_a_timeout_error_of_the_tasks_own_is_not_taken_for_its_timeout(
     async def calls_out() -> NoReturn:
         raise TimeoutError("the other side did not answer")
 
-    row = await run_one(app, await calls_out.aenqueue())
+    row = await run_to_end(app, await calls_out.aenqueue())
     assert row.error is not None
     assert row.error.code == "TimeoutError"
 
@@ -538,9 +529,9 @@ async def test_a_thread_past_its_timeout_keeps_slot_and_lease_until_it_returns(
 
     @timed.task(timeout=0.05, max_retries=0)
     def stubborn(ctx: Context) -> str:
-        assert ctx.cancel_flag.wait(PATIENCE)
+        assert ctx.cancel_flag.wait(WAIT_TIMEOUT)
         asked.set()
-        assert go.wait(PATIENCE)
+        assert go.wait(WAIT_TIMEOUT)
         return "too late"
 
     @timed.task
@@ -548,11 +539,11 @@ async def test_a_thread_past_its_timeout_keeps_slot_and_lease_until_it_returns(
         return 1
 
     job = await stubborn.aenqueue()
-    spy = Spy(timed.client().store.twin(), look)
-    async with working(timed, spy, queues={"default": 1}, lease=lease):
-        await until(job, running)
+    spy = SpyStore(timed.client().store.twin(), look)
+    async with running_worker(timed, spy, queues={"default": 1}, lease=lease):
+        await wait_for_event(job, is_running)
         follower = await next_one.aenqueue()
-        assert await asyncio.to_thread(asked.wait, PATIENCE)
+        assert await asyncio.to_thread(asked.wait, WAIT_TIMEOUT)
         try:
             await more("extend", 4)  # the lease would be long gone, were it not kept
             await more("expired", 2)  # and a sweep that began after that would have seen it
@@ -561,8 +552,8 @@ async def test_a_thread_past_its_timeout_keeps_slot_and_lease_until_it_returns(
             assert (row.state, row.attempt, row.crash_count) == (State.RUNNING, 1, 0)
         finally:
             go.set()
-        row = (await job.await_end(PATIENCE)).row
-        assert await follower.aresult(PATIENCE) == 1
+        row = (await job.await_end(WAIT_TIMEOUT)).row
+        assert await follower.aresult(WAIT_TIMEOUT) == 1
     assert row.state is State.FAILED
     assert row.error is not None
     assert row.error.code == TIMEOUT
@@ -583,8 +574,8 @@ async def test_an_unknown_task_is_snoozed_with_a_warning(timed: Windlass) -> Non
 
     [answer] = await store.enqueue([task.new_job()])
     job: Job[None] = Job(timed, answer.row or pytest.fail("no row"))
-    async with working(timed):
-        await until(job, lambda event: event.data.get("status") == "retrying")
+    async with running_worker(timed):
+        await wait_for_event(job, lambda event: event.data.get("status") == "retrying")
     row = (await job.arefresh()).row
     assert row.due_at == row.updated_at + int(UNKNOWN_TASK_DELAY * SECOND)
     assert (row.retry_count, row.crash_count) == (0, 0)
@@ -613,11 +604,11 @@ class UnknownTasks:
 
     async def meet(self, job: Job[None], hours: float, *, step: float = 1800) -> JobRow:
         """Let so many hours pass; the job is met every `step` seconds."""
-        async with working(self.app):
+        async with running_worker(self.app):
             for _ in range(int(hours * 3600 / step)):
                 self.clock.advance(step)
                 before = job.row.attempt
-                async with asyncio.timeout(PATIENCE):
+                async with asyncio.timeout(WAIT_TIMEOUT):
                     while True:
                         row = (await job.arefresh()).row
                         if row.final or (row.attempt > before and row.state is State.RETRYING):
@@ -675,8 +666,8 @@ async def test_a_crash_has_its_error_code(timed: Windlass, clock: VirtualClock) 
     job = await killer.aenqueue()
     await claim_one(timed.client().store, lease=10.0)  # by a worker that dies
     clock.advance(11)
-    async with working(timed):
-        await job.await_end(PATIENCE)
+    async with running_worker(timed):
+        await job.await_end(WAIT_TIMEOUT)
     with pytest.raises(JobFailedError, match=CRASHED):
         await job.aresult()
 
@@ -707,7 +698,7 @@ async def test_an_error_that_the_codec_cannot_write_is_stored_by_its_code() -> N
     async def task() -> None:
         raise LookupError("gone")
 
-    row = await run_one(app, await task.aenqueue())
+    row = await run_to_end(app, await task.aenqueue())
     await app.aclose()
     assert row.state is State.FAILED
     assert row.error is not None
@@ -722,5 +713,5 @@ async def test_an_error_that_is_named_crashed_is_an_error_like_any(app: Windlass
     async def task() -> None:
         raise crashed
 
-    row = await run_one(app, await task.aenqueue())
+    row = await run_to_end(app, await task.aenqueue())
     assert (row.state, row.retry_count, row.crash_count, row.attempt) == (State.FAILED, 1, 0, 2)

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from tests.worker import killer_tasks
-from tests.worker.factories import PATIENCE, events_of, until, working
-from tests.worker.factories import running as is_running
+from tests.worker.event_waits import WAIT_TIMEOUT, events_of, is_running, wait_for_event
+from tests.worker.workers import running_worker
 
 from windlass import ConfigurationError, Job, Windlass
 from windlass.core.event import EventType
@@ -19,7 +19,7 @@ from windlass.core.job.lease import Claim
 from windlass.core.job.row import JobRow
 from windlass.core.job.state import State
 
-LONG = 3 * PATIENCE  # a cold child imports everything again
+LONG = 3 * WAIT_TIMEOUT  # a cold child imports everything again
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def no_child_left() -> Iterator[None]:
 
 async def run_one(app: Windlass, job: Job[Any]) -> JobRow:
     """The job's row after a worker has run it to its end, in as many cold children as it takes."""
-    async with working(app):
+    async with running_worker(app):
         return (await job.await_end(LONG)).row
 
 
@@ -45,7 +45,7 @@ async def test_a_process_task_runs_elsewhere_and_is_as_visible_as_any(app: Windl
     job = await killer_tasks.count.aenqueue(3)
     row = await run_one(app, job)
     assert row.state is State.SUCCEEDED
-    pid, total = await job.aresult(PATIENCE)
+    pid, total = await job.aresult(WAIT_TIMEOUT)
     assert (pid != os.getpid(), total) == (True, 3)
     events = await events_of(job, EventType.LOG)
     assert [event.data["message"] for event in events] == ["counted 1", "counted 2", "counted 3"]
@@ -75,8 +75,8 @@ async def test_a_child_held_in_a_c_call_is_killed_at_its_timeout(app: Windlass) 
 
 async def test_a_cancel_reaches_a_child_that_holds_the_interpreter(app: Windlass) -> None:
     job = await killer_tasks.stuck.aenqueue()
-    async with working(app):
-        await until(job, is_running)
+    async with running_worker(app):
+        await wait_for_event(job, is_running)
         await job.acancel("enough")
         row = (await job.await_end(LONG)).row
     assert row.state is State.CANCELED
@@ -90,7 +90,7 @@ async def test_a_job_that_was_running_when_a_worker_died_runs_in_a_process_of_it
     await store.claim(Claim(token=uuid7(), worker="dead", queues=[("default", 1)], lease=0.01))
     row = await run_one(app, job)
     assert (row.state, row.crash_count, row.attempt) == (State.SUCCEEDED, 1, 2)
-    assert await job.aresult(PATIENCE) != os.getpid()
+    assert await job.aresult(WAIT_TIMEOUT) != os.getpid()
 
 
 async def test_a_killer_ends_at_its_cap_and_its_neighbours_succeed(app: Windlass) -> None:
@@ -99,7 +99,7 @@ async def test_a_killer_ends_at_its_cap_and_its_neighbours_succeed(app: Windlass
     innocent = [await killer_tasks.where.aenqueue() for _ in range(5)]
     store = app.client().store
     await store.claim(Claim(token=uuid7(), worker="dead", queues=[("default", 6)], lease=0.01))
-    async with working(app, queues={"default": 2}):
+    async with running_worker(app, queues={"default": 2}):
         row = (await killer.await_end(LONG)).row
         states = [(await job.await_end(LONG)).state for job in innocent]
     assert states == [State.SUCCEEDED] * 5
@@ -120,7 +120,7 @@ async def test_an_innocent_whose_child_cannot_begin_runs_in_the_worker(
     await store.claim(Claim(token=uuid7(), worker="dead", queues=[("default", 1)], lease=0.01))
     row = await run_one(app, job)
     assert (row.state, row.retry_count) == (State.SUCCEEDED, 0)
-    assert await job.aresult(PATIENCE) == os.getpid()
+    assert await job.aresult(WAIT_TIMEOUT) == os.getpid()
     assert "cannot be isolated in a child process" in caplog.text
 
 
@@ -136,7 +136,7 @@ async def test_a_process_task_must_be_one_that_a_child_can_find(app: Windlass) -
 
 async def test_a_worker_that_stops_gives_back_what_its_children_do(app: Windlass) -> None:
     job = await killer_tasks.stuck.aenqueue()
-    async with working(app, grace=0.0):
-        await until(job, is_running)
+    async with running_worker(app, grace=0.0):
+        await wait_for_event(job, is_running)
     await job.arefresh()
     assert (job.state, job.row.retry_count, job.row.crash_count) == (State.QUEUED, 0, 0)

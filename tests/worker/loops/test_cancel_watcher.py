@@ -11,7 +11,9 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from tests.worker.factories import PATIENCE, Spy, happened, working
+from tests.worker.event_waits import WAIT_TIMEOUT, set_event
+from tests.worker.spy_store import SpyStore
+from tests.worker.workers import running_worker
 
 from windlass import Context, State, Windlass, WorkerConfig
 from windlass.core.errors import StoreUnavailableError
@@ -49,7 +51,7 @@ async def app(url: str) -> AsyncIterator[Windlass]:
     await app.aclose()
 
 
-class Looks(Spy):
+class Looks(SpyStore):
     """Counts the reads that show a cancel to a worker whose task has not been asked to stop."""
 
     def __init__(self, store: Store) -> None:
@@ -85,10 +87,10 @@ async def test_a_cancel_stops_an_async_task_at_once(app: Windlass, looks: Looks)
         await asyncio.Event().wait()
 
     job = await task.aenqueue()
-    async with working(app, looks, lease=HOUR):
-        assert await asyncio.to_thread(looks.started.wait, PATIENCE)
+    async with running_worker(app, looks, lease=HOUR):
+        assert await asyncio.to_thread(looks.started.wait, WAIT_TIMEOUT)
         assert await job.acancel("enough") is State.RUNNING
-        row = (await job.await_end(PATIENCE)).row
+        row = (await job.await_end(WAIT_TIMEOUT)).row
     assert looks.shown == 1
     assert (row.state, row.cancel_reason) == (State.CANCELED, "enough")
 
@@ -99,13 +101,13 @@ async def test_a_cancel_is_seen_by_a_sync_task_at_once(app: Windlass, looks: Loo
     @app.task
     def task(ctx: Context) -> None:
         looks.begin(ctx)
-        seen.append(ctx.cancel_flag.wait(PATIENCE))
+        seen.append(ctx.cancel_flag.wait(WAIT_TIMEOUT))
 
     job = await task.aenqueue()
-    async with working(app, looks, lease=HOUR):
-        assert await asyncio.to_thread(looks.started.wait, PATIENCE)
+    async with running_worker(app, looks, lease=HOUR):
+        assert await asyncio.to_thread(looks.started.wait, WAIT_TIMEOUT)
         await job.acancel()
-        row = (await job.await_end(PATIENCE)).row
+        row = (await job.await_end(WAIT_TIMEOUT)).row
     assert (looks.shown, seen) == (1, [True])
     assert row.state is State.CANCELED
 
@@ -120,8 +122,8 @@ async def test_a_cancel_from_another_process_stops_an_async_task_at_once(tmp_pat
         await asyncio.Event().wait()
 
     job = await task.aenqueue()
-    async with working(app, looks, lease=HOUR):
-        assert await asyncio.to_thread(looks.started.wait, PATIENCE)
+    async with running_worker(app, looks, lease=HOUR):
+        assert await asyncio.to_thread(looks.started.wait, WAIT_TIMEOUT)
         shown = await asyncio.to_thread(
             subprocess.run,
             [sys.executable, "-c", CANCEL, app.url, str(job.id)],
@@ -131,13 +133,13 @@ async def test_a_cancel_from_another_process_stops_an_async_task_at_once(tmp_pat
             timeout=60,
         )
         assert shown.stdout.strip() == "running"
-        row = (await job.await_end(PATIENCE)).row
+        row = (await job.await_end(WAIT_TIMEOUT)).row
     assert looks.shown == 1
     assert (row.state, row.cancel_reason) == (State.CANCELED, "from afar")
     await app.aclose()
 
 
-class Reads(Spy):
+class Reads(SpyStore):
     """Counts reads of jobs; sets an event after three."""
 
     def __init__(self, store: Store) -> None:
@@ -161,9 +163,9 @@ async def test_all_running_jobs_together_cost_one_read_at_a_time(app: Windlass) 
 
     jobs = [await slow.aenqueue() for _ in range(5)]
     began = clock()
-    async with working(app, reads, cancel_poll_interval=0.1):
+    async with running_worker(app, reads, cancel_poll_interval=0.1):
         for job in jobs:
-            await job.await_end(PATIENCE)
+            await job.await_end(WAIT_TIMEOUT)
         assert 3 <= reads.gets <= (clock() - began) / 0.1
 
 
@@ -180,10 +182,10 @@ async def test_attempts_shorter_than_the_interval_cost_no_read(app: Windlass) ->
 
     reads = Reads(app.client().store)
     follower = CancelWatcher(
-        reads, 0.001, running=always_another, on_cancel=lambda _: None, busy=happened()
+        reads, 0.001, running=always_another, on_cancel=lambda _: None, busy=set_event()
     )
     following = asyncio.create_task(follower.run())
-    await asyncio.wait_for(enough.wait(), PATIENCE)
+    await asyncio.wait_for(enough.wait(), WAIT_TIMEOUT)
     following.cancel()
     assert reads.gets == 0
 
@@ -206,13 +208,13 @@ async def test_a_store_that_is_away_does_not_end_the_following(app: Windlass) ->
     [row] = await store.claim(Claim(token=uuid7(), worker="w", queues=[("default", 1)], lease=HOUR))
     await job.acancel()
     follower = CancelWatcher(
-        Spy(store, fail_at_first),
+        SpyStore(store, fail_at_first),
         0.001,
         running=lambda: [row.lease],
         on_cancel=lambda lease: cancelled.set(),
-        busy=happened(),
+        busy=set_event(),
     )
     following = asyncio.create_task(follower.run())
-    await asyncio.wait_for(cancelled.wait(), PATIENCE)
+    await asyncio.wait_for(cancelled.wait(), WAIT_TIMEOUT)
     following.cancel()
     assert looks >= 3

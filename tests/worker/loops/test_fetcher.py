@@ -7,17 +7,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TypeVar
 
 import pytest
-from tests.worker.factories import (
-    PATIENCE,
-    Spy,
-    config,
-    eventually,
-    make_worker,
-    until,
-    work_off,
-    working,
-)
-from tests.worker.factories import running as is_running
+from tests.worker.event_waits import WAIT_TIMEOUT, eventually, is_running, wait_for_event
+from tests.worker.spy_store import SpyStore
+from tests.worker.workers import config, make_worker, run_burst, running_worker
 
 from windlass import Context, Job, Windlass
 from windlass.core.errors import StoreUnavailableError
@@ -58,7 +50,7 @@ async def calls_of(app: Windlass, verb: str, number: int) -> int:
         nonlocal count
         count += called == verb
 
-    await work_off(app, Spy(app.client().store.twin(), look), queues={"default": 10})
+    await run_burst(app, SpyStore(app.client().store.twin(), look), queues={"default": 10})
     return count
 
 
@@ -80,12 +72,12 @@ async def test_jobs_that_take_their_time_are_left_to_others_until_a_slot_is_free
         await go.wait()
 
     jobs = [await slow.aenqueue() for _ in range(6)]
-    async with working(app, queues={"default": 2}):
-        await until(jobs[1], is_running)
+    async with running_worker(app, queues={"default": 2}):
+        await wait_for_event(jobs[1], is_running)
         assert await states(jobs) == [State.RUNNING] * 2 + [State.QUEUED] * 4
         go.set()
         for job in jobs:
-            await job.await_end(PATIENCE)
+            await job.await_end(WAIT_TIMEOUT)
 
 
 async def test_jobs_prefetched_behind_slow_jobs_are_released_uncounted(
@@ -107,13 +99,13 @@ async def test_jobs_prefetched_behind_slow_jobs_are_released_uncounted(
         now = await states(jobs)
         return (now.count(State.RUNNING), now.count(State.QUEUED)) == (2, 18)
 
-    async with working(app, queues={"default": 2}):
+    async with running_worker(app, queues={"default": 2}):
         await eventually(released)
         assert max(job.row.attempt for job in jobs if job.state is State.QUEUED) >= 1
         assert {(job.row.retry_count, job.row.crash_count) for job in jobs} == {(0, 0)}
         go.set()
         for job in jobs:
-            assert (await job.await_end(PATIENCE)).state is State.SUCCEEDED
+            assert (await job.await_end(WAIT_TIMEOUT)).state is State.SUCCEEDED
 
 
 async def test_a_stop_releases_claimed_jobs_that_never_started(
@@ -136,9 +128,9 @@ async def test_a_stop_releases_claimed_jobs_that_never_started(
     jobs = await app.aenqueue_many([task.new_job(slow=True) for _ in range(20)])
     worker = make_worker(app, queues={"default": 1}, grace=0.0)
     working = asyncio.create_task(worker.run())
-    await asyncio.wait_for(started.wait(), PATIENCE)
+    await asyncio.wait_for(started.wait(), WAIT_TIMEOUT)
     worker.stop()
-    await asyncio.wait_for(working, PATIENCE)
+    await asyncio.wait_for(working, WAIT_TIMEOUT)
     assert ran == 1
     assert await states(jobs) == [State.QUEUED] * 20
     assert max(job.row.attempt for job in jobs[1:]) == 1  # they were claimed
@@ -173,14 +165,14 @@ async def test_a_job_canceled_while_it_waits_for_a_slot_never_begins(
     async def polled_again() -> bool:
         return looks > asked + 1  # the first may have started before
 
-    store = Spy(app.client().store.twin(), look)
-    async with working(app, store, queues={"default": 1}, cancel_poll_interval=0.01):
+    store = SpyStore(app.client().store.twin(), look)
+    async with running_worker(app, store, queues={"default": 1}, cancel_poll_interval=0.01):
         await eventually(claimed)
         assert await jobs[2].acancel() is State.RUNNING
         asked = looks
         await eventually(polled_again)
         go.set()
-        ended = [(await job.await_end(PATIENCE)).state for job in jobs]
+        ended = [(await job.await_end(WAIT_TIMEOUT)).state for job in jobs]
     assert ended == [State.SUCCEEDED, State.SUCCEEDED, State.CANCELED, State.SUCCEEDED]
     assert 3 not in ran
 
@@ -192,9 +184,9 @@ async def test_a_full_queue_continues_when_a_slot_is_free_while_another_queue_is
     async def task() -> None: ...
 
     jobs = [await task.aenqueue() for _ in range(3)]
-    async with working(app, queues={"busy": 1, "idle": 1}, poll_interval=HOUR):
+    async with running_worker(app, queues={"busy": 1, "idle": 1}, poll_interval=HOUR):
         for job in jobs:
-            assert (await job.await_end(PATIENCE)).state is State.SUCCEEDED
+            assert (await job.await_end(WAIT_TIMEOUT)).state is State.SUCCEEDED
 
 
 async def test_a_claim_whose_answer_was_lost_is_repeated_with_its_token(app: Windlass) -> None:
@@ -205,7 +197,7 @@ async def test_a_claim_whose_answer_was_lost_is_repeated_with_its_token(app: Win
     store = app.client().store.twin()
     lost = 1
 
-    class Deaf(Spy):
+    class Deaf(SpyStore):
         async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
             nonlocal lost
             answer = await call()
@@ -214,8 +206,8 @@ async def test_a_claim_whose_answer_was_lost_is_repeated_with_its_token(app: Win
                 raise StoreUnavailableError("the answer was lost")
             return answer
 
-    async with working(app, Deaf(store, lambda _: None)):
-        row = (await job.await_end(PATIENCE)).row
+    async with running_worker(app, Deaf(store, lambda _: None)):
+        row = (await job.await_end(WAIT_TIMEOUT)).row
     assert (row.state, row.attempt, lost) == (State.SUCCEEDED, 1, 0)
 
 
@@ -232,7 +224,7 @@ async def test_a_claim_that_was_never_answered_leaves_no_job_behind(
     job = await task.aenqueue()
     asked = 0
 
-    class Deaf(Spy):
+    class Deaf(SpyStore):
         async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
             nonlocal asked
             if verb != "claim":
@@ -248,7 +240,7 @@ async def test_a_claim_that_was_never_answered_leaves_no_job_behind(
 
     worker = make_worker(app, Deaf(app.client().store.twin(), lambda _: None))
     running = asyncio.create_task(worker.run())
-    await asyncio.wait({running}, timeout=PATIENCE)
+    await asyncio.wait({running}, timeout=WAIT_TIMEOUT)
     assert running.cancelled() is cancelled
     assert (await job.arefresh()).state is State.QUEUED
     assert (job.row.retry_count, job.row.crash_count) == (0, 0)
@@ -263,7 +255,7 @@ async def test_the_question_that_a_stop_asks_of_a_lost_claim_takes_no_job(app: W
     job = await task.aenqueue()
     asked, go = 0, asyncio.Event()
 
-    class Mute(Spy):
+    class Mute(SpyStore):
         async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
             nonlocal asked
             if verb != "claim":
@@ -277,7 +269,7 @@ async def test_the_question_that_a_stop_asks_of_a_lost_claim_takes_no_job(app: W
             return answer
 
     worker = make_worker(app, Mute(app.client().store.twin(), lambda _: None), release_timeout=0.1)
-    await asyncio.wait_for(worker.run(), PATIENCE)
+    await asyncio.wait_for(worker.run(), WAIT_TIMEOUT)
     go.set()
     assert asked == 2
     assert ((await job.arefresh()).state, job.row.attempt) == (State.QUEUED, 0)
@@ -299,7 +291,7 @@ async def test_a_claim_answered_during_a_stop_is_released_while_others_still_run
     running = await slow.aenqueue()
     lose = False
 
-    class Late(Spy):
+    class Late(SpyStore):
         async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
             nonlocal lose
             answer = await call()
@@ -318,10 +310,10 @@ async def test_a_claim_answered_during_a_stop_is_released_while_others_still_run
         app, store, queues={"slow": 1, "default": 1}, release_timeout=0.05, grace=HOUR
     )
     working = asyncio.create_task(worker.run())
-    await asyncio.wait_for(started.wait(), PATIENCE)
+    await asyncio.wait_for(started.wait(), WAIT_TIMEOUT)
     lose = True
     job = await task.aenqueue()
-    await asyncio.wait_for(asked.wait(), PATIENCE)
+    await asyncio.wait_for(asked.wait(), WAIT_TIMEOUT)
     done, _ = await asyncio.wait({working}, timeout=0.5)  # much longer than the patience at the end
     assert not done
     go.set()
@@ -331,7 +323,7 @@ async def test_a_claim_answered_during_a_stop_is_released_while_others_still_run
 
     await eventually(released)
     gate.set()
-    await asyncio.wait_for(working, PATIENCE)
+    await asyncio.wait_for(working, WAIT_TIMEOUT)
     assert (job.row.attempt, job.row.retry_count, job.row.crash_count) == (1, 0, 0)
     assert (await running.arefresh()).state is State.SUCCEEDED
 
@@ -346,11 +338,11 @@ async def test_a_slot_freed_during_a_claim_is_not_overlooked(app: Windlass) -> N
 
     long = await task.aenqueue(slow=True)
     quick = [await task.aenqueue(slow=False) for _ in range(8)]
-    async with working(app, queues={"idle": 1, "mixed": 2}, poll_interval=HOUR):
+    async with running_worker(app, queues={"idle": 1, "mixed": 2}, poll_interval=HOUR):
         for job in quick:
-            assert (await job.await_end(PATIENCE)).state is State.SUCCEEDED
+            assert (await job.await_end(WAIT_TIMEOUT)).state is State.SUCCEEDED
         go.set()
-        await long.await_end(PATIENCE)
+        await long.await_end(WAIT_TIMEOUT)
 
 
 async def test_any_number_of_jobs_may_end_as_soon_as_they_begin(app: Windlass) -> None:
@@ -376,7 +368,7 @@ async def test_any_number_of_jobs_may_end_as_soon_as_they_begin(app: Windlass) -
         busy=asyncio.Event(),
         tasks=Registry(),
     )
-    await asyncio.wait_for(fetching.run(), PATIENCE)
+    await asyncio.wait_for(fetching.run(), WAIT_TIMEOUT)
     assert started == 3000
 
 
@@ -399,7 +391,7 @@ async def test_a_repeated_claim_counts_its_leases_from_the_first_call(app: Windl
         return [RunningAttempt(row, row.lease, sent_at) for row in rows]
 
     fetching = fetcher.Fetcher(
-        Spy(app.client().store, look),
+        SpyStore(app.client().store, look),
         config(burst=True),
         on_claimed=on_claimed,
         start=lambda attempt: fetching.slot_freed(attempt.job.queue),
@@ -407,7 +399,7 @@ async def test_a_repeated_claim_counts_its_leases_from_the_first_call(app: Windl
         busy=asyncio.Event(),
         tasks=Registry(),
     )
-    await asyncio.wait_for(fetching.run(), PATIENCE)
+    await asyncio.wait_for(fetching.run(), WAIT_TIMEOUT)
     assert sent[0] <= first[0]
 
 
@@ -420,7 +412,7 @@ async def test_jobs_claimed_while_the_worker_is_cancelled_are_released(
     job = await task.aenqueue()
     asked, go = asyncio.Event(), asyncio.Event()
 
-    class Slow(Spy):
+    class Slow(SpyStore):
         async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
             answer = await call()
             if verb == "claim":
@@ -430,12 +422,12 @@ async def test_jobs_claimed_while_the_worker_is_cancelled_are_released(
 
     worker = make_worker(app, Slow(app.client().store.twin(), lambda _: None))
     running = asyncio.create_task(worker.run())
-    await asyncio.wait_for(asked.wait(), PATIENCE)
+    await asyncio.wait_for(asked.wait(), WAIT_TIMEOUT)
     running.cancel()
     await asyncio.sleep(0)
     go.set()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(asyncio.shield(running), PATIENCE)
+        await asyncio.wait_for(asyncio.shield(running), WAIT_TIMEOUT)
     assert (await job.arefresh()).state is State.QUEUED
     assert job.row.crash_count == 0
 
@@ -447,7 +439,7 @@ async def test_a_burst_waits_for_the_jobs_of_a_worker_that_may_be_dead(app: Wind
     job = await task.aenqueue()
     dead = Claim(token=uuid7(), worker="dead", queues=[("default", 1)], lease=0.2)
     await app.client().store.claim(dead)
-    await work_off(app)
+    await run_burst(app)
     assert (await job.arefresh()).state is State.SUCCEEDED
 
 
@@ -458,7 +450,7 @@ async def test_a_burst_does_not_wait_for_unknown_tasks(app: Windlass) -> None:
     store = app.client().store
     await store.enqueue([make_job(task="of another deploy")])
     job = await known.aenqueue()
-    await work_off(app)
+    await run_burst(app)
     assert (await job.arefresh()).state is State.SUCCEEDED
 
 
@@ -486,11 +478,11 @@ async def test_a_job_that_was_running_when_a_worker_died_is_never_held_in_waitin
         released = [job.row.attempt > 1 for job in jobs if job.state is State.QUEUED]
         return now.count(State.RUNNING) == 1 and any(released)
 
-    async with working(app, queues={"default": 1}):
+    async with running_worker(app, queues={"default": 1}):
         await eventually(started)
         go.set()
         for job in jobs:
-            ended = await job.await_end(PATIENCE)
+            ended = await job.await_end(WAIT_TIMEOUT)
             assert (ended.state, ended.row.crash_count) == (State.SUCCEEDED, 1)
 
 

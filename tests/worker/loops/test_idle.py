@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.worker.factories import PATIENCE, eventually, working
+from tests.worker.event_waits import WAIT_TIMEOUT, eventually
+from tests.worker.workers import running_worker
 
 from windlass import Windlass
 from windlass.core.job.lease import Lease
@@ -76,11 +77,11 @@ async def test_a_worker_is_busy_from_a_claim_to_the_last_settle(app: Windlass) -
     async def task() -> bool:
         return worker._busy.is_set()
 
-    async with working(app) as worker:
+    async with running_worker(app) as worker:
         await _turns()
         assert not worker._busy.is_set()
         job = await task.aenqueue()
-        assert await job.aresult(PATIENCE)
+        assert await job.aresult(WAIT_TIMEOUT)
 
         async def idle() -> bool:
             return not worker._busy.is_set()

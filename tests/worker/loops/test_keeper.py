@@ -10,7 +10,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from tests.worker.factories import PATIENCE, Spy, run_one, running, until, working
+from tests.worker.event_waits import WAIT_TIMEOUT, is_running, wait_for_event
+from tests.worker.spy_store import SpyStore
+from tests.worker.workers import run_to_end, running_worker
 
 from windlass import Context, Windlass
 from windlass.core.clock import SECOND
@@ -58,7 +60,7 @@ class Ticking(VirtualClock):
 
 
 class Aging:
-    """For a Spy: from `started` on, nine tenths of a lease pass before each of four extensions.
+    """For a SpyStore: after `started`, 0.9 of a lease pass before each of four extensions.
 
     `kept` is set at the fourth: had one of them not been made, the lease would have run out.
     """
@@ -113,7 +115,7 @@ async def test_a_lease_is_kept_for_as_long_as_it_is_held() -> None:
     row = await start_one(store, lease=SHORT)
     async with keeping(store.twin(), clock.monotonic) as (keeper, calls):
         keeper.hold(row.lease, SHORT)
-        assert await asyncio.to_thread(clock.over.wait, PATIENCE)
+        assert await asyncio.to_thread(clock.over.wait, WAIT_TIMEOUT)
         assert await store.expired(10) == []
         keeper.drop(row.lease)
     assert calls.lost == []
@@ -131,10 +133,10 @@ async def test_a_short_lease_that_joins_a_long_one_is_kept_as_well() -> None:
                 done.set()
 
     long, short = await start_one(store), await start_one(store)
-    async with keeping(Spy(store.twin(), look)) as (keeper, _):
+    async with keeping(SpyStore(store.twin(), look)) as (keeper, _):
         keeper.hold(long.lease, 3600)
         keeper.hold(short.lease, 0.1)
-        assert await asyncio.to_thread(done.wait, PATIENCE)
+        assert await asyncio.to_thread(done.wait, WAIT_TIMEOUT)
     until_when = (await get_one(store, long.id)).lease_until or 0
     assert until_when < (await store.ping()) + 60_000_000  # the long one was left in peace
 
@@ -147,7 +149,7 @@ async def test_a_lost_lease_is_reported_once_and_dropped() -> None:
     await sweep_all(store)
     async with keeping(store.twin()) as (keeper, calls):
         keeper.hold(row.lease, 0.05)
-        assert await asyncio.to_thread(calls.something.wait, PATIENCE)
+        assert await asyncio.to_thread(calls.something.wait, WAIT_TIMEOUT)
         await asyncio.sleep(0.1)
     assert calls.lost == [row.lease]
 
@@ -158,7 +160,7 @@ async def test_a_cancel_is_reported_by_the_extension() -> None:
     await cancel_one(store, row.id)
     async with keeping(store.twin()) as (keeper, calls):
         keeper.hold(row.lease, 0.05)
-        assert await asyncio.to_thread(calls.something.wait, PATIENCE)
+        assert await asyncio.to_thread(calls.something.wait, WAIT_TIMEOUT)
     assert calls.cancels[0] == row.lease
     assert calls.lost == []
 
@@ -178,9 +180,9 @@ async def test_a_failed_extension_is_retried_before_the_lease_is_lost(
             raise error
 
     row = await start_one(store, lease=SHORT)
-    async with keeping(Spy(store.twin(), look), clock.monotonic) as (keeper, calls):
+    async with keeping(SpyStore(store.twin(), look), clock.monotonic) as (keeper, calls):
         keeper.hold(row.lease, SHORT)
-        assert await asyncio.to_thread(clock.over.wait, PATIENCE)
+        assert await asyncio.to_thread(clock.over.wait, WAIT_TIMEOUT)
         assert await store.expired(10) == []
     assert (calls.lost, failures) == ([], 0)
 
@@ -191,7 +193,7 @@ async def test_it_stops_at_once_however_long_the_leases_are() -> None:
     began = time.monotonic()
     async with keeping(store.twin()) as (keeper, _):
         keeper.hold(row.lease, 3600)
-    assert time.monotonic() - began < PATIENCE
+    assert time.monotonic() - began < WAIT_TIMEOUT
 
 
 async def test_a_blocked_event_loop_loses_no_lease(app: Windlass, clock: VirtualClock) -> None:
@@ -201,7 +203,7 @@ async def test_a_blocked_event_loop_loses_no_lease(app: Windlass, clock: Virtual
     @app.task
     async def blocks() -> bool:
         aging.started.set()
-        return swept.wait(PATIENCE / 2)  # the event loop stands still: the point
+        return swept.wait(WAIT_TIMEOUT / 2)  # the event loop stands still: the point
 
     job = await blocks.aenqueue()
 
@@ -222,13 +224,13 @@ async def test_a_blocked_event_loop_loses_no_lease(app: Windlass, clock: Virtual
     rescuer = app.client().store.twin()
     other = asyncio.create_task(asyncio.to_thread(other_process))
     try:
-        spy = Spy(app.client().store.twin(), aging)
-        row = await run_one(app, job, store=spy, lease=LEASE)
+        spy = SpyStore(app.client().store.twin(), aging)
+        row = await run_to_end(app, job, store=spy, lease=LEASE)
     finally:
         over.set()
         await other
     assert (row.state, row.attempt, row.crash_count) == (State.SUCCEEDED, 1, 0)
-    assert await job.aresult(PATIENCE) is True
+    assert await job.aresult(WAIT_TIMEOUT) is True
 
 
 async def test_a_tasks_own_lease_holds_unless_the_worker_overrides_it(app: Windlass) -> None:
@@ -236,19 +238,19 @@ async def test_a_tasks_own_lease_holds_unless_the_worker_overrides_it(app: Windl
 
     @app.task(lease="2h")
     def long_leased() -> None:
-        go.wait(PATIENCE)
+        go.wait(WAIT_TIMEOUT)
 
     for own, expected in ((None, 7200), (60.0, 60)):
         go.clear()
         job = await long_leased.aenqueue()
-        async with working(app, lease=own):
-            await until(job, running)
+        async with running_worker(app, lease=own):
+            await wait_for_event(job, is_running)
             row = (await job.arefresh()).row
             assert row.lease_until is not None
             assert row.started_at is not None
             assert row.lease_until - row.started_at == expected * 1_000_000
             go.set()
-            await job.await_end(PATIENCE)
+            await job.await_end(WAIT_TIMEOUT)
 
 
 async def test_a_tasks_own_short_lease_is_kept_by_a_worker_with_long_ones(
@@ -259,9 +261,9 @@ async def test_a_tasks_own_short_lease_is_kept_by_a_worker_with_long_ones(
     @app.task(lease=LEASE)
     def short_leased(ctx: Context) -> int:
         aging.started.set()
-        assert aging.kept.wait(PATIENCE)
+        assert aging.kept.wait(WAIT_TIMEOUT)
         return ctx.attempt
 
     job = await short_leased.aenqueue()
-    row = await run_one(app, job, store=Spy(app.client().store.twin(), aging))
+    row = await run_to_end(app, job, store=SpyStore(app.client().store.twin(), aging))
     assert (row.state, row.attempt) == (State.SUCCEEDED, 1)

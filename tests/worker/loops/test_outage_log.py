@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.worker.factories import Spy, work_off
+from tests.worker.spy_store import SpyStore
+from tests.worker.workers import run_burst
 
 from windlass import Context, Windlass
 from windlass.core.errors import StoreUnavailableError
@@ -137,7 +138,7 @@ async def test_steps_of_many_jobs_log_one_outage_once(
         return await ctx.astep("piece", piece)
 
     jobs = [await stepped.aenqueue() for _ in range(5)]
-    await work_off(app, Spy(app.client().store.twin(), fail))
+    await run_burst(app, SpyStore(app.client().store.twin(), fail))
     assert {(await job.arefresh()).state for job in jobs} == {State.SUCCEEDED}
     assert not away_for["checkpoints"]
     assert sum("a step of job" in line for line in caplog.messages) == 1

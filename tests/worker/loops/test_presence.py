@@ -11,8 +11,9 @@ from typing import TypeVar
 from uuid import UUID
 
 import pytest
-from tests.worker.factories import PATIENCE, Spy, eventually, until, working
-from tests.worker.factories import running as is_running
+from tests.worker.event_waits import WAIT_TIMEOUT, eventually, is_running, wait_for_event
+from tests.worker.spy_store import SpyStore
+from tests.worker.workers import running_worker
 
 from windlass import Windlass, WorkerConfig
 from windlass.client import Client
@@ -78,7 +79,7 @@ async def test_the_last_claim_is_in_store_time(store: MemoryStore, clock: Virtua
     card = await registrar(store, last_claim=lambda: claimed).publish()
     assert card.last_claim_at is not None
     age = (clock.now() - card.last_claim_at) / SECOND
-    assert 60 <= age < 60 + PATIENCE
+    assert 60 <= age < 60 + WAIT_TIMEOUT
 
 
 async def test_a_worker_that_died_is_gone_after_three_intervals(
@@ -94,14 +95,14 @@ async def test_a_worker_that_died_is_gone_after_three_intervals(
 async def test_a_worker_that_stops_takes_its_record_along(store: MemoryStore) -> None:
     shown = asyncio.Event()
 
-    class Told(Spy):
+    class Told(SpyStore):
         async def put_records(self, puts: Sequence[Put]) -> list[PutResult]:
             answers = await super().put_records(puts)
             shown.set()
             return answers
 
     running = asyncio.create_task(registrar(Told(store, lambda _: None)).run())
-    await asyncio.wait_for(shown.wait(), PATIENCE)
+    await asyncio.wait_for(shown.wait(), WAIT_TIMEOUT)
     assert len(await Client(store).workers()) == 1
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -124,9 +125,9 @@ async def test_a_store_that_is_away_costs_one_warning_and_not_the_loop(
         if verb == "put_records":
             back.set()
 
-    running = asyncio.create_task(registrar(Spy(store, snapshot), heartbeat=0.001).run())
+    running = asyncio.create_task(registrar(SpyStore(store, snapshot), heartbeat=0.001).run())
     with caplog.at_level(logging.WARNING):
-        await asyncio.wait_for(back.wait(), PATIENCE)
+        await asyncio.wait_for(back.wait(), WAIT_TIMEOUT)
     running.cancel()
     await asyncio.wait({running})
     assert [record.message for record in caplog.records] == [
@@ -139,7 +140,7 @@ async def test_a_store_that_hangs_does_not_hold_up_the_stop(
 ) -> None:
     monkeypatch.setattr("windlass.worker.loops.presence.DELETE_TIMEOUT", 0.01)
 
-    class Stuck(Spy):
+    class Stuck(SpyStore):
         async def delete_records(self, kind: str, keys: Sequence[str]) -> None:
             await asyncio.Event().wait()
 
@@ -148,7 +149,7 @@ async def test_a_store_that_hangs_does_not_hold_up_the_stop(
     await asyncio.sleep(0)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(running, PATIENCE)
+        await asyncio.wait_for(running, WAIT_TIMEOUT)
 
 
 # -- what a client makes of it
@@ -208,7 +209,7 @@ def test_a_job_handle_explains_why_without_an_event_loop() -> None:
         app.close()
 
 
-class Stuck(Spy):
+class Stuck(SpyStore):
     """Its claims are answered only while they may be; all the rest goes on."""
 
     def __init__(self, store: Store, may_claim: asyncio.Event) -> None:
@@ -233,8 +234,8 @@ async def test_a_worker_that_stopped_claiming_is_unresponsive_and_not_ready() ->
     may_claim.set()
     client = app.client()
     store = Stuck(client.store.twin(), may_claim)
-    async with working(app, store, presence_interval=0.05, name="w-1") as worker:
-        await (await send.aenqueue()).await_end(PATIENCE)
+    async with running_worker(app, store, presence_interval=0.05, name="w-1") as worker:
+        await (await send.aenqueue()).await_end(WAIT_TIMEOUT)
         assert (await worker.ready()).ready
         assert (await client.readiness()).ready
         may_claim.clear()
@@ -252,7 +253,7 @@ async def test_a_worker_that_stopped_claiming_is_unresponsive_and_not_ready() ->
         why = await job.awhy()
         assert [reason.code for reason in why.reasons] == [ReasonCode.UNRESPONSIVE]
         may_claim.set()
-        await job.await_end(PATIENCE)
+        await job.await_end(WAIT_TIMEOUT)
         assert (await worker.ready()).ready
     await app.aclose()
 
@@ -290,8 +291,8 @@ async def test_a_worker_that_stops_or_cannot_reach_its_store_is_not_ready() -> N
             raise StoreUnavailableError("gone fishing")
 
     job = await hold.aenqueue()
-    async with working(app, Spy(app.client().store.twin(), snapshot)) as worker:
-        await until(job, is_running)
+    async with running_worker(app, SpyStore(app.client().store.twin(), snapshot)) as worker:
+        await wait_for_event(job, is_running)
         away = True
         assert (await worker.ready()).problems == ("the store cannot be reached: gone fishing",)
         away = False
@@ -303,7 +304,7 @@ async def test_a_worker_that_stops_or_cannot_reach_its_store_is_not_ready() -> N
 
 
 async def test_a_store_that_does_not_answer_in_time_is_not_ready() -> None:
-    class Silent(Spy):
+    class Silent(SpyStore):
         async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
             if verb == "ping":
                 await asyncio.Event().wait()

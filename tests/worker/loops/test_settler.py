@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.worker.factories import PATIENCE, working
+from tests.worker.event_waits import WAIT_TIMEOUT
+from tests.worker.workers import running_worker
 
 from windlass import Windlass
 from windlass.core.job.state import State
@@ -37,11 +38,11 @@ async def test_an_end_is_stored_while_its_neighbours_still_run(
 
     quick = await app.aenqueue_many([task.new_job(slow=False) for _ in range(50)])
     slow = await app.aenqueue_many([task.new_job(slow=True) for _ in range(5)])
-    async with working(app, queues={"default": 2}):
+    async with running_worker(app, queues={"default": 2}):
         for job in quick:
-            assert (await job.await_end(PATIENCE)).state is State.SUCCEEDED
+            assert (await job.await_end(WAIT_TIMEOUT)).state is State.SUCCEEDED
         held = [(await job.arefresh()).state for job in slow]
         assert held.count(State.RUNNING) > 2  # more than there are slots
         go.set()
         for job in slow:
-            assert (await job.await_end(PATIENCE)).state is State.SUCCEEDED
+            assert (await job.await_end(WAIT_TIMEOUT)).state is State.SUCCEEDED

@@ -7,7 +7,8 @@ import logging
 from collections.abc import Sequence
 
 import pytest
-from tests.worker.factories import PATIENCE, Spy
+from tests.worker.event_waits import WAIT_TIMEOUT
+from tests.worker.spy_store import SpyStore
 
 from windlass.core.decisions.outcome import Succeeded
 from windlass.core.decisions.transition import ApplyResult, Status, Transition
@@ -102,7 +103,7 @@ async def test_a_sweep_that_moves_nothing_ends(
     monkeypatch.setattr(module, "BATCH", 2)
     row = await enqueue_one(store, delay=5.0)
     beaten = Beaten(_data=store._data)
-    assert await asyncio.wait_for(Sweeper(beaten, 1, Retention()).once(), PATIENCE) == 0
+    assert await asyncio.wait_for(Sweeper(beaten, 1, Retention()).once(), WAIT_TIMEOUT) == 0
 
 
 async def test_all_jobs_past_retention_are_pruned(
@@ -122,8 +123,8 @@ async def test_all_jobs_past_retention_are_pruned(
         if pruned and verb == "due":
             swept.set()
 
-    sweeping = asyncio.create_task(Sweeper(Spy(store, look), 0.001, Retention()).run())
-    await asyncio.wait_for(swept.wait(), PATIENCE)
+    sweeping = asyncio.create_task(Sweeper(SpyStore(store, look), 0.001, Retention()).run())
+    await asyncio.wait_for(swept.wait(), WAIT_TIMEOUT)
     sweeping.cancel()
     with pytest.raises(asyncio.CancelledError):
         await sweeping
@@ -143,8 +144,8 @@ async def test_a_store_that_fails_is_swept_again(
 
     job = await enqueue_one(store, delay=5.0)
     clock.advance(5)
-    sweeping = asyncio.create_task(Sweeper(Spy(store, look), 0.001, Retention()).run())
-    async with asyncio.timeout(PATIENCE):
+    sweeping = asyncio.create_task(Sweeper(SpyStore(store, look), 0.001, Retention()).run())
+    async with asyncio.timeout(WAIT_TIMEOUT):
         async for event in store.tail(job.id):
             if event.data["status"] == "queued":
                 break

@@ -10,7 +10,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.worker.factories import PATIENCE, Spy, eventually, working
+from tests.worker.event_waits import WAIT_TIMEOUT, eventually
+from tests.worker.spy_store import SpyStore
+from tests.worker.workers import running_worker
 
 from windlass import NewJob, Windlass
 from windlass.core.clock import SECOND, to_datetime
@@ -61,7 +63,7 @@ async def ticks(store: Store) -> list[str]:
 
 async def test_without_schedules_it_costs_one_read(store: MemoryStore) -> None:
     asked: list[str] = []
-    assert await Ticker(Spy(store, asked.append)).once() == RELOAD_INTERVAL
+    assert await Ticker(SpyStore(store, asked.append)).once() == RELOAD_INTERVAL
     assert asked == ["list_records"]
 
 
@@ -70,7 +72,7 @@ async def test_between_ticks_it_reads_and_writes_nothing(
 ) -> None:
     await add(store)
     asked: list[str] = []
-    ticker = Ticker(Spy(store, asked.append))
+    ticker = Ticker(SpyStore(store, asked.append))
     await ticker.once()
     asked.clear()
     clock.advance(30)
@@ -132,7 +134,7 @@ async def test_a_crash_between_the_enqueue_and_the_mark_repeats_nothing(
     await add(store)
     clock.advance(60)
     with pytest.raises(StoreUnavailableError):
-        await Ticker(Spy(store, dies)).once()
+        await Ticker(SpyStore(store, dies)).once()
     assert len(await ticks(store)) == 1
     await Ticker(store).once()
     assert len(await ticks(store)) == 1
@@ -156,7 +158,7 @@ async def test_a_tick_whose_job_ran_and_was_deleted_is_not_made_again(
 async def test_a_ticker_that_loses_a_mark_reads_again_at_once(
     store: MemoryStore, clock: VirtualClock
 ) -> None:
-    class Beaten(Spy):
+    class Beaten(SpyStore):
         async def put_records(self, puts: Sequence[Put]) -> list[PutResult]:
             await Ticker(store).once()
             clock.advance(120)
@@ -176,7 +178,7 @@ async def test_a_mark_that_was_read_too_long_ago_is_read_again(
 ) -> None:
     now = 0.0
 
-    class Held(Spy):
+    class Held(SpyStore):
         async def get_records(self, kind: str, keys: Sequence[str]) -> list[Entry | None]:
             nonlocal now
             found = await super().get_records(kind, keys)
@@ -395,7 +397,7 @@ async def test_a_store_that_is_away_ends_nothing(
 
     await add(store)
     clock.advance(60)
-    ticking = asyncio.create_task(Ticker(Spy(store, look)).run())
+    ticking = asyncio.create_task(Ticker(SpyStore(store, look)).run())
     await eventually(lambda: _some(store))
     ticking.cancel()
     await asyncio.wait({ticking})
@@ -434,7 +436,7 @@ async def test_added_changed_and_deleted_schedules_are_read_at_the_next_reload(
 async def test_more_schedules_than_a_page_has_are_all_seen(
     store: MemoryStore, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Paged(Spy):
+    class Paged(SpyStore):
         async def list_records(self, kind: str, after: str = "", limit: int = 2) -> list[Entry]:
             return await super().list_records(kind, after, 2)
 
@@ -471,7 +473,7 @@ async def test_what_is_declared_as_before_is_not_written(store: MemoryStore) -> 
     one = make_schedule("one", make_job(task="report"), every="1h")
     await Ticker(store, schedules=lambda: declared(one)).declare()
     asked: list[str] = []
-    await Ticker(Spy(store, asked.append), schedules=lambda: declared(one)).declare()
+    await Ticker(SpyStore(store, asked.append), schedules=lambda: declared(one)).declare()
     assert "put_records" not in asked
 
 
@@ -488,7 +490,7 @@ async def test_what_cannot_be_stored_holds_up_nothing_else(
 async def test_two_workers_that_start_at_once_declare_one_schedule(
     store: MemoryStore, clock: VirtualClock
 ) -> None:
-    class Slow(Spy):
+    class Slow(SpyStore):
         async def put_records(self, puts: Sequence[Put]) -> list[PutResult]:
             await asyncio.sleep(0)
             return await super().put_records(puts)
@@ -515,7 +517,7 @@ async def test_a_worker_stores_what_code_declares_and_makes_and_runs_its_jobs() 
     async def greet(name: str) -> None:
         ran.append(name)
 
-    async with working(app):
+    async with running_worker(app):
         await eventually(lambda: asyncio.sleep(0, len(ran) >= 2))
     assert set(ran) == {"ada"}
     [found] = await app.schedules.alist()
@@ -534,8 +536,8 @@ async def test_a_worker_without_schedules_leaves_them_alone() -> None:
     async def other() -> None: ...
 
     job = await other.aenqueue()
-    async with working(app, schedules=False):
-        await job.await_end(PATIENCE)
+    async with running_worker(app, schedules=False):
+        await job.await_end(WAIT_TIMEOUT)
     assert await app.schedules.alist() == []
     await app.aclose()
 

@@ -10,16 +10,9 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
-from tests.worker.factories import (
-    PATIENCE,
-    Spy,
-    events_of,
-    run_one,
-    running,
-    until,
-    work_off,
-    working,
-)
+from tests.worker.event_waits import WAIT_TIMEOUT, events_of, is_running, wait_for_event
+from tests.worker.spy_store import SpyStore
+from tests.worker.workers import run_burst, run_to_end, running_worker
 
 from windlass import Cancel, Context, Job, Snooze, State, Windlass, fixed
 from windlass.core.decisions.transition import ApplyResult, CancelRequest, Transition
@@ -83,7 +76,7 @@ async def test_a_workspace_is_kept_between_attempts_and_removed_with_the_success
         return (Path(data, "temp", str(ctx.job.id)) / "part").read_text()
 
     job = await task.aenqueue()
-    await work_off(app)
+    await run_burst(app)
     assert await job.aresult() == "half"
     assert places(data) == []
 
@@ -92,7 +85,7 @@ async def test_a_workspace_stays_until_the_success_is_stored(app: Windlass, data
     """If the worker dies before that, the next attempt needs what is there."""
     seen: list[list[str]] = []
 
-    class Watching(Spy):
+    class Watching(SpyStore):
         async def apply(self, transitions: Sequence[Transition]) -> list[ApplyResult]:
             if any(transition.trigger is Trigger.SUCCEED for transition in transitions):
                 seen.append(places(data))
@@ -103,7 +96,7 @@ async def test_a_workspace_stays_until_the_success_is_stored(app: Windlass, data
         fill(ctx)
 
     await task.aenqueue()
-    await work_off(app, Watching(app.client().store.twin(), lambda _: None))
+    await run_burst(app, Watching(app.client().store.twin(), lambda _: None))
     assert seen == [["proxy", "temp"]]
     assert places(data) == []
 
@@ -119,10 +112,10 @@ async def test_a_workspace_is_kept_after_failure_and_is_the_resumed_jobs_own(
         return (ctx.workspace / "part").read_text()
 
     job = await task.aenqueue()
-    await work_off(app)
+    await run_burst(app)
     assert places(data) == ["proxy", "temp"]
     again = await job.aretry()
-    await work_off(app)
+    await run_burst(app)
     assert await again.aresult() == "half"
     assert places(data) == []
 
@@ -137,9 +130,9 @@ async def test_a_retry_that_succeeds_removes_what_the_first_job_left(
             raise OSError("no")
 
     job = await task.aenqueue()
-    await work_off(app)
+    await run_burst(app)
     await job.aretry()
-    await work_off(app)
+    await run_burst(app)
     assert places(data) == []
 
 
@@ -155,9 +148,9 @@ async def test_a_canceled_job_is_cleaned_before_it_is_canceled(
         await asyncio.Event().wait()
 
     job = await task.aenqueue()
-    async with working(app, cancel_poll_interval=0.01):
+    async with running_worker(app, cancel_poll_interval=0.01):
         async for event in job.aevents():
-            if running(event) and not own:
+            if is_running(event) and not own:
                 await job.acancel()
             if event.final:
                 assert places(data) == []
@@ -176,13 +169,13 @@ async def test_what_cannot_be_removed_is_a_warning_and_no_failure(
             raise Cancel("enough")
 
     job = await task.aenqueue(cancel=True)
-    assert (await run_one(app, job)).state is State.CANCELED
+    assert (await run_to_end(app, job)).state is State.CANCELED
     [warning] = await events_of(job, EventType.WARNING)
     assert "was not removed" in warning.data["message"]
     (data / "temp").unlink()
     with caplog.at_level(logging.WARNING, "windlass.worker"):
         succeeded = await task.aenqueue(cancel=False)
-        await work_off(app)  # it ends when the attempt is over, with what comes after the settle
+        await run_burst(app)  # it ends when the attempt is over, with what comes after the settle
     assert (await succeeded.arefresh()).state is State.SUCCEEDED
     assert f"the workspace of job {succeeded.id} was not removed" in caplog.text
 
@@ -194,7 +187,7 @@ async def test_a_job_that_touches_no_workspace_makes_no_directory(
     async def task(ctx: Context) -> None: ...
 
     await task.aenqueue()
-    await work_off(app)
+    await run_burst(app)
     assert not list(data.parent.iterdir())
 
 
@@ -210,8 +203,8 @@ async def job_with_files(app: Windlass, data: Path) -> Job[None]:
         raise Snooze(HOUR)
 
     job = await waits.aenqueue()
-    async with working(app):
-        await until(job, lambda event: event.data["status"] == "retrying")
+    async with running_worker(app):
+        await wait_for_event(job, lambda event: event.data["status"] == "retrying")
     assert places(data) == ["proxy", "temp"]
     return job
 
@@ -273,7 +266,7 @@ async def test_a_worker_removes_the_orphans_of_jobs_that_are_gone(
     Workspaces(data).path(WorkspaceKind.TEMP, uuid7())
     age(data, 25)
     (data / "temp" / "not-ours").mkdir()
-    async with working(app):
+    async with running_worker(app):
         async with asyncio.timeout(20):
             while len(places(data)) > 1:  # noqa: ASYNC110 - no event for a directory
                 await asyncio.sleep(0.01)
@@ -300,7 +293,7 @@ async def test_a_canceled_job_of_a_dead_worker_is_cleaned_by_the_one_that_rescue
     cleaner = WorkspaceCleaner(store, Workspaces(data))
     assert await Sweeper(store, 1, Retention(), cleaner).once() == 1
     assert (await job.arefresh()).state is State.CANCELED
-    await cleaner.remove_next(PATIENCE)
+    await cleaner.remove_next(WAIT_TIMEOUT)
     assert places(data) == []
     await app.aclose()
 
