@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 @contextmanager
 def driving(command: str, place: Path) -> Iterator[tuple[subprocess.Popen[str], int, int, int]]:
     driver = subprocess.Popen(
-        [sys.executable, "-m", "tests.process.driver", command, str(place / "mark")],
+        [sys.executable, "-m", "tests.process.fake_worker", command, str(place / "mark")],
         cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
     assert driver.stdout is not None

@@ -13,7 +13,7 @@ from typing import Annotated, Any, NamedTuple
 
 import pytest
 from pydantic import BaseModel, Field
-from tests.worker import batch_sample
+from tests.worker import batch_tasks
 from tests.worker.event_waits import WAIT_TIMEOUT, events_of, eventually, is_running, wait_for_event
 from tests.worker.spy_store import SpyStore
 from tests.worker.workers import run_burst, running_worker
@@ -158,7 +158,7 @@ def test_a_wrong_declaration_is_refused_with_what_to_write() -> None:
         async def two(ctx: Context, batch: Batch[Page]) -> None: ...
 
     with pytest.raises(ConfigurationError, match="remove one of the two"):
-        app.task(batch=2, args=Page, executor="process")(batch_sample.index.spec.function)
+        app.task(batch=2, args=Page, executor="process")(batch_tasks.index.spec.function)
 
     with pytest.raises(ConfigurationError, match="a dataclass, a model or a "):
 
@@ -824,7 +824,7 @@ async def test_jobs_of_a_batch_thread_wait_until_it_returns(app: Windlass) -> No
 @asynccontextmanager
 async def stored(place: Path) -> AsyncIterator[Windlass]:
     app = Windlass(f"sqlite:///{place}/jobs.db?durability=off", data=place / "data")
-    app.include(batch_sample.tasks)
+    app.include(batch_tasks.tasks)
     yield app
     await app.aclose()
 
@@ -833,14 +833,12 @@ async def test_jobs_that_were_running_when_a_worker_died_run_alone_in_a_process(
     tmp_path: Path,
 ) -> None:
     async with stored(tmp_path) as app:
-        died = await enqueue(app, batch_sample.index, 0, 1)
+        died = await enqueue(app, batch_tasks.index, 0, 1)
         store = app.client().store
         await store.claim(Claim(token=uuid7(), worker="dead", queues=[("default", 2)], lease=0.01))
         async with running_worker(app):
             results = [await job.aresult(LONG) for job in died]
-            fresh = [
-                await job.aresult(LONG) for job in await enqueue(app, batch_sample.index, 2, 3)
-            ]
+            fresh = [await job.aresult(LONG) for job in await enqueue(app, batch_tasks.index, 2, 3)]
     assert [(size, pid == os.getpid()) for size, pid in results] == [(1, False)] * 2
     assert [pid == os.getpid() for _, pid in fresh] == [True, True]
 

@@ -21,9 +21,7 @@ from windlass.store import DAY
 from windlass.worker.loops import ticker
 from windlass.worker.loops.ticker import Ticker
 
-WEEK = (
-    "tests/worker/loops/test_simulated_month.py::test_a_week_shows_a_tick_that_is_lost_or_repeated"
-)
+WEEK = "tests/worker/loops/test_ticker_simulation.py::test_a_week_shows_a_tick_that_is_lost_or_repeated"
 CRON = "tests/test_cron.py::"
 TICKER = "tests/worker/loops/test_ticker.py::"
 

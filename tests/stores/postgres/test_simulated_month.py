@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.worker.loops.test_simulated_month import AUTUMN, a_month
+from tests.worker.loops.test_ticker_simulation import AUTUMN, a_month
 
 from windlass.stores.postgres import PostgresStore
 from windlass.testing import VirtualClock

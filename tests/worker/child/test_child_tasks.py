@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from tests.process import sample
 from tests.process.process_table import PATIENCE, alive, until_gone, wait_for
+from tests.worker.child import child_tasks
 
 from windlass import Cancel, ConfigurationError, Context, Snooze, Windlass
 from windlass.core.codec import JsonCodec, Purpose
@@ -43,7 +43,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def children() -> AsyncIterator[ChildExecutor]:
     """Shared, so that most tests find a warm child."""
-    children = ChildExecutor(limit=4, app=sample.app, lifespan=True, grace=PATIENCE)
+    children = ChildExecutor(limit=4, app=child_tasks.app, lifespan=True, grace=PATIENCE)
     yield children
     await children.aclose()
 
@@ -78,17 +78,17 @@ async def test_arguments_and_results_follow_the_signature(
     children: ChildExecutor, store: MemoryStore
 ) -> None:
     order = {"day": "2026-01-02", "items": ["a", "é"]}
-    result = await run(children, sample.double, await begin(store), order=order, times=3)
+    result = await run(children, child_tasks.double, await begin(store), order=order, times=3)
     assert result == {"day": "2026-01-02", "items": ["a", "é"] * 3}
 
 
 async def test_children_are_warm_and_each_runs_one_job_at_a_time(
     children: ChildExecutor, store: MemoryStore
 ) -> None:
-    one = await run(children, sample.pid, await begin(store))
-    assert one == await run(children, sample.pid, await begin(store))
+    one = await run(children, child_tasks.pid, await begin(store))
+    assert one == await run(children, child_tasks.pid, await begin(store))
     contexts = [await begin(store) for _ in range(3)]
-    several = await asyncio.gather(*(run(children, sample.pid, ctx) for ctx in contexts))
+    several = await asyncio.gather(*(run(children, child_tasks.pid, ctx) for ctx in contexts))
     assert len(set(several)) == 3
     assert one in several
     assert os.getpid() not in several
@@ -98,8 +98,8 @@ async def test_the_job_is_the_same_in_the_child(
     children: ChildExecutor, store: MemoryStore
 ) -> None:
     context = await begin(store)
-    result = await run(children, sample.same, context)
-    spec: TaskSpec = sample.same.spec
+    result = await run(children, child_tasks.same, context)
+    spec: TaskSpec = child_tasks.same.spec
     assert spec.signature.restore_result(result) == context.job
 
 
@@ -125,23 +125,23 @@ async def test_what_a_task_raises_is_judged_where_its_class_is_known(  # noqa: P
     message: str,
 ) -> None:
     with pytest.raises(RemoteError, match=kind) as caught:
-        await run(children, sample.fail, await begin(store), how=how)
+        await run(children, child_tasks.fail, await begin(store), how=how)
     raised = caught.value.info
     assert (raised.type, raised.code, raised.retryable) == (kind, code, retryable)
     assert raised.message == message
     assert raised.delay == (300 if how == "after" else None)
     assert "raise errors[how]" in raised.traceback
-    assert raised.traceback.splitlines()[1].startswith(f'  File "{sample.__file__}"')
+    assert raised.traceback.splitlines()[1].startswith(f'  File "{child_tasks.__file__}"')
 
 
 async def test_snooze_and_cancel_are_raised_as_themselves(
     children: ChildExecutor, store: MemoryStore
 ) -> None:
     with pytest.raises(Snooze, match="zzz") as snoozed:
-        await run(children, sample.fail, await begin(store), how="snooze")
+        await run(children, child_tasks.fail, await begin(store), how="snooze")
     assert snoozed.value.delay == 7
     with pytest.raises(Cancel) as canceled:
-        await run(children, sample.fail, await begin(store), how="cancel")
+        await run(children, child_tasks.fail, await begin(store), how="cancel")
     assert canceled.value.reason == "no longer needed"
 
 
@@ -149,9 +149,9 @@ async def test_invalid_arguments_and_results_have_clear_errors(
     children: ChildExecutor, store: MemoryStore
 ) -> None:
     for task, code, message in (
-        (sample.double, "invalid_input", "argument 'order': missing"),
-        (sample.unstorable_result, "invalid_result", "unstorable_result"),
-        (sample.large_result, "invalid_result", "the limit is 1,048,576"),
+        (child_tasks.double, "invalid_input", "argument 'order': missing"),
+        (child_tasks.unstorable_result, "invalid_result", "unstorable_result"),
+        (child_tasks.large_result, "invalid_result", "the limit is 1,048,576"),
     ):
         with pytest.raises(RemoteError, match=message) as caught:
             await run(children, task, await begin(store))
@@ -165,8 +165,8 @@ async def test_a_task_records_the_same_events_in_a_child_as_in_the_worker(
     children: ChildExecutor, store: MemoryStore
 ) -> None:
     here, there = await begin(store), await begin(store)
-    result = await asyncio.to_thread(sample.emit_everything, here)
-    assert result == await run(children, sample.emits, there) == "2 1 1 False"
+    result = await asyncio.to_thread(child_tasks.emit_everything, here)
+    assert result == await run(children, child_tasks.emits, there) == "2 1 1 False"
     events, kept = [], []
     for context in (here, there):
         await context.flush()
@@ -196,7 +196,7 @@ def _event_data(event: Event) -> Any:
 async def test_an_event_that_cannot_be_stored_is_refused_at_the_call(
     children: ChildExecutor, store: MemoryStore, how: str, message: str
 ) -> None:
-    result = await run(children, sample.refused, await begin(store), how=how)
+    result = await run(children, child_tasks.refused, await begin(store), how=how)
     assert result.startswith(message)
 
 
@@ -206,10 +206,10 @@ async def test_finished_steps_are_not_run_again(
     first = await begin(store)
     mark = tmp_path / "mark"
     with pytest.raises(RemoteError, match="after four steps"):
-        await run(children, sample.steps, first, mark=str(mark))
+        await run(children, child_tasks.steps, first, mark=str(mark))
     again = context_of(first.job, store)  # as the next attempt would begin
     again.job = job_json.from_json(JobRow, {**job_json.to_json(first.job), "attempt": 2})
-    assert await run(children, sample.steps, again, mark=str(mark)) == ["a", "b"]
+    assert await run(children, child_tasks.steps, again, mark=str(mark)) == ["a", "b"]
     assert sorted(mark.read_text()) == list("abcd")
 
 
@@ -217,14 +217,14 @@ async def test_child_jobs_are_stored_with_the_success_or_not_at_all(
     children: ChildExecutor, store: MemoryStore
 ) -> None:
     context = await begin(store)
-    made = await run(children, sample.enqueues_child, context, fails=False)
+    made = await run(children, child_tasks.enqueues_child, context, fails=False)
     [child] = context.children
-    assert (str(child.id), child.task, child.priority) == (made, sample.double.name, 3)
+    assert (str(child.id), child.task, child.priority) == (made, child_tasks.double.name, 3)
     assert json.loads(child.payload) == {"order": {"day": "2026-01-02", "items": ["a"]}}
     assert child.headers[CORRELATION_ID] == (context.job.correlation_id or str(child.id))
     context = await begin(store)
     with pytest.raises(RemoteError):
-        await run(children, sample.enqueues_child, context, fails=True)
+        await run(children, child_tasks.enqueues_child, context, fails=True)
     assert context.children == ()
 
 
@@ -237,7 +237,7 @@ async def test_a_task_waits_for_a_signal_and_for_jobs(
 
     async def suspended(context: Context) -> Suspend:
         with pytest.raises(Suspend) as raised:
-            await run(children, sample.fans_out, context, days=["2026-01-02", "2026-01-03"])
+            await run(children, child_tasks.fans_out, context, days=["2026-01-02", "2026-01-03"])
         return raised.value
 
     hooks = AppHooks()
@@ -260,7 +260,7 @@ async def test_a_task_waits_for_a_signal_and_for_jobs(
     for row in await claim_all(store, "default"):
         await settle_one(store, row, Succeeded(result=b'{"items": ["done"]}'))
     context = context_of(context.job, store)
-    results = await run(children, sample.fans_out, context, days=["2026-01-02", "2026-01-03"])
+    results = await run(children, child_tasks.fans_out, context, days=["2026-01-02", "2026-01-03"])
     assert results == [["done"], ["done"]]
 
 
@@ -268,31 +268,31 @@ async def test_the_workspace_is_the_one_of_the_job(
     children: ChildExecutor, store: MemoryStore, tmp_path: Path
 ) -> None:
     context = await begin(store, AppHooks(workspaces=Workspaces(tmp_path)))
-    paths = await run(children, sample.writes, context)
+    paths = await run(children, child_tasks.writes, context)
     assert paths == [str(context.workspace), str(context.proxy)]
     assert (context.workspace / "file").read_text() == "kept"
     context = await begin(store)
     with pytest.raises(RemoteError, match="no data directory"):
-        await run(children, sample.writes, context)
+        await run(children, child_tasks.writes, context)
 
 
 async def test_events_of_a_thread_that_outlives_its_task_are_dropped(
     children: ChildExecutor, store: MemoryStore
 ) -> None:
-    left = await run(children, sample.leaves_a_thread, await begin(store))
+    left = await run(children, child_tasks.leaves_a_thread, await begin(store))
     context = await begin(store)
-    assert await run(children, sample.stale_thread_sends, context) == [left, True]
+    assert await run(children, child_tasks.stale_thread_sends, context) == [left, True]
     assert context.take() == ()
     with pytest.raises(ProcessDiedError):
-        await run(children, sample.dies, context, how="exit")
+        await run(children, child_tasks.dies, context, how="exit")
 
 
 async def test_a_message_sent_at_the_end_of_an_attempt_belongs_to_that_attempt(
     children: ChildExecutor, store: MemoryStore
 ) -> None:
     first, second = await begin(store), await begin(store)
-    await run(children, sample.leaves_a_thread_that_is_sending, first)
-    assert await run(children, sample.message_was_sent, second)
+    await run(children, child_tasks.leaves_a_thread_that_is_sending, first)
+    assert await run(children, child_tasks.message_was_sent, second)
     assert [len(first.take()), len(second.take())] == [1, 0]
 
 
@@ -302,16 +302,16 @@ async def test_a_message_sent_at_the_end_of_an_attempt_belongs_to_that_attempt(
 async def test_each_child_enters_the_lifespan_once_and_leaves_it_in_order(
     store: MemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = ChildExecutor(limit=1, app=sample.app, lifespan=True, grace=PATIENCE)
+    own = ChildExecutor(limit=1, app=child_tasks.app, lifespan=True, grace=PATIENCE)
     monkeypatch.setenv("SAMPLE_LIFE", str(tmp_path / "broken"))
-    pid = await run(own, sample.pid, await begin(store))  # no task that could see it
+    pid = await run(own, child_tasks.pid, await begin(store))  # no task that could see it
     with pytest.raises(RemoteError, match="failed to start in a child process: OSError: no such"):
-        await run(own, sample.pid_of, await begin(store))
+        await run(own, child_tasks.pid_of, await begin(store))
     assert not alive(pid)  # the next one gets a child that never failed
     mark = tmp_path / "mark"
     monkeypatch.setenv("SAMPLE_LIFE", str(mark))
     for _ in range(2):
-        pid, state = await run(own, sample.pid_of, await begin(store))
+        pid, state = await run(own, child_tasks.pid_of, await begin(store))
         assert pid == state
     assert mark.read_text() == "up "
     await own.aclose()
@@ -325,7 +325,7 @@ async def test_a_crashed_child_affects_no_other_job(
     children: ChildExecutor, store: MemoryStore
 ) -> None:
     waiting = await begin(store)
-    neighbour = asyncio.ensure_future(run(children, sample.stuck, waiting))
+    neighbour = asyncio.ensure_future(run(children, child_tasks.stuck, waiting))
     await _pids(waiting)
     for how, message in (
         ("segfault", "was killed by SIGSEGV"),
@@ -335,7 +335,7 @@ async def test_a_crashed_child_affects_no_other_job(
     ):
         context = await begin(store)
         with pytest.raises(ProcessDiedError, match=message):
-            await run(children, sample.dies, context, how=how)
+            await run(children, child_tasks.dies, context, how=how)
         assert log_lines(context)[-1] == "100 last words"
     assert not neighbour.done()
     neighbour.cancel()
@@ -355,7 +355,7 @@ async def _pids(context: Context) -> list[int]:
 async def test_a_stopped_task_cleans_up_and_is_gone_with_all_it_started(
     children: ChildExecutor, store: MemoryStore
 ) -> None:
-    for task in (sample.stuck, sample.stuck_async):
+    for task in (child_tasks.stuck, child_tasks.stuck_async):
         context = await begin(store)
         running = asyncio.ensure_future(children.run(task.spec, context, {}))
         pids = await _pids(context)
@@ -374,9 +374,9 @@ async def test_a_task_that_cannot_be_interrupted_is_killed_after_the_grace(
 ) -> None:
     """In a C call that keeps the interpreter's lock."""
     mark = tmp_path / "mark"
-    own = ChildExecutor(limit=1, app=sample.app, grace=0.1)
+    own = ChildExecutor(limit=1, app=child_tasks.app, grace=0.1)
     context = await begin(store)
-    running = asyncio.ensure_future(own.run(sample.stuck.spec, context, {"held": str(mark)}))
+    running = asyncio.ensure_future(own.run(child_tasks.stuck.spec, context, {"held": str(mark)}))
     pids = await _pids(context)
     await asyncio.to_thread(wait_for, mark)
     with pytest.raises(TimeoutError):
@@ -516,10 +516,10 @@ async def test_it_works_on_uvloop_too(store: MemoryStore) -> None:
     uvloop = pytest.importorskip("uvloop")
 
     async def work() -> Any:
-        own = ChildExecutor(limit=1, app=sample.app, lifespan=True, grace=PATIENCE)
-        result = await run(own, sample.emits, context := await begin(store))
+        own = ChildExecutor(limit=1, app=child_tasks.app, lifespan=True, grace=PATIENCE)
+        result = await run(own, child_tasks.emits, context := await begin(store))
         with pytest.raises(ProcessDiedError):
-            await run(own, sample.dies, context, how="exit")
+            await run(own, child_tasks.dies, context, how="exit")
         await own.aclose()
         return result
 
@@ -533,6 +533,6 @@ async def test_it_works_on_uvloop_too(store: MemoryStore) -> None:
 async def test_jobs_survive_json_encoding_unchanged() -> None:
     new = NewJob(
         id=uuid.uuid4(), task="t", payload=b"\x00\xff", tags=("a",), headers={"k": "v"},
-        run_at=5, retry_of=uuid.uuid4(), policy=sample.fail.spec.options.policy,
+        run_at=5, retry_of=uuid.uuid4(), policy=child_tasks.fail.spec.options.policy,
     )  # fmt: skip
     assert job_json.from_json(NewJob, json.loads(json.dumps(job_json.to_json(new)))) == new

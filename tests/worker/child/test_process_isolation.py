@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.worker import killer_tasks
+from tests.worker.child import isolation_tasks
 from tests.worker.event_waits import WAIT_TIMEOUT, events_of, is_running, wait_for_event
 from tests.worker.workers import running_worker
 
@@ -24,15 +24,15 @@ LONG = 3 * WAIT_TIMEOUT  # a cold child imports everything again
 
 @pytest.fixture
 async def app(tmp_path: Path) -> AsyncIterator[Windlass]:
-    async with killer_tasks.fresh(tmp_path) as app:
+    async with isolation_tasks.fresh(tmp_path) as app:
         yield app
 
 
 @pytest.fixture(autouse=True)
 def no_child_left() -> Iterator[None]:
-    before = killer_tasks.descendants(os.getpid())
+    before = isolation_tasks.descendants(os.getpid())
     yield
-    assert killer_tasks.descendants(os.getpid()) <= before
+    assert isolation_tasks.descendants(os.getpid()) <= before
 
 
 async def run_one(app: Windlass, job: Job[Any]) -> JobRow:
@@ -42,7 +42,7 @@ async def run_one(app: Windlass, job: Job[Any]) -> JobRow:
 
 
 async def test_a_process_task_runs_elsewhere_and_is_as_visible_as_any(app: Windlass) -> None:
-    job = await killer_tasks.count.aenqueue(3)
+    job = await isolation_tasks.count.aenqueue(3)
     row = await run_one(app, job)
     assert row.state is State.SUCCEEDED
     pid, total = await job.aresult(WAIT_TIMEOUT)
@@ -55,7 +55,7 @@ async def test_a_process_task_runs_elsewhere_and_is_as_visible_as_any(app: Windl
     "how", ["segfault", *(pytest.param(how, marks=pytest.mark.slow) for how in ("exit", "killed"))]
 )
 async def test_a_child_that_dies_is_a_crash_and_ends_at_the_cap(app: Windlass, how: str) -> None:
-    job = await killer_tasks.die.aenqueue(how)
+    job = await isolation_tasks.die.aenqueue(how)
     row = await run_one(app, job)
     assert row.state is State.FAILED
     assert (row.crash_count, row.retry_count, row.attempt) == (2, 0, 2)
@@ -66,7 +66,7 @@ async def test_a_child_that_dies_is_a_crash_and_ends_at_the_cap(app: Windlass, h
 
 
 async def test_a_child_held_in_a_c_call_is_killed_at_its_timeout(app: Windlass) -> None:
-    job = await killer_tasks.hang.aenqueue()
+    job = await isolation_tasks.hang.aenqueue()
     row = await run_one(app, job)
     assert row.state is State.FAILED
     assert row.error is not None
@@ -74,7 +74,7 @@ async def test_a_child_held_in_a_c_call_is_killed_at_its_timeout(app: Windlass) 
 
 
 async def test_a_cancel_reaches_a_child_that_holds_the_interpreter(app: Windlass) -> None:
-    job = await killer_tasks.stuck.aenqueue()
+    job = await isolation_tasks.stuck.aenqueue()
     async with running_worker(app):
         await wait_for_event(job, is_running)
         await job.acancel("enough")
@@ -85,7 +85,7 @@ async def test_a_cancel_reaches_a_child_that_holds_the_interpreter(app: Windlass
 async def test_a_job_that_was_running_when_a_worker_died_runs_in_a_process_of_its_own(
     app: Windlass,
 ) -> None:
-    job = await killer_tasks.where.aenqueue()
+    job = await isolation_tasks.where.aenqueue()
     store = app.client().store
     await store.claim(Claim(token=uuid7(), worker="dead", queues=[("default", 1)], lease=0.01))
     row = await run_one(app, job)
@@ -95,8 +95,8 @@ async def test_a_job_that_was_running_when_a_worker_died_runs_in_a_process_of_it
 
 async def test_a_killer_ends_at_its_cap_and_its_neighbours_succeed(app: Windlass) -> None:
     """All of them were claimed by a worker that the killer then took down."""
-    killer = await killer_tasks.kill_my_process.aenqueue()
-    innocent = [await killer_tasks.where.aenqueue() for _ in range(5)]
+    killer = await isolation_tasks.kill_my_process.aenqueue()
+    innocent = [await isolation_tasks.where.aenqueue() for _ in range(5)]
     store = app.client().store
     await store.claim(Claim(token=uuid7(), worker="dead", queues=[("default", 6)], lease=0.01))
     async with running_worker(app, queues={"default": 2}):
@@ -115,7 +115,7 @@ async def test_an_innocent_whose_child_cannot_begin_runs_in_the_worker(
     async def life() -> AsyncIterator[str]:
         yield "state"
 
-    job = await killer_tasks.where_by_context.aenqueue()
+    job = await isolation_tasks.where_by_context.aenqueue()
     store = app.client().store
     await store.claim(Claim(token=uuid7(), worker="dead", queues=[("default", 1)], lease=0.01))
     row = await run_one(app, job)
@@ -135,7 +135,7 @@ async def test_a_process_task_must_be_one_that_a_child_can_find(app: Windlass) -
 
 
 async def test_a_worker_that_stops_gives_back_what_its_children_do(app: Windlass) -> None:
-    job = await killer_tasks.stuck.aenqueue()
+    job = await isolation_tasks.stuck.aenqueue()
     async with running_worker(app, grace=0.0):
         await wait_for_event(job, is_running)
     await job.arefresh()

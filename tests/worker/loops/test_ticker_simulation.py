@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from tests.worker import simulated_month
-from tests.worker.simulated_month import Month, expected, schedules
+from tests.worker import ticker_simulation
+from tests.worker.ticker_simulation import Month, expected, schedules
 
 from windlass.core.clock import SECOND, from_datetime
 from windlass.store import DAY, Store
@@ -70,7 +70,7 @@ async def test_each_tick_of_a_month_becomes_one_job_on_a_file(tmp_path: Path) ->
 
 def test_the_month_has_all_that_it_is_about() -> None:
     """Days when clocks change, ticks in the hour that is missing and in the one that is doubled."""
-    assert simulated_month.TICKERS == 8
+    assert ticker_simulation.TICKERS == 8
     spring = expected(schedules("all"), SPRING, SPRING + MONTH)
     autumn = expected(schedules("all"), AUTUMN, AUTUMN + MONTH)
     assert spring["berlin", "2026-03-29T01:00:00Z"] == 1  # 02:30 is not there: at 03:00 instead
