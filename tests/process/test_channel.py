@@ -93,7 +93,7 @@ async def test_an_invalid_message_ends_the_channel(nonsense: bytes) -> None:
     receiver.close()
 
 
-def test_a_message_that_no_process_should_send_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_oversized_message_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channel, "MAX_FRAME", 100)
     with pytest.raises(ValueError, match="limit of 100"):
         frame({"text": "x" * 100})

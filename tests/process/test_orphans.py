@@ -37,7 +37,7 @@ def driving(command: str, place: Path) -> Iterator[tuple[subprocess.Popen[str], 
             kill(warden)
 
 
-def test_a_killed_worker_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_killed_worker_leaves_no_process_behind(tmp_path: Path) -> None:
     """Even after the signals that a terminal or a service manager sends to all."""
     with driving("sleep", tmp_path) as (driver, child, grandchild, warden):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -55,7 +55,7 @@ def test_a_child_dies_with_its_parent_even_without_a_warden(tmp_path: Path) -> N
         wait_until_gone(child)
 
 
-def test_a_worker_that_ends_in_order_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_worker_that_exits_normally_leaves_no_process_behind(tmp_path: Path) -> None:
     with driving("sleep", tmp_path) as (driver, *others):
         driver.send_signal(signal.SIGINT)
         driver.wait(timeout=30)

@@ -47,7 +47,7 @@ async def command(process: ChildProcess, what: str, given: Any = None) -> Any:
     return (await receive(process)).get("result")
 
 
-async def test_a_warm_child_is_used_again_and_never_shared(pool: ChildPool) -> None:
+async def test_a_warm_child_is_reused_and_never_shared(pool: ChildPool) -> None:
     async with pool.take() as one, pool.take() as two:
         assert await command(one, "repeat", ["é", 1, None]) == ["é", 1, None]
         pids = [await command(one, "pid"), await command(two, "pid")]
@@ -79,7 +79,7 @@ async def test_a_child_that_died_while_idle_is_replaced(pool: ChildPool) -> None
     assert await take_pid(pool) != pid
 
 
-async def test_idle_children_beyond_the_spare_ones_are_ended() -> None:
+async def test_idle_children_beyond_the_spares_are_ended() -> None:
     pool = ChildPool(MODULE, limit=2, spare=1, idle=0.05)
     async with pool.take() as one, pool.take() as two:
         await command(one, "pid")
@@ -135,7 +135,7 @@ async def test_only_the_parent_may_stop_a_child(pool: ChildPool) -> None:
         assert await command(process, "repeat", "still here") == "still here"
 
 
-async def test_a_dead_child_takes_its_grandchildren_along(pool: ChildPool) -> None:
+async def test_grandchildren_end_with_a_dead_child(pool: ChildPool) -> None:
     """Also one that was forked, and holds the channel open."""
     async with pool.take() as process:
         grandchild = await command(process, "start")

@@ -103,7 +103,7 @@ async def test_one_call_gets_many_jobs_each_with_its_arguments_and_its_result(
         index.new_job(number="x")  # type: ignore[arg-type]
 
 
-async def test_a_job_is_checked_against_one_jobs_arguments_when_it_is_enqueued(
+async def test_the_arguments_of_each_job_are_validated_at_enqueue(
     app: Windlass,
 ) -> None:
     class Model(BaseModel):
@@ -130,7 +130,7 @@ async def test_a_job_is_checked_against_one_jobs_arguments_when_it_is_enqueued(
             task.new_job(number="x")
 
 
-async def test_a_plain_call_stays_a_plain_call(app: Windlass) -> None:
+async def test_a_batch_task_can_be_called_as_a_function(app: Windlass) -> None:
     @app.task(batch=10, args=Page)
     def index(batch: Batch[Page, int]) -> None:
         for page in batch:
@@ -141,7 +141,7 @@ async def test_a_plain_call_stays_a_plain_call(app: Windlass) -> None:
     assert [(page.settled, page.result) for page in made] == [(True, 1), (True, 2)]
 
 
-def test_a_wrong_declaration_is_refused_with_what_to_write() -> None:
+def test_an_invalid_declaration_is_refused_with_a_correct_example() -> None:
     app = Windlass("memory:")
     with pytest.raises(ConfigurationError, match=r"@app.task\(batch=100, args=Page\)"):
         app.task(batch=10)
@@ -171,7 +171,7 @@ def test_a_wrong_declaration_is_refused_with_what_to_write() -> None:
 # -- gathering
 
 
-async def test_a_full_batch_begins_at_once_and_the_rest_after_its_wait(app: Windlass) -> None:
+async def test_a_full_batch_starts_at_once_and_the_rest_after_its_wait(app: Windlass) -> None:
     sizes: list[int] = []
     began: list[float] = []
     clock = asyncio.get_running_loop().time
@@ -245,7 +245,7 @@ async def test_one_call_takes_one_slot(app: Windlass) -> None:
     assert await states(jobs) == [State.SUCCEEDED] * 40
 
 
-async def test_jobs_of_each_task_and_queue_are_gathered_apart(app: Windlass) -> None:
+async def test_jobs_are_collected_by_task_and_queue(app: Windlass) -> None:
     calls: list[tuple[str, set[int]]] = []
 
     @app.task(batch=10, args=Page)
@@ -335,7 +335,7 @@ async def test_without_a_wait_a_batch_gets_one_more_claim(
     assert (len(ready), collector.wanted("default")) == (1, 0)
 
 
-async def test_a_stop_gives_back_at_once_what_is_gathered(app: Windlass) -> None:
+async def test_a_stop_releases_collected_jobs_at_once(app: Windlass) -> None:
     @app.task(batch=100, wait="1h", args=Page)
     async def index(batch: Batch[Page]) -> None: ...
 
@@ -348,7 +348,7 @@ async def test_a_stop_gives_back_at_once_what_is_gathered(app: Windlass) -> None
     ] * 5
 
 
-async def test_a_job_that_is_canceled_while_it_is_gathered_never_runs(app: Windlass) -> None:
+async def test_a_job_canceled_while_its_batch_collects_never_runs(app: Windlass) -> None:
     seen: list[int] = []
 
     @app.task(batch=3, wait=WAIT_TIMEOUT, args=Page)
@@ -370,7 +370,7 @@ async def test_a_job_that_is_canceled_while_it_is_gathered_never_runs(app: Windl
 # -- each settled by itself
 
 
-async def test_one_that_fails_leaves_its_neighbours_alone(app: Windlass) -> None:
+async def test_each_item_is_settled_with_its_own_outcome(app: Windlass) -> None:
     @app.task(batch=10, args=Page, max_retries=2, backoff=fixed(3600))
     async def index(batch: Batch[Page, int]) -> None:
         for page in batch:
@@ -404,7 +404,7 @@ async def test_one_that_fails_leaves_its_neighbours_alone(app: Windlass) -> None
     assert [await jobs[n].aresult() for n in (0, 6, 7)] == [None, 36, None]
 
 
-async def test_an_error_out_of_the_call_fails_those_that_are_not_settled(app: Windlass) -> None:
+async def test_an_error_of_the_call_fails_the_unsettled_jobs(app: Windlass) -> None:
     @app.task(batch=10, args=Page, max_retries=0)
     async def index(batch: Batch[Page, str]) -> None:
         batch[0].succeed("kept")
@@ -422,7 +422,7 @@ async def test_an_error_out_of_the_call_fails_those_that_are_not_settled(app: Wi
     assert len(set(map(len, traces))) == 1  # no one's is in another's
 
 
-async def test_each_that_failed_with_the_call_is_retried_by_its_own_policy(app: Windlass) -> None:
+async def test_jobs_that_fail_with_the_call_are_retried_by_their_own_policy(app: Windlass) -> None:
     calls: list[list[int]] = []
 
     @app.task(batch=10, args=Page, max_retries=1, backoff=fixed(0))
@@ -453,7 +453,7 @@ async def test_settled_items_are_stored_while_the_call_continues(app: Windlass) 
         await jobs[2].await_end(WAIT_TIMEOUT)
 
 
-async def test_a_call_keeps_its_slot_until_it_ends_though_all_of_its_jobs_are_settled(
+async def test_a_call_keeps_its_slot_after_all_its_jobs_are_settled(
     app: Windlass,
 ) -> None:
     go = asyncio.Event()
@@ -477,7 +477,7 @@ async def test_a_call_keeps_its_slot_until_it_ends_though_all_of_its_jobs_are_se
     assert await states(jobs) == [State.SUCCEEDED] * 4
 
 
-async def test_to_settle_a_job_twice_is_an_error_of_the_task(app: Windlass) -> None:
+async def test_settling_an_item_twice_raises(app: Windlass) -> None:
     reached: list[bool] = []
 
     @app.task(batch=2, args=Page)
@@ -497,7 +497,7 @@ async def test_to_settle_a_job_twice_is_an_error_of_the_task(app: Windlass) -> N
     assert await states([job]) == [State.SUCCEEDED]
 
 
-async def test_a_result_that_cannot_be_stored_fails_its_own_job(app: Windlass) -> None:
+async def test_a_result_that_cannot_be_stored_fails_only_its_job(app: Windlass) -> None:
     @app.task(batch=2, args=Page)
     async def index(batch: Batch[Page, Any]) -> None:
         batch[0].succeed(object())
@@ -510,7 +510,7 @@ async def test_a_result_that_cannot_be_stored_fails_its_own_job(app: Windlass) -
     assert jobs[0].row.error.code == "invalid_result"
 
 
-async def test_arguments_that_no_longer_fit_fail_their_own_job(app: Windlass) -> None:
+async def test_arguments_that_no_longer_match_fail_only_their_job(app: Windlass) -> None:
     old = Windlass(app.url)
 
     @app.task(batch=3, args=Page, name="index")
@@ -550,7 +550,7 @@ async def test_each_item_records_events_of_its_own_job(app: Windlass) -> None:
     assert [row.state for row in page.rows] == [State.SUCCEEDED]
 
 
-async def test_middleware_is_around_each_job_and_sees_its_own_outcome(app: Windlass) -> None:
+async def test_middleware_wraps_each_job_and_sees_its_outcome(app: Windlass) -> None:
     seen: dict[Any, Any] = {}
 
     @app.middleware
@@ -581,7 +581,7 @@ async def test_middleware_is_around_each_job_and_sees_its_own_outcome(app: Windl
     assert await states(jobs) == [State.SUCCEEDED, State.FAILED, State.FAILED]
 
 
-async def test_a_batch_sees_what_the_lifespan_made(app: Windlass) -> None:
+async def test_a_batch_has_the_state_of_the_lifespan(app: Windlass) -> None:
     found: list[Any] = []
 
     @app.lifespan
@@ -628,7 +628,7 @@ async def test_a_cancel_reaches_its_item_and_the_call_continues(app: Windlass) -
     assert await jobs[1].aresult() == 2
 
 
-async def test_a_cancel_of_all_cancels_the_call(app: Windlass) -> None:
+async def test_canceling_all_jobs_cancels_the_call(app: Windlass) -> None:
     ended: list[str] = []
 
     @app.task(batch=2, args=Page)
@@ -708,7 +708,7 @@ async def test_a_call_is_cancelled_once_per_reason_and_may_clean_up(app: Windlas
     assert await states(jobs) == [State.CANCELED] * 4
 
 
-async def test_one_whose_lease_is_lost_settles_nothing_and_the_others_do() -> None:
+async def test_a_lost_lease_prevents_only_the_settle_of_its_own_job() -> None:
     app = Windlass("memory:", clock=VirtualClock())  # no lease runs out by itself
 
     @app.task(batch=2, args=Page)
@@ -732,7 +732,7 @@ async def test_one_whose_lease_is_lost_settles_nothing_and_the_others_do() -> No
     await app.aclose()
 
 
-async def test_the_timeout_is_that_of_the_call(app: Windlass) -> None:
+async def test_the_timeout_applies_to_the_call(app: Windlass) -> None:
     stopped: list[bool] = []
 
     @app.task(batch=3, args=Page, timeout=0.2, max_retries=0)
@@ -750,7 +750,7 @@ async def test_the_timeout_is_that_of_the_call(app: Windlass) -> None:
     assert [job.row.error.code for job in jobs[1:] if job.row.error] == ["timeout"] * 2
 
 
-async def test_a_stop_cancels_the_call_and_gives_its_jobs_back(app: Windlass) -> None:
+async def test_a_stop_cancels_the_call_and_releases_its_jobs(app: Windlass) -> None:
     started = asyncio.Event()
 
     @app.task(batch=3, args=Page)
@@ -767,7 +767,7 @@ async def test_a_stop_cancels_the_call_and_gives_its_jobs_back(app: Windlass) ->
     assert [row.retry_count for row in rows] == [0, 0, 0]
 
 
-async def test_a_call_that_is_cancelled_from_within_fails_its_jobs(app: Windlass) -> None:
+async def test_a_cancellation_inside_the_call_fails_its_jobs(app: Windlass) -> None:
     @app.task(batch=2, args=Page, max_retries=0)
     async def index(batch: Batch[Page]) -> None:
         raise asyncio.CancelledError
@@ -780,7 +780,7 @@ async def test_a_call_that_is_cancelled_from_within_fails_its_jobs(app: Windlass
 # -- threads
 
 
-async def test_a_sync_function_runs_on_a_thread_and_settles_each_from_there(app: Windlass) -> None:
+async def test_a_sync_function_runs_on_a_thread_and_settles_items_from_there(app: Windlass) -> None:
     threads: set[int] = set()
     go = threading.Event()
 
@@ -843,7 +843,7 @@ async def test_jobs_that_were_running_when_a_worker_died_run_alone_in_a_process(
     assert [pid == os.getpid() for _, pid in fresh] == [True, True]
 
 
-async def test_what_was_settled_before_its_worker_died_is_not_done_again(app: Windlass) -> None:
+async def test_items_settled_before_a_crash_are_not_run_again(app: Windlass) -> None:
     calls: list[list[int]] = []
 
     @app.task(batch=5, args=Page)
@@ -863,7 +863,7 @@ async def test_what_was_settled_before_its_worker_died_is_not_done_again(app: Wi
     assert calls == [[0, 1, 2], [1], [2]]
 
 
-async def test_where_none_is_isolated_they_still_run_alone(app: Windlass) -> None:
+async def test_without_isolation_crashed_jobs_still_run_alone(app: Windlass) -> None:
     sizes: list[int] = []
 
     @app.task(batch=5, args=Page, backoff=fixed(0))
@@ -878,6 +878,6 @@ async def test_where_none_is_isolated_they_still_run_alone(app: Windlass) -> Non
     assert await states(jobs) == [State.SUCCEEDED] * 3
 
 
-def test_the_types_of_a_batch_may_leave_the_result_out() -> None:
+def test_the_result_type_of_a_batch_is_optional() -> None:
     assert Batch[Page] == Batch[Page, None]
     assert Item[Page] == Item[Page, None]

@@ -68,7 +68,7 @@ async def test_unstored_progress_is_replaced_by_the_newest(store: MemoryStore) -
     assert context.take() == ()
 
 
-async def test_other_words_stay_and_keep_their_place(store: MemoryStore) -> None:
+async def test_other_events_are_kept_in_order(store: MemoryStore) -> None:
     row = await start_one(store)
     context = context_of(row, store)
     context.progress(10)
@@ -89,7 +89,7 @@ async def test_other_words_stay_and_keep_their_place(store: MemoryStore) -> None
     assert percents(events) == [10, 30]
 
 
-async def test_progress_never_falls_whatever_is_reported(store: MemoryStore) -> None:
+async def test_progress_never_decreases(store: MemoryStore) -> None:
     row = await start_one(store)
     context = context_of(row, store)
     lots = Random(7)
@@ -135,7 +135,9 @@ async def test_a_new_attempt_has_no_stage_until_it_names_one(app: Windlass) -> N
     assert percents(await events_of(job))[-1] == 40
 
 
-async def test_the_last_word_is_stored_with_the_end_and_costs_no_write(app: Windlass) -> None:
+async def test_the_last_events_are_stored_by_the_settle_without_another_write(
+    app: Windlass,
+) -> None:
     verbs: list[str] = []
 
     @app.task
@@ -187,7 +189,9 @@ async def test_a_sync_task_records_events_from_its_own_thread(app: Windlass) -> 
 @pytest.mark.parametrize(
     "text", ["x" * 10 * MAX_EVENT, "\x00" * MAX_EVENT, "\ud800", "漢" * 80_000]
 )
-async def test_no_word_is_too_long_or_too_odd_to_be_stored(app: Windlass, text: str) -> None:
+async def test_text_of_any_length_and_with_any_characters_is_stored(
+    app: Windlass, text: str
+) -> None:
     @app.task(max_retries=0)
     async def task(ctx: Context) -> None:
         ctx.log(text)
@@ -232,7 +236,7 @@ async def test_events_of_a_failed_flush_are_stored_later_in_order(store: MemoryS
     assert [body(line)["message"] for line in lines] == ["one", "two"]
 
 
-async def test_two_flushes_at_once_lose_nothing(store: MemoryStore) -> None:
+async def test_concurrent_flushes_lose_no_event(store: MemoryStore) -> None:
     """The store drops a record older than what it has, so that they must go one by one."""
     row = await start_one(store)
     faulty = FaultyStore(store, Random(3).random, lose=0.3, repeat=0.3, delay=True)
@@ -287,7 +291,7 @@ async def test_a_finished_step_is_not_run_again(app: Windlass) -> None:
     assert first.error.step == "second"
 
 
-async def test_the_steps_of_a_sync_task_are_kept_too(app: Windlass) -> None:
+async def test_finished_steps_of_a_sync_task_are_not_run_again(app: Windlass) -> None:
     runs: list[int] = []
 
     @app.task(backoff=fixed(0))
@@ -307,7 +311,7 @@ async def test_the_steps_of_a_sync_task_are_kept_too(app: Windlass) -> None:
     assert runs == [1]
 
 
-async def test_steps_outlive_the_worker_that_ran_them(tmp_path: Any) -> None:
+async def test_steps_survive_the_death_of_their_worker(tmp_path: Any) -> None:
     """The first worker dies after the first step: its lease runs out, another one goes on."""
     clock = VirtualClock()
     app = Windlass(f"sqlite:///{tmp_path}/jobs.db?durability=off", clock=clock)
@@ -339,7 +343,7 @@ async def test_steps_outlive_the_worker_that_ran_them(tmp_path: Any) -> None:
     await app.aclose()
 
 
-async def test_a_step_waits_for_a_store_that_is_away_and_the_task_notices_nothing(
+async def test_a_step_waits_for_an_unavailable_store(
     app: Windlass,
 ) -> None:
     away = {"record": 2, "checkpoints": 1}

@@ -25,7 +25,7 @@ async def states(app: Windlass, ids: list[UUID]) -> list[State | None]:
     return [row.state if row else None for row in rows]
 
 
-async def test_children_become_real_with_the_success_and_not_before(app: Windlass) -> None:
+async def test_child_jobs_are_stored_with_the_success_and_not_before(app: Windlass) -> None:
     before: list[State | None] = []
 
     @app.task
@@ -57,7 +57,7 @@ async def test_children_become_real_with_the_success_and_not_before(app: Windlas
 
 
 @pytest.mark.parametrize("error", [OSError("no"), Cancel("no")])
-async def test_an_attempt_without_success_hands_over_nothing(
+async def test_an_attempt_without_success_stores_no_child_jobs(
     app: Windlass, error: Exception
 ) -> None:
     made: list[UUID] = []
@@ -94,9 +94,7 @@ async def test_children_pass_the_enqueue_hooks_once(app: Windlass) -> None:
 
 
 @pytest.mark.parametrize("sync", [False, True], ids=["async", "sync"])
-async def test_what_is_enqueued_at_once_stays_whatever_becomes_of_the_task(
-    app: Windlass, sync: bool
-) -> None:
+async def test_a_job_enqueued_at_once_stays_when_its_task_fails(app: Windlass, sync: bool) -> None:
     made: list[UUID] = []
 
     @app.task
@@ -119,7 +117,7 @@ async def test_what_is_enqueued_at_once_stays_whatever_becomes_of_the_task(
     assert (row.state, row.correlation_id) == (State.SUCCEEDED, str(job.id))
 
 
-async def test_the_sync_names_are_refused_on_the_workers_loop_with_the_async_ones(
+async def test_sync_methods_are_refused_on_the_worker_loop(
     app: Windlass,
 ) -> None:
     @app.task

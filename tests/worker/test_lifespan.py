@@ -20,7 +20,7 @@ async def app() -> AsyncIterator[Windlass]:
     await app.aclose()
 
 
-async def test_what_the_lifespan_yields_is_the_state_of_every_task(app: Windlass) -> None:
+async def test_the_value_of_the_lifespan_is_the_state_of_every_task(app: Windlass) -> None:
     calls: list[str] = []
 
     @app.lifespan
@@ -105,7 +105,7 @@ async def test_a_lifespan_that_fails_at_the_end_loses_no_job(app: Windlass) -> N
     assert await job.aresult() == 1
 
 
-async def test_a_worker_that_is_cancelled_takes_down_what_it_set_up(app: Windlass) -> None:
+async def test_a_cancelled_worker_leaves_its_lifespan(app: Windlass) -> None:
     up, down = asyncio.Event(), asyncio.Event()
 
     @app.lifespan

@@ -29,7 +29,7 @@ async def app() -> AsyncIterator[Windlass]:
     await app.aclose()
 
 
-async def test_a_task_that_will_not_end_is_left_to_its_lease(
+async def test_a_task_that_ignores_its_cancel_is_left_to_lease_expiry(
     app: Windlass, caplog: pytest.LogCaptureFixture
 ) -> None:
     started, go = asyncio.Event(), asyncio.Event()
@@ -54,7 +54,7 @@ async def test_a_task_that_will_not_end_is_left_to_its_lease(
     go.set()
 
 
-async def test_a_thread_that_does_not_return_holds_up_nothing_for_long(app: Windlass) -> None:
+async def test_a_thread_that_does_not_return_delays_a_stop_only_briefly(app: Windlass) -> None:
     started, go = asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()
 
@@ -73,7 +73,7 @@ async def test_a_thread_that_does_not_return_holds_up_nothing_for_long(app: Wind
     go.set()
 
 
-async def test_a_store_that_is_away_does_not_hold_up_a_stop(app: Windlass) -> None:
+async def test_a_store_outage_does_not_delay_a_stop(app: Windlass) -> None:
     away = False
     started = asyncio.Event()
 
@@ -100,7 +100,7 @@ async def test_a_store_that_is_away_does_not_hold_up_a_stop(app: Windlass) -> No
 
 @pytest.mark.parametrize("unbounded", [False, True])
 @pytest.mark.parametrize("verb", ["claim", "stats"])
-async def test_a_call_that_is_never_answered_does_not_hold_up_a_stop(
+async def test_a_store_call_without_response_does_not_delay_a_stop(
     app: Windlass, verb: str, unbounded: bool
 ) -> None:
     asked = asyncio.Event()
@@ -122,7 +122,7 @@ async def test_a_call_that_is_never_answered_does_not_hold_up_a_stop(
     assert asyncio.all_tasks() == before
 
 
-async def test_what_a_claim_took_that_is_never_answered_is_left_to_its_lease(app: Windlass) -> None:
+async def test_jobs_of_a_claim_without_response_are_left_to_lease_expiry(app: Windlass) -> None:
     @app.task
     async def task() -> None: ...
 
@@ -173,7 +173,7 @@ async def test_jobs_claimed_after_the_stop_are_released(app: Windlass) -> None:
     assert job.row.crash_count == 0
 
 
-async def test_a_worker_that_is_cancelled_again_and_again_leaves_nothing_behind(
+async def test_a_worker_cancelled_repeatedly_leaves_no_task_and_no_thread(
     app: Windlass,
 ) -> None:
     started, go = asyncio.Event(), asyncio.Event()
@@ -201,7 +201,7 @@ async def test_a_worker_that_is_cancelled_again_and_again_leaves_nothing_behind(
     assert not [thread for thread in threading.enumerate() if thread.name == "windlass-keeper"]
 
 
-async def test_a_patient_stop_waits_for_as_long_as_it_takes(app: Windlass) -> None:
+async def test_an_unbounded_stop_waits_for_running_tasks(app: Windlass) -> None:
     started, go = asyncio.Event(), asyncio.Event()
 
     @app.task
@@ -291,7 +291,7 @@ async def test_an_attempt_stopped_before_its_first_step_ends(app: Windlass) -> N
     assert not ran
 
 
-async def test_one_job_that_cannot_be_settled_keeps_no_other_from_it(
+async def test_a_job_that_cannot_be_settled_blocks_no_other_settle(
     app: Windlass, caplog: pytest.LogCaptureFixture
 ) -> None:
     @app.task

@@ -114,7 +114,7 @@ async def test_a_dead_worker_is_restarted_and_reported(keep: Any) -> None:
     assert not is_running(other)
 
 
-async def test_the_delay_grows_with_quick_deaths_up_to_its_cap(
+async def test_the_restart_delay_grows_with_quick_exits_up_to_its_maximum(
     keep: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MAX_DELAY", 0.04)
@@ -150,14 +150,14 @@ async def test_a_recycled_worker_is_replaced_without_delay(keep: Any) -> None:
     assert not any("restarting" in line for line in tested.lines)
 
 
-async def test_a_burst_ends_when_all_have_nothing_left_to_do(keep: Any) -> None:
+async def test_a_burst_ends_when_all_workers_exit_with_0(keep: Any) -> None:
     tested = keep("sys.exit(9 if (place, number) == ('2', 1) else 0)", burst=True)
     assert await asyncio.wait_for(tested.supervisor.run(), PATIENCE) == 0
     assert len(tested.lines) == 1
     assert "worker 2" in tested.lines[0]
 
 
-async def test_the_second_stop_reaches_the_workers_as_their_second_signal(keep: Any) -> None:
+async def test_the_second_stop_forces_the_workers_to_stop(keep: Any) -> None:
     tested = keep("until(1); Path(f'asked{place}').touch(); until(2)")
     async with running(tested.supervisor.run()) as ended:
         await tested.pid(1)
@@ -169,7 +169,7 @@ async def test_the_second_stop_reaches_the_workers_as_their_second_signal(keep: 
         assert await asyncio.wait_for(ended, PATIENCE) == 0
 
 
-async def test_two_stops_at_once_are_two(keep: Any) -> None:
+async def test_two_immediate_stops_force_the_workers_to_stop(keep: Any) -> None:
     tested = keep("until(2)")
     async with running(tested.supervisor.run()) as ended:
         await tested.pid(1)
@@ -180,7 +180,7 @@ async def test_two_stops_at_once_are_two(keep: Any) -> None:
     assert not any("killed" in line for line in tested.lines)
 
 
-async def test_what_a_service_manager_sends_to_every_process_is_no_second_stop(keep: Any) -> None:
+async def test_a_signal_from_the_service_manager_is_no_second_stop(keep: Any) -> None:
     tested = keep("until(1); Path('asked').touch(); until(2)", number=1)
     async with running(tested.supervisor.run()) as ended:
         pid = await tested.pid(1)
@@ -193,7 +193,7 @@ async def test_what_a_service_manager_sends_to_every_process_is_no_second_stop(k
         assert await asyncio.wait_for(ended, PATIENCE) == 0
 
 
-async def test_the_third_stop_kills_with_all_their_children(keep: Any) -> None:
+async def test_the_third_stop_kills_the_workers_and_their_children(keep: Any) -> None:
     tested = keep(
         """
         import subprocess
@@ -230,7 +230,7 @@ async def test_usage_errors_of_all_workers_end_the_supervisor(keep: Any) -> None
     assert await asyncio.wait_for(tested.supervisor.run(), PATIENCE) == 2
 
 
-async def test_a_worker_that_cannot_be_started_is_tried_again(keep: Any) -> None:
+async def test_a_failed_worker_start_is_retried(keep: Any) -> None:
     tested = keep("until(1)", number=1)
     program = tested.place / "python"
     tested.supervisor._command = [str(program), *tested.supervisor._command[1:]]

@@ -115,7 +115,7 @@ async def test_the_context_identifies_the_attempt(app: Windlass) -> None:
     assert await job.aresult() == [str(job.id), 1, 1, False]
 
 
-async def test_arguments_that_no_longer_fit_end_the_job_at_once(app: Windlass) -> None:
+async def test_arguments_that_no_longer_match_fail_the_job_at_once(app: Windlass) -> None:
     old = Windlass("memory:")
 
     @old.task(name="resize")
@@ -168,7 +168,7 @@ async def test_an_error_is_retried_by_the_policy_until_it_is_exhausted(app: Wind
     assert [attempt.outcome for attempt in attempts] == [Trigger.RETRY, Trigger.RETRY, Trigger.FAIL]
 
 
-async def test_an_error_that_passes_leaves_a_success_without_an_error(app: Windlass) -> None:
+async def test_a_success_after_retries_has_no_error(app: Windlass) -> None:
     @app.task(backoff=fixed(0))
     def settles_down(ctx: Context) -> int:
         if ctx.attempt < 3:
@@ -181,7 +181,7 @@ async def test_an_error_that_passes_leaves_a_success_without_an_error(app: Windl
     assert (row.retry_count, row.error) == (2, None)
 
 
-async def test_the_delay_before_a_retry_is_the_policys(timed: Windlass) -> None:
+async def test_the_retry_delay_follows_the_policy(timed: Windlass) -> None:
     @timed.task(backoff=fixed(40))
     async def fails() -> NoReturn:
         raise ValueError
@@ -210,9 +210,7 @@ async def test_an_error_keeps_its_message_and_the_end_of_its_traceback(app: Wind
 
 
 @pytest.mark.parametrize("sort", ["async", "thread"])
-async def test_a_traceback_begins_in_the_users_code_and_so_does_its_cause(
-    app: Windlass, sort: str
-) -> None:
+async def test_a_traceback_and_its_cause_start_in_user_code(app: Windlass, sort: str) -> None:
     def broken(n: int) -> None:
         try:
             json.loads("{")
@@ -233,7 +231,7 @@ async def test_a_traceback_begins_in_the_users_code_and_so_does_its_cause(
     assert "in broken" in top
 
 
-async def test_a_traceback_without_the_users_code_is_kept_whole(app: Windlass) -> None:
+async def test_a_traceback_without_user_code_is_kept_whole(app: Windlass) -> None:
     @app.task(max_retries=0)
     async def odd() -> object:
         return object()  # which no codec takes
@@ -247,7 +245,9 @@ async def test_a_traceback_without_the_users_code_is_kept_whole(app: Windlass) -
 @pytest.mark.parametrize(
     "message", ["x" * 3_000_000, "\x00" * 100_000, "lone \ud800 surrogate", "漢" * 90_000]
 )
-async def test_no_message_is_too_long_or_too_odd_to_end_a_job(app: Windlass, message: str) -> None:
+async def test_an_error_message_of_any_length_and_characters_is_stored(
+    app: Windlass, message: str
+) -> None:
     @app.task(max_retries=0)
     async def task() -> NoReturn:
         raise ValueError(message)
@@ -270,7 +270,7 @@ class WordlessError(Exception):
     "error", [WordlessError(), SystemExit(1), StopIteration(), BaseException("x")]
 )
 @pytest.mark.parametrize("threaded", [True, False])
-async def test_whatever_a_task_raises_fails_it_and_nothing_else(
+async def test_any_exception_of_a_task_fails_only_its_job(
     app: Windlass, error: BaseException, threaded: bool
 ) -> None:
     @app.task(name="fails", max_retries=0)
@@ -294,7 +294,7 @@ async def test_whatever_a_task_raises_fails_it_and_nothing_else(
         assert await good.aresult(WAIT_TIMEOUT) == 1
 
 
-async def test_a_cancellation_from_within_is_an_error_and_no_cancel(app: Windlass) -> None:
+async def test_a_cancellation_inside_the_task_is_an_error_and_no_cancel(app: Windlass) -> None:
     """Something that the task awaits is cancelled, without a stop request."""
 
     @app.task(max_retries=1, backoff=fixed(0))
@@ -383,7 +383,7 @@ async def test_a_task_may_cancel_itself(app: Windlass) -> None:
     assert caught.value.state == "canceled"
 
 
-async def test_a_reason_of_any_length_cancels(app: Windlass) -> None:
+async def test_a_cancel_reason_may_have_any_length(app: Windlass) -> None:
     @app.task
     async def verbose() -> NoReturn:
         raise Cancel("because " * 10_000)
@@ -467,7 +467,7 @@ async def test_a_timeout_ends_an_async_task_and_is_retried(app: Windlass) -> Non
     assert (first.error.code, first.error.kind) == (TIMEOUT, ErrorKind.RETRYABLE)
 
 
-async def test_a_timeout_begins_with_the_attempt_and_not_with_the_enqueue(
+async def test_a_timeout_starts_with_the_attempt_and_not_with_the_enqueue(
     timed: Windlass, clock: VirtualClock
 ) -> None:
     @timed.task(timeout=WAIT_TIMEOUT, max_retries=0)
@@ -492,7 +492,7 @@ async def test_a_timeout_may_be_declared_terminal(app: Windlass) -> None:
     assert "longer than its timeout of 0.05 s" in stored_error(app, row)["message"]
 
 
-async def test_a_timeout_error_of_the_tasks_own_is_not_taken_for_its_timeout(
+async def test_a_timeout_error_raised_by_the_task_is_an_ordinary_error(
     app: Windlass,
 ) -> None:
     @app.task(timeout=60, max_retries=0)
@@ -624,7 +624,7 @@ def unknown(timed: Windlass, clock: VirtualClock) -> UnknownTasks:
     return UnknownTasks(timed, clock)
 
 
-async def test_after_a_day_of_that_the_job_fails(unknown: UnknownTasks) -> None:
+async def test_a_job_of_an_unknown_task_fails_after_a_day(unknown: UnknownTasks) -> None:
     job = await unknown.job()
     row = await unknown.meet(job, hours=24)
     assert row.state is State.RETRYING
@@ -636,7 +636,7 @@ async def test_after_a_day_of_that_the_job_fails(unknown: UnknownTasks) -> None:
         await job.aresult()
 
 
-async def test_a_job_that_waited_for_days_still_has_its_day(
+async def test_the_day_of_an_unknown_task_starts_with_its_first_attempt(
     unknown: UnknownTasks, clock: VirtualClock
 ) -> None:
     job = await unknown.job(delay="3d")
@@ -645,7 +645,7 @@ async def test_a_job_that_waited_for_days_still_has_its_day(
     assert row.state is State.RETRYING
 
 
-async def test_the_day_starts_again_after_a_worker_had_the_task(
+async def test_the_day_of_an_unknown_task_restarts_after_a_worker_had_it(
     unknown: UnknownTasks, clock: VirtualClock
 ) -> None:
     job = await unknown.job()
@@ -672,7 +672,7 @@ async def test_a_crash_has_its_error_code(timed: Windlass, clock: VirtualClock) 
         await job.aresult()
 
 
-def test_a_worker_needs_a_slot_and_lengths_of_time() -> None:
+def test_invalid_worker_settings_are_refused() -> None:
     def wrong() -> Iterator[dict[str, Any]]:
         yield {"queues": {}}
         yield {"queues": {"default": 0}}
@@ -685,7 +685,7 @@ def test_a_worker_needs_a_slot_and_lengths_of_time() -> None:
             config(**values)
 
 
-async def test_an_error_that_the_codec_cannot_write_is_stored_by_its_code() -> None:
+async def test_an_error_that_the_codec_cannot_encode_is_stored_without_a_body() -> None:
     class Picky(JsonCodec):
         def encode(self, value: Any, purpose: Purpose) -> bytes:
             if purpose is Purpose.ERROR:
@@ -705,7 +705,7 @@ async def test_an_error_that_the_codec_cannot_write_is_stored_by_its_code() -> N
     assert (row.error.code, row.error.body) == ("LookupError", None)
 
 
-async def test_an_error_that_is_named_crashed_is_an_error_like_any(app: Windlass) -> None:
+async def test_an_error_named_crashed_is_an_ordinary_error(app: Windlass) -> None:
     class crashed(Exception):  # noqa: N801, N818
         pass
 

@@ -76,7 +76,7 @@ async def test_no_more_jobs_run_at_once_than_there_are_slots(file: Windlass) -> 
     assert worker.settled == {State.SUCCEEDED: 20}
 
 
-async def test_a_queue_that_is_full_does_not_hold_up_another(app: Windlass) -> None:
+async def test_a_full_queue_does_not_block_another(app: Windlass) -> None:
     @app.task(queue="slow")
     async def slow() -> None:
         await asyncio.sleep(FOREVER)
@@ -121,7 +121,7 @@ async def test_a_waiting_worker_starts_a_new_job_without_polling(file: Windlass)
 # -- bursts
 
 
-async def test_a_burst_ends_when_nothing_is_left_to_do(app: Windlass) -> None:
+async def test_a_burst_ends_when_its_queues_are_empty(app: Windlass) -> None:
     @app.task(backoff=fixed(0.01))
     async def second_time_lucky(ctx: Context) -> None:
         if ctx.attempt == 1:
@@ -136,7 +136,7 @@ async def test_a_burst_ends_when_nothing_is_left_to_do(app: Windlass) -> None:
     assert {(await job.arefresh()).state for job in jobs} == {State.SUCCEEDED}
 
 
-async def test_a_burst_does_not_wait_for_jobs_that_only_others_can_start(app: Windlass) -> None:
+async def test_a_burst_does_not_wait_for_jobs_that_it_cannot_claim(app: Windlass) -> None:
     @app.task(queue="paused")
     async def task() -> None: ...
 
@@ -243,7 +243,7 @@ async def test_a_lost_lease_stops_the_task_and_drops_its_result(
     assert any("lease expired; result discarded" in line for line in caplog.messages)
 
 
-async def test_a_thread_that_lost_its_job_does_not_disturb_the_next_attempt(
+async def test_a_thread_that_lost_its_lease_does_not_affect_the_next_attempt(
     timed: Windlass, clock: VirtualClock
 ) -> None:
     """Both are in one worker: the thread cannot be stopped, and the job is claimed again."""
@@ -296,7 +296,7 @@ async def test_a_stop_lets_running_tasks_finish_and_claims_no_more(app: Windlass
     assert (await second.arefresh()).state is State.QUEUED
 
 
-async def test_after_the_grace_the_rest_is_released_uncounted(file: Windlass) -> None:
+async def test_jobs_that_exceed_the_grace_period_are_released_uncounted(file: Windlass) -> None:
     @file.task
     async def stubborn(ctx: Context) -> int:
         if ctx.attempt == 1:
@@ -324,7 +324,7 @@ async def test_after_the_grace_the_rest_is_released_uncounted(file: Windlass) ->
         assert await attempts_of(job) == [Trigger.RELEASE, Trigger.SUCCEED]
 
 
-async def test_a_worker_that_is_cancelled_itself_releases_what_it_runs(file: Windlass) -> None:
+async def test_a_cancelled_worker_releases_its_running_jobs(file: Windlass) -> None:
     """As Ctrl-C does: nothing may run on without anybody to keep its lease."""
     ended = asyncio.Event()
 
@@ -396,7 +396,7 @@ class Breaks:
 
 
 @pytest.mark.parametrize("verb", ["claim", "apply", "wait", "stats", "due", "expired", "prune"])
-async def test_no_verb_that_fails_for_a_while_ends_the_worker(
+async def test_a_store_call_that_fails_temporarily_does_not_end_the_worker(
     app: Windlass, verb: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     @app.task
@@ -416,7 +416,7 @@ async def test_no_verb_that_fails_for_a_while_ends_the_worker(
         assert any("retrying" in line for line in caplog.messages)
 
 
-async def test_a_settle_whose_answer_was_lost_is_repeated_and_counts_once(app: Windlass) -> None:
+async def test_a_settle_whose_response_was_lost_is_repeated_and_counts_once(app: Windlass) -> None:
     settles = 0
 
     class Forgetful(SpyStore):
@@ -443,7 +443,7 @@ async def test_a_settle_whose_answer_was_lost_is_repeated_and_counts_once(app: W
     assert kinds.count(EventType.LOG) == kinds.count(EventType.JOB_COMPLETED) == 1
 
 
-async def test_a_claim_whose_answer_was_lost_loses_no_job(app: Windlass) -> None:
+async def test_a_claim_whose_response_was_lost_loses_no_job(app: Windlass) -> None:
     claims: list[Any] = []
 
     class Forgetful(SpyStore):
@@ -507,7 +507,7 @@ async def test_two_workers_share_a_queue_and_no_job_runs_twice(file: Windlass) -
 # -- what must not take the worker, or its neighbours, along
 
 
-async def test_a_sync_call_on_the_workers_loop_is_refused_and_not_waited_for(
+async def test_a_sync_call_on_the_worker_loop_is_refused(
     file: Windlass,
 ) -> None:
     @file.task
@@ -524,7 +524,7 @@ async def test_a_sync_call_on_the_workers_loop_is_refused_and_not_waited_for(
         await job.aresult(WAIT_TIMEOUT)
 
 
-async def test_what_a_task_makes_of_being_released_is_not_its_failure(file: Windlass) -> None:
+async def test_an_error_caused_by_a_release_is_not_a_failure(file: Windlass) -> None:
     @file.task(max_retries=0)
     async def touchy(ctx: Context) -> int:
         if ctx.attempt == 1:
@@ -542,7 +542,7 @@ async def test_what_a_task_makes_of_being_released_is_not_its_failure(file: Wind
     assert await job.aresult(WAIT_TIMEOUT) == 2
 
 
-async def test_a_thread_that_raises_keyboard_interrupt_fails_alone(file: Windlass) -> None:
+async def test_a_keyboard_interrupt_in_a_thread_fails_only_its_job(file: Windlass) -> None:
     @file.task(max_retries=0)
     def rude() -> None:
         raise KeyboardInterrupt
@@ -558,7 +558,7 @@ async def test_a_thread_that_raises_keyboard_interrupt_fails_alone(file: Windlas
     assert await good.aresult(WAIT_TIMEOUT) == 1
 
 
-async def test_a_step_gives_the_first_attempt_what_it_gives_the_next(file: Windlass) -> None:
+async def test_a_step_returns_the_same_value_in_every_attempt(file: Windlass) -> None:
     seen: list[object] = []
 
     @file.task(backoff=fixed(0))
@@ -572,7 +572,7 @@ async def test_a_step_gives_the_first_attempt_what_it_gives_the_next(file: Windl
     assert seen == [{"1": [2, 3]}] * 2
 
 
-async def test_a_stop_wakes_a_worker_that_waits(file: Windlass) -> None:
+async def test_a_stop_wakes_a_waiting_worker(file: Windlass) -> None:
     worker = make_worker(file, poll_interval=60.0)
     running_worker = asyncio.create_task(worker.run())
     await asyncio.sleep(0.2)

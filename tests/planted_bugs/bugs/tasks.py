@@ -33,7 +33,7 @@ SPACES = "tests/test_workspace.py::"
 # -- attempts
 
 
-@caught_by(EXECUTOR + "test_a_timeout_begins_with_the_attempt_and_not_with_the_enqueue")
+@caught_by(EXECUTOR + "test_a_timeout_starts_with_the_attempt_and_not_with_the_enqueue")
 def a_timeout_counts_from_the_enqueue() -> None:
     """The queue wait of a job reduces its timeout."""
     call = TaskExecutor._call
@@ -70,7 +70,7 @@ def an_unknown_task_fails() -> None:
 
 
 @caught_by(
-    EXECUTOR + "test_whatever_a_task_raises_fails_it_and_nothing_else[False-error1]",
+    EXECUTOR + "test_any_exception_of_a_task_fails_only_its_job[False-error1]",
     raises=SystemExit,
 )
 def a_task_that_exits_ends_the_worker() -> None:
@@ -92,7 +92,7 @@ def a_task_that_exits_ends_the_worker() -> None:
 
 @caught_by(
     "tests/worker/child/test_process_isolation.py::"
-    "test_a_job_that_was_running_when_a_worker_died_runs_in_a_process_of_its_own"
+    "test_a_job_that_was_running_when_a_worker_died_runs_in_a_child_process"
 )
 def a_suspect_runs_beside_other_jobs() -> None:
     """A job that may have killed a worker runs inside the next one: other jobs die again."""

@@ -115,7 +115,7 @@ async def test_the_job_is_the_same_in_the_child(
         ("odd", "OddError", "OddError", False, "OddError"),
     ],
 )
-async def test_what_a_task_raises_is_judged_where_its_class_is_known(  # noqa: PLR0917
+async def test_an_error_is_classified_in_the_child(  # noqa: PLR0917
     children: ChildExecutor,
     store: MemoryStore,
     how: str,
@@ -264,7 +264,7 @@ async def test_a_task_waits_for_a_signal_and_for_jobs(
     assert results == [["done"], ["done"]]
 
 
-async def test_the_workspace_is_the_one_of_the_job(
+async def test_a_child_uses_the_workspace_of_the_job(
     children: ChildExecutor, store: MemoryStore, tmp_path: Path
 ) -> None:
     context = await begin(store, AppHooks(workspaces=Workspaces(tmp_path)))
@@ -352,7 +352,7 @@ async def _pids(context: Context) -> list[int]:
             await asyncio.sleep(0.005)  # until words come from the other process
 
 
-async def test_a_stopped_task_cleans_up_and_is_gone_with_all_it_started(
+async def test_a_stopped_task_cleans_up_and_ends_with_its_descendants(
     children: ChildExecutor, store: MemoryStore
 ) -> None:
     for task in (child_tasks.stuck, child_tasks.stuck_async):
@@ -512,7 +512,7 @@ async def test_a_task_of_the_main_script_runs_in_a_child(
 # -- other
 
 
-async def test_it_works_on_uvloop_too(store: MemoryStore) -> None:
+async def test_child_processes_work_with_uvloop(store: MemoryStore) -> None:
     uvloop = pytest.importorskip("uvloop")
 
     async def work() -> Any:

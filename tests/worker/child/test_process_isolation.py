@@ -41,7 +41,7 @@ async def run_one(app: Windlass, job: Job[Any]) -> JobRow:
         return (await job.await_end(LONG)).row
 
 
-async def test_a_process_task_runs_elsewhere_and_is_as_visible_as_any(app: Windlass) -> None:
+async def test_a_process_task_runs_in_a_child_and_its_events_are_stored(app: Windlass) -> None:
     job = await isolation_tasks.count.aenqueue(3)
     row = await run_one(app, job)
     assert row.state is State.SUCCEEDED
@@ -54,7 +54,9 @@ async def test_a_process_task_runs_elsewhere_and_is_as_visible_as_any(app: Windl
 @pytest.mark.parametrize(
     "how", ["segfault", *(pytest.param(how, marks=pytest.mark.slow) for how in ("exit", "killed"))]
 )
-async def test_a_child_that_dies_is_a_crash_and_ends_at_the_cap(app: Windlass, how: str) -> None:
+async def test_a_dead_child_counts_as_a_crash_and_the_job_fails_at_its_cap(
+    app: Windlass, how: str
+) -> None:
     job = await isolation_tasks.die.aenqueue(how)
     row = await run_one(app, job)
     assert row.state is State.FAILED
@@ -82,7 +84,7 @@ async def test_a_cancel_reaches_a_child_that_holds_the_interpreter(app: Windlass
     assert row.state is State.CANCELED
 
 
-async def test_a_job_that_was_running_when_a_worker_died_runs_in_a_process_of_its_own(
+async def test_a_job_that_was_running_when_a_worker_died_runs_in_a_child_process(
     app: Windlass,
 ) -> None:
     job = await isolation_tasks.where.aenqueue()
@@ -93,7 +95,9 @@ async def test_a_job_that_was_running_when_a_worker_died_runs_in_a_process_of_it
     assert await job.aresult(WAIT_TIMEOUT) != os.getpid()
 
 
-async def test_a_killer_ends_at_its_cap_and_its_neighbours_succeed(app: Windlass) -> None:
+async def test_a_job_that_kills_workers_fails_at_its_crash_cap_and_others_succeed(
+    app: Windlass,
+) -> None:
     """All of them were claimed by a worker that the killer then took down."""
     killer = await isolation_tasks.kill_my_process.aenqueue()
     innocent = [await isolation_tasks.where.aenqueue() for _ in range(5)]
@@ -106,7 +110,7 @@ async def test_a_killer_ends_at_its_cap_and_its_neighbours_succeed(app: Windlass
     assert (row.state, row.crash_count) == (State.FAILED, 3)
 
 
-async def test_an_innocent_whose_child_cannot_begin_runs_in_the_worker(
+async def test_an_isolated_job_whose_child_cannot_start_runs_in_the_worker(
     app: Windlass, caplog: pytest.LogCaptureFixture
 ) -> None:
     """No module holds this app, so that no child can find the lifespan that its tasks expect."""
@@ -124,7 +128,7 @@ async def test_an_innocent_whose_child_cannot_begin_runs_in_the_worker(
     assert "cannot be isolated in a child process" in caplog.text
 
 
-async def test_a_process_task_must_be_one_that_a_child_can_find(app: Windlass) -> None:
+async def test_a_process_task_must_be_importable_by_a_child(app: Windlass) -> None:
     with pytest.raises(ConfigurationError, match="move it to module level"):
 
         @app.task(executor="process")
@@ -134,7 +138,7 @@ async def test_a_process_task_must_be_one_that_a_child_can_find(app: Windlass) -
         app.task(executor="thread")
 
 
-async def test_a_worker_that_stops_gives_back_what_its_children_do(app: Windlass) -> None:
+async def test_a_stopping_worker_releases_the_jobs_of_its_children(app: Windlass) -> None:
     job = await isolation_tasks.stuck.aenqueue()
     async with running_worker(app, grace=0.0):
         await wait_for_event(job, is_running)

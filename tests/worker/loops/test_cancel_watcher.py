@@ -95,7 +95,7 @@ async def test_a_cancel_stops_an_async_task_at_once(app: Windlass, looks: Looks)
     assert (row.state, row.cancel_reason) == (State.CANCELED, "enough")
 
 
-async def test_a_cancel_is_seen_by_a_sync_task_at_once(app: Windlass, looks: Looks) -> None:
+async def test_a_cancel_reaches_a_sync_task_at_once(app: Windlass, looks: Looks) -> None:
     seen: list[bool] = []
 
     @app.task
@@ -153,7 +153,7 @@ class Reads(SpyStore):
             self.enough.set()
 
 
-async def test_all_running_jobs_together_cost_one_read_at_a_time(app: Windlass) -> None:
+async def test_all_running_jobs_are_checked_in_one_read_per_interval(app: Windlass) -> None:
     reads = Reads(app.client().store.twin())
     clock = asyncio.get_running_loop().time
 
@@ -190,7 +190,7 @@ async def test_attempts_shorter_than_the_interval_cost_no_read(app: Windlass) ->
     assert reads.gets == 0
 
 
-async def test_a_store_that_is_away_does_not_end_the_following(app: Windlass) -> None:
+async def test_a_store_outage_does_not_end_the_cancel_watcher(app: Windlass) -> None:
     looks = 0
     cancelled = asyncio.Event()
 

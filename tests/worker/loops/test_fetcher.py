@@ -54,15 +54,15 @@ async def calls_of(app: Windlass, verb: str, number: int) -> int:
     return count
 
 
-async def test_quick_jobs_are_claimed_many_at_a_time(app: Windlass) -> None:
+async def test_quick_jobs_are_claimed_in_large_batches(app: Windlass) -> None:
     assert await calls_of(app, "claim", 1000) < 1000 / 10 / 2
 
 
-async def test_what_ended_together_is_settled_together(app: Windlass) -> None:
+async def test_jobs_that_end_together_are_settled_in_one_write(app: Windlass) -> None:
     assert await calls_of(app, "apply", 1000) < 1000 / 10
 
 
-async def test_jobs_that_take_their_time_are_left_to_others_until_a_slot_is_free(
+async def test_slow_jobs_are_not_claimed_before_a_slot_is_free(
     app: Windlass,
 ) -> None:
     go = asyncio.Event()
@@ -137,7 +137,7 @@ async def test_a_stop_releases_claimed_jobs_that_never_started(
     assert {(job.row.retry_count, job.row.crash_count) for job in jobs} == {(0, 0)}
 
 
-async def test_a_job_canceled_while_it_waits_for_a_slot_never_begins(
+async def test_a_job_canceled_while_it_waits_for_a_slot_never_starts(
     app: Windlass, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fetcher, "MAX_PREFETCH_WAIT", HOUR)
@@ -189,7 +189,7 @@ async def test_a_full_queue_continues_when_a_slot_is_free_while_another_queue_is
             assert (await job.await_end(WAIT_TIMEOUT)).state is State.SUCCEEDED
 
 
-async def test_a_claim_whose_answer_was_lost_is_repeated_with_its_token(app: Windlass) -> None:
+async def test_a_claim_whose_response_was_lost_is_repeated_with_its_token(app: Windlass) -> None:
     @app.task
     async def task() -> None: ...
 
@@ -213,7 +213,7 @@ async def test_a_claim_whose_answer_was_lost_is_repeated_with_its_token(app: Win
 
 @pytest.mark.parametrize("cancelled", [False, True], ids=["stopped", "cancelled"])
 @pytest.mark.parametrize("executed", [True, False], ids=["executed", "never-arrived"])
-async def test_a_claim_that_was_never_answered_leaves_no_job_behind(
+async def test_a_stop_releases_the_jobs_of_a_claim_without_response(
     app: Windlass, executed: bool, cancelled: bool
 ) -> None:
     """Whether the worker is stopped or cut off before it could ask again."""
@@ -246,7 +246,7 @@ async def test_a_claim_that_was_never_answered_leaves_no_job_behind(
     assert (job.row.retry_count, job.row.crash_count) == (0, 0)
 
 
-async def test_the_question_that_a_stop_asks_of_a_lost_claim_takes_no_job(app: Windlass) -> None:
+async def test_a_claim_repeated_during_a_stop_claims_no_further_job(app: Windlass) -> None:
     """Even if it is carried out, and never answered."""
 
     @app.task
@@ -275,7 +275,7 @@ async def test_the_question_that_a_stop_asks_of_a_lost_claim_takes_no_job(app: W
     assert ((await job.arefresh()).state, job.row.attempt) == (State.QUEUED, 0)
 
 
-async def test_a_claim_answered_during_a_stop_is_released_while_others_still_run(
+async def test_jobs_claimed_during_a_stop_are_released_while_others_run(
     app: Windlass,
 ) -> None:
     started, asked, go, gate = (asyncio.Event() for _ in range(4))
@@ -345,7 +345,7 @@ async def test_a_slot_freed_during_a_claim_is_not_overlooked(app: Windlass) -> N
         await long.await_end(WAIT_TIMEOUT)
 
 
-async def test_any_number_of_jobs_may_end_as_soon_as_they_begin(app: Windlass) -> None:
+async def test_thousands_of_jobs_may_end_as_soon_as_they_start(app: Windlass) -> None:
     """As those do that were canceled, or lost, while they waited for a slot."""
 
     @app.task
@@ -454,7 +454,7 @@ async def test_a_burst_does_not_wait_for_unknown_tasks(app: Windlass) -> None:
     assert (await job.arefresh()).state is State.SUCCEEDED
 
 
-async def test_a_job_that_was_running_when_a_worker_died_is_never_held_in_waiting(
+async def test_a_job_that_was_running_when_a_worker_died_is_never_prefetched(
     app: Windlass, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fetcher, "MAX_PREFETCH_WAIT", HOUR)

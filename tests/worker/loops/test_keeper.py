@@ -109,7 +109,7 @@ async def keeping(
         await keeper.stop()
 
 
-async def test_a_lease_is_kept_for_as_long_as_it_is_held() -> None:
+async def test_a_held_lease_is_extended_until_it_is_dropped() -> None:
     clock = Ticking()
     store = MemoryStore(clock=clock)
     row = await start_one(store, lease=SHORT)
@@ -121,7 +121,7 @@ async def test_a_lease_is_kept_for_as_long_as_it_is_held() -> None:
     assert calls.lost == []
 
 
-async def test_a_short_lease_that_joins_a_long_one_is_kept_as_well() -> None:
+async def test_a_short_lease_held_after_a_long_one_is_extended_in_time() -> None:
     store = MemoryStore()
     calls: list[float] = []
     done = threading.Event()
@@ -187,7 +187,7 @@ async def test_a_failed_extension_is_retried_before_the_lease_is_lost(
     assert (calls.lost, failures) == ([], 0)
 
 
-async def test_it_stops_at_once_however_long_the_leases_are() -> None:
+async def test_the_keeper_stops_at_once_even_with_long_leases() -> None:
     store = MemoryStore()
     row = await start_one(store)
     began = time.monotonic()
@@ -233,7 +233,7 @@ async def test_a_blocked_event_loop_loses_no_lease(app: Windlass, clock: Virtual
     assert await job.aresult(WAIT_TIMEOUT) is True
 
 
-async def test_a_tasks_own_lease_holds_unless_the_worker_overrides_it(app: Windlass) -> None:
+async def test_a_worker_may_override_the_lease_length_of_a_task(app: Windlass) -> None:
     go = threading.Event()
 
     @app.task(lease="2h")
@@ -253,7 +253,7 @@ async def test_a_tasks_own_lease_holds_unless_the_worker_overrides_it(app: Windl
             await job.await_end(WAIT_TIMEOUT)
 
 
-async def test_a_tasks_own_short_lease_is_kept_by_a_worker_with_long_ones(
+async def test_a_short_lease_of_a_task_is_extended_in_time(
     app: Windlass, clock: VirtualClock
 ) -> None:
     aging = Aging(clock)

@@ -78,7 +78,7 @@ def test_alternating_failures_and_successes_do_not_fill_the_log(
     assert caplog.messages[minutes:] == ["Fetching jobs recovered after 599.8 s"]
 
 
-def test_texts_that_differ_each_time_neither_fill_the_log_nor_the_memory(
+def test_texts_that_always_differ_fill_neither_log_nor_memory(
     outages: OutageLog, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     for number in range(1000):
@@ -106,7 +106,7 @@ def test_a_rare_operation_logs_the_old_recovery_before_a_new_outage(
     ]
 
 
-def test_close_logs_the_recovery_without_waiting(
+def test_log_recovery_logs_without_waiting(
     outages: OutageLog, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     outages.log_recovery()

@@ -82,7 +82,7 @@ async def test_the_last_claim_is_in_store_time(store: MemoryStore, clock: Virtua
     assert 60 <= age < 60 + WAIT_TIMEOUT
 
 
-async def test_a_worker_that_died_is_gone_after_three_intervals(
+async def test_the_record_of_a_dead_worker_expires_after_three_intervals(
     store: MemoryStore, clock: VirtualClock
 ) -> None:
     await registrar(store).publish()
@@ -92,7 +92,7 @@ async def test_a_worker_that_died_is_gone_after_three_intervals(
     assert await Client(store).workers() == []
 
 
-async def test_a_worker_that_stops_takes_its_record_along(store: MemoryStore) -> None:
+async def test_a_stopped_worker_deletes_its_record(store: MemoryStore) -> None:
     shown = asyncio.Event()
 
     class Told(SpyStore):
@@ -110,7 +110,7 @@ async def test_a_worker_that_stops_takes_its_record_along(store: MemoryStore) ->
     assert await Client(store).workers() == []
 
 
-async def test_a_store_that_is_away_costs_one_warning_and_not_the_loop(
+async def test_a_store_outage_logs_one_warning_and_does_not_end_the_loop(
     store: MemoryStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     calls = 0
@@ -135,7 +135,7 @@ async def test_a_store_that_is_away_costs_one_warning_and_not_the_loop(
     ]
 
 
-async def test_a_store_that_hangs_does_not_hold_up_the_stop(
+async def test_a_hanging_store_does_not_delay_the_stop(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("windlass.worker.loops.presence.DELETE_TIMEOUT", 0.01)
@@ -159,7 +159,7 @@ async def reasons(store: Store, job_id: UUID) -> list[ReasonCode]:
     return [one.code for one in (await Client(store).why(job_id)).reasons]
 
 
-async def test_why_reads_workers_pauses_and_places(store: MemoryStore) -> None:
+async def test_why_reports_missing_workers_pauses_and_queue_position(store: MemoryStore) -> None:
     job = await enqueue_one(store, task="new")
     assert await reasons(store, job.id) == [ReasonCode.NO_WORKER]
     await registrar(store).publish()
@@ -173,7 +173,7 @@ async def test_why_reads_workers_pauses_and_places(store: MemoryStore) -> None:
     assert await reasons(store, job.id) == [ReasonCode.PAUSED, ReasonCode.BEHIND]
 
 
-async def test_why_counts_those_ahead_through_all_pages_up_to_a_limit(store: MemoryStore) -> None:
+async def test_why_counts_the_jobs_ahead_on_all_pages_up_to_a_limit(store: MemoryStore) -> None:
     await registrar(store).publish()
     await store.enqueue([make_job(task="new") for _ in range(COUNT_AHEAD - 1)])
     last = await enqueue_one(store, task="new")
@@ -184,7 +184,7 @@ async def test_why_counts_those_ahead_through_all_pages_up_to_a_limit(store: Mem
     )
 
 
-async def test_why_sees_taken_slots_and_a_running_job(store: MemoryStore) -> None:
+async def test_why_reports_busy_slots_and_a_running_job(store: MemoryStore) -> None:
     await registrar(store).publish()
     running = await start_one(store, task="new", queue="media")
     job = await enqueue_one(store, task="new", queue="media")
@@ -303,7 +303,7 @@ async def test_a_worker_that_stops_or_cannot_reach_its_store_is_not_ready() -> N
     await app.aclose()
 
 
-async def test_a_store_that_does_not_answer_in_time_is_not_ready() -> None:
+async def test_a_store_that_does_not_respond_in_time_is_not_ready() -> None:
     class Silent(SpyStore):
         async def around(self, verb: str, call: Callable[[], Awaitable[T]]) -> T:
             if verb == "ping":

@@ -23,7 +23,7 @@ async def app() -> AsyncIterator[Windlass]:
     await app.aclose()
 
 
-async def test_an_end_is_stored_while_its_neighbours_still_run(
+async def test_an_outcome_is_stored_while_other_jobs_run(
     app: Windlass, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also while jobs wait for a slot: they may wait for as long as a task takes."""

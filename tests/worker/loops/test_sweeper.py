@@ -56,7 +56,7 @@ async def test_a_due_job_is_queued(
     assert (await get_one(store, job.id)).state is State.QUEUED
 
 
-async def test_a_lease_that_ran_out_is_taken_back_and_counted(
+async def test_an_expired_lease_is_rescued_and_counted_as_a_crash(
     store: MemoryStore, sweeper: Sweeper, clock: VirtualClock
 ) -> None:
     row = await start_one(store)
@@ -88,7 +88,7 @@ async def test_more_than_a_batch_is_moved_in_one_sweep(
     assert await sweeper.once() == 60
 
 
-async def test_a_sweep_that_moves_nothing_ends(
+async def test_a_sweep_whose_writes_are_all_stale_ends(
     store: MemoryStore, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another sweeper may be quicker every time; this one comes back at its next interval."""
@@ -131,7 +131,7 @@ async def test_all_jobs_past_retention_are_pruned(
     assert [row.id for row in (await store.find(Query())).rows] == [kept.id]
 
 
-async def test_a_store_that_fails_is_swept_again(
+async def test_a_sweep_is_repeated_after_a_store_failure(
     store: MemoryStore, clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     failures = 2

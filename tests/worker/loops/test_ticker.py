@@ -61,13 +61,13 @@ async def ticks(store: Store) -> list[str]:
 # -- what it costs, and how long it waits
 
 
-async def test_without_schedules_it_costs_one_read(store: MemoryStore) -> None:
+async def test_a_ticker_without_schedules_costs_one_read(store: MemoryStore) -> None:
     asked: list[str] = []
     assert await Ticker(SpyStore(store, asked.append)).once() == RELOAD_INTERVAL
     assert asked == ["list_records"]
 
 
-async def test_between_ticks_it_reads_and_writes_nothing(
+async def test_between_ticks_only_schedules_and_clock_are_read(
     store: MemoryStore, clock: VirtualClock
 ) -> None:
     await add(store)
@@ -80,7 +80,7 @@ async def test_between_ticks_it_reads_and_writes_nothing(
     assert set(asked) == {"list_records", "ping"}
 
 
-async def test_it_waits_for_the_next_tick_or_a_few_seconds(
+async def test_the_ticker_waits_for_the_next_tick_or_the_reload_interval(
     store: MemoryStore, clock: VirtualClock
 ) -> None:
     await add(store)
@@ -93,7 +93,7 @@ async def test_it_waits_for_the_next_tick_or_a_few_seconds(
     assert await ticks(store) == ["2026-01-01T00:01:00Z"]
 
 
-async def test_a_wait_is_never_so_short_that_it_spins(
+async def test_a_wait_has_a_minimum_to_avoid_spinning(
     store: MemoryStore, clock: VirtualClock
 ) -> None:
     await add(store)
@@ -115,7 +115,9 @@ async def test_a_tick_becomes_a_job_that_names_its_tick(
     assert row.headers == {"schedule": "often", "schedule-tick": "2026-01-01T00:01:00Z"}
 
 
-async def test_many_tickers_at_once_make_one_job(store: MemoryStore, clock: VirtualClock) -> None:
+async def test_many_concurrent_tickers_enqueue_one_job(
+    store: MemoryStore, clock: VirtualClock
+) -> None:
     await add(store)
     tickers = [Ticker(store.twin()) for _ in range(8)]
     for _ in range(3):
@@ -124,7 +126,7 @@ async def test_many_tickers_at_once_make_one_job(store: MemoryStore, clock: Virt
     assert len(await ticks(store)) == 3
 
 
-async def test_a_crash_between_the_enqueue_and_the_mark_repeats_nothing(
+async def test_a_crash_between_the_enqueue_and_the_mark_repeats_no_job(
     store: MemoryStore, clock: VirtualClock
 ) -> None:
     def dies(verb: str) -> None:
@@ -142,7 +144,7 @@ async def test_a_crash_between_the_enqueue_and_the_mark_repeats_nothing(
     assert entry.version == 1
 
 
-async def test_a_tick_whose_job_ran_and_was_deleted_is_not_made_again(
+async def test_a_tick_whose_job_was_deleted_is_not_enqueued_again(
     store: MemoryStore, clock: VirtualClock
 ) -> None:
     await add(store)
@@ -173,7 +175,7 @@ async def test_a_ticker_that_loses_a_mark_reads_again_at_once(
     assert len(await ticks(store)) == 3
 
 
-async def test_a_mark_that_was_read_too_long_ago_is_read_again(
+async def test_a_mark_is_read_again_after_its_maximum_age(
     store: MemoryStore, clock: VirtualClock
 ) -> None:
     now = 0.0
@@ -198,7 +200,7 @@ async def test_a_mark_that_was_read_too_long_ago_is_read_again(
     assert await jobs(store) == []
 
 
-async def test_a_clock_that_was_set_back_repeats_nothing_and_stops_nothing(
+async def test_a_clock_set_back_repeats_no_tick_and_stops_no_schedule(
     store: MemoryStore, clock: VirtualClock
 ) -> None:
     await add(store, missed="skip")
@@ -216,7 +218,7 @@ async def test_a_clock_that_was_set_back_repeats_nothing_and_stops_nothing(
     )
 
 
-async def test_before_anything_ticked_a_clock_that_was_set_back_is_followed(
+async def test_before_the_first_tick_a_clock_set_back_moves_the_next_tick(
     store: MemoryStore, clock: VirtualClock
 ) -> None:
     await add(store, cron="30 * * * *", missed="skip")
@@ -244,7 +246,7 @@ async def test_missed_ticks_are_caught_up_by_policy(
     assert await ticks(store) == [f"2026-01-01T{hour}:00:00Z" for hour in made]
 
 
-async def test_a_short_restart_misses_nothing_whatever_the_policy(
+async def test_a_short_restart_misses_no_tick_under_any_policy(
     store: MemoryStore, clock: VirtualClock
 ) -> None:
     await add(store, every="10s", missed="skip")
@@ -281,7 +283,7 @@ async def test_ticks_during_a_pause_are_skipped(store: MemoryStore, clock: Virtu
 # -- one bad schedule among others
 
 
-async def test_a_schedule_that_is_not_understood_holds_up_no_other(
+async def test_an_undecodable_schedule_delays_no_other(
     store: MemoryStore, clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = await add(store)
@@ -307,7 +309,7 @@ async def test_a_schedule_that_is_not_understood_holds_up_no_other(
     )
 
 
-async def test_a_mark_that_is_not_understood_holds_up_no_other(
+async def test_an_undecodable_mark_delays_no_other_schedule(
     store: MemoryStore, clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = await add(store, "bad")
@@ -321,7 +323,9 @@ async def test_a_mark_that_is_not_understood_holds_up_no_other(
     assert caplog.text.count("schedule 'bad' is broken; no ticks until it is changed") == 1
 
 
-async def test_a_list_shows_all_that_is_understood(store: MemoryStore, clock: VirtualClock) -> None:
+async def test_the_list_shows_all_decodable_schedules(
+    store: MemoryStore, clock: VirtualClock
+) -> None:
     made = await add(store)
     far = replace(
         start_schedule(made, clock.now()), cron="* * * * *", every=None, tz="Mars/Olympus"
@@ -336,7 +340,7 @@ async def test_a_list_shows_all_that_is_understood(store: MemoryStore, clock: Vi
     assert (often.name, elsewhere.name, elsewhere.next_tick) == ("often", "z", None)
 
 
-async def test_a_refused_job_is_logged_and_stops_nothing(
+async def test_a_refused_job_is_logged_and_stops_no_schedule(
     store: MemoryStore, clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = await add(store)
@@ -354,7 +358,7 @@ async def test_a_refused_job_is_logged_and_stops_nothing(
     assert "schedule 'bad': job refused: queue has 500 characters" in message
 
 
-async def test_middleware_sees_each_job_and_cannot_make_it_another(
+async def test_middleware_sees_each_job_and_cannot_change_its_id(
     store: MemoryStore, clock: VirtualClock
 ) -> None:
     def tagging(new: NewJob) -> NewJob:
@@ -367,7 +371,7 @@ async def test_middleware_sees_each_job_and_cannot_make_it_another(
     assert row.tags == ("seen",)
 
 
-async def test_middleware_that_raises_costs_one_tick(
+async def test_middleware_that_raises_skips_one_tick(
     store: MemoryStore, clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     def picky(new: NewJob) -> NewJob:
@@ -384,7 +388,7 @@ async def test_middleware_that_raises_costs_one_tick(
     assert "schedule 'bad': could not create the job of a tick" in caplog.text
 
 
-async def test_a_store_that_is_away_ends_nothing(
+async def test_a_store_outage_does_not_end_the_ticker(
     store: MemoryStore, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
@@ -433,7 +437,7 @@ async def test_added_changed_and_deleted_schedules_are_read_at_the_next_reload(
     assert (await ticks(store))[1:] == ["2026-01-01T01:01:00Z"]
 
 
-async def test_more_schedules_than_a_page_has_are_all_seen(
+async def test_schedules_on_all_pages_are_read(
     store: MemoryStore, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Paged(SpyStore):
@@ -457,7 +461,7 @@ def declared(*made: Schedule) -> Iterable[Schedule]:
     return [replace(one, declared=f"{one.timing}{one.job.payload!r}") for one in made]
 
 
-async def test_a_tick_fires_though_workers_restart_more_often(
+async def test_a_weekly_tick_fires_although_workers_restart_daily(
     store: MemoryStore, clock: VirtualClock
 ) -> None:
     weekly = make_schedule("weekly", make_job(task="report"), every="7d")
@@ -469,7 +473,7 @@ async def test_a_tick_fires_though_workers_restart_more_often(
     assert await ticks(store) == ["2026-01-08T00:00:00Z"]
 
 
-async def test_what_is_declared_as_before_is_not_written(store: MemoryStore) -> None:
+async def test_an_unchanged_declaration_is_not_written(store: MemoryStore) -> None:
     one = make_schedule("one", make_job(task="report"), every="1h")
     await Ticker(store, schedules=lambda: declared(one)).declare()
     asked: list[str] = []
@@ -477,7 +481,7 @@ async def test_what_is_declared_as_before_is_not_written(store: MemoryStore) -> 
     assert "put_records" not in asked
 
 
-async def test_what_cannot_be_stored_holds_up_nothing_else(
+async def test_a_schedule_that_cannot_be_stored_delays_no_other(
     store: MemoryStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     large = make_schedule("large", make_job(payload=b"x" * 1_000_000), every="1h")
@@ -508,7 +512,7 @@ async def test_two_workers_that_start_at_once_declare_one_schedule(
 # -- in a worker
 
 
-async def test_a_worker_stores_what_code_declares_and_makes_and_runs_its_jobs() -> None:
+async def test_a_worker_stores_declared_schedules_and_runs_their_jobs() -> None:
     app = Windlass("memory:")
     ran: list[str] = []
 
@@ -525,7 +529,7 @@ async def test_a_worker_stores_what_code_declares_and_makes_and_runs_its_jobs() 
     await app.aclose()
 
 
-async def test_a_worker_without_schedules_leaves_them_alone() -> None:
+async def test_a_worker_with_schedules_disabled_stores_none() -> None:
     app = Windlass("memory:")
 
     @app.schedule(every="1s")
@@ -542,7 +546,7 @@ async def test_a_worker_without_schedules_leaves_them_alone() -> None:
     await app.aclose()
 
 
-async def test_the_next_tick_does_not_wait_for_the_last_ones_job(
+async def test_a_tick_does_not_wait_for_the_job_of_the_previous_tick(
     store: MemoryStore, clock: VirtualClock
 ) -> None:
     await add(store)
@@ -553,7 +557,7 @@ async def test_the_next_tick_does_not_wait_for_the_last_ones_job(
     assert len(await jobs(store)) == 2
 
 
-async def test_with_a_unique_key_a_tick_makes_no_job_beside_one_that_is_active(
+async def test_with_a_unique_key_a_tick_enqueues_no_job_while_one_is_active(
     store: MemoryStore, clock: VirtualClock
 ) -> None:
     await add(store, job=make_job(task="report", unique_key="one at a time"))

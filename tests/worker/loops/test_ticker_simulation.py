@@ -47,13 +47,13 @@ async def test_each_tick_of_a_month_becomes_one_job(begin: int, missed: str) -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("begin", [SPRING, AUTUMN], ids=["spring", "autumn"])
-async def test_with_all_no_tick_is_lost_after_hours_without_a_ticker(begin: int) -> None:
+async def test_with_policy_all_hours_without_a_ticker_lose_no_tick(begin: int) -> None:
     clock = VirtualClock(begin)
     async with open_store("memory:", clock=clock) as store:
         await a_month(store, clock, "all", outages=True)
 
 
-async def test_a_week_shows_a_tick_that_is_lost_or_repeated() -> None:
+async def test_each_tick_of_a_week_becomes_one_job() -> None:
     """The quick one, also for planted bugs (tests/planted_bugs/bugs/schedules.py)."""
     clock = VirtualClock(SPRING)
     async with open_store("memory:", clock=clock) as store:
@@ -61,14 +61,14 @@ async def test_a_week_shows_a_tick_that_is_lost_or_repeated() -> None:
 
 
 @pytest.mark.slow
-async def test_each_tick_of_a_month_becomes_one_job_on_a_file(tmp_path: Path) -> None:
+async def test_each_tick_of_a_month_becomes_one_job_with_sqlite(tmp_path: Path) -> None:
     clock = VirtualClock(AUTUMN)
     url = f"sqlite:///{tmp_path}/jobs.db?durability=off"
     async with open_store(url, clock=clock) as store:
         await a_month(store, clock, "all", outages=True)
 
 
-def test_the_month_has_all_that_it_is_about() -> None:
+def test_the_simulated_months_contain_the_clock_changes() -> None:
     """Days when clocks change, ticks in the hour that is missing and in the one that is doubled."""
     assert ticker_simulation.TICKERS == 8
     spring = expected(schedules("all"), SPRING, SPRING + MONTH)

@@ -101,7 +101,7 @@ async def test_a_workspace_stays_until_the_success_is_stored(app: Windlass, data
     assert places(data) == []
 
 
-async def test_a_workspace_is_kept_after_failure_and_is_the_resumed_jobs_own(
+async def test_the_workspace_of_a_failed_job_is_kept_for_its_retry(
     app: Windlass, data: Path
 ) -> None:
     @app.task(max_retries=0)
@@ -120,7 +120,7 @@ async def test_a_workspace_is_kept_after_failure_and_is_the_resumed_jobs_own(
     assert places(data) == []
 
 
-async def test_a_retry_that_succeeds_removes_what_the_first_job_left(
+async def test_a_successful_retry_removes_the_workspace_of_the_first_job(
     app: Windlass, data: Path
 ) -> None:
     @app.task(max_retries=0)
@@ -137,7 +137,7 @@ async def test_a_retry_that_succeeds_removes_what_the_first_job_left(
 
 
 @pytest.mark.parametrize("own", [True, False], ids=["the task's own", "from outside"])
-async def test_a_canceled_job_is_cleaned_before_it_is_canceled(
+async def test_a_workspace_is_removed_before_the_cancel_is_stored(
     app: Windlass, data: Path, own: bool
 ) -> None:
     @app.task
@@ -157,7 +157,7 @@ async def test_a_canceled_job_is_cleaned_before_it_is_canceled(
     assert (await job.arefresh()).state is State.CANCELED
 
 
-async def test_what_cannot_be_removed_is_a_warning_and_no_failure(
+async def test_a_failed_removal_is_a_warning_and_no_failure(
     app: Windlass, data: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     @app.task
@@ -180,9 +180,7 @@ async def test_what_cannot_be_removed_is_a_warning_and_no_failure(
     assert f"the workspace of job {succeeded.id} was not removed" in caplog.text
 
 
-async def test_a_job_that_touches_no_workspace_makes_no_directory(
-    app: Windlass, data: Path
-) -> None:
+async def test_a_job_that_uses_no_workspace_creates_no_directory(app: Windlass, data: Path) -> None:
     @app.task
     async def task(ctx: Context) -> None: ...
 
@@ -209,7 +207,9 @@ async def job_with_files(app: Windlass, data: Path) -> Job[None]:
     return job
 
 
-async def test_old_orphans_are_removed_each_at_its_own_age(app: Windlass, data: Path) -> None:
+async def test_orphans_are_removed_at_the_age_limit_of_their_kind(
+    app: Windlass, data: Path
+) -> None:
     job = await job_with_files(app, data)
     await job.acancel()
     await app.client().store.delete([job.id])
@@ -242,7 +242,7 @@ async def test_the_workspace_of_an_active_job_is_never_an_orphan(app: Windlass, 
     assert places(data) == ["proxy", "temp"]
 
 
-async def test_a_retry_under_way_keeps_the_workspace_of_the_first_job(
+async def test_an_active_retry_keeps_the_workspace_of_the_first_job(
     app: Windlass, data: Path
 ) -> None:
     job = await job_with_files(app, data)
@@ -260,9 +260,7 @@ async def test_a_retry_under_way_keeps_the_workspace_of_the_first_job(
     assert await cleaner.remove_orphans() == 2
 
 
-async def test_a_worker_removes_the_orphans_of_jobs_that_are_gone(
-    app: Windlass, data: Path
-) -> None:
+async def test_a_worker_removes_orphans_of_deleted_jobs(app: Windlass, data: Path) -> None:
     Workspaces(data).path(WorkspaceKind.TEMP, uuid7())
     age(data, 25)
     (data / "temp" / "not-ours").mkdir()
@@ -273,7 +271,7 @@ async def test_a_worker_removes_the_orphans_of_jobs_that_are_gone(
     assert [place.name for place in (data / "temp").iterdir()] == ["not-ours"]
 
 
-async def test_a_canceled_job_of_a_dead_worker_is_cleaned_by_the_one_that_rescues_it(
+async def test_a_rescue_cleans_up_a_canceled_job_of_a_dead_worker(
     data: Path,
 ) -> None:
     clock = VirtualClock()
@@ -298,7 +296,7 @@ async def test_a_canceled_job_of_a_dead_worker_is_cleaned_by_the_one_that_rescue
     await app.aclose()
 
 
-async def test_an_active_retry_keeps_the_workspace_though_the_jobs_between_are_gone(
+async def test_an_active_retry_keeps_the_workspace_after_other_retries_are_deleted(
     tmp_path: Path,
 ) -> None:
     store = MemoryStore()
